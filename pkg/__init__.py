@@ -1,0 +1,1 @@
+"""What the kubelet imports from outside pkg/kubelet, under the names it has in Go."""

@@ -1,0 +1,1 @@
+"""Types of the Kubernetes API, and helpers over them."""

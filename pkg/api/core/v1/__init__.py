@@ -1,0 +1,12 @@
+"""The core API group, version 1: pods, nodes, volumes, events.
+
+Go: staging/src/k8s.io/api/core/v1
+"""
+
+from pkg.api.core.v1 import constants as _constants
+from pkg.api.core.v1 import types as _types
+from pkg.api.core.v1.constants import *  # noqa: F403
+from pkg.api.core.v1.types import *  # noqa: F403
+from pkg.apimachinery.runtime.codec import deepcopy
+
+__all__ = [*_types.__all__, *(name for name in vars(_constants) if name[:1].isupper()), "deepcopy"]

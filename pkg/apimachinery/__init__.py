@@ -1,0 +1,1 @@
+"""The machinery that API types share."""

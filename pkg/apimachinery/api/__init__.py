@@ -1,0 +1,1 @@
+"""Values with rules of their own inside API objects."""

@@ -1,0 +1,178 @@
+"""Quantities: exact amounts of cpu, memory and other resources, with suffixes as the API writes them.
+
+Go: staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from functools import lru_cache, total_ordering
+from typing import Final
+
+
+class Format(enum.StrEnum):
+    """How a quantity is written: which family of suffixes."""
+
+    DECIMAL_EXPONENT = "DecimalExponent"
+    BINARY_SI = "BinarySI"
+    DECIMAL_SI = "DecimalSI"
+
+
+NANO: Final = 10**9
+_BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_MAX_NANOS: Final = (2**63 - 1) * NANO
+_SYNTAX: Final = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?\d+|)")
+
+
+class QuantityError(ValueError):
+    """Text that is not a quantity."""
+
+
+@total_ordering
+class Quantity:
+    """An amount, exact to 10⁻⁹, that remembers its family of suffixes.
+
+    Immutable and safe to share between threads. Equality, order and hash go by value: 1 equals 1000m.
+    """
+
+    __slots__ = ("_text", "format", "nanos")
+
+    def __init__(self, nanos: int, format: Format = Format.DECIMAL_SI) -> None:
+        self.nanos = nanos
+        self.format = format
+        self._text: str | None = None
+
+    def value(self) -> int:
+        """The amount in whole units, rounded up (away from zero)."""
+        return self.scaled_value(0)
+
+    def milli_value(self) -> int:
+        """The amount in thousandths, rounded up (away from zero)."""
+        return self.scaled_value(-3)
+
+    def scaled_value(self, exponent: int) -> int:
+        """The amount in units of 10^exponent, rounded away from zero."""
+        shift = exponent + 9
+        if shift <= 0:
+            return self.nanos * int(10 ** abs(shift))
+        magnitude = -(-abs(self.nanos) // 10**shift)
+        return magnitude if self.nanos >= 0 else -magnitude
+
+    def as_approximate_float64(self) -> float:
+        return self.nanos / NANO
+
+    def sign(self) -> int:
+        return (self.nanos > 0) - (self.nanos < 0)
+
+    def is_zero(self) -> bool:
+        return self.nanos == 0
+
+    def cmp(self, other: Quantity) -> int:
+        """−1, 0 or 1, as self is less than, equal to or greater than other."""
+        return (self.nanos > other.nanos) - (self.nanos < other.nanos)
+
+    def add(self, other: Quantity) -> Quantity:
+        """The sum; it is written as self is, unless self is zero."""
+        return Quantity(self.nanos + other.nanos, other.format if self.is_zero() else self.format)
+
+    def sub(self, other: Quantity) -> Quantity:
+        return Quantity(self.nanos - other.nanos, other.format if self.is_zero() else self.format)
+
+    def mul(self, factor: int) -> Quantity:
+        return Quantity(self.nanos * factor, self.format)
+
+    def neg(self) -> Quantity:
+        return Quantity(-self.nanos, self.format)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantity) and self.nanos == other.nanos
+
+    def __lt__(self, other: Quantity) -> bool:
+        return self.nanos < other.nanos
+
+    def __hash__(self) -> int:
+        return hash(self.nanos)
+
+    def __str__(self) -> str:
+        if self._text is None:
+            self._text = _canonical(self.nanos, self.format)
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Quantity({str(self)!r})"
+
+    def __reduce__(self) -> tuple[type[Quantity], tuple[int, Format]]:
+        return Quantity, (self.nanos, self.format)
+
+
+def _canonical(nanos: int, format: Format) -> str:
+    if nanos == 0:
+        return "0"
+    sign, nanos = ("-", -nanos) if nanos < 0 else ("", nanos)
+    if format is Format.BINARY_SI and (nanos < 1024 * NANO or nanos % NANO):
+        format = Format.DECIMAL_SI
+    if format is Format.BINARY_SI:
+        number, suffix = nanos // NANO, ""
+        for candidate, factor in _BINARY.items():
+            if (nanos // NANO) % factor == 0:
+                number, suffix = nanos // NANO // factor, candidate
+        return f"{sign}{number}{suffix}"
+    exponent = -9
+    while exponent < 18 and nanos % 1000 == 0:
+        nanos, exponent = nanos // 1000, exponent + 3
+    if format is Format.DECIMAL_EXPONENT:
+        return f"{sign}{nanos}" + (f"e{exponent}" if exponent else "")
+    return f"{sign}{nanos}{_DECIMAL_SUFFIX[exponent]}"
+
+
+@lru_cache(maxsize=4096)
+def parse_quantity(text: str) -> Quantity:
+    """Read "100m", "1.5Gi", "2e3". Finer parts than 10⁻⁹ are rounded up, amounts past 2⁶³−1 are capped.
+
+    Raises QuantityError for anything else.
+    """
+    match = _SYNTAX.fullmatch(text)
+    if match is None or not (match[2] or match[3]):
+        raise QuantityError(
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        )
+    sign, whole, fraction, suffix = match[1], match[2], match[3] or "", match[4]
+    digits = int((whole + fraction) or "0")
+    if suffix in _BINARY:
+        format, factor, exponent = Format.BINARY_SI, _BINARY[suffix], 0
+    elif suffix[:1] in ("e", "E") and suffix != "E":
+        format, factor, exponent = Format.DECIMAL_EXPONENT, 1, int(suffix[1:])
+    else:
+        format, factor, exponent = Format.DECIMAL_SI, 1, _DECIMAL[suffix]
+    shift = 9 + exponent - len(fraction)
+    if digits and shift > 40:
+        nanos = _MAX_NANOS
+    elif shift >= 0:
+        nanos = digits * factor * 10**shift
+    else:
+        nanos = -(-digits * factor // 10 ** min(-shift, 400))
+    nanos = min(nanos, _MAX_NANOS)
+    return Quantity(-nanos if sign == "-" else nanos, format)
+
+
+def must_parse(text: str) -> Quantity:
+    """parse_quantity for text that the program itself wrote."""
+    return parse_quantity(text)
+
+
+def new_quantity(value: int, format: Format = Format.DECIMAL_SI) -> Quantity:
+    """A quantity of whole units."""
+    return Quantity(value * NANO, format)
+
+
+def new_milli_quantity(value: int, format: Format = Format.DECIMAL_SI) -> Quantity:
+    """A quantity of thousandths."""
+    return Quantity(value * 10**6, format)
+
+
+def new_scaled_quantity(value: int, exponent: int) -> Quantity:
+    """A quantity of value × 10^exponent, exponent at least −9."""
+    return Quantity(value * 10 ** (exponent + 9), Format.DECIMAL_SI)

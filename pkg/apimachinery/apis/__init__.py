@@ -1,0 +1,1 @@
+"""API groups of the machinery itself."""

@@ -1,0 +1,1 @@
+"""The meta API group."""

@@ -1,0 +1,107 @@
+"""Tests of encoding, decoding, copying and comparing."""
+
+import datetime
+from typing import Any
+
+import pytest
+
+from pkg.api.core import v1
+from pkg.apimachinery.api.resource import parse_quantity
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
+
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web", "labels": {"app": "web"}, "creationTimestamp": "2026-11-21T03:41:39Z"},
+    "spec": {
+        "hostIPC": True,
+        "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}],
+        "containers": [
+            {
+                "name": "c",
+                "image": "busybox",
+                "resources": {"limits": {"cpu": "500m", "memory": 1024}},
+                "livenessProbe": {"httpGet": {"port": "http"}, "terminationGracePeriodSeconds": 0},
+            }
+        ],
+    },
+    "status": {"podIPs": [{"ip": "10.0.0.1"}], "containerStatuses": [{"name": "c", "ready": False}]},
+}
+
+
+def decoded() -> v1.Pod:
+    return codec.convert(POD, v1.Pod)
+
+
+def test_fields_have_go_shapes() -> None:
+    pod = decoded()
+    assert pod.metadata.creation_timestamp == datetime.datetime(2026, 11, 21, 3, 41, 39, tzinfo=datetime.UTC)
+    assert pod.spec.host_ipc and not pod.spec.host_network
+    assert pod.spec.termination_grace_period_seconds is None
+    probe = pod.spec.containers[0].liveness_probe
+    assert probe is not None and probe.termination_grace_period_seconds == 0 and probe.http_get is not None
+    assert probe.http_get.port == "http"
+    assert pod.spec.containers[0].resources.limits["memory"].value() == 1024
+    assert pod.status.pod_ips[0].ip == "10.0.0.1"
+
+
+def test_json_round_trip() -> None:
+    pod = decoded()
+    assert codec.decode_json(codec.encode_json(pod), v1.Pod) == pod
+
+
+def test_fields_go_always_writes_are_written() -> None:
+    status = codec.to_builtins(decoded())["status"]["containerStatuses"][0]
+    assert status["ready"] is False and status["restartCount"] == 0 and "started" not in status
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        pytest.param({"spec": {"containers": "x"}}, "$.spec.containers", id="text where a list belongs"),
+        pytest.param({"spec": {"containers": [{"name": 1}]}}, "$.spec.containers[0].name", id="number"),
+        pytest.param(
+            {"spec": {"containers": [{"resources": {"limits": {"c": "1x"}}}]}},
+            "is not a quantity",
+            id="quantity",
+        ),
+    ],
+)
+def test_fault_names_its_path(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(codec.DecodeError) as err:
+        codec.convert(document, v1.Pod)
+    assert message in str(err.value)
+
+
+def test_null_means_absent() -> None:
+    pod = codec.decode_json(b'{"metadata":{"labels":null,"name":null},"spec":{"containers":null}}', v1.Pod)
+    assert pod == v1.Pod()
+
+
+def test_deepcopy_shares_nothing() -> None:
+    pod = decoded()
+    copy = v1.deepcopy(pod)
+    assert copy == pod
+    copy.metadata.labels["app"] = "other"
+    copy.spec.containers[0].args.append("x")
+    assert pod.metadata.labels == {"app": "web"} and pod.spec.containers[0].args == []
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "equal"),
+    [
+        (v1.Container(name="c"), v1.Container(name="c"), True),
+        (v1.PodSpec(security_context=None), v1.PodSpec(security_context=v1.PodSecurityContext()), False),
+        ({"a": []}, {"a": None}, True),
+        ({"cpu": parse_quantity("1")}, {"cpu": parse_quantity("1000m")}, True),
+        (v1.Container(name="c"), v1.Container(name="d"), False),
+    ],
+)
+def test_semantic_equal(a: object, b: object, equal: bool) -> None:
+    assert codec.semantic_equal(a, b) is equal
+
+
+def test_now_has_whole_seconds_in_utc() -> None:
+    now = metav1.now()
+    assert now.microsecond == 0 and now.tzinfo is datetime.UTC

@@ -57,7 +57,7 @@ class Quantity:
         """The amount in units of 10^exponent, rounded away from zero."""
         shift = exponent + 9
         if shift <= 0:
-            return self.nanos * int(10 ** abs(shift))
+            return int(self.nanos * 10**-shift)
         magnitude = -(-abs(self.nanos) // 10**shift)
         return magnitude if self.nanos >= 0 else -magnitude
 

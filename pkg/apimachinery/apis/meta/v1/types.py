@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 
+
+
 def always_list() -> list[Any]:
     """Default of a list that is written even when it is empty."""
     return []

@@ -1,0 +1,1 @@
+"""The kubelet's own API types. Go: pkg/kubelet/apis"""

@@ -1,0 +1,13 @@
+"""The kubelet's configuration: the types that the kubelet reads.
+
+`from kubelet.apis import config as kubeletconfig`, then `kubeletconfig.KubeletConfiguration`. Reading
+files, defaults and validation are in `scheme`, `v1beta1` and `validation`, which most code does not need.
+
+Go: pkg/kubelet/apis/config
+"""
+
+from kubelet.apis.config.helpers import kubelet_configuration_path_refs
+from kubelet.apis.config.types import *  # noqa: F403
+from kubelet.apis.config.types import KubeletConfiguration
+
+__all__ = ["KubeletConfiguration", "kubelet_configuration_path_refs"]

@@ -1,0 +1,1 @@
+"""Parts that every Kubernetes component shares. Go: k8s.io/component-base"""

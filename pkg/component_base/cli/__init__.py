@@ -1,0 +1,1 @@
+"""Command lines. Go: k8s.io/component-base/cli"""

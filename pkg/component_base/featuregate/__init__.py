@@ -1,0 +1,24 @@
+"""Switches for features that are not, or no longer, simply part of the kubelet.
+
+Go: staging/src/k8s.io/component-base/featuregate
+"""
+
+from pkg.component_base.featuregate.feature_gate import (
+    ALL_ALPHA,
+    ALL_BETA,
+    FeatureGate,
+    FeatureGateError,
+    FeatureSpec,
+    PreRelease,
+    parse_feature_gates,
+)
+
+__all__ = [
+    "ALL_ALPHA",
+    "ALL_BETA",
+    "FeatureGate",
+    "FeatureGateError",
+    "FeatureSpec",
+    "PreRelease",
+    "parse_feature_gates",
+]

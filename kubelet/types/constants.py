@@ -1,0 +1,27 @@
+"""Names of the kubelet's settings that several packages compare with.
+
+Go: pkg/kubelet/types/constants.go
+"""
+
+import enum
+
+RESOLV_CONF_DEFAULT = "/etc/resolv.conf"
+
+# Values of enforceNodeAllocatable.
+NODE_ALLOCATABLE_ENFORCEMENT_KEY = "pods"
+SYSTEM_RESERVED_ENFORCEMENT_KEY = "system-reserved"
+SYSTEM_RESERVED_COMPRESSIBLE_ENFORCEMENT_KEY = "system-reserved-compressible"
+KUBE_RESERVED_ENFORCEMENT_KEY = "kube-reserved"
+KUBE_RESERVED_COMPRESSIBLE_ENFORCEMENT_KEY = "kube-reserved-compressible"
+NODE_ALLOCATABLE_NONE_KEY = "none"
+
+
+class SwapBehavior(enum.StrEnum):
+    """How much swap containers may use."""
+
+    LIMITED_SWAP = "LimitedSwap"
+    NO_SWAP = "NoSwap"
+
+
+LIMITED_SWAP = SwapBehavior.LIMITED_SWAP
+NO_SWAP = SwapBehavior.NO_SWAP

@@ -1,0 +1,92 @@
+"""Small types that the whole kubelet shares.
+
+Go: pkg/kubelet/types/types.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NewType
+
+from pkg.api.core import v1
+from pkg.apimachinery.api.resource import Quantity
+
+# A pod's uid after translation from a mirror pod's, if it was one.
+ResolvedPodUID = NewType("ResolvedPodUID", str)
+# The uid of a mirror pod in the API server.
+MirrorPodUID = NewType("MirrorPodUID", str)
+
+_ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+_FRACTION = re.compile(r"\.(\d{1,6})\d*")
+
+
+class Timestamp:
+    """A moment that is written into annotations with nine digits of a second.
+
+    DIVERGES: nanoseconds below a microsecond are dropped; datetime does not hold them.
+    """
+
+    __slots__ = ("_time",)
+
+    def __init__(self, time: datetime.datetime | None = None) -> None:
+        self._time = time if time is not None else datetime.datetime.now(datetime.UTC)
+
+    def get(self) -> datetime.datetime:
+        return self._time
+
+    def get_string(self) -> str:
+        text = self._time.strftime("%Y-%m-%dT%H:%M:%S.%f000")
+        offset = self._time.strftime("%z")
+        return text + ("Z" if offset in ("", "+0000") else f"{offset[:3]}:{offset[3:5]}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Timestamp) and self._time == other._time
+
+    def __hash__(self) -> int:
+        return hash(self._time)
+
+    def __repr__(self) -> str:
+        return f"Timestamp({self.get_string()})"
+
+
+def convert_to_timestamp(time_string: str) -> Timestamp:
+    """Parse what Timestamp.get_string wrote; anything else gives the zero time, year 1, as in Go."""
+    try:
+        parsed = datetime.datetime.fromisoformat(_FRACTION.sub(lambda m: "." + m[1].ljust(6, "0"), time_string))
+    except ValueError:
+        return Timestamp(_ZERO_TIME)
+    return Timestamp(parsed if parsed.tzinfo else _ZERO_TIME)
+
+
+def sorted_container_statuses(statuses: list[v1.ContainerStatus]) -> list[v1.ContainerStatus]:
+    """The statuses by container name, so that their order does not flip from one report to the next."""
+    return sorted(statuses, key=lambda s: s.name)
+
+
+def sort_init_container_statuses(pod: v1.Pod, statuses: list[v1.ContainerStatus]) -> None:
+    """Put statuses in the order of the spec's init containers, in place; unknown ones end up last."""
+    current = 0
+    for container in pod.spec.init_containers:
+        for j in range(current, len(statuses)):
+            if container.name == statuses[j].name:
+                statuses[current], statuses[j] = statuses[j], statuses[current]
+                current += 1
+                break
+
+
+def sort_statuses_of_init_containers(
+    pod: v1.Pod, status_map: Mapping[str, v1.ContainerStatus]
+) -> list[v1.ContainerStatus]:
+    """The statuses of the pod's init containers, in the order of the spec."""
+    return [status_map[c.name] for c in pod.spec.init_containers if c.name in status_map]
+
+
+@dataclass(slots=True)
+class Reservation:
+    """Resources that pods may not have."""
+
+    system: dict[str, Quantity] = field(default_factory=dict)
+    kubernetes: dict[str, Quantity] = field(default_factory=dict)

@@ -1,0 +1,305 @@
+"""Questions about a pod's containers, references and conditions.
+
+Go: pkg/api/v1/pod/util.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import cast
+
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+
+class ContainerType(enum.IntFlag):
+    """The lists of a pod spec that hold containers; a mask."""
+
+    CONTAINERS = 1
+    INIT_CONTAINERS = 2
+    EPHEMERAL_CONTAINERS = 4
+
+
+CONTAINERS = ContainerType.CONTAINERS
+INIT_CONTAINERS = ContainerType.INIT_CONTAINERS
+EPHEMERAL_CONTAINERS = ContainerType.EPHEMERAL_CONTAINERS
+ALL_CONTAINERS = INIT_CONTAINERS | CONTAINERS | EPHEMERAL_CONTAINERS
+
+# Both return whether to go on visiting.
+ContainerVisitor = Callable[[v1.Container, ContainerType], bool]
+Visitor = Callable[[str], bool]
+
+
+def all_feature_enabled_containers() -> ContainerType:
+    """All container types that no feature gate switches off, which today are all."""
+    return ALL_CONTAINERS
+
+
+def container_iter(pod_spec: v1.PodSpec, mask: ContainerType) -> Iterator[tuple[v1.Container, ContainerType]]:
+    """The containers of the masked types with their type: init, then regular, then ephemeral ones.
+
+    An ephemeral container has all fields of a container, so it is passed off as one, as Go does.
+    """
+    if mask & INIT_CONTAINERS:
+        for container in pod_spec.init_containers:
+            yield container, INIT_CONTAINERS
+    if mask & CONTAINERS:
+        for container in pod_spec.containers:
+            yield container, CONTAINERS
+    if mask & EPHEMERAL_CONTAINERS:
+        for ephemeral in pod_spec.ephemeral_containers:
+            yield cast(v1.Container, ephemeral), EPHEMERAL_CONTAINERS
+
+
+def visit_containers(pod_spec: v1.PodSpec, mask: ContainerType, visitor: ContainerVisitor) -> bool:
+    """Call visitor for the masked containers until it returns False; returns whether it never did."""
+    return all(visitor(container, kind) for container, kind in container_iter(pod_spec, mask))
+
+
+def visit_pod_secret_names(pod: v1.Pod, visitor: Visitor) -> bool:
+    """Call visitor for each secret that the spec names, until it returns False; returns whether it never did."""
+    return all(visitor(name) for name in _pod_secret_names(pod) if name)
+
+
+def _pod_secret_names(pod: v1.Pod) -> Iterator[str]:
+    for reference in pod.spec.image_pull_secrets:
+        yield reference.name
+    for container, _ in container_iter(pod.spec, ALL_CONTAINERS):
+        yield from _container_secret_names(container)
+    for volume in pod.spec.volumes:
+        yield from _volume_secret_names(volume)
+
+
+def _volume_secret_names(volume: v1.Volume) -> Iterator[str]:
+    """The secrets of one volume source, each kind of which names them in its own way."""
+    if volume.azure_file is not None:
+        yield volume.azure_file.secret_name
+    elif volume.projected is not None:
+        for projection in volume.projected.sources:
+            if projection.secret is not None:
+                yield projection.secret.name
+    elif volume.secret is not None:
+        yield volume.secret.secret_name
+    elif volume.csi is not None:
+        if volume.csi.node_publish_secret_ref is not None:
+            yield volume.csi.node_publish_secret_ref.name
+    else:
+        for source in (
+            volume.cephfs,
+            volume.cinder,
+            volume.flex_volume,
+            volume.rbd,
+            volume.scale_io,
+            volume.iscsi,
+            volume.storageos,
+        ):
+            if source is not None and source.secret_ref is not None:
+                yield source.secret_ref.name
+
+
+def _container_secret_names(container: v1.Container) -> Iterator[str]:
+    for source in container.env_from:
+        if source.secret_ref is not None:
+            yield source.secret_ref.name
+    for env in container.env:
+        if env.value_from is not None and env.value_from.secret_key_ref is not None:
+            yield env.value_from.secret_key_ref.name
+
+
+def visit_pod_configmap_names(pod: v1.Pod, visitor: Visitor) -> bool:
+    """Call visitor for each config map that the spec names, until it returns False; returns whether it never did."""
+    return all(visitor(name) for name in _pod_configmap_names(pod) if name)
+
+
+def _pod_configmap_names(pod: v1.Pod) -> Iterator[str]:
+    for container, _ in container_iter(pod.spec, ALL_CONTAINERS):
+        yield from _container_configmap_names(container)
+    for volume in pod.spec.volumes:
+        if volume.projected is not None:
+            for projection in volume.projected.sources:
+                if projection.config_map is not None:
+                    yield projection.config_map.name
+        elif volume.config_map is not None:
+            yield volume.config_map.name
+
+
+def _container_configmap_names(container: v1.Container) -> Iterator[str]:
+    for source in container.env_from:
+        if source.config_map_ref is not None:
+            yield source.config_map_ref.name
+    for env in container.env:
+        if env.value_from is not None and env.value_from.config_map_key_ref is not None:
+            yield env.value_from.config_map_key_ref.name
+
+
+def get_container_status(statuses: Iterable[v1.ContainerStatus], name: str) -> v1.ContainerStatus | None:
+    """The status of the container of that name, or None."""
+    return next((status for status in statuses if status.name == name), None)
+
+
+def get_existing_container_status(statuses: Iterable[v1.ContainerStatus], name: str) -> v1.ContainerStatus:
+    """The status of the container of that name, or an empty one."""
+    return get_container_status(statuses, name) or v1.ContainerStatus()
+
+
+def get_index_of_container_status(statuses: Iterable[v1.ContainerStatus], name: str) -> int | None:
+    """Where in the list the container's status is, or None."""
+    return next((i for i, status in enumerate(statuses) if status.name == name), None)
+
+
+def is_pod_available(pod: v1.Pod, min_ready_seconds: int, now: datetime.datetime) -> bool:
+    """Whether the pod has been ready for at least min_ready_seconds."""
+    condition = get_pod_ready_condition(pod.status)
+    if condition is None or condition.status != v1.CONDITION_TRUE:
+        return False
+    since = condition.last_transition_time
+    return min_ready_seconds == 0 or (
+        since is not None and since + datetime.timedelta(seconds=min_ready_seconds) <= now
+    )
+
+
+def is_pod_ready(pod: v1.Pod) -> bool:
+    return is_pod_ready_condition_true(pod.status)
+
+
+def is_pod_terminal(pod: v1.Pod) -> bool:
+    """Whether all containers have stopped for good, going by the phase."""
+    return is_pod_phase_terminal(pod.status.phase)
+
+
+def is_pod_phase_terminal(phase: str) -> bool:
+    return phase in (v1.POD_FAILED, v1.POD_SUCCEEDED)
+
+
+def is_pod_ready_condition_true(status: v1.PodStatus) -> bool:
+    condition = get_pod_ready_condition(status)
+    return condition is not None and condition.status == v1.CONDITION_TRUE
+
+
+def is_containers_ready_condition_true(status: v1.PodStatus) -> bool:
+    condition = get_containers_ready_condition(status)
+    return condition is not None and condition.status == v1.CONDITION_TRUE
+
+
+def get_pod_ready_condition(status: v1.PodStatus) -> v1.PodCondition | None:
+    return get_pod_condition(status, v1.POD_READY)[1]
+
+
+def get_containers_ready_condition(status: v1.PodStatus) -> v1.PodCondition | None:
+    return get_pod_condition(status, v1.CONTAINERS_READY)[1]
+
+
+def get_pod_condition(status: v1.PodStatus | None, condition_type: str) -> tuple[int, v1.PodCondition | None]:
+    """The condition of that type and its index; (-1, None) if there is none."""
+    if status is None:
+        return -1, None
+    return get_pod_condition_from_list(status.conditions, condition_type)
+
+
+def get_pod_condition_from_list(
+    conditions: Sequence[v1.PodCondition], condition_type: str
+) -> tuple[int, v1.PodCondition | None]:
+    """The condition of that type and its index; (-1, None) if there is none."""
+    for i, condition in enumerate(conditions):
+        if condition.type == condition_type:
+            return i, condition
+    return -1, None
+
+
+def update_pod_condition(status: v1.PodStatus, condition: v1.PodCondition) -> bool:
+    """Put the condition into the status, as of now if its status changed; returns whether that changed anything.
+
+    Both arguments are modified: the condition gets its last_transition_time.
+    """
+    condition.last_transition_time = metav1.now()
+    index, old = get_pod_condition(status, condition.type)
+    if old is None:
+        status.conditions.append(condition)
+        return True
+    if condition.status == old.status:
+        condition.last_transition_time = old.last_transition_time
+    status.conditions[index] = condition
+    # The observed generation alone is no change worth reporting.
+    return (condition.status, condition.reason, condition.message, condition.last_probe_time) != (
+        old.status,
+        old.reason,
+        old.message,
+        old.last_probe_time,
+    )
+
+
+def is_restartable_init_container(init_container: v1.Container | None) -> bool:
+    """Whether the container, taken to be an init container, is a sidecar."""
+    return init_container is not None and init_container.restart_policy == v1.CONTAINER_RESTART_POLICY_ALWAYS
+
+
+def is_container_restartable(pod: v1.PodSpec, container: v1.Container) -> bool:
+    """Whether some exit of the container, by its own policy or else by the pod's, would restart it."""
+    if container.restart_policy is None:
+        return pod.restart_policy != v1.RESTART_POLICY_NEVER
+    restarting = v1.CONTAINER_RESTART_RULE_ACTION_RESTART
+    if any(rule.action == restarting for rule in container.restart_policy_rules):
+        return True
+    return container.restart_policy != v1.CONTAINER_RESTART_POLICY_NEVER
+
+
+def container_should_restart(container: v1.Container, pod: v1.PodSpec, exit_code: int) -> bool:
+    """Whether to restart after exit_code: the first matching rule decides, then the container's policy, then the pod's.
+
+    DIVERGES: the gate RestartAllContainersOnContainerExits, on by default in 1.36, is not consulted.
+    """
+    if container.restart_policy is not None:
+        rule = find_matching_container_restart_rule(container, exit_code)
+        if rule is not None and rule.action in (
+            v1.CONTAINER_RESTART_RULE_ACTION_RESTART,
+            v1.CONTAINER_RESTART_RULE_ACTION_RESTART_ALL_CONTAINERS,
+        ):
+            return True
+    match container.restart_policy or pod.restart_policy:
+        case "OnFailure":
+            return exit_code != 0
+        case "Never":
+            return False
+        case _:
+            return True
+
+
+def find_matching_container_restart_rule(
+    container: v1.Container, exit_code: int
+) -> v1.ContainerRestartRule | None:
+    """The container's first restart rule that speaks of exit_code, or None."""
+    for rule in container.restart_policy_rules:
+        if rule.exit_codes is None:
+            continue
+        listed = exit_code in rule.exit_codes.values
+        match rule.exit_codes.operator:
+            case "In" if listed:
+                return rule
+            case "NotIn" if not listed:
+                return rule
+    return None
+
+
+def all_containers_could_restart(pod: v1.PodSpec | None) -> bool:
+    """Whether a container's exit may restart the whole pod in place."""
+    if pod is None:
+        return False
+    return any(
+        rule.action == v1.CONTAINER_RESTART_RULE_ACTION_RESTART_ALL_CONTAINERS
+        for container, _ in container_iter(pod, INIT_CONTAINERS | CONTAINERS)
+        for rule in container.restart_policy_rules
+    )
+
+
+def calculate_pod_status_observed_generation(pod: v1.Pod) -> int:
+    """The generation to report as observed: the gate for it is locked on."""
+    return pod.metadata.generation
+
+
+def calculate_pod_condition_observed_generation(
+    pod_status: v1.PodStatus | None, generation: int, condition_type: str
+) -> int:
+    """The generation to report with a condition: the gate for it is locked on."""
+    return 0 if pod_status is None else generation

@@ -1,0 +1,1 @@
+"""What the test suites share: real processes to drive, clients to look at them with, ways to wait."""

@@ -1,0 +1,58 @@
+"""A containerd that belongs to the tests alone, started and removed by hack/containerd."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from framework.cri import CRIClient
+from framework.waiting import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+PAUSE = "registry.k8s.io/pause:3.10"
+BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+WEB = "registry.k8s.io/e2e-test-images/web:1.0"
+
+
+def hack(script: str, *arguments: str) -> str:
+    """Run a developer script with this interpreter; its output is part of the error when it fails."""
+    finished = subprocess.run(
+        [sys.executable, str(ROOT / "hack" / script), *arguments], capture_output=True, text=True, check=False
+    )
+    if finished.returncode != 0:
+        raise RuntimeError(f"hack/{script} {' '.join(arguments)}: {finished.stdout}{finished.stderr}")
+    return finished.stdout
+
+
+class Containerd:
+    """One private containerd with its images; `clean` leaves nothing of it."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.socket = run_dir / "containerd.sock"
+        self.endpoint = f"unix://{self.socket}"
+
+    def start(self) -> None:
+        """Start it and wait until it can run pods."""
+        hack("containerd", "--run-dir", str(self.run_dir), "start")
+        client = self.client()
+        wait_for("containerd ready for pods", client.ready, timeout=30, describe=self._end_of_log)
+        client.close()
+
+    def import_images(self) -> None:
+        hack("build_images", "--import-into", str(self.socket))
+
+    def stop(self) -> None:
+        """End containerd alone: containers go on."""
+        hack("containerd", "--run-dir", str(self.run_dir), "stop")
+
+    def clean(self) -> None:
+        hack("containerd", "--run-dir", str(self.run_dir), "clean")
+
+    def client(self) -> CRIClient:
+        """A new client; who asks for it closes it."""
+        return CRIClient(self.endpoint)
+
+    def _end_of_log(self) -> str:
+        return (self.run_dir / "containerd.log").read_text()[-2000:]

@@ -1,0 +1,77 @@
+"""A plain CRI client, to look at the runtime with other eyes than the kubelet's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import grpc
+from cri_api.v1 import api_pb2 as runtimeapi
+from cri_api.v1 import api_pb2_grpc
+
+POD_UID = "io.kubernetes.pod.uid"
+POD_NAME = "io.kubernetes.pod.name"
+CONTAINER_NAME = "io.kubernetes.container.name"
+
+
+class CRIClient:
+    """The stubs of one endpoint, and the questions that tests ask most."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._channel = grpc.insecure_channel(endpoint)
+        # The generated stubs carry no types.
+        self.runtime: Any = api_pb2_grpc.RuntimeServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self.images: Any = api_pb2_grpc.ImageServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def ready(self) -> bool:
+        """Whether the runtime and its network can run pods."""
+        try:
+            answer = self.runtime.Status(runtimeapi.StatusRequest(), timeout=5)
+        except grpc.RpcError:
+            return False
+        return all(condition.status for condition in answer.status.conditions)
+
+    def sandboxes(self, pod: str = "") -> list[runtimeapi.PodSandbox]:
+        """The sandboxes in any state, of one pod if its name is given, the newest first."""
+        selector = {POD_NAME: pod} if pod else {}
+        request = runtimeapi.ListPodSandboxRequest(
+            filter=runtimeapi.PodSandboxFilter(label_selector=selector)
+        )
+        found = self.runtime.ListPodSandbox(request, timeout=10).items
+        return sorted(found, key=lambda sandbox: -sandbox.created_at)
+
+    def containers(self, pod: str = "") -> list[runtimeapi.Container]:
+        """The containers in any state, of one pod if its name is given, the newest first."""
+        selector = {POD_NAME: pod} if pod else {}
+        request = runtimeapi.ListContainersRequest(filter=runtimeapi.ContainerFilter(label_selector=selector))
+        found = self.runtime.ListContainers(request, timeout=10).containers
+        return sorted(found, key=lambda container: -container.created_at)
+
+    def running_containers(self, pod: str = "") -> list[runtimeapi.Container]:
+        return [found for found in self.containers(pod) if found.state == runtimeapi.CONTAINER_RUNNING]
+
+    def container_status(self, container_id: str) -> runtimeapi.ContainerStatus:
+        request = runtimeapi.ContainerStatusRequest(container_id=container_id)
+        status: runtimeapi.ContainerStatus = self.runtime.ContainerStatus(request, timeout=10).status
+        return status
+
+    def container_pid(self, container_id: str) -> int:
+        """The pid, on the host, of a container's first process."""
+        request = runtimeapi.ContainerStatusRequest(container_id=container_id, verbose=True)
+        info = self.runtime.ContainerStatus(request, timeout=10).info
+        return int(json.loads(info["info"])["pid"])
+
+    def exec(self, container_id: str, *command: str) -> runtimeapi.ExecSyncResponse:
+        request = runtimeapi.ExecSyncRequest(container_id=container_id, cmd=command, timeout=10)
+        answer: runtimeapi.ExecSyncResponse = self.runtime.ExecSync(request, timeout=15)
+        return answer
+
+    def remove_sandbox(self, sandbox_id: str) -> None:
+        """Stop and remove a sandbox with all that is in it."""
+        self.runtime.StopPodSandbox(runtimeapi.StopPodSandboxRequest(pod_sandbox_id=sandbox_id), timeout=60)
+        self.runtime.RemovePodSandbox(
+            runtimeapi.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id), timeout=60
+        )

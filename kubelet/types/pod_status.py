@@ -3,9 +3,9 @@
 Go: pkg/kubelet/types/pod_status.go
 """
 
+from pkg import features
 from pkg.api.core import v1
 
-# DIVERGES: the gates of the last two are on by default in 1.36 and are not consulted here.
 POD_CONDITIONS_BY_KUBELET = (
     v1.POD_SCHEDULED,
     v1.POD_READY,
@@ -13,14 +13,19 @@ POD_CONDITIONS_BY_KUBELET = (
     v1.CONTAINERS_READY,
     v1.POD_RESIZE_IN_PROGRESS,
     v1.POD_RESIZE_PENDING,
-    v1.POD_READY_TO_START_CONTAINERS,
-    v1.ALL_CONTAINERS_RESTARTING,
 )
+_GATED = {
+    v1.POD_READY_TO_START_CONTAINERS: features.POD_READY_TO_START_CONTAINERS_CONDITION,
+    v1.ALL_CONTAINERS_RESTARTING: features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS,
+}
 
 
 def pod_condition_by_kubelet(condition_type: str) -> bool:
     """Whether the kubelet alone writes this condition."""
-    return condition_type in POD_CONDITIONS_BY_KUBELET
+    if condition_type in POD_CONDITIONS_BY_KUBELET:
+        return True
+    gate = _GATED.get(condition_type)
+    return gate is not None and features.feature_gate.enabled(gate)
 
 
 def pod_condition_shared_by_kubelet(condition_type: str) -> bool:

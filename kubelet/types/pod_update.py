@@ -23,7 +23,7 @@ SYSTEM_NODE_CRITICAL = "system-node-critical"
 
 
 class PodOperation(enum.IntEnum):
-    """What happened to the pods of an update. release-1.27 numbers SET first; SET only travels inside PodConfig."""
+    """What happened to the pods of an update. SET only travels inside PodConfig."""
 
     SET = 0
     ADD = 1
@@ -59,7 +59,7 @@ class PodUpdate:
 
 def get_validated_sources(sources: Iterable[str]) -> list[str]:
     """The sources named, "*" meaning all; raises ValueError for an unknown one."""
-    validated = []
+    validated: list[str] = []
     for source in sources:
         match source:
             case "*":

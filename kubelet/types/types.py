@@ -55,7 +55,8 @@ class Timestamp:
 def convert_to_timestamp(time_string: str) -> Timestamp:
     """Parse what Timestamp.get_string wrote; anything else gives the zero time, year 1, as in Go."""
     try:
-        parsed = datetime.datetime.fromisoformat(_FRACTION.sub(lambda m: "." + m[1].ljust(6, "0"), time_string))
+        micros = _FRACTION.sub(lambda m: "." + m[1].ljust(6, "0"), time_string)
+        parsed = datetime.datetime.fromisoformat(micros)
     except ValueError:
         return Timestamp(_ZERO_TIME)
     return Timestamp(parsed if parsed.tzinfo else _ZERO_TIME)

@@ -10,6 +10,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
+from pkg import features
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -59,7 +60,7 @@ def visit_containers(pod_spec: v1.PodSpec, mask: ContainerType, visitor: Contain
 
 
 def visit_pod_secret_names(pod: v1.Pod, visitor: Visitor) -> bool:
-    """Call visitor for each secret that the spec names, until it returns False; returns whether it never did."""
+    """Call visitor for each secret the spec names until it returns False; returns whether it never did."""
     return all(visitor(name) for name in _pod_secret_names(pod) if name)
 
 
@@ -109,7 +110,7 @@ def _container_secret_names(container: v1.Container) -> Iterator[str]:
 
 
 def visit_pod_configmap_names(pod: v1.Pod, visitor: Visitor) -> bool:
-    """Call visitor for each config map that the spec names, until it returns False; returns whether it never did."""
+    """Call visitor for each config map the spec names until it returns False; returns whether it never did."""
     return all(visitor(name) for name in _pod_configmap_names(pod) if name)
 
 
@@ -209,7 +210,7 @@ def get_pod_condition_from_list(
 
 
 def update_pod_condition(status: v1.PodStatus, condition: v1.PodCondition) -> bool:
-    """Put the condition into the status, as of now if its status changed; returns whether that changed anything.
+    """Put the condition into the status, as of now if it changed; returns whether anything did.
 
     Both arguments are modified: the condition gets its last_transition_time.
     """
@@ -246,16 +247,10 @@ def is_container_restartable(pod: v1.PodSpec, container: v1.Container) -> bool:
 
 
 def container_should_restart(container: v1.Container, pod: v1.PodSpec, exit_code: int) -> bool:
-    """Whether to restart after exit_code: the first matching rule decides, then the container's policy, then the pod's.
-
-    DIVERGES: the gate RestartAllContainersOnContainerExits, on by default in 1.36, is not consulted.
-    """
+    """Whether to restart after exit_code: by the first matching rule, else the container's or the pod's policy."""
     if container.restart_policy is not None:
         rule = find_matching_container_restart_rule(container, exit_code)
-        if rule is not None and rule.action in (
-            v1.CONTAINER_RESTART_RULE_ACTION_RESTART,
-            v1.CONTAINER_RESTART_RULE_ACTION_RESTART_ALL_CONTAINERS,
-        ):
+        if rule is not None and _rule_restarts(rule):
             return True
     match container.restart_policy or pod.restart_policy:
         case "OnFailure":
@@ -264,6 +259,12 @@ def container_should_restart(container: v1.Container, pod: v1.PodSpec, exit_code
             return False
         case _:
             return True
+
+
+def _rule_restarts(rule: v1.ContainerRestartRule) -> bool:
+    if rule.action == v1.CONTAINER_RESTART_RULE_ACTION_RESTART_ALL_CONTAINERS:
+        return features.feature_gate.enabled(features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS)
+    return rule.action == v1.CONTAINER_RESTART_RULE_ACTION_RESTART
 
 
 def find_matching_container_restart_rule(

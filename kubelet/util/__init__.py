@@ -1,0 +1,28 @@
+"""Helpers of the kubelet, and under it the packages of helpers: format, queue, store, cache and others.
+
+Go: pkg/kubelet/util
+"""
+
+from kubelet.util.boottime_util import (
+    get_boot_time,
+)
+from kubelet.util.util import (
+    ResourceOpts,
+    get_container_by_index,
+    get_limits,
+    get_nodename_for_kernel,
+    is_cgroup2_unified_mode,
+    is_unix_domain_socket,
+    local_endpoint,
+)
+
+__all__ = [
+    "ResourceOpts",
+    "get_boot_time",
+    "get_container_by_index",
+    "get_limits",
+    "get_nodename_for_kernel",
+    "is_cgroup2_unified_mode",
+    "is_unix_domain_socket",
+    "local_endpoint",
+]

@@ -1,0 +1,35 @@
+"""When the machine was started.
+
+Go: pkg/kubelet/util/boottime_util_linux.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from pathlib import Path
+
+from pkg import klog
+
+
+def get_boot_time() -> datetime.datetime:
+    """The time at which the machine was started, in whole seconds; raises OSError if nothing tells it."""
+    try:
+        return _get_boot_time_with_proc_stat()
+    except (OSError, ValueError) as err:
+        klog.info_s("Failed to get boot time from /proc/uptime. Will retry with unix.Sysinfo.", error=err)
+        return _get_boot_time_with_sysinfo()
+
+
+def _get_boot_time_with_proc_stat(path: str = "/proc/stat") -> datetime.datetime:
+    for line in Path(path).read_text().splitlines():
+        key, _, value = line.partition(" ")
+        if key == "btime":
+            return datetime.datetime.fromtimestamp(int(value), datetime.UTC)
+    raise ValueError(f"can not find btime from {path}")
+
+
+def _get_boot_time_with_sysinfo() -> datetime.datetime:
+    uptime = int(time.clock_gettime(time.CLOCK_BOOTTIME))
+    started = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=uptime)
+    return started.replace(microsecond=0)

@@ -1,0 +1,18 @@
+"""How pods are written in messages.
+
+Go: pkg/kubelet/util/format/pod.go
+"""
+
+from pkg.api.core import v1
+
+
+def pod(pod: v1.Pod | None) -> str:
+    """name_namespace(uid)"""
+    if pod is None:
+        return "<nil>"
+    return pod_desc(pod.metadata.name, pod.metadata.namespace, pod.metadata.uid)
+
+
+def pod_desc(pod_name: str, pod_namespace: str, pod_uid: str) -> str:
+    """name_namespace(uid); a pod's name cannot contain an underscore."""
+    return f"{pod_name}_{pod_namespace}({pod_uid})"

@@ -1,0 +1,20 @@
+"""Small data that outlives the process, by key.
+
+Go: pkg/kubelet/util/store
+"""
+
+from kubelet.util.store.filestore import (
+    FileStore,
+)
+from kubelet.util.store.store import (
+    KeyNotFoundError,
+    Store,
+    validate_key,
+)
+
+__all__ = [
+    "FileStore",
+    "KeyNotFoundError",
+    "Store",
+    "validate_key",
+]

@@ -1,0 +1,58 @@
+"""A store that keeps each key in a file of its own.
+
+Go: pkg/kubelet/util/store/filestore.go
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from kubelet.util.store import store
+
+_TMP_PREFIX = "."
+
+
+class FileStore:
+    """Keyed data in the files of one directory. A reader sees the old or the new content, never half of it."""
+
+    def __init__(self, path: str) -> None:
+        """Make the directory if it is not there; raises OSError."""
+        self._directory = Path(path)
+        self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+
+    def write(self, key: str, data: bytes) -> None:
+        store.validate_key(key)
+        self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _write_file(self._directory / key, data)
+
+    def read(self, key: str) -> bytes:
+        store.validate_key(key)
+        try:
+            return (self._directory / key).read_bytes()
+        except FileNotFoundError as err:
+            raise store.KeyNotFoundError(key) from err
+
+    def delete(self, key: str) -> None:
+        store.validate_key(key)
+        (self._directory / key).unlink(missing_ok=True)
+
+    def list(self) -> list[str]:
+        return [entry.name for entry in self._directory.iterdir() if not entry.name.startswith(_TMP_PREFIX)]
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    """Write through a temporary file in the same directory, which a rename then puts into place."""
+    fd, tmp = tempfile.mkstemp(prefix=_TMP_PREFIX, dir=path.parent)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(tmp).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(tmp).unlink()
+        raise

@@ -1,0 +1,57 @@
+# Everything that a developer or CI runs. `make` alone lists the targets.
+
+RUNTIME ?= containerd
+RUNTIME_ENDPOINT ?=
+V ?= 2
+PYTHON := .venv/bin/python
+PYTEST := $(PYTHON) -m pytest
+SCRIPTS := hack/build_images hack/containerd hack/run hack/verify_docs hack/watch_pods.py
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup run test unit integration e2e-node verify bench clean
+
+help: ## print the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  make run takes RUNTIME=hollow (no root, no container runs), RUNTIME_ENDPOINT=unix://... (a containerd"
+	@echo "  of yours, used as it is) and V=4 (how much the kubelet logs)."
+
+setup: ## install what is missing: .venv, and as root on Debian containerd and what it needs
+	@hack/setup
+
+run: ## run the example pods and print how they fare, until Ctrl-C
+	@hack/setup $(if $(filter hollow,$(RUNTIME)),python,all)
+	@exec $(PYTHON) hack/run --runtime '$(RUNTIME)' --runtime-endpoint '$(RUNTIME_ENDPOINT)' --v '$(V)'
+
+test: unit integration e2e-node ## run all tests, those on a real containerd included
+
+unit: ## test modules by themselves
+	@hack/setup python
+	$(PYTEST) kubelet pkg test --ignore test/integration --ignore test/e2e_node --ignore test/e2e \
+	  --ignore test/benchmark
+
+integration: ## test the kubelet on the hollow runtime
+	@hack/setup python
+	$(PYTEST) test/integration
+
+e2e-node: ## test the kubelet as a process on a private containerd; takes root
+	@hack/setup
+	$(PYTEST) test/e2e_node
+
+verify: ## check style, types, the map from the Go sources, and the documents; changes nothing
+	@hack/setup python
+	$(PYTHON) -m ruff check . $(SCRIPTS)
+	$(PYTHON) -m mypy kubelet pkg
+	$(PYTHON) -m mypy --scripts-are-modules test/framework $(SCRIPTS)
+	$(PYTHON) hack/verify_go_map
+	$(PYTHON) hack/verify_docs
+
+bench: ## measure, and print a table and JSON
+	@hack/setup python
+	$(PYTHON) -m test.benchmark
+
+clean: ## end what `make run` started and remove all it made, on the machine and in the checkout
+	@if [ -e .run/endpoint ]; then $(PYTHON) hack/run --remove-pods; fi
+	@python3 hack/containerd clean
+	@rm -rf .run .build .pytest_cache .mypy_cache .ruff_cache

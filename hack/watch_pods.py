@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Print a line whenever a pod changes, in the manner of `kubectl get pods --watch`.
+
+    hack/watch_pods.py [--url http://127.0.0.1:10255]
+
+Asks the kubelet's read-only port. Lines are only ever added, so the output can be piped and kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+PERIOD = 0.3
+HEADER = ("TIME", "POD", "READY", "STATUS", "RESTARTS", "ADDRESS")
+LINE = "{:<8}  {:<36} {:<6} {:<20} {:<9} {}"
+
+
+@dataclass(frozen=True)
+class Row:
+    pod: str
+    ready: str
+    status: str
+    restarts: int
+    address: str
+
+
+def container_reason(status: dict[str, Any]) -> str:
+    """Why a container does not run as it should; empty when it does."""
+    state = status.get("state") or {}
+    if "waiting" in state:
+        return str(state["waiting"].get("reason") or "Waiting")
+    if "terminated" in state:
+        ended = state["terminated"]
+        return str(ended.get("reason") or f"ExitCode:{ended.get('exitCode', 0)}")
+    return ""
+
+
+def init_reason(pod: dict[str, Any]) -> str:
+    """How far the init containers are; empty when they are through."""
+    statuses = pod["status"].get("initContainerStatuses") or []
+    for done, status in enumerate(statuses):
+        ended = (status.get("state") or {}).get("terminated")
+        if (ended and ended.get("exitCode", 0) == 0) or status.get("started"):
+            continue
+        reason = container_reason(status)
+        if reason in ("", "PodInitializing", "ContainerCreating"):
+            return f"Init:{done}/{len(statuses)}"
+        return f"Init:{reason}"
+    return ""
+
+
+def pod_status(pod: dict[str, Any]) -> str:
+    """One word for the state of a pod, chosen as kubectl does."""
+    status = pod.get("status") or {}
+    if pod["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    if initializing := init_reason({"status": status}):
+        return initializing
+    reasons = [container_reason(each) for each in status.get("containerStatuses") or []]
+    wrong = [reason for reason in reasons if reason]
+    if wrong and (len(wrong) == len(reasons) or any(reason != "Completed" for reason in wrong)):
+        return next((reason for reason in wrong if reason != "Completed"), "Completed")
+    return str(status.get("reason") or status.get("phase") or "Pending")
+
+
+def row_of(pod: dict[str, Any]) -> Row:
+    status = pod.get("status") or {}
+    containers = status.get("containerStatuses") or []
+    ready = sum(1 for each in containers if each.get("ready"))
+    return Row(
+        pod=f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",
+        ready=f"{ready}/{len(pod['spec']['containers'])}",
+        status=pod_status(pod),
+        restarts=sum(each.get("restartCount", 0) for each in containers),
+        address=status.get("podIP") or "-",
+    )
+
+
+def fetch_pods(url: str) -> list[dict[str, Any]]:
+    with urllib.request.urlopen(f"{url}/pods", timeout=5) as answer:
+        return list(json.load(answer).get("items") or [])
+
+
+class Watcher:
+    """Remembers what was printed of each pod, and returns a line for each that is different now."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._known: dict[str, Row] = {}
+
+    def header(self) -> str:
+        return LINE.format(*HEADER)
+
+    def look(self) -> Iterator[str]:
+        """The lines to print now. Raises OSError when the kubelet does not answer."""
+        current = {pod["metadata"]["uid"]: row_of(pod) for pod in fetch_pods(self._url)}
+        now = time.strftime("%H:%M:%S")
+        for uid, row in current.items():
+            if self._known.get(uid) != row:
+                yield LINE.format(now, row.pod, row.ready, row.status, row.restarts, row.address)
+        for uid, row in self._known.items():
+            if uid not in current:
+                yield LINE.format(now, row.pod, "-", "Removed", row.restarts, "-")
+        self._known = current
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--url", default="http://127.0.0.1:10255", help="the kubelet's read-only port")
+    watcher = Watcher(parser.parse_args().url)
+    print(watcher.header(), flush=True)
+    try:
+        while True:
+            for line in watcher.look():
+                print(line, flush=True)
+            time.sleep(PERIOD)
+    except KeyboardInterrupt:
+        pass
+    except OSError as err:
+        raise SystemExit(f"watch_pods: {err}") from err
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""A connection to one gRPC service of a runtime.
+
+Go: google.golang.org/grpc, as k8s.io/cri-client/pkg sets it up
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+import grpc.experimental
+from cri_api.v1 import api_pb2 as runtimeapi
+from google.protobuf import message_factory
+
+from kubelet.cri import errors
+from kubelet.cri.remote import util, utils
+from pkg import golang, klog
+
+_OPTIONS = [
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_receive_message_length", utils.MAX_MSG_SIZE),
+    # A runtime that comes back is noticed within a second.
+    # DIVERGES: Go waits up to 3 s between attempts; on a local socket an attempt costs nothing.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt may take, in spite of its name
+    # Streams of responses are read by the thread that asks, so that no call needs a thread of its own.
+    (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
+]
+
+
+class Client(Protocol):
+    """How the services below reach a runtime; tests put one without a socket in its place."""
+
+    def invoke(self, ctx: golang.Context, method: str, request: Any, timeout: float | None) -> Any:
+        """One request, one response. Raises errors.RemoteError."""
+
+    def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Any]:
+        """One request, responses until the server ends them. Reading raises errors.RemoteError."""
+
+    def close(self) -> None:
+        """End the connection and what is under way on it."""
+
+
+class GRPCClient:
+    """Calls methods of a CRI v1 service, `RuntimeService` or `ImageService`, on a unix socket.
+
+    The connection is made by the first call and again by later ones after it was lost. A call that cannot
+    be delivered fails at once. Safe from any thread.
+    """
+
+    def __init__(self, endpoint: str, service: str) -> None:
+        self.endpoint = endpoint
+        self._service = service
+        self._path = util.get_address(endpoint)
+        self._channel = grpc.insecure_channel(f"unix:{self._path}", options=_OPTIONS)
+        methods = runtimeapi.DESCRIPTOR.services_by_name[service].methods
+        self._methods = {method.name: self._multi_callable(method, "runtime.v1") for method in methods}
+
+    def _multi_callable(self, method: Any, package: str) -> Callable[..., Any]:
+        # All calls are made as streams of responses, also those that have exactly one: on the wire they
+        # are the same, and gRPC can cancel a stream from another thread without spending a thread on it.
+        return self._channel.unary_stream(
+            f"/{package}.{self._service}/{method.name}",
+            request_serializer=message_factory.GetMessageClass(method.input_type).SerializeToString,
+            response_deserializer=message_factory.GetMessageClass(method.output_type).FromString,
+        )
+
+    def invoke(self, ctx: golang.Context, method: str, request: Any, timeout: float | None) -> Any:
+        return self._invoke(ctx, self._methods[method], request, timeout)
+
+    def speaks_v1alpha2_only(self, ctx: golang.Context, timeout: float) -> bool:
+        """Whether the runtime knows the version of the API before v1, for the message about it."""
+        method = runtimeapi.DESCRIPTOR.services_by_name["RuntimeService"].methods_by_name["Version"]
+        old = self._multi_callable(method, "runtime.v1alpha2")
+        try:
+            self._invoke(ctx, old, runtimeapi.VersionRequest(), timeout)
+        except errors.RemoteError:
+            return False
+        return True
+
+    def _invoke(
+        self, ctx: golang.Context, multi_callable: Callable[..., Any], request: Any, timeout: float | None
+    ) -> Any:
+        call = multi_callable(request, timeout=_shorter(timeout, ctx.remaining()))
+        take_back = golang.after_func(ctx, call.cancel)
+        try:
+            response = next(call, None)
+            next(call, None)  # the status that follows the response
+        except grpc.RpcError as err:
+            raise self._translate(ctx, err) from None
+        finally:
+            take_back()
+        if response is None:
+            raise errors.RemoteError(grpc.StatusCode.INTERNAL, "the runtime sent no response")
+        return response
+
+    def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Any]:
+        call = self._methods[method](request, timeout=ctx.remaining())
+        return self._read(ctx, call, golang.after_func(ctx, call.cancel))
+
+    def _read(self, ctx: golang.Context, call: Any, take_back: Callable[[], bool]) -> Iterator[Any]:
+        try:
+            yield from call
+        except grpc.RpcError as err:
+            raise self._translate(ctx, err) from None
+        finally:
+            take_back()
+            call.cancel()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _translate(self, ctx: golang.Context, err: Any) -> errors.RemoteError:
+        if isinstance(ctx.err(), golang.Canceled):
+            return errors.RemoteCanceledError()
+        code, details = err.code(), err.details() or ""
+        if code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details:
+            details = f"connection error: dial unix {self._path}: {_why_unreachable(self._path, details)}"
+        elif code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            details = "context deadline exceeded"
+        klog.v(10).info_s("Call failed", endpoint=self.endpoint, debug=err.debug_error_string())
+        return errors.RemoteError(code, details)
+
+
+def _shorter(timeout: float | None, remaining: float | None) -> float | None:
+    given = [seconds for seconds in (timeout, remaining) if seconds is not None]
+    return min(given, default=None)
+
+
+def _why_unreachable(path: str, details: str) -> str:
+    """What gRPC says about a failed connection, in the operator's words."""
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        return "no such socket, is the container runtime running?"
+    except OSError as err:
+        return err.strerror or str(err)
+    if not stat.S_ISSOCK(mode):
+        return "not a socket"
+    if "Connection refused" in details:
+        return "connection refused, is the container runtime running?"
+    if "SETTINGS" in details or "HTTP/2" in details:
+        return "the socket does not speak gRPC"
+    return details

@@ -1,0 +1,4 @@
+"""Helpers around logging.
+
+Go: k8s.io/component-base/logs
+"""

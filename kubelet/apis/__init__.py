@@ -1,1 +1,8 @@
-"""The kubelet's own API types. Go: pkg/kubelet/apis"""
+"""The kubelet's own API types, and the labels that it may set on its node.
+
+Go: pkg/kubelet/apis, k8s.io/kubelet/pkg/apis
+"""
+
+from kubelet.apis.well_known_labels import is_kubelet_label, kubelet_label_namespaces, kubelet_labels
+
+__all__ = ["is_kubelet_label", "kubelet_label_namespaces", "kubelet_labels"]

@@ -1,0 +1,28 @@
+"""Reading and writing the configuration as a document.
+
+Go: pkg/kubelet/apis/config/scheme
+"""
+
+from kubelet.apis.config.scheme.scheme import (
+    API_VERSION,
+    KIND,
+    Document,
+    StrictDecodingError,
+    convert,
+    decode,
+    to_internal,
+    to_versioned,
+    wire_path,
+)
+
+__all__ = [
+    "API_VERSION",
+    "KIND",
+    "Document",
+    "StrictDecodingError",
+    "convert",
+    "decode",
+    "to_internal",
+    "to_versioned",
+    "wire_path",
+]

@@ -1,0 +1,234 @@
+"""Between the document that users write and the structs that the kubelet reads.
+
+The versioned form of the configuration is the document itself: plain dicts and lists with wire names and
+durations as text. It is what files hold, what drop-ins are merged into, and what `configz` shows.
+
+DIVERGES: Go has a second set of structs for the versioned form and generated conversions; the document
+serves the same end with one declaration per field.
+
+Go: pkg/kubelet/apis/config/scheme/scheme.go, pkg/kubelet/apis/config/v1beta1/zz_generated.conversion.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any
+
+import msgspec
+
+from kubelet.apis.config.scheme import strict_yaml
+from kubelet.apis.config.types import KubeletConfiguration
+from pkg.apimachinery.api.resource import Quantity, parse_quantity
+from pkg.apimachinery.runtime import codec
+from pkg.component_base.cli.flag import format_duration, parse_duration
+
+API_VERSION = "kubelet.config.k8s.io/v1beta1"
+KIND = "KubeletConfiguration"
+
+Document = dict[str, Any]
+
+_INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "uint32": (0, 2**32 - 1)}
+_DURATIONS = ("duration", "duration-or-nanoseconds")
+
+
+class StrictDecodingError(ValueError):
+    """Everything that is wrong with a document, each fault with its field's path."""
+
+    def __init__(self, faults: list[str]) -> None:
+        self.faults = faults
+        super().__init__("strict decoding error: " + ", ".join(faults))
+
+
+def decode(data: bytes, kind: str = KIND, type_: type[msgspec.Struct] = KubeletConfiguration) -> Document:
+    """Read a document and check it against the type, reporting all faults at once.
+
+    Returns it without apiVersion and kind and without nulls' fields being touched: a null says "not set",
+    or "remove" where the document is a patch. Raises ValueError or StrictDecodingError.
+    """
+    document, duplicates = strict_yaml.load(data)
+    if not isinstance(document, dict):
+        raise ValueError(f"expected an object of kind {kind}, got {_type_name(document)}")
+    _check_kind(document, kind)
+    fields = {key: value for key, value in document.items() if key not in ("apiVersion", "kind")}
+    faults = [f'duplicate field "{path}"' for path in duplicates]
+    _convert(fields, type_, "", faults)
+    if faults:
+        raise StrictDecodingError(faults)
+    return fields
+
+
+def to_internal(document: Document) -> KubeletConfiguration:
+    """The structs for a document. Raises StrictDecodingError."""
+    return convert(document, KubeletConfiguration)
+
+
+T = typing.TypeVar("T", bound=msgspec.Struct)
+
+
+def convert(document: Document, type_: type[T]) -> T:
+    """The structs for a document of any configuration type. Raises StrictDecodingError."""
+    faults: list[str] = []
+    result: T = _convert(document, type_, "", faults)
+    if faults:
+        raise StrictDecodingError(faults)
+    return result
+
+
+def to_versioned(kc: KubeletConfiguration) -> Document:
+    """The document for the structs: every field that has a value."""
+    return typing.cast(Document, _to_wire(kc, KubeletConfiguration))
+
+
+def wire_path(attribute_path: str) -> str:
+    """`authentication.x509.client_ca_file` → `authentication.x509.clientCAFile`."""
+    struct: Any = KubeletConfiguration
+    names = []
+    for attribute in attribute_path.split("."):
+        field, hint = _fields_by_attribute(struct)[attribute]
+        names.append(field.encode_name)
+        struct = _unwrap_optional(hint)[0]
+    return ".".join(names)
+
+
+def _check_kind(document: Mapping[str, Any], kind: str) -> None:
+    api_version, got = document.get("apiVersion"), document.get("kind")
+    if not api_version or not got:
+        missing = "apiVersion" if not api_version else "kind"
+        raise ValueError(f"Object '{missing}' is missing: expected apiVersion: {API_VERSION}, kind: {kind}")
+    if (api_version, got) != (API_VERSION, kind):
+        raise ValueError(f'no kind "{got}" is registered for version "{api_version}": expected {API_VERSION}, {kind}')
+
+
+@cache
+def _fields(struct: type[msgspec.Struct]) -> dict[str, tuple[msgspec.structs.FieldInfo, Any]]:
+    """Wire name to field and declared type."""
+    hints = typing.get_type_hints(struct, include_extras=True)
+    return {field.encode_name: (field, hints[field.name]) for field in msgspec.structs.fields(struct)}
+
+
+@cache
+def _fields_by_attribute(struct: type[msgspec.Struct]) -> dict[str, tuple[msgspec.structs.FieldInfo, Any]]:
+    return {field.name: (field, hint) for field, hint in _fields(struct).values()}
+
+
+def _unwrap_optional(hint: Any) -> tuple[Any, bool]:
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return next(arg for arg in typing.get_args(hint) if arg is not type(None)), True
+    return hint, False
+
+
+def _convert(value: Any, hint: Any, path: str, faults: list[str]) -> Any:
+    """The value as the declared type. A fault is noted, and the result is then of no use."""
+    hint, _ = _unwrap_optional(hint)
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return _convert_struct(value, hint, path, faults)
+    if origin is list and isinstance(value, list):
+        return [_convert(item, args[0], f"{path}[{i}]", faults) for i, item in enumerate(value)]
+    if origin is dict and isinstance(value, dict):
+        return {
+            str(key): _convert(item, args[1], f"{path}.{key}", faults)
+            for key, item in value.items()
+            if item is not None
+        }
+    try:
+        return _convert_scalar(value, hint)
+    except (ValueError, TypeError) as err:
+        faults.append(f"{path}: {err}")
+        return None
+
+
+def _convert_struct(value: Any, struct: type[msgspec.Struct], path: str, faults: list[str]) -> Any:
+    if not isinstance(value, dict):
+        faults.append(f"{path}: expected an object, got {_type_name(value)}")
+        return None
+    known = _fields(struct)
+    arguments = {}
+    for key, item in value.items():
+        child = f"{path}.{key}" if path else str(key)
+        if key not in known:
+            faults.append(f'unknown field "{child}"')
+        elif item is not None:
+            field, hint = known[key]
+            arguments[field.name] = _convert(item, hint, child, faults)
+    return struct(**arguments) if not faults else None
+
+
+def _convert_scalar(value: Any, hint: Any) -> Any:
+    if typing.get_origin(hint) is Annotated:
+        marker = typing.get_args(hint)[1]
+        return _duration(value, marker) if marker in _DURATIONS else _integer(value, marker)
+    if hint is Quantity and isinstance(value, str | int | float) and not isinstance(value, bool):
+        return parse_quantity(str(value))
+    if hint is datetime.datetime and isinstance(value, str):
+        return codec.convert(value, datetime.datetime)
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if hint in (bool, str) and isinstance(value, hint):
+        return value
+    raise TypeError(f"expected {_hint_name(hint)}, got {_type_name(value)}")
+
+
+def _integer(value: Any, marker: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"expected {marker}, got {_type_name(value)}")
+    low, high = _INT_RANGES[marker]
+    if not low <= value <= high:
+        raise ValueError(f"{value} is out of range for {marker}")
+    return value
+
+
+def _duration(value: Any, marker: str) -> float:
+    if isinstance(value, str):
+        return parse_duration(value)
+    if marker == "duration-or-nanoseconds" and isinstance(value, int) and not isinstance(value, bool):
+        return value / 1e9
+    raise TypeError(f'expected a duration such as "1m30s", got {_type_name(value)}')
+
+
+def _to_wire(value: Any, hint: Any) -> Any:
+    hint, _ = _unwrap_optional(hint)
+    if isinstance(value, msgspec.Struct):
+        return {
+            name: _to_wire(item, field_hint)
+            for name, (field, field_hint) in _fields(type(value)).items()
+            if (item := getattr(value, field.name)) is not None
+        }
+    if isinstance(value, list):
+        return [_to_wire(item, typing.get_args(hint)[0]) for item in value]
+    if isinstance(value, dict):
+        return {key: _to_wire(item, typing.get_args(hint)[1]) for key, item in value.items()}
+    if typing.get_origin(hint) is Annotated and typing.get_args(hint)[1] in _DURATIONS:
+        return format_duration(value)
+    if isinstance(value, Quantity | datetime.datetime):
+        return codec.to_builtins(value)
+    return value
+
+
+def _hint_name(hint: Any) -> str:
+    origin = typing.get_origin(hint)
+    if origin in (list, dict):
+        return "a list" if origin is list else "an object"
+    return {bool: "true or false", str: "a string", float: "a number", Quantity: "a quantity"}.get(hint, "a time")
+
+
+def _type_name(value: Any) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"boolean {str(value).lower()}"
+        case int() | float():
+            return f"number {value}"
+        case str():
+            return f'string "{value}"'
+        case list():
+            return "a list"
+        case _:
+            return "an object"

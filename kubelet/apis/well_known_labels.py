@@ -1,0 +1,39 @@
+"""Labels that a kubelet may put on its own node.
+
+Go: staging/src/k8s.io/kubelet/pkg/apis/well_known_labels.go
+"""
+
+_KUBELET_LABELS = frozenset(
+    {
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
+        "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/instance-type",
+        "kubernetes.io/os",
+        "kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+    }
+)
+_KUBELET_LABEL_NAMESPACES = frozenset({"kubelet.kubernetes.io", "node.kubernetes.io"})
+
+
+def kubelet_labels() -> list[str]:
+    """The allowed labels, sorted."""
+    return sorted(_KUBELET_LABELS)
+
+
+def kubelet_label_namespaces() -> list[str]:
+    """The namespaces in which every label is allowed, sorted."""
+    return sorted(_KUBELET_LABEL_NAMESPACES)
+
+
+def is_kubelet_label(key: str) -> bool:
+    """Whether a kubelet may set this label on its node."""
+    if key in _KUBELET_LABELS:
+        return True
+    namespace = key.partition("/")[0] if "/" in key else ""
+    return any(namespace == allowed or namespace.endswith(f".{allowed}") for allowed in _KUBELET_LABEL_NAMESPACES)

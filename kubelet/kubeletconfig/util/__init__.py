@@ -1,0 +1,1 @@
+"""Helpers for reading configuration. Go: pkg/kubelet/kubeletconfig/util"""

@@ -7,14 +7,14 @@ from kubelet.util.store.filestore import (
     FileStore,
 )
 from kubelet.util.store.store import (
-    KeyNotFoundError,
+    ErrKeyNotFound,
     Store,
     validate_key,
 )
 
 __all__ = [
+    "ErrKeyNotFound",
     "FileStore",
-    "KeyNotFoundError",
     "Store",
     "validate_key",
 ]

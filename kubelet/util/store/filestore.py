@@ -16,7 +16,7 @@ _TMP_PREFIX = "."
 
 
 class FileStore:
-    """Keyed data in the files of one directory. A reader sees the old or the new content, never half of it."""
+    """Keyed data in the files of one directory. A reader never sees half of a new content."""
 
     def __init__(self, path: str) -> None:
         """Make the directory if it is not there; raises OSError."""
@@ -33,7 +33,7 @@ class FileStore:
         try:
             return (self._directory / key).read_bytes()
         except FileNotFoundError as err:
-            raise store.KeyNotFoundError(key) from err
+            raise store.ErrKeyNotFound(key) from err
 
     def delete(self, key: str) -> None:
         store.validate_key(key)

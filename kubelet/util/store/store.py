@@ -12,8 +12,8 @@ _KEY_MAX_LENGTH = 250
 _KEY = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 
-class KeyNotFoundError(KeyError):
-    """The key is not in the store (Go: ErrKeyNotFound)."""
+class ErrKeyNotFound(KeyError):
+    """The key is not in the store."""
 
     def __str__(self) -> str:
         return f"key is not found: {self.args[0]}"
@@ -25,7 +25,7 @@ class Store(Protocol):
     def write(self, key: str, data: bytes) -> None: ...
 
     def read(self, key: str) -> bytes:
-        """Raises KeyNotFoundError if the key is not there."""
+        """Raises ErrKeyNotFound if the key is not there."""
         ...
 
     def delete(self, key: str) -> None:

@@ -110,7 +110,7 @@ def _container_secret_names(container: v1.Container) -> Iterator[str]:
 
 
 def visit_pod_configmap_names(pod: v1.Pod, visitor: Visitor) -> bool:
-    """Call visitor for each config map the spec names until it returns False; returns whether it never did."""
+    """Call visitor for each config map that is named until it returns False; returns whether it never did."""
     return all(visitor(name) for name in _pod_configmap_names(pod) if name)
 
 
@@ -247,7 +247,7 @@ def is_container_restartable(pod: v1.PodSpec, container: v1.Container) -> bool:
 
 
 def container_should_restart(container: v1.Container, pod: v1.PodSpec, exit_code: int) -> bool:
-    """Whether to restart after exit_code: by the first matching rule, else the container's or the pod's policy."""
+    """Whether to restart after exit_code: by the first matching rule, else by the policy."""
     if container.restart_policy is not None:
         rule = find_matching_container_restart_rule(container, exit_code)
         if rule is not None and _rule_restarts(rule):

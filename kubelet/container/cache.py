@@ -1,0 +1,196 @@
+"""The statuses of all pods as the runtime last showed them.
+
+Go: pkg/kubelet/container/cache.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+
+from kubelet.container.runtime import PodStatus
+from pkg import features, golang
+
+
+class ROCache(Protocol):
+    """Reading the cache. What comes out is shared: never modify it."""
+
+    def get(self, id: str) -> PodStatus:
+        """The pod's status, empty if the runtime knows nothing of it; raises what inspecting it raised."""
+        ...
+
+    def get_newer_than(
+        self, id: str, min_time: datetime.datetime | None, ctx: golang.Context | None = None
+    ) -> PodStatus:
+        """As get, but wait until the status is newer than min_time.
+
+        Also raises ctx.err() when ctx is done first. Without ctx this may block for as long as the PLEG does.
+        """
+        ...
+
+
+class Cache(ROCache, Protocol):
+    """Filling the cache, which is the PLEG's part. Safe from any thread."""
+
+    def set(
+        self, id: str, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime
+    ) -> bool:
+        """Store what inspecting the pod gave at `timestamp`; returns False if something newer is stored."""
+        ...
+
+    def set_observed_time(self, id: str, timestamp: datetime.datetime) -> None:
+        """The pod was looked at and had not changed."""
+        ...
+
+    def delete(self, id: str) -> None:
+        """The runtime knows nothing of the pod any more."""
+        ...
+
+    def update_time(self, timestamp: datetime.datetime) -> None:
+        """All entries, and the absence of all others, hold as of `timestamp`."""
+        ...
+
+
+@dataclass(slots=True)
+class _Data:
+    status: PodStatus | None
+    err: Exception | None = None
+    modified: datetime.datetime | None = None
+    observed_time: datetime.datetime | None = None
+
+    def result(self) -> PodStatus:
+        if self.err is not None:
+            # The error is raised again and again: without this, its traceback would grow each time.
+            raise self.err.with_traceback(None)
+        assert self.status is not None, "without an error there is a status"
+        return self.status
+
+
+@dataclass(slots=True, eq=False)
+class _SubRecord:
+    """Someone waiting for a status newer than `time`."""
+
+    time: datetime.datetime
+    ch: golang.Channel[_Data]
+
+
+# Earlier than any time that a clock tells.
+_ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+
+
+class CacheImpl:
+    """The cache.
+
+    A global timestamp says as of when the whole of it holds, so that the PLEG need not touch the entries of
+    pods that did not change; single entries may be newer. Before the first update_time only those count.
+    """
+
+    def __init__(self) -> None:
+        # Guards all fields below.
+        self._lock = threading.Lock()
+        self._pods: dict[str, _Data] = {}
+        self._timestamp: datetime.datetime | None = None
+        self._subscribers: dict[str, list[_SubRecord]] = {}
+
+    def get(self, id: str) -> PodStatus:
+        with self._lock:
+            data = self._get_locked(id)
+        return data.result()
+
+    def get_newer_than(
+        self, id: str, min_time: datetime.datetime | None, ctx: golang.Context | None = None
+    ) -> PodStatus:
+        record = self._subscribe(id, min_time or _ZERO_TIME)
+        if ctx is None:
+            data, _ = record.ch.recv()
+            assert data is not None
+            return data.result()
+        selected = golang.select(record.ch, ctx.done())
+        if selected.index == 1:
+            self._unsubscribe(id, record)
+            raise ctx.err() or AssertionError("a done context has an error")
+        found: _Data = selected.value
+        return found.result()
+
+    def set(
+        self, id: str, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime
+    ) -> bool:
+        with self._lock:
+            if features.feature_gate.enabled(features.EVENTED_PLEG):
+                # Two writers then race, each with the time at which it took the status.
+                cached = self._pods.get(id)
+                if cached is not None and cached.modified is not None and cached.modified > timestamp:
+                    return False
+            self._pods[id] = _Data(status, err, timestamp, timestamp)
+            self._notify_locked(id, timestamp)
+            return True
+
+    def set_observed_time(self, id: str, timestamp: datetime.datetime) -> None:
+        with self._lock:
+            data = self._pods.get(id)
+            if data is not None:
+                data.observed_time = timestamp
+            self._notify_locked(id, timestamp)
+
+    def delete(self, id: str) -> None:
+        with self._lock:
+            self._pods.pop(id, None)
+
+    def update_time(self, timestamp: datetime.datetime) -> None:
+        with self._lock:
+            self._timestamp = timestamp
+            for id in list(self._subscribers):
+                self._notify_locked(id, timestamp)
+
+    def __len__(self) -> int:
+        """The number of pods that the runtime knows."""
+        with self._lock:
+            return len(self._pods)
+
+    def _get_locked(self, id: str) -> _Data:
+        return self._pods.get(id) or _Data(PodStatus(id=id))
+
+    def _get_if_newer_than_locked(self, id: str, min_time: datetime.datetime) -> _Data | None:
+        if self._timestamp is not None and self._timestamp > min_time:
+            return self._get_locked(id)
+        data = self._pods.get(id)
+        if data is None:
+            return None
+        newest = max(data.modified or _ZERO_TIME, data.observed_time or _ZERO_TIME)
+        return data if newest > min_time else None
+
+    def _notify_locked(self, id: str, timestamp: datetime.datetime) -> None:
+        """Give the entry to those who wait for nothing newer than timestamp."""
+        records = self._subscribers.get(id)
+        if records is None:
+            return
+        remaining = []
+        for record in records:
+            if timestamp < record.time:
+                remaining.append(record)
+                continue
+            record.ch.send(self._get_locked(id))  # has room for one, and gets only this one
+        if remaining:
+            self._subscribers[id] = remaining
+        else:
+            del self._subscribers[id]
+
+    def _subscribe(self, id: str, timestamp: datetime.datetime) -> _SubRecord:
+        record = _SubRecord(timestamp, golang.Channel(1))
+        with self._lock:
+            data = self._get_if_newer_than_locked(id, timestamp)
+            if data is not None:
+                record.ch.send(data)
+            else:
+                self._subscribers.setdefault(id, []).append(record)
+        return record
+
+    def _unsubscribe(self, id: str, record: _SubRecord) -> None:
+        with self._lock:
+            remaining = [r for r in self._subscribers.get(id, []) if r is not record]
+            if remaining:
+                self._subscribers[id] = remaining
+            else:
+                self._subscribers.pop(id, None)

@@ -1,0 +1,123 @@
+"""The calls to the operating system that tests replace.
+
+Go: pkg/kubelet/container/os.go
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import socket
+from typing import IO, Protocol
+
+
+class OSInterface(Protocol):
+    """System calls. All raise OSError, and FileNotFoundError where a path must exist and does not."""
+
+    def mkdir_all(self, path: str, perm: int) -> None:
+        """Make path and the folders above it; fine if it is there."""
+        ...
+
+    def symlink(self, oldname: str, newname: str) -> None: ...
+
+    def stat(self, path: str) -> os.stat_result: ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file or an empty folder."""
+        ...
+
+    def remove_all(self, path: str) -> None:
+        """Remove path and all under it; fine if it is not there."""
+        ...
+
+    def create(self, path: str) -> IO[bytes]:
+        """Make or empty a file and open it for reading and writing."""
+        ...
+
+    def chmod(self, path: str, perm: int) -> None: ...
+
+    def hostname(self) -> str: ...
+
+    def chtimes(self, path: str, atime: float, mtime: float) -> None:
+        """Set the times, in seconds since 1970."""
+        ...
+
+    def pipe(self) -> tuple[IO[bytes], IO[bytes]]:
+        """The reading and the writing end."""
+        ...
+
+    def read_dir(self, dirname: str) -> list[os.DirEntry[str]]:
+        """The entries by name."""
+        ...
+
+    def glob(self, pattern: str) -> list[str]: ...
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open for reading."""
+        ...
+
+    def open_file(self, name: str, flag: int, perm: int) -> IO[bytes]:
+        """Open with flags as os.open has them."""
+        ...
+
+    def rename(self, oldpath: str, newpath: str) -> None: ...
+
+
+class RealOS:
+    """The operating system."""
+
+    def mkdir_all(self, path: str, perm: int) -> None:
+        os.makedirs(path, perm, exist_ok=True)
+
+    def symlink(self, oldname: str, newname: str) -> None:
+        os.symlink(oldname, newname)
+
+    def stat(self, path: str) -> os.stat_result:
+        return os.stat(path)
+
+    def remove(self, path: str) -> None:
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.rmdir(path)
+        else:
+            os.unlink(path)
+
+    def remove_all(self, path: str) -> None:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.unlink(path)
+
+    def create(self, path: str) -> IO[bytes]:
+        return self.open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+
+    def chmod(self, path: str, perm: int) -> None:
+        os.chmod(path, perm)
+
+    def hostname(self) -> str:
+        return socket.gethostname()
+
+    def chtimes(self, path: str, atime: float, mtime: float) -> None:
+        os.utime(path, (atime, mtime))
+
+    def pipe(self) -> tuple[IO[bytes], IO[bytes]]:
+        reader, writer = os.pipe()
+        return os.fdopen(reader, "rb"), os.fdopen(writer, "wb")
+
+    def read_dir(self, dirname: str) -> list[os.DirEntry[str]]:
+        with os.scandir(dirname) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+
+    def glob(self, pattern: str) -> list[str]:
+        return sorted(glob.glob(pattern))
+
+    def open(self, name: str) -> IO[bytes]:
+        return self.open_file(name, os.O_RDONLY, 0)
+
+    def open_file(self, name: str, flag: int, perm: int) -> IO[bytes]:
+        mode = {os.O_RDONLY: "rb", os.O_WRONLY: "wb", os.O_RDWR: "r+b"}[flag & os.O_ACCMODE]
+        file: IO[bytes] = os.fdopen(os.open(name, flag | os.O_CLOEXEC, perm), mode)
+        return file
+
+    def rename(self, oldpath: str, newpath: str) -> None:
+        os.replace(oldpath, newpath)

@@ -1,0 +1,72 @@
+"""Time as an argument: code that waits or measures takes a Clock, and its tests take the fake one.
+
+Go: k8s.io/utils/clock
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+from pkg import golang
+
+
+class Clock(Protocol):
+    """`now` is for what people and the API see, `monotonic` for ages and deadlines."""
+
+    def now(self) -> datetime:
+        """The time of day, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed time; never goes back."""
+        ...
+
+    def since(self, then: datetime) -> float:
+        """Seconds from `then` to now."""
+        ...
+
+    def after(self, seconds: float) -> golang.Channel[datetime]:
+        """A channel that receives the time once, `seconds` from now."""
+        ...
+
+    def new_timer(self, seconds: float) -> golang.Timer: ...
+
+    def new_ticker(self, period: float) -> golang.Ticker: ...
+
+    def new_timer_channel(self, delay: float, period: float | None) -> golang.TimerChannel:
+        """What timers and tickers of this clock are made of."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Block; prefer `golang.Context.wait`, which can be interrupted."""
+        ...
+
+
+class RealClock:
+    """The system's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def since(self, then: datetime) -> float:
+        return (self.now() - then).total_seconds()
+
+    def after(self, seconds: float) -> golang.Channel[datetime]:
+        return golang.after(seconds)
+
+    def new_timer(self, seconds: float) -> golang.Timer:
+        return golang.Timer(seconds)
+
+    def new_ticker(self, period: float) -> golang.Ticker:
+        return golang.Ticker(period)
+
+    def new_timer_channel(self, delay: float, period: float | None) -> golang.TimerChannel:
+        return golang.TimerChannel(delay, period)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(max(seconds, 0.0))

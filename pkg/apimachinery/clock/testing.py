@@ -1,0 +1,108 @@
+"""A clock that stands still until the test moves it.
+
+Go: k8s.io/utils/clock/testing
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+from pkg import golang
+from pkg.golang import channel
+
+_DEFAULT_START = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+class FakeClock:
+    """Implements clock.Clock. Moving it wakes whoever waits on its timers; safe from any thread."""
+
+    def __init__(self, start: datetime = _DEFAULT_START) -> None:
+        self._mutex = threading.Lock()  # guards _now and _elapsed; taken inside the channels' lock
+        self._now = start
+        self._elapsed = 0.0
+        self._armed: dict[_FakeTimerChannel, None] = {}  # guarded by the channels' lock
+
+    def now(self) -> datetime:
+        with self._mutex:
+            return self._now
+
+    def monotonic(self) -> float:
+        with self._mutex:
+            return self._elapsed
+
+    def since(self, then: datetime) -> float:
+        return (self.now() - then).total_seconds()
+
+    def after(self, seconds: float) -> golang.Channel[datetime]:
+        return self.new_timer(seconds).channel
+
+    def new_timer(self, seconds: float) -> golang.Timer:
+        return golang.Timer(seconds, self)
+
+    def new_ticker(self, period: float) -> golang.Ticker:
+        return golang.Ticker(period, self)
+
+    def new_timer_channel(self, delay: float, period: float | None) -> golang.TimerChannel:
+        return _FakeTimerChannel(self, delay, period)
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock, as Go's fake does: a sleeper is the only one that would."""
+        self.step(seconds)
+
+    def step(self, seconds: float) -> None:
+        """Move the clock forward, and fire what is due."""
+        with self._mutex:
+            self._now += timedelta(seconds=seconds)
+            self._elapsed += seconds
+        self._fire_due()
+
+    def set_time(self, now: datetime) -> None:
+        """Move the clock to a time of day; elapsed time follows when that is forward."""
+        with self._mutex:
+            self._elapsed += max((now - self._now).total_seconds(), 0.0)
+            self._now = now
+        self._fire_due()
+
+    def has_waiters(self) -> bool:
+        """Whether any timer or ticker is running."""
+        return self.waiters() > 0
+
+    def waiters(self) -> int:
+        """How many timers and tickers are running."""
+        with channel.lock:
+            return len(self._armed)
+
+    def _fire_due(self) -> None:
+        with channel.lock:
+            for timer in list(self._armed):
+                timer.fire_if_due_locked()
+
+
+class _FakeTimerChannel(golang.TimerChannel):
+    """Is told when to look, and so never has a deadline in real time."""
+
+    __slots__ = ("_clock",)
+
+    def __init__(self, clock: FakeClock, delay: float, period: float | None) -> None:
+        self._clock = clock
+        super().__init__(delay, period)
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    def fire_if_due_locked(self) -> None:
+        if self._next is not None and self._next <= self.monotonic():
+            self._expire_locked()
+
+    def _arm_locked(self, at: float | None) -> None:
+        self._next = at
+        if at is None:
+            self._clock._armed.pop(self, None)
+        else:
+            self._clock._armed[self] = None
+            if self._period is None and at <= self.monotonic():
+                self._expire_locked()

@@ -1,0 +1,1 @@
+"""Helpers of k8s.io/apimachinery/pkg/util that the kubelet uses."""

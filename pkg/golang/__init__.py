@@ -1,0 +1,50 @@
+"""The few pieces of Go itself that the design leans on: channels, select, tickers, contexts, threads.
+
+Reading order: channel.py (channels and select), ticker.py, context.py, thread.py.
+"""
+
+from pkg.golang.channel import Case, Channel, ClosedChannelError, Selected, Send, seed, select
+from pkg.golang.context import (
+    Canceled,
+    Context,
+    ContextError,
+    DeadlineExceeded,
+    after_func,
+    background,
+    with_cancel,
+    with_deadline,
+    with_timeout,
+    with_value,
+    without_cancel,
+)
+from pkg.golang.thread import Thread, go, install_crash_handler
+from pkg.golang.ticker import Ticker, Timer, TimerChannel, TimerSource, after
+
+__all__ = [
+    "Canceled",
+    "Case",
+    "Channel",
+    "ClosedChannelError",
+    "Context",
+    "ContextError",
+    "DeadlineExceeded",
+    "Selected",
+    "Send",
+    "Thread",
+    "Ticker",
+    "Timer",
+    "TimerChannel",
+    "TimerSource",
+    "after",
+    "after_func",
+    "background",
+    "go",
+    "install_crash_handler",
+    "seed",
+    "select",
+    "with_cancel",
+    "with_deadline",
+    "with_timeout",
+    "with_value",
+    "without_cancel",
+]

@@ -1,0 +1,301 @@
+"""Channels and select with Go's semantics.
+
+Go: the language's `chan` and `select` statements (runtime/chan.go, runtime/select.go)
+
+How it works. Every channel keeps its buffered values and two FIFO queues of blocked operations. A blocked
+operation is a `_Waiter`: the cases of one select (a plain send or receive is a select with one case) and a
+lock that its thread sleeps on. Whoever makes one of those cases possible completes it on the waiter's behalf,
+takes the waiter out of all queues and wakes its thread; so nobody polls, and a woken thread has its result.
+
+One lock guards all channels. CPython runs one thread at a time anyway, the guarded sections are short, and a
+select over several channels then needs no lock order. Nothing of a user's code runs under it.
+
+A channel can become ready by itself at `_deadline` (timers, contexts with a deadline). No thread watches that
+time: whoever blocks on the channel sleeps at most until then, and then calls `_expire_locked`.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from pkg.golang.context import Context
+
+T = TypeVar("T")
+
+# Guards the fields of every Channel, _Waiter and context state. Never held while blocking or calling out.
+lock = threading.Lock()
+
+_random = random.Random()
+
+_WAITING = -1
+_RETRY = -2
+
+
+class ClosedChannelError(RuntimeError):
+    """A send on a closed channel, or a second close: a programming error (in Go a panic)."""
+
+
+class Selected(NamedTuple):
+    """What `select` did: the index of the case taken (-1: default or timeout), and what a receive got."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    value: Any
+    ok: bool
+
+
+_NOTHING = Selected(-1, None, False)
+
+
+def seed(n: int) -> None:
+    """Seed the choice among ready cases, so that a run can be replayed."""
+    _random.seed(n)
+
+
+class _Waiter:
+    """One blocked select. `index` names the case that was completed for it, or why it woke without one."""
+
+    __slots__ = ("cases", "index", "ok", "value", "wake")
+
+    def __init__(self, cases: tuple[Case, ...]) -> None:
+        self.cases = cases
+        self.index = _WAITING
+        self.value: Any = None
+        self.ok = False
+        self.wake = threading.Lock()
+        self.wake.acquire()
+        for i, case in enumerate(cases):
+            if case is not None:
+                case._enqueue_locked((self, i))
+
+    def fire_locked(self, index: int, value: Any, ok: bool) -> None:
+        self.index, self.value, self.ok = index, value, ok
+        self._dequeue_locked()
+        self.wake.release()
+
+    def sleep(self, until: float | None) -> None:
+        """Sleep until fired, or until the monotonic time `until`; not waiting any more on return."""
+        timeout = -1.0 if until is None else min(max(until - monotonic(), 0.0), threading.TIMEOUT_MAX)
+        woken = False
+        try:
+            woken = self.wake.acquire(True, timeout)
+        finally:  # timed out, or a signal handler raised
+            if not woken:
+                with lock:
+                    if self.index == _WAITING:
+                        self._dequeue_locked()
+
+    def _dequeue_locked(self) -> None:
+        for i, case in enumerate(self.cases):
+            if case is not None:
+                case._dequeue_locked((self, i))
+
+
+class Channel(Generic[T]):
+    """A FIFO of values between threads; capacity 0 means that sender and receiver meet.
+
+    All methods are safe from any thread, but not from signal handlers and finalizers.
+    As a case of `select` a channel means receiving from it.
+    """
+
+    __slots__ = ("_buffer", "_closed", "_deadline", "_receivers", "_senders", "capacity")
+
+    def __init__(self, capacity: int = 0) -> None:
+        if capacity < 0:
+            raise ValueError(f"channel capacity must not be negative, got {capacity}")
+        self.capacity = capacity
+        self._buffer: deque[T] = deque()
+        self._closed = False
+        self._deadline: float | None = None
+        # Dicts as ordered sets: the waiter of a select leaves from the middle, and an empty one is small.
+        self._receivers: dict[tuple[_Waiter, int], None] = {}
+        self._senders: dict[tuple[_Waiter, int], T] = {}
+
+    def send(self, value: T, ctx: Context | None = None) -> None:
+        """Send, blocking while nobody receives and the buffer is full.
+
+        Raises ClosedChannelError if the channel is or becomes closed, and ctx.err() once ctx is done.
+        """
+        if self.try_send(value):
+            return
+        if ctx is None:
+            select(Send(self, value))
+        elif select(Send(self, value), ctx.done()).index == 1:
+            raise ctx.err() or AssertionError("a done context has an error")
+
+    def try_send(self, value: T) -> bool:
+        """Send if that is possible at once; returns whether it was."""
+        with lock:
+            if not self._send_ready_locked():
+                return False
+            self._put_locked(value)
+            return True
+
+    def recv(self, timeout: float | None = None) -> tuple[T | None, bool]:
+        """Receive as (value, True); (None, False) if closed and drained, or after `timeout` seconds."""
+        with lock:
+            if self._ready_locked():
+                return self._complete_locked()
+        taken = select(self, timeout=timeout)
+        return taken.value, taken.ok
+
+    def try_recv(self) -> tuple[T | None, bool, bool]:
+        """Receive if possible at once: (value, ok, ready); ready and not ok means closed and drained."""
+        with lock:
+            if not self._ready_locked():
+                return None, False, False
+            value, ok = self._complete_locked()
+            return value, ok, True
+
+    def close(self) -> None:
+        """Close: receivers drain the buffer and then get (None, False); blocked senders raise."""
+        with lock:
+            if self._closed:
+                raise ClosedChannelError("close of closed channel")
+            self._close_locked()
+
+    def __iter__(self) -> Iterator[T]:
+        """Receive until the channel is closed and drained."""
+        while True:
+            value, ok = self.recv()
+            if not ok:
+                return
+            yield value  # type: ignore[misc]  # ok says that it is a T
+
+    def __len__(self) -> int:
+        """The number of buffered values."""
+        with lock:
+            self._ready_locked()
+            return len(self._buffer)
+
+    def __bool__(self) -> bool:
+        """Always true, so that `if ch` asks for a nil channel and not for an empty one."""
+        return True
+
+    # Channel as a receive case of select; Send below has the same four methods.
+
+    def _ready_locked(self) -> bool:
+        if self._deadline is not None and monotonic() >= self._deadline:
+            self._expire_locked()
+        return bool(self._buffer) or bool(self._senders) or self._closed
+
+    def _complete_locked(self) -> tuple[T | None, bool]:
+        if self._buffer:
+            value = self._buffer.popleft()
+            if self._senders:
+                self._buffer.append(self._next_sender_locked())
+            return value, True
+        if self._senders:
+            return self._next_sender_locked(), True
+        return None, False
+
+    def _enqueue_locked(self, entry: tuple[_Waiter, int]) -> None:
+        self._receivers[entry] = None
+
+    def _dequeue_locked(self, entry: tuple[_Waiter, int]) -> None:
+        self._receivers.pop(entry, None)
+
+    # The other side, and what subclasses use.
+
+    def _send_ready_locked(self) -> bool:
+        return bool(self._receivers) or len(self._buffer) < self.capacity or self._closed
+
+    def _put_locked(self, value: T) -> None:
+        """Hand the value over; only if _send_ready_locked."""
+        if self._closed:
+            raise ClosedChannelError("send on closed channel")
+        if self._receivers:
+            waiter, index = next(iter(self._receivers))
+            waiter.fire_locked(index, value, True)
+        else:
+            self._buffer.append(value)
+
+    def _next_sender_locked(self) -> T:
+        (waiter, index), value = next(iter(self._senders.items()))
+        waiter.fire_locked(index, None, True)
+        return value
+
+    def _close_locked(self) -> None:
+        self._closed = True
+        self._deadline = None
+        for waiter, index in [*self._receivers, *self._senders]:
+            if waiter.index == _WAITING:  # one waiter may be queued here more than once
+                waiter.fire_locked(index, None, False)
+
+    def _set_deadline_locked(self, deadline: float | None) -> None:
+        """Move the time at which the channel becomes ready; who sleeps until the old one must look again."""
+        self._deadline = deadline
+        for waiter, _ in list(self._receivers):
+            if waiter.index == _WAITING:
+                waiter.fire_locked(_RETRY, None, False)
+
+    def _expire_locked(self) -> None:
+        """Called when `_deadline` has passed; must move or clear it."""
+        raise NotImplementedError
+
+
+class Send(Generic[T]):
+    """A case of `select`: sending `value` on `channel` (None, the nil channel, is never ready)."""
+
+    __slots__ = ("channel", "value")
+
+    def __init__(self, channel: Channel[T] | None, value: T) -> None:
+        self.channel = channel
+        self.value = value
+
+    def _ready_locked(self) -> bool:
+        return self.channel is not None and self.channel._send_ready_locked()
+
+    def _complete_locked(self) -> tuple[None, bool]:
+        assert self.channel is not None
+        self.channel._put_locked(self.value)
+        return None, True
+
+    def _enqueue_locked(self, entry: tuple[_Waiter, int]) -> None:
+        if self.channel is not None:
+            self.channel._senders[entry] = self.value
+
+    def _dequeue_locked(self, entry: tuple[_Waiter, int]) -> None:
+        if self.channel is not None:
+            self.channel._senders.pop(entry, None)
+
+
+Case = Channel[Any] | Send[Any] | None
+
+
+def select(*cases: Case, default: bool = False, timeout: float | None = None) -> Selected:
+    """Wait until at least one case can proceed, do one of those, chosen uniformly at random, and say which.
+
+    A case is a Channel (receive), a Send, or None (a nil channel, never ready). With `default`, or after
+    `timeout` seconds, the index is -1. Raises ClosedChannelError if the case taken sends on a closed channel.
+    """
+    limit = None if timeout is None else monotonic() + timeout
+    while True:
+        with lock:
+            ready = [i for i, case in enumerate(cases) if case is not None and case._ready_locked()]
+            if ready:
+                index = ready[0] if len(ready) == 1 else ready[int(_random.random() * len(ready))]
+                return Selected(index, *cases[index]._complete_locked())  # type: ignore[union-attr]
+            if default or (limit is not None and monotonic() >= limit):
+                return _NOTHING
+            waiter = _Waiter(cases)
+            until = _earliest_locked(cases, limit)
+        waiter.sleep(until)
+        if waiter.index >= 0:
+            if not waiter.ok and isinstance(cases[waiter.index], Send):
+                raise ClosedChannelError("send on closed channel")
+            return Selected(waiter.index, waiter.value, waiter.ok)
+
+
+def _earliest_locked(cases: tuple[Case, ...], limit: float | None) -> float | None:
+    """When a select must look again by itself, as monotonic time."""
+    for case in cases:
+        deadline = case._deadline if isinstance(case, Channel) else None
+        if deadline is not None and (limit is None or deadline < limit):
+            limit = deadline
+    return limit

@@ -1,0 +1,298 @@
+"""Structured logging in the formats of the Go components: klog's text and component-base's JSON.
+
+Go: k8s.io/klog/v2, k8s.io/component-base/logs/json
+
+A line that is switched off costs one call and one comparison: write `klog.v(4).info_s(…)`, and ask
+`klog.v(4).enabled` first where the values themselves are expensive. All functions are safe from any thread.
+Message texts and keys are those of the Go lines, so that two logs can be compared.
+"""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+import json
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import PurePath
+from types import CodeType, FrameType
+from typing import Any, Protocol, TextIO
+
+
+class ObjectRef(str):
+    """`namespace/name`, or the name alone; JSON output takes it apart again."""
+
+    __slots__ = ()
+
+
+class _HasMetadata(Protocol):
+    @property
+    def metadata(self) -> Any: ...
+
+
+def kref(namespace: str, name: str) -> ObjectRef:
+    """The reference to log for an object of which only the names are at hand."""
+    return ObjectRef(f"{namespace}/{name}" if namespace else name)
+
+
+def kobj(obj: _HasMetadata | None) -> ObjectRef:
+    """The reference to log for an API object."""
+    if obj is None:
+        return ObjectRef("")
+    return kref(obj.metadata.namespace or "", obj.metadata.name or "")
+
+
+def kobjs(objs: Iterable[_HasMetadata]) -> list[ObjectRef]:
+    """The references to log for several API objects."""
+    return [kobj(obj) for obj in objs]
+
+
+_Values = Mapping[str, Any]
+
+
+class _Settings:
+    """What the flags decide. Replaced fields are read without lock; `lock` only keeps lines whole."""
+
+    verbosity = 0
+    vmodule: tuple[tuple[str, int], ...] = ()
+    json = False
+    output: TextIO | None = None
+    lock = threading.Lock()
+
+
+# The level that vmodule gives to a place in the code; emptied when vmodule changes.
+_levels: dict[CodeType, int] = {}
+
+
+def set_verbosity(level: int) -> None:
+    """--v: `v(n)` is on for n up to level."""
+    _Settings.verbosity = level
+
+
+def set_vmodule(patterns: str) -> None:
+    """--vmodule: `pattern=N,…` raises the verbosity of files whose base name matches the glob pattern."""
+    parsed = []
+    for item in filter(None, patterns.split(",")):
+        pattern, sep, level = item.partition("=")
+        if not pattern or not sep or not level.isdecimal():
+            raise ValueError(f"vmodule: expected pattern=N, got {item!r}")
+        parsed.append((pattern, int(level)))
+    _Settings.vmodule = tuple(parsed)
+    _levels.clear()
+
+
+def set_format(name: str) -> None:
+    """--logging-format: text or json."""
+    if name not in ("text", "json"):
+        raise ValueError(f"logging format: expected text or json, got {name!r}")
+    _Settings.json = name == "json"
+
+
+def set_output(stream: TextIO | None) -> None:
+    """Write to the stream; None means standard error."""
+    _Settings.output = stream
+
+
+def flush() -> None:
+    """Write out what is buffered."""
+    with _Settings.lock:
+        _stream().flush()
+
+
+class Verbose:
+    """What `v` returns: logs if `enabled`."""
+
+    __slots__ = ("enabled", "level")
+
+    def __init__(self, level: int, enabled: bool) -> None:
+        self.level = level
+        self.enabled = enabled
+
+    def __bool__(self) -> bool:
+        return self.enabled
+
+    def info_s(self, msg: str, /, **kv: Any) -> None:
+        if self.enabled:
+            _log("I", self.level, sys._getframe(1), msg, None, kv)
+
+    def error_s(self, err: BaseException | None, msg: str, /, **kv: Any) -> None:
+        if self.enabled:
+            _log("E", self.level, sys._getframe(1), msg, err, kv)
+
+
+_on = tuple(Verbose(level, True) for level in range(11))
+_off = Verbose(0, False)
+
+
+def v(level: int) -> Verbose:
+    """Log only at this verbosity: 2 is the usual for operators, 4 for debugging, 5 for tracing."""
+    enabled = level <= _Settings.verbosity
+    if not enabled and _Settings.vmodule:
+        enabled = level <= _module_level(sys._getframe(1).f_code)
+    if enabled:
+        return _on[level] if level < len(_on) else Verbose(level, True)
+    return _off
+
+
+def info_s(msg: str, /, **kv: Any) -> None:
+    _log("I", 0, sys._getframe(1), msg, None, kv)
+
+
+def warning_s(msg: str, /, **kv: Any) -> None:
+    _log("W", 0, sys._getframe(1), msg, None, kv)
+
+
+def error_s(err: BaseException | None, msg: str, /, **kv: Any) -> None:
+    """Log an error; its text only, add `stacktrace=klog.stacktrace(err)` where the place matters."""
+    _log("E", 0, sys._getframe(1), msg, err, kv)
+
+
+def info_s_depth(depth: int, msg: str, /, **kv: Any) -> None:
+    """As info_s, as if called `depth` callers further up; for helpers that log."""
+    _log("I", 0, sys._getframe(depth + 1), msg, None, kv)
+
+
+def error_s_depth(depth: int, err: BaseException | None, msg: str, /, **kv: Any) -> None:
+    """As error_s, as if called `depth` callers further up; for helpers that log."""
+    _log("E", 0, sys._getframe(depth + 1), msg, err, kv)
+
+
+def stacktrace(err: BaseException | None) -> str:
+    """The traceback of an exception, as a value to log."""
+    return "" if err is None else "".join(traceback.format_exception(err)).rstrip()
+
+
+class _Bridge(logging.Handler):
+    """Brings what libraries say through the standard logging module into this log."""
+
+    _severities = ((logging.ERROR, "E"), (logging.WARNING, "W"), (logging.NOTSET, "I"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kv: dict[str, Any] = {"logger": record.name}
+        if record.exc_info and record.exc_info[1]:
+            kv["stacktrace"] = stacktrace(record.exc_info[1])
+        severity = next(letter for level, letter in self._severities if record.levelno >= level)
+        _write(severity, 0, record.pathname, record.lineno, record.getMessage(), None, kv)
+
+
+def capture_logging(level: int = logging.WARNING) -> None:
+    """Send what libraries log with the standard logging module, from `level` on, here."""
+    logging.basicConfig(handlers=[_Bridge()], level=level, force=True)
+
+
+def _module_level(code: CodeType) -> int:
+    level = _levels.get(code)
+    if level is None:
+        stem = PurePath(code.co_filename).stem
+        level = next((n for pattern, n in _Settings.vmodule if fnmatch.fnmatchcase(stem, pattern)), -1)
+        _levels[code] = level
+    return level
+
+
+def _stream() -> TextIO:
+    return _Settings.output or sys.stderr
+
+
+def _log(
+    severity: str, level: int, frame: FrameType, msg: str, err: BaseException | None, kv: _Values
+) -> None:
+    _write(severity, level, frame.f_code.co_filename, frame.f_lineno, msg, err, kv)
+
+
+def _write(
+    severity: str, level: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values
+) -> None:
+    layout = _json_line if _Settings.json else _text_line
+    text = layout(severity, level, path, line, msg, err, kv)
+    with _Settings.lock:
+        try:
+            stream = _stream()
+            stream.write(text)
+            stream.flush()
+        except (OSError, ValueError):
+            pass  # nowhere is left to complain: the log itself is gone or closed
+
+
+def _text_line(
+    severity: str, _: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values
+) -> str:
+    now = time.time()
+    day = time.strftime("%m%d %H:%M:%S", time.localtime(now))
+    place = f"{os.path.basename(path)}:{line}"  # a PurePath costs ten times as much
+    parts = [f"{severity}{day}.{int(now % 1 * 1_000_000):06d} {os.getpid():7d} {place}] {_quote(msg)}"]
+    if err is not None:
+        parts.append(f" err{_text_value(str(err))}")
+    for key, value in kv.items():
+        parts.append(f" {key}{_text_value(value)}")
+    parts.append("\n")
+    return "".join(parts)
+
+
+def _text_value(value: Any) -> str:
+    """`=value`: strings and what has a text form quoted, several lines indented, the rest as JSON."""
+    if isinstance(value, enum.Enum):
+        value = value.value
+    elif isinstance(value, BaseException):
+        value = str(value)
+    if isinstance(value, str):
+        if "\n" not in value:
+            return "=" + _quote(value)
+        return "=<\n\t" + value.rstrip("\n").replace("\n", "\n\t") + "\n >"
+    if value is None or isinstance(value, bool | int | float | list | tuple | dict | set | frozenset):
+        return "=" + _dumps(value)
+    return _text_value(str(value))
+
+
+_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+_ESCAPES |= {'"': '\\"', "\\": "\\\\"}
+
+
+def _quote(text: str) -> str:
+    """Quoted as Go's strconv.Quote does."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else _escape(ord(c))) for c in text) + '"'
+
+
+def _escape(code: int) -> str:
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _json_line(
+    severity: str, level: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values
+) -> str:
+    place = "/".join(PurePath(path).parts[-2:])
+    entry: dict[str, Any] = {"ts": time.time_ns() / 1_000_000, "caller": f"{place}:{line}", "msg": msg}
+    if severity != "E":
+        entry["v"] = level
+    for key, value in kv.items():
+        entry[key] = _json_ref(value) if isinstance(value, ObjectRef) else value
+    if err is not None:
+        entry["err"] = str(err)
+    return _dumps(entry) + "\n"
+
+
+def _json_ref(ref: ObjectRef) -> dict[str, str]:
+    namespace, _, name = ref.rpartition("/")
+    return {"name": name, "namespace": namespace} if namespace else {"name": name}
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"), skipkeys=True)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON does not know: sets as sorted lists, times as RFC 3339, everything else as its text."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    return str(value)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from framework.containerd import Containerd
+from framework.containerd import ROOT, Containerd
 from framework.cri import CRIClient
+from framework.kubelet_process import KubeletProcess
 
+LOGS = ROOT / ".build" / "e2e_node"
 NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
 
 
@@ -40,3 +42,29 @@ def cri(containerd: Containerd) -> Iterator[CRIClient]:
     client = containerd.client()
     yield client
     client.close()
+
+
+@pytest.fixture(scope="module")
+def new_kubelet(
+    request: pytest.FixtureRequest, containerd: Containerd, cri: CRIClient
+) -> Iterator[Callable[..., KubeletProcess]]:
+    """Make kubelets, given their node and further flags; all are cleaned up after the tests of the file.
+
+    Their logs are kept in .build/e2e_node when a test of the file failed.
+    """
+    made: list[KubeletProcess] = []
+    failed_before = request.session.testsfailed
+
+    def make(
+        node: str, flags: Mapping[str, object] | None = None, root_dir: Path | None = None
+    ) -> KubeletProcess:
+        made.append(KubeletProcess(containerd.run_dir, node, containerd.endpoint, flags, root_dir))
+        return made[-1]
+
+    yield make
+    for process in made:
+        process.clean(cri)
+        if request.session.testsfailed > failed_before and process.log.exists():
+            LOGS.mkdir(parents=True, exist_ok=True)
+            shutil.copy(process.log, LOGS)
+            print(f"log of kubelet {process.node}: {LOGS / process.log.name}")

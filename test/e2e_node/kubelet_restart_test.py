@@ -1,0 +1,86 @@
+"""The kubelet ends, is killed, comes again, or comes twice; its pods take no notice."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import pytest
+from framework.cri import CRIClient
+from framework.kubelet_process import KubeletProcess
+from framework.pods import pod, sleeper
+from framework.waiting import wait_for
+
+
+@pytest.fixture(scope="module")
+def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
+    """A running kubelet with two pods; each test leaves it so."""
+    process = new_kubelet("restart")
+    process.write(pod("stays", sleeper("one"), sleeper("two")))
+    process.start()
+    process.wait_for_running("stays")
+    return process
+
+
+def identities(cri: CRIClient, kubelet: KubeletProcess, name: str) -> set[tuple[str, int]]:
+    """The container ids of a pod with the pids of their processes."""
+    running = cri.running_containers(kubelet.full_name(name))
+    return {(container.id, cri.container_pid(container.id)) for container in running}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_kubelet_in_two_seconds_and_leaves_containers(
+    kubelet: KubeletProcess, cri: CRIClient, number: signal.Signals
+) -> None:
+    before = identities(cri, kubelet, "stays")
+    assert len(before) == 2
+
+    kubelet.signal(number)
+
+    assert kubelet.wait_for_exit(timeout=2) == 0
+    assert identities(cri, kubelet, "stays") == before
+    kubelet.start()
+    kubelet.wait_for_running("stays")
+    assert identities(cri, kubelet, "stays") == before
+
+
+def test_killed_kubelet_takes_over_and_reconciles(kubelet: KubeletProcess, cri: CRIClient) -> None:
+    kubelet.write(pod("removed-meanwhile", sleeper()))
+    (removed,) = kubelet.wait_for_running("removed-meanwhile")
+    (stays,) = kubelet.wait_for_running("stays")
+    before = identities(cri, kubelet, "stays")
+
+    kubelet.kill()
+    kubelet.remove("removed-meanwhile")
+    kubelet.write(pod("added-meanwhile", sleeper()))
+    kubelet.start()
+
+    kubelet.wait_for_running("added-meanwhile", "stays", timeout=60)
+    wait_for(
+        "the removed pod's container ended",
+        lambda: not cri.running_containers(removed.name),
+        timeout=60,
+        describe=kubelet.end_of_log,
+    )
+    wait_for("its directory gone", lambda: removed.uid not in kubelet.pod_directories(), timeout=60)
+    after = kubelet.pods()
+    assert set(after) == {"stays", "added-meanwhile"}
+    assert after["stays"].uid == stays.uid
+    assert [after["stays"].restarts(name) for name in ("one", "two")] == [0, 0]
+    assert identities(cri, kubelet, "stays") == before
+
+
+def test_second_kubelet_refuses_and_names_the_first(
+    kubelet: KubeletProcess, new_kubelet: Callable[..., KubeletProcess], cri: CRIClient
+) -> None:
+    before = identities(cri, kubelet, "stays")
+    second = new_kubelet("second", root_dir=kubelet.root_dir)
+    second.write(pod("never-started", sleeper()))
+
+    second.spawn()
+
+    assert second.wait_for_exit(timeout=30) != 0
+    assert str(kubelet.pid) in second.end_of_log()
+    assert not cri.sandboxes(second.full_name("never-started"))
+    kubelet.wait_for_running("stays")
+    assert identities(cri, kubelet, "stays") == before

@@ -1,0 +1,58 @@
+"""Pods from a folder and from a URL at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from framework.cri import CRIClient
+from framework.kubelet_process import KubeletProcess
+from framework.pods import Manifest, pod, sleeper
+from framework.waiting import wait_for
+from framework.web import ManifestServer
+
+
+@pytest.fixture
+def server() -> Iterator[ManifestServer]:
+    with ManifestServer() as running:
+        yield running
+
+
+def pod_list(*manifests: Manifest) -> bytes:
+    return json.dumps({"apiVersion": "v1", "kind": "PodList", "items": manifests}).encode()
+
+
+def test_file_and_url_at_once_and_one_going_away(
+    new_kubelet: Callable[..., KubeletProcess], cri: CRIClient, server: ManifestServer
+) -> None:
+    """A source that fails keeps its pods; one that says it has none loses its own and no others."""
+    server.body = pod_list(pod("from-url", sleeper()), pod("also-from-url", sleeper()))
+    kubelet = new_kubelet("sources", {"manifest-url": server.url, "http-check-frequency": "1s"})
+    kubelet.write(pod("from-file", sleeper()))
+    kubelet.start()
+    from_file, from_url, _ = kubelet.wait_for_running("from-file", "from-url", "also-from-url")
+    sources = [
+        each.json["metadata"]["annotations"]["kubernetes.io/config.source"] for each in (from_file, from_url)
+    ]
+    assert sources == ["file", "http"]
+
+    server.status = 500
+    server.wait_for_requests(3)
+    assert set(kubelet.pods()) == {"from-file", "from-url", "also-from-url"}
+
+    server.status, server.body = 200, pod_list()
+    kubelet.wait_for("the pods of the URL gone", lambda pods: set(pods) == {"from-file"})
+    wait_for(
+        "their containers ended",
+        lambda: not cri.running_containers(from_url.name),
+        timeout=30,
+        describe=kubelet.end_of_log,
+    )
+    left = kubelet.pods()["from-file"]
+    assert (left.container_id(), left.restarts(), left.running) == (from_file.container_id(), 0, True)
+
+    server.body = pod_list(pod("from-url", sleeper()))
+    kubelet.remove("from-file")
+    kubelet.wait_for("the pod of the file gone", lambda pods: set(pods) == {"from-url"})
+    kubelet.wait_for_running("from-url")

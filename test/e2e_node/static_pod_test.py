@@ -1,0 +1,207 @@
+"""Pods from a folder of manifests: how they come up, are kept up, change and go, each seen from outside.
+
+The pods of the tests that take long are dropped all at once by the first fixture, and each test then looks at
+its own, so that their waiting overlaps.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from framework.containerd import WEB
+from framework.cri import CRIClient
+from framework.kubelet_process import KubeletProcess
+from framework.pods import lines_of, pod, shell, sleeper, with_evidence
+from framework.ports import free_port
+from framework.waiting import wait_for
+
+# The garbage collector that removes sandboxes and logs of pods that are gone runs once a minute.
+COLLECTED = 100
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where containers write down what they see."""
+    return tmp_path_factory.mktemp("evidence")
+
+
+@pytest.fixture(scope="module")
+def kubelet(new_kubelet: Callable[..., KubeletProcess], evidence: Path) -> KubeletProcess:
+    """A kubelet with the pods of the slow tests."""
+    process = new_kubelet("static")
+    process.write(pod("killed", sleeper()))
+    fails_once = shell("test -e /evidence/tried && exit 0; touch /evidence/tried; exit 1")
+    process.write(
+        with_evidence(pod("on-failure", fails_once, restartPolicy="OnFailure"), evidence / "on-failure")
+    )
+    process.write(pod("never-fails", shell("exit 3"), restartPolicy="Never"))
+    process.write(pod("never-succeeds", shell("exit 0"), restartPolicy="Never"))
+    init = [
+        shell("echo first >> /evidence/order", "first"),
+        shell("echo second >> /evidence/order; test $(wc -l < /evidence/order) -gt 2", "second"),
+    ]
+    main = shell("echo main >> /evidence/order; exec sleep 1000")
+    process.write(with_evidence(pod("init", main, initContainers=init), evidence / "init"))
+    process.start()
+    return process
+
+
+def test_pod_starts(kubelet: KubeletProcess, cri: CRIClient) -> None:
+    kubelet.write(pod("starts", shell("echo hello; exec sleep 1000")))
+
+    started = kubelet.wait_for_pod("starts", lambda found: found.running)
+
+    assert started.name == "starts-static"
+    assert started.json["metadata"]["annotations"]["kubernetes.io/config.source"] == "file"
+    assert started.restarts() == 0
+    (container,) = cri.running_containers(started.name)
+    (sandbox,) = cri.sandboxes(started.name)
+    assert container.id == started.container_id()
+    assert (sandbox.metadata.uid, sandbox.metadata.namespace) == (started.uid, "default")
+    assert started.uid in kubelet.pod_directories()
+    log = Path(f"/var/log/pods/default_{started.name}_{started.uid}/main/0.log")
+    wait_for("the container's output in its log", lambda: "stdout F hello" in log.read_text(), timeout=10)
+
+
+def test_host_port_answers(kubelet: KubeletProcess) -> None:
+    port = free_port()
+    web = {"name": "main", "image": WEB, "ports": [{"containerPort": 8080, "hostPort": port}]}
+    kubelet.write(pod("web", web))
+    kubelet.wait_for_running("web")
+
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
+        assert answer.read() == b"web-static\n"
+
+
+def test_killed_process_is_restarted_with_back_off(kubelet: KubeletProcess, cri: CRIClient) -> None:
+    first = kubelet.wait_for_pod("killed", lambda found: found.running)
+
+    os.kill(cri.container_pid(first.container_id()), signal.SIGKILL)
+
+    second = kubelet.wait_for_pod("killed", lambda found: found.running and found.restarts() == 1)
+    assert second.uid == first.uid
+    assert second.container_id() != first.container_id()
+    assert second.state(which="lastState")["exitCode"] == 128 + signal.SIGKILL
+
+    os.kill(cri.container_pid(second.container_id()), signal.SIGKILL)
+
+    waiting = kubelet.wait_for_pod("killed", lambda found: found.state().get("reason") == "CrashLoopBackOff")
+    assert "back-off 10s" in waiting.state()["message"]
+    third = kubelet.wait_for_pod("killed", lambda found: found.running and found.restarts() == 2)
+    ended = cri.container_status(second.container_id()).finished_at
+    started = cri.container_status(third.container_id()).started_at
+    assert started - ended >= 10 * 10**9
+
+
+def test_edited_manifest_replaces_pod_and_old_one_goes_first(kubelet: KubeletProcess, evidence: Path) -> None:
+    folder = evidence / "edited"
+    story = """
+    echo start {version} >> /evidence/story
+    trap 'sleep 1; echo end {version} >> /evidence/story; exit 0' TERM
+    while true; do sleep 0.1; done
+    """
+    kubelet.write(with_evidence(pod("edited", shell(story.format(version=1)), grace=20), folder))
+    old = kubelet.wait_for_pod("edited", lambda found: found.running)
+
+    kubelet.write(with_evidence(pod("edited", shell(story.format(version=2)), grace=20), folder))
+
+    new = kubelet.wait_for_pod("edited", lambda found: found.running and found.uid != old.uid)
+    assert new.name == old.name
+    assert new.container_id() != old.container_id()
+    wait_for("the new process at work", lambda: "start 2" in lines_of(folder / "story"), timeout=10)
+    assert lines_of(folder / "story") == ["start 1", "end 1", "start 2"]
+
+
+def test_removed_manifest_ends_pod_within_its_grace(
+    kubelet: KubeletProcess, cri: CRIClient, evidence: Path
+) -> None:
+    """The process gets SIGTERM, goes on, and gets SIGKILL when its 3 s are over; nothing stays."""
+    folder = evidence / "removed"
+    stubborn = """
+    trap 'echo SIGTERM >> /evidence/story' TERM
+    while true; do sleep 0.1; echo tick >> /evidence/story; done
+    """
+    kubelet.write(with_evidence(pod("removed", shell(stubborn), grace=3), folder))
+    gone = kubelet.wait_for_pod("removed", lambda found: found.running)
+    process = os.pidfd_open(cri.container_pid(gone.container_id()))
+    begun = time.monotonic()
+
+    kubelet.remove("removed")
+
+    wait_for("SIGTERM seen by the process", lambda: "SIGTERM" in lines_of(folder / "story"), timeout=10)
+    assert select.select([process], [], [], 30)[0], "the process still runs"
+    os.close(process)
+    assert time.monotonic() - begun >= 3
+    story = lines_of(folder / "story")
+    assert len(story) - story.index("SIGTERM") > 5, "the process was not left its grace"
+    kubelet.wait_for("the pod gone from /pods", lambda pods: "removed" not in pods)
+    wait_for("its directory gone", lambda: gone.uid not in kubelet.pod_directories(), timeout=30)
+    wait_for("its containers gone", lambda: not cri.containers(gone.name), timeout=COLLECTED)
+    wait_for("its sandbox gone", lambda: not cri.sandboxes(gone.name), timeout=COLLECTED)
+    wait_for("its logs gone", lambda: not kubelet.pod_logs("removed"), timeout=COLLECTED)
+    assert not list(Path("/var/log/containers").glob(f"{gone.name}_*"))
+
+
+def test_pod_put_back_while_terminating_comes_up_after(
+    kubelet: KubeletProcess, cri: CRIClient, evidence: Path
+) -> None:
+    folder = evidence / "put-back"
+    slow = """
+    echo start >> /evidence/story
+    trap 'echo SIGTERM >> /evidence/story; sleep 4; echo end >> /evidence/story; exit 0' TERM
+    while true; do sleep 0.1; done
+    """
+    manifest = with_evidence(pod("put-back", shell(slow), grace=30), folder)
+    kubelet.write(manifest)
+    first = kubelet.wait_for_pod("put-back", lambda found: found.running)
+
+    kubelet.remove("put-back")
+    wait_for("SIGTERM seen by the process", lambda: "SIGTERM" in lines_of(folder / "story"), timeout=10)
+    kubelet.write(manifest)
+
+    second = kubelet.wait_for_pod(
+        "put-back", lambda found: found.running and found.container_id() != first.container_id(), timeout=60
+    )
+    assert second.uid == first.uid
+    wait_for("the process at work again", lambda: len(lines_of(folder / "story")) >= 4, timeout=10)
+    assert lines_of(folder / "story") == ["start", "SIGTERM", "end", "start"]
+    assert [found.id for found in cri.running_containers(first.name)] == [second.container_id()]
+
+
+def test_init_containers_run_in_order_and_a_failing_one_again(
+    kubelet: KubeletProcess, evidence: Path
+) -> None:
+    running = kubelet.wait_for_pod("init", lambda found: found.running, timeout=60)
+
+    wait_for("the main process at work", lambda: "main" in lines_of(evidence / "init" / "order"), timeout=10)
+    assert lines_of(evidence / "init" / "order") == ["first", "second", "second", "main"]
+    assert running.restarts("first", "initContainerStatuses") == 0
+    assert running.restarts("second", "initContainerStatuses") == 1
+
+
+def test_on_failure_ends_as_succeeded_after_a_restart(kubelet: KubeletProcess) -> None:
+    ended = kubelet.wait_for_pod("on-failure", lambda found: found.phase == "Succeeded", timeout=60)
+
+    assert ended.restarts() == 1
+    assert (ended.state()["is"], ended.state().get("exitCode", 0)) == ("terminated", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "exit_code", "reason"),
+    [("never-fails", "Failed", 3, "Error"), ("never-succeeds", "Succeeded", 0, "Completed")],
+)
+def test_never_ends_with_the_phase_of_the_exit_code(
+    kubelet: KubeletProcess, cri: CRIClient, name: str, phase: str, exit_code: int, reason: str
+) -> None:
+    ended = kubelet.wait_for_pod(name, lambda found: found.phase == phase, timeout=60)
+
+    assert ended.restarts() == 0
+    assert (ended.state().get("exitCode", 0), ended.state()["reason"]) == (exit_code, reason)
+    assert len(cri.containers(ended.name)) == 1

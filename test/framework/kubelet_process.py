@@ -1,0 +1,204 @@
+"""The kubelet as a process: what an operator starts, stops, kills and asks over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from framework.containerd import ROOT
+from framework.cri import POD_NAME, CRIClient
+from framework.pods import Manifest, Pod, summaries
+from framework.ports import free_port
+from framework.waiting import wait_for
+
+T = TypeVar("T")
+
+START_TIMEOUT = 30.0
+LOG_LINES_IN_ERRORS = 40
+
+
+class KubeletProcess:
+    """A kubelet with its own root directory, manifests and ports. The names of its pods end in its node's."""
+
+    def __init__(
+        self,
+        folder: Path,
+        node: str,
+        endpoint: str,
+        flags: Mapping[str, object] | None = None,
+        root_dir: Path | None = None,
+    ) -> None:
+        self.node = node
+        self.root_dir = root_dir or folder / node
+        self.manifests = folder / f"{node}-manifests"
+        self.manifests.mkdir(parents=True, exist_ok=True)
+        self.log = folder / f"{node}.log"
+        self.read_only_port = free_port()
+        self.healthz_port = free_port()
+        self._flags = {
+            "pod-manifest-path": self.manifests,
+            "root-dir": self.root_dir,
+            "container-runtime-endpoint": endpoint,
+            "read-only-port": self.read_only_port,
+            "healthz-port": self.healthz_port,
+            "hostname-override": node,
+            "cgroup-driver": "cgroupfs",
+            "v": 4,
+            **(flags or {}),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # The process.
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        self.spawn()
+        self._wait("the kubelet answers on its read-only port", self._answers, START_TIMEOUT)
+
+    def spawn(self) -> None:
+        """Start it, and leave it to the caller to see what becomes of it."""
+        flags = [f"--{name}={value}" for name, value in self._flags.items()]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "cmd.kubelet", *flags],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the kubelet was never started"
+        return self._process.pid
+
+    def wait_for_exit(self, timeout: float) -> int:
+        """Wait until the process has ended, and return its status; AssertionError after timeout seconds."""
+        assert self._process is not None, "the kubelet was never started"
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the kubelet still runs after {timeout:g} s\n{self.end_of_log()}") from None
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def stop(self, timeout: float = 10) -> int:
+        """End it as an operator does, and return its exit status."""
+        self.signal(signal.SIGTERM)
+        return self.wait_for_exit(timeout)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.wait_for_exit(10)
+
+    def clean(self, cri: CRIClient) -> None:
+        """Kill the process if it runs, and remove what its pods left in the runtime and in the logs."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+        for sandbox in cri.sandboxes():
+            if sandbox.labels.get(POD_NAME, "").endswith(f"-{self.node}"):
+                cri.remove_sandbox(sandbox.id)
+        for link in Path("/var/log/containers").glob(f"*-{self.node}_*"):
+            link.unlink()
+        for folder in self.pod_logs():
+            shutil.rmtree(folder)
+
+    # Its files.
+
+    def write(self, manifest: Manifest) -> None:
+        """Put a manifest in place in one step, so that no half of it is ever read."""
+        name = f"{manifest['metadata']['name']}.json"
+        unfinished = self.manifests / f".{name}"
+        unfinished.write_text(json.dumps(manifest))
+        unfinished.rename(self.manifests / name)
+
+    def remove(self, name: str) -> None:
+        (self.manifests / f"{name}.json").unlink()
+
+    def pod_logs(self, name: str = "*") -> list[Path]:
+        """The log directories of a pod, or of all pods of this kubelet."""
+        return list(Path("/var/log/pods").glob(f"*_{name}-{self.node}_*"))
+
+    def pod_directories(self) -> set[str]:
+        """The uids of the pods that have a directory."""
+        folder = self.root_dir / "pods"
+        return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+    def end_of_log(self) -> str:
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-LOG_LINES_IN_ERRORS:])
+
+    # What it says.
+
+    def get(self, path: str, port: int | None = None) -> str:
+        """The body of an HTTP answer of the read-only port, or of another."""
+        url = f"http://127.0.0.1:{port or self.read_only_port}{path}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def pods(self) -> dict[str, Pod]:
+        """All pods by the name in their manifest, which is their name without the node's."""
+        items = json.loads(self.get("/pods")).get("items") or []
+        return {each.name.removesuffix(f"-{self.node}"): each for each in map(Pod, items)}
+
+    def full_name(self, name: str) -> str:
+        """The name that the pod of a manifest has in the API and in the runtime."""
+        return f"{name}-{self.node}"
+
+    # Waiting.
+
+    def wait_for(self, what: str, condition: Callable[[dict[str, Pod]], T], timeout: float = 30) -> T:
+        """Wait until condition of all pods is true, and return what it returned."""
+        return self._wait(what, lambda: condition(self.pods()), timeout)
+
+    def wait_for_pod(self, name: str, condition: Callable[[Pod], object], timeout: float = 30) -> Pod:
+        """Wait until the pod of a manifest is there and condition is true of it."""
+
+        def look(pods: dict[str, Pod]) -> Pod | None:
+            return pods[name] if name in pods and condition(pods[name]) else None
+
+        found = self.wait_for(f"pod {name} in the wanted state", look, timeout)
+        assert found is not None
+        return found
+
+    def wait_for_running(self, *names: str, timeout: float = 30) -> list[Pod]:
+        """Wait until all these pods run and are ready."""
+
+        def look(pods: dict[str, Pod]) -> list[Pod]:
+            found = [pods[name] for name in names if name in pods and pods[name].running]
+            return found if len(found) == len(names) else []
+
+        return self.wait_for(f"{', '.join(names)} running", look, timeout)
+
+    def _wait(self, what: str, look: Callable[[], T], timeout: float) -> T:
+        def alive_and_look() -> T:
+            assert self._process is not None and self._process.poll() is None, (
+                f"the kubelet has ended\n{self.end_of_log()}"
+            )
+            return look()
+
+        return wait_for(what, alive_and_look, timeout, self._describe)
+
+    def _answers(self) -> bool:
+        try:
+            self.get("/pods")
+        except OSError:
+            return False
+        return True
+
+    def _describe(self) -> str:
+        try:
+            pods = summaries(list(self.pods().values()))
+        except OSError as err:
+            pods = f"no answer: {err}"
+        return f"{pods}\n--- end of {self.log.name}\n{self.end_of_log()}"

@@ -1,0 +1,54 @@
+"""An HTTP server that gives out manifests, and can be told to fail."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
+
+from framework.waiting import wait_for
+
+
+class ManifestServer:
+    """Answers every GET with `status` and `body`; both may be changed at any time. A context manager."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.body = b""
+        self._requests = 0
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                server._requests += 1
+                self.send_response(server.status)
+                self.send_header("Content-Length", str(len(server.body)))
+                self.end_headers()
+                self.wfile.write(server.body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="manifest-server")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/manifests"
+
+    def wait_for_requests(self, count: int) -> None:
+        """Wait until so many more requests have been answered."""
+        goal = self._requests + count
+        wait_for(f"{count} requests", lambda: self._requests >= goal, timeout=30)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -1,0 +1,28 @@
+"""A container runtime that runs nothing, on a real socket, for tests, benchmarks and the hollow node.
+
+`FakeRuntime` keeps the sandboxes, containers and images and has the controls; `FakeServer` serves it.
+`python -m kubelet.cri.remote.fake --socket PATH` is one in a process of its own.
+
+Go: k8s.io/cri-client/pkg/fake
+"""
+
+from kubelet.cri.remote.fake.behaviour import Behaviour, Behaviours
+from kubelet.cri.remote.fake.faults import Fault, Faults
+from kubelet.cri.remote.fake.images import FakeImages, image_id_of, not_found
+from kubelet.cri.remote.fake.recorder import Call, Recorder
+from kubelet.cri.remote.fake.runtime import FakeRuntime
+from kubelet.cri.remote.fake.server import FakeServer
+
+__all__ = [
+    "Behaviour",
+    "Behaviours",
+    "Call",
+    "FakeImages",
+    "FakeRuntime",
+    "FakeServer",
+    "Fault",
+    "Faults",
+    "Recorder",
+    "image_id_of",
+    "not_found",
+]

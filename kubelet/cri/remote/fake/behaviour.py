@@ -1,0 +1,148 @@
+"""What the processes of the fake runtime's containers do, as none of them runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+# An annotation `fake.cri/NAME: '{"run_for": 2, "exit_code": 3}'` on a pod decides for its container NAME.
+ANNOTATION_PREFIX = "fake.cri/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """One container's life. Seconds are on the runtime's clock."""
+
+    run_for: float | None = None  # ends by itself after so long; None: runs until it is stopped
+    exit_code: int = 0
+    oom_killed: bool = False
+    ignore_sigterm: bool = False
+    stop_after: float = 0.0  # from SIGTERM to the end
+    sigterm_exit_code: int = 143
+    termination_message: str = ""
+    create_error: str = ""
+    start_error: str = ""
+    exec_exit_code: int = 0
+    exec_stdout: str = ""
+    exec_stderr: str = ""
+    exec_for: float = 0.0
+
+
+def from_json(text: str) -> Behaviour:
+    """Raises ValueError naming what is not a field."""
+    values = json.loads(text)
+    known = {f.name for f in fields(Behaviour)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ValueError(f"fake container behaviour: unknown field {', '.join(unknown)}")
+    return Behaviour(**values)
+
+
+@dataclass(slots=True)
+class _Rule:
+    behaviour: Behaviour
+    image: str | None
+    command: str | None
+    name: str | None
+    pod: str | None
+    times: int | None
+    seen: set[str] = field(default_factory=set)
+
+    def matches(self, image: str, command: str, name: str, pod: str, container_id: str) -> bool:
+        if self.times is not None and container_id not in self.seen and len(self.seen) >= self.times:
+            return False
+        return (
+            (self.image is None or self.image in image)
+            and (self.command is None or self.command in command)
+            and (self.name is None or self.name == name)
+            and (self.pod is None or self.pod == pod)
+        )
+
+
+class Behaviours:
+    """Decides each container's behaviour. The pod's annotation comes first, then the rule added last that
+    matches, then what can be read from the command. Safe from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _rules
+        self._rules: list[_Rule] = []
+
+    def add(
+        self,
+        behaviour: Behaviour,
+        *,
+        image: str | None = None,
+        command: str | None = None,
+        name: str | None = None,
+        pod: str | None = None,
+        times: int | None = None,
+    ) -> None:
+        """A rule for containers whose image and command line contain these, whose own and whose pod's name
+        are these, and only for the first `times` such containers.
+        """
+        with self._lock:
+            self._rules.insert(0, _Rule(behaviour, image, command, name, pod, times))
+
+    def find(
+        self,
+        *,
+        image: str,
+        argv: Sequence[str],
+        name: str,
+        pod: str,
+        container_id: str,
+        annotations: Mapping[str, str],
+    ) -> Behaviour:
+        annotation = annotations.get(ANNOTATION_PREFIX + name)
+        if annotation is not None:
+            return from_json(annotation)
+        command = " ".join(argv)
+        with self._lock:
+            for rule in self._rules:
+                if rule.matches(image, command, name, pod, container_id):
+                    rule.seen.add(container_id)
+                    return rule.behaviour
+        return from_command(argv)
+
+
+_INSTANT = {"true", ":", "echo", "printf", "touch", "mkdir", "cd", "export", "set", "cat", "ls", "test", "["}
+_TERMINATION_MESSAGE = re.compile(r"(?:echo|printf)(?: -n)? (.*?)\s*>+\s*/dev/termination-log")
+
+
+def from_command(argv: Sequence[str]) -> Behaviour:
+    """What a simple command, or a shell script made of some, would do. Other programs run until stopped."""
+    if len(argv) >= 3 and argv[0].rsplit("/", 1)[-1] in ("sh", "bash") and argv[1] == "-c":
+        return _from_script(argv[2])
+    return _from_script(shlex.join(argv)) if argv else Behaviour()
+
+
+def _from_script(script: str) -> Behaviour:
+    run_for, code, ignore_sigterm = 0.0, 0, False
+    message = _TERMINATION_MESSAGE.search(script)
+    said = message.group(1).strip("'\"") if message else ""
+    for statement in re.split(r";|&&|\n", script):
+        words = statement.split()
+        if words and words[0] == "exec":
+            words = words[1:]
+        match [words[0].rsplit("/", 1)[-1], *words[1:]] if words else []:
+            case []:
+                continue
+            case ["exit", *rest]:
+                code = int(rest[0]) if rest else code
+                break
+            case ["sleep", duration] if duration.replace(".", "", 1).isdigit():
+                run_for, code = run_for + float(duration), 0
+            case ["false"]:
+                code = 1
+            case ["trap", *rest]:
+                ignore_sigterm = ignore_sigterm or rest[0] in ("''", '""', ":")
+            case [program, *_] if program in _INSTANT:
+                code = 0
+            case _:
+                return Behaviour(ignore_sigterm=ignore_sigterm, termination_message=said)
+    return Behaviour(run_for=run_for, exit_code=code, ignore_sigterm=ignore_sigterm, termination_message=said)

@@ -1,0 +1,123 @@
+"""What goes wrong in the fake runtime, on purpose."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from kubelet.cri import errors
+from pkg import golang
+
+Match = Callable[[Any], bool]
+
+
+@dataclass(slots=True, eq=False)
+class Fault:
+    """Something that befalls the calls of a method; made by the methods of Faults, taken back by `remove`."""
+
+    method: str  # "*": every method
+    sandbox: str = ""  # only calls about this sandbox, by its id or its pod's name; empty: all
+    delay: float = 0.0
+    error: errors.RemoteError | None = None
+    times: int | None = None  # befalls so many calls; None: all
+    release: golang.Channel[None] | None = None  # a hang: calls wait until this is closed
+    match: Match | None = None
+    hits: int = 0  # calls it has befallen
+    waiting: int = field(default=0)  # calls that hang in it now
+
+
+class Faults:
+    """Delays, errors and hangs of calls. Safe from any thread; a change befalls calls that begin after it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _faults and the counters in them
+        self._faults: list[Fault] = []
+
+    def latency(self, method: str, seconds: float, *, sandbox: str = "") -> Fault:
+        """Calls take so much longer."""
+        return self._add(Fault(method, sandbox, delay=seconds))
+
+    def fail(
+        self,
+        method: str,
+        message: str,
+        *,
+        code: grpc.StatusCode = grpc.StatusCode.UNKNOWN,
+        times: int | None = None,
+        sandbox: str = "",
+        match: Match | None = None,
+    ) -> Fault:
+        """Calls fail: the next `times`, or all until removed. `match` looks at the request."""
+        error = errors.RemoteError(code, message)
+        return self._add(Fault(method, sandbox, error=error, times=times, match=match))
+
+    def hang(self, method: str, *, sandbox: str = "", times: int | None = None) -> Fault:
+        """Calls do not return until the fault is removed or the caller gives up."""
+        return self._add(Fault(method, sandbox, release=golang.Channel(), times=times))
+
+    def remove(self, fault: Fault) -> None:
+        """Take a fault back; calls that hang in it go on. Twice is once."""
+        with self._lock:
+            if fault not in self._faults:
+                return
+            self._faults.remove(fault)
+        if fault.release is not None:
+            fault.release.close()
+
+    def clear(self) -> None:
+        """Take all faults back."""
+        with self._lock:
+            faults = list(self._faults)
+        for fault in faults:
+            self.remove(fault)
+
+    def apply(
+        self,
+        ctx: golang.Context,
+        method: str,
+        request: Any,
+        sandbox_names: Callable[[], tuple[str, ...]],
+        sleep: Callable[[golang.Context, float], None],
+    ) -> None:
+        """Let the faults befall one call. Raises what they say, or when ctx is done."""
+        if not self._faults:
+            return
+        for fault in self._hit(method, request, sandbox_names):
+            if fault.delay:
+                sleep(ctx, fault.delay)
+            if fault.release is not None:
+                self._hang(ctx, fault)
+            if fault.error is not None:
+                raise fault.error
+
+    def _hit(self, method: str, request: Any, sandbox_names: Callable[[], tuple[str, ...]]) -> list[Fault]:
+        with self._lock:
+            candidates = [f for f in self._faults if f.method in (method, "*")]
+        names = sandbox_names() if any(f.sandbox for f in candidates) else ()
+        found = []
+        for fault in candidates:
+            if fault.sandbox and fault.sandbox not in names:
+                continue
+            if fault.match is not None and not fault.match(request):
+                continue
+            with self._lock:
+                if fault.times is None or fault.hits < fault.times:
+                    fault.hits += 1
+                    found.append(fault)
+        return found
+
+    def _hang(self, ctx: golang.Context, fault: Fault) -> None:
+        with self._lock:
+            fault.waiting += 1
+        golang.select(ctx.done(), fault.release)
+        with self._lock:
+            fault.waiting -= 1
+
+    def _add(self, fault: Fault) -> Fault:
+        with self._lock:
+            self._faults.append(fault)
+        return fault

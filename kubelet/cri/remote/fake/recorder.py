@@ -1,0 +1,74 @@
+"""Writes down the calls that the fake runtime answers, in the form of the recorded conversations."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call, answered or refused."""
+
+    start: float  # seconds since the recording began
+    duration: float  # seconds
+    method: str
+    request: Any
+    response: Any
+    error: str
+
+    def as_json(self) -> dict[str, Any]:
+        line = {
+            "t": round(self.start, 3),
+            "ms": round(self.duration * 1000, 1),
+            "method": self.method,
+            "request": _to_dict(self.request),
+        }
+        if self.error:
+            line["error"] = self.error
+        else:
+            line["response"] = _to_dict(self.response)
+        return line
+
+
+class Recorder:
+    """Keeps calls in order of completion, for as long as it is on. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self._lock = threading.Lock()  # guards _calls and counts
+        self._calls: list[Call] = []
+        self.counts: dict[str, int] = {}
+
+    def count(self, method: str) -> None:
+        with self._lock:
+            self.counts[method] = self.counts.get(method, 0) + 1
+
+    def add(self, call: Call) -> None:
+        with self._lock:
+            self._calls.append(call)
+
+    def calls(self, methods: Iterable[str] = ()) -> list[Call]:
+        """What was recorded so far, of these methods or of all."""
+        wanted = set(methods)
+        with self._lock:
+            return [call for call in self._calls if not wanted or call.method in wanted]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._calls.clear()
+            self.counts.clear()
+
+    def write(self, path: Path) -> None:
+        """One JSON line a call."""
+        path.write_text("".join(json.dumps(call.as_json()) + "\n" for call in self.calls()))
+
+
+def _to_dict(message: Any) -> dict[str, Any]:
+    return json_format.MessageToDict(message, preserving_proto_field_name=True)

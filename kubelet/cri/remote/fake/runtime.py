@@ -1,0 +1,787 @@
+"""A container runtime without containers: it keeps sandboxes, containers and images in memory.
+
+It behaves as containerd does wherever the kubelet depends on it, and it can be told to be slow, to fail, to
+hang, and how the containers' processes end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet.cri import errors
+from kubelet.cri.remote.fake import images, recorder
+from kubelet.cri.remote.fake.behaviour import Behaviour, Behaviours
+from kubelet.cri.remote.fake.faults import Faults
+from kubelet.cri.remote.fake.sandboxes import CREATED, EXITED, RUNNING, Container, Sandbox, Store
+from pkg import golang
+from pkg.apimachinery import clock as clocks
+
+_KILLED = 137
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# More events than this wait for a subscriber that does not read: the oldest it would get is lost.
+_EVENTS_CAPACITY = 10_000
+_RUNTIME_NAME = "fake-cri"
+_RUNTIME_VERSION = "0.1.0"
+
+
+class FakeRuntime:
+    """Answers the calls of both CRI services; a `client.Client`, so it also serves without a socket.
+
+    Safe from any thread. Public attributes are its controls and may be changed at any time.
+    """
+
+    def __init__(self, clock: clocks.Clock | None = None, images_present: Iterable[str] = ()) -> None:
+        self.clock = clock or clocks.RealClock()
+        self.faults = Faults()
+        self.behaviours = Behaviours()
+        self.recorder = recorder.Recorder()
+        self.images = images.FakeImages(self._now, self._sleep, images_present)
+        self.events_enabled = True
+        self.write_logs = False  # put what `echo` says in the containers' log files
+        self.runtime_ready = True
+        self.network_ready = True
+        self.cgroup_driver: runtimeapi.CgroupDriver.ValueType = runtimeapi.CGROUPFS
+        self.streaming_url = "http://127.0.0.1:1"
+        self._lock = threading.Lock()  # guards _store, _subscribers, _lists and the counters below
+        self._store = Store()
+        self._subscribers: dict[golang.Channel[runtimeapi.ContainerEventResponse], None] = {}
+        self._lists: dict[str, tuple[int, Any]] = {}
+        self._ids = itertools.count(1)
+        self._ips = itertools.count(2)
+        self._began = self.clock.monotonic()
+        self._wake: golang.Channel[None] = golang.Channel(1)
+        self._stop: golang.Channel[None] = golang.Channel()
+        self._ender: golang.Thread | None = None
+        self._handlers = self._make_handlers()
+
+    # What tests and benchmarks look at.
+
+    @property
+    def sandboxes(self) -> list[Sandbox]:
+        """All sandboxes; look, do not touch."""
+        with self._lock:
+            self._settle_locked()
+            return list(self._store.sandboxes.values())
+
+    @property
+    def containers(self) -> list[Container]:
+        """All containers; look, do not touch."""
+        with self._lock:
+            self._settle_locked()
+            return list(self._store.containers.values())
+
+    @property
+    def subscribers(self) -> int:
+        """How many event streams are open."""
+        with self._lock:
+            return len(self._subscribers)
+
+    def container(self, pod: str, name: str) -> Container:
+        """The newest container of this name in a pod of this name. Raises LookupError."""
+        found = [
+            c
+            for c in self.containers
+            if c.sandbox.config.metadata.name == pod and c.config.metadata.name == name
+        ]
+        if not found:
+            raise LookupError(f"no container {name} in pod {pod}")
+        return found[-1]
+
+    def end_container(self, container_id: str, exit_code: int, *, oom_killed: bool = False) -> None:
+        """Let a running container's process end now."""
+        with self._lock:
+            container = self._container_locked(container_id)
+            if container.state == RUNNING:
+                self._end_locked(container, exit_code, oom_killed=oom_killed)
+
+    def end_sandbox(self, sandbox_id: str) -> None:
+        """Let a sandbox become not ready by itself, its containers killed, as after a reboot."""
+        with self._lock:
+            self._stop_sandbox_locked(self._store.sandboxes[sandbox_id])
+
+    def close(self) -> None:
+        """End what it started; calls that hang go on."""
+        self.faults.clear()
+        with self._lock:
+            ender, self._ender = self._ender, None
+        if ender is not None:
+            self._stop.close()
+            ender.join(5)
+
+    # The two ways in.
+
+    def invoke(self, ctx: golang.Context, method: str, request: Any, timeout: float | None = None) -> Any:
+        """Answer one call. Raises errors.RemoteError."""
+        if timeout is not None:
+            ctx, cancel = golang.with_timeout(ctx, timeout)
+        start = self.clock.monotonic()
+        response, error = None, ""
+        self.recorder.count(method)
+        try:
+            self.faults.apply(ctx, method, request, lambda: self._sandbox_names(request), self._sleep)
+            _raise_if_done(ctx)
+            response = self._handlers[method](ctx, request)
+        except errors.RemoteError as err:
+            error = str(err)
+            raise
+        finally:
+            if timeout is not None:
+                cancel()
+            if self.recorder.on:
+                spent = self.clock.monotonic() - start
+                copy = type(request).FromString(request.SerializeToString())
+                self.recorder.add(recorder.Call(start - self._began, spent, method, copy, response, error))
+        return response
+
+    def stream(
+        self, ctx: golang.Context, method: str, request: Any
+    ) -> Iterator[runtimeapi.ContainerEventResponse]:
+        """The events from now on, until ctx is done."""
+        self.recorder.count(method)
+        if not self.events_enabled:
+            raise errors.RemoteError(grpc.StatusCode.UNIMPLEMENTED, f"method {method} not implemented")
+        self.faults.apply(ctx, method, request, lambda: (), self._sleep)
+        events: golang.Channel[runtimeapi.ContainerEventResponse] = golang.Channel(_EVENTS_CAPACITY)
+        self._subscribe(events)
+        return self._events(ctx, events)
+
+    def end_events(self) -> None:
+        """Break off all event streams, as a runtime that restarts does."""
+        with self._lock:
+            for events in self._subscribers:
+                events.close()
+            self._subscribers.clear()
+
+    def _events(
+        self, ctx: golang.Context, events: golang.Channel[runtimeapi.ContainerEventResponse]
+    ) -> Iterator[runtimeapi.ContainerEventResponse]:
+        try:
+            while True:
+                selected = golang.select(events, ctx.done())
+                if selected.index == 1 or not selected.ok:
+                    return
+                yield selected.value
+        finally:
+            with self._lock:
+                self._subscribers.pop(events, None)
+
+    def _subscribe(self, events: golang.Channel[runtimeapi.ContainerEventResponse]) -> None:
+        with self._lock:
+            self._subscribers[events] = None
+            # Whoever only asks sees containers end when it asks; a subscriber must be told in time.
+            if self._ender is None:
+                self._stop = golang.Channel()
+                self._ender = golang.go(self._end_in_time, self._stop, name="fake-cri-ender")
+
+    def _end_in_time(self, stop: golang.Channel[None]) -> None:
+        while True:
+            with self._lock:
+                self._settle_locked()
+                next_end = self._store.next_end()
+            wait = None if next_end is None else self.clock.after(next_end - self.clock.monotonic())
+            if golang.select(stop, self._wake, wait).index == 0:
+                return
+
+    def _make_handlers(self) -> dict[str, Callable[[golang.Context, Any], Any]]:
+        own = {
+            "Version": self._version,
+            "RunPodSandbox": self._run_pod_sandbox,
+            "StopPodSandbox": self._stop_pod_sandbox,
+            "RemovePodSandbox": self._remove_pod_sandbox,
+            "PodSandboxStatus": self._pod_sandbox_status,
+            "ListPodSandbox": self._list_pod_sandbox,
+            "CreateContainer": self._create_container,
+            "StartContainer": self._start_container,
+            "StopContainer": self._stop_container,
+            "RemoveContainer": self._remove_container,
+            "ListContainers": self._list_containers,
+            "ContainerStatus": self._container_status,
+            "UpdateContainerResources": self._update_container_resources,
+            "ReopenContainerLog": self._reopen_container_log,
+            "ExecSync": self._exec_sync,
+            "Exec": self._exec,
+            "Attach": self._attach,
+            "PortForward": self._port_forward,
+            "ContainerStats": self._container_stats,
+            "ListContainerStats": self._list_container_stats,
+            "PodSandboxStats": self._pod_sandbox_stats,
+            "ListPodSandboxStats": self._list_pod_sandbox_stats,
+            "UpdateRuntimeConfig": lambda ctx, request: runtimeapi.UpdateRuntimeConfigResponse(),
+            "Status": self._status,
+            "CheckpointContainer": self._checkpoint_container,
+            "ListMetricDescriptors": lambda ctx, request: runtimeapi.ListMetricDescriptorsResponse(),
+            "ListPodSandboxMetrics": lambda ctx, request: runtimeapi.ListPodSandboxMetricsResponse(),
+            "RuntimeConfig": self._runtime_config,
+            "UpdatePodSandboxResources": self._update_pod_sandbox_resources,
+        }
+        return own | {
+            "ListImages": self.images.list_images,
+            "ImageStatus": self.images.image_status,
+            "PullImage": self.images.pull_image,
+            "RemoveImage": self.images.remove_image,
+            "ImageFsInfo": self.images.image_fs_info,
+        }
+
+    # The runtime itself.
+
+    def _version(self, ctx: golang.Context, request: Any) -> runtimeapi.VersionResponse:
+        return runtimeapi.VersionResponse(
+            version="0.1.0",
+            runtime_name=_RUNTIME_NAME,
+            runtime_version=_RUNTIME_VERSION,
+            runtime_api_version="v1",
+        )
+
+    def _status(self, ctx: golang.Context, request: Any) -> runtimeapi.StatusResponse:
+        runtime = runtimeapi.RuntimeCondition(type="RuntimeReady", status=self.runtime_ready)
+        network = runtimeapi.RuntimeCondition(type="NetworkReady", status=self.network_ready)
+        if not self.runtime_ready:
+            runtime.reason, runtime.message = "FakeNotReady", "the fake runtime was told not to be ready"
+        if not self.network_ready:
+            network.reason = "NetworkPluginNotReady"
+            network.message = "Network plugin returns error: cni plugin not initialized"
+        features = runtimeapi.RuntimeHandlerFeatures(recursive_read_only_mounts=True, user_namespaces=True)
+        return runtimeapi.StatusResponse(
+            status=runtimeapi.RuntimeStatus(conditions=[runtime, network]),
+            runtime_handlers=[runtimeapi.RuntimeHandler(name="", features=features)],
+        )
+
+    def _runtime_config(self, ctx: golang.Context, request: Any) -> runtimeapi.RuntimeConfigResponse:
+        linux = runtimeapi.LinuxRuntimeConfiguration(cgroup_driver=self.cgroup_driver)
+        return runtimeapi.RuntimeConfigResponse(linux=linux)
+
+    # Sandboxes.
+
+    def _run_pod_sandbox(self, ctx: golang.Context, request: Any) -> runtimeapi.RunPodSandboxResponse:
+        config = runtimeapi.PodSandboxConfig()
+        config.CopyFrom(request.config)
+        meta = config.metadata
+        name = f"{meta.name}_{meta.namespace}_{meta.uid}_{meta.attempt}"
+        with self._lock:
+            self._reserve_locked("sandbox", name)
+            listed = runtimeapi.PodSandbox(
+                id=self._new_id_locked(),
+                metadata=meta,
+                state=runtimeapi.SANDBOX_READY,
+                created_at=self._now(),
+                labels=config.labels,
+                annotations=config.annotations,
+                runtime_handler=request.runtime_handler,
+            )
+            sandbox = Sandbox(listed, config, self._new_ip_locked(config), name)
+            self._store.add_sandbox(sandbox)
+            self._tell_locked(runtimeapi.CONTAINER_CREATED_EVENT, sandbox, sandbox.id)
+            self._tell_locked(runtimeapi.CONTAINER_STARTED_EVENT, sandbox, sandbox.id)
+        return runtimeapi.RunPodSandboxResponse(pod_sandbox_id=sandbox.id)
+
+    def _stop_pod_sandbox(self, ctx: golang.Context, request: Any) -> runtimeapi.StopPodSandboxResponse:
+        with self._lock:
+            sandbox = self._store.sandboxes.get(request.pod_sandbox_id)
+            if sandbox is not None:
+                self._stop_sandbox_locked(sandbox)
+        return runtimeapi.StopPodSandboxResponse()
+
+    def _stop_sandbox_locked(self, sandbox: Sandbox) -> None:
+        for container in list(sandbox.containers.values()):
+            if container.state == RUNNING:
+                self._end_locked(container, _KILLED)
+        if sandbox.ready:
+            sandbox.listed.state = runtimeapi.SANDBOX_NOTREADY
+            self._store.generation += 1
+            self._tell_locked(runtimeapi.CONTAINER_STOPPED_EVENT, sandbox, sandbox.id)
+
+    def _remove_pod_sandbox(self, ctx: golang.Context, request: Any) -> runtimeapi.RemovePodSandboxResponse:
+        with self._lock:
+            sandbox = self._store.sandboxes.get(request.pod_sandbox_id)
+            if sandbox is None:
+                return runtimeapi.RemovePodSandboxResponse()
+            if sandbox.ready:
+                # Stricter than containerd, which kills: the kubelet is to stop a sandbox before.
+                raise _unknown(f'sandbox container "{sandbox.id}" is not fully stopped')
+            for container in list(sandbox.containers.values()):
+                self._remove_locked(container)
+            self._store.remove_sandbox(sandbox)
+            self._tell_locked(runtimeapi.CONTAINER_DELETED_EVENT, sandbox, sandbox.id)
+        return runtimeapi.RemovePodSandboxResponse()
+
+    def _pod_sandbox_status(self, ctx: golang.Context, request: Any) -> runtimeapi.PodSandboxStatusResponse:
+        with self._lock:
+            self._settle_locked()
+            sandbox = self._sandbox_locked(
+                request.pod_sandbox_id, "an error occurred when try to find sandbox"
+            )
+            response = runtimeapi.PodSandboxStatusResponse(status=_sandbox_status(sandbox))
+            if request.verbose:
+                response.info["info"] = "{}"
+        return response
+
+    def _list_pod_sandbox(self, ctx: golang.Context, request: Any) -> runtimeapi.ListPodSandboxResponse:
+        with self._lock:
+            self._settle_locked()
+            if request.filter.ByteSize():
+                found = self._store.find_sandboxes(request.filter)
+                return runtimeapi.ListPodSandboxResponse(items=[sandbox.listed for sandbox in found])
+            return self._full_list_locked("sandboxes")  # type: ignore[no-any-return]
+
+    def _list_containers(self, ctx: golang.Context, request: Any) -> runtimeapi.ListContainersResponse:
+        with self._lock:
+            self._settle_locked()
+            if request.filter.ByteSize():
+                found = self._store.find_containers(request.filter)
+                return runtimeapi.ListContainersResponse(containers=[c.listed for c in found])
+            return self._full_list_locked("containers")  # type: ignore[no-any-return]
+
+    def _full_list_locked(self, which: str) -> Any:
+        """The answer to the relist, which asks every second and mostly finds nothing new."""
+        generation, response = self._lists.get(which, (-1, None))
+        if generation != self._store.generation:
+            if which == "sandboxes":
+                items = [sandbox.listed for sandbox in self._store.sandboxes.values()]
+                response = runtimeapi.ListPodSandboxResponse(items=items)
+            else:
+                containers = [container.listed for container in self._store.containers.values()]
+                response = runtimeapi.ListContainersResponse(containers=containers)
+            self._lists[which] = (self._store.generation, response)
+        return response
+
+    def _update_pod_sandbox_resources(self, ctx: golang.Context, request: Any) -> Any:
+        with self._lock:
+            self._sandbox_locked(request.pod_sandbox_id, "failed to find sandbox")
+        return runtimeapi.UpdatePodSandboxResourcesResponse()
+
+    def _port_forward(self, ctx: golang.Context, request: Any) -> runtimeapi.PortForwardResponse:
+        with self._lock:
+            self._sandbox_locked(request.pod_sandbox_id, "failed to find sandbox")
+        return runtimeapi.PortForwardResponse(
+            url=f"{self.streaming_url}/portforward/{request.pod_sandbox_id}"
+        )
+
+    # Containers.
+
+    def _create_container(self, ctx: golang.Context, request: Any) -> runtimeapi.CreateContainerResponse:
+        image = self.images.find(request.config.image.image)
+        if image is None:
+            raise _not_found(f'failed to get image from containerd "{request.config.image.image}"')
+        with self._lock:
+            sandbox = self._sandbox_locked(request.pod_sandbox_id, "failed to find sandbox id")
+            if not sandbox.ready:
+                raise _unknown("failed to get sandbox container task: no running task found")
+            container = self._make_container_locked(sandbox, request.config, image.id)
+            if container.behaviour.create_error:
+                del self._store.names[container.reserved_name]
+                raise _unknown(container.behaviour.create_error)
+            self._store.add_container(container)
+            self._tell_locked(runtimeapi.CONTAINER_CREATED_EVENT, sandbox, container.id)
+        return runtimeapi.CreateContainerResponse(container_id=container.id)
+
+    def _make_container_locked(
+        self, sandbox: Sandbox, request_config: runtimeapi.ContainerConfig, image_id: str
+    ) -> Container:
+        config = runtimeapi.ContainerConfig()
+        config.CopyFrom(request_config)
+        pod, meta = sandbox.config.metadata, config.metadata
+        name = f"{meta.name}_{pod.name}_{pod.namespace}_{pod.uid}_{meta.attempt}"
+        self._reserve_locked("container", name)
+        container_id, created_at = self._new_id_locked(), self._now()
+        argv = [*config.command, *config.args]
+        image_name = config.image.user_specified_image or config.image.image
+        behaviour = self.behaviours.find(
+            image=image_name,
+            argv=argv,
+            name=meta.name,
+            pod=pod.name,
+            container_id=container_id,
+            annotations=sandbox.config.annotations,
+        )
+        listed = runtimeapi.Container(
+            id=container_id,
+            pod_sandbox_id=sandbox.id,
+            metadata=meta,
+            image=config.image,
+            image_ref=image_id,
+            image_id=image_id,
+            state=CREATED,
+            created_at=created_at,
+            labels=config.labels,
+            annotations=config.annotations,
+        )
+        status = runtimeapi.ContainerStatus(
+            id=container_id,
+            metadata=meta,
+            state=CREATED,
+            created_at=created_at,
+            image=runtimeapi.ImageSpec(
+                image=image_name, user_specified_image=config.image.user_specified_image
+            ),
+            image_ref=image_id,
+            image_id=image_id,
+            labels=config.labels,
+            annotations=config.annotations,
+            mounts=config.mounts,
+            log_path=_log_path(sandbox, config),
+            resources=runtimeapi.ContainerResources(linux=config.linux.resources),
+        )
+        return Container(listed, status, sandbox, argv, behaviour, config, name)
+
+    def _start_container(self, ctx: golang.Context, request: Any) -> runtimeapi.StartContainerResponse:
+        with self._lock:
+            container = self._container_locked(request.container_id)
+            if container.state != CREATED:
+                state = runtimeapi.ContainerState.Name(container.listed.state)
+                raise _unknown(
+                    f'failed to set starting state for container "{container.id}": it is in {state}'
+                )
+            if container.behaviour.start_error:
+                self._fail_to_start_locked(container)
+            container.set_state(RUNNING)
+            container.status.started_at = self._now()
+            self._store.generation += 1
+            self._tell_locked(runtimeapi.CONTAINER_STARTED_EVENT, container.sandbox, container.id)
+            if container.behaviour.run_for is not None:
+                when = self.clock.monotonic() + container.behaviour.run_for
+                self._store.end_container_at(container, when)
+                self._wake.try_send(None)
+        if self.write_logs:
+            _write_log(container, self.clock.now())
+        return runtimeapi.StartContainerResponse()
+
+    def _fail_to_start_locked(self, container: Container) -> None:
+        message = container.behaviour.start_error
+        container.set_state(EXITED)
+        status = container.status
+        status.started_at = 0
+        status.finished_at = self._now()
+        status.exit_code, status.reason, status.message = 128, "StartError", message
+        container.exited.close()
+        self._store.generation += 1
+        self._tell_locked(runtimeapi.CONTAINER_STOPPED_EVENT, container.sandbox, container.id)
+        raise _unknown(f"failed to start containerd task: {message}")
+
+    def _stop_container(self, ctx: golang.Context, request: Any) -> runtimeapi.StopContainerResponse:
+        with self._lock:
+            self._settle_locked()
+            container = self._store.containers.get(request.container_id)
+            if container is None or container.state != RUNNING:
+                return runtimeapi.StopContainerResponse()
+            wait = self._time_to_stop(container.behaviour, request.timeout)
+            if not wait:
+                killed = request.timeout <= 0
+                self._end_locked(container, _KILLED if killed else container.behaviour.sigterm_exit_code)
+                return runtimeapi.StopContainerResponse()
+        self._sleep(ctx, wait, container.exited)
+        with self._lock:
+            if container.state == RUNNING:
+                killed = container.behaviour.ignore_sigterm or wait >= request.timeout
+                self._end_locked(container, _KILLED if killed else container.behaviour.sigterm_exit_code)
+        return runtimeapi.StopContainerResponse()
+
+    @staticmethod
+    def _time_to_stop(behaviour: Behaviour, timeout: int) -> float:
+        if timeout <= 0:
+            return 0.0
+        return float(timeout) if behaviour.ignore_sigterm else min(behaviour.stop_after, float(timeout))
+
+    def _remove_container(self, ctx: golang.Context, request: Any) -> runtimeapi.RemoveContainerResponse:
+        with self._lock:
+            self._settle_locked()
+            container = self._store.containers.get(request.container_id)
+            if container is None:
+                return runtimeapi.RemoveContainerResponse()
+            if container.state == RUNNING:
+                # Stricter than containerd, which kills: the kubelet is to stop a container before.
+                raise _unknown(f'container "{container.id}" is still running, to stop first')
+            self._remove_locked(container)
+        return runtimeapi.RemoveContainerResponse()
+
+    def _remove_locked(self, container: Container) -> None:
+        self._store.remove_container(container)
+        self._tell_locked(runtimeapi.CONTAINER_DELETED_EVENT, container.sandbox, container.id)
+
+    def _container_status(self, ctx: golang.Context, request: Any) -> runtimeapi.ContainerStatusResponse:
+        with self._lock:
+            self._settle_locked()
+            container = self._container_locked(request.container_id)
+            response = runtimeapi.ContainerStatusResponse(status=container.status)
+            if request.verbose:
+                response.info["info"] = "{}"
+        return response
+
+    def _update_container_resources(self, ctx: golang.Context, request: Any) -> Any:
+        with self._lock:
+            container = self._container_locked(request.container_id)
+            container.status.resources.linux.MergeFrom(request.linux)
+        return runtimeapi.UpdateContainerResourcesResponse()
+
+    def _reopen_container_log(self, ctx: golang.Context, request: Any) -> Any:
+        with self._lock:
+            container = self._container_locked(request.container_id)
+            if container.state != RUNNING:
+                raise _unknown("container is not running")
+        if self.write_logs:
+            Path(container.status.log_path).touch()
+        return runtimeapi.ReopenContainerLogResponse()
+
+    def _exec_sync(self, ctx: golang.Context, request: Any) -> runtimeapi.ExecSyncResponse:
+        with self._lock:
+            self._settle_locked()
+            container = self._container_locked(request.container_id)
+            if container.state != RUNNING:
+                raise _unknown("failed to exec in container: container is in CONTAINER_EXITED state")
+            behaviour = container.behaviour
+        if request.timeout and behaviour.exec_for > request.timeout:
+            self._sleep(ctx, float(request.timeout))
+            message = (
+                f"failed to exec in container: timeout {request.timeout}s exceeded: context deadline exceeded"
+            )
+            raise errors.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, message)
+        self._sleep(ctx, behaviour.exec_for)
+        return runtimeapi.ExecSyncResponse(
+            stdout=behaviour.exec_stdout.encode(),
+            stderr=behaviour.exec_stderr.encode(),
+            exit_code=behaviour.exec_exit_code,
+        )
+
+    def _exec(self, ctx: golang.Context, request: Any) -> runtimeapi.ExecResponse:
+        with self._lock:
+            self._container_locked(request.container_id)
+        return runtimeapi.ExecResponse(url=f"{self.streaming_url}/exec/{request.container_id}")
+
+    def _attach(self, ctx: golang.Context, request: Any) -> runtimeapi.AttachResponse:
+        with self._lock:
+            self._container_locked(request.container_id)
+        return runtimeapi.AttachResponse(url=f"{self.streaming_url}/attach/{request.container_id}")
+
+    def _checkpoint_container(self, ctx: golang.Context, request: Any) -> Any:
+        with self._lock:
+            self._container_locked(request.container_id)
+        return runtimeapi.CheckpointContainerResponse()
+
+    # Statistics: every container uses the same, so that sums can be checked.
+
+    def _container_stats(self, ctx: golang.Context, request: Any) -> runtimeapi.ContainerStatsResponse:
+        with self._lock:
+            stats = self._stats_of(self._container_locked(request.container_id))
+        return runtimeapi.ContainerStatsResponse(stats=stats)
+
+    def _list_container_stats(
+        self, ctx: golang.Context, request: Any
+    ) -> runtimeapi.ListContainerStatsResponse:
+        filter = runtimeapi.ContainerFilter(
+            id=request.filter.id,
+            pod_sandbox_id=request.filter.pod_sandbox_id,
+            label_selector=request.filter.label_selector,
+            state=runtimeapi.ContainerStateValue(state=RUNNING),
+        )
+        with self._lock:
+            self._settle_locked()
+            stats = [self._stats_of(container) for container in self._store.find_containers(filter)]
+        return runtimeapi.ListContainerStatsResponse(stats=stats)
+
+    def _pod_sandbox_stats(self, ctx: golang.Context, request: Any) -> runtimeapi.PodSandboxStatsResponse:
+        with self._lock:
+            sandbox = self._sandbox_locked(request.pod_sandbox_id, "failed to find sandbox")
+            return runtimeapi.PodSandboxStatsResponse(stats=self._sandbox_stats_of(sandbox))
+
+    def _list_pod_sandbox_stats(self, ctx: golang.Context, request: Any) -> Any:
+        filter = runtimeapi.PodSandboxFilter(
+            id=request.filter.id, label_selector=request.filter.label_selector
+        )
+        with self._lock:
+            self._settle_locked()
+            stats = [self._sandbox_stats_of(s) for s in self._store.find_sandboxes(filter) if s.ready]
+        return runtimeapi.ListPodSandboxStatsResponse(stats=stats)
+
+    def _sandbox_stats_of(self, sandbox: Sandbox) -> runtimeapi.PodSandboxStats:
+        running = [c for c in sandbox.containers.values() if c.state == RUNNING]
+        linux = runtimeapi.LinuxPodSandboxStats(
+            cpu=_cpu(self._now(), len(running)),
+            memory=_memory(self._now(), len(running)),
+            containers=[self._stats_of(container) for container in running],
+        )
+        return runtimeapi.PodSandboxStats(attributes=_attributes(sandbox.listed), linux=linux)
+
+    def _stats_of(self, container: Container) -> runtimeapi.ContainerStats:
+        return runtimeapi.ContainerStats(
+            attributes=runtimeapi.ContainerAttributes(
+                id=container.id,
+                metadata=container.listed.metadata,
+                labels=container.listed.labels,
+                annotations=container.listed.annotations,
+            ),
+            cpu=_cpu(self._now(), 1),
+            memory=_memory(self._now(), 1),
+        )
+
+    # Shared by the above.
+
+    def _settle_locked(self) -> None:
+        """Let the containers end whose time has come."""
+        for container in self._store.due(self.clock.monotonic()):
+            behaviour = container.behaviour
+            self._end_locked(container, behaviour.exit_code, oom_killed=behaviour.oom_killed)
+
+    def _end_locked(self, container: Container, exit_code: int, *, oom_killed: bool = False) -> None:
+        container.set_state(EXITED)
+        status = container.status
+        status.finished_at = max(self._now(), status.started_at)
+        status.exit_code = _KILLED if oom_killed else exit_code
+        status.reason = "OOMKilled" if oom_killed else "Completed" if exit_code == 0 else "Error"
+        if container.behaviour.termination_message:
+            _write_termination_message(container)
+        self._store.generation += 1
+        container.exited.close()
+        self._tell_locked(runtimeapi.CONTAINER_STOPPED_EVENT, container.sandbox, container.id)
+
+    def _tell_locked(
+        self, kind: runtimeapi.ContainerEventType.ValueType, sandbox: Sandbox, container_id: str
+    ) -> None:
+        if not self._subscribers:
+            return
+        event = runtimeapi.ContainerEventResponse(
+            container_id=container_id,
+            container_event_type=kind,
+            created_at=self._now(),
+            pod_sandbox_status=_sandbox_status(sandbox),
+            containers_statuses=[container.status for container in sandbox.containers.values()],
+        )
+        for events in self._subscribers:
+            events.try_send(event)
+
+    def _sleep(self, ctx: golang.Context, seconds: float, until: golang.Channel[None] | None = None) -> None:
+        if seconds > 0:
+            golang.select(ctx.done(), self.clock.after(seconds), until)
+        _raise_if_done(ctx)
+
+    def _sandbox_names(self, request: Any) -> tuple[str, ...]:
+        """The id and the pod's name of the sandbox that a request is about."""
+        if hasattr(request, "config") and isinstance(request.config, runtimeapi.PodSandboxConfig):
+            return (request.config.metadata.name,)
+        holder = getattr(request, "filter", request)
+        sandbox_id = getattr(holder, "pod_sandbox_id", "")
+        container_id = getattr(holder, "container_id", "")
+        uid = getattr(holder, "label_selector", {}).get("io.kubernetes.pod.uid", "")
+        with self._lock:
+            container = self._store.containers.get(container_id)
+            sandbox = container.sandbox if container else self._store.sandboxes.get(sandbox_id)
+            if sandbox is None and uid:
+                selector = runtimeapi.PodSandboxFilter(label_selector={"io.kubernetes.pod.uid": uid})
+                sandbox = next(iter(self._store.find_sandboxes(selector)), None)
+        return () if sandbox is None else (sandbox.id, sandbox.config.metadata.name)
+
+    def _reserve_locked(self, kind: str, name: str) -> None:
+        holder = self._store.names.get(name)
+        if holder is not None:
+            raise _unknown(
+                f'failed to reserve {kind} name "{name}": name "{name}" is reserved for "{holder}"'
+            )
+
+    def _new_id_locked(self) -> str:
+        return f"{next(self._ids):064x}"
+
+    def _new_ip_locked(self, config: runtimeapi.PodSandboxConfig) -> str:
+        network = config.linux.security_context.namespace_options.network
+        if network == runtimeapi.NODE:
+            return ""
+        number = next(self._ips)
+        return f"10.{88 + (number >> 16) % 100}.{number >> 8 & 255}.{number & 255}"
+
+    def _container_locked(self, container_id: str) -> Container:
+        container = self._store.containers.get(container_id)
+        if container is None:
+            raise _not_found(f'an error occurred when try to find container "{container_id}"')
+        return container
+
+    def _sandbox_locked(self, sandbox_id: str, what: str) -> Sandbox:
+        sandbox = self._store.sandboxes.get(sandbox_id)
+        if sandbox is None:
+            raise _not_found(f'{what} "{sandbox_id}"')
+        return sandbox
+
+    def _now(self) -> int:
+        """Nanoseconds since 1970, as CRI counts."""
+        since = self.clock.now() - _EPOCH
+        return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+
+
+def _raise_if_done(ctx: golang.Context) -> None:
+    err = ctx.err()
+    if isinstance(err, golang.Canceled):
+        raise errors.RemoteCanceledError
+    if err is not None:
+        raise errors.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
+
+
+def _unknown(message: str) -> errors.RemoteError:
+    return errors.RemoteError(grpc.StatusCode.UNKNOWN, message)
+
+
+def _not_found(what: str) -> errors.RemoteError:
+    return errors.RemoteError(grpc.StatusCode.NOT_FOUND, f"{what}: not found")
+
+
+def _sandbox_status(sandbox: Sandbox) -> runtimeapi.PodSandboxStatus:
+    listed = sandbox.listed
+    options = sandbox.config.linux.security_context.namespace_options
+    return runtimeapi.PodSandboxStatus(
+        id=listed.id,
+        metadata=listed.metadata,
+        state=listed.state,
+        created_at=listed.created_at,
+        network=runtimeapi.PodSandboxNetworkStatus(ip=sandbox.ip if sandbox.ready else ""),
+        linux=runtimeapi.LinuxPodSandboxStatus(namespaces=runtimeapi.Namespace(options=options)),
+        labels=listed.labels,
+        annotations=listed.annotations,
+        runtime_handler=listed.runtime_handler,
+    )
+
+
+def _log_path(sandbox: Sandbox, config: runtimeapi.ContainerConfig) -> str:
+    if not sandbox.config.log_directory or not config.log_path:
+        return ""
+    return f"{sandbox.config.log_directory}/{config.log_path}"
+
+
+def _write_log(container: Container, now: datetime) -> None:
+    """One line: the command, as nothing runs that could say more."""
+    if not container.status.log_path:
+        return
+    path = Path(container.status.log_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(f"{now:%Y-%m-%dT%H:%M:%S.%f}000Z stdout F fake: {' '.join(container.argv)!r}\n")
+
+
+def _write_termination_message(container: Container) -> None:
+    for mount in container.config.mounts:
+        if mount.container_path == "/dev/termination-log":
+            Path(mount.host_path).write_text(container.behaviour.termination_message)
+
+
+def _attributes(listed: runtimeapi.PodSandbox) -> runtimeapi.PodSandboxAttributes:
+    return runtimeapi.PodSandboxAttributes(
+        id=listed.id, metadata=listed.metadata, labels=listed.labels, annotations=listed.annotations
+    )
+
+
+def _cpu(now: int, containers: int) -> runtimeapi.CpuUsage:
+    return runtimeapi.CpuUsage(
+        timestamp=now,
+        usage_core_nano_seconds=runtimeapi.UInt64Value(value=1_000_000_000 * containers),
+        usage_nano_cores=runtimeapi.UInt64Value(value=1_000_000 * containers),
+    )
+
+
+def _memory(now: int, containers: int) -> runtimeapi.MemoryUsage:
+    return runtimeapi.MemoryUsage(
+        timestamp=now,
+        working_set_bytes=runtimeapi.UInt64Value(value=1_000_000 * containers),
+        usage_bytes=runtimeapi.UInt64Value(value=1_000_000 * containers),
+    )

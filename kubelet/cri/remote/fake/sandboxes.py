@@ -1,0 +1,167 @@
+"""What the fake runtime remembers: sandboxes, containers, and when a container will end."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet.cri.remote.fake.behaviour import Behaviour
+from pkg import golang
+
+# The label by which the kubelet looks for what belongs to one pod.
+_POD_UID_LABEL = "io.kubernetes.pod.uid"
+
+RUNNING = runtimeapi.CONTAINER_RUNNING
+CREATED = runtimeapi.CONTAINER_CREATED
+EXITED = runtimeapi.CONTAINER_EXITED
+
+
+@dataclass(slots=True, eq=False)
+class Container:
+    """`listed` and `status` are the runtime's two views of it, kept in step."""
+
+    listed: runtimeapi.Container
+    status: runtimeapi.ContainerStatus
+    sandbox: Sandbox
+    argv: list[str]
+    behaviour: Behaviour
+    config: runtimeapi.ContainerConfig
+    reserved_name: str
+    exited: golang.Channel[None] = field(default_factory=golang.Channel)
+    ends_at: float | None = None  # on the clock's monotonic()
+
+    @property
+    def id(self) -> str:
+        return self.listed.id
+
+    @property
+    def state(self) -> int:
+        return self.listed.state
+
+    def set_state(self, state: runtimeapi.ContainerState.ValueType) -> None:
+        self.listed.state = state
+        self.status.state = state
+
+
+@dataclass(slots=True, eq=False)
+class Sandbox:
+    listed: runtimeapi.PodSandbox
+    config: runtimeapi.PodSandboxConfig
+    ip: str
+    reserved_name: str
+    containers: dict[str, Container] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return self.listed.id
+
+    @property
+    def ready(self) -> bool:
+        return self.listed.state == runtimeapi.SANDBOX_READY
+
+
+class Store:
+    """Not safe by itself: the runtime's lock guards it. `generation` changes with every change."""
+
+    def __init__(self) -> None:
+        self.sandboxes: dict[str, Sandbox] = {}
+        self.containers: dict[str, Container] = {}
+        self.names: dict[str, str] = {}  # reserved name → id
+        self.generation = 0
+        self._by_pod_uid: dict[str, dict[str, Sandbox]] = {}
+        self._ends: list[
+            tuple[float, str]
+        ] = []  # heap; an entry counts only if the container's ends_at agrees
+
+    def add_sandbox(self, sandbox: Sandbox) -> None:
+        self.generation += 1
+        self.sandboxes[sandbox.id] = sandbox
+        self.names[sandbox.reserved_name] = sandbox.id
+        self._by_pod_uid.setdefault(sandbox.config.metadata.uid, {})[sandbox.id] = sandbox
+
+    def remove_sandbox(self, sandbox: Sandbox) -> None:
+        self.generation += 1
+        del self.sandboxes[sandbox.id]
+        self.names.pop(sandbox.reserved_name, None)
+        of_pod = self._by_pod_uid[sandbox.config.metadata.uid]
+        del of_pod[sandbox.id]
+        if not of_pod:
+            del self._by_pod_uid[sandbox.config.metadata.uid]
+
+    def add_container(self, container: Container) -> None:
+        self.generation += 1
+        self.containers[container.id] = container
+        self.names[container.reserved_name] = container.id
+        container.sandbox.containers[container.id] = container
+
+    def remove_container(self, container: Container) -> None:
+        self.generation += 1
+        del self.containers[container.id]
+        self.names.pop(container.reserved_name, None)
+        container.sandbox.containers.pop(container.id, None)
+
+    def end_container_at(self, container: Container, when: float) -> None:
+        """Let it end then, or earlier if it was to end earlier."""
+        if container.ends_at is None or when < container.ends_at:
+            container.ends_at = when
+            heapq.heappush(self._ends, (when, container.id))
+
+    def due(self, now: float) -> Iterator[Container]:
+        """The running containers whose time has come, in order."""
+        while self._ends and self._ends[0][0] <= now:
+            when, container_id = heapq.heappop(self._ends)
+            container = self.containers.get(container_id)
+            if container is not None and container.ends_at == when and container.state == RUNNING:
+                yield container
+
+    def next_end(self) -> float | None:
+        return self._ends[0][0] if self._ends else None
+
+    def find_sandboxes(self, filter: runtimeapi.PodSandboxFilter) -> list[Sandbox]:
+        selector = dict(filter.label_selector)
+        return [
+            sandbox
+            for sandbox in self._candidates(filter.id, selector)
+            if (not filter.HasField("state") or sandbox.listed.state == filter.state.state)
+            and _selected(selector, sandbox.listed.labels)
+        ]
+
+    def find_containers(self, filter: runtimeapi.ContainerFilter) -> list[Container]:
+        selector = dict(filter.label_selector)
+        if filter.id:
+            candidates: Iterable[Container] = self._starting_with(filter.id)
+        elif filter.pod_sandbox_id or _POD_UID_LABEL in selector:
+            candidates = [
+                container
+                for sandbox in self._candidates(filter.pod_sandbox_id, selector)
+                for container in sandbox.containers.values()
+            ]
+        else:
+            candidates = self.containers.values()
+        return [
+            container
+            for container in candidates
+            if (not filter.HasField("state") or container.state == filter.state.state)
+            and (not filter.pod_sandbox_id or container.sandbox.id == filter.pod_sandbox_id)
+            and _selected(selector, container.listed.labels)
+        ]
+
+    def _starting_with(self, container_id: str) -> list[Container]:
+        if container_id in self.containers:
+            return [self.containers[container_id]]
+        return [c for key, c in self.containers.items() if key.startswith(container_id)]
+
+    def _candidates(self, sandbox_id: str, selector: dict[str, str]) -> Iterable[Sandbox]:
+        if sandbox_id:
+            sandbox = self.sandboxes.get(sandbox_id)
+            return [] if sandbox is None else [sandbox]
+        if _POD_UID_LABEL in selector:
+            return list(self._by_pod_uid.get(selector[_POD_UID_LABEL], {}).values())
+        return self.sandboxes.values()
+
+
+def _selected(selector: dict[str, str], labels: object) -> bool:
+    return all(labels.get(key) == value for key, value in selector.items())  # type: ignore[attr-defined]

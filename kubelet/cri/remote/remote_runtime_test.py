@@ -1,0 +1,362 @@
+"""Go: k8s.io/cri-client/pkg/remote_runtime_test.go"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import grpc
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet.cri import remote
+from kubelet.cri.remote import fake
+from pkg import golang
+
+CTX = golang.background()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[fake.FakeServer]:
+    with fake.FakeServer(f"unix://{tmp_path}/cri.sock", fake.FakeRuntime(images_present=["busybox"])) as server:
+        yield server
+
+
+@pytest.fixture
+def service(server: fake.FakeServer) -> Iterator[remote.RemoteRuntimeService]:
+    service = remote.RemoteRuntimeService(CTX, server.endpoint, 10)
+    yield service
+    service.close(CTX)
+
+
+def sandbox_config(name: str = "web") -> runtimeapi.PodSandboxConfig:
+    metadata = runtimeapi.PodSandboxMetadata(name=name, namespace="default", uid=f"uid-{name}")
+    return runtimeapi.PodSandboxConfig(metadata=metadata, labels={"io.kubernetes.pod.uid": f"uid-{name}"})
+
+
+def container_config(*command: str, name: str = "c") -> runtimeapi.ContainerConfig:
+    return runtimeapi.ContainerConfig(
+        metadata=runtimeapi.ContainerMetadata(name=name),
+        image=runtimeapi.ImageSpec(image="busybox"),
+        command=command,
+    )
+
+
+def run_container(service: remote.RemoteRuntimeService, *command: str) -> tuple[str, str]:
+    sandbox_id = service.run_pod_sandbox(CTX, sandbox_config(), "")
+    container_id = service.create_container(CTX, sandbox_id, container_config(*command), sandbox_config())
+    service.start_container(CTX, container_id)
+    return sandbox_id, container_id
+
+
+def wait_for(condition: Any, seconds: float = 10) -> None:
+    deadline = monotonic() + seconds
+    while not condition():
+        assert monotonic() < deadline, "condition not met in time"
+        CTX.wait(0.01)
+
+
+def test_version(service: remote.RemoteRuntimeService) -> None:
+    service.validate_service_connection(CTX)
+    assert service.version(CTX, "0.1.0").runtime_api_version == "v1"
+
+
+def test_life_of_a_pod(service: remote.RemoteRuntimeService) -> None:
+    sandbox_id, container_id = run_container(service)
+    status = service.container_status(CTX, container_id, False).status
+    assert status.state == runtimeapi.CONTAINER_RUNNING
+    assert [s.id for s in service.list_pod_sandbox(CTX, None)] == [sandbox_id]
+    assert service.pod_sandbox_status(CTX, sandbox_id, False).status.network.ip.startswith("10.")
+    service.stop_container(CTX, container_id, 5)
+    service.stop_pod_sandbox(CTX, sandbox_id)
+    service.remove_container(CTX, container_id)
+    service.remove_pod_sandbox(CTX, sandbox_id)
+    assert not service.list_containers(CTX, None)
+    with pytest.raises(remote.RemoteError) as raised:
+        service.container_status(CTX, container_id, False)
+    assert remote.is_not_found(raised.value)
+    assert str(raised.value).startswith("rpc error: code = NotFound desc = ")
+
+
+def _listen(path: Path, reply: bytes) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(4)
+    accepted = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            accepted.append(connection)
+            connection.sendall(reply)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener
+
+
+@pytest.mark.parametrize(
+    ("make", "want"),
+    [
+        pytest.param(lambda path: None, "no such socket", id="missing"),
+        pytest.param(lambda path: path.write_text(""), "not a socket", id="a file"),
+        pytest.param(lambda path: path.mkdir(), "not a socket", id="a directory"),
+        pytest.param(lambda path: socket.socket(socket.AF_UNIX).bind(str(path)), "connection refused", id="left"),
+    ],
+)
+def test_runtime_that_cannot_be_reached_is_explained(tmp_path: Path, make: Any, want: str) -> None:
+    path = tmp_path / "x.sock"
+    make(path)
+    service = remote.RemoteRuntimeService(CTX, f"unix://{path}", 5)
+    with pytest.raises(ConnectionError, match=f"(?s)validate CRI v1 runtime API.*code = Unavailable.*{want}"):
+        service.validate_service_connection(CTX)
+    service.close(CTX)
+
+
+def test_socket_of_something_else_is_explained(tmp_path: Path) -> None:
+    path = tmp_path / "x.sock"
+    listener = _listen(path, b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    service = remote.RemoteRuntimeService(CTX, f"unix://{path}", 5)
+    with pytest.raises(ConnectionError, match="does not speak gRPC"):
+        service.validate_service_connection(CTX)
+    service.close(CTX)
+    listener.close()
+
+
+def _serve(path: Path, services: tuple[str, ...]) -> Any:
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    handler = grpc.unary_unary_rpc_method_handler(
+        lambda request, call: runtimeapi.VersionResponse(),
+        response_serializer=runtimeapi.VersionResponse.SerializeToString,
+    )
+    for service in services:
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service, {"Version": handler}),)
+        )
+    server.add_insecure_port(f"unix:{path}")
+    server.start()
+    return server
+
+
+@pytest.mark.parametrize(
+    ("services", "want"),
+    [
+        pytest.param(("runtime.v1alpha2.RuntimeService",), "speaks CRI v1alpha2 only", id="old runtime"),
+        pytest.param((), "no container runtime listens there", id="other gRPC server"),
+    ],
+)
+def test_runtime_of_another_version_is_explained(
+    tmp_path: Path, services: tuple[str, ...], want: str
+) -> None:
+    server = _serve(tmp_path / "x.sock", services)
+    service = remote.RemoteRuntimeService(CTX, f"unix://{tmp_path}/x.sock", 5)
+    with pytest.raises(ConnectionError, match=want):
+        service.validate_service_connection(CTX)
+    service.close(CTX)
+    server.stop(None).wait()
+
+
+def test_version_names_missing_fields(tmp_path: Path) -> None:
+    server = _serve(tmp_path / "x.sock", ("runtime.v1.RuntimeService",))
+    service = remote.RemoteRuntimeService(CTX, f"unix://{tmp_path}/x.sock", 5)
+    with pytest.raises(ValueError, match="missing Version, RuntimeName, RuntimeApiVersion, RuntimeVersion"):
+        service.version(CTX, "0.1.0")
+    service.close(CTX)
+    server.stop(None).wait()
+
+
+def test_cancelling_the_context_ends_a_call_that_hangs(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService
+) -> None:
+    fault = server.runtime.faults.hang("Status")
+    ctx, cancel = golang.with_cancel(CTX)
+    failures: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            service.status(ctx, False)
+        except golang.Canceled as err:
+            failures.append(err)
+
+    thread = golang.go(call, name="caller")
+    wait_for(lambda: fault.waiting == 1)
+    cancel()
+    thread.join(10)
+    assert isinstance(failures[0], remote.RemoteError)
+    assert failures[0].code is grpc.StatusCode.CANCELLED
+    wait_for(lambda: fault.waiting == 0)  # the runtime noticed too
+
+
+def test_deadlines(server: fake.FakeServer) -> None:
+    service = remote.RemoteRuntimeService(CTX, server.endpoint, 0.2)
+    server.runtime.faults.hang("Version")
+    with pytest.raises(remote.RemoteError, match="code = DeadlineExceeded"):
+        service.version(CTX, "")
+    service.close(CTX)
+
+
+def test_deadline_of_the_context_counts(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
+    server.runtime.faults.hang("Version")
+    ctx, cancel = golang.with_timeout(CTX, 0.2)
+    with pytest.raises(remote.RemoteError, match="code = DeadlineExceeded"):
+        service.version(ctx, "")
+    cancel()
+
+
+class _Limits:
+    """A client that notes what limit each call is given."""
+
+    def __init__(self) -> None:
+        self.limits: dict[str, float | None] = {}
+
+    def invoke(self, ctx: golang.Context, method: str, request: Any, timeout: float | None) -> Any:
+        self.limits[method] = timeout
+        return runtimeapi.RunPodSandboxResponse(pod_sandbox_id="s") if method == "RunPodSandbox" else (
+            runtimeapi.ExecSyncResponse()
+        )
+
+    def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Any]:
+        return iter(())
+
+    def close(self) -> None:
+        pass
+
+
+def test_limits_per_method() -> None:
+    service = remote.RemoteRuntimeService(CTX, "/x.sock", 120)
+    limits = _Limits()
+    service._client = limits
+    service.run_pod_sandbox(CTX, sandbox_config(), "")
+    service.stop_container(CTX, "c", 30)
+    service.exec_sync(CTX, "c", ["true"], 5)
+    service.remove_container(CTX, "c")
+    service.checkpoint_container(CTX, runtimeapi.CheckpointContainerRequest(timeout=500))
+    assert limits.limits == {
+        "RunPodSandbox": 240,
+        "StopContainer": 150,
+        "ExecSync": 125,
+        "RemoveContainer": 120,
+        "CheckpointContainer": 500,
+    }
+    service.exec_sync(CTX, "c", ["true"], 0)
+    assert limits.limits["ExecSync"] is None
+
+
+def test_runtime_that_comes_back_is_found(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
+    service.version(CTX, "")
+    server.stop()
+    with pytest.raises(remote.RemoteError, match="code = Unavailable"):
+        service.version(CTX, "")
+    CTX.wait(1.5)  # long enough for the attempts to be as rare as they get
+    server.start()
+
+    def answers() -> bool:
+        try:
+            return bool(service.version(CTX, "").version)
+        except remote.RemoteError:
+            return False
+
+    wait_for(answers, 3)
+
+
+def test_exec_sync_carries_code_and_output(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService
+) -> None:
+    server.runtime.behaviours.add(fake.Behaviour(exec_exit_code=2, exec_stdout="out", exec_stderr="err"))
+    _, container_id = run_container(service)
+    with pytest.raises(remote.ExecExitError, match="command 'a b' exited with 2: err") as raised:
+        service.exec_sync(CTX, container_id, ["a", "b"], 1)
+    assert (raised.value.exit_status(), raised.value.stdout, raised.value.stderr) == (2, b"out", b"err")
+
+
+def test_exec_sync_timeout(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
+    server.runtime.behaviours.add(fake.Behaviour(exec_for=60))
+    _, container_id = run_container(service)
+    with pytest.raises(remote.CommandTimedOutError, match='"sleep 60" timed out after 1s'):
+        service.exec_sync(CTX, container_id, ["sleep", "60"], 1)
+
+
+def test_list_larger_than_grpc_allows_by_default(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService
+) -> None:
+    config = sandbox_config()
+    config.annotations["big"] = "x" * (2 * 1024 * 1024)
+    for attempt in range(3):
+        config.metadata.attempt = attempt
+        service.run_pod_sandbox(CTX, config, "")
+    assert len(service.list_pod_sandbox(CTX, None)) == 3
+
+
+def test_repeated_failures_are_logged_once(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.runtime.faults.fail("ListPodSandbox", "down")
+    for _ in range(3):
+        with pytest.raises(remote.RemoteError, match="code = Unknown desc = down"):
+            service.list_pod_sandbox(CTX, None)
+    assert capsys.readouterr().err.count("ListPodSandbox with filter from runtime service failed") == 1
+
+
+def test_container_events(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
+    events: golang.Channel[runtimeapi.ContainerEventResponse] = golang.Channel(100)
+    ctx, cancel = golang.with_cancel(CTX)
+    connected: list[object] = []
+
+    def listen() -> None:
+        with pytest.raises(golang.Canceled):
+            service.get_container_events(ctx, events, connected.append)
+
+    thread = golang.go(listen, name="listener")
+    wait_for(lambda: server.runtime.subscribers == 1)
+    assert connected
+    _, container_id = run_container(service, "sh", "-c", "exit 3")
+    kinds = []
+    while runtimeapi.CONTAINER_STOPPED_EVENT not in kinds:
+        event, ok = events.recv(10)
+        assert ok and event is not None
+        if event.container_id == container_id:
+            kinds.append(event.container_event_type)
+    assert kinds == [
+        runtimeapi.CONTAINER_CREATED_EVENT,
+        runtimeapi.CONTAINER_STARTED_EVENT,
+        runtimeapi.CONTAINER_STOPPED_EVENT,
+    ]
+    cancel()
+    thread.join(10)
+    wait_for(lambda: server.runtime.subscribers == 0)
+
+
+def test_container_events_not_implemented(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService
+) -> None:
+    server.runtime.events_enabled = False
+    with pytest.raises(remote.RemoteError) as raised:
+        service.get_container_events(CTX, golang.Channel(), None)
+    assert raised.value.code is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_images(server: fake.FakeServer) -> None:
+    service = remote.RemoteImageService(CTX, server.endpoint, 10)
+    service.validate_service_connection(CTX)
+    spec = runtimeapi.ImageSpec(image="nginx:1")
+    assert not service.image_status(CTX, spec, False).HasField("image")
+    ref = service.pull_image(CTX, spec, None, None)
+    assert service.image_status(CTX, spec, False).image.id == ref
+    assert len(service.list_images(CTX, None)) == 2
+    service.remove_image(CTX, spec)
+    assert not service.image_status(CTX, spec, False).HasField("image")
+    server.runtime.faults.fail("PullImage", "RegistryUnavailable: no route")
+    with pytest.raises(remote.RemoteError, match="^RegistryUnavailable: no route$"):
+        service.pull_image(CTX, spec, None, None)
+    server.runtime.images.pull_errors["nope:1"] = fake.not_found("nope:1")
+    server.runtime.faults.clear()
+    with pytest.raises(remote.RemoteError, match=r"^rpc error: code = NotFound desc = failed to pull"):
+        service.pull_image(CTX, runtimeapi.ImageSpec(image="nope:1"), None, None)
+    service.close(CTX)

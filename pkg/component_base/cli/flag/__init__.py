@@ -3,6 +3,7 @@
 Go: staging/src/k8s.io/component-base/cli/flag, github.com/spf13/pflag
 """
 
+from pkg.component_base.cli.flag.ciphersuites_flag import check_tls_cipher_suites, check_tls_version
 from pkg.component_base.cli.flag.duration import format_duration, parse_duration
 from pkg.component_base.cli.flag.flag_set import Flag, FlagError, FlagSet, stderr_flag_set
 from pkg.component_base.cli.flag.values import (
@@ -37,6 +38,8 @@ __all__ = [
     "Scalar",
     "Value",
     "bool_value",
+    "check_tls_cipher_suites",
+    "check_tls_version",
     "configuration_map_value",
     "duration_value",
     "format_duration",

@@ -1,0 +1,1 @@
+"""The kubelet's executable. Go: cmd/kubelet"""

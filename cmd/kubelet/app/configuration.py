@@ -1,0 +1,246 @@
+"""From the command line to the configuration in force, and where each value of it came from.
+
+Order, weakest first: defaults, the --config file, the --config-dir drop-ins, flags.
+
+Go: cmd/kubelet/app/server.go (NewKubeletCommand's RunE, mergeKubeletConfigurations, loadConfigFile,
+kubeletConfigFlagPrecedence); the record of sources has no counterpart there
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from kubelet.apis import config as kubeletconfig
+from kubelet.apis.config import scheme, v1beta1
+from kubelet.kubeletconfig import configfiles
+from pkg import features
+from pkg.component_base.cli import flag as cliflag
+
+from . import options
+
+DEFAULT = "default"
+LEGACY_DEFAULT = "default without --config"
+
+# Go: pkg/kubelet/eviction/defaults_linux.go
+DEFAULT_EVICTION_HARD = {
+    "memory.available": "100Mi",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "5%",
+    "imagefs.available": "15%",
+    "imagefs.inodesFree": "5%",
+}
+
+_DROPIN_SUFFIX = ".conf"
+
+
+class Sources:
+    """Which file or flag each field's value came from, by the field's wire path."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, str] = dict.fromkeys(options.LEGACY_DEFAULTS, LEGACY_DEFAULT)
+
+    def of(self, path: str) -> str:
+        """The source of a field, or of the nearest field above it that was set as a whole."""
+        while path:
+            if path in self._by_path:
+                return self._by_path[path]
+            path = path.rpartition(".")[0]
+        return DEFAULT
+
+    def clear(self) -> None:
+        """Everything comes from the defaults."""
+        self._by_path.clear()
+
+    def record(self, path: str, source: str) -> None:
+        """The field, with all that is in it, was set by this source."""
+        for known in [known for known in self._by_path if known.startswith(f"{path}.")]:
+            del self._by_path[known]
+        self._by_path[path] = source
+
+    def record_document(self, document: scheme.Document, source: str, prefix: str = "") -> None:
+        """Every field of the document was set by this source; a null gave a field back to the defaults."""
+        for name, value in document.items():
+            path = f"{prefix}{name}"
+            if isinstance(value, dict):
+                self.record_document(value, source, f"{path}.")
+            else:
+                self.record(path, DEFAULT if value is None else source)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a command line amounts to. `arguments` are those that are not flags."""
+
+    flag_set: cliflag.FlagSet
+    arguments: list[str]
+    kubelet_flags: options.KubeletFlags
+    global_flags: options.GlobalFlags
+    kubelet_configuration: kubeletconfig.KubeletConfiguration
+    sources: Sources = field(default_factory=Sources)
+    skipped_dropin_files: list[str] = field(default_factory=list)
+
+
+def parse_flags(args: list[str], output: TextIO | None = None) -> Loaded:
+    """Read the command line alone. Deprecated flags are named on `output`. Raises FlagError."""
+    loaded = Loaded(
+        cliflag.FlagSet(output or sys.stderr),
+        [],
+        options.KubeletFlags(),
+        options.GlobalFlags(),
+        options.new_kubelet_configuration(),
+    )
+    loaded.kubelet_flags.add_flags(loaded.flag_set)
+    options.add_kubelet_config_flags(loaded.flag_set, loaded.kubelet_configuration)
+    options.add_global_flags(loaded.flag_set, loaded.global_flags)
+    loaded.flag_set.parse(args)
+    loaded.arguments = loaded.flag_set.args
+    return loaded
+
+
+def load(loaded: Loaded, args: list[str]) -> None:
+    """Apply the files named by the flags, then the flags again, and set the feature gates.
+
+    Raises ValueError, FeatureGateError or OSError; the message names the file.
+    """
+    flags = loaded.kubelet_flags
+    features.feature_gate.set_from_map(loaded.kubelet_configuration.feature_gates)
+    options.validate_kubelet_flags(flags)
+    if flags.kubelet_config_file:
+        loaded.kubelet_configuration = _load_base(loaded, flags.kubelet_config_file)
+    if flags.kubelet_dropin_config_directory:
+        loaded.kubelet_configuration = merge_kubelet_configurations(
+            loaded.kubelet_configuration, flags.kubelet_dropin_config_directory, loaded
+        )
+    if flags.kubelet_config_file or flags.kubelet_dropin_config_directory:
+        kubelet_config_flag_precedence(loaded.kubelet_configuration, args)
+        features.feature_gate.set_from_map(loaded.kubelet_configuration.feature_gates)
+    _record_flags(loaded)
+
+
+def _load_base(loaded: Loaded, name: str) -> kubeletconfig.KubeletConfiguration:
+    try:
+        kc, document = load_config_file(name)
+    except (ValueError, OSError, ExceptionGroup) as err:
+        raise ValueError(f"failed to load kubelet config file, path: {name}, error: {err}") from err
+    loaded.sources.clear()
+    loaded.sources.record_document(_effective(document, kc), f"file {name}")
+    return kc
+
+
+def load_config_file(name: str) -> tuple[kubeletconfig.KubeletConfiguration, scheme.Document]:
+    """The defaulted configuration of a file, and the fields that the file itself sets."""
+    loader = configfiles.FsLoader(str(Path(name).absolute()))
+    document = loader.load_document()
+    kc = loader.load()
+    # What makes sense as a hard threshold depends on the system, so the versioned defaults do not have it.
+    if document.get("evictionHard") is None:
+        kc.eviction_hard = dict(DEFAULT_EVICTION_HARD)
+    elif kc.merge_default_eviction_settings:
+        kc.eviction_hard = {**DEFAULT_EVICTION_HARD, **kc.eviction_hard}
+    return kc, document
+
+
+def merge_kubelet_configurations(
+    kc: kubeletconfig.KubeletConfiguration, directory: str, loaded: Loaded
+) -> kubeletconfig.KubeletConfiguration:
+    """Patch the configuration with each drop-in, in lexical order, and apply the defaults again.
+
+    A drop-in is a JSON merge patch: maps are merged, lists are replaced, null gives a field back to its default.
+
+    DIVERGES: an explicit empty list survives; in Go it is lost when the base goes through JSON, and a default
+    takes its place.
+    """
+    document = scheme.to_versioned(kc)
+    patches: list[tuple[str, scheme.Document]] = []
+    try:
+        for path in _walk(directory):
+            if path.suffix != _DROPIN_SUFFIX:
+                loaded.skipped_dropin_files.append(str(path))
+                continue
+            patch = _load_dropin(path)
+            _merge_patch(document, patch)
+            patches.append((f"drop-in {path}", patch))
+    except (ValueError, OSError) as err:
+        raise ValueError(
+            f'failed to merge kubelet configs: failed to walk through kubelet dropin directory "{directory}": {err}'
+        ) from err
+    v1beta1.set_defaults_kubelet_configuration(document)
+    merged = scheme.to_internal(document)
+    for source, patch in patches:
+        loaded.sources.record_document(_effective(patch, merged), source)
+    return merged
+
+
+def _walk(directory: str) -> list[Path]:
+    """The files below, in the order in which a walk that sorts each directory meets them."""
+    found: list[Path] = []
+    # scandir and not os.walk: an unreadable directory must be an error.
+    for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            found += _walk(entry.path)
+        else:
+            found.append(Path(entry.path))
+    return found
+
+
+def _load_dropin(path: Path) -> scheme.Document:
+    try:
+        return configfiles.FsLoader(str(path.absolute())).load_document()
+    except (ValueError, OSError) as err:
+        raise ValueError(f"failed to load kubelet dropin file, path: {path}, error: {err}") from err
+
+
+def _merge_patch(document: scheme.Document, patch: scheme.Document) -> None:
+    """Go: gopkg.in/evanphx/json-patch, MergePatch (RFC 7386)"""
+    for name, value in patch.items():
+        if value is None:
+            document.pop(name, None)
+        elif isinstance(value, dict):
+            if not isinstance(document.get(name), dict):
+                document[name] = {}
+            _merge_patch(document[name], value)
+        else:
+            document[name] = value
+
+
+def _effective(document: scheme.Document, kc: kubeletconfig.KubeletConfiguration) -> scheme.Document:
+    """The document, with null for the zero values that a default took the place of."""
+
+    def visit(value: Any, in_force: Any) -> Any:
+        if isinstance(value, dict) and isinstance(in_force, dict):
+            return {name: visit(item, in_force.get(name)) for name, item in value.items()}
+        replaced = value in (0, "", "0s") and not isinstance(value, bool) and value != in_force
+        return None if replaced else value
+
+    result: scheme.Document = visit(document, scheme.to_versioned(kc))
+    return result
+
+
+def kubelet_config_flag_precedence(kc: kubeletconfig.KubeletConfiguration, args: list[str]) -> None:
+    """Let the flags override what the files say, by reading the command line into the new object."""
+    fs = cliflag.FlagSet()
+    # These were read the first time; here they only keep the command line readable.
+    options.KubeletFlags().add_flags(fs)
+    options.add_global_flags(fs, options.GlobalFlags())
+    options.add_kubelet_config_flags(fs, kc)
+    original = kc.feature_gates
+    fs.parse(args)
+    # --feature-gates replaces the map; gates that only the files set stay as they were.
+    kc.feature_gates = {**original, **kc.feature_gates}
+
+
+def _record_flags(loaded: Loaded) -> None:
+    for name, attribute, _, _ in options.CONFIG_FLAGS:
+        flag = loaded.flag_set.lookup(name)
+        if flag is None or not flag.changed:
+            continue
+        path = scheme.wire_path(attribute)
+        if name == "feature-gates":
+            for gate in cliflag.parse_map_bool(flag.value.string()):
+                loaded.sources.record(f"{path}.{gate}", f"flag --{name}")
+        else:
+            loaded.sources.record(path, f"flag --{name}")

@@ -1,0 +1,86 @@
+"""`kubelet config explain`: every value in force and where it came from.
+
+DIVERGES: the Go kubelet has no such command.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kubelet.apis.config import scheme
+from pkg import features
+from pkg.component_base.featuregate import ALL_ALPHA, ALL_BETA, PreRelease
+
+from .configuration import DEFAULT, Loaded
+
+TABLE, JSON = "table", "json"
+
+_MASKED = "<masked>"
+_FEATURE_GATES = "featureGates"
+
+
+class Row(NamedTuple):
+    """One line of the answer. Flags start with --, feature gates with `featureGates.`."""
+
+    field: str
+    value: Any
+    source: str
+
+
+def explain(loaded: Loaded) -> list[Row]:
+    """Fields of the configuration, then flags that are not fields, then all feature gates."""
+    return [*_fields(loaded), *_flags(loaded), *_gates(loaded)]
+
+
+def render(rows: list[Row], output: str) -> str:
+    """The rows as a table or as JSON."""
+    if output == JSON:
+        return json.dumps([row._asdict() for row in rows], indent=2) + "\n"
+    cells = [("FIELD", "VALUE", "SOURCE"), *((row.field, _text(row.value), row.source) for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in (0, 1)]
+    # One long value must not push the sources off the screen.
+    widths[1] = min(widths[1], 60)
+    return "".join(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() + "\n" for a, b, c in cells)
+
+
+def _fields(loaded: Loaded) -> Iterator[Row]:
+    document = scheme.to_versioned(loaded.kubelet_configuration)
+    del document[_FEATURE_GATES]
+    # May hold credentials.
+    document["staticPodURLHeader"] = dict.fromkeys(document["staticPodURLHeader"], _MASKED)
+    for path, value in _leaves(document, ""):
+        yield Row(path, value, loaded.sources.of(path))
+
+
+def _leaves(document: scheme.Document, prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in document.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _flags(loaded: Loaded) -> Iterator[Row]:
+    own = type(loaded.kubelet_flags)()
+    probe = type(loaded.flag_set)()
+    own.add_flags(probe)
+    for known in probe:
+        flag = loaded.flag_set.lookup(known.name)
+        if flag is not None:
+            yield Row(f"--{flag.name}", flag.value.string(), f"flag --{flag.name}" if flag.changed else DEFAULT)
+
+
+def _gates(loaded: Loaded) -> Iterator[Row]:
+    groups = {PreRelease.ALPHA: ALL_ALPHA, PreRelease.BETA: ALL_BETA}
+    for name, spec in sorted(features.feature_gate.get_all().items()):
+        source = loaded.sources.of(f"{_FEATURE_GATES}.{name}")
+        group = groups.get(spec.pre_release)
+        if source == DEFAULT and group and features.feature_gate.explicitly_set(group):
+            source = f"{loaded.sources.of(f'{_FEATURE_GATES}.{group}')} ({group})"
+        yield Row(f"{_FEATURE_GATES}.{name}", features.feature_gate.enabled(name), source)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,503 @@
+"""The kubelet's command: read the configuration, build what the kubelet needs, run it until a signal comes.
+
+Go: cmd/kubelet/app/server.go
+"""
+
+from __future__ import annotations
+
+import os
+import resource as rlimit
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kubelet.apis.config import validation
+from pkg import features, golang, klog
+from pkg.apimachinery.api import resource
+from pkg.component_base import version
+from pkg.component_base.cli import flag as cliflag
+from pkg.component_base.featuregate import FeatureGateError
+from pkg.util import flock
+
+from . import configuration, explain, options, supported
+from .configuration import Loaded
+from .lockfile import watch_for_lockfile_contention
+from .signals import ShutdownSignal
+
+# What only a running kubelet needs is imported where it is used: --help, --version and `config explain` must not
+# wait for gRPC, and a kubelet without API server must not load its client.
+if TYPE_CHECKING:
+    from kubelet import kubelet as kubelet_module
+    from kubelet.cri import apis as internalapi
+    from pkg.apiserver.server import healthz
+    from pkg.client_go.tools import record
+
+COMPONENT_KUBELET = "kubelet"
+ROOT_LOCK_FILE = "kubelet.lock"
+
+# Seconds between the end's announcement and the end, for threads that have something to finish.
+_SHUTDOWN_GRACE = 1.5
+
+_LONG = """The kubelet is the agent of a Kubernetes node. It takes pods from files, from a URL and from the API server,
+and keeps their containers running, on a container runtime that speaks CRI.
+
+Without --kubeconfig it is on its own and runs the pods of --pod-manifest-path and --manifest-url.
+"""
+
+_USAGE = """Usage:
+  kubelet [flags]
+  kubelet config explain [-o table|json] [flags]   show every value in force and where it came from
+
+Flags:
+"""
+
+
+class KubeletCommand:
+    """What `kubelet` does on the command line. `execute` returns the exit code."""
+
+    def execute(self, args: list[str]) -> int:
+        """Run the command. All errors that a user can cause end here, as one message each."""
+        try:
+            if args[:2] == ["config", "explain"]:
+                return _explain(args[2:])
+            return self._run(args)
+        except cliflag.FlagError as err:
+            return _fail(f"failed to parse kubelet flag: {err}")
+        except validation.ConfigurationError as err:
+            return _fail("failed to validate kubelet configuration:", *(str(fault) for fault in err.exceptions))
+        except (ValueError, OSError, FeatureGateError) as err:
+            return _fail(str(err))
+
+    def _run(self, args: list[str]) -> int:
+        loaded = configuration.parse_flags(args)
+        if loaded.arguments:
+            raise ValueError(f"unknown command {loaded.arguments[0]}")
+        if loaded.global_flags.help:
+            print(f"{_LONG}\n{_USAGE}{loaded.flag_set.usages()}", end="")
+            return 0
+        if loaded.global_flags.version:
+            _print_version(loaded.global_flags.version)
+            return 0
+        configuration.load(loaded, args)
+        _init_logs(loaded)
+        validation.validate_kubelet_configuration(loaded.kubelet_configuration, features.feature_gate)
+        _check_tls(loaded)
+        supported.check_supported(loaded)
+        _log_configuration(loaded)
+        server = options.KubeletServer(loaded.kubelet_flags, loaded.kubelet_configuration)
+        return _run_until_signalled(server)
+
+
+def new_kubelet_command() -> KubeletCommand:
+    """The command; `__main__` executes it with the process's arguments."""
+    return KubeletCommand()
+
+
+def _fail(*lines: str) -> int:
+    klog.flush()
+    print("Error: " + "\n  ".join(lines), file=sys.stderr)
+    return 1
+
+
+def _explain(args: list[str]) -> int:
+    output, rest = _take_output_flag(args)
+    loaded = configuration.parse_flags(rest)
+    if loaded.arguments:
+        raise ValueError(f"unknown argument {loaded.arguments[0]}")
+    configuration.load(loaded, rest)
+    sys.stdout.write(explain.render(explain.explain(loaded), output))
+    sys.stdout.flush()
+    validation.validate_kubelet_configuration(loaded.kubelet_configuration, features.feature_gate)
+    return 0
+
+
+def _take_output_flag(args: list[str]) -> tuple[str, list[str]]:
+    """The value of -o, which belongs to the subcommand alone, and the other arguments."""
+    output, rest = explain.TABLE, []
+    remaining = iter(args)
+    for arg in remaining:
+        name, has_value, value = arg.partition("=")
+        if name in ("-o", "--output"):
+            output = value if has_value else next(remaining, "")
+        else:
+            rest.append(arg)
+    if output not in (explain.TABLE, explain.JSON):
+        raise ValueError(f'unknown output format "{output}": expected {explain.TABLE} or {explain.JSON}')
+    return output, rest
+
+
+def _print_version(how: str) -> None:
+    info = version.get()
+    if how == "raw":
+        print(repr(info))
+    else:
+        print(f"Kubernetes {info} (python kubelet {info.version})")
+
+
+def _init_logs(loaded: Loaded) -> None:
+    """Go: logsapi.ValidateAndApplyAsField"""
+    log = loaded.kubelet_configuration.logging
+    # A wrong format is a fault that validation reports, together with all others.
+    if log.format in ("text", "json"):
+        klog.set_format(log.format)
+    klog.set_verbosity(log.verbosity)
+    klog.set_vmodule(",".join(f"{item.file_pattern}={item.verbosity}" for item in log.vmodule))
+    klog.capture_logging()
+
+
+def _check_tls(loaded: Loaded) -> None:
+    kc = loaded.kubelet_configuration
+    cliflag.check_tls_cipher_suites(kc.tls_cipher_suites)
+    cliflag.check_tls_version(kc.tls_min_version)
+
+
+def _log_configuration(loaded: Loaded) -> None:
+    if os.geteuid() != 0:
+        err = PermissionError("kubelet needs to run as uid `0`. It is being run as " + str(os.geteuid()))
+        klog.error_s(err, "Kubelet running with insufficient permissions")
+    for name in loaded.skipped_dropin_files:
+        klog.v(4).info_s("Skipped file in drop-in directory (does not have .conf extension)", file=name)
+    for flag in loaded.flag_set:
+        klog.v(1).info_s(f"FLAG: --{flag.name}={_shown(flag)}")
+    if klog.v(5).enabled:
+        for row in explain.explain(loaded):
+            klog.v(5).info_s("KubeletConfiguration", field=row.field, value=row.value, source=row.source)
+
+
+def _shown(flag: cliflag.Flag) -> str:
+    return "<masked>" if flag.name == "manifest-url-header" else f'"{flag.value.string()}"'
+
+
+def _run_until_signalled(server: options.KubeletServer) -> int:
+    """Run the kubelet in a thread of its own; the main thread is there for signals. Returns the exit code."""
+    golang.install_crash_handler()
+    lock_root_directory(server.kubelet_flags.root_directory)
+    signals = ShutdownSignal()
+    ctx, cancel = golang.with_cancel(golang.background())
+    failures: list[Exception] = []
+
+    def target() -> None:
+        try:
+            run(ctx, server)
+        except golang.Canceled:
+            # The signal came before everything was started.
+            pass
+        except Exception as err:  # the only place that can tell the user why there is no kubelet
+            klog.v(1).info_s("Kubelet failed", stacktrace=klog.stacktrace(err))
+            failures.append(err)
+        finally:
+            signals.wake()
+
+    thread = golang.go(target, name="kubelet")
+    signals.wait()
+    if signals.received is not None:
+        klog.info_s("Received shutdown signal, containers are left running", signal=signals.received)
+    cancel()
+    thread.join(_SHUTDOWN_GRACE)
+    code = _fail(f"failed to run Kubelet: {failures[0]}") if failures else 0
+    return _exit(code)
+
+
+def _exit(code: int) -> int:
+    """End without waiting for threads that are in the middle of a call; nothing they do outlives them."""
+    klog.flush()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def lock_root_directory(root: str) -> None:
+    """Make sure that the directory can be used, and by this kubelet alone. Raises ValueError or OSError.
+
+    DIVERGES: Go has only --lock-file; two kubelets on one directory would fight over every pod.
+    """
+    try:
+        Path(root).mkdir(parents=True, exist_ok=True, mode=0o750)
+        flock.try_acquire(str(Path(root) / ROOT_LOCK_FILE))
+    except flock.LockHeldError as err:
+        holder = f"process {err.pid}" if err.pid else "another process"
+        raise ValueError(
+            f"root directory {root} is in use by {holder}, which holds the lock {err.path}; "
+            "stop it, or choose another directory with --root-dir"
+        ) from err
+    except OSError as err:
+        raise OSError(f"root directory {root} cannot be used: {err.strerror}: {err.filename or root}") from err
+
+
+def run(ctx: golang.Context, server: options.KubeletServer) -> None:
+    """Start the kubelet and return when the context ends. Raises what keeps it from starting."""
+    flags, kc = server.kubelet_flags, server.kubelet_configuration
+    info = version.get()
+    klog.info_s("Kubelet version", kubeletVersion=str(info), python=info.python_version, release=info.version)
+    done = _acquire_lock_file(flags)
+    options.validate_kubelet_server(server)
+    if flags.kube_config:
+        raise ValueError("--kubeconfig: the API server is not supported yet, run without it (standalone mode)")
+    klog.info_s("Standalone mode, no API client")
+    healthz_server = _start_healthz_server(server)
+    try:
+        kube_deps = unsecured_dependencies(ctx, server)
+        _apply_process_limits(server)
+        run_kubelet(ctx, server, kube_deps)
+        _notify_systemd()
+        golang.select(ctx.done(), done)
+    finally:
+        if healthz_server is not None:
+            healthz_server.stop()
+
+
+def _acquire_lock_file(flags: options.KubeletFlags) -> golang.Channel[None]:
+    """Take --lock-file. The channel is closed when somebody else wants it and the flags say to yield."""
+    done: golang.Channel[None] = golang.Channel()
+    if flags.exit_on_lock_contention and not flags.lock_file_path:
+        raise ValueError("cannot exit on lock file contention: no lock file specified")
+    if flags.lock_file_path:
+        klog.info_s("Acquiring file lock", path=flags.lock_file_path)
+        try:
+            flock.acquire(flags.lock_file_path)
+        except OSError as err:
+            raise OSError(f'unable to acquire file lock on "{flags.lock_file_path}": {err}') from err
+        if flags.exit_on_lock_contention:
+            klog.info_s("Watching for inotify events", path=flags.lock_file_path)
+            watch_for_lockfile_contention(flags.lock_file_path, done)
+    return done
+
+
+def node_name(flags: options.KubeletFlags) -> str:
+    """The override, or the host's name. Raises ValueError. Go: component-helpers/node/util, GetHostname"""
+    name = (flags.hostname_override or os.uname().nodename).strip().lower()
+    if not name:
+        raise ValueError("empty hostname is invalid")
+    return name
+
+
+def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -> kubelet_module.Dependencies:
+    """What the kubelet needs from outside, without authentication of its server."""
+    from kubelet import cadvisor, cm
+    from kubelet import container as kubecontainer
+    from kubelet import kubelet as kubelet_module
+    from kubelet.cri import remote
+    from pkg import mount_utils
+    from pkg.volume.util import hostutil, subpath
+
+    from . import plugins
+
+    flags, kc = server.kubelet_flags, server.kubelet_configuration
+    timeout = kc.runtime_request_timeout
+    runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout)
+    image_endpoint = kc.image_service_endpoint or kc.container_runtime_endpoint
+    image_service = remote.RemoteImageService(ctx, image_endpoint, timeout)
+    get_cgroup_driver_from_cri(ctx, server, runtime_service)
+    mounter = mount_utils.Mounter(flags.experimental_mounter_path)
+    return kubelet_module.Dependencies(
+        recorder=make_event_recorder(node_name(flags)),
+        remote_runtime_service=runtime_service,
+        remote_image_service=image_service,
+        container_manager=cm.ContainerManagerImpl(_node_config(server)),
+        cadvisor_interface=cadvisor.Cadvisor(flags.root_directory),
+        os_interface=kubecontainer.RealOS(),
+        mounter=mounter,
+        hostutil=hostutil.HostUtil(),
+        subpather=subpath.Subpath(mounter),
+        volume_plugins=plugins.probe_volume_plugins(),
+    )
+
+
+def make_event_recorder(name: str) -> record.EventRecorder:
+    """Events go to the log: there is no API server to send them to."""
+    from pkg.client_go.tools import record
+
+    klog.info_s("No api server defined - no events will be sent to API server")
+    broadcaster = record.EventBroadcaster()
+    broadcaster.start_structured_logging(3)
+    return broadcaster.new_recorder(COMPONENT_KUBELET, name)
+
+
+def get_cgroup_driver_from_cri(
+    ctx: golang.Context, server: options.KubeletServer, runtime_service: internalapi.RuntimeService
+) -> None:
+    """Take over the cgroup driver that the runtime uses: the two must agree.
+
+    DIVERGES: Go gives up if the runtime does not answer. A runtime may come later than its kubelet, which then
+    goes on with the configured driver.
+    """
+    import grpc
+    from cri_api.v1 import api_pb2 as runtimeapi
+
+    from kubelet.cri.errors import RemoteError
+
+    kc = server.kubelet_configuration
+    call_ctx, cancel = golang.with_timeout(ctx, 5)
+    try:
+        response = runtime_service.runtime_config(call_ctx)
+    except (RemoteError, golang.DeadlineExceeded) as err:
+        if isinstance(err, RemoteError) and err.code == grpc.StatusCode.UNIMPLEMENTED:
+            klog.info_s(
+                "CRI implementation should be updated to support RuntimeConfig. "
+                "Falling back to using cgroupDriver from kubelet config."
+            )
+        else:
+            klog.warning_s(
+                "Container runtime does not tell its cgroup driver, using the configured one",
+                err=str(err),
+                cgroupDriver=kc.cgroup_driver,
+            )
+        return
+    finally:
+        cancel()
+    if response.HasField("linux"):
+        systemd = response.linux.cgroup_driver == runtimeapi.CgroupDriver.SYSTEMD
+        kc.cgroup_driver = "systemd" if systemd else "cgroupfs"
+        klog.info_s("Using cgroup driver setting received from the CRI runtime", cgroupDriver=kc.cgroup_driver)
+
+
+def _node_config(server: options.KubeletServer) -> Any:
+    from kubelet import cm
+
+    kc = server.kubelet_configuration
+    if kc.cgroups_per_qos and not kc.cgroup_root:
+        klog.info_s("--cgroups-per-qos enabled, but --cgroup-root was not specified.  Defaulting to /")
+        kc.cgroup_root = "/"
+    return cm.NodeConfig(
+        node_name=node_name(server.kubelet_flags),
+        cgroups_per_qos=kc.cgroups_per_qos,
+        cgroup_root=kc.cgroup_root,
+        cgroup_driver=kc.cgroup_driver,
+        pod_pids_limit=kc.pod_pids_limit,
+        enforce_cpu_limits=kc.cpu_cfs_quota,
+        cpu_cfs_quota_period=kc.cpu_cfs_quota_period,
+        kube_reserved=parse_resource_list(kc.kube_reserved, "--kube-reserved"),
+        system_reserved=parse_resource_list(kc.system_reserved, "--system-reserved"),
+    )
+
+
+_RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
+
+
+def parse_resource_list(values: Mapping[str, str], flag: str) -> dict[str, resource.Quantity]:
+    """Quantities by resource name. Raises ValueError that names the flag."""
+    result = {}
+    for name, text in values.items():
+        prefix = f"{flag} value failed to parse:"
+        if name not in _RESERVABLE:
+            raise ValueError(f'{prefix} cannot reserve "{name}" resource')
+        try:
+            quantity = resource.parse_quantity(text)
+        except ValueError as err:
+            raise ValueError(f'{prefix} failed to parse quantity "{text}" for "{name}" resource: {err}') from err
+        if quantity.sign() < 0:
+            raise ValueError(f'{prefix} resource quantity for "{name}" cannot be negative: {text}')
+        result[name] = quantity
+    return result
+
+
+def _apply_process_limits(server: options.KubeletServer) -> None:
+    """Survive when memory runs out, and be allowed many files. Neither is worth not starting for."""
+    from pkg.util import oom
+
+    kc = server.kubelet_configuration
+    try:
+        oom.OOMAdjuster().apply_oom_score_adj(0, kc.oom_score_adj)
+    except (OSError, ValueError) as err:
+        klog.warning_s("Failed to ApplyOOMScoreAdj", err=str(err))
+    try:
+        rlimit.setrlimit(rlimit.RLIMIT_NOFILE, (kc.max_open_files, kc.max_open_files))
+    except (OSError, ValueError) as err:
+        klog.error_s(err, "Failed to set rlimit on max file handles")
+
+
+def run_kubelet(
+    ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_module.Dependencies
+) -> None:
+    """Make the kubelet and start its threads. Returns when they run."""
+    klog.v(2).info_s("Using root directory", path=server.kubelet_flags.root_directory)
+    try:
+        kubelet = create_and_init_kubelet(ctx, server, kube_deps)
+    except (ValueError, OSError) as err:
+        raise ValueError(f"failed to create kubelet: {err}") from err
+    start_kubelet(ctx, kubelet, server, kube_deps)
+    klog.info_s("Started kubelet")
+
+
+def create_and_init_kubelet(
+    ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_module.Dependencies
+) -> kubelet_module.Kubelet:
+    """Make the kubelet and announce it."""
+    from kubelet import kubelet as kubelet_module
+
+    flags, kc = server.kubelet_flags, server.kubelet_configuration
+    name = node_name(flags)
+    kubelet = kubelet_module.new_main_kubelet(
+        ctx,
+        kc,
+        kube_deps,
+        cr_options=flags.container_runtime_options,
+        hostname=name,
+        node_name=name,
+        node_ips=[address.strip() for address in flags.node_ip.split(",") if address.strip()],
+        provider_id=kc.provider_id,
+        cloud_provider=flags.cloud_provider,
+        cert_directory=flags.cert_directory,
+        root_directory=str(Path(flags.root_directory).absolute()),
+        pod_logs_directory=kc.pod_logs_dir,
+        register_node=kc.register_node,
+        register_with_taints=kc.register_with_taints,
+        allowed_unsafe_sysctls=kc.allowed_unsafe_sysctls,
+        minimum_gc_age=flags.minimum_gc_age,
+        max_per_pod_container_count=flags.max_per_pod_container_count,
+        max_container_count=flags.max_container_count,
+        node_labels=flags.node_labels,
+        node_status_max_images=kc.node_status_max_images,
+        seccomp_default=flags.seccomp_default or kc.seccomp_default,
+    )
+    kubelet.birth_cry()
+    kubelet.start_garbage_collection(ctx)
+    return kubelet
+
+
+def start_kubelet(
+    ctx: golang.Context,
+    kubelet: kubelet_module.Kubelet,
+    server: options.KubeletServer,
+    kube_deps: kubelet_module.Dependencies,
+) -> None:
+    """Start the kubelet's loop and its servers, each in a thread of its own."""
+    kc = server.kubelet_configuration
+    if kube_deps.pod_config is None:
+        raise ValueError("failed to create kubelet, pod source config was nil")
+    golang.go(kubelet.run, ctx, kube_deps.pod_config.updates(), name="kubelet-run")
+    if kc.read_only_port > 0:
+        golang.go(
+            kubelet.listen_and_serve_read_only, ctx, kc.address, kc.read_only_port, name="read-only-server"
+        )
+
+
+def _start_healthz_server(server: options.KubeletServer) -> healthz.HealthzServer | None:
+    from pkg.apiserver.server import healthz
+
+    kc = server.kubelet_configuration
+    if kc.healthz_port == 0:
+        return None
+    try:
+        healthz_server = healthz.HealthzServer(kc.healthz_bind_address, kc.healthz_port, {})
+    except OSError as err:
+        # Go tries for ever and lets the kubelet run; a node agent without health endpoint still does its work.
+        klog.error_s(err, "Failed to start healthz server", port=kc.healthz_port)
+        return None
+    golang.go(healthz_server.serve, name="healthz-server")
+    return healthz_server
+
+
+def _notify_systemd() -> None:
+    """Go: coreos/go-systemd, daemon.SdNotify"""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path:
+        return
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
+        try:
+            notify.sendto(b"READY=1", f"\0{path[1:]}" if path.startswith("@") else path)
+        except OSError as err:
+            klog.error_s(err, "Failed to notify systemd")

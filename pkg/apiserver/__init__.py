@@ -1,0 +1,1 @@
+"""Parts of the API server library that the kubelet uses. Go: k8s.io/apiserver"""

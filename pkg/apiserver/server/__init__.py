@@ -1,0 +1,1 @@
+"""Serving over HTTP. Go: k8s.io/apiserver/pkg/server"""

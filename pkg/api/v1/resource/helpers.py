@@ -1,0 +1,101 @@
+"""A container's and a pod's resources, one by one and as the text that the downward API shows.
+
+Go: pkg/api/v1/resource/helpers.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pkg import features
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+from pkg.apimachinery.api.resource import Quantity
+from pkg.component_helpers import resource as resourcehelper
+
+_BINARY = frozenset({v1.RESOURCE_MEMORY, v1.RESOURCE_STORAGE, v1.RESOURCE_EPHEMERAL_STORAGE})
+_DEFAULTED_BY_NODE = (v1.RESOURCE_CPU, v1.RESOURCE_MEMORY, v1.RESOURCE_EPHEMERAL_STORAGE)
+
+
+def get_resource_request_quantity(pod: v1.Pod, resource_name: str) -> Quantity:
+    """What the pod requests of one resource, with the RuntimeClass's overhead if it requests any."""
+    format = resource.Format.BINARY_SI if resource_name in _BINARY else resource.Format.DECIMAL_SI
+    pod_level = features.feature_gate.enabled(features.POD_LEVEL_RESOURCES)
+    opts = resourcehelper.PodResourcesOptions(
+        skip_container_level_resources=pod_level and resourcehelper.is_pod_level_resources_set(pod),
+        exclude_overhead=True,
+    )
+    quantity = Quantity(0, format)
+    requested = resourcehelper.pod_requests(pod, opts).get(resource_name)
+    if requested is not None:
+        quantity = quantity.add(requested)
+    overhead = pod.spec.overhead.get(resource_name)
+    if overhead is not None and not quantity.is_zero():
+        quantity = quantity.add(overhead)
+    return quantity
+
+
+def get_resource_request(pod: v1.Pod, resource: str) -> int:
+    """What the pod requests of one resource, in thousandths of a core or in units; of pods, 1."""
+    if resource == v1.RESOURCE_PODS:
+        return 1
+    quantity = get_resource_request_quantity(pod, resource)
+    return quantity.milli_value() if resource == v1.RESOURCE_CPU else quantity.value()
+
+
+def extract_resource_value_by_container_name(
+    fs: v1.ResourceFieldSelector, pod: v1.Pod, container_name: str
+) -> str:
+    """As extract_container_resource_value, of the container of that name; raises LookupError too."""
+    return extract_container_resource_value(fs, _find_container_in_pod(pod, container_name))
+
+
+def extract_resource_value_by_container_name_and_node_allocatable(
+    fs: v1.ResourceFieldSelector,
+    pod: v1.Pod,
+    container_name: str,
+    node_allocatable: Mapping[str, Quantity],
+) -> str:
+    """As extract_resource_value_by_container_name; limits that are not set are the node's allocatable."""
+    container = v1.deepcopy(_find_container_in_pod(pod, container_name))
+    merge_container_resource_limits(container, node_allocatable)
+    return extract_container_resource_value(fs, container)
+
+
+def extract_container_resource_value(fs: v1.ResourceFieldSelector, container: v1.Container) -> str:
+    """The selector's resource in units of its divisor, rounded up; raises ValueError for an unknown one."""
+    divisor = fs.divisor if fs.divisor is not None and not fs.divisor.is_zero() else resource.must_parse("1")
+    kind, _, name = fs.resource.partition(".")
+    lists: dict[str, Mapping[str, Quantity]] = {
+        "limits": container.resources.limits,
+        "requests": container.resources.requests,
+    }
+    if kind not in lists or not (name in _DEFAULTED_BY_NODE or is_huge_page_resource_name(name)):
+        raise ValueError(f"unsupported container resource : {fs.resource}")
+    quantity = lists[kind].get(name, Quantity(0))
+    if name == v1.RESOURCE_CPU:
+        return str(_ceil(quantity.milli_value(), divisor.milli_value()))
+    return str(_ceil(quantity.value(), divisor.value()))
+
+
+def _ceil(value: int, divisor: int) -> int:
+    return -(-value // divisor)
+
+
+def _find_container_in_pod(pod: v1.Pod, container_name: str) -> v1.Container:
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        if container.name == container_name:
+            return container
+    raise LookupError(f"container {container_name} not found")
+
+
+def merge_container_resource_limits(container: v1.Container, allocatable: Mapping[str, Quantity]) -> None:
+    """Set, in place, limits that the container has not to allocatable; never those of huge pages."""
+    limits = container.resources.limits
+    for name in _DEFAULTED_BY_NODE:
+        if name in allocatable and (name not in limits or limits[name].is_zero()):
+            limits[name] = allocatable[name]
+
+
+def is_huge_page_resource_name(name: str) -> bool:
+    return name.startswith(v1.RESOURCE_HUGE_PAGES_PREFIX)

@@ -1,0 +1,252 @@
+"""What a pod as a whole asks for and may use, by its containers and its own pod-level resources.
+
+Init containers run one after the other, so what counts is the largest of them; sidecars stay, so each adds to
+what runs after it and to the regular containers.
+
+Go: staging/src/k8s.io/component-helpers/resource/helpers.go
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pkg.api.core import v1
+from pkg.apimachinery.api.resource import Quantity
+
+ResourceList = dict[str, Quantity]
+
+
+class ContainerType(enum.IntFlag):
+    CONTAINERS = 1
+    INIT_CONTAINERS = 2
+
+
+CONTAINERS = ContainerType.CONTAINERS
+INIT_CONTAINERS = ContainerType.INIT_CONTAINERS
+
+
+@dataclass(slots=True)
+class PodResourcesOptions:
+    """How pod_requests and pod_limits count."""
+
+    # Heed what the pod's status reports, as in-place resizing needs; the same for pod-level resources.
+    use_status_resources: bool = False
+    in_place_pod_level_resources_vertical_scaling_enabled: bool = False
+    # Leave out what the RuntimeClass adds.
+    exclude_overhead: bool = False
+    # Called with what each container effectively needs.
+    container_fn: Callable[[ResourceList, ContainerType], None] | None = None
+    # Stand in for requests that a container does not make; one of zero is made.
+    non_missing_container_requests: ResourceList = field(default_factory=dict)
+    skip_pod_level_resources: bool = False
+    skip_container_level_resources: bool = False
+    use_dra_node_allocatable_resource_claim_status: bool = False
+
+
+_SUPPORTED_POD_LEVEL_RESOURCES = frozenset({v1.RESOURCE_CPU, v1.RESOURCE_MEMORY})
+
+
+def supported_pod_level_resources() -> set[str]:
+    """What pods can ask for as a whole; the last stands for all names that begin with it."""
+    return {*_SUPPORTED_POD_LEVEL_RESOURCES, v1.RESOURCE_HUGE_PAGES_PREFIX}
+
+
+def is_supported_pod_level_resource(name: str) -> bool:
+    return name in _SUPPORTED_POD_LEVEL_RESOURCES or name.startswith(v1.RESOURCE_HUGE_PAGES_PREFIX)
+
+
+def is_pod_level_resources_set(pod: v1.Pod) -> bool:
+    """Whether the pod as a whole has requests or limits."""
+    return is_pod_level_requests_set(pod) or is_pod_level_limits_set(pod)
+
+
+def is_pod_level_requests_set(pod: v1.Pod) -> bool:
+    resources = pod.spec.resources
+    return resources is not None and any(map(is_supported_pod_level_resource, resources.requests))
+
+
+def is_pod_level_limits_set(pod: v1.Pod) -> bool:
+    resources = pod.spec.resources
+    return resources is not None and any(map(is_supported_pod_level_resource, resources.limits))
+
+
+def pod_requests(pod: v1.Pod, opts: PodResourcesOptions) -> ResourceList:
+    """What the pod requests. Pod-level requests take the place of the containers' sums."""
+    requests: ResourceList = {}
+    if not opts.skip_container_level_resources:
+        requests = aggregate_container_requests(pod, opts)
+    spec = pod.spec.resources
+    if not opts.skip_pod_level_resources and spec is not None and is_pod_level_requests_set(pod):
+        own: Mapping[str, Quantity] = spec.requests
+        if _uses_pod_level_status(pod, opts):
+            assert pod.status.resources is not None
+            own = _determine_effective_requests(
+                pod, spec.requests, pod.status.resources.requests, pod.status.allocated_resources
+            )
+        _set_supported(requests, spec.requests, own)
+    if not opts.exclude_overhead:
+        _add_resource_list(requests, pod.spec.overhead)
+    return requests
+
+
+def pod_limits(pod: v1.Pod, opts: PodResourcesOptions) -> ResourceList:
+    """What the pod may use. Pod-level limits replace the containers'; overhead adds to limits that are set."""
+    limits = aggregate_container_limits(pod, opts)
+    spec = pod.spec.resources
+    if not opts.skip_pod_level_resources and spec is not None and is_pod_level_resources_set(pod):
+        own: Mapping[str, Quantity] = spec.limits
+        if _uses_pod_level_status(pod, opts):
+            assert pod.status.resources is not None
+            own = _determine_effective_limits(pod, spec.limits, pod.status.resources.limits)
+        _set_supported(limits, spec.limits, own)
+    if not opts.exclude_overhead:
+        for name, quantity in pod.spec.overhead.items():
+            if name in limits and not limits[name].is_zero():
+                limits[name] = limits[name].add(quantity)
+    return limits
+
+
+def _uses_pod_level_status(pod: v1.Pod, opts: PodResourcesOptions) -> bool:
+    return (
+        opts.in_place_pod_level_resources_vertical_scaling_enabled
+        and opts.use_status_resources
+        and pod.status.resources is not None
+    )
+
+
+def _set_supported(
+    target: ResourceList, names: Mapping[str, Quantity], values: Mapping[str, Quantity]
+) -> None:
+    for name in filter(is_supported_pod_level_resource, names):
+        target[name] = values.get(name, _ZERO)
+
+
+_ZERO = Quantity(0)
+
+
+def aggregate_container_requests(pod: v1.Pod, opts: PodResourcesOptions) -> ResourceList:
+    """What the pod's containers request together."""
+
+    def effective(container: v1.Container, status: v1.ContainerStatus | None) -> Mapping[str, Quantity]:
+        requests: Mapping[str, Quantity] = container.resources.requests
+        if status is not None and status.resources is not None:
+            requests = _determine_effective_requests(
+                pod, requests, status.resources.requests, status.allocated_resources
+            )
+        return _apply_non_missing(requests, opts.non_missing_container_requests)
+
+    requests = _aggregate(pod, opts, effective)
+    if opts.use_dra_node_allocatable_resource_claim_status:
+        for claim in pod.status.node_allocatable_resource_claim_statuses:
+            _add_resource_list(requests, claim.resources)
+    return requests
+
+
+def aggregate_container_limits(pod: v1.Pod, opts: PodResourcesOptions) -> ResourceList:
+    """What the pod's containers may use together."""
+
+    def effective(container: v1.Container, status: v1.ContainerStatus | None) -> Mapping[str, Quantity]:
+        if status is None or status.resources is None:
+            return container.resources.limits
+        return _determine_effective_limits(pod, container.resources.limits, status.resources.limits)
+
+    return _aggregate(pod, opts, effective)
+
+
+def _aggregate(
+    pod: v1.Pod,
+    opts: PodResourcesOptions,
+    effective: Callable[[v1.Container, v1.ContainerStatus | None], Mapping[str, Quantity]],
+) -> ResourceList:
+    """Sum up containers, and see that the sum covers each init container with the sidecars before it."""
+    statuses: dict[str, v1.ContainerStatus] = {}
+    if opts.use_status_resources:
+        statuses = {s.name: s for s in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
+
+    def report(resources: Mapping[str, Quantity], kind: ContainerType) -> None:
+        if opts.container_fn is not None:
+            opts.container_fn(dict(resources), kind)
+
+    total: ResourceList = {}
+    for container in pod.spec.containers:
+        resources = effective(container, statuses.get(container.name))
+        report(resources, CONTAINERS)
+        _add_resource_list(total, resources)
+
+    sidecars: ResourceList = {}
+    init: ResourceList = {}
+    for container in pod.spec.init_containers:
+        is_sidecar = container.restart_policy == v1.CONTAINER_RESTART_POLICY_ALWAYS
+        resources = effective(container, statuses.get(container.name) if is_sidecar else None)
+        if is_sidecar:
+            _add_resource_list(total, resources)
+            _add_resource_list(sidecars, resources)
+            during = sidecars
+        else:
+            during = dict(resources)
+            _add_resource_list(during, sidecars)
+        report(during, INIT_CONTAINERS)
+        _max_resource_list(init, during)
+    _max_resource_list(total, init)
+    return total
+
+
+def _determine_effective_requests(
+    pod: v1.Pod,
+    spec: Mapping[str, Quantity],
+    actuated: Mapping[str, Quantity],
+    allocated: Mapping[str, Quantity],
+) -> ResourceList:
+    """The most of what is wanted, in force and promised; what can never be granted does not count."""
+    if is_pod_resize_infeasible(pod):
+        return _max(actuated, allocated)
+    return _max(spec, actuated, allocated)
+
+
+def _determine_effective_limits(
+    pod: v1.Pod, spec: Mapping[str, Quantity], actuated: Mapping[str, Quantity]
+) -> ResourceList:
+    if is_pod_resize_infeasible(pod):
+        return dict(actuated)
+    return _max(spec, actuated)
+
+
+def is_pod_resize_infeasible(pod: v1.Pod) -> bool:
+    """Whether the pod waits for a resize that this node can never grant."""
+    return _resize_pending_reason(pod) == v1.POD_REASON_INFEASIBLE
+
+
+def is_pod_resize_deferred(pod: v1.Pod) -> bool:
+    """Whether the pod waits for a resize that this node cannot grant now."""
+    return _resize_pending_reason(pod) == v1.POD_REASON_DEFERRED
+
+
+def _resize_pending_reason(pod: v1.Pod) -> str | None:
+    conditions = pod.status.conditions
+    return next((c.reason for c in conditions if c.type == v1.POD_RESIZE_PENDING), None)
+
+
+def _apply_non_missing(
+    requests: Mapping[str, Quantity], non_missing: Mapping[str, Quantity]
+) -> Mapping[str, Quantity]:
+    return {**non_missing, **requests} if non_missing else requests
+
+
+def _add_resource_list(target: ResourceList, addend: Mapping[str, Quantity]) -> None:
+    for name, quantity in addend.items():
+        target[name] = target[name].add(quantity) if name in target else quantity
+
+
+def _max_resource_list(target: ResourceList, other: Mapping[str, Quantity]) -> None:
+    for name, quantity in other.items():
+        if name not in target or quantity.cmp(target[name]) > 0:
+            target[name] = quantity
+
+
+def _max(*lists: Mapping[str, Quantity]) -> ResourceList:
+    result: ResourceList = {}
+    for other in lists:
+        _max_resource_list(result, other)
+    return result

@@ -1,0 +1,50 @@
+"""Ends pods that have run longer than their activeDeadlineSeconds.
+
+Go: pkg/kubelet/active_deadline.go
+"""
+
+from __future__ import annotations
+
+from kubelet import lifecycle, status
+from pkg.api.core import v1
+from pkg.apimachinery import clock
+from pkg.client_go.tools import record
+
+REASON = "DeadlineExceeded"
+MESSAGE = "Pod was active on the node longer than the specified deadline"
+
+
+class ActiveDeadlineHandler:
+    """Both a lifecycle.PodSyncLoopHandler and a lifecycle.PodSyncHandler."""
+
+    def __init__(
+        self,
+        pod_status_provider: status.PodStatusProvider,
+        recorder: record.EventRecorder,
+        clock: clock.Clock,
+    ) -> None:
+        self._pod_status_provider = pod_status_provider
+        self._recorder = recorder
+        self._clock = clock
+
+    def should_sync(self, pod: v1.Pod) -> bool:
+        """Whether the deadline is past: then the pod is synced, and the sync ends it."""
+        return self._past_active_deadline(pod)
+
+    def should_evict(self, pod: v1.Pod) -> lifecycle.ShouldEvictResponse:
+        """Whether the deadline is past; if so, records the event too."""
+        if not self._past_active_deadline(pod):
+            return lifecycle.ShouldEvictResponse(evict=False)
+        self._recorder.event(pod, v1.EVENT_TYPE_NORMAL, REASON, MESSAGE)
+        return lifecycle.ShouldEvictResponse(evict=True, reason=REASON, message=MESSAGE)
+
+    def _past_active_deadline(self, pod: v1.Pod) -> bool:
+        if pod.spec.active_deadline_seconds is None:
+            return False
+        # Our own status is ahead of the one that came with the pod.
+        pod_status, found = self._pod_status_provider.get_pod_status(pod.metadata.uid)
+        if not found:
+            pod_status = pod.status
+        if pod_status.start_time is None:
+            return False
+        return self._clock.since(pod_status.start_time) >= pod.spec.active_deadline_seconds

@@ -1,0 +1,115 @@
+"""What the kubelet asks its parts about a pod: may it come in, does it need a sync, must it go.
+
+Go: pkg/kubelet/lifecycle/interfaces.go
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pkg.api.core import v1
+
+
+class Operation(enum.StrEnum):
+    """What is about to happen to a pod that is up for admission."""
+
+    ADD = "add"
+    RESIZE = "resize"
+
+
+ADD_OPERATION = Operation.ADD
+RESIZE_OPERATION = Operation.RESIZE
+
+
+@dataclass(frozen=True, slots=True)
+class PodAdmitAttributes:
+    """The question put to the admit handlers. The pods in it are shared and must not be changed."""
+
+    pod: v1.Pod
+    # The pods bound to this kubelet, without the one above.
+    other_pods: list[v1.Pod] = field(default_factory=list)
+    operation: Operation = ADD_OPERATION
+
+
+@dataclass(frozen=True, slots=True)
+class PodAdmitResult:
+    """An admit handler's answer; the reason is one CamelCase word, both texts are empty for an admitted pod."""
+
+    admit: bool
+    reason: str = ""
+    message: str = ""
+
+
+class PodAdmitHandler(Protocol):
+    """Has a say in whether a pod may run on this node."""
+
+    def admit(self, attrs: PodAdmitAttributes) -> PodAdmitResult: ...
+
+
+class PodAdmitTarget(Protocol):
+    """Takes admit handlers in; asked in the order in which they were added."""
+
+    def add_pod_admit_handler(self, handler: PodAdmitHandler) -> None: ...
+
+
+class PodSyncLoopHandler(Protocol):
+    """Asked about every pod in each turn of the sync loop; must answer at once."""
+
+    def should_sync(self, pod: v1.Pod) -> bool: ...
+
+
+class PodSyncLoopTarget(Protocol):
+    """Takes sync loop handlers in."""
+
+    def add_pod_sync_loop_handler(self, handler: PodSyncLoopHandler) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShouldEvictResponse:
+    """Whether a pod must go, and the reason and message its status then shows."""
+
+    evict: bool
+    reason: str = ""
+    message: str = ""
+
+
+class PodSyncHandler(Protocol):
+    """Asked in every sync of a pod whether it must be evicted; must answer at once.
+
+    A pod that must is marked as failed with the given reason and message, and killed.
+    """
+
+    def should_evict(self, pod: v1.Pod) -> ShouldEvictResponse: ...
+
+
+class PodSyncTarget(Protocol):
+    """Takes pod sync handlers in."""
+
+    def add_pod_sync_handler(self, handler: PodSyncHandler) -> None: ...
+
+
+class PodLifecycleTarget(PodAdmitTarget, PodSyncLoopTarget, PodSyncTarget, Protocol):
+    """Takes all three kinds of handlers in."""
+
+
+class PodAdmitHandlers(list[PodAdmitHandler]):
+    """The admit handlers in their order."""
+
+    def add_pod_admit_handler(self, handler: PodAdmitHandler) -> None:
+        self.append(handler)
+
+
+class PodSyncLoopHandlers(list[PodSyncLoopHandler]):
+    """The sync loop handlers in their order."""
+
+    def add_pod_sync_loop_handler(self, handler: PodSyncLoopHandler) -> None:
+        self.append(handler)
+
+
+class PodSyncHandlers(list[PodSyncHandler]):
+    """The pod sync handlers in their order."""
+
+    def add_pod_sync_handler(self, handler: PodSyncHandler) -> None:
+        self.append(handler)

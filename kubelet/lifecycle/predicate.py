@@ -1,0 +1,300 @@
+"""Admission by what the node is and has: resources, ports, name, labels, taints, operating system.
+
+Go: pkg/kubelet/lifecycle/predicate.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kubelet import types as kubetypes
+from kubelet.lifecycle.interfaces import PodAdmitAttributes, PodAdmitResult
+from pkg import features, golang, klog
+from pkg.api.core import v1
+from pkg.apis.core.v1 import helper as v1helper
+from pkg.component_helpers.scheduling import corev1
+from pkg.scheduler import admission_check, framework
+from pkg.scheduler.framework.plugins import nodeaffinity, tainttoleration
+
+# Reasons for turning a pod away, as they show in its status.
+# The pod's label kubernetes.io/os is not that of the node.
+POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch"
+# The pod's spec names another operating system.
+POD_OS_NOT_SUPPORTED = "PodOSNotSupported"
+# The kubelet does not know its own node.
+INVALID_NODE_INFO = "InvalidNodeInfo"
+# An init container restarts in a way that this kubelet does not know.
+INIT_CONTAINER_RESTART_POLICY_FORBIDDEN = "InitContainerRestartPolicyForbidden"
+# The runtime cannot keep to the pod's groups alone.
+SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported"
+# Something went wrong while deciding.
+UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
+# A filter said no without a reason, or with one of a kind that is not known here.
+UNKNOWN_REASON = "UnknownReason"
+UNEXPECTED_PREDICATE_FAILURE_TYPE = "UnexpectedPredicateFailureType"
+# What is missing follows this prefix.
+INSUFFICIENT_RESOURCE_PREFIX = "OutOf"
+OUT_OF_CPU = "OutOfcpu"
+OUT_OF_MEMORY = "OutOfmemory"
+OUT_OF_EPHEMERAL_STORAGE = "OutOfephemeral-storage"
+OUT_OF_PODS = "OutOfpods"
+
+_LABEL_OS_STABLE = "kubernetes.io/os"
+# The only operating system this runs on.
+_OS = "linux"
+
+GetNodeAnyWayFunc = Callable[[golang.Context, bool], v1.Node]
+# Adds what device plugins hold to the node's resources; raises if that fails.
+PluginResourceUpdateFunc = Callable[[framework.NodeInfo, PodAdmitAttributes], None]
+
+
+class PredicateFailureReason(Protocol):
+    """Why a pod does not fit. Its str() is the message for users."""
+
+    def get_reason(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class InsufficientResourceError:
+    """There is not enough of a resource. A value like its Go namesake, and not raised."""
+
+    resource_name: str
+    requested: int
+    used: int
+    capacity: int
+
+    def __str__(self) -> str:
+        return (
+            f"Node didn't have enough resource: {self.resource_name}, requested: {self.requested}, "
+            f"used: {self.used}, capacity: {self.capacity}"
+        )
+
+    def get_reason(self) -> str:
+        return f"Insufficient {self.resource_name}"
+
+    def get_insufficient_amount(self) -> int:
+        """How much would have to be freed."""
+        return self.requested - (self.capacity - self.used)
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateFailureError:
+    """A filter turns the pod away."""
+
+    predicate_name: str
+    predicate_desc: str
+
+    def __str__(self) -> str:
+        return f"Predicate {self.predicate_name} failed: {self.predicate_desc}"
+
+    def get_reason(self) -> str:
+        return self.predicate_desc
+
+
+class AdmissionFailureHandler(Protocol):
+    """Can try to make room for a pod that does not fit, as preemption does for critical ones."""
+
+    def handle_admission_failure(
+        self, ctx: golang.Context, admit_pod: v1.Pod, failure_reasons: list[PredicateFailureReason]
+    ) -> list[PredicateFailureReason]:
+        """The reasons that are left; none if the pod fits now."""
+        ...
+
+
+class AdmissionFailureHandlerStub:
+    """Makes no room. Go: pkg/kubelet/lifecycle/admission_failure_handler_stub.go."""
+
+    def handle_admission_failure(
+        self, ctx: golang.Context, admit_pod: v1.Pod, failure_reasons: list[PredicateFailureReason]
+    ) -> list[PredicateFailureReason]:
+        return failure_reasons
+
+
+class PredicateAdmitHandler:
+    """A lifecycle.PodAdmitHandler."""
+
+    def __init__(
+        self,
+        get_node_any_way_func: GetNodeAnyWayFunc,
+        admission_failure_handler: AdmissionFailureHandler,
+        plugin_resource_update_func: PluginResourceUpdateFunc,
+    ) -> None:
+        """get_node_any_way_func(ctx, use_cache) is this node as far as it is known; it raises if it is not at all."""
+        self._get_node_any_way_func = get_node_any_way_func
+        self._admission_failure_handler = admission_failure_handler
+        self._plugin_resource_update_func = plugin_resource_update_func
+
+    def admit(self, attrs: PodAdmitAttributes) -> PodAdmitResult:
+        """Turns the pod away for the first reason there is."""
+        ctx = golang.background()
+        try:
+            node = self._get_node_any_way_func(ctx, True)
+        except Exception as err:
+            # The pod is the one to suffer; the next one may find the node known.
+            klog.error_s(err, "Cannot get Node info")
+            return _rejected(INVALID_NODE_INFO, "Kubelet cannot get node info.")
+        # What no eviction can mend comes first.
+        rejected = _reject_by_node_properties(attrs.pod, node)
+        if rejected is not None:
+            return rejected
+        node_info = framework.NodeInfo(*attrs.other_pods)
+        node_info.set_node(node)
+        try:
+            self._plugin_resource_update_func(node_info, attrs)
+        except Exception as err:
+            # As above.
+            message = f"Update plugin resources failed due to {err}, which is unexpected."
+            klog.info_s("Failed to admit pod", pod=klog.kobj(attrs.pod), message=message)
+            return _rejected(UNEXPECTED_ADMISSION_ERROR, message)
+        return self._admit_to(ctx, attrs.pod, node_info)
+
+    def _admit_to(self, ctx: golang.Context, pod: v1.Pod, node_info: framework.NodeInfo) -> PodAdmitResult:
+        reasons = self.general_filter(ctx, remove_missing_extended_resources(pod, node_info), node_info)
+        if not reasons:
+            return PodAdmitResult(admit=True)
+        try:
+            reasons = self._admission_failure_handler.handle_admission_failure(ctx, pod, reasons)
+        except Exception as err:
+            # There is no room, and trying to make some failed: the pod does not fit.
+            klog.info_s(
+                "Failed to admit pod, unexpected error while attempting to recover from admission failure",
+                pod=klog.kobj(pod),
+                err=err,
+            )
+            return _rejected(
+                UNEXPECTED_ADMISSION_ERROR,
+                f"Unexpected error while attempting to recover from admission failure: {err}",
+            )
+        # Users are told of one reason only.
+        return _result_for(pod, reasons[0]) if reasons else PodAdmitResult(admit=True)
+
+    def general_filter(
+        self, ctx: golang.Context, pod: v1.Pod, node_info: framework.NodeInfo
+    ) -> list[PredicateFailureReason]:
+        """All reasons why the pod does not fit."""
+        reasons = _general_filter(pod, node_info)
+        if not reasons or any(reason.get_reason() != nodeaffinity.ERR_REASON_POD for reason in reasons):
+            return reasons
+        # Only the labels are wrong: perhaps those we know are old.
+        try:
+            node_info.set_node(self._get_node_any_way_func(ctx, False))
+        except Exception as err:
+            # Then the old labels are all there is to go by.
+            klog.error_s(err, "Failed to synchronously fetch node info")
+            return reasons
+        return _general_filter(pod, node_info)
+
+
+def _reject_by_node_properties(pod: v1.Pod, node: v1.Node) -> PodAdmitResult | None:
+    if reject_pod_admission_based_on_os_selector(pod, node):
+        return _rejected(
+            POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH,
+            "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+        )
+    if reject_pod_admission_based_on_os_field(pod):
+        return _rejected(POD_OS_NOT_SUPPORTED, "Failed to admit pod as the OS field doesn't match node OS")
+    if reject_pod_admission_based_on_supplemental_groups_policy(pod, node):
+        message = (
+            f"SupplementalGroupsPolicy={v1.SUPPLEMENTAL_GROUPS_POLICY_STRICT} is not supported in this node"
+        )
+        klog.info_s("Failed to admit pod", pod=klog.kobj(pod), message=message)
+        return _rejected(SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED, message)
+    return None
+
+
+def _rejected(reason: str, message: str) -> PodAdmitResult:
+    return PodAdmitResult(admit=False, reason=reason, message=message)
+
+
+def _result_for(pod: v1.Pod, failure: PredicateFailureReason) -> PodAdmitResult:
+    match failure:
+        case PredicateFailureError():
+            reason = failure.predicate_name
+        case InsufficientResourceError():
+            reason = f"{INSUFFICIENT_RESOURCE_PREFIX}{failure.resource_name}"
+        case _:
+            message = f"GeneralPredicates failed due to {failure}, which is unexpected."
+            klog.info_s("Failed to admit pod", pod=klog.kobj(pod), err=message)
+            return _rejected(UNEXPECTED_PREDICATE_FAILURE_TYPE, message)
+    klog.v(2).info_s("Predicate failed on Pod", pod=klog.kobj(pod), err=str(failure))
+    return _rejected(reason, str(failure))
+
+
+def reject_pod_admission_based_on_os_selector(pod: v1.Pod, node: v1.Node) -> bool:
+    """Whether the pod's label names another operating system. The node's label is put right if it is wrong.
+
+    DIVERGES: only in our view of it; Go writes into the node object that it was given.
+    """
+    return pod.metadata.labels.get(_LABEL_OS_STABLE, _OS) != _OS
+
+
+def reject_pod_admission_based_on_os_field(pod: v1.Pod) -> bool:
+    """Whether the pod's spec names another operating system."""
+    return pod.spec.os is not None and pod.spec.os.name != _OS
+
+
+def reject_pod_admission_based_on_supplemental_groups_policy(pod: v1.Pod, node: v1.Node) -> bool:
+    """Whether the pod wants no groups but its own, and the node cannot do that."""
+    context = pod.spec.security_context
+    if context is None or context.supplemental_groups_policy != v1.SUPPLEMENTAL_GROUPS_POLICY_STRICT:
+        return False
+    return node.status.features is None or not node.status.features.supplemental_groups_policy
+
+
+def remove_missing_extended_resources(pod: v1.Pod, node_info: framework.NodeInfo) -> v1.Pod:
+    """A copy of the pod without requests for extended resources that the node does not know.
+
+    Those can belong to the cluster and not to a node, or come from resource claims. So a static pod that asks for
+    a device this node lacks is let in, though it should not be.
+    """
+    pod = v1.deepcopy(pod)
+    for container in [*pod.spec.containers, *pod.spec.init_containers]:
+        container.resources.requests = {
+            name: quantity
+            for name, quantity in container.resources.requests.items()
+            if not _is_backed_by_claim(pod, name, container.name)
+            and (
+                not v1helper.is_extended_resource_name(name)
+                or name in node_info.allocatable.scalar_resources
+            )
+        }
+    return pod
+
+
+def _is_backed_by_claim(pod: v1.Pod, resource_name: str, container_name: str) -> bool:
+    claim_status = pod.status.extended_resource_claim_status
+    if claim_status is None or not features.feature_gate.enabled(features.DRA_EXTENDED_RESOURCE):
+        return False
+    return any(
+        mapping.resource_name == resource_name and mapping.container_name == container_name
+        for mapping in claim_status.request_mappings
+    )
+
+
+def _general_filter(pod: v1.Pod, node_info: framework.NodeInfo) -> list[PredicateFailureReason]:
+    reasons: list[PredicateFailureReason] = []
+    for result in admission_check(pod, node_info):
+        lacking = result.insufficient_resource
+        if lacking is None:
+            reasons.append(PredicateFailureError(result.name, result.reason))
+        else:
+            reasons.append(
+                InsufficientResourceError(
+                    lacking.resource_name, lacking.requested, lacking.used, lacking.capacity
+                )
+            )
+    taints = [] if node_info.node is None else node_info.node.spec.taints
+    if not kubetypes.is_static_pod(pod) and _has_untolerated_taint(taints, pod.spec.tolerations):
+        reasons.append(PredicateFailureError(tainttoleration.NAME, tainttoleration.ERR_REASON_NOT_MATCH))
+    return reasons
+
+
+def _has_untolerated_taint(taints: Iterable[v1.Taint], tolerations: Iterable[v1.Toleration]) -> bool:
+    """Only NoExecute is the kubelet's business; the others are the scheduler's."""
+    comparison = features.feature_gate.enabled(features.TAINT_TOLERATION_COMPARISON_OPERATORS)
+    untolerated = corev1.find_matching_untolerated_taint(
+        taints, tolerations, lambda taint: taint.effect == v1.TAINT_EFFECT_NO_EXECUTE, comparison
+    )
+    return untolerated is not None

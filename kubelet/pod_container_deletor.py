@@ -1,0 +1,70 @@
+"""Removes the dead containers of running pods in the background.
+
+Go: pkg/kubelet/pod_container_deletor.go
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from kubelet import container as kubecontainer
+from pkg import golang, klog
+
+# Requests that may wait. When it is full further ones are dropped: the next event of the pod brings them back.
+CONTAINER_DELETOR_BUFFER_LIMIT = 50
+
+_NEVER_CREATED = datetime.min.replace(tzinfo=UTC)
+
+
+class PodContainerDeletor:
+    """Deletes containers one by one, on a thread of its own that ends with ctx."""
+
+    def __init__(
+        self, ctx: golang.Context, runtime: kubecontainer.Runtime, containers_to_keep: int
+    ) -> None:
+        self._worker: golang.Channel[kubecontainer.ContainerID] = golang.Channel(CONTAINER_DELETOR_BUFFER_LIMIT)
+        self._containers_to_keep = containers_to_keep
+        golang.go(self._run, ctx, runtime, name="pod-container-deletor")
+
+    def _run(self, ctx: golang.Context, runtime: kubecontainer.Runtime) -> None:
+        while (taken := golang.select(self._worker, ctx.done())).index == 0:
+            try:
+                runtime.delete_container(ctx, taken.value)
+            except Exception as err:
+                # A container that stays is seen again at the pod's next event, or by the garbage collector.
+                klog.info_s("DeleteContainer returned error", containerID=str(taken.value), err=err)
+
+    def delete_containers_in_pod(
+        self, filter_container_id: str, pod_status: kubecontainer.PodStatus, remove_all: bool
+    ) -> None:
+        """Has the containers deleted that get_containers_to_delete_in_pod names; all dead ones if remove_all."""
+        containers_to_keep = self._containers_to_keep
+        if remove_all:
+            containers_to_keep = 0
+            filter_container_id = ""
+        for candidate in get_containers_to_delete_in_pod(filter_container_id, pod_status, containers_to_keep):
+            if not self._worker.try_send(candidate.id):
+                klog.info_s("Failed to issue the request to remove container", containerID=str(candidate.id))
+
+
+def get_containers_to_delete_in_pod(
+    filter_container_id: str, pod_status: kubecontainer.PodStatus, containers_to_keep: int
+) -> list[kubecontainer.Status]:
+    """The pod's exited containers, latest first, without the containers_to_keep latest.
+
+    With filter_container_id only those that have the same name as the container of that id.
+    """
+    name = None
+    if filter_container_id:
+        matches = [c.name for c in pod_status.container_statuses if c.id.id == filter_container_id]
+        if not matches:
+            klog.info_s("Container not found in pod's containers", containerID=filter_container_id)
+            return []
+        name = matches[0]
+    candidates = [
+        c
+        for c in pod_status.container_statuses
+        if c.state == kubecontainer.CONTAINER_STATE_EXITED and (name is None or c.name == name)
+    ]
+    candidates.sort(key=lambda c: c.created_at or _NEVER_CREATED, reverse=True)
+    return candidates[containers_to_keep:]

@@ -1,0 +1,1244 @@
+"""One worker per pod: carries the pod through setup, teardown and clean-up, one step at a time.
+
+Go: pkg/kubelet/pod_workers.go
+
+The life of a pod as its worker sees it. A line says over which time something is true:
+
+    kubelet's config has been read once   ──┬──────────────────────────────────────────────────────
+    pod is in its source (file, API, …)     │  ┌─────────────────────────────────────────┐
+    could_have_running_containers           │  ┌──────────────────────────┐              :
+    sync_pod runs, again and again          │    ┌─────────┐            :              :
+    is_pod_termination_requested            │    :    ┌──────────────────────────────────┐
+    should_pod_containers_be_terminating ┄┄┄│┄┄┄┄:┄┄┄┄┄┄┄┄┌──────────────────────────────────
+    sync_terminating_pod runs until it      │    :    :    ┌──────────┐              :
+      succeeds, grace only shrinking        │    :    :    :          :              :
+    should_pod_runtime_be_removed        ───│──┐ :    :    :          ┌───────────────────────
+    sync_terminated_pod runs until it       │    :    :    :          ┌───────┐      :
+      succeeds                              │    :    :    :          :       :      :
+    should_pod_be_finished               ───│──┐ :    :    :          :       ┌───────────────
+    should_pod_content_be_removed        ───│──┐ :    :    :          ┌───────────────────────
+                                            │    :    :    :          :       :      │
+                                 first sync ┘    :    │    │          │       │      └ sync_known_pods forgets
+                         the worker sees the pod ┘    │    │          │       └ the worker's thread ends
+          deleted, evicted, or sync_pod says "terminal" ┘    │          └ no container runs any more
+                 sync_pod has returned, none will be started ┘
+
+(The four `should_…` queries are also true before the pod has been seen, but only once all sources have been
+read: what nobody wants by then may be torn down. Content is removed that early only if the pod was deleted,
+and even earlier if it was evicted.)
+
+A pod never goes back. Only when its worker is through, and sync_known_pods finds it unwanted or asked for
+anew, is its uid forgotten, and the same uid may start again from the beginning.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Protocol
+
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from kubelet import events, metrics
+from kubelet import types as kubetypes
+from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
+from kubelet.util import queue
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.util import wait
+from pkg.client_go.tools import record
+
+# Told, when a pod is killed, to write the reason into the status.
+PodStatusFunc = Callable[[v1.PodStatus], None]
+# What sync_pod may return to be called once the worker has noted the time of the sync.
+PostSyncFunc = Callable[[], None]
+# (pod, is_evicted, grace_period_override, status_fn); raises if the pod does not end in time.
+KillPodFunc = Callable[[v1.Pod, bool, int | None, PodStatusFunc | None], None]
+# (uid, channel) -> the channel that the worker is to read instead.
+WorkerChannelFunc = Callable[[str, golang.Channel[None]], golang.Channel[None]]
+
+# By what part delays in the work queue are stretched at random, so that pods do not sync in step.
+WORKER_RESYNC_INTERVAL_JITTER_FACTOR = 0.5
+WORKER_BACK_OFF_PERIOD_JITTER_FACTOR = 0.5
+
+# Seconds until a retry where the cause is expected to pass soon.
+BACK_OFF_ON_TRANSIENT_ERROR_PERIOD = 1.0
+
+# What a step raises if the code is wrong, and not the world.
+_PROGRAMMING_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
+
+# Seconds that kill_pod_now waits at least, for the calls between us and the runtime.
+_MIN_KILL_TIMEOUT = 10.0
+
+
+@dataclass(slots=True)
+class KillPodOptions:
+    """How to kill a pod."""
+
+    # Closed once no container of the pod runs any more, or if there was nothing to kill. That can take any
+    # time, but it is closed by the time could_have_running_containers says no.
+    completed_ch: golang.Channel[None] | None = None
+    # The node is short of something: what the pod left behind goes sooner than it otherwise would.
+    evict: bool = False
+    # Writes the reason into the pod's status; of several kills the last one's is used.
+    pod_status_func: PodStatusFunc | None = None
+    # Seconds, instead of the pod's own grace period; only counts if shorter.
+    pod_termination_grace_period_seconds_override: int | None = None
+
+
+@dataclass(slots=True)
+class UpdatePodOptions:
+    """One change to a pod, as update_pod takes it."""
+
+    update_type: kubetypes.SyncPodType = kubetypes.SYNC_POD_SYNC
+    # When the change was first seen; the duration metric counts from there.
+    start_time: datetime | None = None
+    # The pod as it should be. Required unless running_pod is given.
+    pod: v1.Pod | None = None
+    # The static pod's stand-in in the API server, if there is one.
+    mirror_pod: v1.Pod | None = None
+    # A pod that the runtime runs and nobody asked for. Only kills can come with one.
+    running_pod: kubecontainer.Pod | None = None
+    kill_pod_options: KillPodOptions | None = None
+
+
+class PodWorkerState(enum.IntEnum):
+    """The phase a pod is in."""
+
+    # Its containers are to be started and kept running.
+    SYNC_POD = 0
+    # Nothing is started any more; containers may still run and are being stopped.
+    TERMINATING_POD = 1
+    # No container runs or ever will; what is left is cleaned up.
+    TERMINATED_POD = 2
+
+    def __str__(self) -> str:
+        return ("sync", "terminating", "terminated")[self]
+
+
+SYNC_POD = PodWorkerState.SYNC_POD
+TERMINATING_POD = PodWorkerState.TERMINATING_POD
+TERMINATED_POD = PodWorkerState.TERMINATED_POD
+
+
+@dataclass(frozen=True, slots=True)
+class PodWorkerSync:
+    """What sync_known_pods says of one worker."""
+
+    state: PodWorkerState
+    # The pod is no longer wanted.
+    orphan: bool = False
+    # We have seen the pod's spec, and do not know it from the runtime alone.
+    has_config: bool = False
+    # The spec is that of a static pod.
+    static: bool = False
+
+
+@dataclass(slots=True)
+class PodWork:
+    """One step for a worker."""
+
+    work_type: PodWorkerState
+    options: UpdatePodOptions
+
+
+class PodSyncer(Protocol):
+    """The three steps of a pod's life, and a short way out. Called for many pods at once.
+
+    Each raises if it did not get through, and is then called again later. When ctx is cancelled (the pod
+    has to end, or to end sooner) they should raise golang.Canceled as soon as they can.
+    """
+
+    def sync_pod(
+        self,
+        ctx: golang.Context,
+        update_type: kubetypes.SyncPodType,
+        pod: v1.Pod,
+        mirror_pod: v1.Pod | None,
+        pod_status: kubecontainer.PodStatus,
+    ) -> tuple[bool, PostSyncFunc | None]:
+        """Sets the pod up and (re)starts its containers; returns whether it has come to its natural end.
+
+        The second value is called, if given, after the worker has noted when this sync ended: what it sets
+        off will be seen as newer than this sync.
+        """
+        ...
+
+    def sync_terminating_pod(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        grace_period: int | None,
+        pod_status_fn: PodStatusFunc | None,
+    ) -> None:
+        """Stops the pod's containers within grace_period seconds; returns only if none runs any more."""
+        ...
+
+    def sync_terminating_runtime_pod(self, ctx: golang.Context, running_pod: kubecontainer.Pod) -> None:
+        """The same for a pod of which only the runtime knows."""
+        ...
+
+    def sync_terminated_pod(
+        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
+    ) -> None:
+        """Gives back what must be given back before the pod counts as finished on this node."""
+        ...
+
+
+@dataclass(slots=True)
+class PodSyncStatus:
+    """Where one pod stands. Guarded by PodWorkers.pod_lock."""
+
+    # Cancels the step that the worker is at, or was at last.
+    cancel_fn: Callable[[], None] | None = None
+    fullname: str = ""
+    # An update waits for the worker or is being worked on.
+    working: bool = False
+    # The next update for the worker. A newer one replaces it: what counts is the latest state, not each
+    # state on the way. Nobody else gets to see it before the worker takes it.
+    pending_update: UpdatePodOptions | None = None
+    # What the worker took last, pod and mirror pod kept from earlier updates where it brought none. Set from
+    # the moment the pod may start, and then what the rest of the kubelet works towards.
+    active_update: UpdatePodOptions | None = None
+
+    # When the pod was first seen, allowed to start, asked to end, and had no running container left.
+    synced_at: datetime | None = None
+    started_at: datetime | None = None
+    terminating_at: datetime | None = None
+    terminated_at: datetime | None = None
+    # Seconds; set together with terminating_at, and from then on it can only shrink.
+    grace_period: int = 0
+    # To be closed when the pod has terminated; empty from then on.
+    notify_post_terminating: list[golang.Channel[None]] = field(default_factory=list)
+    # The status functions of the kills so far; empty once the pod has terminated.
+    status_post_terminating: list[PodStatusFunc] = field(default_factory=list)
+
+    # The worker is out of sync_pod and knows of the termination: no further container will be started.
+    started_terminating: bool = False
+    # The API server's pod has a deletion time, or the pod is in no source any more.
+    deleted: bool = False
+    evicted: bool = False
+    # sync_terminated_pod has succeeded and the worker's thread ends.
+    finished: bool = False
+    # A pod with this uid was added again after this one was killed: forget this one when it has finished.
+    restart_requested: bool = False
+    # The runtime has or had this pod, so it must be terminated even if we have not started it.
+    observed_runtime: bool = False
+
+    def is_termination_requested(self) -> bool:
+        return self.terminating_at is not None
+
+    def is_terminated(self) -> bool:
+        return self.terminated_at is not None
+
+    def is_started(self) -> bool:
+        return self.started_at is not None
+
+    def work_type(self) -> PodWorkerState:
+        """The phase that the next step belongs to."""
+        if self.is_terminated():
+            return TERMINATED_POD
+        if self.is_termination_requested():
+            return TERMINATING_POD
+        return SYNC_POD
+
+    def merge_last_update(self, other: UpdatePodOptions) -> None:
+        """Makes `other` the active update, and keeps what it does not bring.
+
+        The start time is not taken over: it is for measuring one update. Of kill options only what a
+        repetition needs is kept.
+        """
+        opts = self.active_update
+        if opts is None:
+            opts = self.active_update = UpdatePodOptions()
+        # A running pod comes without a spec, and must not displace one.
+        if opts.pod is None or other.running_pod is None:
+            opts.pod = other.pod
+        opts.running_pod = other.running_pod
+        if other.mirror_pod is not None:
+            opts.mirror_pod = other.mirror_pod
+        if (kill := other.kill_pod_options) is not None:
+            opts.kill_pod_options = replace(kill, completed_ch=None, pod_status_func=None)
+
+
+@dataclass(slots=True)
+class _StartedSync:
+    """What start_pod_sync hands to the worker."""
+
+    ctx: golang.Context
+    cancel: Callable[[], None]
+    update: PodWork
+    can_start: bool = True
+    can_ever_start: bool = True
+
+
+@dataclass(slots=True)
+class _SyncOutcome:
+    """How one step ended."""
+
+    last_sync_time: datetime | None
+    is_terminal: bool = False
+    err: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Which pod an update is for."""
+
+    uid: str
+    namespace: str
+    name: str
+    # There is no spec, only what the runtime says.
+    is_runtime_pod: bool
+
+
+class PodWorkers:
+    """Runs one thread per pod, and knows for each pod whether it is starting, running, ending or gone.
+
+    What the sources want comes in through update_pod, and once per housekeeping through sync_known_pods. What
+    comes out are calls of the PodSyncer, never two at a time for one uid, and answers to the rest of the
+    kubelet, which should ask here, and not the pod manager, whether a pod's containers may be running.
+
+    Setup and teardown are apart: parts of the kubelet that prepare things for a pod ask
+    should_pod_containers_be_terminating and stop; those that clear things away ask should_pod_runtime_be_removed
+    (volumes, cgroups) or should_pod_content_be_removed (directories) and begin. The `is_…` queries and
+    could_have_running_containers are for the kubelet's own loops.
+
+    Static pods that share a full name run one after another, in the order in which they came. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        pod_syncer: PodSyncer,
+        recorder: record.EventRecorder,
+        work_queue: queue.WorkQueue,
+        resync_interval: float,
+        back_off_period: float,
+        pod_cache: kubecontainer.ROCache,
+        clock: clocklib.Clock | None = None,
+    ) -> None:
+        """resync_interval and back_off_period are seconds until a pod's next sync after success and failure."""
+        # Guards the five fields below and every PodSyncStatus.
+        self.pod_lock = threading.Lock()
+        # sync_known_pods has been called: every pod that should exist has been given to update_pod.
+        self.pods_synced = False
+        # The running workers' channels. A message says: look at pending_update. Only sent to under the lock.
+        self.pod_updates: dict[str, golang.Channel[None]] = {}
+        self.pod_sync_statuses: dict[str, PodSyncStatus] = {}
+        # Which static pod of a full name runs, and which wait for their turn.
+        self.started_static_pods_by_fullname: dict[str, str] = {}
+        self.waiting_to_start_static_pods_by_fullname: dict[str, list[str]] = {}
+
+        self.pod_syncer = pod_syncer
+        self.work_queue = work_queue
+        self.resync_interval = resync_interval
+        self.back_off_period = back_off_period
+        self.clock = clock or clocklib.RealClock()
+        # Lets tests put something between update_pod and the worker.
+        self.worker_channel_fn: WorkerChannelFunc | None = None
+        self._recorder = recorder
+        self._pod_cache = pod_cache
+
+    # ---- Queries ----
+
+    def is_pod_known_terminated(self, uid: str) -> bool:
+        """Whether the pod is known here and has no running container left.
+
+        False again once a pod has been forgotten; good for leaving pods out of admission, no more.
+        """
+        with self.pod_lock:
+            status = self.pod_sync_statuses.get(uid)
+            return status is not None and status.is_terminated()
+
+    def could_have_running_containers(self, uid: str) -> bool:
+        """True for a pod that has not terminated, and for an unknown one while sources are unread."""
+        with self.pod_lock:
+            status = self.pod_sync_statuses.get(uid)
+            return not self.pods_synced if status is None else not status.is_terminated()
+
+    def should_pod_be_finished(self, uid: str) -> bool:
+        """Whether sync_terminated_pod is through, or all sources are read and the pod is unknown."""
+        with self.pod_lock:
+            status = self.pod_sync_statuses.get(uid)
+            return self.pods_synced if status is None else status.finished
+
+    def is_pod_termination_requested(self, uid: str) -> bool:
+        """Whether the pod is known and has been asked to end. Containers may still be starting.
+
+        Not for clean-up loops, as it is false for forgotten pods.
+        """
+        with self.pod_lock:
+            status = self.pod_sync_statuses.get(uid)
+            return status is not None and status.is_termination_requested()
+
+    def should_pod_containers_be_terminating(self, uid: str) -> bool:
+        """Whether the worker has begun to end the pod, so that nothing will be started any more."""
+        with self.pod_lock:
+            status = self.pod_sync_statuses.get(uid)
+            return self.pods_synced if status is None else status.started_terminating
+
+    def should_pod_runtime_be_removed(self, uid: str) -> bool:
+        """Whether what running containers use, like volumes, can go."""
+        with self.pod_lock:
+            status = self.pod_sync_statuses.get(uid)
+            return self.pods_synced if status is None else status.is_terminated()
+
+    def should_pod_content_be_removed(self, uid: str) -> bool:
+        """Whether all that the pod left can go: it was evicted, or deleted and has ended."""
+        with self.pod_lock:
+            status = self.pod_sync_statuses.get(uid)
+            if status is None:
+                return self.pods_synced
+            return status.evicted or (status.deleted and status.is_terminated())
+
+    def is_pod_for_mirror_pod_terminating_by_full_name(self, pod_full_name: str) -> bool:
+        """Whether the static pod of this full name is ending: then its mirror pod must stay for now."""
+        with self.pod_lock:
+            uid = self.started_static_pods_by_fullname.get(pod_full_name)
+            status = None if uid is None else self.pod_sync_statuses.get(uid)
+            return status is not None and status.is_termination_requested() and not status.is_terminated()
+
+    # ---- Updates from the kubelet ----
+
+    def update_pod(self, ctx: golang.Context, options: UpdatePodOptions) -> None:
+        """Tells the pod's worker of a change, and starts a worker if the pod has none.
+
+        The pod is ended if it is marked for deletion, has a terminal phase, or is killed; nothing brings it
+        back, further updates can only shorten its grace period. ctx is the kubelet's: a worker ends with it.
+        """
+        options = replace(options)
+        target = _update_target(options)
+        if target is None:
+            return
+        cancel = None
+        with self.pod_lock:
+            status, first_time = self._sync_status_for_locked(target, options.pod)
+            pod = _resolve_pod_locked(status, options, target)
+            if self._is_update_ignored_locked(status, options, target, first_time):
+                return
+            became_terminating = self._request_termination_locked(status, pod, options, target)
+            shortened = _accept_kill_options_locked(status, pod, options)
+            if target.uid not in self.pod_updates:
+                self._start_worker_locked(ctx, target.uid, pod, status)
+            self._deliver_locked(target, status, options)
+            if became_terminating or shortened:
+                cancel = status.cancel_fn
+        if cancel is not None:
+            _log(3, "Cancelling current pod sync", target, options, workType=str(status.work_type()))
+            cancel()
+
+    def _sync_status_for_locked(self, target: _Target, pod: v1.Pod | None) -> tuple[PodSyncStatus, bool]:
+        status = self.pod_sync_statuses.get(target.uid)
+        if status is not None:
+            return status, False
+        klog.v(4).info_s(
+            "Pod is being synced for the first time",
+            pod=klog.kref(target.namespace, target.name),
+            podUID=target.uid,
+        )
+        now = self.clock.now()
+        status = PodSyncStatus(
+            synced_at=now, fullname=kubecontainer.build_pod_full_name(target.name, target.namespace)
+        )
+        if pod is not None and self._ended_before_we_started(pod):
+            # Admission must not count it as active, hence terminated_at; but sync_terminated_pod has yet to
+            # run in this process, hence not finished.
+            status.terminating_at = status.terminated_at = now
+            status.started_terminating = True
+        self.pod_sync_statuses[target.uid] = status
+        return status, True
+
+    def _ended_before_we_started(self, pod: v1.Pod) -> bool:
+        """Whether source and runtime agree that the pod has ended, as after a restart of the kubelet."""
+        if pod.status.phase not in (v1.POD_FAILED, v1.POD_SUCCEEDED):
+            return False
+        try:
+            return is_pod_status_cache_terminal(self._pod_cache.get(pod.metadata.uid))
+        except Exception as err:
+            # The runtime could not be asked. Then the pod takes the long way, through termination.
+            klog.v(4).info_s("No cached status for terminal pod", pod=klog.kobj(pod), err=err)
+            return False
+
+    def _is_update_ignored_locked(
+        self, status: PodSyncStatus, options: UpdatePodOptions, target: _Target, first_time: bool
+    ) -> bool:
+        if (
+            not first_time
+            and status.is_termination_requested()
+            and options.update_type == kubetypes.SYNC_POD_CREATE
+        ):
+            # The uid is in use again, as happens with static pods. This life must end before the next begins.
+            status.restart_requested = True
+            _log(
+                4,
+                "Pod is terminating but has been requested to restart with same UID, will be reconciled later",
+                target,
+                options,
+            )
+            return True
+        if status.finished:
+            # DIVERGES: Go leaves who waits for this kill waiting until it times out.
+            _complete_kill(options)
+            _log(4, "Pod is finished processing, no further updates", target, options)
+            return True
+        if status.is_terminated() and target.is_runtime_pod:
+            # Housekeeping looked at an older picture of the runtime; the worker is about to finish.
+            _complete_kill(options)
+            _log(
+                3,
+                "Pod is waiting for termination, "
+                "ignoring runtime-only kill until after pod worker is fully terminated",
+                target,
+                options,
+            )
+            return True
+        return False
+
+    def _request_termination_locked(
+        self, status: PodSyncStatus, pod: v1.Pod, options: UpdatePodOptions, target: _Target
+    ) -> bool:
+        """Marks the pod as terminating if this update is a reason to; returns whether it did."""
+        if status.is_termination_requested():
+            return False
+        kill = options.kill_pod_options
+        if target.is_runtime_pod:
+            message = "Pod is orphaned and must be torn down"
+            status.deleted = True
+        elif pod.metadata.deletion_timestamp is not None:
+            message = "Pod is marked for graceful deletion, begin teardown"
+            status.deleted = True
+        elif pod.status.phase in (v1.POD_FAILED, v1.POD_SUCCEEDED):
+            message = "Pod is in a terminal phase (success/failed), begin teardown"
+        elif options.update_type == kubetypes.SYNC_POD_KILL and kill is not None and kill.evict:
+            message = "Pod is being evicted by the kubelet, begin teardown"
+            status.evicted = True
+        elif options.update_type == kubetypes.SYNC_POD_KILL:
+            message = "Pod is being removed by the kubelet, begin teardown"
+        else:
+            return False
+        _log(4, message, target, options)
+        status.terminating_at = self.clock.now()
+        return True
+
+    def _start_worker_locked(self, ctx: golang.Context, uid: str, pod: v1.Pod, status: PodSyncStatus) -> None:
+        # Room for one message, so that sending never blocks.
+        updates: golang.Channel[None] = golang.Channel(1)
+        self.pod_updates[uid] = updates
+        if kubetypes.is_static_pod(pod):
+            self.waiting_to_start_static_pods_by_fullname.setdefault(status.fullname, []).append(uid)
+        out = self.worker_channel_fn(uid, updates) if self.worker_channel_fn is not None else updates
+        golang.go(self._run_worker, ctx, uid, out, name=f"podworker-{uid}")
+
+    def _run_worker(self, ctx: golang.Context, uid: str, updates: golang.Channel[None]) -> None:
+        try:
+            self.pod_worker_loop(ctx, uid, updates)
+        finally:
+            klog.v(3).info_s("Pod worker has stopped", podUID=uid)
+
+    def _deliver_locked(self, target: _Target, status: PodSyncStatus, options: UpdatePodOptions) -> None:
+        # Latency is measured from the oldest change that the worker has not seen.
+        pending = status.pending_update
+        if (
+            pending is not None
+            and pending.start_time is not None
+            and options.start_time is not None
+            and pending.start_time < options.start_time
+        ):
+            options.start_time = pending.start_time
+        status.pending_update = options
+        status.working = True
+        _log(4, "Notifying pod of pending update", target, options, workType=str(status.work_type()))
+        self._notify_locked(target.uid)
+
+    def _notify_locked(self, uid: str) -> bool:
+        """Wakes the worker; False if a message waits for it already, or if it has none."""
+        updates = self.pod_updates.get(uid)
+        return updates is not None and updates.try_send(None)
+
+    # ---- May the pod start? ----
+
+    def allow_pod_start(self, pod: v1.Pod) -> tuple[bool, bool]:
+        """Whether the pod may start now, and whether it ever may. Call with pod_lock held.
+
+        Only static pods have to wait, until no other of their full name runs; they are queued for a retry.
+        """
+        if not kubetypes.is_static_pod(pod):
+            return True, True
+        uid = pod.metadata.uid
+        status = self.pod_sync_statuses.get(uid)
+        if status is None:
+            klog.error_s(
+                None,
+                "Pod sync status does not exist, the worker should not be running",
+                pod=klog.kobj(pod),
+                podUID=uid,
+            )
+            return False, False
+        if status.is_termination_requested():
+            return False, False
+        if not self._allow_static_pod_start_locked(status.fullname, uid):
+            self.work_queue.enqueue(
+                uid, wait.jitter(self.back_off_period, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR)
+            )
+            return False, True
+        return True, True
+
+    def _allow_static_pod_start_locked(self, fullname: str, uid: str) -> bool:
+        started_uid = self.started_static_pods_by_fullname.get(fullname)
+        if started_uid is not None:
+            return started_uid == uid
+        waiting = self.waiting_to_start_static_pods_by_fullname.get(fullname, [])
+        for i, waiting_uid in enumerate(waiting):
+            if not self._can_still_start_locked(waiting_uid):
+                continue
+            if waiting_uid != uid:
+                self.waiting_to_start_static_pods_by_fullname[fullname] = waiting[i:]
+                return False
+            waiting = waiting[i + 1 :]
+            break
+        if waiting:
+            self.waiting_to_start_static_pods_by_fullname[fullname] = waiting
+        else:
+            self.waiting_to_start_static_pods_by_fullname.pop(fullname, None)
+        self.started_static_pods_by_fullname[fullname] = uid
+        return True
+
+    def _can_still_start_locked(self, uid: str) -> bool:
+        status = self.pod_sync_statuses.get(uid)
+        return status is not None and not status.is_termination_requested() and not status.is_terminated()
+
+    def _release_static_pod_locked(self, uid: str, fullname: str) -> None:
+        """The static pod no longer holds its full name."""
+        if self.started_static_pods_by_fullname.get(fullname) != uid:
+            return
+        del self.started_static_pods_by_fullname[fullname]
+        # DIVERGES: Go lets the next one wait for its retry, ten seconds or more.
+        for waiting_uid in self.waiting_to_start_static_pods_by_fullname.get(fullname, []):
+            if self._can_still_start_locked(waiting_uid):
+                self.work_queue.enqueue(waiting_uid, 0.0)
+                return
+
+    def _cleanup_unstarted_pod_locked(self, pod: v1.Pod, status: PodSyncStatus) -> None:
+        """The pod was asked to end before it could start: it is finished."""
+        uid = pod.metadata.uid
+        self._cleanup_pod_updates_locked(uid)
+        if not status.is_termination_requested():
+            klog.v(4).info_s(
+                "Pod worker is complete but did not have terminatingAt set, likely programmer error",
+                pod=klog.kobj(pod),
+                podUID=uid,
+            )
+        if status.is_terminated():
+            klog.v(4).info_s(
+                "Pod worker is complete and had terminatedAt set, likely programmer error",
+                pod=klog.kobj(pod),
+                podUID=uid,
+            )
+        status.finished = True
+        status.working = False
+        status.terminated_at = self.clock.now()
+        # DIVERGES: Go leaves who waits for the kill waiting until it times out.
+        _notify_post_terminating_locked(status)
+        self._release_static_pod_locked(uid, status.fullname)
+
+    # ---- The worker ----
+
+    def start_pod_sync(self, parent_ctx: golang.Context, pod_uid: str) -> _StartedSync | None:
+        """Takes the pending update, and decides whether the pod may start if it has not yet.
+
+        None means there is nothing to do. From here on active_update shows what the worker is at; if the pod
+        may not start yet, the update becomes the pending one again, and active_update stays unset.
+        """
+        with self.pod_lock:
+            status = self.pod_sync_statuses.get(pod_uid)
+            if status is None:
+                return None
+            if not status.working:
+                klog.v(4).info_s(
+                    "Pod should be marked as working by the pod worker, programmer error", podUID=pod_uid
+                )
+            if status.pending_update is None:
+                status.working = False
+                klog.v(4).info_s("Pod worker received no pending work, programmer error?", podUID=pod_uid)
+                return None
+            update = PodWork(status.work_type(), status.pending_update)
+            status.pending_update = None
+            if (updates := self.pod_updates.get(pod_uid)) is not None:
+                updates.try_recv()  # a message about the update just taken
+            ctx, cancel = golang.with_cancel(parent_ctx)
+            status.cancel_fn = cancel
+            start = _StartedSync(ctx, cancel, update)
+            self._admit_sync_locked(pod_uid, status, start)
+            return start
+
+    def _admit_sync_locked(self, pod_uid: str, status: PodSyncStatus, start: _StartedSync) -> None:
+        options = start.update.options
+        # An orphan from the runtime need not be started: its worker goes straight to ending it.
+        is_orphan = options.running_pod is not None and start.update.work_type == TERMINATING_POD
+        if status.is_started() or is_orphan:
+            status.merge_last_update(options)
+            return
+        assert options.pod is not None, "update_pod lets runtime pods only be terminated"
+        start.can_start, start.can_ever_start = self.allow_pod_start(options.pod)
+        ref = {"pod": klog.kobj(options.pod), "podUID": pod_uid}
+        if not start.can_ever_start:
+            self._cleanup_unstarted_pod_locked(options.pod, status)
+            _observe_duration(options, "terminated")
+            klog.v(4).info_s("Pod cannot start ever", **ref, updateType=str(start.update.work_type))
+            return
+        if not start.can_start:
+            status.pending_update = options
+            status.working = False
+            klog.v(4).info_s("Pod cannot start yet", **ref)
+            return
+        status.started_at = self.clock.now()
+        status.merge_last_update(options)
+        metrics.CONTAINERS_PER_POD_COUNT.observe(len(options.pod.spec.containers))
+
+    def pod_worker_loop(
+        self, parent_ctx: golang.Context, pod_uid: str, pod_updates: golang.Channel[None]
+    ) -> None:
+        """Works off one pod's updates until it has finished, its channel is closed, or the kubelet stops.
+
+        1. Wait to start: no two pods of one uid, nor static pods of one full name, run at a time.
+        2. Sync: bring the pod in the runtime to what its spec says.
+        3. Terminating: stop all containers.
+        4. Terminated: give back what must be given back.
+
+        update_pod and sync_known_pods drive it. After a failure the pod goes into the work queue, and it is on
+        the kubelet to call update_pod for what comes out of there; from one phase to the next the worker goes
+        on by itself.
+        """
+        last_sync_time: datetime | None = None
+        while _wait_for_update(parent_ctx, pod_updates):
+            start = self.start_pod_sync(parent_ctx, pod_uid)
+            if start is None:
+                continue
+            try:
+                if not start.can_ever_start:
+                    return
+                if not start.can_start:
+                    continue
+                outcome = self._sync(start.ctx, start.update, last_sync_time)
+            finally:
+                start.cancel()
+            last_sync_time = outcome.last_sync_time
+            if self._complete(start.update, outcome):
+                return
+
+    def _sync(self, ctx: golang.Context, update: PodWork, last_sync_time: datetime | None) -> _SyncOutcome:
+        """Runs one step. What it raises becomes the outcome: whatever it is, the pod will be tried again."""
+        outcome = _SyncOutcome(last_sync_time)
+        pod_uid, pod_ref = _pod_uid_and_ref_for_update(update.options)
+        klog.v(4).info_s("Processing pod event", pod=pod_ref, podUID=pod_uid, updateType=str(update.work_type))
+        try:
+            status = self._wait_for_status(ctx, update.options, last_sync_time)
+        except Exception as err:
+            outcome.err = err
+            return outcome
+        post_sync = None
+        try:
+            outcome.is_terminal, post_sync = self._call_syncer(ctx, update, status)
+        except Exception as err:
+            outcome.err = err
+        outcome.last_sync_time = self.clock.now()
+        if post_sync is not None:
+            post_sync()
+        return outcome
+
+    def _wait_for_status(
+        self, ctx: golang.Context, options: UpdatePodOptions, last_sync_time: datetime | None
+    ) -> kubecontainer.PodStatus | None:
+        """The pod's status as seen in the runtime after the last sync; None if there is only a running pod.
+
+        So each step sees what the one before it did. This can take until the next relist.
+        """
+        if options.running_pod is not None:
+            return None
+        assert options.pod is not None
+        try:
+            return self._pod_cache.get_newer_than(options.pod.metadata.uid, last_sync_time, ctx)
+        except golang.Canceled:
+            raise
+        except Exception as err:
+            self._recorder.eventf(
+                options.pod, v1.EVENT_TYPE_WARNING, events.FAILED_SYNC, "error determining status: %s", err
+            )
+            raise
+
+    def _call_syncer(
+        self, ctx: golang.Context, update: PodWork, status: kubecontainer.PodStatus | None
+    ) -> tuple[bool, PostSyncFunc | None]:
+        options = update.options
+        if options.running_pod is not None:
+            self._acknowledge_terminating(options.running_pod.id)
+            self.pod_syncer.sync_terminating_runtime_pod(ctx, options.running_pod)
+            return False, None
+        assert options.pod is not None and status is not None
+        match update.work_type:
+            case PodWorkerState.TERMINATED_POD:
+                self.pod_syncer.sync_terminated_pod(ctx, options.pod, status)
+                return False, None
+            case PodWorkerState.TERMINATING_POD:
+                kill = options.kill_pod_options
+                grace_period = None if kill is None else kill.pod_termination_grace_period_seconds_override
+                pod_status_fn = self._acknowledge_terminating(options.pod.metadata.uid)
+                self.pod_syncer.sync_terminating_pod(ctx, options.pod, status, grace_period, pod_status_fn)
+                return False, None
+            case _:
+                return self.pod_syncer.sync_pod(
+                    ctx, options.update_type, options.pod, options.mirror_pod, status
+                )
+
+    def _complete(self, update: PodWork, outcome: _SyncOutcome) -> bool:
+        """Moves the pod on according to how the step ended; returns whether the worker is done."""
+        options, err = update.options, outcome.err
+        pod_uid, pod_ref = _pod_uid_and_ref_for_update(options)
+        ref = {"pod": pod_ref, "podUID": pod_uid}
+        phase_transition = False
+        done = False
+        if err is not None and _is_canceled(err):
+            # Whoever cancelled has left an update for us.
+            klog.v(2).info_s(
+                "Sync exited with context cancellation error", **ref, updateType=str(update.work_type)
+            )
+        elif err is not None:
+            _log_sync_error(err, ref)
+        elif update.work_type == TERMINATED_POD:
+            self._complete_terminated(pod_uid)
+            done = True
+        elif update.work_type == TERMINATING_POD and options.running_pod is not None:
+            self._complete_terminating_runtime_pod(pod_uid)
+            done = True
+        elif update.work_type == TERMINATING_POD:
+            self._complete_terminating(pod_uid)
+            phase_transition = True
+        elif outcome.is_terminal:
+            klog.v(4).info_s("Pod is terminal", **ref, updateType=str(update.work_type))
+            self._complete_sync(pod_uid)
+            phase_transition = True
+        if not done:
+            self.complete_work(pod_uid, phase_transition, err)
+        terminated = done and update.work_type == TERMINATED_POD
+        _observe_duration(options, "terminated" if terminated else str(options.update_type))
+        klog.v(4).info_s("Processing pod event done", **ref, updateType=str(update.work_type))
+        return done
+
+    # ---- The end of a step ----
+
+    def _acknowledge_terminating(self, pod_uid: str) -> PodStatusFunc | None:
+        """Notes that nothing will be started any more; returns the status function of the latest kill."""
+        with self.pod_lock:
+            status = self.pod_sync_statuses.get(pod_uid)
+            if status is None:
+                return None
+            if status.is_termination_requested() and not status.started_terminating:
+                klog.v(4).info_s("Pod worker has observed request to terminate", podUID=pod_uid)
+                status.started_terminating = True
+            return status.status_post_terminating[-1] if status.status_post_terminating else None
+
+    def _complete_sync(self, pod_uid: str) -> None:
+        """sync_pod says that the pod has come to its end by itself: go on to stopping what is left."""
+        with self.pod_lock:
+            klog.v(4).info_s(
+                "Pod indicated lifecycle completed naturally and should now terminate", podUID=pod_uid
+            )
+            status = self.pod_sync_statuses.get(pod_uid)
+            if status is None:
+                klog.v(4).info_s("Pod had no status in completeSync, programmer error?", podUID=pod_uid)
+                return
+            if status.terminating_at is None:
+                status.terminating_at = self.clock.now()
+            else:
+                klog.v(4).info_s(
+                    "Pod worker attempted to set terminatingAt twice, likely programmer error", podUID=pod_uid
+                )
+            status.started_terminating = True
+            self._requeue_last_pod_update_locked(pod_uid, status)
+
+    def _complete_terminating(self, pod_uid: str) -> None:
+        """No container runs, and none will: tell those who wait for it, and go on to cleaning up."""
+        with self.pod_lock:
+            klog.v(4).info_s("Pod terminated all containers successfully", podUID=pod_uid)
+            status = self.pod_sync_statuses.get(pod_uid)
+            if status is None:
+                return
+            self._mark_terminated_locked(pod_uid, status)
+            self._requeue_last_pod_update_locked(pod_uid, status)
+
+    def _complete_terminating_runtime_pod(self, pod_uid: str) -> None:
+        """An orphan's containers are gone. It was in no source, so nothing of it needs remembering."""
+        with self.pod_lock:
+            klog.v(4).info_s(
+                "Pod terminated all orphaned containers successfully and worker can now stop", podUID=pod_uid
+            )
+            self._cleanup_pod_updates_locked(pod_uid)
+            status = self.pod_sync_statuses.get(pod_uid)
+            if status is None:
+                return
+            self._mark_terminated_locked(pod_uid, status)
+            status.finished = True
+            status.working = False
+            del self.pod_sync_statuses[pod_uid]
+            self._release_static_pod_locked(pod_uid, status.fullname)
+
+    def _mark_terminated_locked(self, pod_uid: str, status: PodSyncStatus) -> None:
+        if not status.is_termination_requested():
+            klog.v(4).info_s(
+                "Pod worker was terminated but did not have terminatingAt set, likely programmer error",
+                podUID=pod_uid,
+            )
+        status.terminated_at = self.clock.now()
+        _notify_post_terminating_locked(status)
+
+    def _complete_terminated(self, pod_uid: str) -> None:
+        """sync_terminated_pod is through: the pod is finished and its worker ends."""
+        with self.pod_lock:
+            klog.v(4).info_s("Pod is complete and the worker can now stop", podUID=pod_uid)
+            self._cleanup_pod_updates_locked(pod_uid)
+            status = self.pod_sync_statuses.get(pod_uid)
+            if status is None:
+                return
+            if not status.is_termination_requested() or not status.is_terminated():
+                klog.v(4).info_s(
+                    "Pod worker is complete but did not have terminatingAt or terminatedAt set, "
+                    "likely programmer error",
+                    podUID=pod_uid,
+                )
+            status.finished = True
+            status.working = False
+            self._release_static_pod_locked(pod_uid, status.fullname)
+
+    def complete_work(self, pod_uid: str, phase_transition: bool, sync_err: Exception | None) -> None:
+        """Puts the pod into the work queue for its next sync, and goes on at once if an update waits."""
+        self.work_queue.enqueue(pod_uid, self._requeue_delay(phase_transition, sync_err))
+        with self.pod_lock:
+            status = self.pod_sync_statuses.get(pod_uid)
+            if status is None:
+                return
+            if status.pending_update is None:
+                status.working = False
+            elif self._notify_locked(pod_uid):
+                klog.v(4).info_s("Requeuing pod due to pending update", podUID=pod_uid)
+            else:
+                klog.v(4).info_s("Pending update already queued", podUID=pod_uid)
+
+    def _requeue_delay(self, phase_transition: bool, sync_err: Exception | None) -> float:
+        """Seconds until the next sync."""
+        if phase_transition:
+            return 0.0
+        if sync_err is None:
+            return wait.jitter(self.resync_interval, WORKER_RESYNC_INTERVAL_JITTER_FACTOR)
+        if _mentions_network_not_ready(sync_err):
+            return wait.jitter(BACK_OFF_ON_TRANSIENT_ERROR_PERIOD, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR)
+        # Where the error says until when it makes no sense to try, our own back-off is not added to that.
+        backoff = self.back_off_period
+        backoff_at = kubecontainer.min_backoff_expiration(sync_err)
+        if backoff_at is not None:
+            backoff = (backoff_at - self.clock.now()).total_seconds()
+        backoff = min(max(backoff, 0.0), self.resync_interval)
+        return wait.jitter(backoff, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR)
+
+    # ---- Housekeeping ----
+
+    def sync_known_pods(self, desired_pods: Iterable[v1.Pod]) -> dict[str, PodWorkerSync]:
+        """Compares the workers with the pods that should exist, and says what each worker is at.
+
+        Pods that are in no source any more are driven to their end from here, as no update will come for them.
+        Workers that are finished with such a pod, or with one asked for anew, are forgotten and left out of the
+        answer; the caller then creates the pod again if it is wanted. Nobody may call update_pod for new pods
+        between collecting desired_pods and this call.
+        """
+        desired = {pod.metadata.uid for pod in desired_pods}
+        workers = {}
+        with self.pod_lock:
+            self.pods_synced = True
+            for uid, status in list(self.pod_sync_statuses.items()):
+                orphan = uid not in desired
+                if (status.restart_requested or orphan) and self.remove_terminated_worker(uid, status, orphan):
+                    continue
+                update = status.active_update or status.pending_update
+                pod = None if update is None else update.pod
+                workers[uid] = PodWorkerSync(
+                    state=status.work_type(),
+                    orphan=orphan,
+                    has_config=pod is not None,
+                    static=pod is not None and kubetypes.is_static_pod(pod),
+                )
+        return workers
+
+    def remove_terminated_worker(self, uid: str, status: PodSyncStatus, orphaned: bool) -> bool:
+        """Forgets the pod if it is finished, or never started and unwanted; returns whether it did.
+
+        An unwanted pod that is not there yet is sent on its way. Call with pod_lock held.
+        """
+        if not status.finished:
+            if not orphaned:
+                klog.v(4).info_s(
+                    "Pod worker has been requested for removal but is still not fully terminated", podUID=uid
+                )
+                return False
+            status.deleted = True
+            if status.is_started() or status.observed_runtime:
+                self._terminate_orphan_locked(uid, status)
+                return False
+            klog.v(4).info_s("Pod is orphaned and has not been started", podUID=uid)
+        if status.restart_requested:
+            klog.v(4).info_s(
+                "Pod has been terminated but another pod with the same UID was created, "
+                "remove history to allow restart",
+                podUID=uid,
+            )
+        else:
+            klog.v(4).info_s(
+                "Pod has been terminated and is no longer known to the kubelet, remove all history", podUID=uid
+            )
+        self._forget_locked(uid, status)
+        return True
+
+    def _terminate_orphan_locked(self, uid: str, status: PodSyncStatus) -> None:
+        """Has the worker end the pod with the spec it was given last."""
+        if status.is_termination_requested():
+            self._requeue_last_pod_update_locked(uid, status)
+            klog.v(4).info_s("Pod is orphaned and still terminating, notified the pod worker", podUID=uid)
+            return
+        status.terminating_at = self.clock.now()
+        if status.active_update is not None and status.active_update.pod is not None:
+            status.grace_period, _ = calculate_effective_grace_period(status, status.active_update.pod, None)
+        else:
+            status.grace_period = 1
+        self._requeue_last_pod_update_locked(uid, status)
+        klog.v(4).info_s("Pod is orphaned and still running, began terminating", podUID=uid)
+
+    def _forget_locked(self, uid: str, status: PodSyncStatus) -> None:
+        del self.pod_sync_statuses[uid]
+        self._cleanup_pod_updates_locked(uid)
+        # DIVERGES: Go leaves the uid waiting until another pod of that name starts, and its kill unanswered.
+        waiting = self.waiting_to_start_static_pods_by_fullname.get(status.fullname, [])
+        if uid in waiting:
+            waiting.remove(uid)
+            if not waiting:
+                del self.waiting_to_start_static_pods_by_fullname[status.fullname]
+        _notify_post_terminating_locked(status)
+        self._release_static_pod_locked(uid, status.fullname)
+
+    def _cleanup_pod_updates_locked(self, uid: str) -> None:
+        """Closes the worker's channel, and the worker ends."""
+        updates = self.pod_updates.pop(uid, None)
+        if updates is not None:
+            updates.close()
+
+    def _requeue_last_pod_update_locked(self, pod_uid: str, status: PodSyncStatus) -> None:
+        """Gives the worker its last update again, unless it has a newer one waiting or never had one."""
+        if status.pending_update is not None or status.active_update is None:
+            return
+        status.pending_update = replace(status.active_update)
+        status.working = True
+        self._notify_locked(pod_uid)
+
+
+def kill_pod_now(
+    ctx: golang.Context, pod_workers: PodWorkers, recorder: record.EventRecorder
+) -> KillPodFunc:
+    """A function that kills a pod and waits until it has ended, for others to use.
+
+    It raises TimeoutError, and records an event, when that takes longer than one and a half grace periods.
+    """
+
+    def kill_pod(
+        pod: v1.Pod, is_evicted: bool, grace_period_override: int | None, status_fn: PodStatusFunc | None
+    ) -> None:
+        grace_period = grace_period_override
+        if grace_period is None:
+            grace_period = pod.spec.termination_grace_period_seconds or 0
+        timeout = max(grace_period + grace_period // 2, _MIN_KILL_TIMEOUT)
+        completed: golang.Channel[None] = golang.Channel(1)
+        pod_workers.update_pod(
+            ctx,
+            UpdatePodOptions(
+                pod=pod,
+                update_type=kubetypes.SYNC_POD_KILL,
+                kill_pod_options=KillPodOptions(
+                    completed_ch=completed,
+                    evict=is_evicted,
+                    pod_status_func=status_fn,
+                    pod_termination_grace_period_seconds_override=grace_period_override,
+                ),
+            ),
+        )
+        match golang.select(completed, ctx.done(), timeout=timeout).index:
+            case 0:
+                return
+            case 1:
+                raise ctx.err() or golang.Canceled()
+        recorder.event(
+            pod,
+            v1.EVENT_TYPE_WARNING,
+            events.EXCEEDED_GRACE_PERIOD,
+            "Container runtime did not kill the pod within specified grace period.",
+        )
+        raise TimeoutError("timeout waiting to kill pod")
+
+    return kill_pod
+
+
+def is_pod_status_cache_terminal(status: kubecontainer.PodStatus) -> bool:
+    """Whether nothing of the pod runs."""
+    return not any(
+        c.state == kubecontainer.CONTAINER_STATE_RUNNING for c in status.container_statuses
+    ) and not any(s.state == runtimeapi.SANDBOX_READY for s in status.sandbox_statuses)
+
+
+def calculate_effective_grace_period(
+    status: PodSyncStatus, pod: v1.Pod, options: KillPodOptions | None
+) -> tuple[int, bool]:
+    """The grace period in seconds, at least 1, and whether it is shorter than what the pod had before.
+
+    The API server's value comes first, then the kill's if shorter, and if there is neither, the spec's.
+    """
+    overrides = [pod.metadata.deletion_grace_period_seconds]
+    if options is not None:
+        overrides.append(options.pod_termination_grace_period_seconds_override)
+    grace_period = status.grace_period
+    overridden = False
+    for override in overrides:
+        if override is not None and (grace_period == 0 or override < grace_period):
+            grace_period = override
+            overridden = True
+    if not overridden and grace_period == 0:
+        grace_period = pod.spec.termination_grace_period_seconds or 0
+    grace_period = max(grace_period, 1)
+    return grace_period, status.grace_period not in (0, grace_period)
+
+
+def _update_target(options: UpdatePodOptions) -> _Target | None:
+    """Which pod the update is for; None if it cannot be carried out."""
+    running_pod = options.running_pod
+    if options.pod is None:
+        assert running_pod is not None, "an update names a pod or a running pod"
+        if options.update_type == kubetypes.SYNC_POD_KILL:
+            return _Target(running_pod.id, running_pod.namespace, running_pod.name, is_runtime_pod=True)
+        klog.info_s(
+            "Pod update is ignored, runtime pods can only be killed",
+            pod=klog.kref(running_pod.namespace, running_pod.name),
+            podUID=running_pod.id,
+            updateType=str(options.update_type),
+        )
+        return None
+    meta = options.pod.metadata
+    target = _Target(meta.uid, meta.namespace, meta.name, is_runtime_pod=False)
+    if running_pod is not None:
+        options.running_pod = None
+        _log(
+            0,
+            "Pod update included RunningPod which is only valid when Pod is not specified",
+            target,
+            options,
+        )
+    return target
+
+
+def _resolve_pod_locked(status: PodSyncStatus, options: UpdatePodOptions, target: _Target) -> v1.Pod:
+    """The pod to judge the update by.
+
+    For a runtime pod that is the latest spec we had, which then also takes its place in the update; without
+    one a stand-in made from what the runtime says.
+    """
+    if not target.is_runtime_pod:
+        assert options.pod is not None
+        return options.pod
+    status.observed_runtime = True
+    for known in (status.pending_update, status.active_update):
+        if known is not None and known.pod is not None:
+            options.pod = known.pod
+            options.running_pod = None
+            return known.pod
+    assert options.running_pod is not None
+    return options.running_pod.to_api_pod()
+
+
+def _accept_kill_options_locked(status: PodSyncStatus, pod: v1.Pod, options: UpdatePodOptions) -> bool:
+    """Notes what a kill asks for, or drops it where it has no meaning; returns whether grace got shorter."""
+    if not status.is_termination_requested() or status.is_terminated():
+        _complete_kill(options)
+        options.kill_pod_options = None
+        return False
+    kill = options.kill_pod_options = replace(options.kill_pod_options or KillPodOptions())
+    if kill.completed_ch is not None:
+        status.notify_post_terminating.append(kill.completed_ch)
+    if kill.pod_status_func is not None:
+        status.status_post_terminating.append(kill.pod_status_func)
+    status.grace_period, shortened = calculate_effective_grace_period(status, pod, kill)
+    kill.pod_termination_grace_period_seconds_override = status.grace_period
+    return shortened
+
+
+def _complete_kill(options: UpdatePodOptions) -> None:
+    """There is nothing to kill: tells who asked for it."""
+    kill = options.kill_pod_options
+    if kill is not None and kill.completed_ch is not None:
+        kill.completed_ch.close()
+
+
+def _notify_post_terminating_locked(status: PodSyncStatus) -> None:
+    for ch in status.notify_post_terminating:
+        ch.close()
+    status.notify_post_terminating = []
+    status.status_post_terminating = []
+
+
+def _wait_for_update(ctx: golang.Context, pod_updates: golang.Channel[None]) -> bool:
+    """False if the channel is closed or the kubelet stops."""
+    taken = golang.select(pod_updates, ctx.done())
+    return taken.index == 0 and taken.ok and ctx.err() is None
+
+
+def _pod_uid_and_ref_for_update(options: UpdatePodOptions) -> tuple[str, klog.ObjectRef]:
+    if options.running_pod is not None:
+        running_pod = options.running_pod
+        return running_pod.id, klog.kref(running_pod.namespace, running_pod.name)
+    assert options.pod is not None
+    return options.pod.metadata.uid, klog.kobj(options.pod)
+
+
+def _log(level: int, msg: str, target: _Target, options: UpdatePodOptions, **kv: object) -> None:
+    """Logs a line about an update."""
+    if klog.v(level).enabled:
+        pod = klog.kref(target.namespace, target.name)
+        klog.info_s_depth(1, msg, pod=pod, podUID=target.uid, updateType=str(options.update_type), **kv)
+
+
+def _observe_duration(options: UpdatePodOptions, operation: str) -> None:
+    if options.start_time is not None:
+        metrics.POD_WORKER_DURATION.labels(operation).observe(metrics.since_in_seconds(options.start_time))
+
+
+def _is_canceled(err: BaseException | None) -> bool:
+    """Whether the error is, wraps or contains a cancellation."""
+    while err is not None:
+        if isinstance(err, golang.Canceled):
+            return True
+        if isinstance(err, BaseExceptionGroup):
+            return any(_is_canceled(e) for e in err.exceptions)
+        err = err.__cause__
+    return False
+
+
+def _log_sync_error(err: Exception, ref: dict[str, str]) -> None:
+    """A failed sync is daily business; where it failed is of interest only if the fault is in our own code."""
+    if isinstance(err, _PROGRAMMING_ERRORS) or klog.v(4).enabled:
+        klog.error_s(err, "Error syncing pod, skipping", **ref, stacktrace=klog.stacktrace(err))
+    else:
+        klog.error_s(err, "Error syncing pod, skipping", **ref)
+
+
+def _mentions_network_not_ready(err: BaseException) -> bool:
+    if isinstance(err, BaseExceptionGroup):
+        return any(_mentions_network_not_ready(e) for e in err.exceptions)
+    return NETWORK_NOT_READY_ERROR_MSG in str(err)

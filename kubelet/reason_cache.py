@@ -1,0 +1,63 @@
+"""Remembers why a container could not be started, for its status.
+
+Go: pkg/kubelet/reason_cache.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import NamedTuple
+
+from kubelet import container as kubecontainer
+
+# Enough for a hundred pods with ten failing containers each.
+MAX_REASON_CACHE_ENTRIES = 1000
+
+
+class ReasonItem(NamedTuple):
+    """Why the last attempt to start a container failed."""
+
+    err: Exception
+    message: str
+
+
+class ReasonCache:
+    """The reasons by pod uid and container name. Thread-safe.
+
+    Best effort: it starts empty with each process, and instead of clearing up after pods it drops what was
+    used longest ago once there are too many entries.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _cache
+        self._cache: OrderedDict[tuple[str, str], ReasonItem] = OrderedDict()
+
+    def add(self, uid: str, name: str, reason: Exception, message: str) -> None:
+        with self._lock:
+            self._cache[uid, name] = ReasonItem(reason, message)
+            self._cache.move_to_end((uid, name))
+            if len(self._cache) > MAX_REASON_CACHE_ENTRIES:
+                self._cache.popitem(last=False)
+
+    def update(self, uid: str, result: kubecontainer.PodSyncResult) -> None:
+        """Takes over what a pod's sync says about starting containers."""
+        for r in result.sync_results:
+            if r.action != kubecontainer.START_CONTAINER:
+                continue
+            if r.error is not None:
+                self.add(uid, str(r.target), r.error, r.message)
+            else:
+                self.remove(uid, str(r.target))
+
+    def remove(self, uid: str, name: str) -> None:
+        with self._lock:
+            self._cache.pop((uid, name), None)
+
+    def get(self, uid: str, name: str) -> ReasonItem | None:
+        """The reason, or None if the last start worked or is not known."""
+        with self._lock:
+            item = self._cache.get((uid, name))
+            if item is not None:
+                self._cache.move_to_end((uid, name))
+            return item

@@ -1,0 +1,132 @@
+"""What is wrong with the container runtime at the moment, collected from those who notice.
+
+Go: pkg/kubelet/runtime.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kubelet import container as kubecontainer
+from kubelet.errors import NetworkUnknownError
+from pkg.apimachinery import clock as clocklib
+
+# Raises, saying what is wrong. Must be quick and ask nobody outside, the runtime least of all.
+HealthCheckFunc = Callable[[], None]
+
+
+class _HealthCheck(NamedTuple):
+    name: str
+    fn: HealthCheckFunc
+
+
+class RuntimeState:
+    """Holds the latest findings; thread-safe."""
+
+    def __init__(self, runtime_sync_threshold: float, clock: clocklib.Clock | None = None) -> None:
+        """The runtime counts as down if it has not answered for runtime_sync_threshold seconds."""
+        self._clock = clock or clocklib.RealClock()
+        self._base_runtime_sync_threshold = runtime_sync_threshold
+        self._lock = threading.Lock()  # guards the fields below
+        # In the clock's monotonic seconds; None until the runtime has answered.
+        self._last_base_runtime_sync: float | None = None
+        self._network_error: Exception | None = NetworkUnknownError()
+        self._runtime_error: Exception | None = None
+        self._storage_error: Exception | None = None
+        self._cidr = ""
+        self._health_checks: list[_HealthCheck] = []
+        self._rt_handlers: list[kubecontainer.RuntimeHandler] = []
+        self._rt_features: kubecontainer.RuntimeFeatures | None = None
+
+    def add_health_check(self, name: str, fn: HealthCheckFunc) -> None:
+        with self._lock:
+            self._health_checks.append(_HealthCheck(name, fn))
+
+    def set_runtime_sync(self, t: float) -> None:
+        """The runtime has answered at the monotonic time t."""
+        with self._lock:
+            self._last_base_runtime_sync = t
+
+    def set_network_state(self, err: Exception | None) -> None:
+        with self._lock:
+            self._network_error = err
+
+    def set_runtime_state(self, err: Exception | None) -> None:
+        with self._lock:
+            self._runtime_error = err
+
+    def set_runtime_handlers(self, rt_handlers: Iterable[kubecontainer.RuntimeHandler]) -> None:
+        # Sorted, so that an unchanged set does not look like a change of the node's status.
+        handlers = sorted(rt_handlers, key=lambda handler: handler.name)
+        with self._lock:
+            self._rt_handlers = handlers
+
+    def runtime_handlers(self) -> list[kubecontainer.RuntimeHandler]:
+        """By name; not to be changed."""
+        with self._lock:
+            return self._rt_handlers
+
+    def set_runtime_features(self, features: kubecontainer.RuntimeFeatures | None) -> None:
+        with self._lock:
+            self._rt_features = features
+
+    def runtime_features(self) -> kubecontainer.RuntimeFeatures | None:
+        with self._lock:
+            return self._rt_features
+
+    def set_storage_state(self, err: Exception | None) -> None:
+        with self._lock:
+            self._storage_error = err
+
+    def set_pod_cidr(self, cidr: str) -> None:
+        with self._lock:
+            self._cidr = cidr
+
+    def pod_cidr(self) -> str:
+        with self._lock:
+            return self._cidr
+
+    def runtime_errors(self) -> RuntimeStateErrors | None:
+        """Why no pod can be synced now: the runtime is silent or complains, or a health check fails."""
+        with self._lock:
+            last_sync = self._last_base_runtime_sync
+            health_checks = list(self._health_checks)
+            runtime_error = self._runtime_error
+        errs: list[Exception] = []
+        if last_sync is None:
+            errs.append(RuntimeError("container runtime status check may not have completed yet"))
+        elif last_sync + self._base_runtime_sync_threshold <= self._clock.monotonic():
+            errs.append(RuntimeError("container runtime is down"))
+        for check in health_checks:
+            try:
+                check.fn()
+            except Exception as err:
+                errs.append(RuntimeError(f"{check.name} is not healthy: {err}"))
+        if runtime_error is not None:
+            errs.append(runtime_error)
+        return _aggregate(errs)
+
+    def network_errors(self) -> RuntimeStateErrors | None:
+        """Why no pod with a network of its own can be started now."""
+        with self._lock:
+            return _aggregate([self._network_error])
+
+    def storage_errors(self) -> RuntimeStateErrors | None:
+        """Why the node's storage is not usable now."""
+        with self._lock:
+            return _aggregate([self._storage_error])
+
+
+class RuntimeStateErrors(ExceptionGroup[Exception]):
+    """All that is wrong; its text is that of Go's aggregates, which users see as the node's condition."""
+
+    def __str__(self) -> str:
+        texts = list(dict.fromkeys(str(err) for err in self.exceptions))
+        return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _aggregate(errs: Iterable[Exception | None]) -> RuntimeStateErrors | None:
+    present = [err for err in errs if err is not None]
+    return RuntimeStateErrors("runtime state", present) if present else None

@@ -1,0 +1,897 @@
+"""The truth about each pod's status on this node, and its way to the API server.
+
+Go: pkg/kubelet/status/status_manager.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from kubelet import container as kubecontainer
+from kubelet import metrics
+from kubelet import types as kubetypes
+from kubelet import util as kubeutil
+from kubelet.status.generate import (
+    generate_containers_ready_condition,
+    generate_containers_ready_condition_for_terminal_phase,
+    generate_pod_ready_condition,
+    generate_pod_ready_condition_for_terminal_phase,
+)
+from pkg import features, golang, klog
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util import wait
+from pkg.util import pod as statusutil
+
+# Seconds between two comparisons of all statuses with the API server's.
+SYNC_PERIOD = 10.0
+
+# The kubelet's conditions whose transition times are kept here.
+_TIMED_CONDITIONS = (
+    v1.CONTAINERS_READY,
+    v1.POD_READY,
+    v1.POD_INITIALIZED,
+    v1.POD_READY_TO_START_CONTAINERS,
+    v1.POD_SCHEDULED,
+    v1.DISRUPTION_TARGET,
+    v1.ALL_CONTAINERS_RESTARTING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedPodStatus:
+    """A status and what is needed to send it. Never changed; a new status is a new version."""
+
+    # Counts up for each pod, so that an old status is not sent after a new one.
+    version: int
+    pod_name: str
+    pod_namespace: str
+    # When the first status that has not been sent yet was found; None if all have been.
+    at: datetime | None
+    # Made at the end of the pod's sync_terminated_pod or later.
+    pod_is_finished: bool
+    status: v1.PodStatus
+
+
+class PodManager(Protocol):
+    """What is needed of the pod manager."""
+
+    def get_pod_by_uid(self, uid: str) -> v1.Pod | None: ...
+
+    def get_mirror_pod_by_pod(self, pod: v1.Pod) -> v1.Pod | None: ...
+
+    def translate_pod_uid(self, uid: str) -> kubetypes.ResolvedPodUID:
+        """The static pod's uid for a mirror pod's, any other uid as it is."""
+        ...
+
+    def get_uid_translations(
+        self,
+    ) -> tuple[
+        dict[kubetypes.ResolvedPodUID, kubetypes.MirrorPodUID],
+        dict[kubetypes.MirrorPodUID, kubetypes.ResolvedPodUID],
+    ]:
+        """From static to mirror pods (empty if there is none) and back."""
+        ...
+
+
+class PodStatusProvider(Protocol):
+    """Knows how a pod really is, whatever its object says."""
+
+    def get_pod_status(self, uid: str) -> tuple[v1.PodStatus, bool]:
+        """The status and whether there is one. Shared: copy it before changing it."""
+        ...
+
+
+class PodDeletionSafetyProvider(Protocol):
+    """Knows whether a pod can be deleted without leaving something running."""
+
+    def pod_could_have_running_containers(self, pod: v1.Pod) -> bool: ...
+
+
+class PodStartupLatencyStateHelper(Protocol):
+    """Measures how long pods take to start."""
+
+    def record_status_updated(self, pod: v1.Pod) -> None: ...
+
+    def delete_pod_startup_state(self, pod_uid: str) -> None: ...
+
+
+class PodUpdateNotifier(Protocol):
+    """Wants to hear of each change of a status."""
+
+    def on_pod_updated(self, pod: v1.Pod, status: v1.PodStatus, is_added: bool) -> None: ...
+
+    def on_pod_removed(self, pod: v1.Pod) -> None: ...
+
+
+class KubeClient(Protocol):
+    """The API server's part in this. All methods raise if it cannot be asked or refuses."""
+
+    def get_pod(self, ctx: golang.Context, namespace: str, name: str) -> v1.Pod | None:
+        """None if it does not exist."""
+        ...
+
+    def patch_pod_status(
+        self, ctx: golang.Context, pod: v1.Pod, new_status: v1.PodStatus
+    ) -> v1.Pod | None:
+        """The pod after patching its status to the new one; None if there is no difference."""
+        ...
+
+    def delete_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        """Removes the pod at once, provided that it still has this uid."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Notification:
+    pod: v1.Pod
+    status: v1.PodStatus
+    is_added: bool
+    pod_is_finished: bool
+
+
+class _PodSync(NamedTuple):
+    pod_uid: str
+    status_uid: kubetypes.MirrorPodUID
+    status: VersionedPodStatus
+
+
+class Manager:
+    """Holds the statuses, and has a thread bring them to the API server if there is one. Thread-safe.
+
+    Statuses handed in are copied, those handed out are shared.
+    """
+
+    def __init__(
+        self,
+        kube_client: KubeClient | None,
+        pod_manager: PodManager,
+        pod_deletion_safety: PodDeletionSafetyProvider,
+        pod_startup_latency_helper: PodStartupLatencyStateHelper,
+    ) -> None:
+        self.kube_client = kube_client
+        self.pod_manager = pod_manager
+        self._pod_deletion_safety = pod_deletion_safety
+        self._pod_startup_latency_helper = pod_startup_latency_helper
+        self._pod_statuses_lock = threading.Lock()  # guards the two fields below
+        self._pod_statuses: dict[str, VersionedPodStatus] = {}
+        self._notifiers: list[PodUpdateNotifier] = []
+        # A message says that there is something to send.
+        self._pod_status_channel: golang.Channel[None] = golang.Channel(1)
+        # The versions that the API server has, by the uid it knows the pod by. Only for the sync thread.
+        self.api_status_versions: dict[kubetypes.MirrorPodUID, int] = {}
+
+    def start(self, ctx: golang.Context) -> None:
+        """Starts the thread that sends statuses, until ctx is done; does nothing without an API server."""
+        if self.kube_client is None:
+            klog.info_s("Kubernetes client is nil, not starting status manager")
+            return
+        klog.info_s("Starting to sync pod status with apiserver")
+        golang.go(wait.until, lambda: self._sync_loop(ctx), 0.0, ctx, name="status-manager")
+
+    def _sync_loop(self, ctx: golang.Context) -> None:
+        # Single statuses and all of them are sent from the same thread, so that they cannot overtake.
+        ticker = golang.Ticker(SYNC_PERIOD)
+        while True:
+            match golang.select(self._pod_status_channel, ticker.channel, ctx.done()).index:
+                case 0:
+                    klog.v(4).info_s("Syncing updated statuses")
+                    self.sync_batch(ctx, all=False)
+                case 1:
+                    klog.v(4).info_s("Syncing all statuses")
+                    self.sync_batch(ctx, all=True)
+                case _:
+                    return
+
+    def add_pod_update_notifier(self, notifier: PodUpdateNotifier) -> None:
+        with self._pod_statuses_lock:
+            self._notifiers.append(notifier)
+
+    def get_pod_status(self, uid: str) -> tuple[v1.PodStatus, bool]:
+        """The status of the pod or mirror pod, and whether there is one. Shared: copy it before changing it."""
+        resolved = self.pod_manager.translate_pod_uid(uid)
+        with self._pod_statuses_lock:
+            cached = self._pod_statuses.get(resolved)
+        return (v1.PodStatus(), False) if cached is None else (cached.status, True)
+
+    def set_pod_status(self, pod: v1.Pod, status: v1.PodStatus) -> tuple[v1.PodStatus, bool]:
+        """Takes the status over, and has it sent if it differs; returns what is now held, and if it changed."""
+        status = v1.deepcopy(status)
+        status.observed_generation = podutil.calculate_pod_status_observed_generation(pod)
+        with self._pod_statuses_lock:
+            # For a pod that is being deleted an update is forced: it may be the one that lets it go.
+            force_update = pod.metadata.deletion_timestamp is not None
+            notification = self._update_status_internal_locked(pod, status, force_update, False)
+            cached = self._pod_statuses.get(pod.metadata.uid)
+        self._send_notification(notification)
+        return (v1.PodStatus() if cached is None else cached.status), notification is not None
+
+    def set_container_readiness(
+        self, pod_uid: str, container_id: kubecontainer.ContainerID, ready: bool
+    ) -> None:
+        """Takes a readiness probe's result over into the container's status and the pod's conditions."""
+        with self._pod_statuses_lock:
+            found = self._find_container_locked(pod_uid, container_id, "readiness")
+            if found is None:
+                return
+            pod, old_status, container_status = found
+            if container_status.ready == ready:
+                klog.v(4).info_s(
+                    "Container readiness unchanged",
+                    ready=ready,
+                    pod=klog.kobj(pod),
+                    containerID=str(container_id),
+                )
+                return
+            status = v1.deepcopy(old_status)
+            _container_status_of(status, container_id).ready = ready
+            all_statuses = [*status.init_container_statuses, *status.container_statuses]
+            for condition in (
+                generate_pod_ready_condition(pod, old_status, status.conditions, all_statuses, status.phase),
+                generate_containers_ready_condition(pod, old_status, all_statuses, status.phase),
+            ):
+                _set_condition(status, condition)
+            notification = self._update_status_internal_locked(pod, status, False, False)
+        self._send_notification(notification)
+
+    def set_container_startup(
+        self, pod_uid: str, container_id: kubecontainer.ContainerID, started: bool
+    ) -> None:
+        """Takes a startup probe's result over into the container's status."""
+        with self._pod_statuses_lock:
+            found = self._find_container_locked(pod_uid, container_id, "startup")
+            if found is None:
+                return
+            pod, old_status, container_status = found
+            if container_status.started == started:
+                klog.v(4).info_s(
+                    "Container startup unchanged", pod=klog.kobj(pod), containerID=str(container_id)
+                )
+                return
+            status = v1.deepcopy(old_status)
+            _container_status_of(status, container_id).started = started
+            notification = self._update_status_internal_locked(pod, status, False, False)
+        self._send_notification(notification)
+
+    def _find_container_locked(
+        self, pod_uid: str, container_id: kubecontainer.ContainerID, what: str
+    ) -> tuple[v1.Pod, v1.PodStatus, v1.ContainerStatus] | None:
+        """The pod, its status and the container's, all as they are held; None, and a line in the log, if unknown."""
+        pod = self.pod_manager.get_pod_by_uid(pod_uid)
+        if pod is None:
+            klog.v(4).info_s(f"Pod has been deleted, no need to update {what}", podUID=pod_uid)
+            return None
+        cached = self._pod_statuses.get(pod.metadata.uid)
+        if cached is None:
+            klog.info_s(
+                f"Container {what} changed before pod has synced",
+                pod=klog.kobj(pod),
+                containerID=str(container_id),
+            )
+            return None
+        container_status = find_container_status(cached.status, str(container_id))
+        if container_status is None:
+            klog.info_s(
+                f"Container {what} changed for unknown container",
+                pod=klog.kobj(pod),
+                containerID=str(container_id),
+            )
+            return None
+        return pod, cached.status, container_status
+
+    def terminate_pod(self, pod: v1.Pod) -> None:
+        """Gives the pod, whose containers have all stopped, its last status.
+
+        A container of which we do not know how it ended (it may have been cleared away meanwhile, or be from
+        before a restart) counts as failed, lest the pod look successful. If the pod never got beyond its init
+        containers the others stay waiting. The phase becomes a terminal one.
+        """
+        with self._pod_statuses_lock:
+            cached = self._pod_statuses.get(pod.metadata.uid)
+            status = v1.deepcopy(pod.status if cached is None else cached.status)
+            if has_pod_initialized(pod):
+                _default_to_terminated(status.container_statuses)
+            _default_to_terminated(initialized_containers(status.init_container_statuses))
+            # Go does not do this for static pods yet (kubernetes issue 116484).
+            if not kubetypes.is_static_pod(pod):
+                _make_phase_terminal(pod, status, is_cached=cached is not None)
+            klog.v(5).info_s(
+                "TerminatePod calling updateStatusInternal", pod=klog.kobj(pod), podUID=pod.metadata.uid
+            )
+            notification = self._update_status_internal_locked(pod, status, True, True)
+        self._send_notification(notification)
+
+    def _update_status_internal_locked(
+        self, pod: v1.Pod, status: v1.PodStatus, force_update: bool, pod_is_finished: bool
+    ) -> _Notification | None:
+        """Stores the status, which it may change, if it differs from what is held; None if it does not.
+
+        A container that goes from ended to not ended against the restart policy is refused, and logged.
+        """
+        uid = pod.metadata.uid
+        cached = self._pod_statuses.get(uid)
+        old_status = self._old_status(pod, cached)
+        if cached is not None and cached.pod_is_finished and not pod_is_finished:
+            if not kubetypes.is_static_pod(pod):
+                klog.info_s(
+                    "Got unexpected podIsFinished=false, while podIsFinished=true in status cache, "
+                    "programmer error",
+                    pod=klog.kobj(pod),
+                )
+                pod_is_finished = True
+        fault = check_container_state_transition(old_status, status, pod.spec)
+        if fault is not None:
+            klog.error_s(fault, "Status update on pod aborted", pod=klog.kobj(pod))
+            return None
+        for condition_type in _TIMED_CONDITIONS:
+            update_last_transition_time(status, old_status, condition_type)
+        status.start_time = old_status.start_time or status.start_time or metav1.now()
+        status.observed_generation = max(status.observed_generation, old_status.observed_generation)
+        normalize_status(pod, status)
+        version = 1 if cached is None else cached.version + 1
+        _log_status(pod, status, version, pod_is_finished)
+        _record_terminations(old_status, status)
+        if cached is not None and not force_update and is_pod_status_by_kubelet_equal(cached.status, status):
+            klog.v(3).info_s("Ignoring same status for pod", pod=klog.kobj(pod), status=status)
+            return None
+        self._pod_statuses[uid] = VersionedPodStatus(
+            version=version,
+            pod_name=pod.metadata.name,
+            pod_namespace=pod.metadata.namespace,
+            at=metav1.now() if cached is None or cached.at is None else cached.at,
+            pod_is_finished=pod_is_finished,
+            status=status,
+        )
+        self._pod_status_channel.try_send(None)
+        is_added = cached is None and pod.metadata.deletion_timestamp is None
+        return _Notification(pod, status, is_added, pod_is_finished)
+
+    def _old_status(self, pod: v1.Pod, cached: VersionedPodStatus | None) -> v1.PodStatus:
+        if cached is not None:
+            return cached.status
+        mirror_pod = self.pod_manager.get_mirror_pod_by_pod(pod)
+        return pod.status if mirror_pod is None else mirror_pod.status
+
+    def _send_notification(self, notification: _Notification | None) -> None:
+        if notification is None:
+            return
+        with self._pod_statuses_lock:
+            notifiers = list(self._notifiers)
+        if not notifiers:
+            return
+        pod = v1.Pod(
+            api_version=notification.pod.api_version,
+            kind=notification.pod.kind,
+            metadata=notification.pod.metadata,
+            spec=notification.pod.spec,
+            status=notification.status,
+        )
+        for notifier in notifiers:
+            if notification.pod_is_finished:
+                notifier.on_pod_removed(pod)
+            else:
+                notifier.on_pod_updated(pod, notification.status, notification.is_added)
+
+    def _delete_pod_status(self, uid: str) -> None:
+        with self._pod_statuses_lock:
+            self._pod_statuses.pop(uid, None)
+        self._pod_startup_latency_helper.delete_pod_startup_state(uid)
+
+    def remove_orphaned_statuses(self, pod_uids: Collection[str]) -> None:
+        """Forgets the pods that are not among pod_uids."""
+        with self._pod_statuses_lock:
+            for uid in [uid for uid in self._pod_statuses if uid not in pod_uids]:
+                klog.v(5).info_s("Removing pod from status map", podUID=uid)
+                del self._pod_statuses[uid]
+
+    # ---- To the API server; all of this on the sync thread ----
+
+    def sync_batch(self, ctx: golang.Context, all: bool) -> int:
+        """Sends the statuses that have changed, or with `all` those that the API server's differ from.
+
+        Returns how many were tried.
+        """
+        pod_to_mirror, mirror_to_pod = self.pod_manager.get_uid_translations()
+        with self._pod_statuses_lock:
+            statuses = dict(self._pod_statuses)
+        if all:
+            for status_uid in list(self.api_status_versions):
+                if status_uid not in statuses and status_uid not in mirror_to_pod:
+                    del self.api_status_versions[status_uid]
+        updates = []
+        for uid, status in statuses.items():
+            mirror_uid = pod_to_mirror.get(kubetypes.ResolvedPodUID(uid))
+            if mirror_uid == "":
+                klog.v(5).info_s(
+                    "Static pod does not have a corresponding mirror pod; skipping",
+                    podUID=uid,
+                    pod=klog.kref(status.pod_namespace, status.pod_name),
+                )
+                continue
+            status_uid = kubetypes.MirrorPodUID(uid) if mirror_uid is None else mirror_uid
+            if self._should_sync(uid, status_uid, status, all):
+                updates.append(_PodSync(uid, status_uid, status))
+        for update in updates:
+            klog.v(5).info_s(
+                "Sync pod status",
+                podUID=update.pod_uid,
+                statusUID=update.status_uid,
+                version=update.status.version,
+            )
+            self.sync_pod(ctx, update.pod_uid, update.status)
+        return len(updates)
+
+    def _should_sync(
+        self, uid: str, status_uid: kubetypes.MirrorPodUID, status: VersionedPodStatus, all: bool
+    ) -> bool:
+        if not all:
+            return self.api_status_versions.get(status_uid, 0) < status.version
+        if self.needs_update(status_uid, status):
+            return True
+        if self.needs_reconcile(uid, status.status):
+            # As if nothing had been sent yet; the sync that follows sets it again.
+            self.api_status_versions.pop(status_uid, None)
+            return True
+        return False
+
+    def sync_pod(self, ctx: golang.Context, uid: str, status: VersionedPodStatus) -> None:
+        """Sends one status, and deletes the pod if it only waited for this. Faults are logged; it is tried again."""
+        assert self.kube_client is not None
+        ref = {"podUID": uid, "pod": klog.kref(status.pod_namespace, status.pod_name)}
+        try:
+            pod = self.kube_client.get_pod(ctx, status.pod_namespace, status.pod_name)
+        except Exception as err:
+            # It stays to be done, and the next batch does it.
+            klog.error_s(err, "Failed to get status for pod", **ref)
+            return
+        if pod is None:
+            klog.v(3).info_s("Pod does not exist on the server", **ref)
+            return
+        translated_uid = self.pod_manager.translate_pod_uid(pod.metadata.uid)
+        if translated_uid and translated_uid != uid:
+            klog.v(2).info_s(
+                "Pod was deleted and then recreated, skipping status update",
+                pod=klog.kobj(pod),
+                oldPodUID=uid,
+                podUID=translated_uid,
+            )
+            self._delete_pod_status(uid)
+            return
+        patched = self._patch(ctx, pod, status)
+        if patched is None:
+            return
+        self._mark_sent(uid, status)
+        self.api_status_versions[kubetypes.MirrorPodUID(pod.metadata.uid)] = status.version
+        if self.can_be_deleted(patched, status.status, status.pod_is_finished):
+            self._delete_pod(ctx, uid, patched)
+
+    def _mark_sent(self, uid: str, status: VersionedPodStatus) -> None:
+        if status.at is None:
+            klog.v(3).info_s(
+                "Pod had no status time set",
+                pod=klog.kref(status.pod_namespace, status.pod_name),
+                podUID=uid,
+                version=status.version,
+            )
+            return
+        metrics.POD_STATUS_SYNC_DURATION.observe((metav1.now() - status.at).total_seconds())
+        # DIVERGES: Go counts all later statuses from the pod's first one.
+        with self._pod_statuses_lock:
+            if self._pod_statuses.get(uid) is status:
+                self._pod_statuses[uid] = replace(status, at=None)
+
+    def _patch(self, ctx: golang.Context, pod: v1.Pod, status: VersionedPodStatus) -> v1.Pod | None:
+        """The pod with the new status; None if that failed."""
+        assert self.kube_client is not None
+        could_run = self._pod_deletion_safety.pod_could_have_running_containers(pod)
+        merged = merge_pod_status(pod, pod.status, status.status, could_run)
+        try:
+            patched = self.kube_client.patch_pod_status(ctx, pod, merged)
+        except Exception as err:
+            # As above: the next batch tries again.
+            klog.error_s(err, "Failed to update status for pod", pod=klog.kobj(pod))
+            return None
+        if patched is None:
+            klog.v(3).info_s(
+                "Status for pod is up-to-date", pod=klog.kobj(pod), statusVersion=status.version
+            )
+            return pod
+        klog.v(3).info_s(
+            "Status for pod updated successfully",
+            pod=klog.kobj(pod),
+            statusVersion=status.version,
+            status=merged,
+        )
+        self._pod_startup_latency_helper.record_status_updated(patched)
+        return patched
+
+    def _delete_pod(self, ctx: golang.Context, uid: str, pod: v1.Pod) -> None:
+        assert self.kube_client is not None
+        try:
+            self.kube_client.delete_pod(ctx, pod)
+        except Exception as err:
+            # As above: the next batch tries again.
+            klog.info_s("Failed to delete status for pod", pod=klog.kobj(pod), err=err)
+            return
+        klog.v(3).info_s("Pod fully terminated and removed from etcd", pod=klog.kobj(pod))
+        self._delete_pod_status(uid)
+
+    def needs_update(self, uid: str, status: VersionedPodStatus) -> bool:
+        """Whether the API server lacks this version, or the pod can be deleted there."""
+        if self.api_status_versions.get(kubetypes.MirrorPodUID(uid), 0) < status.version:
+            return True
+        pod = self.pod_manager.get_pod_by_uid(uid)
+        return pod is not None and self.can_be_deleted(pod, status.status, status.pod_is_finished)
+
+    def can_be_deleted(self, pod: v1.Pod, status: v1.PodStatus, pod_is_finished: bool) -> bool:
+        """Whether the pod is marked for deletion, has ended for the API server too, and is finished here."""
+        if pod.metadata.deletion_timestamp is None or kubetypes.is_mirror_pod(pod):
+            return False
+        ref = {
+            "phase": pod.status.phase,
+            "localPhase": status.phase,
+            "pod": klog.kobj(pod),
+            "podUID": pod.metadata.uid,
+        }
+        if not podutil.is_pod_phase_terminal(pod.status.phase):
+            klog.v(3).info_s("Delaying pod deletion as the phase is non-terminal", **ref)
+            return False
+        if pod_is_finished:
+            klog.v(3).info_s(
+                "The pod termination is finished as SyncTerminatedPod completes its execution", **ref
+            )
+        return pod_is_finished
+
+    def needs_reconcile(self, uid: str, status: v1.PodStatus) -> bool:
+        """Whether the API server's status, as it came with the pod, differs from this. Ours is the truth."""
+        pod = self.pod_manager.get_pod_by_uid(uid)
+        if pod is None:
+            klog.v(4).info_s("Pod has been deleted, no need to reconcile", podUID=uid)
+            return False
+        if kubetypes.is_static_pod(pod):
+            mirror_pod = self.pod_manager.get_mirror_pod_by_pod(pod)
+            if mirror_pod is None:
+                klog.v(4).info_s(
+                    "Static pod has no corresponding mirror pod, no need to reconcile", pod=klog.kobj(pod)
+                )
+                return False
+            pod = mirror_pod
+        pod_status = v1.deepcopy(pod.status)
+        normalize_status(pod, pod_status)
+        if is_pod_status_by_kubelet_equal(pod_status, status):
+            return False
+        klog.v(3).info_s(
+            "Pod status is inconsistent with cached status for pod, a reconciliation should be triggered",
+            pod=klog.kobj(pod),
+        )
+        return True
+
+
+def is_pod_status_by_kubelet_equal(old_status: v1.PodStatus, status: v1.PodStatus) -> bool:
+    """Whether two normalized statuses are the same in what the kubelet writes.
+
+    Conditions of others and the claim statuses do not count, nor do the conditions' times.
+    """
+
+    def ours(conditions: Iterable[v1.PodCondition]) -> dict[str, tuple[str, str, str]]:
+        return {
+            c.type: (c.status, c.message, c.reason)
+            for c in conditions
+            if kubetypes.pod_condition_by_kubelet(c.type) or kubetypes.pod_condition_shared_by_kubelet(c.type)
+        }
+
+    if ours(old_status.conditions) != ours(status.conditions):
+        return False
+    others = {name: getattr(status, name) for name in ("conditions", *_CLAIM_FIELDS)}
+    return codec.semantic_equal(_replaced(old_status, **others), status)
+
+
+_CLAIM_FIELDS = (
+    "resource_claim_statuses",
+    "extended_resource_claim_status",
+    "node_allocatable_resource_claim_statuses",
+)
+
+
+def _replaced(status: v1.PodStatus, **changes: object) -> v1.PodStatus:
+    """A copy with other values in some fields; the rest is shared with the original."""
+    fields = {name: getattr(status, name) for name in status.__struct_fields__}
+    return v1.PodStatus(**{**fields, **changes})
+
+
+def find_container_status(status: v1.PodStatus, container_id: str) -> v1.ContainerStatus | None:
+    """The container's status, be it an init container's or not."""
+    for container_status in [*status.container_statuses, *status.init_container_statuses]:
+        if container_status.container_id == container_id:
+            return container_status
+    return None
+
+
+def _container_status_of(
+    status: v1.PodStatus, container_id: kubecontainer.ContainerID
+) -> v1.ContainerStatus:
+    container_status = find_container_status(status, str(container_id))
+    assert container_status is not None, "the status is a copy of one that has it"
+    return container_status
+
+
+def _set_condition(status: v1.PodStatus, condition: v1.PodCondition) -> None:
+    if podutil.get_pod_condition(status, condition.type)[1] is None:
+        klog.info_s("PodStatus missing condition type", conditionType=condition.type, status=status)
+    status.conditions = statusutil.replace_or_append_pod_condition(status.conditions, condition)
+
+
+def _default_to_terminated(statuses: Iterable[v1.ContainerStatus]) -> None:
+    for status in statuses:
+        if status.state.terminated is None:
+            status.state = v1.ContainerState(
+                terminated=v1.ContainerStateTerminated(
+                    reason=kubecontainer.CONTAINER_REASON_STATUS_UNKNOWN,
+                    message="The container could not be located when the pod was terminated",
+                    exit_code=137,
+                )
+            )
+
+
+def _make_phase_terminal(pod: v1.Pod, status: v1.PodStatus, is_cached: bool) -> None:
+    if podutil.is_pod_phase_terminal(status.phase):
+        return
+    ref = {"pod": klog.kobj(pod), "podUID": pod.metadata.uid}
+    if status.phase not in (v1.POD_PENDING, v1.POD_RUNNING):
+        klog.error_s(
+            ValueError(f"unknown phase: {status.phase}"), "Unknown phase, programmer error", **ref
+        )
+    else:
+        if status.phase == v1.POD_RUNNING and is_cached:
+            klog.info_s(
+                "Terminal running pod should have already been marked as failed, programmer error", **ref
+            )
+        klog.v(3).info_s("Marking terminal pod as failed", oldPhase=status.phase, **ref)
+    status.phase = v1.POD_FAILED
+
+
+def has_pod_initialized(pod: v1.Pod) -> bool:
+    """Whether there is any sign, in the pod's own status, that it got beyond its init containers."""
+    if not pod.spec.init_containers:
+        return True
+    for status in pod.status.container_statuses:
+        if status.last_state.terminated is not None or status.state.waiting is None:
+            return True
+    statuses = pod.status.init_container_statuses
+    if not statuses:
+        return False
+    container = kubeutil.get_container_by_index(pod.spec.init_containers, statuses, len(statuses) - 1)
+    if container is None:
+        klog.v(4).info_s(
+            "Mismatch between pod spec and status, likely programmer error", pod=klog.kobj(pod)
+        )
+        return False
+    last = statuses[-1]
+    if podutil.is_restartable_init_container(container):
+        return last.state.running is not None and bool(last.started)
+    return any(
+        state.terminated is not None and state.terminated.exit_code == 0
+        for state in (last.last_state, last.state)
+    )
+
+
+def initialized_containers(containers: Sequence[v1.ContainerStatus]) -> Sequence[v1.ContainerStatus]:
+    """All up to the last one that was ever started; at least the first."""
+    for i in range(len(containers) - 1, -1, -1):
+        if containers[i].state.waiting is None or containers[i].last_state.terminated is not None:
+            return containers[: i + 1]
+    return containers[:1]
+
+
+def check_container_state_transition(
+    old_statuses: v1.PodStatus, new_statuses: v1.PodStatus, pod_spec: v1.PodSpec
+) -> ValueError | None:
+    """Finds a container that has ended and now has not, though it may not be restarted: our own mistake.
+
+    Returns the error, as it is for the log only.
+    """
+    if pod_spec.restart_policy == v1.RESTART_POLICY_ALWAYS:
+        return None
+    if features.feature_gate.enabled(features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS):
+        if podutil.all_containers_could_restart(pod_spec):
+            return None
+    for old in old_statuses.container_statuses:
+        if _revived(old, new_statuses.container_statuses, pod_spec, pod_spec.containers):
+            return ValueError(
+                f"terminated container {old.name} attempted illegal transition to non-terminated state"
+            )
+    for i, old in enumerate(old_statuses.init_container_statuses):
+        container = kubeutil.get_container_by_index(
+            pod_spec.init_containers, old_statuses.init_container_statuses, i
+        )
+        if container is None:
+            return ValueError(f"found mismatch between pod spec and status, container: {old.name}")
+        if podutil.is_restartable_init_container(container):
+            continue
+        if _revived(old, new_statuses.init_container_statuses, pod_spec, pod_spec.init_containers):
+            return ValueError(
+                f"terminated init container {old.name} attempted illegal transition to non-terminated state"
+            )
+    return None
+
+
+def _revived(
+    old: v1.ContainerStatus,
+    new_statuses: Iterable[v1.ContainerStatus],
+    pod_spec: v1.PodSpec,
+    containers: Iterable[v1.Container],
+) -> bool:
+    """Whether the container had ended for good and now has not."""
+    if old.state.terminated is None:
+        return False
+    exit_code = old.state.terminated.exit_code
+    if exit_code != 0 and pod_spec.restart_policy == v1.RESTART_POLICY_ON_FAILURE:
+        return False
+    if features.feature_gate.enabled(features.CONTAINER_RESTART_RULES):
+        for container in containers:
+            if container.name == old.name and podutil.container_should_restart(
+                container, pod_spec, exit_code
+            ):
+                return False
+    return any(new.name == old.name and new.state.terminated is None for new in new_statuses)
+
+
+def update_last_transition_time(
+    status: v1.PodStatus, old_status: v1.PodStatus, condition_type: str
+) -> None:
+    """Sets the condition's transition time: the old one if the condition's status is the old one, else now."""
+    _, condition = podutil.get_pod_condition(status, condition_type)
+    if condition is None:
+        return
+    _, old = podutil.get_pod_condition(old_status, condition_type)
+    if old is not None and old.status == condition.status:
+        condition.last_transition_time = old.last_transition_time
+    else:
+        condition.last_transition_time = metav1.now()
+
+
+def normalize_status(pod: v1.Pod, status: v1.PodStatus) -> v1.PodStatus:
+    """Brings the status, in place, into the form in which the API server gives it back; returns it.
+
+    Times are cut to seconds, container statuses sorted, and the containers' termination messages share the room
+    that a pod has for them.
+    """
+    spec = pod.spec
+    containers = len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers)
+    bytes_per_status = kubecontainer.MAX_POD_TERMINATION_MESSAGE_LOG_LENGTH // max(containers, 1)
+    status.start_time = _cut_to_second(status.start_time)
+    for condition in status.conditions:
+        condition.last_probe_time = _cut_to_second(condition.last_probe_time)
+        condition.last_transition_time = _cut_to_second(condition.last_transition_time)
+    for container_status in [
+        *status.container_statuses,
+        *status.init_container_statuses,
+        *status.ephemeral_container_statuses,
+    ]:
+        _normalize_container_state(container_status.state, bytes_per_status)
+        _normalize_container_state(container_status.last_state, bytes_per_status)
+    status.container_statuses = kubetypes.sorted_container_statuses(status.container_statuses)
+    kubetypes.sort_init_container_statuses(pod, status.init_container_statuses)
+    status.ephemeral_container_statuses = kubetypes.sorted_container_statuses(
+        status.ephemeral_container_statuses
+    )
+    return status
+
+
+def _normalize_container_state(state: v1.ContainerState, max_bytes: int) -> None:
+    if state.running is not None:
+        state.running.started_at = _cut_to_second(state.running.started_at)
+    if (terminated := state.terminated) is not None:
+        terminated.started_at = _cut_to_second(terminated.started_at)
+        terminated.finished_at = _cut_to_second(terminated.finished_at)
+        message = terminated.message.encode()
+        if len(message) > max_bytes:
+            terminated.message = message[:max_bytes].decode(errors="ignore")
+
+
+def _cut_to_second(t: datetime | None) -> datetime | None:
+    return None if t is None else t.replace(microsecond=0)
+
+
+def merge_pod_status(
+    pod: v1.Pod,
+    old_pod_status: v1.PodStatus,
+    new_pod_status: v1.PodStatus,
+    could_have_running_containers: bool,
+) -> v1.PodStatus:
+    """The status to send: ours, with what others own in the old one.
+
+    A terminal phase, and with it DisruptionTarget, is held back while containers may still be running: whoever
+    sees it takes what the pod used to be free. A pod with a terminal phase is not ready. Neither argument is
+    changed.
+    """
+    old, new = old_pod_status, v1.deepcopy(new_pod_status)
+    conditions = [c for c in old.conditions if not kubetypes.pod_condition_by_kubelet(c.type)]
+    becomes_terminal = not podutil.is_pod_phase_terminal(old.phase) and podutil.is_pod_phase_terminal(new.phase)
+    for condition in new.conditions:
+        if kubetypes.pod_condition_by_kubelet(condition.type):
+            conditions.append(condition)
+        elif condition.type == v1.DISRUPTION_TARGET and becomes_terminal and not could_have_running_containers:
+            # Its time is that of being sent, not of being found.
+            update_last_transition_time(new, old, condition.type)
+            conditions = statusutil.replace_or_append_pod_condition(conditions, condition)
+    new.conditions = conditions
+    for name in _CLAIM_FIELDS:
+        setattr(new, name, getattr(old, name))
+    if becomes_terminal and could_have_running_containers:
+        new.phase, new.reason, new.message = old.phase, old.reason, old.message
+    if podutil.is_pod_phase_terminal(new.phase) and (
+        podutil.is_pod_ready_condition_true(new) or podutil.is_containers_ready_condition_true(new)
+    ):
+        for unready in (
+            generate_containers_ready_condition_for_terminal_phase(pod, old, new.phase),
+            generate_pod_ready_condition_for_terminal_phase(pod, old, new.phase),
+        ):
+            podutil.update_pod_condition(new, unready)
+    return new
+
+
+def need_to_reconcile_pod_readiness(pod: v1.Pod) -> bool:
+    """Whether a readiness gate's condition has changed, so that Ready is out of date."""
+    if not pod.spec.readiness_gates:
+        return False
+    status = pod.status
+    expected = generate_pod_ready_condition(
+        pod, status, status.conditions, status.container_statuses or None, status.phase
+    )
+    _, current = podutil.get_pod_condition_from_list(status.conditions, v1.POD_READY)
+    return current is not None and (current.status, current.message) != (expected.status, expected.message)
+
+
+def _record_terminations(old_status: v1.PodStatus, status: v1.PodStatus) -> None:
+    """Counts the containers that have ended since the old status."""
+    for container_type, old, new in (
+        (metrics.INIT_CONTAINER, old_status.init_container_statuses, status.init_container_statuses),
+        (metrics.CONTAINER, old_status.container_statuses, status.container_statuses),
+        (
+            metrics.EPHEMERAL_CONTAINER,
+            old_status.ephemeral_container_statuses,
+            status.ephemeral_container_statuses,
+        ),
+    ):
+        ended = {s.name for s in old if s.state.terminated is not None}
+        for container_status in new:
+            terminated = container_status.state.terminated
+            if terminated is not None and container_status.name not in ended:
+                metrics.TERMINATED_CONTAINERS_TOTAL.labels(
+                    container_type, str(terminated.exit_code), terminated.reason
+                ).inc()
+
+
+def _log_status(pod: v1.Pod, status: v1.PodStatus, version: int, pod_is_finished: bool) -> None:
+    """A line about every container, for finding out who changed what when."""
+    if not klog.v(5).enabled:
+        return
+    containers = sorted(
+        f"({s.name} state={_state_text(s.state, 'unknown')} previous={_state_text(s.last_state, '<none>')})"
+        for s in [*status.init_container_statuses, *status.container_statuses]
+    )
+    klog.v(5).info_s(
+        "updateStatusInternal",
+        version=version,
+        podIsFinished=pod_is_finished,
+        pod=klog.kobj(pod),
+        podUID=pod.metadata.uid,
+        containers=" ".join(containers),
+    )
+
+
+def _state_text(state: v1.ContainerState, default: str) -> str:
+    if state.running is not None:
+        return "running"
+    if state.waiting is not None:
+        return "waiting"
+    if state.terminated is not None:
+        return f"terminated={state.terminated.exit_code}"
+    return default

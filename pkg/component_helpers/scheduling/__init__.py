@@ -1,0 +1,4 @@
+"""Helpers about placing pods on nodes.
+
+Go: k8s.io/component-helpers/scheduling
+"""

@@ -1,0 +1,80 @@
+"""Taints, tolerations and priorities.
+
+Go: k8s.io/component-helpers/scheduling/corev1/helpers.go, k8s.io/api/core/v1/toleration.go
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from pkg import klog
+from pkg.api.core import v1
+
+# As the API accepts whole numbers: no plus sign, no leading zeros.
+_DECIMAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+_INT64 = range(-(2**63), 2**63)
+
+
+def pod_priority(pod: v1.Pod) -> int:
+    """0 for a pod from before there were priorities."""
+    return pod.spec.priority or 0
+
+
+def tolerations_tolerate_taint(
+    tolerations: Iterable[v1.Toleration], taint: v1.Taint, enable_comparison_operators: bool
+) -> bool:
+    """Whether any of the tolerations matches the taint."""
+    return any(tolerates_taint(t, taint, enable_comparison_operators) for t in tolerations)
+
+
+def find_matching_untolerated_taint(
+    taints: Iterable[v1.Taint],
+    tolerations: Iterable[v1.Toleration],
+    inclusion_filter: Callable[[v1.Taint], bool] | None,
+    enable_comparison_operators: bool,
+) -> v1.Taint | None:
+    """The first taint, of those that the filter lets through, without a toleration; None if there is none."""
+    tolerations = list(tolerations)
+    for taint in taints:
+        if inclusion_filter is not None and not inclusion_filter(taint):
+            continue
+        if not tolerations_tolerate_taint(tolerations, taint, enable_comparison_operators):
+            return taint
+    return None
+
+
+def tolerates_taint(toleration: v1.Toleration, taint: v1.Taint, enable_comparison_operators: bool) -> bool:
+    """Whether the toleration matches: an empty effect, key or operator means any effect, any key, equality."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "" | v1.TOLERATION_OP_EQUAL:
+            return toleration.value == taint.value
+        case v1.TOLERATION_OP_EXISTS:
+            return True
+        case v1.TOLERATION_OP_LT | v1.TOLERATION_OP_GT if enable_comparison_operators:
+            return _compare_numeric_values(toleration, taint)
+    return False
+
+
+def _compare_numeric_values(toleration: v1.Toleration, taint: v1.Taint) -> bool:
+    try:
+        wanted = _parse_int64(toleration.value)
+    except ValueError as err:
+        klog.error_s(err, "failed to parse toleration value as int64", toleration=toleration.value)
+        return False
+    try:
+        actual = _parse_int64(taint.value)
+    except ValueError as err:
+        klog.error_s(err, "failed to parse taint value as int64", taint=taint.value)
+        return False
+    return actual < wanted if toleration.operator == v1.TOLERATION_OP_LT else actual > wanted
+
+
+def _parse_int64(text: str) -> int:
+    if not _DECIMAL_INTEGER.fullmatch(text) or int(text) not in _INT64:
+        raise ValueError(f'"{text}" is not a decimal integer of 64 bits')
+    return int(text)

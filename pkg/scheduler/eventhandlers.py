@@ -1,0 +1,36 @@
+"""The scheduler's filters that a node asks too.
+
+Go: pkg/scheduler/eventhandlers.go (AdmissionCheck)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pkg.api.core import v1
+from pkg.component_helpers.scheduling.corev1 import nodeaffinity as corev1nodeaffinity
+from pkg.scheduler import framework
+from pkg.scheduler.framework.plugins import nodeaffinity, nodename, nodeports, noderesources
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionResult:
+    """One reason why a pod does not fit: either a resource it lacks, or a filter's name and what it says."""
+
+    name: str = ""
+    reason: str = ""
+    insufficient_resource: noderesources.InsufficientResource | None = None
+
+
+def admission_check(pod: v1.Pod, node_info: framework.NodeInfo) -> list[AdmissionResult]:
+    """All reasons why the pod does not fit the node; none if it does."""
+    results = [
+        AdmissionResult(insufficient_resource=lacking) for lacking in noderesources.fits(pod, node_info)
+    ]
+    if not corev1nodeaffinity.get_required_node_affinity(pod).match(node_info.node):
+        results.append(AdmissionResult(nodeaffinity.NAME, nodeaffinity.ERR_REASON_POD))
+    if not nodename.fits(pod, node_info):
+        results.append(AdmissionResult(nodename.NAME, nodename.ERR_REASON))
+    if not nodeports.fits(pod, node_info):
+        results.append(AdmissionResult(nodeports.NAME, nodeports.ERR_REASON))
+    return results

@@ -1,0 +1,112 @@
+"""A node with what it has, and what the pods on it take.
+
+Go: pkg/scheduler/framework/types.go
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pkg import features
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+from pkg.apimachinery.api.resource import Quantity
+from pkg.apis.core.v1 import helper as v1helper
+from pkg.component_helpers import resource as resourcehelper
+
+_ANY_IP = "0.0.0.0"  # noqa: S104  # stands for all addresses of the host, nothing is bound
+
+
+@dataclass(slots=True)
+class Resource:
+    """Amounts of resources as plain numbers: CPU in thousandths, the rest in whole units."""
+
+    milli_cpu: int = 0
+    memory: int = 0
+    ephemeral_storage: int = 0
+    allowed_pod_number: int = 0
+    # Extended resources, huge pages and others that are not named above.
+    scalar_resources: dict[str, int] = field(default_factory=dict)
+
+    def add(self, resources: dict[str, Quantity]) -> None:
+        for name, quantity in resources.items():
+            match name:
+                case v1.RESOURCE_CPU:
+                    self.milli_cpu += quantity.milli_value()
+                case v1.RESOURCE_MEMORY:
+                    self.memory += quantity.value()
+                case v1.RESOURCE_PODS:
+                    self.allowed_pod_number += quantity.value()
+                case v1.RESOURCE_EPHEMERAL_STORAGE:
+                    self.ephemeral_storage += quantity.value()
+                case _ if is_scalar_resource_name(name):
+                    self.scalar_resources[name] = self.scalar_resources.get(name, 0) + quantity.value()
+
+
+class HostPortInfo:
+    """The host's ports that are taken, by address and protocol. No address means all, no protocol TCP."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, set[tuple[str, int]]] = {}
+
+    def add(self, ip: str, protocol: str, port: int) -> None:
+        if port > 0:
+            self._taken.setdefault(ip or _ANY_IP, set()).add((protocol or v1.PROTOCOL_TCP, port))
+
+    def check_conflict(self, ip: str, protocol: str, port: int) -> bool:
+        """Whether the port is taken at this address, or at all addresses."""
+        if port <= 0:
+            return False
+        ip = ip or _ANY_IP
+        taken = self._taken.values() if ip == _ANY_IP else [self._taken.get(a, set()) for a in (_ANY_IP, ip)]
+        return any((protocol or v1.PROTOCOL_TCP, port) in ports for ports in taken)
+
+
+class NodeInfo:
+    """A node and its pods, summed up."""
+
+    def __init__(self, *pods: v1.Pod) -> None:
+        self.node: v1.Node | None = None
+        self.pods: list[v1.Pod] = []
+        self.requested = Resource()
+        self.allocatable = Resource()
+        self.used_ports = HostPortInfo()
+        for pod in pods:
+            self.add_pod(pod)
+
+    def add_pod(self, pod: v1.Pod) -> None:
+        self.pods.append(pod)
+        # What a pod's containers have now counts too, while they are being resized.
+        in_place = features.feature_gate.enabled(features.IN_PLACE_POD_VERTICAL_SCALING)
+        self.requested.add(resourcehelper.pod_requests(pod, pod_resources_options(use_status=in_place)))
+        for port in get_host_ports(pod):
+            self.used_ports.add(port.host_ip, port.protocol, port.host_port)
+
+    def set_node(self, node: v1.Node) -> None:
+        self.node = node
+        self.allocatable = Resource()
+        self.allocatable.add(node.status.allocatable)
+
+
+def pod_resources_options(use_status: bool) -> resourcehelper.PodResourcesOptions:
+    """How pods' requests are added up here."""
+    return resourcehelper.PodResourcesOptions(
+        use_status_resources=use_status,
+        skip_pod_level_resources=not features.feature_gate.enabled(features.POD_LEVEL_RESOURCES),
+    )
+
+
+def is_scalar_resource_name(name: str) -> bool:
+    """Go: pkg/scheduler/util/utils.go."""
+    return (
+        v1helper.is_extended_resource_name(name)
+        or v1helper.is_huge_page_resource_name(name)
+        or v1helper.is_prefixed_native_resource(name)
+        or v1helper.is_attachable_volume_resource_name(name)
+    )
+
+
+def get_host_ports(pod: v1.Pod) -> list[v1.ContainerPort]:
+    """The host ports of containers and sidecars. Go: pkg/scheduler/util/utils.go."""
+    sidecars = [c for c in pod.spec.init_containers if podutil.is_restartable_init_container(c)]
+    return [port for c in [*sidecars, *pod.spec.containers] for port in c.ports if port.host_port > 0]

@@ -1,0 +1,8 @@
+"""Helpers for pods that more than one component uses.
+
+Go: pkg/util/pod
+"""
+
+from pkg.util.pod.pod import replace_or_append_pod_condition
+
+__all__ = ["replace_or_append_pod_condition"]

@@ -4,3 +4,9 @@
 
 Go: pkg/kubelet/cri
 """
+
+import os
+
+# gRPC's C core writes to standard error in a format of its own, also what is no fault: that a runtime which
+# stops says good-bye. What matters reaches the log through the errors of the calls.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

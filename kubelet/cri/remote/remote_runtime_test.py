@@ -23,7 +23,9 @@ CTX = golang.background()
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[fake.FakeServer]:
-    with fake.FakeServer(f"unix://{tmp_path}/cri.sock", fake.FakeRuntime(images_present=["busybox"])) as server:
+    with fake.FakeServer(
+        f"unix://{tmp_path}/cri.sock", fake.FakeRuntime(images_present=["busybox"])
+    ) as server:
         yield server
 
 
@@ -108,7 +110,9 @@ def _listen(path: Path, reply: bytes) -> socket.socket:
         pytest.param(lambda path: None, "no such socket", id="missing"),
         pytest.param(lambda path: path.write_text(""), "not a socket", id="a file"),
         pytest.param(lambda path: path.mkdir(), "not a socket", id="a directory"),
-        pytest.param(lambda path: socket.socket(socket.AF_UNIX).bind(str(path)), "connection refused", id="left"),
+        pytest.param(
+            lambda path: socket.socket(socket.AF_UNIX).bind(str(path)), "connection refused", id="left"
+        ),
     ],
 )
 def test_runtime_that_cannot_be_reached_is_explained(tmp_path: Path, make: Any, want: str) -> None:
@@ -132,7 +136,7 @@ def test_socket_of_something_else_is_explained(tmp_path: Path) -> None:
 
 def _serve(path: Path, services: tuple[str, ...]) -> Any:
     server = grpc.server(futures.ThreadPoolExecutor(2))
-    handler = grpc.unary_unary_rpc_method_handler(
+    handler: Any = grpc.unary_unary_rpc_method_handler(
         lambda request, call: runtimeapi.VersionResponse(),
         response_serializer=runtimeapi.VersionResponse.SerializeToString,
     )
@@ -202,7 +206,9 @@ def test_deadlines(server: fake.FakeServer) -> None:
     service.close(CTX)
 
 
-def test_deadline_of_the_context_counts(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
+def test_deadline_of_the_context_counts(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService
+) -> None:
     server.runtime.faults.hang("Version")
     ctx, cancel = golang.with_timeout(CTX, 0.2)
     with pytest.raises(remote.RemoteError, match="code = DeadlineExceeded"):
@@ -218,8 +224,10 @@ class _Limits:
 
     def invoke(self, ctx: golang.Context, method: str, request: Any, timeout: float | None) -> Any:
         self.limits[method] = timeout
-        return runtimeapi.RunPodSandboxResponse(pod_sandbox_id="s") if method == "RunPodSandbox" else (
-            runtimeapi.ExecSyncResponse()
+        return (
+            runtimeapi.RunPodSandboxResponse(pod_sandbox_id="s")
+            if method == "RunPodSandbox"
+            else (runtimeapi.ExecSyncResponse())
         )
 
     def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Any]:
@@ -249,7 +257,9 @@ def test_limits_per_method() -> None:
     assert limits.limits["ExecSync"] is None
 
 
-def test_runtime_that_comes_back_is_found(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
+def test_runtime_that_comes_back_is_found(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService
+) -> None:
     service.version(CTX, "")
     server.stop()
     with pytest.raises(remote.RemoteError, match="code = Unavailable"):
@@ -353,7 +363,7 @@ def test_images(server: fake.FakeServer) -> None:
     service.remove_image(CTX, spec)
     assert not service.image_status(CTX, spec, False).HasField("image")
     server.runtime.faults.fail("PullImage", "RegistryUnavailable: no route")
-    with pytest.raises(remote.RemoteError, match="^RegistryUnavailable: no route$"):
+    with pytest.raises(remote.RemoteError, match=r"^RegistryUnavailable: no route$"):
         service.pull_image(CTX, spec, None, None)
     server.runtime.images.pull_errors["nope:1"] = fake.not_found("nope:1")
     server.runtime.faults.clear()

@@ -376,7 +376,6 @@ class FakeRuntime:
                 raise _unknown("failed to get sandbox container task: no running task found")
             container = self._make_container_locked(sandbox, request.config, image.id)
             if container.behaviour.create_error:
-                del self._store.names[container.reserved_name]
                 raise _unknown(container.behaviour.create_error)
             self._store.add_container(container)
             self._tell_locked(runtimeapi.CONTAINER_CREATED_EVENT, sandbox, container.id)
@@ -472,12 +471,11 @@ class FakeRuntime:
             if container is None or container.state != RUNNING:
                 return runtimeapi.StopContainerResponse()
             wait = self._time_to_stop(container.behaviour, request.timeout)
-            if not wait:
-                killed = request.timeout <= 0
-                self._end_locked(container, _KILLED if killed else container.behaviour.sigterm_exit_code)
-                return runtimeapi.StopContainerResponse()
+            if container.ends_at is not None:
+                wait = min(wait, container.ends_at - self.clock.monotonic())
         self._sleep(ctx, wait, container.exited)
         with self._lock:
+            self._settle_locked()
             if container.state == RUNNING:
                 killed = container.behaviour.ignore_sigterm or wait >= request.timeout
                 self._end_locked(container, _KILLED if killed else container.behaviour.sigterm_exit_code)

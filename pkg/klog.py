@@ -225,7 +225,7 @@ def _text_line(
     now = time.time()
     day = time.strftime("%m%d %H:%M:%S", time.localtime(now))
     place = f"{os.path.basename(path)}:{line}"  # a PurePath costs ten times as much
-    parts = [f"{severity}{day}.{int(now % 1 * 1_000_000):06d} {os.getpid():7d} {place}] {_quote(msg)}"]
+    parts = [f"{severity}{day}.{int(now % 1 * 1_000_000):06d} {os.getpid():7d} {place}] {quote(msg)}"]
     if err is not None:
         parts.append(f" err{_text_value(str(err))}")
     for key, value in kv.items():
@@ -242,7 +242,7 @@ def _text_value(value: Any) -> str:
         value = str(value)
     if isinstance(value, str):
         if "\n" not in value:
-            return "=" + _quote(value)
+            return "=" + quote(value)
         return "=<\n\t" + value.rstrip("\n").replace("\n", "\n\t") + "\n >"
     if value is None or isinstance(value, bool | int | float | list | tuple | dict | set | frozenset):
         return "=" + _dumps(value)
@@ -253,7 +253,7 @@ _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t
 _ESCAPES |= {'"': '\\"', "\\": "\\\\"}
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
     """Quoted as Go's strconv.Quote does."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'

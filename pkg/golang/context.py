@@ -113,7 +113,7 @@ class Context:
         return self.err() is not None
 
     def remaining(self) -> float | None:
-        """Seconds until the deadline, at least 0; None without deadline. The `timeout=` for blocking calls."""
+        """Seconds until the deadline, at least 0; None without one. The `timeout=` of blocking calls."""
         deadline = self._state.deadline
         return None if deadline is None else max(deadline - monotonic(), 0.0)
 

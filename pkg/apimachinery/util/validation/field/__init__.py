@@ -1,0 +1,44 @@
+"""Errors that name the field they are about, worded as the API server words them.
+
+Go: k8s.io/apimachinery/pkg/util/validation/field
+"""
+
+from pkg.apimachinery.util.validation.field.errors import (
+    OMIT_VALUE,
+    Error,
+    ErrorList,
+    ErrorType,
+    duplicate,
+    forbidden,
+    internal_error,
+    invalid,
+    not_found,
+    not_supported,
+    required,
+    too_few,
+    too_long,
+    too_many,
+    too_short,
+    type_invalid,
+)
+from pkg.apimachinery.util.validation.field.path import Path
+
+__all__ = [
+    "OMIT_VALUE",
+    "Error",
+    "ErrorList",
+    "ErrorType",
+    "Path",
+    "duplicate",
+    "forbidden",
+    "internal_error",
+    "invalid",
+    "not_found",
+    "not_supported",
+    "required",
+    "too_few",
+    "too_long",
+    "too_many",
+    "too_short",
+    "type_invalid",
+]

@@ -1,0 +1,152 @@
+"""One error about one field, and lists of them.
+
+Go: k8s.io/apimachinery/pkg/util/validation/field/errors.go
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pkg import klog
+from pkg.apimachinery.util import errors
+from pkg.apimachinery.util.validation.field.path import Path
+
+
+class ErrorType(enum.Enum):
+    """What is wrong; the value is how it reads."""
+
+    NOT_FOUND = "Not found"
+    REQUIRED = "Required value"
+    DUPLICATE = "Duplicate value"
+    INVALID = "Invalid value"
+    TYPE_INVALID = "Invalid value "
+    NOT_SUPPORTED = "Unsupported value"
+    FORBIDDEN = "Forbidden"
+    TOO_LONG = "Too long"
+    TOO_SHORT = "Too short"
+    TOO_MANY = "Too many"
+    TOO_FEW = "Too few"
+    INTERNAL = "Internal error"
+
+    def __str__(self) -> str:
+        return self.value.rstrip()  # TYPE_INVALID reads like INVALID and is not its alias
+
+
+# As bad value: say only what is wrong.
+OMIT_VALUE = object()
+
+_WITHOUT_VALUE = {
+    ErrorType.REQUIRED,
+    ErrorType.FORBIDDEN,
+    ErrorType.TOO_LONG,
+    ErrorType.TOO_SHORT,
+    ErrorType.INTERNAL,
+}
+
+
+class Error(ValueError):
+    """`field: what is wrong: "value": detail`."""
+
+    def __init__(self, type: ErrorType, field: Path | None, bad_value: Any, detail: str = "") -> None:
+        self.type = type
+        self.field = "<nil>" if field is None else str(field)
+        self.bad_value = bad_value
+        self.detail = detail
+        super().__init__(f"{self.field}: {self.error_body()}")
+
+    def error_body(self) -> str:
+        """The message without the field."""
+        parts = [str(self.type)]
+        if self.type not in _WITHOUT_VALUE and self.bad_value is not OMIT_VALUE:
+            parts.append(_render(self.bad_value))
+        if self.detail:
+            parts.append(self.detail)
+        return ": ".join(parts)
+
+
+class ErrorList(list[Error]):
+    """What a validation found."""
+
+    def to_aggregate(self) -> errors.Aggregate | None:
+        """All as one exception, the same message only once; None if there are none."""
+        return errors.new_aggregate({str(err): err for err in self}.values())
+
+    def raise_if_any(self) -> None:
+        """Raise the aggregate, if there is one."""
+        if (aggregate := self.to_aggregate()) is not None:
+            raise aggregate
+
+
+def type_invalid(path: Path | None, value: Any, detail: str) -> Error:
+    return Error(ErrorType.TYPE_INVALID, path, value, detail)
+
+
+def not_found(path: Path | None, value: Any) -> Error:
+    return Error(ErrorType.NOT_FOUND, path, value)
+
+
+def required(path: Path | None, detail: str = "") -> Error:
+    return Error(ErrorType.REQUIRED, path, "", detail)
+
+
+def duplicate(path: Path | None, value: Any) -> Error:
+    return Error(ErrorType.DUPLICATE, path, value)
+
+
+def invalid(path: Path | None, value: Any, detail: str) -> Error:
+    return Error(ErrorType.INVALID, path, value, detail)
+
+
+def not_supported(path: Path | None, value: Any, valid_values: Iterable[str]) -> Error:
+    """Names the values that are supported, in the given order."""
+    supported = ", ".join(klog.quote(str(valid)) for valid in valid_values)
+    return Error(ErrorType.NOT_SUPPORTED, path, value, f"supported values: {supported}" if supported else "")
+
+
+def forbidden(path: Path | None, detail: str) -> Error:
+    return Error(ErrorType.FORBIDDEN, path, "", detail)
+
+
+def too_long(path: Path | None, value: Any, max_length: int) -> Error:
+    """The length is in bytes; the value itself is not repeated."""
+    detail = f"may not be more than {_count(max_length, 'byte')}" if max_length >= 0 else "value is too long"
+    return Error(ErrorType.TOO_LONG, path, "<value omitted>", detail)
+
+
+def too_short(path: Path | None, value: Any, min_length: int) -> Error:
+    detail = (
+        f"must be at least {_count(min_length, 'character')}" if min_length >= 0 else "value is too short"
+    )
+    return Error(ErrorType.TOO_SHORT, path, value, detail)
+
+
+def too_many(path: Path | None, actual: int, maximum: int) -> Error:
+    """A negative number is one that is not known."""
+    detail = f"must have at most {_count(maximum, 'item')}" if maximum >= 0 else "has too many items"
+    return Error(ErrorType.TOO_MANY, path, actual if actual >= 0 else OMIT_VALUE, detail)
+
+
+def too_few(path: Path | None, actual: int, minimum: int) -> Error:
+    """A negative number is one that is not known."""
+    detail = f"must have at least {_count(minimum, 'item')}" if minimum >= 0 else "has too few items"
+    return Error(ErrorType.TOO_FEW, path, actual if actual >= 0 else OMIT_VALUE, detail)
+
+
+def internal_error(path: Path | None, err: Exception) -> Error:
+    return Error(ErrorType.INTERNAL, path, err, str(err))
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _render(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, str):
+        return klog.quote(value)
+    return msgspec.json.encode(value, enc_hook=str).decode()

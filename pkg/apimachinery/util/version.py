@@ -1,0 +1,140 @@
+"""Parsing and comparing version numbers.
+
+Go: k8s.io/apimachinery/pkg/util/version
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+from itertools import zip_longest
+
+from pkg import klog
+
+_VERSION = re.compile(r"\s*v?([0-9]+(?:\.[0-9]+)*)(.*)", re.ASCII | re.DOTALL)
+_EXTRA = re.compile(
+    r"(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?\s*", re.ASCII
+)
+
+
+@total_ordering
+@dataclass(slots=True, frozen=True, eq=False)
+class Version:
+    """Ordered; pre-releases count only between two semantic versions, and missing components are 0."""
+
+    components: tuple[int, ...]
+    semver: bool = False
+    pre_release: str = ""
+    build_metadata: str = ""
+
+    @property
+    def major(self) -> int:
+        return self.components[0]
+
+    @property
+    def minor(self) -> int:
+        return self.components[1]
+
+    @property
+    def patch(self) -> int:
+        return self.components[2] if len(self.components) > 2 else 0
+
+    def compare(self, other: Version) -> int:
+        """-1, 0 or 1."""
+        for mine, theirs in zip_longest(self.components, other.components, fillvalue=0):
+            if mine != theirs:
+                return 1 if mine > theirs else -1
+        if not (self.semver and other.semver):
+            return 0
+        return _compare_pre_release(self.pre_release, other.pre_release)
+
+    def at_least(self, minimum: Version) -> bool:
+        return self.compare(minimum) >= 0
+
+    def less_than(self, other: Version) -> bool:
+        return self.compare(other) < 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Version) and self.compare(other) == 0
+
+    def __lt__(self, other: Version) -> bool:
+        return self.compare(other) < 0
+
+    def __hash__(self) -> int:
+        return hash((self.major, self.minor, self.patch))
+
+    def __str__(self) -> str:
+        text = ".".join(map(str, self.components))
+        if self.pre_release:
+            text += "-" + self.pre_release
+        return f"{text}+{self.build_metadata}" if self.build_metadata else text
+
+
+def parse_generic(text: str) -> Version:
+    """Two or more numbers, and what follows them is ignored; raises ValueError."""
+    return _parse(text, semver=False)
+
+
+def parse_semantic(text: str) -> Version:
+    """Exactly what semantic versioning allows, with or without a leading v; raises ValueError."""
+    return _parse(text, semver=True)
+
+
+def parse(text: str) -> Version:
+    """As a semantic version if it is one, else as a generic one; raises ValueError."""
+    try:
+        return parse_semantic(text)
+    except ValueError:
+        return parse_generic(text)
+
+
+def major_minor(major: int, minor: int) -> Version:
+    return Version((major, minor))
+
+
+def _parse(text: str, *, semver: bool) -> Version:
+    match = _VERSION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"could not parse {klog.quote(text)} as version")
+    numbers = match[1].split(".")
+    if len(numbers) != 3 if semver else len(numbers) < 2:
+        raise ValueError(f"illegal version string {klog.quote(text)}")
+    for i, number in enumerate(numbers):
+        if i == 0 or semver:
+            _refuse_zero_prefix(number, text)
+    pre_release, metadata = _parse_extra(match[2], text) if semver else ("", "")
+    return Version(tuple(map(int, numbers)), semver, pre_release, metadata)
+
+
+def _parse_extra(extra: str, text: str) -> tuple[str, str]:
+    match = _EXTRA.fullmatch(extra)
+    if match is None:
+        raise ValueError(f"could not parse pre-release/metadata ({extra}) in version {klog.quote(text)}")
+    for part in (match[1] or "").split("."):
+        if part.isdecimal():
+            _refuse_zero_prefix(part, text)
+    return match[1] or "", match[2] or ""
+
+
+def _refuse_zero_prefix(number: str, text: str) -> None:
+    if number.startswith("0") and number != "0":
+        raise ValueError(
+            f"illegal zero-prefixed version component {klog.quote(number)} in {klog.quote(text)}"
+        )
+
+
+def _compare_pre_release(mine: str, theirs: str) -> int:
+    """A release comes after its pre-releases; numbers compare as numbers, the rest as text."""
+    if mine == theirs:
+        return 0
+    if not mine or not theirs:
+        return 1 if not mine else -1
+    mine_parts, their_parts = mine.split("."), theirs.split(".")
+    for a, b in zip(mine_parts, their_parts, strict=False):
+        if a.isdecimal() and b.isdecimal():
+            if int(a) != int(b):
+                return 1 if int(a) > int(b) else -1
+        elif a != b:
+            return 1 if a > b else -1
+    return (len(mine_parts) > len(their_parts)) - (len(mine_parts) < len(their_parts))

@@ -1,0 +1,67 @@
+"""Growing pauses between attempts.
+
+Go: k8s.io/apimachinery/pkg/util/wait/backoff.go
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pkg import golang
+from pkg.apimachinery.util.wait import wait
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Parameters of a growing pause, and its state: `step` changes duration and steps."""
+
+    duration: float
+    """Seconds of the next pause."""
+    factor: float = 0.0
+    """What each step multiplies the duration by; 0 leaves it."""
+    jitter: float = 0.0
+    """The pause is longer by a random share of up to this of the duration; not accumulated."""
+    steps: int = 0
+    """How many more times the duration changes."""
+    cap: float = 0.0
+    """A limit on the duration, reaching which ends the steps; 0 is none."""
+
+    def step(self) -> float:
+        """The seconds to wait now; prepares the next step."""
+        duration = self.duration
+        if self.steps > 0:
+            self.steps -= 1
+            self._grow()
+        return wait.jitter(duration, self.jitter) if self.jitter > 0 else duration
+
+    def _grow(self) -> None:
+        if not self.factor:
+            return
+        self.duration *= self.factor
+        if 0 < self.cap < self.duration:
+            self.duration = self.cap
+            self.steps = 0
+
+
+def exponential_backoff(
+    backoff: Backoff,
+    condition: Callable[[], bool],
+    ctx: golang.Context = wait.NEVER_STOP,
+    clock: golang.TimerSource | None = None,
+) -> None:
+    """Try the condition up to `backoff.steps` times, with a growing pause between.
+
+    Raises Interrupted if it never came true, ctx.err() if ctx is done, and what the condition raises.
+    """
+    backoff = dataclasses.replace(backoff)
+    while backoff.steps > 0:
+        if (err := ctx.err()) is not None:
+            raise err
+        if condition():
+            return
+        if backoff.steps == 1:
+            break
+        wait.pause(ctx, backoff.step(), clock)
+    raise wait.Interrupted

@@ -1,0 +1,94 @@
+"""Events of a kubelet without an API server: they go to the log, and the latest are kept.
+
+Go: none; the log line is that of k8s.io/client-go/tools/record StartStructuredLogging
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pkg import klog
+from pkg.api.core import v1
+from pkg.apimachinery import clock as clock_
+
+
+@dataclass(slots=True, frozen=True)
+class RecordedEvent:
+    """One event; `involved_object` names what it is about."""
+
+    time: datetime
+    involved_object: v1.ObjectReference
+    type: str
+    reason: str
+    message: str
+    annotations: Mapping[str, str]
+
+
+class StandaloneRecorder:
+    """Implements EventRecorder; keeps the latest `keep` events."""
+
+    def __init__(self, keep: int = 1000, clock: clock_.Clock | None = None) -> None:
+        self._clock = clock or clock_.RealClock()
+        self._lock = threading.Lock()  # guards _events
+        self._events: deque[RecordedEvent] = deque(maxlen=keep)
+
+    def event(self, obj: Any, event_type: str, reason: str, message: str, /) -> None:
+        self._record(obj, {}, event_type, reason, message)
+
+    def eventf(self, obj: Any, event_type: str, reason: str, message_fmt: str, /, *args: Any) -> None:
+        self._record(obj, {}, event_type, reason, message_fmt % args)
+
+    def annotated_eventf(
+        self,
+        obj: Any,
+        annotations: Mapping[str, str],
+        event_type: str,
+        reason: str,
+        message_fmt: str,
+        /,
+        *args: Any,
+    ) -> None:
+        self._record(obj, annotations, event_type, reason, message_fmt % args)
+
+    def events(self) -> list[RecordedEvent]:
+        """What is kept, oldest first."""
+        with self._lock:
+            return list(self._events)
+
+    def _record(
+        self, obj: Any, annotations: Mapping[str, str], event_type: str, reason: str, message: str
+    ) -> None:
+        ref = reference_to(obj)
+        event = RecordedEvent(self._clock.now(), ref, event_type, reason, message, dict(annotations))
+        with self._lock:
+            self._events.append(event)
+        klog.info_s_depth(
+            2,
+            "Event occurred",
+            object=klog.kref(ref.namespace, ref.name),
+            fieldPath=ref.field_path,
+            kind=ref.kind,
+            apiVersion=ref.api_version,
+            type=event_type,
+            reason=reason,
+            message=message,
+        )
+
+
+def reference_to(obj: Any) -> v1.ObjectReference:
+    """The reference to an API object of the core group; a reference stays what it is."""
+    if isinstance(obj, v1.ObjectReference):
+        return obj
+    return v1.ObjectReference(
+        kind=type(obj).__name__,
+        api_version="v1",
+        namespace=obj.metadata.namespace,
+        name=obj.metadata.name,
+        uid=obj.metadata.uid,
+        resource_version=obj.metadata.resource_version,
+    )

@@ -1,0 +1,98 @@
+"""A pause per item that doubles with each failure.
+
+Go: k8s.io/client-go/util/flowcontrol/backoff.go
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pkg.apimachinery import clock as clock_
+
+
+@dataclass(slots=True)
+class _Entry:
+    backoff: float
+    last_update: datetime
+
+
+class Backoff:
+    """Durations in seconds; safe from any thread.
+
+    An item whose last failure is more than twice `max_duration` ago starts again from `initial`;
+    `has_expired_func(event_time, last_update, max_duration)` may decide otherwise.
+    """
+
+    def __init__(
+        self,
+        initial: float,
+        max_duration: float,
+        clock: clock_.Clock | None = None,
+        max_jitter_factor: float = 0.0,
+    ) -> None:
+        self.clock = clock or clock_.RealClock()
+        self.default_duration = initial
+        self.max_duration = max_duration
+        self.max_jitter_factor = max_jitter_factor
+        self.has_expired_func: Callable[[datetime, datetime, float], bool] | None = None
+        self._lock = threading.Lock()  # guards _per_item
+        self._per_item: dict[str, _Entry] = {}
+
+    def get(self, id: str) -> float:
+        """The current pause of the item, 0 if it has none."""
+        with self._lock:
+            entry = self._per_item.get(id)
+            return entry.backoff if entry else 0.0
+
+    def next(self, id: str, event_time: datetime) -> None:
+        """The item failed again: double its pause, up to the maximum."""
+        with self._lock:
+            entry = self._per_item.get(id)
+            if entry is None or self._has_expired(event_time, entry.last_update):
+                pause = self.default_duration + self._jitter(self.default_duration)
+            else:
+                pause = min(entry.backoff * 2 + self._jitter(entry.backoff), self.max_duration)
+            self._per_item[id] = _Entry(pause, self.clock.now())
+
+    def reset(self, id: str) -> None:
+        """Forget the item."""
+        with self._lock:
+            self._per_item.pop(id, None)
+
+    delete_entry = reset
+
+    def is_in_back_off_since(self, id: str, event_time: datetime) -> bool:
+        """Whether less than the item's pause has passed since `event_time`."""
+        with self._lock:
+            entry = self._per_item.get(id)
+            if entry is None or self._has_expired(event_time, entry.last_update):
+                return False
+            return self.clock.since(event_time) < entry.backoff
+
+    def is_in_back_off_since_update(self, id: str, event_time: datetime) -> bool:
+        """Whether `event_time` is less than the item's pause after its last failure."""
+        with self._lock:
+            entry = self._per_item.get(id)
+            if entry is None or self._has_expired(event_time, entry.last_update):
+                return False
+            return (event_time - entry.last_update).total_seconds() < entry.backoff
+
+    def gc(self) -> None:
+        """Forget items whose last failure is long past; to be called now and then."""
+        with self._lock:
+            now = self.clock.now()
+            for id, entry in list(self._per_item.items()):
+                if self._has_expired(now, entry.last_update):
+                    del self._per_item[id]
+
+    def _jitter(self, pause: float) -> float:
+        return random.random() * self.max_jitter_factor * pause if self.max_jitter_factor > 0 else 0.0
+
+    def _has_expired(self, event_time: datetime, last_update: datetime) -> bool:
+        if self.has_expired_func is not None:
+            return self.has_expired_func(event_time, last_update, self.max_duration)
+        return (event_time - last_update).total_seconds() > self.max_duration * 2

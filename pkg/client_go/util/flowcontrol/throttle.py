@@ -1,0 +1,75 @@
+"""Rate limits.
+
+Go: k8s.io/client-go/util/flowcontrol/throttle.go
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+from pkg import golang
+from pkg.apimachinery import clock as clock_
+
+
+class RateLimiter(Protocol):
+    def try_accept(self) -> bool:
+        """Take a token if there is one."""
+        ...
+
+    def accept(self) -> None:
+        """Take a token, waiting for it."""
+        ...
+
+    def wait(self, ctx: golang.Context) -> None:
+        """Take a token, waiting for it; raises ctx.err() if ctx is done first."""
+        ...
+
+    def qps(self) -> float: ...
+
+
+class TokenBucketRateLimiter:
+    """Allows `qps` calls a second on average and `burst` at once; safe from any thread."""
+
+    def __init__(self, qps: float, burst: int, clock: clock_.Clock | None = None) -> None:
+        if qps <= 0 or burst < 1:
+            raise ValueError(f"rate limiter: qps and burst must be positive, got {qps} and {burst}")
+        self._qps = qps
+        self._burst = burst
+        self._clock = clock or clock_.RealClock()
+        self._lock = threading.Lock()  # guards _tokens, _updated
+        self._tokens = float(burst)  # negative when reserved ahead of time
+        self._updated = self._clock.monotonic()
+
+    def try_accept(self) -> bool:
+        with self._lock:
+            self._refill_locked()
+            if self._tokens < 1:
+                return False
+            self._tokens -= 1
+            return True
+
+    def accept(self) -> None:
+        self.wait(golang.background())
+
+    def wait(self, ctx: golang.Context) -> None:
+        with self._lock:
+            self._refill_locked()
+            self._tokens -= 1
+            delay = max(-self._tokens / self._qps, 0.0)
+        timer = golang.Timer(delay, self._clock)
+        if delay > 0:
+            golang.select(ctx.done(), timer.channel)
+        timer.stop()
+        if (err := ctx.err()) is not None:
+            with self._lock:
+                self._tokens += 1
+            raise err
+
+    def qps(self) -> float:
+        return self._qps
+
+    def _refill_locked(self) -> None:
+        now = self._clock.monotonic()
+        self._tokens = min(self._tokens + (now - self._updated) * self._qps, float(self._burst))
+        self._updated = now

@@ -1,0 +1,93 @@
+"""Starts operations and remembers which run and which failed.
+
+Go: pkg/util/goroutinemap/goroutinemap.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pkg import golang, klog
+from pkg.apimachinery import clock as clock_
+from pkg.util.goroutinemap import exponentialbackoff
+
+
+class AlreadyExistsError(Exception):
+    """An operation of that name is running."""
+
+    def __init__(self, operation_name: str) -> None:
+        super().__init__(
+            f"Failed to create operation with name {klog.quote(operation_name)}. "
+            "An operation with that name is already executing."
+        )
+
+
+@dataclass(slots=True)
+class _Operation:
+    pending: bool
+    exp_backoff: exponentialbackoff.ExponentialBackoff = field(
+        default_factory=exponentialbackoff.ExponentialBackoff
+    )
+
+
+class GoRoutineMap:
+    """Safe from any thread. With `exponential_back_off_on_error` a failed operation must wait to run again."""
+
+    def __init__(self, exponential_back_off_on_error: bool, clock: clock_.Clock | None = None) -> None:
+        self._back_off_on_error = exponential_back_off_on_error
+        self._clock = clock or clock_.RealClock()
+        self._changed = threading.Condition()  # guards _operations, notified when one completes
+        self._operations: dict[str, _Operation] = {}
+
+    def run(self, operation_name: str, operation_func: Callable[[], object]) -> None:
+        """Start the operation in a thread of its own.
+
+        Raises AlreadyExistsError while one of that name runs, and ExponentialBackoffError if it failed lately.
+        """
+        with self._changed:
+            operation = self._operations.setdefault(operation_name, _Operation(pending=False))
+            if operation.pending:
+                raise AlreadyExistsError(operation_name)
+            operation.exp_backoff.safe_to_retry(operation_name, self._clock.now())
+            operation.pending = True
+        golang.go(self._execute, operation_name, operation_func, name=f"operation-{operation_name}")
+
+    def is_operation_pending(self, operation_name: str) -> bool:
+        """Whether it is running."""
+        with self._changed:
+            operation = self._operations.get(operation_name)
+            return operation is not None and operation.pending
+
+    def wait(self) -> None:
+        """Block until no operation is left, neither running nor failed; for tests."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._operations)
+
+    def wait_for_completion(self) -> None:
+        """Block until none is running; for tests."""
+        with self._changed:
+            self._changed.wait_for(lambda: not any(op.pending for op in self._operations.values()))
+
+    def _execute(self, operation_name: str, operation_func: Callable[[], object]) -> None:
+        failure: Exception | None = None
+        try:
+            operation_func()
+        except Exception as err:  # as in Go a crash counts as the operation's failure
+            failure = err
+        self._operation_complete(operation_name, failure)
+
+    def _operation_complete(self, operation_name: str, err: Exception | None) -> None:
+        with self._changed:
+            if err is None or not self._back_off_on_error:
+                del self._operations[operation_name]
+                message = f"operation for {klog.quote(operation_name)} failed"
+            else:
+                operation = self._operations[operation_name]
+                operation.exp_backoff.update(err, self._clock.now())
+                operation.pending = False
+                message = operation.exp_backoff.generate_no_retries_permitted_msg(operation_name)
+            self._changed.notify_all()
+        if err is not None:
+            klog.error_s(err, message)

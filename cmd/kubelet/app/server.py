@@ -295,7 +295,7 @@ def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -
         remote_runtime_service=runtime_service,
         remote_image_service=image_service,
         container_manager=cm.ContainerManagerImpl(_node_config(server)),
-        cadvisor_interface=cadvisor.Cadvisor(flags.root_directory),
+        cadvisor_interface=cadvisor.Cadvisor(),
         os_interface=kubecontainer.RealOS(),
         mounter=mounter,
         hostutil=hostutil.HostUtil(),

@@ -92,7 +92,7 @@ def pod_requests(pod: v1.Pod, opts: PodResourcesOptions) -> ResourceList:
 
 
 def pod_limits(pod: v1.Pod, opts: PodResourcesOptions) -> ResourceList:
-    """What the pod may use. Pod-level limits replace the containers'; overhead adds to limits that are set."""
+    """What the pod may use. Pod-level limits replace containers'; overhead adds to limits that are set."""
     limits = aggregate_container_limits(pod, opts)
     spec = pod.spec.resources
     if not opts.skip_pod_level_resources and spec is not None and is_pod_level_resources_set(pod):

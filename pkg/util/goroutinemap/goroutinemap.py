@@ -33,7 +33,7 @@ class _Operation:
 
 
 class GoRoutineMap:
-    """Safe from any thread. With `exponential_back_off_on_error` a failed operation must wait to run again."""
+    """Safe from any thread. With `exponential_back_off_on_error` what failed must wait to run again."""
 
     def __init__(self, exponential_back_off_on_error: bool, clock: clock_.Clock | None = None) -> None:
         self._back_off_on_error = exponential_back_off_on_error
@@ -44,7 +44,7 @@ class GoRoutineMap:
     def run(self, operation_name: str, operation_func: Callable[[], object]) -> None:
         """Start the operation in a thread of its own.
 
-        Raises AlreadyExistsError while one of that name runs, and ExponentialBackoffError if it failed lately.
+        Raises AlreadyExistsError while one of that name runs, ExponentialBackoffError if it failed lately.
         """
         with self._changed:
             operation = self._operations.setdefault(operation_name, _Operation(pending=False))

@@ -20,7 +20,7 @@ _MAX_ID = 2**31 - 1
 
 
 def max_len_error(length: int) -> str:
-    return f"must be no more than {length} bytes"
+    return f"must be no more than {length} characters"
 
 
 def empty_error() -> str:
@@ -33,7 +33,7 @@ def inclusive_range_error(low: int, high: int) -> str:
 
 def regex_error(msg: str, regex: str, *examples: str) -> str:
     """The message, with examples and the pattern, as the API server words it."""
-    shown = " or ".join(f"'{example}'," for example in examples)
+    shown = "  or ".join(f"'{example}'," for example in examples)
     return f"{msg} ({f'e.g. {shown} ' if shown else ''}regex used for validation is '{regex}')"
 
 
@@ -51,10 +51,11 @@ class _Form:
     def error(self) -> str:
         return regex_error(self.msg, self.pattern, *self.examples)
 
-    def check(self, value: str, max_length: int | None = None) -> list[str]:
+    def check(self, value: str, max_length: int | None = None, unit: str = "characters") -> list[str]:
+        """`unit` is only how the error calls what is always counted in bytes."""
         errs = []
         if max_length is not None and len(value.encode()) > max_length:
-            errs.append(max_len_error(max_length))
+            errs.append(f"must be no more than {max_length} {unit}")
         if not self.matches(value):
             errs.append(self.error())
         return errs
@@ -139,10 +140,13 @@ def is_qualified_name(value: str) -> list[str]:
     if slash and not prefix:
         errs.append("prefix part " + empty_error())
     elif slash:
-        errs += [f"prefix part {err}" for err in is_dns1123_subdomain(prefix)]
+        errs += [
+            f"prefix part {err}"
+            for err in _DNS1123_SUBDOMAIN.check(prefix, DNS1123_SUBDOMAIN_MAX_LENGTH, "bytes")
+        ]
     if not name:
         errs.append("name part " + empty_error())
-    return errs + [f"name part {err}" for err in _LABEL_KEY.check(name, _LABEL_KEY_MAX_LENGTH)]
+    return errs + [f"name part {err}" for err in _LABEL_KEY.check(name, _LABEL_KEY_MAX_LENGTH, "bytes")]
 
 
 def is_fully_qualified_name(path: field.Path | None, name: str) -> field.ErrorList:
@@ -176,7 +180,7 @@ def is_domain_prefixed_path(path: field.Path | None, value: str) -> field.ErrorL
 
 
 def is_valid_label_value(value: str) -> list[str]:
-    return _LABEL_VALUE.check(value, LABEL_VALUE_MAX_LENGTH)
+    return _LABEL_VALUE.check(value, LABEL_VALUE_MAX_LENGTH, "bytes")
 
 
 def is_dns1123_label(value: str) -> list[str]:

@@ -1,0 +1,62 @@
+"""What holds for every test: it ends its threads, lets no thread crash, and warns of nothing."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator
+from time import monotonic
+
+import pytest
+
+from pkg import golang
+
+# How long threads that were told to stop may take to do so.
+_GRACE = 5.0
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_crashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail the test in which an exception left a thread."""
+    crashes: list[str] = []
+
+    def note(args: threading.ExceptHookArgs) -> None:
+        name = args.thread.name if args.thread else "unknown"
+        trace = traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback)
+        crashes.append(f"thread {name} crashed:\n{''.join(trace)}")
+
+    monkeypatch.setattr(threading, "excepthook", note)
+    yield
+    if crashes:
+        pytest.fail("\n".join(crashes), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_leaked_threads(_no_thread_crashes: None) -> Iterator[None]:
+    """Fail the test that leaves a thread running: one started by golang.go, or any that is no daemon."""
+    before = set(threading.enumerate())
+    yield
+    deadline = monotonic() + _GRACE
+    for thread in _started_since(before):
+        thread.join(max(deadline - monotonic(), 0.0))
+    if leaked := _started_since(before):
+        pytest.fail(f"threads still run: {sorted(thread.name for thread in leaked)}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings() -> Iterator[None]:
+    """Turn warnings into exceptions where they arise."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before
+        and thread is not threading.current_thread()
+        and (isinstance(thread, golang.Thread) or not thread.daemon)
+    ]

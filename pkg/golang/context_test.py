@@ -1,0 +1,119 @@
+"""Contexts: who is done when, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from pkg import golang
+from pkg.golang.channel_test import wait_for_blocked
+
+WAIT = 10.0
+
+
+def test_background_is_never_done() -> None:
+    ctx = golang.background()
+    assert ctx.err() is None and ctx.remaining() is None and ctx.wait(0) is False
+    assert golang.select(ctx.done(), default=True).index == -1
+
+
+def test_cancel_reaches_descendants_and_not_ancestors() -> None:
+    parent, cancel_parent = golang.with_cancel(golang.background())
+    middle, cancel_middle = golang.with_cancel(golang.with_value(parent, "k", "v"))
+    leaf, _ = golang.with_timeout(middle, 3600)
+    cancel_middle()
+    assert parent.err() is None
+    assert isinstance(middle.err(), golang.Canceled) and isinstance(leaf.err(), golang.Canceled)
+    assert str(leaf.err()) == "context canceled"
+    assert leaf.done().try_recv() == (None, False, True)
+    assert parent._state.children == {}, "a cancelled child stays with its parent"
+    cancel_parent()
+    cancel_parent()
+    assert isinstance(parent.err(), golang.Canceled)
+
+
+def test_child_of_a_done_parent_is_done() -> None:
+    parent, cancel = golang.with_cancel(golang.background())
+    cancel()
+    child, _ = golang.with_cancel(parent)
+    assert isinstance(child.err(), golang.Canceled)
+
+
+def test_deadline_passes_for_the_child_too() -> None:
+    parent, cancel_parent = golang.with_timeout(golang.background(), 0.005)
+    child, cancel_child = golang.with_cancel(parent)
+    late, cancel_late = golang.with_timeout(parent, 3600)
+    assert golang.select(late.done(), timeout=WAIT).index == 0
+    for ctx in (parent, child, late):
+        assert isinstance(ctx.err(), golang.DeadlineExceeded)
+        assert ctx.remaining() == 0
+    for cancel in (cancel_late, cancel_child, cancel_parent):
+        cancel()
+    assert isinstance(parent.err(), golang.DeadlineExceeded), "the first reason stays"
+
+
+def test_deadline_is_a_timeout_error() -> None:
+    ctx, cancel = golang.with_timeout(golang.background(), 0)
+    cancel()
+    with pytest.raises(TimeoutError, match="context deadline exceeded"):
+        raise ctx.err() or AssertionError
+
+
+def test_earlier_deadline_wins() -> None:
+    parent, cancel_parent = golang.with_timeout(golang.background(), 3600)
+    child, cancel_child = golang.with_timeout(parent, 7200)
+    sooner, cancel_sooner = golang.with_timeout(parent, 60)
+    assert (child.remaining() or 0) <= 3600
+    assert (sooner.remaining() or 0) <= 60
+    for cancel in (cancel_sooner, cancel_child, cancel_parent):
+        cancel()
+
+
+def test_wait_ends_with_cancel() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    got: golang.Channel[bool] = golang.Channel(1)
+    thread = golang.go(lambda: got.send(ctx.wait(3600)), name="waiter")
+    wait_for_blocked(ctx.done(), receivers=1)
+    cancel()
+    assert got.recv(WAIT) == (True, True)
+    thread.join(WAIT)
+
+
+def test_wait_without_cancel_is_a_sleep() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    assert ctx.wait(0.001) is False
+    cancel()
+    assert ctx.wait(None) is True
+
+
+def test_values() -> None:
+    ctx = golang.with_value(golang.with_value(golang.background(), "a", 1), "b", 2)
+    inner = golang.with_value(ctx, "a", 3)
+    child, cancel = golang.with_cancel(inner)
+    assert (ctx.value("a"), inner.value("a"), child.value("b"), child.value("c")) == (1, 3, 2, None)
+    cancel()
+    assert inner.err() is None
+    free = golang.without_cancel(child)
+    assert free.err() is None and free.value("a") == 3
+
+
+def test_after_func() -> None:
+    parent, cancel = golang.with_cancel(golang.background())
+    child, _ = golang.with_cancel(parent)
+    called: list[str] = []
+    stop = golang.after_func(child, lambda: called.append("stopped"))
+    golang.after_func(child, lambda: called.append("child"))
+    golang.after_func(parent, lambda: called.append("parent"))
+    assert stop() is True and stop() is False
+    cancel()
+    cancel()
+    assert sorted(called) == ["child", "parent"]
+    late = golang.after_func(child, lambda: called.append("late"))
+    assert called[-1] == "late" and late() is False
+
+
+def test_after_func_may_use_channels_and_contexts() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    other, cancel_other = golang.with_cancel(golang.background())
+    golang.after_func(ctx, cancel_other)
+    cancel()
+    assert isinstance(other.err(), golang.Canceled)

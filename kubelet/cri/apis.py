@@ -14,6 +14,16 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from pkg import golang
 
+__all__ = [
+    "ContainerManager",
+    "ContainerStatsManager",
+    "ImageManagerService",
+    "PodSandboxManager",
+    "RuntimeService",
+    "RuntimeVersioner",
+    "runtimeapi",
+]
+
 
 class RuntimeVersioner(Protocol):
     def version(self, ctx: golang.Context, api_version: str) -> runtimeapi.VersionResponse:

@@ -46,6 +46,10 @@ class UncodedError(RemoteError):
         return self.message
 
 
+class InvalidResponseError(UncodedError, ValueError):
+    """An answer that lacks what every runtime must say."""
+
+
 class RemoteCanceledError(RemoteError, golang.Canceled):
     """The caller's context was cancelled while the call was under way.
 

@@ -55,14 +55,14 @@ class RemoteImageService:
     def image_status(
         self, ctx: golang.Context, image: runtimeapi.ImageSpec, verbose: bool
     ) -> runtimeapi.ImageStatusResponse:
-        """Raises ValueError when the runtime leaves out id or size."""
+        """Raises InvalidResponseError when the runtime leaves out id or size."""
         request = runtimeapi.ImageStatusRequest(image=image, verbose=verbose)
         what = "Get ImageStatus from image service failed"
         response: runtimeapi.ImageStatusResponse = self._call(
             ctx, "ImageStatus", request, what, image=image.image
         )
         if response.HasField("image") and (not response.image.id or not response.image.size):
-            err = ValueError(f'Id or size of image "{image.image}" is not set')
+            err = errors.InvalidResponseError(f'Id or size of image "{image.image}" is not set')
             klog.error_s(err, "ImageStatus failed", image=image.image)
             raise err
         return response
@@ -85,7 +85,7 @@ class RemoteImageService:
             raise
         if not response.image_ref:
             klog.error_s(ValueError("PullImage failed"), "ImageRef of image is not set", image=image.image)
-            raise ValueError(f'imageRef of image "{image.image}" is not set')
+            raise errors.InvalidResponseError(f'imageRef of image "{image.image}" is not set')
         return response.image_ref  # type: ignore[no-any-return]
 
     def remove_image(self, ctx: golang.Context, image: runtimeapi.ImageSpec) -> None:

@@ -83,7 +83,7 @@ class RemoteRuntimeService:
         return " (something that is no container runtime listens there, or its CRI plugin is disabled)"
 
     def version(self, ctx: golang.Context, api_version: str) -> runtimeapi.VersionResponse:
-        """Raises ValueError naming the fields that the runtime left out."""
+        """Raises InvalidResponseError naming the fields that the runtime left out."""
         request = runtimeapi.VersionRequest(version=api_version)
         typed_version: runtimeapi.VersionResponse = self._call(
             ctx, "Version", request, "Version from runtime service failed"
@@ -96,7 +96,9 @@ class RemoteRuntimeService:
         }
         missing = [name for name, value in fields.items() if not value]
         if missing:
-            raise ValueError(f"not all fields are set in VersionResponse (missing {', '.join(missing)})")
+            raise errors.InvalidResponseError(
+                f"not all fields are set in VersionResponse (missing {', '.join(missing)})"
+            )
         return typed_version
 
     def run_pod_sandbox(
@@ -124,7 +126,7 @@ class RemoteRuntimeService:
     def pod_sandbox_status(
         self, ctx: golang.Context, pod_sandbox_id: str, verbose: bool
     ) -> runtimeapi.PodSandboxStatusResponse:
-        """Raises ValueError when the status lacks a required field. Failures are the caller's to log."""
+        """Raises InvalidResponseError for an incomplete status. Failures are the caller's to log."""
         request = runtimeapi.PodSandboxStatusRequest(pod_sandbox_id=pod_sandbox_id, verbose=verbose)
         response: runtimeapi.PodSandboxStatusResponse = self._client.invoke(
             ctx, "PodSandboxStatus", request, self._timeout
@@ -186,7 +188,7 @@ class RemoteRuntimeService:
     def container_status(
         self, ctx: golang.Context, container_id: str, verbose: bool
     ) -> runtimeapi.ContainerStatusResponse:
-        """Raises ValueError when the status lacks a required field."""
+        """Raises InvalidResponseError when the status lacks a required field."""
         request = runtimeapi.ContainerStatusRequest(container_id=container_id, verbose=verbose)
         what = "ContainerStatus from runtime service failed"
         response: runtimeapi.ContainerStatusResponse = self._call_reduced(
@@ -195,7 +197,7 @@ class RemoteRuntimeService:
         if response.HasField("status"):
             try:
                 utils.verify_container_status(response.status)
-            except ValueError as err:
+            except errors.InvalidResponseError as err:
                 klog.error_s(err, "verify ContainerStatus failed", containerID=container_id)
                 raise
         return response
@@ -261,7 +263,7 @@ class RemoteRuntimeService:
         self._client.invoke(ctx, "UpdateRuntimeConfig", request, self._timeout)
 
     def status(self, ctx: golang.Context, verbose: bool) -> runtimeapi.StatusResponse:
-        """Raises ValueError when one of the two conditions every runtime has is missing."""
+        """Raises InvalidResponseError when one of the two conditions every runtime has is missing."""
         request = runtimeapi.StatusRequest(verbose=verbose)
         what = "Status from runtime service failed"
         response: runtimeapi.StatusResponse = self._call_reduced(ctx, "Status", request, what)
@@ -394,8 +396,8 @@ class ExecExitError(utilexec.CodeExitError):
         self.stderr = stderr
 
 
-def _refuse(what: str, message: str) -> ValueError:
-    err = ValueError(message)
+def _refuse(what: str, message: str) -> errors.InvalidResponseError:
+    err = errors.InvalidResponseError(message)
     klog.error_s(err, what)
     return err
 

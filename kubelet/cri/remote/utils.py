@@ -7,39 +7,41 @@ from __future__ import annotations
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
+from kubelet.cri import errors
+
 # gRPC's own limit of 4 MiB is too little for the lists of a busy node.
 MAX_MSG_SIZE = 16 * 1024 * 1024
 
 
 def verify_sandbox_status(status: runtimeapi.PodSandboxStatus) -> None:
-    """Raises ValueError naming the first required field that is missing."""
+    """Raises errors.InvalidResponseError naming the first required field that is missing."""
     if not status.id:
-        raise ValueError("status.Id is not set")
+        raise errors.InvalidResponseError("status.Id is not set")
     if not status.HasField("metadata"):
-        raise ValueError("status.Metadata is not set")
+        raise errors.InvalidResponseError("status.Metadata is not set")
     metadata = status.metadata
     if not metadata.name or not metadata.namespace or not metadata.uid:
-        raise ValueError(
+        raise errors.InvalidResponseError(
             f"metadata.Name, metadata.Namespace or metadata.Uid is not in metadata {_one_line(metadata)!r}"
         )
     if not status.created_at:
-        raise ValueError("status.CreatedAt is not set")
+        raise errors.InvalidResponseError("status.CreatedAt is not set")
 
 
 def verify_container_status(status: runtimeapi.ContainerStatus) -> None:
-    """Raises ValueError naming the first required field that is missing."""
+    """Raises errors.InvalidResponseError naming the first required field that is missing."""
     if not status.id:
-        raise ValueError("status.Id is not set")
+        raise errors.InvalidResponseError("status.Id is not set")
     if not status.HasField("metadata"):
-        raise ValueError("status.Metadata is not set")
+        raise errors.InvalidResponseError("status.Metadata is not set")
     if not status.metadata.name:
-        raise ValueError(f"metadata.Name is not in metadata {_one_line(status.metadata)!r}")
+        raise errors.InvalidResponseError(f"metadata.Name is not in metadata {_one_line(status.metadata)!r}")
     if not status.created_at:
-        raise ValueError("status.CreatedAt is not set")
+        raise errors.InvalidResponseError("status.CreatedAt is not set")
     if not status.image.image:
-        raise ValueError("status.Image is not set")
+        raise errors.InvalidResponseError("status.Image is not set")
     if not status.image_ref:
-        raise ValueError("status.ImageRef is not set")
+        raise errors.InvalidResponseError("status.ImageRef is not set")
 
 
 def _one_line(message: object) -> str:

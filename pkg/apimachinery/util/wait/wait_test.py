@@ -1,0 +1,231 @@
+"""Loops, polls and growing pauses, all on a fake clock."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pytest
+
+from pkg import golang, klog
+from pkg.apimachinery.clock import testing
+from pkg.apimachinery.util import wait
+
+WAIT = 10.0
+
+
+class Stepper:
+    """Lets a loop run on a clock of its own: steps the clock whenever the loop is waiting."""
+
+    def __init__(self) -> None:
+        self.clock = testing.FakeClock()
+        self.ctx, self.cancel = golang.with_cancel(golang.background())
+        self.calls: list[float] = []
+        self.called: golang.Channel[None] = golang.Channel(100)
+
+    def call(self) -> None:
+        self.calls.append(self.clock.monotonic())
+        self.called.send(None)
+
+    def run(self, fn: Callable[[], object]) -> golang.Thread:
+        return golang.go(fn, name="loop")
+
+    def await_call(self) -> None:
+        assert self.called.recv(WAIT)[1], "the loop did not call"
+
+    def await_waiter(self) -> None:
+        ctx, cancel = golang.with_timeout(golang.background(), WAIT)
+        while not self.clock.has_waiters():
+            assert not ctx.wait(0.001), "nobody waits on the clock"
+        cancel()
+
+
+def test_until_counts_from_the_end_of_the_call() -> None:
+    s = Stepper()
+
+    def slow() -> None:
+        s.clock.step(3)
+        s.call()
+
+    thread = s.run(lambda: wait.until(slow, 10.0, s.ctx, s.clock))
+    for _ in range(2):
+        s.await_call()
+        s.await_waiter()
+        s.clock.step(10)
+    s.await_call()
+    s.cancel()
+    thread.join(WAIT)
+    assert s.calls == [3, 16, 29]
+    assert not s.clock.has_waiters()
+
+
+def test_not_sliding_counts_from_the_start_of_the_call() -> None:
+    s = Stepper()
+
+    def slow() -> None:
+        s.clock.step(3)
+        s.call()
+
+    thread = s.run(lambda: wait.jitter_until(slow, 10.0, 0.0, False, s.ctx, s.clock))
+    s.await_call()
+    s.clock.step(7)
+    s.await_call()
+    s.cancel()
+    thread.join(WAIT)
+    assert s.calls == [3, 13]
+
+
+def test_until_does_not_start_when_done() -> None:
+    s = Stepper()
+    s.cancel()
+    wait.until(s.call, 1.0, s.ctx, s.clock)
+    assert s.calls == []
+
+
+@pytest.mark.parametrize("err", [ValueError("bad"), golang.Canceled()], ids=["a crash", "another's cancel"])
+def test_until_survives_a_crash_and_logs_it(err: Exception) -> None:
+    s = Stepper()
+    out = io.StringIO()
+    klog.set_output(out)
+
+    def crash() -> None:
+        s.calls.append(0)
+        if len(s.calls) == 2:
+            s.cancel()
+            return
+        raise err
+
+    wait.until(crash, 0.0, s.ctx)
+    klog.set_output(None)
+    assert len(s.calls) == 2
+    assert f'"Observed a panic" err="{err}"' in out.getvalue() and "in crash" in out.getvalue()
+
+
+def test_until_says_nothing_of_its_own_cancel() -> None:
+    s = Stepper()
+    out = io.StringIO()
+    klog.set_output(out)
+
+    def cancelled() -> None:
+        s.cancel()
+        raise golang.Canceled
+
+    wait.until(cancelled, 0.0, s.ctx)
+    klog.set_output(None)
+    assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize(("factor", "most"), [(0.5, 15.0), (0.0, 20.0), (-1.0, 20.0)])
+def test_jitter(factor: float, most: float) -> None:
+    values = [wait.jitter(10.0, factor) for _ in range(200)]
+    assert min(values) >= 10.0 and max(values) <= most and len(set(values)) > 1
+
+
+@pytest.mark.parametrize(
+    ("backoff", "expected"),
+    [
+        pytest.param(wait.Backoff(1.0), [1, 1, 1], id="constant"),
+        pytest.param(wait.Backoff(1.0, factor=2, steps=2), [1, 2, 4, 4], id="grows for its steps"),
+        pytest.param(wait.Backoff(1.0, factor=10, steps=9, cap=50), [1, 10, 50, 50], id="up to the cap"),
+        pytest.param(wait.Backoff(1.0, steps=2), [1, 1, 1], id="no factor"),
+    ],
+)
+def test_backoff_step(backoff: wait.Backoff, expected: list[float]) -> None:
+    assert [backoff.step() for _ in expected] == expected
+
+
+def test_backoff_reaching_the_cap_ends_the_steps() -> None:
+    backoff = wait.Backoff(1.0, factor=10, steps=9, cap=5)
+    backoff.step()
+    assert (backoff.duration, backoff.steps) == (5, 0)
+
+
+def test_backoff_jitter_does_not_accumulate() -> None:
+    backoff = wait.Backoff(1.0, factor=2, jitter=0.5, steps=3)
+    for base in (1, 2, 4):
+        assert base <= backoff.step() <= base * 1.5
+
+
+def test_exponential_backoff() -> None:
+    s = Stepper()
+    backoff = wait.Backoff(1.0, factor=2, steps=4)
+
+    def third_time() -> bool:
+        s.call()
+        return len(s.calls) == 3
+
+    thread = s.run(lambda: wait.exponential_backoff(backoff, third_time, s.ctx, s.clock))
+    for pause in (1, 2):
+        s.await_call()
+        s.await_waiter()
+        s.clock.step(pause)
+    thread.join(WAIT)
+    assert s.calls == [0, 1, 3]
+    assert backoff.steps == 4, "the caller's parameters stay"
+
+
+def test_exponential_backoff_gives_up_without_a_last_pause() -> None:
+    calls: list[int] = []
+    with pytest.raises(wait.Interrupted, match="timed out waiting for the condition"):
+        wait.exponential_backoff(wait.Backoff(3600, steps=1), lambda: bool(calls.append(1)))  # type: ignore[func-returns-value]
+    assert calls == [1]
+
+
+def test_exponential_backoff_ends_with_its_context() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    with pytest.raises(golang.Canceled):
+        wait.exponential_backoff(wait.Backoff(1, steps=5), lambda: False, ctx)
+
+
+@pytest.mark.parametrize(("immediate", "expected"), [(True, [0, 5]), (False, [5, 10])])
+def test_poll_until_context_cancel(immediate: bool, expected: list[float]) -> None:
+    s = Stepper()
+
+    def second_time() -> bool:
+        s.call()
+        return len(s.calls) == 2
+
+    thread = s.run(lambda: wait.poll_until_context_cancel(s.ctx, 5.0, immediate, second_time, s.clock))
+    if immediate:
+        s.await_call()
+    s.await_waiter()
+    for _ in range(1 if immediate else 2):
+        s.clock.step(5)
+        s.await_call()
+    thread.join(WAIT)
+    assert s.calls == expected
+    assert not s.clock.has_waiters()
+
+
+def test_poll_gives_up() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    with pytest.raises(golang.DeadlineExceeded):
+        wait.poll_until_context_timeout(ctx, 3600, 0.001, True, lambda: False)
+    cancel()
+    with pytest.raises(golang.Canceled):
+        wait.poll_until_context_cancel(ctx, 3600, True, lambda: False)
+    with pytest.raises(wait.Interrupted):
+        wait.poll_until(3600, lambda: False, ctx)
+
+
+def test_poll_raises_what_the_condition_raises() -> None:
+    def crash() -> bool:
+        raise ValueError("bad")
+
+    with pytest.raises(ValueError, match="bad"):
+        wait.poll_until_context_cancel(golang.background(), 1.0, True, crash)
+
+
+@pytest.mark.parametrize(
+    ("err", "expected"),
+    [
+        (wait.Interrupted(), True),
+        (golang.Canceled(), True),
+        (golang.DeadlineExceeded(), True),
+        (ValueError(), False),
+        (None, False),
+    ],
+)
+def test_interrupted(err: Exception | None, expected: bool) -> None:
+    assert wait.interrupted(err) is expected

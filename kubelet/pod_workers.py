@@ -736,7 +736,9 @@ class PodWorkers:
         """Runs one step. What it raises becomes the outcome: whatever it is, the pod will be tried again."""
         outcome = _SyncOutcome(last_sync_time)
         pod_uid, pod_ref = _pod_uid_and_ref_for_update(update.options)
-        klog.v(4).info_s("Processing pod event", pod=pod_ref, podUID=pod_uid, updateType=str(update.work_type))
+        klog.v(4).info_s(
+            "Processing pod event", pod=pod_ref, podUID=pod_uid, updateType=str(update.work_type)
+        )
         try:
             status = self._wait_for_status(ctx, update.options, last_sync_time)
         except Exception as err:
@@ -961,7 +963,9 @@ class PodWorkers:
             self.pods_synced = True
             for uid, status in list(self.pod_sync_statuses.items()):
                 orphan = uid not in desired
-                if (status.restart_requested or orphan) and self.remove_terminated_worker(uid, status, orphan):
+                if (status.restart_requested or orphan) and self.remove_terminated_worker(
+                    uid, status, orphan
+                ):
                     continue
                 update = status.active_update or status.pending_update
                 pod = None if update is None else update.pod
@@ -997,7 +1001,8 @@ class PodWorkers:
             )
         else:
             klog.v(4).info_s(
-                "Pod has been terminated and is no longer known to the kubelet, remove all history", podUID=uid
+                "Pod has been terminated and is no longer known to the kubelet, remove all history",
+                podUID=uid,
             )
         self._forget_locked(uid, status)
         return True
@@ -1043,9 +1048,7 @@ class PodWorkers:
         self._notify_locked(pod_uid)
 
 
-def kill_pod_now(
-    ctx: golang.Context, pod_workers: PodWorkers, recorder: record.EventRecorder
-) -> KillPodFunc:
+def kill_pod_now(ctx: golang.Context, pod_workers: PodWorkers, recorder: record.EventRecorder) -> KillPodFunc:
     """A function that kills a pod and waits until it has ended, for others to use.
 
     It raises TimeoutError, and records an event, when that takes longer than one and a half grace periods.

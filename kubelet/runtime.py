@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kubelet import container as kubecontainer
 from kubelet.errors import NetworkUnknownError
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.util import errors as utilerrors
 
 # Raises, saying what is wrong. Must be quick and ask nobody outside, the runtime least of all.
 HealthCheckFunc = Callable[[], None]
@@ -88,7 +89,7 @@ class RuntimeState:
         with self._lock:
             return self._cidr
 
-    def runtime_errors(self) -> RuntimeStateErrors | None:
+    def runtime_errors(self) -> utilerrors.Aggregate | None:
         """Why no pod can be synced now: the runtime is silent or complains, or a health check fails."""
         with self._lock:
             last_sync = self._last_base_runtime_sync
@@ -106,27 +107,14 @@ class RuntimeState:
                 errs.append(RuntimeError(f"{check.name} is not healthy: {err}"))
         if runtime_error is not None:
             errs.append(runtime_error)
-        return _aggregate(errs)
+        return utilerrors.new_aggregate(errs)
 
-    def network_errors(self) -> RuntimeStateErrors | None:
+    def network_errors(self) -> utilerrors.Aggregate | None:
         """Why no pod with a network of its own can be started now."""
         with self._lock:
-            return _aggregate([self._network_error])
+            return utilerrors.new_aggregate([self._network_error])
 
-    def storage_errors(self) -> RuntimeStateErrors | None:
+    def storage_errors(self) -> utilerrors.Aggregate | None:
         """Why the node's storage is not usable now."""
         with self._lock:
-            return _aggregate([self._storage_error])
-
-
-class RuntimeStateErrors(ExceptionGroup[Exception]):
-    """All that is wrong; its text is that of Go's aggregates, which users see as the node's condition."""
-
-    def __str__(self) -> str:
-        texts = list(dict.fromkeys(str(err) for err in self.exceptions))
-        return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-
-
-def _aggregate(errs: Iterable[Exception | None]) -> RuntimeStateErrors | None:
-    present = [err for err in errs if err is not None]
-    return RuntimeStateErrors("runtime state", present) if present else None
+            return utilerrors.new_aggregate([self._storage_error])

@@ -3,6 +3,7 @@
 Go: pkg/kubelet/lifecycle
 """
 
+from kubelet.lifecycle.handlers import HandlerRunner, HTTPClient, HTTPDoer
 from kubelet.lifecycle.interfaces import (
     ADD_OPERATION,
     RESIZE_OPERATION,
@@ -61,6 +62,9 @@ __all__ = [
     "UNKNOWN_REASON",
     "AdmissionFailureHandler",
     "AdmissionFailureHandlerStub",
+    "HTTPClient",
+    "HTTPDoer",
+    "HandlerRunner",
     "InsufficientResourceError",
     "Operation",
     "PodAdmitAttributes",

@@ -256,8 +256,7 @@ def remove_missing_extended_resources(pod: v1.Pod, node_info: framework.NodeInfo
             for name, quantity in container.resources.requests.items()
             if not _is_backed_by_claim(pod, name, container.name)
             and (
-                not v1helper.is_extended_resource_name(name)
-                or name in node_info.allocatable.scalar_resources
+                not v1helper.is_extended_resource_name(name) or name in node_info.allocatable.scalar_resources
             )
         }
     return pod

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubelet import container as kubecontainer
-from kubelet.kuberuntime import util as runtimeutil
 from pkg import features
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
@@ -139,6 +138,9 @@ def generate_pod_ready_to_start_containers_condition(
     pod: v1.Pod, old_pod_status: v1.PodStatus, pod_status: kubecontainer.PodStatus
 ) -> v1.PodCondition:
     """PodReadyToStartContainers: true if the pod has its sandbox, network and all."""
+    # Here and not above: the package around it imports what imports this one.
+    from kubelet.kuberuntime import util as runtimeutil
+
     new_sandbox_needed, _, _ = runtimeutil.pod_sandbox_changed(pod, pod_status)
     status = v1.CONDITION_FALSE if new_sandbox_needed else v1.CONDITION_TRUE
     return _condition(pod, old_pod_status, v1.POD_READY_TO_START_CONTAINERS, status)
@@ -166,9 +168,7 @@ def generate_all_containers_restarting_condition(
     """AllContainersRestarting: true from the exit that restarts the pod in place until all containers are gone."""
     if podutil.is_pod_phase_terminal(pod_phase):
         reason = _TERMINAL_REASONS[pod_phase]
-        return v1.PodCondition(
-            type=v1.ALL_CONTAINERS_RESTARTING, status=v1.CONDITION_FALSE, reason=reason
-        )
+        return v1.PodCondition(type=v1.ALL_CONTAINERS_RESTARTING, status=v1.CONDITION_FALSE, reason=reason)
     if not kubecontainer.should_all_containers_restart(
         pod, pod_status, old_pod_status
     ) or kubecontainer.all_containers_restart_cleaned_up(pod, pod_status):

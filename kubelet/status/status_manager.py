@@ -117,9 +117,7 @@ class KubeClient(Protocol):
         """None if it does not exist."""
         ...
 
-    def patch_pod_status(
-        self, ctx: golang.Context, pod: v1.Pod, new_status: v1.PodStatus
-    ) -> v1.Pod | None:
+    def patch_pod_status(self, ctx: golang.Context, pod: v1.Pod, new_status: v1.PodStatus) -> v1.Pod | None:
         """The pod after patching its status to the new one; None if there is no difference."""
         ...
 
@@ -317,14 +315,14 @@ class Manager:
         uid = pod.metadata.uid
         cached = self._pod_statuses.get(uid)
         old_status = self._old_status(pod, cached)
-        if cached is not None and cached.pod_is_finished and not pod_is_finished:
-            if not kubetypes.is_static_pod(pod):
-                klog.info_s(
-                    "Got unexpected podIsFinished=false, while podIsFinished=true in status cache, "
-                    "programmer error",
-                    pod=klog.kobj(pod),
-                )
-                pod_is_finished = True
+        was_finished = cached is not None and cached.pod_is_finished
+        if was_finished and not pod_is_finished and not kubetypes.is_static_pod(pod):
+            klog.info_s(
+                "Got unexpected podIsFinished=false, while podIsFinished=true in status cache, "
+                "programmer error",
+                pod=klog.kobj(pod),
+            )
+            pod_is_finished = True
         fault = check_container_state_transition(old_status, status, pod.spec)
         if fault is not None:
             klog.error_s(fault, "Status update on pod aborted", pod=klog.kobj(pod))
@@ -498,9 +496,7 @@ class Manager:
             klog.error_s(err, "Failed to update status for pod", pod=klog.kobj(pod))
             return None
         if patched is None:
-            klog.v(3).info_s(
-                "Status for pod is up-to-date", pod=klog.kobj(pod), statusVersion=status.version
-            )
+            klog.v(3).info_s("Status for pod is up-to-date", pod=klog.kobj(pod), statusVersion=status.version)
             return pod
         klog.v(3).info_s(
             "Status for pod updated successfully",
@@ -613,9 +609,7 @@ def find_container_status(status: v1.PodStatus, container_id: str) -> v1.Contain
     return None
 
 
-def _container_status_of(
-    status: v1.PodStatus, container_id: kubecontainer.ContainerID
-) -> v1.ContainerStatus:
+def _container_status_of(status: v1.PodStatus, container_id: kubecontainer.ContainerID) -> v1.ContainerStatus:
     container_status = find_container_status(status, str(container_id))
     assert container_status is not None, "the status is a copy of one that has it"
     return container_status
@@ -644,9 +638,7 @@ def _make_phase_terminal(pod: v1.Pod, status: v1.PodStatus, is_cached: bool) -> 
         return
     ref = {"pod": klog.kobj(pod), "podUID": pod.metadata.uid}
     if status.phase not in (v1.POD_PENDING, v1.POD_RUNNING):
-        klog.error_s(
-            ValueError(f"unknown phase: {status.phase}"), "Unknown phase, programmer error", **ref
-        )
+        klog.error_s(ValueError(f"unknown phase: {status.phase}"), "Unknown phase, programmer error", **ref)
     else:
         if status.phase == v1.POD_RUNNING and is_cached:
             klog.info_s(
@@ -668,9 +660,7 @@ def has_pod_initialized(pod: v1.Pod) -> bool:
         return False
     container = kubeutil.get_container_by_index(pod.spec.init_containers, statuses, len(statuses) - 1)
     if container is None:
-        klog.v(4).info_s(
-            "Mismatch between pod spec and status, likely programmer error", pod=klog.kobj(pod)
-        )
+        klog.v(4).info_s("Mismatch between pod spec and status, likely programmer error", pod=klog.kobj(pod))
         return False
     last = statuses[-1]
     if podutil.is_restartable_init_container(container):
@@ -698,9 +688,9 @@ def check_container_state_transition(
     """
     if pod_spec.restart_policy == v1.RESTART_POLICY_ALWAYS:
         return None
-    if features.feature_gate.enabled(features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS):
-        if podutil.all_containers_could_restart(pod_spec):
-            return None
+    restarts_in_place = features.feature_gate.enabled(features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS)
+    if restarts_in_place and podutil.all_containers_could_restart(pod_spec):
+        return None
     for old in old_statuses.container_statuses:
         if _revived(old, new_statuses.container_statuses, pod_spec, pod_spec.containers):
             return ValueError(
@@ -742,9 +732,7 @@ def _revived(
     return any(new.name == old.name and new.state.terminated is None for new in new_statuses)
 
 
-def update_last_transition_time(
-    status: v1.PodStatus, old_status: v1.PodStatus, condition_type: str
-) -> None:
+def update_last_transition_time(status: v1.PodStatus, old_status: v1.PodStatus, condition_type: str) -> None:
     """Sets the condition's transition time: the old one if the condition's status is the old one, else now."""
     _, condition = podutil.get_pod_condition(status, condition_type)
     if condition is None:
@@ -813,11 +801,15 @@ def merge_pod_status(
     """
     old, new = old_pod_status, v1.deepcopy(new_pod_status)
     conditions = [c for c in old.conditions if not kubetypes.pod_condition_by_kubelet(c.type)]
-    becomes_terminal = not podutil.is_pod_phase_terminal(old.phase) and podutil.is_pod_phase_terminal(new.phase)
+    becomes_terminal = not podutil.is_pod_phase_terminal(old.phase) and podutil.is_pod_phase_terminal(
+        new.phase
+    )
     for condition in new.conditions:
         if kubetypes.pod_condition_by_kubelet(condition.type):
             conditions.append(condition)
-        elif condition.type == v1.DISRUPTION_TARGET and becomes_terminal and not could_have_running_containers:
+        elif (
+            condition.type == v1.DISRUPTION_TARGET and becomes_terminal and not could_have_running_containers
+        ):
             # Its time is that of being sent, not of being found.
             update_last_transition_time(new, old, condition.type)
             conditions = statusutil.replace_or_append_pod_condition(conditions, condition)

@@ -97,9 +97,7 @@ class FakeKubeClient:
         pod = self.pods.get((namespace, name))
         return None if pod is None else v1.deepcopy(pod)
 
-    def patch_pod_status(
-        self, ctx: golang.Context, pod: v1.Pod, new_status: v1.PodStatus
-    ) -> v1.Pod | None:
+    def patch_pod_status(self, ctx: golang.Context, pod: v1.Pod, new_status: v1.PodStatus) -> v1.Pod | None:
         if pod.status == new_status:
             return None
         self._act("patch")

@@ -14,7 +14,7 @@ from pkg.apimachinery.api.resource import Quantity
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.component_helpers import resource as resourcehelper
 
-_ANY_IP = "0.0.0.0"  # noqa: S104  # stands for all addresses of the host, nothing is bound
+_ANY_IP = "0.0.0.0"  # stands for all addresses of the host, nothing is bound
 
 
 @dataclass(slots=True)

@@ -33,9 +33,7 @@ class RequiredNodeAffinity:
 def get_required_node_affinity(pod: v1.Pod) -> RequiredNodeAffinity:
     """What the pod demands, as opposed to prefers."""
     affinity = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
-    selector = (
-        None if affinity is None else affinity.required_during_scheduling_ignored_during_execution
-    )
+    selector = None if affinity is None else affinity.required_during_scheduling_ignored_during_execution
     return RequiredNodeAffinity(pod.spec.node_selector, selector)
 
 

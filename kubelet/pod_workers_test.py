@@ -1,0 +1,1592 @@
+"""Tests of the pod workers.
+
+Most of them run a worker's loop by hand, message for message, so that nothing depends on the order in which
+threads happen to run. Those at the end use the real threads.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kubelet import container as kubecontainer
+from kubelet import pod_workers
+from kubelet import types as kubetypes
+from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
+from kubelet.pod_workers import (
+    SYNC_POD,
+    TERMINATED_POD,
+    TERMINATING_POD,
+    KillPodOptions,
+    PodStatusFunc,
+    PodSyncStatus,
+    PodWorkerSync,
+    PostSyncFunc,
+    UpdatePodOptions,
+)
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock import testing as clocktesting
+from pkg.client_go.tools import record
+
+CREATE, UPDATE = kubetypes.SYNC_POD_CREATE, kubetypes.SYNC_POD_UPDATE
+SYNC, KILL = kubetypes.SYNC_POD_SYNC, kubetypes.SYNC_POD_KILL
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def new_named_pod(uid: str, namespace: str, name: str, is_static: bool = False) -> v1.Pod:
+    annotations = {kubetypes.CONFIG_SOURCE_ANNOTATION_KEY: kubetypes.FILE_SOURCE} if is_static else {}
+    return v1.Pod(
+        metadata=metav1.ObjectMeta(uid=uid, namespace=namespace, name=name, annotations=annotations),
+        spec=v1.PodSpec(termination_grace_period_seconds=30),
+    )
+
+
+def new_static_pod(uid: str, name: str) -> v1.Pod:
+    return new_named_pod(uid, "", name, is_static=True)
+
+
+def running_pod(uid: str, name: str, namespace: str) -> kubecontainer.Pod:
+    return kubecontainer.Pod(id=uid, name=name, namespace=namespace)
+
+
+def kill_options(grace_period: int, evict: bool = False) -> KillPodOptions:
+    return KillPodOptions(evict=evict, pod_termination_grace_period_seconds_override=grace_period)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A call of the pod syncer."""
+
+    step: str
+    name: str
+    update_type: kubetypes.SyncPodType | None = None
+    grace_period: int | None = None
+
+
+class FakePodSyncer:
+    """Records the calls by uid; does in each step what the step's hook does."""
+
+    def __init__(self) -> None:
+        self.processed: dict[str, list[Record]] = defaultdict(list)
+        self.on_sync: Callable[[golang.Context, v1.Pod], bool] = lambda ctx, pod: False
+        self.on_terminating: Callable[[golang.Context, v1.Pod, PodStatusFunc | None], None] = (
+            lambda ctx, pod, fn: None
+        )
+        self.on_terminating_runtime: Callable[[kubecontainer.Pod], None] = lambda pod: None
+        self.on_terminated: Callable[[golang.Context, v1.Pod], None] = lambda ctx, pod: None
+        self.post_sync: PostSyncFunc | None = None
+
+    def sync_pod(
+        self,
+        ctx: golang.Context,
+        update_type: kubetypes.SyncPodType,
+        pod: v1.Pod,
+        mirror_pod: v1.Pod | None,
+        pod_status: kubecontainer.PodStatus,
+    ) -> tuple[bool, PostSyncFunc | None]:
+        self.processed[pod.metadata.uid].append(Record("sync", pod.metadata.name, update_type))
+        return self.on_sync(ctx, pod), self.post_sync
+
+    def sync_terminating_pod(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        grace_period: int | None,
+        pod_status_fn: PodStatusFunc | None,
+    ) -> None:
+        self.processed[pod.metadata.uid].append(
+            Record("terminating", pod.metadata.name, grace_period=grace_period)
+        )
+        self.on_terminating(ctx, pod, pod_status_fn)
+
+    def sync_terminating_runtime_pod(self, ctx: golang.Context, running_pod: kubecontainer.Pod) -> None:
+        self.processed[running_pod.id].append(Record("terminating runtime", running_pod.name))
+        self.on_terminating_runtime(running_pod)
+
+    def sync_terminated_pod(
+        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
+    ) -> None:
+        self.processed[pod.metadata.uid].append(Record("terminated", pod.metadata.name))
+        self.on_terminated(ctx, pod)
+
+
+class FakeQueue:
+    """A work queue that is always due."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.items: list[tuple[str, float]] = []
+
+    def enqueue(self, item: str, delay: float) -> None:
+        with self._lock:
+            self.items.append((item, delay))
+
+    def get_work(self) -> list[str]:
+        with self._lock:
+            work = [item for item, _ in self.items]
+            self.items.clear()
+            return work
+
+
+@dataclass
+class FakeCache:
+    """Answers every pod with the same status."""
+
+    status: kubecontainer.PodStatus = field(default_factory=lambda: kubecontainer.PodStatus(id=""))
+    err: Exception | None = None
+    min_times: list[datetime | None] = field(default_factory=list)
+    blocks: bool = False
+
+    def get(self, id: str) -> kubecontainer.PodStatus:
+        if self.err is not None:
+            raise self.err
+        return self.status
+
+    def get_newer_than(
+        self, id: str, min_time: datetime | None, ctx: golang.Context | None = None
+    ) -> kubecontainer.PodStatus:
+        self.min_times.append(min_time)
+        if self.blocks:
+            assert ctx is not None
+            ctx.wait(None)
+            raise ctx.err() or AssertionError
+        return self.get(id)
+
+
+class Harness:
+    """Pod workers whose threads do nothing: step and drain do their work, one message at a time.
+
+    Each update, and each message that a worker takes, moves the clock on by a second.
+    """
+
+    def __init__(self) -> None:
+        self.ctx, self.cancel = golang.with_cancel(golang.background())
+        self.clock = clocktesting.FakeClock(at(1))
+        self.syncer = FakePodSyncer()
+        self.queue = FakeQueue()
+        self.cache = FakeCache()
+        self.recorder = record.FakeRecorder(100)
+        self.workers = pod_workers.PodWorkers(
+            self.syncer, self.recorder, self.queue, 1.0, 0.001, self.cache, clock=self.clock
+        )
+        self.inputs: list[tuple[str, golang.Channel[None]]] = []
+        self.workers.worker_channel_fn = self._intercept
+
+    def _intercept(self, uid: str, updates: golang.Channel[None]) -> golang.Channel[None]:
+        self.inputs.append((uid, updates))
+        return golang.Channel()
+
+    def update(self, options: UpdatePodOptions, *before_workers: Callable[[], None]) -> None:
+        self.workers.update_pod(self.ctx, options)
+        self.clock.step(1)
+        for fn in before_workers:
+            fn()
+
+    def sync(self, pod: v1.Pod, update_type: kubetypes.SyncPodType = UPDATE) -> None:
+        """An update, and what follows from it."""
+        self.update(UpdatePodOptions(update_type=update_type, pod=pod))
+        self.drain()
+
+    def kill(self, pod: v1.Pod) -> None:
+        self.sync(pod, KILL)
+
+    def step(self, uid: str, updates: golang.Channel[None]) -> bool:
+        """Has a worker take one message; False if there is none."""
+        _, ok, ready = updates.try_recv()
+        if not ready or not ok:
+            return False
+        self.clock.step(1)
+        once: golang.Channel[None] = golang.Channel(1)
+        once.send(None)
+        once.close()
+        self.workers.pod_worker_loop(self.ctx, uid, once)
+        return True
+
+    def drain(self, *held: str) -> None:
+        """Has all workers, except for those of the uids held, do all they have to do."""
+        while any(self.step(uid, updates) for uid, updates in list(self.inputs) if uid not in held):
+            pass
+
+    def status(self, uid: str) -> PodSyncStatus:
+        return self.workers.pod_sync_statuses[uid]
+
+    def close(self) -> None:
+        self.cancel()
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    harness = Harness()
+    yield harness
+    harness.close()
+
+
+# ---- update_pod ----
+
+
+@dataclass
+class UpdateCase:
+    name: str
+    update: UpdatePodOptions
+    expect: PodSyncStatus | None = None
+    expect_before_worker: PodSyncStatus | None = None
+    expect_known_terminated: bool = False
+    # Updates before this one; the workers do not get to see those marked as held until it has come.
+    before: tuple[UpdatePodOptions, ...] = ()
+    held: tuple[UpdatePodOptions, ...] = ()
+    # The runtime knows the pod, and that nothing of it runs.
+    has_runtime_status: bool = False
+
+
+def _running() -> v1.Pod:
+    return new_named_pod("1", "ns", "running-pod")
+
+
+def _done() -> v1.Pod:
+    pod = new_named_pod("1", "ns", "done-pod")
+    pod.status.phase = v1.POD_SUCCEEDED
+    return pod
+
+
+def _deleting() -> v1.Pod:
+    pod = _running()
+    pod.metadata.deletion_timestamp = at(1)
+    pod.metadata.deletion_grace_period_seconds = 15
+    return pod
+
+
+def _labeled() -> v1.Pod:
+    pod = _running()
+    pod.metadata.labels["updated"] = "value"
+    return pod
+
+
+CREATED = UpdatePodOptions(update_type=CREATE, pod=_running())
+ORPHAN = running_pod("1", "orphaned-pod", "ns")
+
+UPDATE_CASES = [
+    UpdateCase(
+        "a new pod is recorded and started",
+        CREATED,
+        expect=PodSyncStatus(
+            fullname="running-pod_ns",
+            synced_at=at(1),
+            started_at=at(3),
+            active_update=UpdatePodOptions(pod=_running()),
+        ),
+    ),
+    UpdateCase(
+        "a create for a pod that is terminating asks for a restart",
+        UpdatePodOptions(update_type=CREATE, pod=_labeled()),
+        before=(CREATED,),
+        held=(UpdatePodOptions(update_type=KILL, pod=_running()),),
+        expect=PodSyncStatus(
+            fullname="running-pod_ns",
+            synced_at=at(1),
+            started_at=at(3),
+            terminating_at=at(3),
+            terminated_at=at(6),
+            grace_period=30,
+            started_terminating=True,
+            restart_requested=True,
+            finished=True,
+            active_update=UpdatePodOptions(pod=_running(), kill_pod_options=kill_options(30)),
+        ),
+        expect_known_terminated=True,
+    ),
+    UpdateCase(
+        "a running pod beside a pod is ignored",
+        UpdatePodOptions(update_type=CREATE, pod=_running(), running_pod=ORPHAN),
+        expect=PodSyncStatus(
+            fullname="running-pod_ns",
+            synced_at=at(1),
+            started_at=at(3),
+            active_update=UpdatePodOptions(pod=_running()),
+        ),
+    ),
+    UpdateCase(
+        "a pod with a deletion timestamp is terminated",
+        UpdatePodOptions(update_type=UPDATE, pod=_deleting()),
+        before=(CREATED,),
+        expect=PodSyncStatus(
+            fullname="running-pod_ns",
+            synced_at=at(1),
+            started_at=at(3),
+            terminating_at=at(3),
+            terminated_at=at(5),
+            grace_period=15,
+            started_terminating=True,
+            finished=True,
+            deleted=True,
+            active_update=UpdatePodOptions(pod=_deleting(), kill_pod_options=kill_options(15)),
+        ),
+        expect_known_terminated=True,
+    ),
+    UpdateCase(
+        "an evicted pod is terminated",
+        UpdatePodOptions(update_type=KILL, pod=_running(), kill_pod_options=KillPodOptions(evict=True)),
+        before=(CREATED,),
+        expect=PodSyncStatus(
+            fullname="running-pod_ns",
+            synced_at=at(1),
+            started_at=at(3),
+            terminating_at=at(3),
+            terminated_at=at(5),
+            grace_period=30,
+            started_terminating=True,
+            finished=True,
+            evicted=True,
+            active_update=UpdatePodOptions(pod=_running(), kill_pod_options=kill_options(30, evict=True)),
+        ),
+        expect_known_terminated=True,
+    ),
+    UpdateCase(
+        "a terminal pod that we have not started is terminated unless the runtime has seen its end",
+        UpdatePodOptions(update_type=CREATE, pod=_done()),
+        expect=PodSyncStatus(
+            fullname="done-pod_ns",
+            synced_at=at(1),
+            terminating_at=at(1),
+            started_at=at(3),
+            terminated_at=at(3),
+            active_update=UpdatePodOptions(pod=_done(), kill_pod_options=kill_options(30)),
+            grace_period=30,
+            started_terminating=True,
+            finished=True,
+        ),
+        expect_known_terminated=True,
+    ),
+    UpdateCase(
+        "a terminal pod whose end the runtime has seen only needs cleaning up",
+        UpdatePodOptions(update_type=CREATE, pod=_done()),
+        has_runtime_status=True,
+        expect_before_worker=PodSyncStatus(
+            fullname="done-pod_ns",
+            synced_at=at(1),
+            terminating_at=at(1),
+            terminated_at=at(1),
+            pending_update=UpdatePodOptions(update_type=CREATE, pod=_done()),
+            started_terminating=True,
+            working=True,
+        ),
+        expect=PodSyncStatus(
+            fullname="done-pod_ns",
+            synced_at=at(1),
+            terminating_at=at(1),
+            terminated_at=at(1),
+            started_at=at(3),
+            started_terminating=True,
+            finished=True,
+            active_update=UpdatePodOptions(update_type=SYNC, pod=_done()),
+        ),
+        expect_known_terminated=True,
+    ),
+    UpdateCase(
+        "an orphan in the runtime is terminated and then forgotten",
+        UpdatePodOptions(update_type=KILL, running_pod=ORPHAN),
+        expect_before_worker=PodSyncStatus(
+            fullname="orphaned-pod_ns",
+            synced_at=at(1),
+            terminating_at=at(1),
+            pending_update=UpdatePodOptions(
+                update_type=KILL, running_pod=ORPHAN, kill_pod_options=kill_options(1)
+            ),
+            grace_period=1,
+            deleted=True,
+            observed_runtime=True,
+            working=True,
+        ),
+    ),
+    UpdateCase(
+        "an orphan in the runtime can only be killed",
+        UpdatePodOptions(update_type=CREATE, running_pod=ORPHAN),
+    ),
+]
+
+
+def _without_cancel_fn(status: PodSyncStatus | None) -> PodSyncStatus | None:
+    return None if status is None else replace(status, cancel_fn=None)
+
+
+@pytest.mark.parametrize("tc", UPDATE_CASES, ids=lambda tc: tc.name)
+def test_update_pod(tc: UpdateCase, harness: Harness) -> None:
+    for options in tc.before:
+        harness.update(options)
+        harness.drain()
+    for options in tc.held:
+        harness.update(options)
+    if not tc.has_runtime_status:
+        harness.cache.err = LookupError("no such pod")
+    statuses = harness.workers.pod_sync_statuses
+
+    def before_worker() -> None:
+        if tc.expect_before_worker is not None:
+            assert _without_cancel_fn(statuses.get("1")) == tc.expect_before_worker
+        harness.cache.err = None
+
+    harness.update(tc.update, before_worker)
+    harness.drain()
+    assert harness.workers.is_pod_known_terminated("1") is tc.expect_known_terminated
+    assert _without_cancel_fn(statuses.get("1")) == tc.expect
+    assert tc.expect is None or statuses["1"].cancel_fn is not None
+
+
+def test_update_pod_does_not_change_what_it_is_given(harness: Harness) -> None:
+    kill = KillPodOptions(evict=True)
+    options = UpdatePodOptions(update_type=KILL, pod=_running(), kill_pod_options=kill)
+    harness.update(options)
+    harness.drain()
+    assert kill == KillPodOptions(evict=True)
+    assert options == UpdatePodOptions(update_type=KILL, pod=_running(), kill_pod_options=kill)
+
+
+def test_update_pod_does_not_forget_a_kill(harness: Harness) -> None:
+    pod = new_named_pod("1", "ns", "pod")
+    for update_type in (CREATE, KILL, UPDATE):
+        harness.update(UpdatePodOptions(update_type=update_type, pod=pod))
+    harness.drain()
+    assert harness.syncer.processed["1"] == [
+        Record("terminating", "pod", grace_period=30),
+        Record("terminated", "pod"),
+    ]
+
+
+def test_the_oldest_unseen_start_time_is_kept(harness: Harness) -> None:
+    pod = new_named_pod("1", "ns", "pod")
+    harness.update(UpdatePodOptions(update_type=CREATE, pod=pod, start_time=at(10)))
+    harness.update(UpdatePodOptions(update_type=UPDATE, pod=pod, start_time=at(20)))
+    pending = harness.status("1").pending_update
+    assert pending is not None
+    assert pending.start_time == at(10)
+
+
+def test_update_pod_for_runtime_pod(harness: Harness) -> None:
+    harness.update(UpdatePodOptions(update_type=CREATE, running_pod=running_pod("1", "1", "test")))
+    harness.drain()
+    assert not harness.syncer.processed
+    harness.update(UpdatePodOptions(update_type=KILL, running_pod=running_pod("1", "1", "test")))
+    harness.drain()
+    assert harness.syncer.processed == {"1": [Record("terminating runtime", "1")]}
+    assert not harness.workers.pod_updates
+
+
+def test_update_pod_for_runtime_pod_uses_the_spec_it_has(harness: Harness) -> None:
+    harness.sync(_running(), CREATE)
+    harness.update(UpdatePodOptions(update_type=KILL, running_pod=running_pod("1", "running-pod", "ns")))
+    harness.drain()
+    assert [r.step for r in harness.syncer.processed["1"]] == ["sync", "terminating", "terminated"]
+
+
+def test_update_pod_for_terminated_runtime_pod(harness: Harness) -> None:
+    harness.workers.pod_sync_statuses["1"] = PodSyncStatus(
+        started_terminating=True, terminated_at=at(0), terminating_at=at(0), grace_period=1
+    )
+    harness.update(UpdatePodOptions(update_type=KILL, running_pod=running_pod("1", "1", "test")))
+    harness.drain()
+    assert not harness.syncer.processed
+
+
+def test_terminal_phase_transition(harness: Harness) -> None:
+    pod = new_named_pod("1", "test1", "pod1")
+    for _ in range(2):
+        harness.sync(pod)
+        assert not harness.status("1").is_terminated()
+    harness.syncer.on_sync = lambda ctx, pod: True
+    harness.sync(pod)
+    assert harness.status("1").is_termination_requested()
+    assert harness.status("1").is_terminated()
+    assert [r.step for r in harness.syncer.processed["1"]] == [
+        "sync", "sync", "sync", "terminating", "terminated",
+    ]  # fmt: skip
+
+
+# ---- Kills ----
+
+
+def test_the_grace_period_only_shrinks(harness: Harness) -> None:
+    pod = _running()
+    harness.sync(pod, CREATE)
+    harness.syncer.on_terminating = _fail
+    for override in (20, 25, None, 5, 10, 0):
+        kill = KillPodOptions(pod_termination_grace_period_seconds_override=override)
+        harness.update(UpdatePodOptions(update_type=KILL, pod=pod, kill_pod_options=kill))
+        harness.drain()
+    graces = [r.grace_period for r in harness.syncer.processed["1"] if r.step == "terminating"]
+    assert graces == [20, 20, 20, 5, 5, 1]
+
+
+def _fail(*_: object) -> None:
+    raise RuntimeError("injected")
+
+
+def test_the_last_kills_status_function_is_used(harness: Harness) -> None:
+    seen: list[PodStatusFunc | None] = []
+
+    def collect(ctx: golang.Context, pod: v1.Pod, fn: PodStatusFunc | None) -> None:
+        seen.append(fn)
+        raise RuntimeError("injected")
+
+    def first(status: v1.PodStatus) -> None: ...
+
+    def second(status: v1.PodStatus) -> None: ...
+
+    pod = _running()
+    harness.sync(pod, CREATE)
+    harness.syncer.on_terminating = collect
+    for fn in (first, None, second):
+        kill = KillPodOptions(pod_status_func=fn)
+        harness.update(UpdatePodOptions(update_type=KILL, pod=pod, kill_pod_options=kill))
+        harness.drain()
+    assert seen == [first, first, second]
+
+
+def _kill_with_channel(harness: Harness, pod: v1.Pod) -> golang.Channel[None]:
+    completed: golang.Channel[None] = golang.Channel(1)
+    kill = KillPodOptions(completed_ch=completed)
+    harness.update(UpdatePodOptions(update_type=KILL, pod=pod, kill_pod_options=kill))
+    return completed
+
+
+def _is_closed(ch: golang.Channel[None]) -> bool:
+    _, ok, ready = ch.try_recv()
+    return ready and not ok
+
+
+def test_a_kill_is_completed_when_no_container_runs_any_more(harness: Harness) -> None:
+    pod = _running()
+    harness.sync(pod, CREATE)
+    harness.syncer.on_terminating = _fail
+    channels = [_kill_with_channel(harness, pod) for _ in range(2)]
+    harness.drain()
+    assert not any(_is_closed(ch) for ch in channels)
+    harness.syncer.on_terminating = lambda ctx, pod, fn: None
+    harness.syncer.on_terminated = _fail
+    harness.sync(pod)
+    assert all(_is_closed(ch) for ch in channels)
+    assert not harness.status("1").finished
+    assert _is_closed(_kill_with_channel(harness, pod)), "nothing is left to kill"
+
+
+def test_a_kill_of_a_finished_pod_is_completed_at_once(harness: Harness) -> None:
+    pod = _running()
+    harness.sync(pod, CREATE)
+    harness.kill(pod)
+    assert harness.status("1").finished
+    assert _is_closed(_kill_with_channel(harness, pod))
+
+
+def test_a_kill_of_a_pod_that_waits_to_start_is_completed(harness: Harness) -> None:
+    harness.sync(new_static_pod("1", "pod"))
+    waiting = new_static_pod("2", "pod")
+    harness.sync(waiting)
+    completed = _kill_with_channel(harness, waiting)
+    harness.drain()
+    assert _is_closed(completed)
+    assert not harness.workers.could_have_running_containers("2")
+
+
+def test_a_kill_is_completed_if_the_pod_is_forgotten_first(harness: Harness) -> None:
+    pod = _running()
+    harness.update(UpdatePodOptions(update_type=CREATE, pod=pod))
+    completed = _kill_with_channel(harness, pod)
+    harness.workers.sync_known_pods([])
+    assert not harness.workers.pod_sync_statuses
+    assert _is_closed(completed)
+    harness.drain()
+    assert not harness.syncer.processed
+
+
+def test_a_step_that_is_over_leaves_nothing_with_the_kubelets_context(harness: Harness) -> None:
+    contexts: list[golang.Context] = []
+
+    def sync(ctx: golang.Context, pod: v1.Pod) -> bool:
+        contexts.append(ctx)
+        return False
+
+    harness.syncer.on_sync = sync
+    harness.sync(_running(), CREATE)
+    assert [type(ctx.err()) for ctx in contexts] == [golang.Canceled]
+
+
+def test_a_kill_cancels_the_sync_that_runs(harness: Harness) -> None:
+    pod = _running()
+
+    def sync(ctx: golang.Context, pod: v1.Pod) -> bool:
+        assert ctx.err() is None
+        harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=UPDATE, pod=pod))
+        assert ctx.err() is None, "an update is no reason to stop"
+        harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=KILL, pod=pod))
+        raise ctx.err() or AssertionError("not cancelled")
+
+    harness.syncer.on_sync = sync
+    harness.sync(pod, CREATE)
+    assert [r.step for r in harness.syncer.processed["1"]] == ["sync", "terminating", "terminated"]
+
+
+def test_a_shorter_grace_period_cancels_the_termination_that_runs(harness: Harness) -> None:
+    errs: list[Exception | None] = []
+    pod = _running()
+    harness.sync(pod, CREATE)
+
+    def terminate(ctx: golang.Context, pod: v1.Pod, fn: PodStatusFunc | None) -> None:
+        if errs:
+            return
+        for grace in (60, 30, 10):
+            options = UpdatePodOptions(update_type=KILL, pod=pod, kill_pod_options=kill_options(grace))
+            harness.workers.update_pod(harness.ctx, options)
+            errs.append(ctx.err())
+        raise ctx.err() or AssertionError("not cancelled")
+
+    harness.syncer.on_terminating = terminate
+    harness.kill(pod)
+    assert [type(err) for err in errs] == [type(None), type(None), golang.Canceled]
+    assert [r.grace_period for r in harness.syncer.processed["1"]] == [None, 30, 10, None]
+
+
+# ---- What a step sees ----
+
+
+def test_each_step_waits_for_a_status_newer_than_the_last_one(harness: Harness) -> None:
+    updates: golang.Channel[None] = golang.Channel(4)
+    clock, syncer = harness.clock, harness.syncer
+    pod = _running()
+    harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=CREATE, pod=pod))
+
+    def sync(ctx: golang.Context, pod: v1.Pod) -> bool:
+        clock.step(10)
+        if len(syncer.processed["1"]) == 1:
+            raise RuntimeError("injected")
+        return True
+
+    syncer.on_sync = sync
+    seen_at_post_sync: list[datetime] = []
+    syncer.post_sync = lambda: seen_at_post_sync.append(clock.now())
+    for _ in range(4):
+        updates.send(None)
+    pending = harness.status("1").pending_update
+    updates.close()
+
+    def requeue(status: PodSyncStatus) -> None:
+        status.pending_update = pending
+
+    original = harness.queue.enqueue
+
+    def enqueue(item: str, delay: float) -> None:
+        original(item, delay)
+        if len(harness.cache.min_times) == 1:
+            requeue(harness.status("1"))
+
+    harness.queue.enqueue = enqueue  # type: ignore[method-assign]
+    harness.workers.pod_worker_loop(harness.ctx, "1", updates)
+    assert harness.cache.min_times == [None, at(11), at(21), at(21)]
+    assert seen_at_post_sync == [at(21)], "only a sync that has not failed has something to do after it"
+    assert harness.status("1").finished
+
+
+def test_without_a_status_the_step_is_put_off(harness: Harness) -> None:
+    harness.cache.err = RuntimeError("inspection failed")
+    harness.sync(_running(), CREATE)
+    assert not harness.syncer.processed
+    assert harness.recorder.drain() == ["Warning FailedSync error determining status: inspection failed"]
+    assert [item for item, _ in harness.queue.items] == ["1"]
+    harness.cache.err = None
+    harness.sync(_running())
+    assert [r.step for r in harness.syncer.processed["1"]] == ["sync"]
+
+
+# ---- Back-off ----
+
+NOW = at(1)
+
+
+def _backoff_error(seconds: float) -> kubecontainer.BackoffError:
+    return kubecontainer.BackoffError(RuntimeError("backoff error"), NOW + timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("phase_transition", "sync_err", "expected_min", "jitter_factor"),
+    [
+        pytest.param(True, None, 0.0, 0.0, id="a new phase begins at once"),
+        pytest.param(False, None, 20.0, 0.5, id="after success the resync interval"),
+        pytest.param(False, RuntimeError("generic error"), 10.0, 0.5, id="after an error the back-off"),
+        pytest.param(False, _backoff_error(5), 5.0, 0.5, id="a BackoffError says when"),
+        pytest.param(
+            False,
+            ExceptionGroup("", [RuntimeError("some other error"), _backoff_error(7)]),
+            7.0,
+            0.5,
+            id="also one among others",
+        ),
+        pytest.param(
+            False, ExceptionGroup("", [_backoff_error(10), _backoff_error(3)]), 3.0, 0.5, id="the earliest"
+        ),
+        pytest.param(False, _backoff_error(-5), 0.0, 0.5, id="a back-off that is over"),
+        pytest.param(False, _backoff_error(40), 20.0, 0.5, id="never longer than the resync interval"),
+        pytest.param(False, RuntimeError(NETWORK_NOT_READY_ERROR_MSG), 1.0, 0.5, id="network not ready"),
+        pytest.param(
+            False,
+            ExceptionGroup(
+                "", [RuntimeError("other"), RuntimeError(NETWORK_NOT_READY_ERROR_MSG), _backoff_error(3)]
+            ),
+            1.0,
+            0.5,
+            id="network not ready among others",
+        ),
+    ],
+)
+def test_complete_work_enqueue(
+    phase_transition: bool,
+    sync_err: Exception | None,
+    expected_min: float,
+    jitter_factor: float,
+    harness: Harness,
+) -> None:
+    workers = harness.workers
+    workers.resync_interval, workers.back_off_period = 20.0, 10.0
+    workers.pod_sync_statuses["12345"] = PodSyncStatus()
+    workers.complete_work("12345", phase_transition, sync_err)
+    [(uid, delay)] = harness.queue.items
+    assert uid == "12345"
+    assert expected_min <= delay <= expected_min * (1 + jitter_factor)
+
+
+def test_complete_work_pending_update(harness: Harness) -> None:
+    workers = harness.workers
+    status = workers.pod_sync_statuses["1"] = PodSyncStatus(working=True)
+    workers.complete_work("1", False, None)
+    assert not status.working
+
+    workers.pod_updates["1"] = golang.Channel(1)
+    status.working, status.pending_update = True, UpdatePodOptions(pod=_running())
+    workers.complete_work("1", False, None)
+    assert len(workers.pod_updates["1"]) == 1
+    assert status.working
+
+
+# ---- Static pods of one name ----
+
+
+def test_static_pod_exclusion(harness: Harness) -> None:
+    workers, processed, full_name = harness.workers, harness.syncer.processed, "pod1_test1"
+    started = workers.started_static_pods_by_fullname
+    waiting = workers.waiting_to_start_static_pods_by_fullname
+
+    def static(uid: str) -> v1.Pod:
+        return new_named_pod(uid, "test1", "pod1", is_static=True)
+
+    normal = new_named_pod("1-normal", "test1", "pod1")
+    # A static and another pod of one name both run.
+    harness.sync(normal)
+    harness.sync(static("2-static"))
+    assert not harness.status("1-normal").is_terminated()
+    assert processed["2-static"] == [Record("sync", "pod1", UPDATE)]
+    assert started == {full_name: "2-static"}
+
+    # Further static pods wait.
+    harness.sync(static("3-static"))
+    harness.sync(static("4-static"))
+    assert set(processed) == {"1-normal", "2-static"}
+    assert started == {full_name: "2-static"}
+    assert waiting == {full_name: ["3-static", "4-static"]}
+    assert set(harness.queue.get_work()) == {"1-normal", "2-static", "3-static", "4-static"}
+    harness.sync(static("3-static"))
+    assert waiting == {full_name: ["3-static", "4-static"]}
+    assert harness.queue.get_work() == ["3-static"], "to be tried again"
+
+    # One that is killed before its turn is finished without having run.
+    harness.kill(static("3-static"))
+    assert harness.status("3-static").is_terminated()
+    assert harness.queue.get_work() == []
+    assert started == {full_name: "2-static"}
+    assert waiting == {full_name: ["3-static", "4-static"]}
+
+    # When the running one has ended, the next that can still start is woken.
+    harness.kill(static("2-static"))
+    assert harness.status("2-static").is_terminated()
+    assert started == {}
+    assert harness.queue.get_work()[-1] == "4-static"
+    harness.sync(static("4-static"))
+    assert not harness.status("4-static").is_terminated()
+    assert started == {full_name: "4-static"}
+    assert waiting == {}
+
+    state = workers.sync_known_pods([normal, *map(static, ("2-static", "3-static", "4-static"))])
+    assert state == {
+        "1-normal": PodWorkerSync(SYNC_POD, has_config=True),
+        "2-static": PodWorkerSync(TERMINATED_POD, has_config=True, static=True),
+        "3-static": PodWorkerSync(TERMINATED_POD),
+        "4-static": PodWorkerSync(SYNC_POD, has_config=True, static=True),
+    }
+    assert harness.status("3-static").finished
+    state = workers.sync_known_pods([normal, static("2-static"), static("4-static")])
+    assert set(state) == {"1-normal", "2-static", "4-static"}
+    assert "3-static" not in workers.pod_sync_statuses
+
+    # 5 is killed, but its worker has not seen that yet; 6 comes before it then.
+    harness.sync(static("5-static"))
+    harness.update(UpdatePodOptions(update_type=KILL, pod=static("5-static")))
+    harness.update(UpdatePodOptions(update_type=UPDATE, pod=static("6-static")))
+    harness.drain("5-static")
+    assert harness.status("5-static").is_termination_requested()
+    assert not harness.status("5-static").is_terminated()
+    assert waiting == {full_name: ["5-static", "6-static"]}
+    harness.update(UpdatePodOptions(update_type=KILL, pod=static("4-static")))
+    harness.drain("5-static")
+    harness.update(UpdatePodOptions(update_type=UPDATE, pod=static("6-static")))
+    harness.drain("5-static")
+    assert not harness.status("5-static").is_terminated()
+    assert started == {full_name: "6-static"}
+    assert waiting == {}
+    assert processed["6-static"] == [Record("sync", "pod1", UPDATE)]
+    harness.drain()
+    assert harness.status("5-static").is_terminated()
+
+    # The order of arrival counts, whoever is asked first.
+    for uid in ("7-static", "8-static", "9-static"):
+        harness.sync(static(uid))
+    harness.kill(static("6-static"))
+    harness.sync(static("6-static"), CREATE)
+    harness.sync(static("8-static"))
+    assert harness.status("6-static").restart_requested
+    assert started == {}
+    assert waiting == {full_name: ["7-static", "8-static", "9-static"]}
+    assert not any(processed[uid] for uid in ("7-static", "8-static", "9-static"))
+    harness.kill(static("7-static"))
+    harness.sync(static("8-static"))
+    assert processed["8-static"] == [Record("sync", "pod1", UPDATE)]
+
+    state = workers.sync_known_pods([static("8-static")])
+    assert state == {
+        "1-normal": PodWorkerSync(TERMINATING_POD, orphan=True, has_config=True),
+        "8-static": PodWorkerSync(SYNC_POD, has_config=True, static=True),
+    }
+    assert waiting == {}, "nobody waits who is forgotten"
+
+
+def test_is_pod_for_mirror_pod_terminating_by_full_name(harness: Harness) -> None:
+    pod = new_named_pod("1", "ns", "pod", is_static=True)
+    terminating = harness.workers.is_pod_for_mirror_pod_terminating_by_full_name
+    assert not terminating("pod_ns")
+    harness.sync(pod)
+    assert not terminating("pod_ns")
+    harness.syncer.on_terminating = _fail
+    harness.kill(pod)
+    assert terminating("pod_ns")
+    harness.syncer.on_terminating = lambda ctx, pod, fn: None
+    harness.sync(pod)
+    assert not terminating("pod_ns")
+
+
+@dataclass
+class StartCase:
+    name: str
+    pod: v1.Pod
+    fullnames: dict[str, str]
+    allowed: bool
+    allowed_ever: bool
+    started: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, list[str]] = field(default_factory=dict)
+    terminating: tuple[str, ...] = ()
+    terminated: tuple[str, ...] = ()
+    expected_started: dict[str, str] = field(default_factory=dict)
+    expected_waiting: dict[str, list[str]] = field(default_factory=dict)
+
+
+START_CASES = [
+    StartCase(
+        "non-static pod",
+        new_named_pod("0", "ns", "test"),
+        {"0": "test_", "1": "test_"},
+        allowed=True,
+        allowed_ever=True,
+    ),
+    StartCase(
+        "non-static pod beside a started static pod of its name",
+        new_named_pod("0", "ns", "test"),
+        {"0": "test_", "1": "test_"},
+        started={"test_": "1"},
+        expected_started={"test_": "1"},
+        allowed=True,
+        allowed_ever=True,
+    ),
+    StartCase(
+        "static pod, another name has started",
+        new_static_pod("0", "foo"),
+        {"0": "foo_", "1": "bar_"},
+        started={"bar_": "1"},
+        expected_started={"foo_": "0", "bar_": "1"},
+        allowed=True,
+        allowed_ever=True,
+    ),
+    StartCase(
+        "static pod, its name has started",
+        new_static_pod("0", "foo"),
+        {"0": "foo_", "1": "foo_"},
+        started={"foo_": "1"},
+        expected_started={"foo_": "1"},
+        allowed=False,
+        allowed_ever=True,
+    ),
+    StartCase(
+        "static pod that has started itself",
+        new_static_pod("0", "foo"),
+        {"0": "foo_"},
+        started={"foo_": "0"},
+        expected_started={"foo_": "0"},
+        allowed=True,
+        allowed_ever=True,
+    ),
+    StartCase(
+        "first in line",
+        new_static_pod("0", "foo"),
+        {"0": "foo_"},
+        waiting={"foo_": ["0"]},
+        expected_started={"foo_": "0"},
+        allowed=True,
+        allowed_ever=True,
+    ),
+    StartCase(
+        "second in line",
+        new_static_pod("0", "foo"),
+        {"0": "foo_", "1": "foo_"},
+        waiting={"foo_": ["1", "0"]},
+        expected_waiting={"foo_": ["1", "0"]},
+        allowed=False,
+        allowed_ever=True,
+    ),
+    StartCase(
+        "those before it are not known any more",
+        new_static_pod("0", "foo"),
+        {"0": "foo_", "1": "foo_"},
+        waiting={"foo_": ["2", "2", "3", "0", "1"]},
+        expected_started={"foo_": "0"},
+        expected_waiting={"foo_": ["1"]},
+        allowed=True,
+        allowed_ever=True,
+    ),
+    StartCase(
+        "those before it are on their way out",
+        new_static_pod("0", "foo"),
+        {"0": "foo_", "1": "foo_", "2": "foo_", "3": "foo_"},
+        terminating=("2",),
+        terminated=("3",),
+        waiting={"foo_": ["2", "3", "0", "1"]},
+        expected_started={"foo_": "0"},
+        expected_waiting={"foo_": ["1"]},
+        allowed=True,
+        allowed_ever=True,
+    ),
+    StartCase(
+        "not known",
+        new_static_pod("0", "foo"),
+        {"1": "foo_"},
+        waiting={"foo_": ["1"]},
+        expected_waiting={"foo_": ["1"]},
+        allowed=False,
+        allowed_ever=False,
+    ),
+    StartCase(
+        "on its own way out",
+        new_static_pod("0", "foo"),
+        {"0": "foo_"},
+        terminating=("0",),
+        waiting={"foo_": ["2", "3", "0", "1"]},
+        expected_waiting={"foo_": ["2", "3", "0", "1"]},
+        allowed=False,
+        allowed_ever=False,
+    ),
+]
+
+
+@pytest.mark.parametrize("tc", START_CASES, ids=lambda tc: tc.name)
+def test_allow_pod_start(tc: StartCase, harness: Harness) -> None:
+    workers = harness.workers
+    for uid, fullname in tc.fullnames.items():
+        status = workers.pod_sync_statuses[uid] = PodSyncStatus(fullname=fullname)
+        status.terminating_at = NOW if uid in tc.terminating else None
+        status.terminated_at = NOW if uid in tc.terminated else None
+    workers.started_static_pods_by_fullname = dict(tc.started)
+    workers.waiting_to_start_static_pods_by_fullname = {k: list(v) for k, v in tc.waiting.items()}
+    assert workers.allow_pod_start(tc.pod) == (tc.allowed, tc.allowed_ever)
+    assert workers.started_static_pods_by_fullname == tc.expected_started
+    assert workers.waiting_to_start_static_pods_by_fullname == tc.expected_waiting
+    retried = [uid for uid, _ in harness.queue.items]
+    assert retried == (["0"] if tc.allowed_ever and not tc.allowed else [])
+
+
+# ---- sync_known_pods ----
+
+
+def test_sync_known_pods(harness: Harness) -> None:
+    workers = harness.workers
+    pods = {str(i): new_named_pod(str(i), "ns", "name") for i in range(20)}
+    for pod in pods.values():
+        harness.sync(pod)
+    assert len(workers.pod_updates) == 20
+
+    # Kill all but two, half of the others being deleted too.
+    for uid, pod in pods.items():
+        if uid in ("2", "14"):
+            continue
+        pod = v1.deepcopy(pod)
+        pod.metadata.deletion_timestamp = at(5) if int(uid) % 2 == 0 else None
+        harness.kill(pod)
+    queries: list[Callable[[str], bool]] = [
+        workers.should_pod_containers_be_terminating,
+        workers.is_pod_termination_requested,
+        workers.could_have_running_containers,
+        workers.should_pod_runtime_be_removed,
+        workers.should_pod_content_be_removed,
+        workers.should_pod_be_finished,
+        workers.is_pod_known_terminated,
+    ]
+    answers = {uid: [query(uid) for query in queries] for uid in ("0", "1", "2", "abc")}
+    assert answers == {
+        "0": [True, True, False, True, True, True, True],  # deleted
+        "1": [True, True, False, True, False, True, True],  # killed
+        "2": [False, False, True, False, False, False, False],  # running
+        "abc": [False, False, True, False, False, False, False],  # unknown, and sources not read
+    }
+
+    workers.sync_known_pods([pods["2"], pods["14"]])
+    assert set(workers.pod_updates) == {"2", "14"}
+    assert set(workers.pod_sync_statuses) == {"2", "14"}
+    # Unknown, and all sources read.
+    assert [query("abc") for query in queries] == [True, False, False, True, True, True, False]
+
+    # Those that are not wanted any more are ended first.
+    workers.sync_known_pods([])
+    harness.drain()
+    assert not workers.pod_updates
+    assert set(workers.pod_sync_statuses) == {"2", "14"}
+    assert workers.should_pod_content_be_removed("2"), "gone from its source means deleted"
+    workers.sync_known_pods([])
+    assert not workers.pod_sync_statuses
+
+
+def test_a_pod_that_comes_back_while_it_ends_is_forgotten_afterwards(harness: Harness) -> None:
+    pod = new_named_pod("1", "ns", "pod", is_static=True)
+    harness.sync(pod, CREATE)
+    harness.syncer.on_terminating = _fail
+    harness.kill(pod)
+    harness.sync(pod, CREATE)
+    assert set(harness.workers.sync_known_pods([pod])) == {"1"}, "not before it has finished"
+    harness.syncer.on_terminating = lambda ctx, pod, fn: None
+    harness.sync(pod)
+    assert harness.workers.sync_known_pods([pod]) == {}
+    harness.syncer.processed.clear()
+    harness.sync(pod, CREATE)
+    assert harness.syncer.processed["1"] == [Record("sync", "pod", CREATE)]
+
+
+def _at_pod(name: str) -> UpdatePodOptions:
+    return UpdatePodOptions(pod=v1.Pod(metadata=metav1.ObjectMeta(uid="pod-uid", name=name)))
+
+
+@pytest.mark.parametrize(
+    ("status", "orphan", "removed", "expect_pending"),
+    [
+        pytest.param(PodSyncStatus(finished=True), False, True, None, id="finished"),
+        pytest.param(PodSyncStatus(fullname="fake"), False, False, None, id="not started"),
+        pytest.param(PodSyncStatus(fullname="fake"), True, True, None, id="orphan, not started"),
+        pytest.param(
+            PodSyncStatus(fullname="fake", observed_runtime=True),
+            True,
+            False,
+            None,
+            id="orphan in the runtime",
+        ),
+        pytest.param(PodSyncStatus(started_at=at(1)), True, False, None, id="orphan, started, no update yet"),
+        pytest.param(
+            PodSyncStatus(started_at=at(1), terminating_at=at(2)),
+            True,
+            False,
+            None,
+            id="orphan, terminating, no update yet",
+        ),
+        pytest.param(
+            PodSyncStatus(started_at=at(1), terminating_at=at(2), active_update=_at_pod("1")),
+            True,
+            False,
+            _at_pod("1"),
+            id="orphan, terminating",
+        ),
+        pytest.param(
+            PodSyncStatus(
+                started_at=at(1),
+                terminating_at=at(2),
+                working=True,
+                pending_update=_at_pod("2"),
+                active_update=_at_pod("1"),
+            ),
+            True,
+            False,
+            _at_pod("2"),
+            id="orphan, terminating, with another update waiting",
+        ),
+        pytest.param(
+            PodSyncStatus(
+                started_at=at(1), terminating_at=at(2), terminated_at=at(3), active_update=_at_pod("1")
+            ),
+            True,
+            False,
+            _at_pod("1"),
+            id="orphan, terminated",
+        ),
+        pytest.param(
+            PodSyncStatus(
+                started_at=at(1),
+                terminating_at=at(2),
+                terminated_at=at(3),
+                working=True,
+                pending_update=_at_pod("2"),
+                active_update=_at_pod("1"),
+            ),
+            True,
+            False,
+            _at_pod("2"),
+            id="orphan, terminated, with another update waiting",
+        ),
+    ],
+)
+def test_remove_terminated_worker(
+    status: PodSyncStatus,
+    orphan: bool,
+    removed: bool,
+    expect_pending: UpdatePodOptions | None,
+    harness: Harness,
+) -> None:
+    workers, uid = harness.workers, "pod-uid"
+    status = workers.pod_sync_statuses[uid] = replace(status)
+    updates: golang.Channel[None] = golang.Channel(1)
+    workers.pod_updates[uid] = updates
+    if status.working:
+        updates.send(None)
+    assert workers.remove_terminated_worker(uid, status, orphan) is removed
+    assert (uid not in workers.pod_sync_statuses) is removed
+    assert _is_closed(updates) is removed
+    if removed:
+        return
+    assert status.pending_update == expect_pending
+    assert status.deleted is orphan
+    if expect_pending is not None:
+        assert status.working
+
+
+@pytest.mark.parametrize(
+    ("spec", "deletion", "override", "expected"),
+    [
+        pytest.param(30, None, None, 30, id="the spec's if there is nothing else"),
+        pytest.param(30, 5, None, 5, id="the deletion's"),
+        pytest.param(30, 5, 2, 2, id="the kill's"),
+        pytest.param(30, 0, None, 1, id="at least 1 when deleted with 0"),
+        pytest.param(30, 5, 0, 1, id="at least 1 when killed with 0"),
+        pytest.param(None, None, None, 1, id="at least 1 when nothing is said"),
+    ],
+)
+def test_calculate_effective_grace_period(
+    spec: int | None, deletion: int | None, override: int | None, expected: int
+) -> None:
+    pod = _running()
+    pod.spec.termination_grace_period_seconds = spec
+    pod.metadata.deletion_grace_period_seconds = deletion
+    options = KillPodOptions(pod_termination_grace_period_seconds_override=override)
+    grace_period, shortened = pod_workers.calculate_effective_grace_period(PodSyncStatus(), pod, options)
+    assert (grace_period, shortened) == (expected, False)
+
+
+def test_states_have_names() -> None:
+    assert [str(s) for s in (SYNC_POD, TERMINATING_POD, TERMINATED_POD)] == [
+        "sync",
+        "terminating",
+        "terminated",
+    ]
+
+
+# ---- A model of everything at once ----
+
+
+@dataclass
+class Life:
+    """One life of a uid, from the first update to being forgotten."""
+
+    status: PodSyncStatus
+    synced: bool = False
+    stopping: bool = False
+    stopped: bool = False
+    grace_period: int | None = None
+
+
+class Model(Harness):
+    """Does random things to a few pods, in the middle of their steps too, and checks what must always hold."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random = random.Random(seed)
+        self.desired: dict[str, v1.Pod] = {}
+        self.busy: set[str] = set()
+        self.lives: dict[str, Life] = {}
+        # Who has run sync_pod and not finished, among static pods of one name.
+        self.up: set[str] = set()
+        self.running: set[str] = set()
+        self.kills: list[tuple[str, golang.Channel[None]]] = []
+        self.depth = 0
+        self.calm = False
+        self.steps = 0
+        self.syncer.on_sync = self._on_sync
+        self.syncer.on_terminating = self._on_terminating
+        self.syncer.on_terminating_runtime = self._on_terminating_runtime
+        self.syncer.on_terminated = self._on_terminated
+        self.templates = [
+            new_named_pod("api-1", "ns", "one"),
+            new_named_pod("api-2", "ns", "two"),
+            new_static_pod("static-1", "same"),
+            new_static_pod("static-2", "same"),
+            new_static_pod("static-3", "same"),
+        ]
+
+    # What the kubelet and the world do.
+
+    def act(self) -> None:
+        """One random event."""
+        template = self.random.choice(self.templates)
+        uid = template.metadata.uid
+        pod = self.desired.get(uid)
+        match self.random.randrange(10):
+            case 0 | 1 if pod is None:
+                self.desired[uid] = template
+                self._send(CREATE, template)
+            case 2 | 3 if pod is not None:
+                self._send(UPDATE, pod)
+            case 4 if pod is not None:
+                self._send(KILL, self.desired.pop(uid))
+            case 5 if pod is not None and not kubetypes.is_static_pod(pod):
+                pod = self.desired[uid] = v1.deepcopy(pod)
+                pod.metadata.deletion_timestamp = self.clock.now()
+                pod.metadata.deletion_grace_period_seconds = self.random.randrange(40)
+                self._send(UPDATE, pod)
+            case 6 if pod is not None:
+                self._kill(pod)
+            case 7:
+                self.housekeeping()
+            case 8:
+                self.retry()
+            case 9:
+                # The source forgets the pod without a word.
+                self.desired.pop(uid, None)
+        self.check()
+
+    def _send(self, update_type: kubetypes.SyncPodType, pod: v1.Pod) -> None:
+        self.workers.update_pod(self.ctx, UpdatePodOptions(update_type=update_type, pod=pod))
+
+    def _kill(self, pod: v1.Pod) -> None:
+        completed: golang.Channel[None] = golang.Channel(1)
+        self.kills.append((pod.metadata.uid, completed))
+        grace_period = self.random.choice([None, 0, 5, 50])
+        kill = KillPodOptions(completed, self.random.random() < 0.5, None, grace_period)
+        options = UpdatePodOptions(update_type=KILL, pod=pod, kill_pod_options=kill)
+        self.workers.update_pod(self.ctx, options)
+
+    def retry(self) -> None:
+        """What is due in the work queue, as the sync loop does it."""
+        for uid in self.queue.get_work():
+            if uid in self.desired:
+                self._send(SYNC, self.desired[uid])
+
+    def housekeeping(self) -> None:
+        """Go: handle_pod_cleanups."""
+        known = self.workers.sync_known_pods(list(self.desired.values()))
+        for uid, pod in self.desired.items():
+            if uid not in known:
+                self._send(CREATE, pod)
+        for uid in sorted(self.running - set(known)):
+            orphan = running_pod(uid, uid, "ns")
+            self.workers.update_pod(self.ctx, UpdatePodOptions(update_type=KILL, running_pod=orphan))
+
+    def work(self) -> None:
+        """Has some worker do one step."""
+        inputs = list(self.inputs)
+        self.random.shuffle(inputs)
+        for uid, updates in inputs:
+            if uid not in self.busy and self.step(uid, updates):
+                return
+
+    # What must hold.
+
+    def check(self) -> None:
+        workers = self.workers
+        for uid, ch in list(self.kills):
+            if _is_closed(ch):
+                self.kills.remove((uid, ch))
+                assert uid not in self.running, f"{uid}: kill completed while it runs"
+        for uid, status in workers.pod_sync_statuses.items():
+            assert not status.finished or uid not in workers.pod_updates, f"{uid}: finished, yet has a worker"
+            assert status.finished or uid in workers.pod_updates, f"{uid}: not finished, yet has no worker"
+            assert status.terminated_at is None or status.terminating_at is not None, (
+                f"{uid}: ended by itself"
+            )
+        for uid in self.running:
+            assert (
+                workers.could_have_running_containers(uid)
+                or not workers.pods_synced
+                or (uid not in workers.pod_sync_statuses)
+            ), f"{uid}: said not to run"
+
+    @contextmanager
+    def _step(self, uid: str) -> Iterator[Life]:
+        assert uid not in self.busy, f"{uid}: two steps at a time"
+        self.busy.add(uid)
+        self.steps += 1
+        status = self.status(uid)
+        life = self.lives.get(uid)
+        if life is None or life.status is not status:
+            life = self.lives[uid] = Life(status)
+        yield life
+        # Meanwhile the world goes on.
+        if self.depth < 3 and not self.calm:
+            self.depth += 1
+            for _ in range(self.random.randrange(4)):
+                self.random.choice([self.act, self.work])()
+            self.depth -= 1
+        self.busy.remove(uid)
+
+    def _maybe_fail(self, ctx: golang.Context) -> None:
+        err = ctx.err()
+        if err is not None:
+            raise err
+        if not self.calm and self.random.random() < 0.2:
+            raise RuntimeError("injected")
+
+    def _on_sync(self, ctx: golang.Context, pod: v1.Pod) -> bool:
+        uid = pod.metadata.uid
+        with self._step(uid) as life:
+            assert not life.stopping, f"{uid}: set up again while it ends"
+            if kubetypes.is_static_pod(pod):
+                self.up.add(uid)
+                assert self.up == {uid}, f"two static pods of one name: {self.up}"
+            life.synced = True
+            self.running.add(uid)
+        self._maybe_fail(ctx)
+        return not self.calm and self.random.random() < 0.1
+
+    def _on_terminating(self, ctx: golang.Context, pod: v1.Pod, fn: PodStatusFunc | None) -> None:
+        uid = pod.metadata.uid
+        with self._step(uid) as life:
+            life.stopping = True
+            assert not life.stopped, f"{uid}: stopped twice"
+            grace_period = self.syncer.processed[uid][-1].grace_period
+            if grace_period is not None:
+                assert grace_period >= 1
+                assert life.grace_period is None or grace_period <= life.grace_period, f"{uid}: more grace"
+                life.grace_period = grace_period
+        self._maybe_fail(ctx)
+        life.stopped = True
+        self.running.discard(uid)
+
+    def _on_terminating_runtime(self, pod: kubecontainer.Pod) -> None:
+        with self._step(pod.id):
+            pass
+        if not self.calm and self.random.random() < 0.2:
+            raise RuntimeError("injected")
+        self.running.discard(pod.id)
+        self.up.discard(pod.id)
+
+    def _on_terminated(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        uid = pod.metadata.uid
+        with self._step(uid) as life:
+            assert life.stopped, f"{uid}: cleaned up before it was stopped"
+            assert uid not in self.running
+        self._maybe_fail(ctx)
+        self.up.discard(uid)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_model(seed: int) -> None:
+    model = Model(seed)
+    try:
+        for _ in range(600):
+            model.random.choice([model.act, model.work, model.work])()
+        # Nothing is wanted any more, and nothing fails any more: all must come to its end.
+        model.desired.clear()
+        model.calm = True
+        for _ in range(10):
+            model.housekeeping()
+            model.drain()
+            model.check()
+        workers = model.workers
+        assert model.steps > 20, "the model has done too little to mean anything"
+        assert not model.running
+        assert not model.up
+        assert not model.kills, "someone still waits for a kill"
+        assert not workers.pod_sync_statuses
+        assert not workers.pod_updates
+        assert not workers.started_static_pods_by_fullname
+        assert not workers.waiting_to_start_static_pods_by_fullname
+    finally:
+        model.close()
+
+
+# ---- With threads ----
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Waits for something that other threads bring about."""
+    pause = threading.Event()
+    for _ in range(10_000):
+        if condition():
+            return
+        pause.wait(0.001)
+    raise AssertionError(f"timed out waiting until {what}")
+
+
+def worker_threads() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("podworker-")]
+
+
+@contextmanager
+def threaded() -> Iterator[tuple[Harness, Callable[[], None]]]:
+    """A harness whose workers run by themselves, and a function that waits until they are idle."""
+    harness = Harness()
+    harness.workers.worker_channel_fn = None
+    workers = harness.workers
+
+    def drain() -> None:
+        def idle() -> bool:
+            with workers.pod_lock:
+                return not any(status.working for status in workers.pod_sync_statuses.values())
+
+        wait_for(idle, "the workers are idle")
+
+    before = len(worker_threads())
+    try:
+        yield harness, drain
+    finally:
+        harness.close()
+        wait_for(lambda: len(worker_threads()) == before, "the workers' threads have ended")
+
+
+def test_update_pod_parallel() -> None:
+    with threaded() as (harness, drain):
+        for i in range(20):
+            for j in range(i, 20):
+                options = UpdatePodOptions(update_type=CREATE, pod=new_named_pod(str(j), "ns", str(i)))
+                harness.workers.update_pod(harness.ctx, options)
+        assert {t.name for t in worker_threads()} >= {f"podworker-{i}" for i in range(20)}
+        drain()
+        for i in range(20):
+            records = harness.syncer.processed[str(i)]
+            assert 1 <= len(records) <= i + 1
+            assert records[-1].name == str(i), "the last update is always seen"
+
+
+def test_threads_end_with_their_pods() -> None:
+    with threaded() as (harness, drain):
+        before = len(worker_threads())
+        pods = [new_named_pod(str(i), "ns", str(i), is_static=i % 2 == 0) for i in range(30)]
+        for pod in pods:
+            harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=CREATE, pod=pod))
+        drain()
+        assert len(worker_threads()) == before + 30
+        harness.workers.sync_known_pods([])
+        wait_for(lambda: len(worker_threads()) == before, "all workers have ended")
+        assert harness.workers.sync_known_pods([]) == {}
+        assert not harness.workers.pod_sync_statuses
+
+
+def test_threads_end_with_the_kubelet() -> None:
+    with threaded() as (harness, drain):
+        errs: list[Exception | None] = []
+        entered = threading.Event()
+
+        def sync(ctx: golang.Context, pod: v1.Pod) -> bool:
+            if pod.metadata.uid == "syncing":
+                entered.set()
+                ctx.wait(None)
+                errs.append(ctx.err())
+                raise ctx.err() or AssertionError
+            return False
+
+        harness.syncer.on_sync = sync
+        for uid in ("idle", "syncing"):
+            harness.workers.update_pod(
+                harness.ctx, UpdatePodOptions(update_type=CREATE, pod=new_named_pod(uid, "ns", uid))
+            )
+        assert entered.wait(10)
+        harness.cancel()
+        wait_for(lambda: not worker_threads(), "all workers have ended")
+        assert [type(err) for err in errs] == [golang.Canceled]
+
+
+def test_a_kill_interrupts_the_wait_for_a_status() -> None:
+    with threaded() as (harness, drain):
+        pod = _running()
+        harness.cache.blocks = True
+        harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=CREATE, pod=pod))
+        wait_for(lambda: len(harness.cache.min_times) == 1, "the worker waits for the status")
+        harness.cache.blocks = False
+        harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=KILL, pod=pod))
+        drain()
+        assert [r.step for r in harness.syncer.processed["1"]] == ["terminating", "terminated"]
+        assert not harness.recorder.drain()
+
+
+def test_kill_pod_now() -> None:
+    with threaded() as (harness, drain):
+        functions: list[PodStatusFunc | None] = []
+        harness.syncer.on_terminating = lambda ctx, pod, fn: functions.append(fn)
+        kill_pod = pod_workers.kill_pod_now(harness.ctx, harness.workers, harness.recorder)
+
+        def status_fn(status: v1.PodStatus) -> None: ...
+
+        kill_pod(new_named_pod("test", "ns", "test"), False, 0, status_fn)
+        drain()
+        assert harness.syncer.processed["test"] == [
+            Record("terminating", "test", grace_period=1),
+            Record("terminated", "test"),
+        ]
+        assert functions == [status_fn]
+
+
+def test_kill_pod_now_of_a_finished_pod() -> None:
+    with threaded() as (harness, drain):
+        kill_pod = pod_workers.kill_pod_now(harness.ctx, harness.workers, harness.recorder)
+        pod = new_named_pod("test", "ns", "test")
+        kill_pod(pod, False, None, None)
+        drain()
+        kill_pod(pod, True, None, None)
+
+
+def test_kill_pod_now_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_workers, "_MIN_KILL_TIMEOUT", 0.01)
+    with threaded() as (harness, drain):
+        harness.syncer.on_terminating = _fail
+        kill_pod = pod_workers.kill_pod_now(harness.ctx, harness.workers, harness.recorder)
+        with pytest.raises(TimeoutError, match="timeout waiting to kill pod"):
+            kill_pod(new_named_pod("test", "ns", "test"), True, 0, None)
+        assert len(harness.recorder.drain()) == 1
+
+
+def test_kill_pod_now_ends_with_the_kubelet() -> None:
+    with threaded() as (harness, drain):
+
+        def terminating(ctx: golang.Context, pod: v1.Pod, fn: PodStatusFunc | None) -> None:
+            harness.cancel()
+            raise ctx.err() or AssertionError
+
+        harness.syncer.on_terminating = terminating
+        kill_pod = pod_workers.kill_pod_now(harness.ctx, harness.workers, harness.recorder)
+        with pytest.raises(golang.Canceled):
+            kill_pod(new_named_pod("test", "ns", "test"), True, 0, None)

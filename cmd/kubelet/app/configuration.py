@@ -149,7 +149,7 @@ def merge_kubelet_configurations(
 ) -> kubeletconfig.KubeletConfiguration:
     """Patch the configuration with each drop-in, in lexical order, and apply the defaults again.
 
-    A drop-in is a JSON merge patch: maps are merged, lists are replaced, null gives a field back to its default.
+    A drop-in is a JSON merge patch: maps are merged, lists replaced, null gives a field back to its default.
 
     DIVERGES: an explicit empty list survives; in Go it is lost when the base goes through JSON, and a default
     takes its place.
@@ -166,7 +166,8 @@ def merge_kubelet_configurations(
             patches.append((f"drop-in {path}", patch))
     except (ValueError, OSError) as err:
         raise ValueError(
-            f'failed to merge kubelet configs: failed to walk through kubelet dropin directory "{directory}": {err}'
+            "failed to merge kubelet configs: failed to walk through kubelet dropin directory "
+            f'"{directory}": {err}'
         ) from err
     v1beta1.set_defaults_kubelet_configuration(document)
     merged = scheme.to_internal(document)

@@ -25,22 +25,22 @@ from .configuration import Loaded
 from .lockfile import watch_for_lockfile_contention
 from .signals import ShutdownSignal
 
-# What only a running kubelet needs is imported where it is used: --help, --version and `config explain` must not
-# wait for gRPC, and a kubelet without API server must not load its client.
+# What only a running kubelet needs is imported where it is used: --help, --version and `config explain`
+# must not wait for gRPC, and a kubelet without API server must not load its client.
 if TYPE_CHECKING:
     from kubelet import kubelet as kubelet_module
+    from kubelet import kubelet_struct
     from kubelet.cri import apis as internalapi
     from pkg.apiserver.server import healthz
-    from pkg.client_go.tools import record
 
-COMPONENT_KUBELET = "kubelet"
 ROOT_LOCK_FILE = "kubelet.lock"
 
 # Seconds between the end's announcement and the end, for threads that have something to finish.
 _SHUTDOWN_GRACE = 1.5
 
-_LONG = """The kubelet is the agent of a Kubernetes node. It takes pods from files, from a URL and from the API server,
-and keeps their containers running, on a container runtime that speaks CRI.
+_LONG = """\
+The kubelet is the agent of a Kubernetes node. It takes pods from files, from a URL and from the API
+server, and keeps their containers running, on a container runtime that speaks CRI.
 
 Without --kubeconfig it is on its own and runs the pods of --pod-manifest-path and --manifest-url.
 """
@@ -65,7 +65,9 @@ class KubeletCommand:
         except cliflag.FlagError as err:
             return _fail(f"failed to parse kubelet flag: {err}")
         except validation.ConfigurationError as err:
-            return _fail("failed to validate kubelet configuration:", *(str(fault) for fault in err.exceptions))
+            return _fail(
+                "failed to validate kubelet configuration:", *(str(fault) for fault in err.exceptions)
+            )
         except (ValueError, OSError, FeatureGateError) as err:
             return _fail(str(err))
 
@@ -222,18 +224,22 @@ def lock_root_directory(root: str) -> None:
             "stop it, or choose another directory with --root-dir"
         ) from err
     except OSError as err:
-        raise OSError(f"root directory {root} cannot be used: {err.strerror}: {err.filename or root}") from err
+        raise OSError(
+            f"root directory {root} cannot be used: {err.strerror}: {err.filename or root}"
+        ) from err
 
 
 def run(ctx: golang.Context, server: options.KubeletServer) -> None:
     """Start the kubelet and return when the context ends. Raises what keeps it from starting."""
-    flags, kc = server.kubelet_flags, server.kubelet_configuration
+    flags = server.kubelet_flags
     info = version.get()
     klog.info_s("Kubelet version", kubeletVersion=str(info), python=info.python_version, release=info.version)
     done = _acquire_lock_file(flags)
     options.validate_kubelet_server(server)
     if flags.kube_config:
-        raise ValueError("--kubeconfig: the API server is not supported yet, run without it (standalone mode)")
+        raise ValueError(
+            "--kubeconfig: the API server is not supported yet, run without it (standalone mode)"
+        )
     klog.info_s("Standalone mode, no API client")
     healthz_server = _start_healthz_server(server)
     try:
@@ -272,26 +278,26 @@ def node_name(flags: options.KubeletFlags) -> str:
     return name
 
 
-def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -> kubelet_module.Dependencies:
+def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -> kubelet_struct.Dependencies:
     """What the kubelet needs from outside, without authentication of its server."""
-    from kubelet import cadvisor, cm
+    from kubelet import cadvisor, cm, kubelet_struct
     from kubelet import container as kubecontainer
-    from kubelet import kubelet as kubelet_module
     from kubelet.cri import remote
     from pkg import mount_utils
+    from pkg.client_go.tools import record
     from pkg.volume.util import hostutil, subpath
 
     from . import plugins
 
-    flags, kc = server.kubelet_flags, server.kubelet_configuration
+    kc = server.kubelet_configuration
     timeout = kc.runtime_request_timeout
     runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout)
     image_endpoint = kc.image_service_endpoint or kc.container_runtime_endpoint
     image_service = remote.RemoteImageService(ctx, image_endpoint, timeout)
     get_cgroup_driver_from_cri(ctx, server, runtime_service)
-    mounter = mount_utils.Mounter(flags.experimental_mounter_path)
-    return kubelet_module.Dependencies(
-        recorder=make_event_recorder(node_name(flags)),
+    mounter = mount_utils.Mounter()
+    return kubelet_struct.Dependencies(
+        recorder=record.StandaloneRecorder(),
         remote_runtime_service=runtime_service,
         remote_image_service=image_service,
         container_manager=cm.ContainerManagerImpl(_node_config(server)),
@@ -299,19 +305,9 @@ def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -
         os_interface=kubecontainer.RealOS(),
         mounter=mounter,
         hostutil=hostutil.HostUtil(),
-        subpather=subpath.Subpath(mounter),
+        subpather=subpath.Subpather(mounter),
         volume_plugins=plugins.probe_volume_plugins(),
     )
-
-
-def make_event_recorder(name: str) -> record.EventRecorder:
-    """Events go to the log: there is no API server to send them to."""
-    from pkg.client_go.tools import record
-
-    klog.info_s("No api server defined - no events will be sent to API server")
-    broadcaster = record.EventBroadcaster()
-    broadcaster.start_structured_logging(3)
-    return broadcaster.new_recorder(COMPONENT_KUBELET, name)
 
 
 def get_cgroup_driver_from_cri(
@@ -319,8 +315,8 @@ def get_cgroup_driver_from_cri(
 ) -> None:
     """Take over the cgroup driver that the runtime uses: the two must agree.
 
-    DIVERGES: Go gives up if the runtime does not answer. A runtime may come later than its kubelet, which then
-    goes on with the configured driver.
+    DIVERGES: Go gives up if the runtime does not answer. A runtime may come later than its kubelet, which
+    then goes on with the configured driver.
     """
     import grpc
     from cri_api.v1 import api_pb2 as runtimeapi
@@ -349,7 +345,9 @@ def get_cgroup_driver_from_cri(
     if response.HasField("linux"):
         systemd = response.linux.cgroup_driver == runtimeapi.CgroupDriver.SYSTEMD
         kc.cgroup_driver = "systemd" if systemd else "cgroupfs"
-        klog.info_s("Using cgroup driver setting received from the CRI runtime", cgroupDriver=kc.cgroup_driver)
+        klog.info_s(
+            "Using cgroup driver setting received from the CRI runtime", cgroupDriver=kc.cgroup_driver
+        )
 
 
 def _node_config(server: options.KubeletServer) -> Any:
@@ -385,7 +383,9 @@ def parse_resource_list(values: Mapping[str, str], flag: str) -> dict[str, resou
         try:
             quantity = resource.parse_quantity(text)
         except ValueError as err:
-            raise ValueError(f'{prefix} failed to parse quantity "{text}" for "{name}" resource: {err}') from err
+            raise ValueError(
+                f'{prefix} failed to parse quantity "{text}" for "{name}" resource: {err}'
+            ) from err
         if quantity.sign() < 0:
             raise ValueError(f'{prefix} resource quantity for "{name}" cannot be negative: {text}')
         result[name] = quantity
@@ -408,7 +408,7 @@ def _apply_process_limits(server: options.KubeletServer) -> None:
 
 
 def run_kubelet(
-    ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_module.Dependencies
+    ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies
 ) -> None:
     """Make the kubelet and start its threads. Returns when they run."""
     klog.v(2).info_s("Using root directory", path=server.kubelet_flags.root_directory)
@@ -421,7 +421,7 @@ def run_kubelet(
 
 
 def create_and_init_kubelet(
-    ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_module.Dependencies
+    ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies
 ) -> kubelet_module.Kubelet:
     """Make the kubelet and announce it."""
     from kubelet import kubelet as kubelet_module
@@ -460,7 +460,7 @@ def start_kubelet(
     ctx: golang.Context,
     kubelet: kubelet_module.Kubelet,
     server: options.KubeletServer,
-    kube_deps: kubelet_module.Dependencies,
+    kube_deps: kubelet_struct.Dependencies,
 ) -> None:
     """Start the kubelet's loop and its servers, each in a thread of its own."""
     kc = server.kubelet_configuration
@@ -482,7 +482,7 @@ def _start_healthz_server(server: options.KubeletServer) -> healthz.HealthzServe
     try:
         healthz_server = healthz.HealthzServer(kc.healthz_bind_address, kc.healthz_port, {})
     except OSError as err:
-        # Go tries for ever and lets the kubelet run; a node agent without health endpoint still does its work.
+        # As in Go the kubelet runs nevertheless: without health endpoint it still does its work.
         klog.error_s(err, "Failed to start healthz server", port=kc.healthz_port)
         return None
     golang.go(healthz_server.serve, name="healthz-server")

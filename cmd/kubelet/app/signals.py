@@ -17,8 +17,9 @@ SHUTDOWN_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class ShutdownSignal:
     """Turns the first SIGTERM or SIGINT into the end of `wait`; a second one ends the process at once.
 
-    A handler runs between two byte codes of the main thread, which may hold any lock. It therefore only notes the
-    signal and writes to a pipe, and the main thread does nothing but wait on that pipe. Make it there.
+    A handler runs between two byte codes of the main thread, which may hold any lock. It therefore only
+    notes the signal and writes to a pipe, and the main thread does nothing but wait on that pipe. Make this
+    object there.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Fields of the configuration that this kubelet reads and does not, or not yet, act on.
 
-A user who sets one is told at start. Where a user would believe in a protection that is not there, the start is
-refused. An entry goes when the code that acts on its field comes.
+A user who sets one is told at start. Where a user would believe in a protection that is not there, the
+start is refused. An entry goes when the code that acts on its field comes.
 
 Go: no counterpart
 """
@@ -43,8 +43,7 @@ _NOT_ACTED_ON = (
     NotActedOn(
         "imagePullCredentialsVerificationPolicy",
         "pull credentials of images that are present are not verified",
-        lambda value: value
-        in (kubeletconfig.ALWAYS_VERIFY, kubeletconfig.NEVER_VERIFY_ALLOWLISTED_IMAGES),
+        lambda value: value in (kubeletconfig.ALWAYS_VERIFY, kubeletconfig.NEVER_VERIFY_ALLOWLISTED_IMAGES),
         refused=True,
     ),
     NotActedOn("protectKernelDefaults", "kernel settings are not checked", bool, refused=True),

@@ -15,7 +15,7 @@ class OOMAdjuster:
         self._proc = Path(proc)
 
     def apply_oom_score_adj(self, pid: int, oom_score_adj: int) -> None:
-        """Adjust one process, 0 for this one. Raises ValueError or OSError; lowering needs CAP_SYS_RESOURCE."""
+        """Adjust a process, 0 for this one. Raises ValueError or OSError; lowering needs CAP_SYS_RESOURCE."""
         if pid < 0:
             raise ValueError(f"invalid PID {pid} specified for oom_score_adj")
         path = self._proc / (str(pid) if pid else "self") / "oom_score_adj"

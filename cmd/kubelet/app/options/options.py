@@ -67,11 +67,14 @@ class KubeletServer:
 def validate_kubelet_flags(flags: KubeletFlags) -> None:
     """Check the node's labels. Raises ValueError."""
     unknown = sorted(
-        key for key in flags.node_labels if _is_kubernetes_label(key) and not kubeletapis.is_kubelet_label(key)
+        key
+        for key in flags.node_labels
+        if _is_kubernetes_label(key) and not kubeletapis.is_kubelet_label(key)
     )
     if unknown:
         raise ValueError(
-            f"unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [{' '.join(unknown)}]\n"
+            "unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: "
+            f"[{' '.join(unknown)}]\n"
             "--node-labels in the 'kubernetes.io' namespace must begin with an allowed prefix "
             f"({', '.join(kubeletapis.kubelet_label_namespaces())}) or be in the specifically allowed set "
             f"({', '.join(kubeletapis.kubelet_labels())})"
@@ -98,7 +101,9 @@ def _validate_label_syntax(labels: dict[str, str]) -> None:
 
 def _is_kubernetes_label(key: str) -> bool:
     namespace = key.partition("/")[0] if "/" in key else ""
-    return any(namespace == domain or namespace.endswith(f".{domain}") for domain in ("kubernetes.io", "k8s.io"))
+    return any(
+        namespace == domain or namespace.endswith(f".{domain}") for domain in ("kubernetes.io", "k8s.io")
+    )
 
 
 def new_kubelet_configuration() -> kubeletconfig.KubeletConfiguration:
@@ -136,7 +141,7 @@ def validate_kubelet_server(server: KubeletServer) -> None:
 
 
 def add_kubelet_config_flags(fs: cliflag.FlagSet, kc: kubeletconfig.KubeletConfiguration) -> None:
-    """Add the flags that set fields of the configuration. All but a few are deprecated: the file is for that."""
+    """Add the flags that set fields of the configuration. Most are deprecated: the file is for that."""
     for name, path, make_value, usage in CONFIG_FLAGS:
         deprecated = ""
         if name not in _NOT_DEPRECATED:
@@ -253,7 +258,8 @@ _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
         "config-dir",
         "kubelet_dropin_config_directory",
         _STRING,
-        "Directory of drop-in files that override the configuration file. Files named *.conf, in it and below it, "
+        "Directory of drop-in files that override the configuration file. Files named *.conf, in it "
+        "and below it, "
         "are applied in lexical order; others are ignored.",
         "",
     ),
@@ -277,7 +283,8 @@ _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
         "node-ip",
         "node_ip",
         _STRING,
-        "Address of the node, or an IPv4 and an IPv6 one with a comma. Unset: the host's default IPv4 address, "
+        "Address of the node, or an IPv4 and an IPv6 one with a comma. Unset: the host's default "
+        "IPv4 address, "
         "else its IPv6 one; '::' prefers IPv6.",
         "",
     ),
@@ -285,7 +292,8 @@ _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
         "cert-dir",
         "cert_directory",
         _STRING,
-        "Directory of certificates. Ignored for the server's if --tls-cert-file and --tls-private-key-file are set.",
+        "Directory of certificates. Ignored for the server's if --tls-cert-file and "
+        "--tls-private-key-file are set.",
         "",
     ),
     (
@@ -310,7 +318,13 @@ _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
         "Labels for the node when it registers: key=value,...",
         "",
     ),
-    ("lock-file", "lock_file_path", _STRING, "File to lock, in addition to the one in the root directory.", ""),
+    (
+        "lock-file",
+        "lock_file_path",
+        _STRING,
+        "File to lock, in addition to the one in the root directory.",
+        "",
+    ),
     (
         "exit-on-lock-contention",
         "exit_on_lock_contention",
@@ -363,8 +377,18 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
     ("fail-swap-on", "fail_swap_on", _BOOL, "Refuse to start if swap is on."),
     ("pod-manifest-path", "static_pod_path", _STRING, "Directory of static pod files, or one such file."),
     ("sync-frequency", "sync_frequency", _DURATION, "Longest time between two looks at a pod."),
-    ("file-check-frequency", "file_check_frequency", _DURATION, "Time between two looks at static pod files."),
-    ("http-check-frequency", "http_check_frequency", _DURATION, "Time between two requests to --manifest-url."),
+    (
+        "file-check-frequency",
+        "file_check_frequency",
+        _DURATION,
+        "Time between two looks at static pod files.",
+    ),
+    (
+        "http-check-frequency",
+        "http_check_frequency",
+        _DURATION,
+        "Time between two requests to --manifest-url.",
+    ),
     ("manifest-url", "static_pod_url", _STRING, "URL of further pods to run."),
     (
         "manifest-url-header",
@@ -558,8 +582,18 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         _BOOL,
         "Make the iptables chains that kube-proxy relies on.",
     ),
-    ("container-log-max-size", "container_log_max_size", _STRING, "Size at which a container's log is rotated."),
-    ("container-log-max-files", "container_log_max_files", _INT32, "Log files to keep per container, at least 2."),
+    (
+        "container-log-max-size",
+        "container_log_max_size",
+        _STRING,
+        "Size at which a container's log is rotated.",
+    ),
+    (
+        "container-log-max-files",
+        "container_log_max_files",
+        _INT32,
+        "Log files to keep per container, at least 2.",
+    ),
     (
         "allowed-unsafe-sysctls",
         "allowed_unsafe_sysctls",
@@ -617,7 +651,8 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "eviction-max-pod-grace-period",
         "eviction_max_pod_grace_period",
         _INT32,
-        "Longest grace period, in seconds, of a pod that a soft threshold evicts; negative for the pod's own.",
+        "Longest grace period, in seconds, of a pod that a soft threshold evicts; negative for the "
+        "pod's own.",
     ),
     (
         "eviction-minimum-reclaim",
@@ -672,7 +707,12 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "Absolute name of the cgroup that holds the kubelet and its like to --kube-reserved.",
     ),
     ("logging-format", "logging.format", _STRING, "Format of the log: text or json."),
-    ("log-flush-frequency", "logging.flush_frequency", _DURATION, "Longest time before log lines are written."),
+    (
+        "log-flush-frequency",
+        "logging.flush_frequency",
+        _DURATION,
+        "Longest time before log lines are written.",
+    ),
     ("v", "logging.verbosity", cliflag.level_value, "How much to log."),
     ("vmodule", "logging.vmodule", _vmodule_value, "How much to log for files that match: pattern=N,..."),
     (

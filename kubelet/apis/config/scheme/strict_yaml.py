@@ -1,4 +1,4 @@
-"""YAML or JSON to plain data, refusing what other readers silently swallow: duplicate keys, several documents.
+"""YAML or JSON to plain data, refusing what others silently swallow: duplicate keys, several documents.
 
 Go: sigs.k8s.io/yaml (UnmarshalStrict)
 """

@@ -128,7 +128,10 @@ def set_defaults_kubelet_configuration(document: Document) -> None:
 def _set_gated_defaults(document: Document, gate: FeatureGate) -> None:
     if gate.enabled(features.KUBELET_CRASH_LOOP_BACK_OFF_MAX):
         _set_if(
-            document, "crashLoopBackOff.maxContainerRestartPeriod", MAX_CONTAINER_BACK_OFF, lambda old: old is None
+            document,
+            "crashLoopBackOff.maxContainerRestartPeriod",
+            MAX_CONTAINER_BACK_OFF,
+            lambda old: old is None,
         )
     if gate.enabled(features.KUBELET_ENSURE_SECRET_PULLED_IMAGES):
         _set_if(document, "imagePullCredentialsVerificationPolicy", "NeverVerifyPreloadedImages", _is_zero)

@@ -43,7 +43,7 @@ def validate_kubelet_configuration(kc: KubeletConfiguration, feature_gate: Featu
     try:
         gate.set_from_map(kc.feature_gates)
     except FeatureGateError as err:
-        raise ConfigurationError("configuration", list(err.exceptions)) from err
+        raise ConfigurationError("configuration", [ValueError(str(each)) for each in err.exceptions]) from err
     faults = [ValueError(text) for check in _CHECKS for text in check(kc, gate)]
     if faults:
         raise ConfigurationError("configuration", faults)
@@ -79,7 +79,12 @@ def _validate_numbers(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[s
 
 def _validate_ranges(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[str]:
     ranges = (
-        (kc.image_gc_high_threshold_percent, 0, 100, "imageGCHighThresholdPercent (--image-gc-high-threshold)"),
+        (
+            kc.image_gc_high_threshold_percent,
+            0,
+            100,
+            "imageGCHighThresholdPercent (--image-gc-high-threshold)",
+        ),
         (kc.image_gc_low_threshold_percent, 0, 100, "imageGCLowThresholdPercent (--image-gc-low-threshold)"),
         (kc.iptables_drop_bit, 0, 31, "iptablesDropBit (--iptables-drop-bit)"),
         (kc.iptables_masquerade_bit, 0, 31, "iptablesMasqueradeBit (--iptables-masquerade-bit)"),
@@ -147,7 +152,10 @@ def _validate_images(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[st
 
 
 def _validate_image_credentials(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[str]:
-    policy, allowlist = kc.image_pull_credentials_verification_policy, kc.preloaded_images_verification_allowlist
+    policy, allowlist = (
+        kc.image_pull_credentials_verification_policy,
+        kc.preloaded_images_verification_allowlist,
+    )
     if not gate.enabled(features.KUBELET_ENSURE_SECRET_PULLED_IMAGES):
         rule = "must not be set if KubeletEnsureSecretPulledImages feature gate is not enabled"
         if policy:
@@ -405,7 +413,8 @@ def _validate_memory_qos(kc: KubeletConfiguration, gate: FeatureGate) -> Iterato
         yield f"{_INVALID}memoryThrottlingFactor is required when MemoryQoS feature flag is enabled"
     if factor is not None and not 0 < factor <= 1:
         yield (
-            f"{_INVALID}memoryThrottlingFactor {factor:g} must be greater than 0 and less than or equal to 1.0"
+            f"{_INVALID}memoryThrottlingFactor {factor:g} must be greater than 0 and less than or "
+            "equal to 1.0"
         )
     policies = (
         kubeletconfig.NONE_MEMORY_RESERVATION_POLICY,
@@ -452,7 +461,7 @@ def _validate_pod_logs_dir(path: str) -> Iterator[str]:
 
 
 def _one_of(options: tuple[str, ...] | list[str]) -> str:
-    """"a", "b" or "c"."""
+    """ "a", "b" or "c"."""
     quoted = [_q(option) for option in options]
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 

@@ -25,7 +25,8 @@ def validate_kubelet_os_configuration(kc: KubeletConfiguration) -> Iterator[str]
     if kc.fail_cgroup_v1 and cgroup1:
         yield (
             "kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported "
-            "and will be removed in a future release (failCgroupV1: false, or --fail-cgroupv1=false, allows it)"
+            "and will be removed in a future release (failCgroupV1: false, or --fail-cgroupv1=false, "
+            "allows it)"
         )
     if cgroup1 and kc.single_process_oom_kill is False:
         yield (

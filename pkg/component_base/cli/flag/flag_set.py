@@ -55,7 +55,7 @@ class FlagSet:
         return self._flags.get(_normalize(name))
 
     def parse(self, arguments: list[str]) -> None:
-        """Set every flag that is given and collect the rest in `args`. Raises FlagError at the first fault."""
+        """Set each flag that is given, collect the rest in `args`. Raises FlagError at the first fault."""
         self.args = []
         rest = list(arguments)
         while rest:

@@ -73,7 +73,12 @@ class Collection:
     no_opt_default = ""
 
     def __init__(
-        self, ref: Ref, type_name: str, parse: Callable[[str], Any], fmt: Callable[[Any], str], merge: bool = False
+        self,
+        ref: Ref,
+        type_name: str,
+        parse: Callable[[str], Any],
+        fmt: Callable[[Any], str],
+        merge: bool = False,
     ) -> None:
         self.type = type_name
         self._ref, self._parse, self._format = ref, parse, fmt

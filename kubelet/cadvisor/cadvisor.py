@@ -1,0 +1,54 @@
+"""Machine facts from /proc and /sys.
+
+Go: pkg/kubelet/cadvisor/cadvisor_linux.go
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from kubelet.cadvisor.types import MachineInfo
+
+_MEMINFO = re.compile(r"^(MemTotal|SwapTotal):\s+(\d+) kB$", re.MULTILINE)
+_MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+
+
+class Cadvisor:
+    """Reads the machine below the given roots, which tests may set."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = Path(root)
+
+    def machine_info(self) -> MachineInfo:
+        memory = {name: int(kib) * 1024 for name, kib in _MEMINFO.findall(self._text("proc/meminfo"))}
+        return MachineInfo(
+            num_cores=len(os.sched_getaffinity(0)),
+            memory_capacity=memory["MemTotal"],
+            swap_capacity=memory.get("SwapTotal", 0),
+            machine_id=self._first_of(_MACHINE_ID_FILES),
+            system_uuid=self._first_of(("/sys/class/dmi/id/product_uuid",)),
+            boot_id=self._first_of(("/proc/sys/kernel/random/boot_id",)),
+            huge_pages=self._huge_pages(),
+        )
+
+    def _huge_pages(self) -> dict[int, int]:
+        directory = self._root / "sys/kernel/mm/hugepages"
+        pages: dict[int, int] = {}
+        for entry in directory.glob("hugepages-*kB"):
+            size = int(entry.name.removeprefix("hugepages-").removesuffix("kB")) * 1024
+            pages[size] = int((entry / "nr_hugepages").read_text())
+        return pages
+
+    def _first_of(self, paths: tuple[str, ...]) -> str:
+        """The first of the files that can be read, without its newline; "" when none can."""
+        for path in paths:
+            try:
+                return self._text(path.lstrip("/")).strip()
+            except OSError:
+                continue
+        return ""
+
+    def _text(self, path: str) -> str:
+        return (self._root / path).read_text()

@@ -1,0 +1,23 @@
+"""From machine facts to a node's capacity.
+
+Go: pkg/kubelet/cadvisor/util.go
+"""
+
+from __future__ import annotations
+
+from kubelet.cadvisor.types import MachineInfo
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+
+
+def capacity_from_machine_info(info: MachineInfo) -> dict[str, resource.Quantity]:
+    """cpu, memory and huge pages of the machine, by resource name."""
+    capacity = {
+        v1.RESOURCE_CPU: resource.new_milli_quantity(info.num_cores * 1000),
+        v1.RESOURCE_MEMORY: resource.new_quantity(info.memory_capacity, resource.Format.BINARY_SI),
+    }
+    for size, pages in info.huge_pages.items():
+        page = resource.new_quantity(size, resource.Format.BINARY_SI)
+        name = f"{v1.RESOURCE_HUGE_PAGES_PREFIX}{page}"
+        capacity[name] = resource.new_quantity(size * pages, resource.Format.BINARY_SI)
+    return capacity

@@ -1,0 +1,58 @@
+"""The container manager: where the node's resources meet its pods.
+
+It owns the cgroups above the containers (one for all pods, one per QoS class, one per pod) and says what devices,
+environment and mounts the node's resources add to a container.
+
+Go: pkg/kubelet/cm
+"""
+
+from kubelet.cm.cgroup_manager import CgroupManager, is_cgroup2_unified_mode, new_cgroup_manager
+from kubelet.cm.container_manager import (
+    ContainerManager,
+    ContainerManagerImpl,
+    InternalContainerLifecycle,
+    NodeConfig,
+    ResourceUpdates,
+)
+from kubelet.cm.container_manager_stub import ContainerManagerStub
+from kubelet.cm.helpers import (
+    MAX_SHARES,
+    MIN_MILLI_CPU_LIMIT,
+    MIN_QUOTA_PERIOD,
+    MIN_SHARES,
+    QUOTA_PERIOD,
+    SHARES_PER_CPU,
+    huge_page_limits,
+    milli_cpu_to_quota,
+    milli_cpu_to_shares,
+    resource_config_for_pod,
+)
+from kubelet.cm.pod_container_manager import PodContainerManager, PodContainerManagerNoop
+from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig
+
+__all__ = [
+    "MAX_SHARES",
+    "MIN_MILLI_CPU_LIMIT",
+    "MIN_QUOTA_PERIOD",
+    "MIN_SHARES",
+    "QUOTA_PERIOD",
+    "SHARES_PER_CPU",
+    "CgroupManager",
+    "CgroupName",
+    "ContainerManager",
+    "ContainerManagerImpl",
+    "ContainerManagerStub",
+    "InternalContainerLifecycle",
+    "NodeConfig",
+    "PodContainerManager",
+    "PodContainerManagerNoop",
+    "QOSContainersInfo",
+    "ResourceConfig",
+    "ResourceUpdates",
+    "huge_page_limits",
+    "is_cgroup2_unified_mode",
+    "milli_cpu_to_quota",
+    "milli_cpu_to_shares",
+    "new_cgroup_manager",
+    "resource_config_for_pod",
+]

@@ -1,0 +1,81 @@
+"""From amounts in a pod's spec to figures in a cgroup.
+
+Go: pkg/kubelet/cm/helpers_linux.go
+"""
+
+from __future__ import annotations
+
+from kubelet.cm.types import ResourceConfig
+from pkg.api.core import v1
+from pkg.apimachinery.api.resource import Quantity
+from pkg.apis.core.v1 import helper as v1helper
+from pkg.apis.core.v1.helper import qos as v1qos
+from pkg.component_helpers import resource
+
+MIN_SHARES = 2
+MAX_SHARES = 262144
+SHARES_PER_CPU = 1024
+MILLI_CPU_TO_CPU = 1000
+# Microseconds: the CFS period when nobody says otherwise, and the least quota the kernel takes.
+QUOTA_PERIOD = 100_000
+MIN_QUOTA_PERIOD = 1_000
+# A limit below this cannot be told from it in the cgroup.
+MIN_MILLI_CPU_LIMIT = 10
+
+
+def milli_cpu_to_quota(milli_cpu: int, period: int) -> int:
+    """The CFS quota in µs for that many thousandths of a cpu per period µs; 0 means none."""
+    if milli_cpu == 0:
+        return 0
+    return max(milli_cpu * period // MILLI_CPU_TO_CPU, MIN_QUOTA_PERIOD)
+
+
+def milli_cpu_to_shares(milli_cpu: int) -> int:
+    """The cpu shares for that many thousandths of a cpu."""
+    if milli_cpu == 0:
+        return MIN_SHARES
+    return min(max(milli_cpu * SHARES_PER_CPU // MILLI_CPU_TO_CPU, MIN_SHARES), MAX_SHARES)
+
+
+def huge_page_limits(resources: dict[str, Quantity]) -> dict[int, int]:
+    """Bytes of huge pages by page size in bytes."""
+    limits: dict[int, int] = {}
+    for name, quantity in resources.items():
+        if v1helper.is_huge_page_resource_name(name):
+            size = v1helper.huge_page_size_from_resource_name(name).value()
+            limits[size] = limits.get(size, 0) + quantity.value()
+    return limits
+
+
+def resource_config_for_pod(pod: v1.Pod, enforce_cpu_limits: bool, cpu_period: int) -> ResourceConfig:
+    """The settings of the pod's own cgroup, by its QoS class. cpu_period in µs."""
+    requests = resource.pod_requests(pod, resource.PodResourcesOptions())
+    limits = resource.pod_limits(pod, resource.PodResourcesOptions())
+    cpu_limit = _milli(limits, v1.RESOURCE_CPU)
+    shares = milli_cpu_to_shares(_milli(requests, v1.RESOURCE_CPU))
+    config = ResourceConfig(cpu_shares=shares, huge_page_limit=huge_page_limits(requests))
+    quota = milli_cpu_to_quota(cpu_limit, cpu_period) if enforce_cpu_limits else -1
+    memory = limits[v1.RESOURCE_MEMORY].value() if v1.RESOURCE_MEMORY in limits else None
+    match v1qos.get_pod_qos(pod):
+        case v1.POD_QOS_GUARANTEED:
+            config.cpu_quota, config.cpu_period, config.memory = quota, cpu_period, memory
+        case v1.POD_QOS_BURSTABLE:
+            if _all_limited(pod, limits, v1.RESOURCE_CPU):
+                config.cpu_quota, config.cpu_period = quota, cpu_period
+            if _all_limited(pod, limits, v1.RESOURCE_MEMORY):
+                config.memory = memory
+        case _:
+            config.cpu_shares = MIN_SHARES
+    return config
+
+
+def _milli(amounts: dict[str, Quantity], name: str) -> int:
+    return amounts[name].milli_value() if name in amounts else 0
+
+
+def _all_limited(pod: v1.Pod, limits: dict[str, Quantity], name: str) -> bool:
+    """Whether a sum of the containers' limits bounds the pod: it does only if every container has one."""
+    if pod.spec.resources is not None and name in pod.spec.resources.limits:
+        return True
+    containers = [*pod.spec.init_containers, *pod.spec.containers]
+    return name in limits and all(name in container.resources.limits for container in containers)

@@ -1,0 +1,132 @@
+"""One cgroup per pod.
+
+Go: pkg/kubelet/cm/pod_container_manager_linux.go, pod_container_manager_stub.go
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from typing import Protocol
+
+from kubelet.cm.cgroup_manager import CgroupManager
+from kubelet.cm.helpers import MIN_SHARES, resource_config_for_pod
+from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig, cgroup_name
+from pkg import klog
+from pkg.api.core import v1
+from pkg.apis.core.v1.helper import qos as v1qos
+
+POD_CGROUP_NAME_PREFIX = "pod"
+_POD_DIRECTORY = re.compile(r"(?:.*-)?pod([0-9a-f][0-9a-f_-]+)(?:\.slice)?")
+
+
+class PodContainerManager(Protocol):
+    """The cgroups of pods. All methods raise OSError when the kernel refuses."""
+
+    def get_pod_container_name(self, pod: v1.Pod) -> tuple[CgroupName, str]:
+        """The pod's cgroup, and the same in the form of the cgroup driver."""
+        ...
+
+    def exists(self, pod: v1.Pod) -> bool: ...
+
+    def ensure_exists(self, pod: v1.Pod) -> None: ...
+
+    def destroy(self, name: CgroupName) -> None:
+        """Kill what still runs in the pod's cgroup and remove it."""
+        ...
+
+    def reduce_cpu_limits(self, name: CgroupName) -> None: ...
+
+    def get_all_pods_from_cgroups(self) -> dict[str, CgroupName]:
+        """Pod uids that have a cgroup."""
+        ...
+
+
+class PodContainerManagerImpl:
+    """Pod cgroups below those of the QoS classes."""
+
+    def __init__(
+        self,
+        qos_containers: QOSContainersInfo,
+        cgroup_manager: CgroupManager,
+        pod_pids_limit: int,
+        enforce_cpu_limits: bool,
+        cpu_cfs_quota_period: int,
+    ) -> None:
+        self._qos_containers = qos_containers
+        self._cgroup_manager = cgroup_manager
+        self._pod_pids_limit = pod_pids_limit
+        self._enforce_cpu_limits = enforce_cpu_limits
+        self._cpu_cfs_quota_period = cpu_cfs_quota_period
+
+    def get_pod_container_name(self, pod: v1.Pod) -> tuple[CgroupName, str]:
+        match v1qos.get_pod_qos(pod):
+            case v1.POD_QOS_GUARANTEED:
+                parent = self._qos_containers.guaranteed
+            case v1.POD_QOS_BURSTABLE:
+                parent = self._qos_containers.burstable
+            case _:
+                parent = self._qos_containers.best_effort
+        name = cgroup_name(parent, POD_CGROUP_NAME_PREFIX + pod.metadata.uid)
+        return name, self._cgroup_manager.name(name)
+
+    def exists(self, pod: v1.Pod) -> bool:
+        name, _ = self.get_pod_container_name(pod)
+        return self._cgroup_manager.exists(name)
+
+    def ensure_exists(self, pod: v1.Pod) -> None:
+        name, _ = self.get_pod_container_name(pod)
+        if self._cgroup_manager.exists(name):
+            return
+        config = resource_config_for_pod(pod, self._enforce_cpu_limits, self._cpu_cfs_quota_period)
+        if self._pod_pids_limit > 0:
+            config.pids_limit = self._pod_pids_limit
+        self._cgroup_manager.create(name, config)
+
+    def destroy(self, name: CgroupName) -> None:
+        for pid in self._cgroup_manager.pids(name):
+            klog.v(3).info_s("Attempt to kill process of pod cgroup", pid=pid, cgroup="/".join(name))
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self._cgroup_manager.destroy(name)
+
+    def reduce_cpu_limits(self, name: CgroupName) -> None:
+        self._cgroup_manager.update(name, ResourceConfig(cpu_shares=MIN_SHARES))
+
+    def get_all_pods_from_cgroups(self) -> dict[str, CgroupName]:
+        found: dict[str, CgroupName] = {}
+        qos = self._qos_containers
+        for parent in (qos.guaranteed, qos.burstable, qos.best_effort):
+            for directory in self._cgroup_manager.children(parent):
+                if match := _POD_DIRECTORY.fullmatch(directory):
+                    uid = match[1].replace("_", "-")
+                    found[uid] = CgroupName((*parent, POD_CGROUP_NAME_PREFIX + uid))
+        return found
+
+
+class PodContainerManagerNoop:
+    """For nodes without pod cgroups: all pods stand right below the cgroup root."""
+
+    def __init__(self, cgroup_root: CgroupName) -> None:
+        self._cgroup_root = cgroup_root
+
+    def get_pod_container_name(self, pod: v1.Pod) -> tuple[CgroupName, str]:
+        return self._cgroup_root, "" if not self._cgroup_root else "/" + "/".join(self._cgroup_root)
+
+    def exists(self, pod: v1.Pod) -> bool:
+        return True
+
+    def ensure_exists(self, pod: v1.Pod) -> None:
+        return None
+
+    def destroy(self, name: CgroupName) -> None:
+        return None
+
+    def reduce_cpu_limits(self, name: CgroupName) -> None:
+        return None
+
+    def get_all_pods_from_cgroups(self) -> dict[str, CgroupName]:
+        return {}

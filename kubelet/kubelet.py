@@ -1,0 +1,798 @@
+"""The kubelet: from changes in pod sources, the runtime and probes to work for the pod workers.
+
+Go: pkg/kubelet/kubelet.go
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kubelet import config, events, images, kuberuntime, lifecycle, logs, metrics, pleg, prober, status, sysctl
+from kubelet import container as kubecontainer
+from kubelet import pod as kubepod
+from kubelet import types as kubetypes
+from kubelet.active_deadline import ActiveDeadlineHandler
+from kubelet.apis import config as kubeletconfig
+from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
+from kubelet.kubelet_pods import KubeletPods
+from kubelet.kubelet_struct import Dependencies
+from kubelet.network import dns
+from kubelet.pod_container_deletor import PodContainerDeletor
+from kubelet.pod_workers import PodStatusFunc, PodWorkers, PostSyncFunc, UpdatePodOptions
+from kubelet.prober import results as proberesults
+from kubelet.reason_cache import ReasonCache
+from kubelet.runtime import RuntimeState
+from kubelet.util import queue, sliceutils
+from kubelet.volume_host import new_initialized_volume_plugin_mgr
+from kubelet.volumemanager import VolumeManager
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+from pkg.apimachinery.util import wait
+from pkg.apis.core.v1.helper import qos as v1qos
+from pkg.client_go.util import flowcontrol
+from pkg.component_base import featuregate
+from pkg.features import features
+
+# All times in seconds.
+MAX_WAIT_FOR_CONTAINER_RUNTIME = 30.0
+RUNTIME_CHECK_PERIOD = 5.0
+SYNC_PERIOD = 1.0
+HOUSEKEEPING_PERIOD = 2.0
+HOUSEKEEPING_WARNING_DURATION = 1.0
+RUNTIME_CACHE_REFRESH_PERIOD = HOUSEKEEPING_PERIOD + HOUSEKEEPING_WARNING_DURATION
+# How long the loop pauses while the runtime is in trouble: from the first, doubling to the second.
+RUNTIME_ERROR_BACK_OFF_BASE = 0.1
+RUNTIME_ERROR_BACK_OFF_MAX = 5.0
+
+BACK_OFF_PERIOD = 10.0
+INITIAL_CRASH_LOOP_BACK_OFF = 10.0
+MAX_CRASH_LOOP_BACK_OFF = 300.0
+MAX_IMAGE_BACK_OFF = 300.0
+
+PLEG_CHANNEL_CAPACITY = 1000
+GENERIC_PLEG_RELIST_PERIOD = 1.0
+GENERIC_PLEG_RELIST_THRESHOLD = 180.0
+EVENTED_PLEG_RELIST_PERIOD = 300.0
+EVENTED_PLEG_RELIST_THRESHOLD = 600.0
+EVENTED_PLEG_MAX_STREAM_RETRIES = 5
+
+CONTAINER_GC_PERIOD = 60.0
+IMAGE_GC_PERIOD = 300.0
+MIN_DEAD_CONTAINER_IN_POD = 1
+
+
+class SyncHandler(Protocol):
+    """What the sync loop hands its events to. Called from the loop's thread alone."""
+
+    def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None: ...
+
+    def handle_pod_updates(self, ctx: golang.Context, pods: list[v1.Pod]) -> None: ...
+
+    def handle_pod_removes(self, ctx: golang.Context, pods: list[v1.Pod]) -> None: ...
+
+    def handle_pod_reconcile(self, ctx: golang.Context, pods: list[v1.Pod]) -> None: ...
+
+    def handle_pod_syncs(self, ctx: golang.Context, pods: list[v1.Pod]) -> None: ...
+
+    def handle_pod_cleanups(self, ctx: golang.Context) -> None: ...
+
+
+class LoopCase(enum.IntEnum):
+    """The channels of the sync loop, in the order in which select is given them."""
+
+    CONFIG = 0
+    PLEG = 1
+    SYNC = 2
+    LIVENESS = 3
+    READINESS = 4
+    STARTUP = 5
+    CONTAINER_MANAGER = 6
+    HOUSEKEEPING = 7
+    STOP = 8
+
+
+class Kubelet(KubeletPods):
+    """One node's agent. Made by new_main_kubelet; run(ctx, updates) is its main loop and ends with ctx."""
+
+    # ---- Start ----
+
+    def setup_data_dirs(self) -> None:
+        """Make the directories under the root directory. Raises OSError."""
+        for path, mode in (
+            (self.get_root_dir(), 0o750),
+            (self.get_pods_dir(), 0o750),
+            (self.get_plugins_dir(), 0o750),
+            (self.get_plugins_registration_dir(), 0o750),
+            (self.get_pod_resources_dir(), 0o750),
+            (self.get_checkpoints_dir(), 0o700),
+            (self.pod_logs_directory, 0o755),
+        ):
+            os.makedirs(path, mode=mode, exist_ok=True)
+        self.hostutil.make_rshared(self.get_root_dir())
+
+    def initialize_modules(self, ctx: golang.Context) -> None:
+        """Start what does not need the container runtime. Raises OSError when the directories cannot be made."""
+        metrics.register()
+        self.setup_data_dirs()
+        self.os.mkdir_all(kuberuntime.LEGACY_CONTAINER_LOGS_DIR, 0o755)
+        self.image_manager.start(ctx)
+
+    def initialize_runtime_dependent_modules(self, ctx: golang.Context) -> None:
+        """Start what needs a running container runtime; called once, when it has first answered.
+
+        Raises OSError when the node's cgroups cannot be laid out.
+        """
+        self.container_manager.start(self.get_node_any_way(ctx), self.get_active_pods)
+        self.container_log_manager.start(ctx)
+
+    def start_garbage_collection(self, ctx: golang.Context) -> None:
+        """Remove dead containers and unused images from time to time, each on a thread that ends with ctx."""
+        collect_containers = _GarbageCollection("Container", lambda: self.container_gc.garbage_collect(ctx))
+        golang.go(
+            wait.until,
+            lambda: self._collect(collect_containers, events.CONTAINER_GC_FAILED, first_failure_event=True),
+            CONTAINER_GC_PERIOD,
+            ctx,
+            name="container-gc",
+        )
+        if self.kubelet_configuration.image_gc_high_threshold_percent == 100:
+            klog.v(2).info_s("ImageGCHighThresholdPercent is set 100, Disable image GC")
+            return
+        collect_images = _GarbageCollection("Image", lambda: self.image_manager.garbage_collect(ctx))
+        golang.go(
+            wait.until,
+            lambda: self._collect(collect_images, events.IMAGE_GC_FAILED, first_failure_event=False),
+            IMAGE_GC_PERIOD,
+            ctx,
+            name="image-gc",
+        )
+
+    def _collect(self, collection: _GarbageCollection, event: str, first_failure_event: bool) -> None:
+        """One round. The first failure of image collection is no event: statistics may not be there yet."""
+        try:
+            collection.run()
+        except Exception as err:
+            # Garbage that stays is tried again at the next round; nothing depends on this one.
+            klog.error_s(err, f"{collection.what} garbage collection failed")
+            if first_failure_event or collection.failed:
+                self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, event, str(err))
+            collection.failed = True
+            return
+        klog.v(1 if collection.failed else 4).info_s(f"{collection.what} garbage collection succeeded")
+        collection.failed = False
+
+    def run(self, ctx: golang.Context, updates: golang.Channel[kubetypes.PodUpdate]) -> None:
+        """React to what comes over updates until ctx is cancelled or the channel is closed.
+
+        Raises OSError when the kubelet's directories cannot be made.
+        """
+        if self.kube_client is None:
+            klog.info_s("No API server defined - no node status update will be sent")
+        try:
+            self.initialize_modules(ctx)
+        except OSError as err:
+            self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.KUBELET_SETUP_FAILED, str(err))
+            raise
+        golang.go(self.volume_manager.run, ctx, self.sources_ready, name="volume-manager")
+        golang.go(
+            wait.until, lambda: self.update_runtime_up(ctx), RUNTIME_CHECK_PERIOD, ctx, name="runtime-check"
+        )
+        self.status_manager.start(ctx)
+        self.pleg.start(ctx)
+        if self.evented_pleg is not None:
+            self.evented_pleg.start(ctx)
+        self.sync_loop(ctx, updates, self)
+
+    def birth_cry(self) -> None:
+        """Say in an event that the kubelet has started."""
+        self.recorder.event(
+            self.node_ref, v1.EVENT_TYPE_NORMAL, events.STARTING_KUBELET, "Starting kubelet."
+        )
+
+    # ---- The main loop ----
+
+    def sync_loop(
+        self, ctx: golang.Context, updates: golang.Channel[kubetypes.PodUpdate], handler: SyncHandler
+    ) -> None:
+        """Take events from all channels, one at a time, and never stop for a pod; pause while the runtime is down."""
+        klog.info_s("Starting kubelet main sync loop")
+        sync_ticker = self.clock.new_ticker(SYNC_PERIOD)
+        housekeeping_ticker = self.clock.new_ticker(HOUSEKEEPING_PERIOD)
+        pleg_ch = self.pleg.watch()
+        pause = RUNTIME_ERROR_BACK_OFF_BASE
+        self.dns_configurer.check_limits_for_resolv_conf()
+        try:
+            while ctx.err() is None:
+                if err := self.runtime_state.runtime_errors():
+                    klog.error_s(err, "Skipping pod synchronization")
+                    ctx.wait(pause)
+                    pause = min(RUNTIME_ERROR_BACK_OFF_MAX, 2 * pause)
+                    continue
+                pause = RUNTIME_ERROR_BACK_OFF_BASE
+                self.sync_loop_monitor = self.clock.now()
+                if not self.sync_loop_iteration(
+                    ctx, updates, handler, sync_ticker.channel, housekeeping_ticker.channel, pleg_ch
+                ):
+                    break
+                self.sync_loop_monitor = self.clock.now()
+        finally:
+            sync_ticker.stop()
+            housekeeping_ticker.stop()
+
+    def sync_loop_iteration(
+        self,
+        ctx: golang.Context,
+        config_ch: golang.Channel[kubetypes.PodUpdate],
+        handler: SyncHandler,
+        sync_ch: golang.Channel[Any],
+        housekeeping_ch: golang.Channel[Any],
+        pleg_ch: golang.Channel[pleg.PodLifecycleEvent],
+    ) -> bool:
+        """Wait for the channels, take one event from one that is ready, chosen at random, and hand it on.
+
+        - config: pods of a source were added, changed or removed → the handler of that operation
+        - pleg: something happened to a pod's containers → sync the pod, clear away what died
+        - sync: a second has passed → sync the pods whose time has come
+        - liveness, readiness, startup: a probe's result changed → note it in the status, sync the pod
+        - container manager: a resource a pod holds changed → sync the pod
+        - housekeeping: two seconds have passed → clean up after pods
+
+        Returns False when the loop is to end.
+        """
+        selected = golang.select(
+            config_ch,
+            pleg_ch,
+            sync_ch,
+            self.liveness_manager.updates(),
+            self.readiness_manager.updates(),
+            self.startup_manager.updates(),
+            self.container_manager.updates(),
+            housekeeping_ch,
+            ctx.done(),
+        )
+        match LoopCase(selected.index):
+            case LoopCase.CONFIG:
+                if not selected.ok:
+                    klog.error_s(None, "Update channel is closed, exiting the sync loop")
+                    return False
+                self._dispatch_config_update(ctx, selected.value, handler)
+
+            case LoopCase.PLEG:
+                event = selected.value
+                if is_sync_pod_worthy(event):
+                    pod = self.pod_manager.get_pod_by_uid(event.id)
+                    if pod is not None:
+                        klog.v(2).info_s("SyncLoop (PLEG): event for pod", pod=klog.kobj(pod), event=event)
+                        handler.handle_pod_syncs(ctx, [pod])
+                    else:
+                        klog.v(4).info_s(
+                            "SyncLoop (PLEG): pod does not exist, ignore irrelevant event", event=event
+                        )
+                if event.type is pleg.CONTAINER_DIED and isinstance(event.data, str):
+                    self.clean_up_containers_in_pod(event.id, event.data)
+
+            case LoopCase.SYNC:
+                if pods_to_sync := self.get_pods_to_sync():
+                    klog.v(4).info_s(
+                        "SyncLoop (SYNC) pods", total=len(pods_to_sync), pods=klog.kobjs(pods_to_sync)
+                    )
+                    handler.handle_pod_syncs(ctx, pods_to_sync)
+
+            case LoopCase.LIVENESS:
+                update = selected.value
+                if update.result is proberesults.FAILURE:
+                    self.handle_probe_sync(ctx, update, handler, "liveness", "unhealthy")
+
+            case LoopCase.READINESS:
+                update = selected.value
+                ready = update.result is proberesults.SUCCESS
+                self.status_manager.set_container_readiness(update.pod_uid, update.container_id, ready)
+                self.handle_probe_sync(ctx, update, handler, "readiness", "ready" if ready else "not ready")
+
+            case LoopCase.STARTUP:
+                update = selected.value
+                started = update.result is proberesults.SUCCESS
+                self.status_manager.set_container_startup(update.pod_uid, update.container_id, started)
+                self.handle_probe_sync(ctx, update, handler, "startup", "started" if started else "unhealthy")
+
+            case LoopCase.CONTAINER_MANAGER:
+                found = [self.pod_manager.get_pod_by_uid(uid) for uid in selected.value.pod_uids]
+                if pods := [pod for pod in found if pod is not None]:
+                    klog.v(3).info_s("SyncLoop (containermanager): event for pods", pods=klog.kobjs(pods))
+                    handler.handle_pod_syncs(ctx, pods)
+
+            case LoopCase.HOUSEKEEPING:
+                if self.sources_ready.all_ready():
+                    self._housekeep(ctx, handler)
+                else:
+                    klog.v(4).info_s("SyncLoop (housekeeping, skipped): sources aren't ready yet")
+
+            case LoopCase.STOP:
+                # DIVERGES: Go's kubelet only ends with its process; this one ends with its context.
+                return False
+        return True
+
+    def _dispatch_config_update(
+        self, ctx: golang.Context, update: kubetypes.PodUpdate, handler: SyncHandler
+    ) -> None:
+        """Hand the pods of an update to the handler of its operation, and note that the source has spoken."""
+        level = 4 if update.op is kubetypes.RECONCILE else 2
+        klog.v(level).info_s(
+            f"SyncLoop {update.op.name}", source=update.source, pods=klog.kobjs(update.pods)
+        )
+        match update.op:
+            case kubetypes.PodOperation.ADD:
+                handler.handle_pod_additions(ctx, update.pods)
+            case kubetypes.PodOperation.UPDATE | kubetypes.PodOperation.DELETE:
+                # A pod that is being deleted is an update: it still has its grace period to live.
+                handler.handle_pod_updates(ctx, update.pods)
+            case kubetypes.PodOperation.REMOVE:
+                handler.handle_pod_removes(ctx, update.pods)
+            case kubetypes.PodOperation.RECONCILE:
+                handler.handle_pod_reconcile(ctx, update.pods)
+            case _:
+                klog.error_s(None, "Invalid operation type received", operation=update.op)
+        self.sources_ready.add_source(update.source)
+
+    def _housekeep(self, ctx: golang.Context, handler: SyncHandler) -> None:
+        start = self.clock.monotonic()
+        klog.v(4).info_s("SyncLoop (housekeeping)")
+        try:
+            handler.handle_pod_cleanups(ctx)
+        except Exception as err:
+            # What was not cleaned up is found again in two seconds.
+            klog.error_s(err, "Failed cleaning pods")
+        duration = self.clock.monotonic() - start
+        if duration > HOUSEKEEPING_WARNING_DURATION:
+            klog.error_s(
+                TimeoutError("housekeeping took too long"),
+                "Housekeeping took longer than expected",
+                expected=HOUSEKEEPING_WARNING_DURATION,
+                actual=round(duration, 3),
+            )
+        klog.v(4).info_s("SyncLoop (housekeeping) end", duration=round(duration, 3))
+
+    def handle_probe_sync(
+        self, ctx: golang.Context, update: proberesults.Update, handler: SyncHandler, probe: str, status: str
+    ) -> None:
+        """Sync the pod of a probe result that changed."""
+        # The pod in the update is as old as its probe worker: ask for today's.
+        pod = self.pod_manager.get_pod_by_uid(update.pod_uid)
+        if pod is None:
+            klog.v(4).info_s(
+                "SyncLoop (probe): ignore irrelevant update", probe=probe, status=status, update=update
+            )
+            return
+        klog.v(1).info_s("SyncLoop (probe)", probe=probe, status=status, pod=klog.kobj(pod))
+        handler.handle_pod_syncs(ctx, [pod])
+
+    # ---- SyncHandler ----
+
+    def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        """Admit pods that are new, oldest first, and start their workers; or refuse them for good."""
+        start = self.clock.now()
+        for added in sliceutils.pods_by_creation_time(pods):
+            existing = self.pod_manager.get_pods()
+            self.pod_manager.add_pod(added)
+            pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(added)
+            if was_mirror:
+                self._update_mirror(ctx, pod, mirror_pod, start)
+                continue
+            assert pod is not None
+            uid = pod.metadata.uid
+            if not self.pod_workers.is_pod_termination_requested(uid) and not podutil.is_pod_phase_terminal(
+                pod.status.phase
+            ):
+                refusal = self.can_admit_pod(self.filter_out_inactive_pods(existing), pod)
+                if not refusal.admit:
+                    self.reject_pod(pod, refusal.reason, refusal.message)
+                    continue
+            self.pod_workers.update_pod(
+                ctx,
+                UpdatePodOptions(
+                    pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_CREATE, start_time=start
+                ),
+            )
+
+    def _update_mirror(
+        self, ctx: golang.Context, pod: v1.Pod | None, mirror_pod: v1.Pod | None, start: Any
+    ) -> None:
+        """A change of a mirror pod is work for the static pod it mirrors."""
+        if pod is None:
+            klog.v(2).info_s("Unable to find pod for mirror pod, skipping", mirrorPod=klog.kobj(mirror_pod))
+            return
+        self.pod_workers.update_pod(
+            ctx,
+            UpdatePodOptions(
+                pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_UPDATE, start_time=start
+            ),
+        )
+
+    def handle_pod_updates(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        """Pass on that the specs of pods changed, or that they are being deleted."""
+        start = self.clock.now()
+        for updated in pods:
+            self.pod_manager.update_pod(updated)
+            pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(updated)
+            self._update_mirror(ctx, pod, mirror_pod, start)
+
+    def handle_pod_removes(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        """End pods that their source no longer names."""
+        start = self.clock.now()
+        for removed in pods:
+            self.pod_manager.remove_pod(removed)
+            pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(removed)
+            if was_mirror:
+                self._update_mirror(ctx, pod, mirror_pod, start)
+            else:
+                self.delete_pod(ctx, removed)
+
+    def handle_pod_reconcile(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        """Mend pods whose status somebody else changed."""
+        start = self.clock.now()
+        for reconciled in pods:
+            self.pod_manager.update_pod(reconciled)
+            pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(reconciled)
+            if pod is None:
+                klog.v(2).info_s("Unable to find pod for mirror pod, skipping", mirrorPod=klog.kobj(mirror_pod))
+                continue
+            if status.need_to_reconcile_pod_readiness(pod):
+                self.pod_workers.update_pod(
+                    ctx,
+                    UpdatePodOptions(
+                        pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_SYNC, start_time=start
+                    ),
+                )
+            if pod.status.phase == v1.POD_FAILED and pod.status.reason == events.EVICTED:
+                pod_status = self.pod_cache.get(pod.metadata.uid)
+                if pod_status is not None:
+                    self.container_deletor.delete_containers_in_pod("", pod_status, True)
+
+    def handle_pod_syncs(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        """Have the workers of pods look at them again."""
+        start = self.clock.now()
+        for synced in pods:
+            pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(synced)
+            if was_mirror or pod is None:
+                klog.v(3).info_s(
+                    "Programmer error, HandlePodSyncs does not expect to receive mirror pods",
+                    mirrorPod=klog.kobj(synced),
+                )
+                continue
+            self.pod_workers.update_pod(
+                ctx,
+                UpdatePodOptions(
+                    pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_SYNC, start_time=start
+                ),
+            )
+
+    # ---- PodSyncer: what a pod worker's thread does ----
+
+    def sync_pod(
+        self,
+        ctx: golang.Context,
+        update_type: kubetypes.SyncPodType,
+        pod: v1.Pod,
+        mirror_pod: v1.Pod | None,
+        pod_status: kubecontainer.PodStatus,
+    ) -> tuple[bool, PostSyncFunc | None]:
+        """Bring a pod that should run one step nearer to running; may be called any number of times.
+
+        Makes its status known, then, in this order: cgroup, mirror pod, directories, volumes, probes, containers.
+        Returns whether the pod has come to its natural end, and what to call after the sync has been noted.
+        Raises when it could not finish; the worker then tries again later. Every fault has had its event by then.
+        """
+        klog.v(4).info_s("SyncPod enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
+        first_seen = _first_seen(pod)
+        if update_type is kubetypes.SYNC_POD_CREATE and first_seen is not None:
+            metrics.POD_WORKER_START_DURATION.observe(self.clock.since(first_seen))
+        api_status = self.generate_api_pod_status(ctx, pod, pod_status, False)
+        # Pods on the host's network learn their addresses only here.
+        pod_status.ips = [entry.ip for entry in api_status.pod_ips]
+        existing, found = self.status_manager.get_pod_status(pod.metadata.uid)
+        self.status_manager.set_pod_status(pod, api_status)
+        if podutil.is_pod_phase_terminal(api_status.phase):
+            klog.v(4).info_s("SyncPod exit", pod=klog.kobj(pod), podUID=pod.metadata.uid, isTerminal=True)
+            return True, None
+        started = found and existing.phase == v1.POD_PENDING and api_status.phase == v1.POD_RUNNING
+        if first_seen is not None and (not found or started):
+            metrics.POD_START_DURATION.observe(self.clock.since(first_seen))
+        self._require_network(pod)
+        if not self.pod_workers.is_pod_termination_requested(pod.metadata.uid):
+            self._ensure_pod_cgroup(ctx, pod, pod_status, api_status)
+        self.try_reconcile_mirror_pods(ctx, pod, mirror_pod)
+        self._prepare_pod_data_dirs(pod)
+        self._wait_for_volumes(ctx, pod)
+        pull_secrets = self.get_pull_secrets_for_pod(pod)
+        self.probe_manager.add_pod(ctx, pod)
+        result = self.container_runtime.sync_pod(ctx, pod, pod_status, pull_secrets, self.crash_loop_back_off)
+        self.reason_cache.update(pod.metadata.uid, result)
+        klog.v(4).info_s("SyncPod exit", pod=klog.kobj(pod), podUID=pod.metadata.uid, isTerminal=False)
+        if err := result.error():
+            raise err
+        if not result.sync_results:
+            return False, None
+        # Something was done: do not wait for the next relist to see what came of it.
+        return False, lambda: self.request_pod_relist(pod.metadata.uid)
+
+    def _require_network(self, pod: v1.Pod) -> None:
+        err = self.runtime_state.network_errors()
+        if err is None or kubecontainer.is_host_network_pod(pod):
+            return
+        message = f"{NETWORK_NOT_READY_ERROR_MSG}: {err}"
+        self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.NETWORK_NOT_READY, message)
+        raise RuntimeError(message)
+
+    def _ensure_pod_cgroup(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        api_status: v1.PodStatus,
+    ) -> None:
+        """Make the pod's cgroup. Containers found running outside of it are stopped, to be started again inside."""
+        pcm = self.container_manager.new_pod_container_manager()
+        if pcm.exists(pod):
+            return
+        if any(container.state.running is not None for container in api_status.container_statuses):
+            running = kubecontainer.convert_pod_status_to_running_pod(self.get_runtime().type(), pod_status)
+            self.kill_pod(ctx, pod, running, None)
+            if not podutil.is_pod_restartable(pod.spec):
+                return
+        try:
+            self.container_manager.update_qos_cgroups()
+        except OSError as err:
+            klog.v(2).info_s("Failed to update QoS cgroups while syncing pod", pod=klog.kobj(pod), err=err)
+        try:
+            pcm.ensure_exists(pod)
+        except OSError as err:
+            message = f"unable to ensure pod container exists: {err}"
+            self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_TO_CREATE_POD_CONTAINER, message)
+            raise RuntimeError(
+                f"failed to ensure that the pod: {pod.metadata.uid} cgroups exist and are correctly applied: {err}"
+            ) from err
+
+    def try_reconcile_mirror_pods(
+        self, ctx: golang.Context, static_pod: v1.Pod, mirror_pod: v1.Pod | None
+    ) -> None:
+        """See that the API server has the mirror of a static pod, and that it mirrors this one."""
+        if self.kube_client is None or not kubetypes.is_static_pod(static_pod):
+            return
+        if mirror_pod is not None:
+            if mirror_pod.metadata.deletion_timestamp is None and kubepod.is_mirror_pod_of(mirror_pod, static_pod):
+                return
+            full_name = kubecontainer.get_pod_full_name(static_pod)
+            klog.info_s("Trying to delete pod", pod=klog.kobj(mirror_pod), podUID=mirror_pod.metadata.uid)
+            if not self.mirror_pod_client.delete_mirror_pod(ctx, full_name, mirror_pod.metadata.uid):
+                return
+        klog.info_s("Creating a mirror pod for static pod", pod=klog.kobj(static_pod))
+        self.mirror_pod_client.create_mirror_pod(ctx, static_pod)
+
+    def _prepare_pod_data_dirs(self, pod: v1.Pod) -> None:
+        try:
+            self.make_pod_data_dirs(pod)
+        except OSError as err:
+            message = f"error making pod data directories: {err}"
+            self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_TO_MAKE_POD_DATA_DIRECTORIES, message)
+            raise
+
+    def _wait_for_volumes(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        try:
+            self.volume_manager.wait_for_attach_and_mount(ctx, pod)
+        except golang.Canceled:
+            raise
+        except Exception as err:
+            message = f"Unable to attach or mount volumes: {err}"
+            self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_MOUNT_VOLUME, message)
+            klog.error_s(err, "Unable to attach or mount volumes for pod; skipping pod", pod=klog.kobj(pod))
+            raise
+
+    def sync_terminating_pod(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        grace_period: int | None,
+        pod_status_fn: PodStatusFunc | None,
+    ) -> None:
+        """Stop the pod's containers within grace_period seconds (None: the pod's own), and show their ends.
+
+        Returns only when nothing of the pod runs any more; raises otherwise, and is then called again.
+        """
+        ref, uid = klog.kobj(pod), pod.metadata.uid
+        klog.v(4).info_s("SyncTerminatingPod enter", pod=ref, podUID=uid)
+        api_status = self.generate_api_pod_status(ctx, pod, pod_status, False)
+        if pod_status_fn is not None:
+            pod_status_fn(api_status)
+        self.status_manager.set_pod_status(pod, api_status)
+        klog.v(4).info_s("Pod terminating with grace period", pod=ref, podUID=uid, gracePeriod=grace_period)
+        self.probe_manager.stop_liveness_and_startup(pod)
+
+        running = kubecontainer.convert_pod_status_to_running_pod(self.get_runtime().type(), pod_status)
+        self._kill_pod_or_tell(ctx, pod, running, grace_period)
+        self.probe_manager.remove_pod(pod)
+
+        # Do not believe the runtime: starting something for a pod that has ended would be worse than one call.
+        stopped = self.container_runtime.get_pod_status(ctx, uid, pod.metadata.name, pod.metadata.namespace)
+        still_running = [
+            str(container.id)
+            for container in stopped.container_statuses
+            if container.state is kubecontainer.CONTAINER_STATE_RUNNING
+        ]
+        if still_running:
+            raise RuntimeError(
+                f"detected running containers after a successful KillPod, CRI violation: {still_running}"
+            )
+        # The exit codes must be in the status before sync_terminated_pod: by then containers may be gone.
+        self.status_manager.set_pod_status(pod, self.generate_api_pod_status(ctx, pod, stopped, True))
+        klog.v(4).info_s("Pod termination stopped all running containers", pod=ref, podUID=uid)
+
+    def _kill_pod_or_tell(
+        self, ctx: golang.Context, pod: v1.Pod, running: kubecontainer.Pod, grace_period: int | None
+    ) -> None:
+        # DIVERGES: Go does not let a cancelled context reach the runtime here, so a grace period that shrinks
+        # only counts after the longer one has passed. Here it ends the call, and the next one is shorter.
+        try:
+            self.kill_pod(ctx, pod, running, grace_period)
+        except golang.Canceled:
+            raise
+        except Exception as err:
+            message = f"error killing pod: {err}"
+            self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_TO_KILL_POD, message)
+            raise
+
+    def sync_terminating_runtime_pod(self, ctx: golang.Context, running_pod: kubecontainer.Pod) -> None:
+        """Stop a pod that only the runtime knows, within a second; nobody is there to be shown its status."""
+        pod = running_pod.to_api_pod()
+        klog.v(4).info_s(
+            "Orphaned running pod terminating without grace period", pod=klog.kobj(pod), podUID=pod.metadata.uid
+        )
+        self._kill_pod_or_tell(ctx, pod, running_pod, 1)
+        klog.v(4).info_s(
+            "Pod termination stopped all running orphaned containers",
+            pod=klog.kobj(pod),
+            podUID=pod.metadata.uid,
+        )
+
+    def sync_terminated_pod(
+        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
+    ) -> None:
+        """Give back what a pod that no longer runs still holds: volumes, cgroup; then its status is final.
+
+        Others may do the same behind our back after a restart, so every step takes "already gone" for done.
+        """
+        ref, uid = klog.kobj(pod), pod.metadata.uid
+        klog.v(4).info_s("SyncTerminatedPod enter", pod=ref, podUID=uid)
+        self.status_manager.set_pod_status(pod, self.generate_api_pod_status(ctx, pod, pod_status, True))
+        self.volume_manager.wait_for_unmount(ctx, pod)
+        klog.v(4).info_s("Pod termination unmounted volumes", pod=ref, podUID=uid)
+        if not self.keep_terminated_pod_volumes:
+            wait.poll_until_context_cancel(ctx, 0.1, True, lambda: not self.pod_volumes_exist(uid))
+            klog.v(3).info_s("Pod termination cleaned up volume paths", pod=ref, podUID=uid)
+        if self.cgroups_per_qos:
+            pcm = self.container_manager.new_pod_container_manager()
+            name, _ = pcm.get_pod_container_name(pod)
+            pcm.destroy(name)
+            klog.v(4).info_s("Pod termination removed cgroups", pod=ref, podUID=uid)
+        self.status_manager.terminate_pod(pod)
+        klog.v(4).info_s("Pod is terminated and will need no more status updates", pod=ref, podUID=uid)
+
+    # ---- Decisions ----
+
+    def get_pods_to_sync(self) -> list[v1.Pod]:
+        """Pods whose retry or resync is due, and those that a sync-loop handler asks for."""
+        due = set(self.work_queue.get_work())
+        return [
+            pod
+            for pod in self.pod_manager.get_pods()
+            if pod.metadata.uid in due or any(h.should_sync(pod) for h in self.pod_sync_loop_handlers)
+        ]
+
+    def delete_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        """Have the pod's worker end it. Volumes and directories are left to housekeeping."""
+        if not self.sources_ready.all_ready():
+            # A source that has not spoken yet may well want this pod: housekeeping decides later.
+            klog.v(2).info_s(
+                "Failed to delete pod", pod=klog.kobj(pod), err="skipping delete because sources aren't ready yet"
+            )
+            return
+        klog.v(3).info_s(
+            "Pod has been deleted and must be killed", pod=klog.kobj(pod), podUID=pod.metadata.uid
+        )
+        self.pod_workers.update_pod(ctx, UpdatePodOptions(pod=pod, update_type=kubetypes.SYNC_POD_KILL))
+
+    def reject_pod(self, pod: v1.Pod, reason: str, message: str) -> None:
+        """Refuse a pod for good: it fails without ever having run."""
+        self.recorder.event(pod, v1.EVENT_TYPE_WARNING, reason, message)
+        metrics.ADMISSION_REJECTIONS_TOTAL.labels(reason).inc()
+        refused = v1.PodStatus(
+            qos_class=v1qos.get_pod_qos(pod),
+            phase=v1.POD_FAILED,
+            reason=reason,
+            message="Pod was rejected: " + message,
+        )
+        self.status_manager.set_pod_status(pod, refused)
+
+    def can_admit_pod(self, pods: list[v1.Pod], pod: v1.Pod) -> lifecycle.PodAdmitResult:
+        """Ask every admit handler whether pod may run beside pods; the first refusal counts."""
+        attributes = lifecycle.PodAdmitAttributes(pod=pod, other_pods=pods)
+        for handler in self.admit_handlers:
+            result = handler.admit(attributes)
+            if not result.admit:
+                return result
+        return lifecycle.PodAdmitResult(admit=True)
+
+    def clean_up_containers_in_pod(self, pod_uid: str, exited_container_id: str) -> None:
+        """Remove the dead containers of a pod beyond those that are kept; all of them once its content may go."""
+        pod_status = self.pod_cache.get(pod_uid)
+        if pod_status is not None:
+            remove_all = self.pod_workers.should_pod_content_be_removed(pod_uid)
+            self.container_deletor.delete_containers_in_pod(exited_container_id, pod_status, remove_all)
+
+    def request_pod_relist(self, pod_uid: str) -> None:
+        """Have the PLEG look at one pod now."""
+        self.pleg.request_relist(pod_uid)
+
+    # ---- The runtime's health ----
+
+    def update_runtime_up(self, ctx: golang.Context) -> None:
+        """Ask the runtime how it is, note the answer, and start the modules that need it the first time it is well."""
+        with self.update_runtime_mux:
+            try:
+                runtime_status = self.container_runtime.status(ctx)
+            except Exception as err:
+                # The time since its last answer is what makes the node NotReady, not one failed call.
+                klog.error_s(err, "Container runtime sanity check failed")
+                return
+            klog.v(4).info_s("Container runtime status", status=runtime_status)
+            network_ready = runtime_status.get_runtime_condition(kubecontainer.NETWORK_READY)
+            network_error = _condition_error("container runtime network not ready", network_ready)
+            if network_error is not None:
+                klog.info_s("Container runtime network not ready", networkReady=network_ready)
+            self.runtime_state.set_network_state(network_error)
+            runtime_ready = runtime_status.get_runtime_condition(kubecontainer.RUNTIME_READY)
+            runtime_error = _condition_error("container runtime not ready", runtime_ready)
+            self.runtime_state.set_runtime_state(runtime_error)
+            if runtime_error is not None:
+                klog.info_s("Container runtime not ready", runtimeReady=runtime_ready)
+                return
+            self.runtime_state.set_runtime_handlers(runtime_status.handlers)
+            self.runtime_state.set_runtime_features(runtime_status.features)
+            if not self.runtime_modules_started:
+                self.initialize_runtime_dependent_modules(ctx)
+                self.runtime_modules_started = True
+            self.runtime_state.set_runtime_sync(self.clock.monotonic())
+
+    def latest_loop_entry_time(self) -> Any:
+        """When the sync loop last began or ended an iteration; None before its first."""
+        return self.sync_loop_monitor
+
+
+@dataclass(slots=True)
+class _GarbageCollection:
+    what: str
+    run: Callable[[], None]
+    failed: bool = field(default=False)
+
+
+def is_sync_pod_worthy(event: pleg.PodLifecycleEvent) -> bool:
+    """Whether the event says anything about the pod: the removal of a dead container does not."""
+    return event.type is not pleg.CONTAINER_REMOVED
+
+
+def _condition_error(message: str, condition: kubecontainer.RuntimeCondition | None) -> Exception | None:
+    if condition is not None and condition.status:
+        return None
+    return RuntimeError(f"{message}: {condition}")
+
+
+def _first_seen(pod: v1.Pod) -> Any:
+    """When the pod was first seen by the kubelet, None when it does not say."""
+    text = pod.metadata.annotations.get(kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY)
+    return kubetypes.convert_to_timestamp(text).get() if text else None

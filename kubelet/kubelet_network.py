@@ -1,0 +1,34 @@
+"""What the kubelet knows of the pod network.
+
+Go: pkg/kubelet/kubelet_network.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kubelet.kubelet_volumes import KubeletVolumes
+from pkg import klog
+from pkg.api.core import v1
+
+if TYPE_CHECKING:
+    from kubelet.cri.apis import runtimeapi
+    from pkg import golang
+
+
+class KubeletNetwork(KubeletVolumes):
+    """DNS of pods and the node's pod CIDR."""
+
+    def get_pod_dns(self, ctx: golang.Context, pod: v1.Pod) -> runtimeapi.DNSConfig:
+        """The resolver settings of the pod. Raises ValueError when they cannot be made."""
+        return self.dns_configurer.get_pod_dns(ctx, pod)
+
+    def update_pod_cidr(self, ctx: golang.Context, cidr: str) -> bool:
+        """Tell the runtime and the node state of a new pod CIDR. Whether it changed."""
+        current = self.runtime_state.pod_cidr()
+        if current == cidr:
+            return False
+        self.container_runtime.update_pod_cidr(ctx, cidr)
+        klog.info_s("Updating Pod CIDR", originalPodCIDR=current, newPodCIDR=cidr)
+        self.runtime_state.set_pod_cidr(cidr)
+        return True

@@ -1,0 +1,1190 @@
+"""What a pod's containers are given, what its status says, and how pods that are done are cleaned up.
+
+Go: pkg/kubelet/kubelet_pods.go
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubelet import cm, envvars, kuberuntime, metrics, status
+from kubelet import container as kubecontainer
+from kubelet import types as kubetypes
+from kubelet.kubelet_node_status import KubeletNodeStatus
+from kubelet.pod_workers import KillPodOptions, PodWorkerState, PodWorkerSync, UpdatePodOptions
+from pkg import fieldpath, golang, klog
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+from pkg.api.v1 import resource
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util import validation
+from pkg.apis.core import pods as podshelper
+from pkg.apis.core.v1 import helper as v1helper
+from pkg.apis.core.v1.helper import qos as v1qos
+from pkg.util import expansion
+from pkg.util import pod as utilpod
+from pkg.volume import util as volumeutil
+from pkg.volume.util import subpath, volumepathhandler
+
+if TYPE_CHECKING:
+    from kubelet.cri.apis import runtimeapi
+    from pkg.volume.util import hostutil as hostutil_module
+
+# Waiting reasons of containers that nothing has been tried for yet.
+POD_INITIALIZING = "PodInitializing"
+CONTAINER_CREATING = "ContainerCreating"
+
+ETC_HOSTS_PATH = "/etc/hosts"
+MANAGED_HOSTS_HEADER = "# Kubernetes-managed hosts file.\n"
+MANAGED_HOSTS_HEADER_WITH_HOST_NETWORK = "# Kubernetes-managed hosts file (host network).\n"
+HOSTNAME_MAX_LEN = 63
+
+# Services of the default namespace that every pod is told of.
+MASTER_SERVICES = frozenset({"kubernetes"})
+
+# Exit code shown for a container whose end nobody saw.
+UNKNOWN_EXIT_CODE = 137
+
+
+class KubeletPods(KubeletNodeStatus):
+    """Everything between a pod's spec and what runs, and back from what runs to the pod's status."""
+
+    def get_active_pods(self) -> list[v1.Pod]:
+        """Pods that are not terminal and not known to have ended: those that hold resources of the node."""
+        return self.filter_out_inactive_pods(self.pod_manager.get_pods())
+
+    def make_block_volumes(
+        self, container: v1.Container, pod_volumes: kubecontainer.VolumeMap
+    ) -> list[kubecontainer.DeviceInfo]:
+        """The devices that the container's block volumes become. Raises ValueError for one that is not there."""
+        devices = []
+        for device in container.volume_devices:
+            if not os.path.isabs(device.device_path):
+                raise ValueError(f"error DevicePath `{device.device_path}` must be an absolute path")
+            volume = pod_volumes.get(device.name)
+            if volume is None or volume.block_volume_mapper is None:
+                raise ValueError(f'cannot find volume "{device.name}" to pass into container "{container.name}"')
+            link = os.path.join(*volume.block_volume_mapper.get_pod_device_map_path())
+            if volumepathhandler.is_symlink_exist(link):
+                devices.append(
+                    kubecontainer.DeviceInfo(
+                        path_on_host=link,
+                        path_in_container=device.device_path,
+                        permissions="r" if volume.read_only else "mrw",
+                    )
+                )
+        return devices
+
+    def get_or_create_user_namespace_mappings(
+        self, pod: v1.Pod, runtime_handler: str
+    ) -> runtimeapi.UserNamespace | None:
+        """The user namespace the pod runs in: the node's, as a runtime that cannot do otherwise is told.
+
+        Raises ValueError for a pod that wants one of its own.
+        """
+        if pod.spec.host_users is False:
+            raise ValueError("the pod requires its own user namespace, which this node does not provide")
+        return kuberuntime.node_user_namespace()
+
+    def generate_pod_host_name_and_domain(self, pod: v1.Pod) -> tuple[str, str]:
+        """The pod's host name and, when it has a subdomain, its domain. Raises ValueError for names DNS refuses."""
+        if pod.spec.hostname_override is not None:
+            override = pod.spec.hostname_override
+            _require_valid("HostnameOverride", override, "subdomain", validation.is_dns1123_subdomain(override))
+            return truncate_pod_hostname_if_needed(pod.metadata.name, override), ""
+        hostname = pod.metadata.name
+        if pod.spec.hostname:
+            hostname = pod.spec.hostname
+            _require_valid("Hostname", hostname, "label", validation.is_dns1123_label(hostname))
+        hostname = truncate_pod_hostname_if_needed(pod.metadata.name, hostname)
+        if not pod.spec.subdomain:
+            return hostname, ""
+        subdomain = pod.spec.subdomain
+        _require_valid("Subdomain", subdomain, "label", validation.is_dns1123_label(subdomain))
+        return hostname, f"{subdomain}.{pod.metadata.namespace}.svc.{self.dns_configurer.cluster_domain}"
+
+    def get_pod_cgroup_parent(self, pod: v1.Pod) -> str:
+        """The cgroup under which the runtime puts the pod, in the form the cgroup driver wants."""
+        _, cgroup_parent = self.container_manager.new_pod_container_manager().get_pod_container_name(pod)
+        return cgroup_parent
+
+    def generate_run_container_options(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        container: v1.Container,
+        pod_ip: str,
+        pod_ips: list[str],
+        image_volumes: dict[str, runtimeapi.ImageSpec],
+    ) -> tuple[kubecontainer.RunContainerOptions, Callable[[], None] | None]:
+        """Devices, environment and mounts of a container, and what to call once it has been created.
+
+        Raises ValueError or OSError when the spec names something that is not there.
+        """
+        options = self.container_manager.get_resources(ctx, pod, container)
+        hostname, host_domain = self.generate_pod_host_name_and_domain(pod)
+        volumes = self.volume_manager.get_mounted_volumes_for_pod(volumeutil.get_unique_pod_name(pod))
+        options.devices += self.make_block_volumes(container, volumes)
+        options.envs += self.make_environment_variables(ctx, pod, container, pod_ip, pod_ips)
+        mounts, cleanup_action = make_mounts(
+            pod,
+            self.get_pod_dir(pod.metadata.uid),
+            container,
+            hostname,
+            host_domain,
+            pod_ips,
+            volumes,
+            self.hostutil,
+            self.subpather,
+            options.envs,
+            self.runtime_class_supports_recursive_read_only_mounts(pod),
+            image_volumes,
+        )
+        options.mounts += mounts
+        if container.termination_message_path:
+            options.pod_container_dir = self._make_pod_container_dir(pod, container)
+        return options, cleanup_action
+
+    def _make_pod_container_dir(self, pod: v1.Pod, container: v1.Container) -> str:
+        """The directory of the container's termination message; "" when it cannot be made, and no message is read."""
+        path = self.get_pod_container_dir(pod.metadata.uid, container.name)
+        try:
+            os.makedirs(path, mode=0o750, exist_ok=True)
+        except OSError as err:
+            klog.error_s(err, "Error on creating dir", path=path)
+            return ""
+        return path
+
+    def get_service_env_var_map(self, namespace: str, enable_service_links: bool) -> dict[str, str]:
+        """Variables that tell of the services a pod of the namespace may want."""
+        if self.service_lister is None:
+            return {}
+        services: dict[str, v1.Service] = {}
+        for service in self.service_lister():
+            if not v1helper.is_service_ip_set(service):
+                continue
+            name = service.metadata.name
+            if service.metadata.namespace == metav1.NAMESPACE_DEFAULT and name in MASTER_SERVICES:
+                services.setdefault(name, service)
+            elif service.metadata.namespace == namespace and enable_service_links:
+                services[name] = service
+        return {env.name: env.value for env in envvars.from_services(list(services.values()))}
+
+    def make_environment_variables(
+        self, ctx: golang.Context, pod: v1.Pod, container: v1.Container, pod_ip: str, pod_ips: list[str]
+    ) -> list[kubecontainer.EnvVar]:
+        """The container's environment: its own variables first, then those of services it does not override.
+
+        Raises ValueError when a variable's source is not there.
+        """
+        if pod.spec.enable_service_links is None:
+            raise ValueError("nil pod.spec.enableServiceLinks encountered, cannot construct envvars")
+        if not kubetypes.is_static_pod(pod) and not self.service_has_synced():
+            raise ValueError("services have not yet been read at least once, cannot construct envvars")
+        service_env = self.get_service_env_var_map(pod.metadata.namespace, pod.spec.enable_service_links)
+        for source in container.env_from:
+            _refuse_api_object(pod, source.config_map_ref, source.secret_ref)
+        env: dict[str, str] = {}
+        mapping = expansion.mapping_func_for(env, service_env)
+        for variable in container.env:
+            value = variable.value
+            if value:
+                value = expansion.expand(value, mapping)
+            elif variable.value_from is not None:
+                value = self._env_var_source_value(ctx, variable.value_from, pod, container, pod_ip, pod_ips)
+            env[variable.name] = value
+        result = [kubecontainer.EnvVar(name=name, value=value) for name, value in env.items()]
+        rest = {name: value for name, value in service_env.items() if name not in env}
+        return result + [kubecontainer.EnvVar(name=name, value=value) for name, value in rest.items()]
+
+    def _env_var_source_value(
+        self,
+        ctx: golang.Context,
+        source: v1.EnvVarSource,
+        pod: v1.Pod,
+        container: v1.Container,
+        pod_ip: str,
+        pod_ips: list[str],
+    ) -> str:
+        if source.field_ref is not None:
+            return self.pod_field_selector_runtime_value(ctx, source.field_ref, pod, pod_ip, pod_ips)
+        if source.resource_field_ref is not None:
+            limited_pod, limited_container = self.default_pod_limits_for_downward_api(ctx, pod, container)
+            return container_resource_runtime_value(source.resource_field_ref, limited_pod, limited_container)
+        _refuse_api_object(pod, source.config_map_key_ref, source.secret_key_ref)
+        return ""
+
+    def default_pod_limits_for_downward_api(
+        self, ctx: golang.Context, pod: v1.Pod, container: v1.Container
+    ) -> tuple[v1.Pod, v1.Container]:
+        """Copies of both in which a limit that is not set is what the node has.  Go: kubelet_resources.go"""
+        allocatable = self.get_node_any_way(ctx).status.allocatable
+        limited = v1.deepcopy(pod)
+        for spec in limited.spec.containers:
+            resource.merge_container_resource_limits(spec, allocatable)
+        limited_container = v1.deepcopy(container)
+        resource.merge_container_resource_limits(limited_container, allocatable)
+        return limited, limited_container
+
+    def pod_field_selector_runtime_value(
+        self, ctx: golang.Context, selector: v1.ObjectFieldSelector, pod: v1.Pod, pod_ip: str, pod_ips: list[str]
+    ) -> str:
+        """What a fieldRef stands for while the pod runs. Raises ValueError for a path that is not supported."""
+        path, _ = podshelper.convert_downward_api_field_label(selector.api_version, selector.field_path, "")
+        pod_ips = self.sort_pod_ips(pod_ips)
+        match path:
+            case "spec.nodeName":
+                return pod.spec.node_name
+            case "spec.serviceAccountName":
+                return pod.spec.service_account_name
+            case "status.hostIP":
+                return self.get_host_ips_any_way(ctx)[0]
+            case "status.hostIPs":
+                return ",".join(self.get_host_ips_any_way(ctx))
+            case "status.podIP":
+                return pod_ips[0] if pod_ips else pod_ip
+            case "status.podIPs":
+                return ",".join(pod_ips)
+        return fieldpath.extract_field_path_as_string(pod, path)
+
+    def kill_pod(
+        self, ctx: golang.Context, pod: v1.Pod, running: kubecontainer.Pod, grace_period_override: int | None
+    ) -> None:
+        """Stop all of the pod's containers and its sandbox. Raises what the runtime says when it cannot."""
+        self.container_runtime.kill_pod(ctx, pod, running, grace_period_override)
+        try:
+            self.container_manager.update_qos_cgroups()
+        except OSError as err:
+            klog.v(2).info_s("Failed to update QoS cgroups while killing pod", err=err)
+
+    def make_pod_data_dirs(self, pod: v1.Pod) -> None:
+        """Make the pod's directories under the root directory. Raises OSError."""
+        uid = pod.metadata.uid
+        for path in (self.get_pod_dir(uid), self.get_pod_volumes_dir(uid), self.get_pod_plugins_dir(uid)):
+            os.makedirs(path, mode=0o750, exist_ok=True)
+
+    def get_pull_secrets_for_pod(self, pod: v1.Pod) -> list[v1.Secret]:
+        """The pod's image pull secrets. Without an API server there are none to be had, and an event says so."""
+        names = [reference.name for reference in pod.spec.image_pull_secrets if reference.name]
+        if names:
+            self.recorder.eventf(
+                pod,
+                v1.EVENT_TYPE_WARNING,
+                "FailedToRetrieveImagePullSecret",
+                "Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.",
+                ", ".join(names),
+            )
+        return []
+
+    def pod_could_have_running_containers(self, pod: v1.Pod) -> bool:
+        """Whether a container of the pod may be running or still be started."""
+        return self.pod_workers.could_have_running_containers(pod.metadata.uid)
+
+    def pod_is_finished(self, pod: v1.Pod) -> bool:
+        """Whether all work on the pod is done, so that its final status may be sent and its object deleted."""
+        return self.pod_workers.should_pod_be_finished(pod.metadata.uid)
+
+    def filter_out_inactive_pods(self, pods: list[v1.Pod]) -> list[v1.Pod]:
+        """The pods that are neither known to have ended nor terminal without anyone having to end them."""
+        return [pod for pod in pods if not self._is_pod_inactive(pod)]
+
+    def _is_pod_inactive(self, pod: v1.Pod) -> bool:
+        uid = pod.metadata.uid
+        if self.pod_workers.is_pod_known_terminated(uid):
+            return True
+        return self._is_admitted_pod_terminal(pod) and not self.pod_workers.is_pod_termination_requested(uid)
+
+    def _is_admitted_pod_terminal(self, pod: v1.Pod) -> bool:
+        if podutil.is_pod_phase_terminal(pod.status.phase):
+            return True
+        known, found = self.status_manager.get_pod_status(pod.metadata.uid)
+        return found and podutil.is_pod_phase_terminal(known.phase)
+
+    def remove_orphaned_pod_statuses(self, pods: list[v1.Pod], mirror_pods: list[v1.Pod]) -> None:
+        """Forget the statuses of pods that are no longer known."""
+        self.status_manager.remove_orphaned_statuses({pod.metadata.uid for pod in [*pods, *mirror_pods]})
+
+    def handle_pod_cleanups(self, ctx: golang.Context) -> None:
+        """Housekeeping: bring workers, statuses, probes, directories and cgroups in line with the pods there are.
+
+        Runs on the sync loop's thread, every two seconds, and must not wait for pods. Raises what keeps it from
+        seeing the cgroups or the runtime; all else is logged and tried again at the next round.
+        """
+        cgroup_pods: dict[str, cm.CgroupName] = {}
+        if self.cgroups_per_qos:
+            cgroup_pods = self.container_manager.new_pod_container_manager().get_all_pods_from_cgroups()
+        all_pods, mirror_pods, orphaned_mirror_pod_fullnames = self.pod_manager.get_pods_and_mirror_pods()
+
+        klog.v(3).info_s("Clean up pod workers for terminated pods")
+        working_pods = self.pod_workers.sync_known_pods(all_pods)
+        possibly_running = {
+            uid
+            for uid, sync in working_pods.items()
+            if sync.state in (PodWorkerState.SYNC_POD, PodWorkerState.TERMINATING_POD)
+        }
+        self.runtime_cache.force_update_if_older(ctx, self.clock.now())
+        running_runtime_pods = self.runtime_cache.get_pods(ctx)
+
+        klog.v(3).info_s("Clean up probes for terminated pods")
+        self.probe_manager.cleanup_pods(possibly_running)
+        klog.v(3).info_s("Clean up orphaned pod statuses")
+        self.remove_orphaned_pod_statuses(all_pods, mirror_pods)
+        klog.v(3).info_s("Clean up orphaned pod directories")
+        try:
+            self.cleanup_orphaned_pod_dirs(all_pods, running_runtime_pods)
+        except (OSError, ExceptionGroup) as err:
+            klog.error_s(err, "Failed cleaning up orphaned pod directories")
+        klog.v(3).info_s("Clean up orphaned mirror pods")
+        self._delete_orphaned_mirror_pods(ctx, orphaned_mirror_pod_fullnames)
+
+        active_pods = self.filter_out_inactive_pods(all_pods)
+        self._restart_unknown_pods(ctx, active_pods, working_pods)
+        self._hand_terminal_pods_to_workers(ctx, all_pods, running_runtime_pods, working_pods)
+        self._terminate_orphaned_runtime_pods(ctx, running_runtime_pods, working_pods)
+        _record_pod_counts(all_pods, active_pods, mirror_pods, working_pods)
+        if self.cgroups_per_qos:
+            klog.v(3).info_s("Clean up orphaned pod cgroups")
+            self._cleanup_orphaned_pod_cgroups(cgroup_pods, possibly_running)
+        self.crash_loop_back_off.gc()
+
+    def _delete_orphaned_mirror_pods(self, ctx: golang.Context, full_names: list[str]) -> None:
+        for full_name in full_names:
+            if not self.pod_workers.is_pod_for_mirror_pod_terminating_by_full_name(full_name):
+                try:
+                    self.mirror_pod_client.delete_mirror_pod(ctx, full_name, None)
+                except OSError as err:
+                    klog.error_s(err, "Encountered error when deleting mirror pod", podName=full_name)
+
+    def _restart_unknown_pods(
+        self, ctx: golang.Context, active_pods: list[v1.Pod], working_pods: dict[str, PodWorkerSync]
+    ) -> None:
+        """Start pods that are wanted but have no worker: a static pod removed and put back with the same uid."""
+        for desired in active_pods:
+            uid = desired.metadata.uid
+            if uid in working_pods:
+                continue
+            klog.v(3).info_s(
+                "Pod will be restarted because it is in the desired set and not known to the pod workers "
+                "(likely due to UID reuse)",
+                podUID=uid,
+            )
+            static = kubetypes.is_static_pod(desired)
+            pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(desired)
+            self.pod_workers.update_pod(
+                ctx, UpdatePodOptions(update_type=kubetypes.SyncPodType.CREATE, pod=pod, mirror_pod=mirror_pod)
+            )
+            # It is known from here on, or the step that looks for orphans would take it for one.
+            working_pods[uid] = PodWorkerSync(state=PodWorkerState.SYNC_POD, has_config=True, static=static)
+            metrics.RESTARTED_POD_TOTAL.labels("true" if static else "").inc()
+
+    def _hand_terminal_pods_to_workers(
+        self,
+        ctx: golang.Context,
+        all_pods: list[v1.Pod],
+        running: list[kubecontainer.Pod],
+        working_pods: dict[str, PodWorkerSync],
+    ) -> None:
+        """Let workers finish pods that were already terminal, and are being deleted, when the kubelet started."""
+        running_uids = {pod.id for pod in running}
+        for pod in all_pods:
+            uid = pod.metadata.uid
+            if pod.metadata.deletion_timestamp is None or not podutil.is_pod_phase_terminal(pod.status.phase):
+                continue
+            if uid in working_pods or uid in running_uids:
+                continue
+            klog.v(3).info_s(
+                "Handling termination and deletion of the pod to pod workers", pod=klog.kobj(pod), podUID=uid
+            )
+            self.pod_workers.update_pod(ctx, UpdatePodOptions(update_type=kubetypes.SyncPodType.KILL, pod=pod))
+
+    def _terminate_orphaned_runtime_pods(
+        self, ctx: golang.Context, running: list[kubecontainer.Pod], working_pods: dict[str, PodWorkerSync]
+    ) -> None:
+        """End what runs in the runtime and nobody configured, with a grace period of one second."""
+        for running_pod in running:
+            if running_pod.id in working_pods:
+                continue
+            kill_options = KillPodOptions(pod_termination_grace_period_seconds_override=1)
+            klog.v(2).info_s(
+                "Clean up containers for orphaned pod we had not seen before",
+                podUID=running_pod.id,
+                killPodOptions=kill_options,
+            )
+            self.pod_workers.update_pod(
+                ctx,
+                UpdatePodOptions(
+                    update_type=kubetypes.SyncPodType.KILL, running_pod=running_pod, kill_pod_options=kill_options
+                ),
+            )
+            working_pods[running_pod.id] = PodWorkerSync(state=PodWorkerState.TERMINATING_POD, orphan=True)
+            metrics.ORPHANED_RUNTIME_POD_TOTAL.inc()
+
+    def _cleanup_orphaned_pod_cgroups(
+        self, cgroup_pods: dict[str, cm.CgroupName], possibly_running: set[str]
+    ) -> None:
+        """Remove the cgroups of pods that cannot be running any more, off this thread: the kernel may take long."""
+        pcm = self.container_manager.new_pod_container_manager()
+        for uid, name in cgroup_pods.items():
+            if uid in possibly_running:
+                continue
+            if self.pod_volumes_exist(uid):
+                klog.v(3).info_s(
+                    "Orphaned pod found, but volumes not yet removed.  Reducing cpu to minimum", podUID=uid
+                )
+                _log_oserror("Failed to reduce cpu time for pod pending volume cleanup", uid, pcm.reduce_cpu_limits, name)
+                continue
+            klog.v(3).info_s("Orphaned pod found, removing pod cgroups", podUID=uid)
+            message = "Failed to destroy orphaned pod cgroup"
+            golang.go(_log_oserror, message, uid, pcm.destroy, name, name=f"cgroup-cleanup-{uid}")
+
+    def generate_api_pod_status(
+        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus, pod_is_terminal: bool
+    ) -> v1.PodStatus:
+        """The status to show for a pod, from what runs and from what was shown before. Phases never go backwards."""
+        klog.v(3).info_s("Generating pod status", podIsTerminal=pod_is_terminal, pod=klog.kobj(pod))
+        old_status, found = self.status_manager.get_pod_status(pod.metadata.uid)
+        if not found:
+            old_status = pod.status
+        new = self._convert_status_to_api_status(pod, pod_status, old_status)
+        statuses = [*new.container_statuses, *new.init_container_statuses]
+        initialized = kubecontainer.has_any_active_regular_container_started(pod.spec, pod_status)
+        new.phase = get_phase(pod, statuses, pod_is_terminal, initialized)
+        klog.v(4).info_s("Got phase for pod", pod=klog.kobj(pod), oldPhase=old_status.phase, phase=new.phase)
+        self._keep_terminal_phase(pod, old_status, new)
+        self.probe_manager.update_pod_status(ctx, pod, new)
+        new.conditions = self._pod_conditions(pod, old_status, new, pod_status)
+        if self.kube_client is not None:
+            self._set_host_ips(ctx, pod, new)
+        return new
+
+    def _keep_terminal_phase(self, pod: v1.Pod, old: v1.PodStatus, new: v1.PodStatus) -> None:
+        """Make the new phase one that the old ones allow, and carry the reason along while the phase stays."""
+        if not podutil.is_pod_phase_terminal(new.phase):
+            for terminal in (old.phase, pod.status.phase):
+                if podutil.is_pod_phase_terminal(terminal):
+                    new.phase = terminal
+                    break
+        if new.phase == old.phase:
+            new.reason = old.reason or pod.status.reason
+            new.message = old.message or pod.status.message
+        for handler in self.pod_sync_handlers:
+            result = handler.should_evict(pod)
+            if result.evict:
+                new.phase, new.reason, new.message = v1.POD_FAILED, result.reason, result.message
+                break
+        if podutil.is_pod_phase_terminal(pod.status.phase) and new.phase != pod.status.phase:
+            klog.error_s(
+                None,
+                "Pod attempted illegal phase transition",
+                pod=klog.kobj(pod),
+                originalStatusPhase=pod.status.phase,
+                apiStatusPhase=new.phase,
+            )
+            new.phase = pod.status.phase
+
+    def _pod_conditions(
+        self, pod: v1.Pod, old: v1.PodStatus, new: v1.PodStatus, pod_status: kubecontainer.PodStatus
+    ) -> list[v1.PodCondition]:
+        """Others' conditions as they are, then the kubelet's own."""
+        conditions = [c for c in pod.status.conditions if not kubetypes.pod_condition_by_kubelet(c.type)]
+        _, disruption = podutil.get_pod_condition_from_list(old.conditions, v1.DISRUPTION_TARGET)
+        if disruption is not None:
+            conditions = utilpod.replace_or_append_pod_condition(conditions, disruption)
+        statuses = [*new.init_container_statuses, *new.container_statuses]
+        conditions.append(status.generate_pod_ready_to_start_containers_condition(pod, old, pod_status))
+        conditions.append(status.generate_pod_initialized_condition(pod, old, statuses, new.phase))
+        conditions.append(status.generate_pod_ready_condition(pod, old, conditions, statuses, new.phase))
+        conditions.append(status.generate_containers_ready_condition(pod, old, statuses, new.phase))
+        generation = podutil.calculate_pod_condition_observed_generation(
+            old, pod.metadata.generation, v1.POD_SCHEDULED
+        )
+        conditions.append(
+            v1.PodCondition(type=v1.POD_SCHEDULED, status=v1.CONDITION_TRUE, observed_generation=generation)
+        )
+        return conditions
+
+    def _set_host_ips(self, ctx: golang.Context, pod: v1.Pod, new: v1.PodStatus) -> None:
+        """Fill in the node's addresses; they are the pod's own when it uses the host's network."""
+        try:
+            host_ips = self.get_host_ips_any_way(ctx)
+        except ValueError as err:
+            klog.v(4).info_s("Cannot get host IPs", err=err)
+            return
+        new.host_ip = host_ips[0]
+        new.host_ips = [v1.HostIP(ip=ip) for ip in host_ips[:2]]
+        if not kubecontainer.is_host_network_pod(pod):
+            return
+        if not new.pod_ip:
+            new.pod_ip = host_ips[0]
+            new.pod_ips = [v1.PodIP(ip=new.pod_ip)]
+        if len(host_ips) == 2 and len(new.pod_ips) == 1 and _family(new.pod_ips[0].ip) != _family(host_ips[1]):
+            new.pod_ips.append(v1.PodIP(ip=host_ips[1]))
+
+    def sort_pod_ips(self, pod_ips: list[str]) -> list[str]:
+        """At most one address of each family, the node's own family first."""
+        first = _family(self.node_ips[0]) if self.node_ips else 4
+        by_family: dict[int, str] = {}
+        for ip in pod_ips:
+            by_family.setdefault(_family(ip), str(ip_address(ip)))
+        return [by_family[family] for family in (first, 10 - first) if family in by_family]
+
+    def _convert_status_to_api_status(
+        self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, old: v1.PodStatus
+    ) -> v1.PodStatus:
+        """Addresses, QoS class and container statuses; the rest is added by generate_api_pod_status."""
+        new = v1.PodStatus(qos_class=v1qos.get_pod_qos(pod))
+        new.pod_ips = [v1.PodIP(ip=ip) for ip in self.sort_pod_ips(pod_status.ips)]
+        new.pod_ip = new.pod_ips[0].ip if new.pod_ips else ""
+        spec = pod.spec
+        convert = self._convert_to_api_container_statuses
+        new.container_statuses = convert(pod, pod_status, old.container_statuses, spec.containers, False)
+        new.init_container_statuses = convert(
+            pod, pod_status, old.init_container_statuses, spec.init_containers, True
+        )
+        new.ephemeral_container_statuses = convert(
+            pod,
+            pod_status,
+            old.ephemeral_container_statuses,
+            [podutil.ephemeral_to_container(container) for container in spec.ephemeral_containers],
+            False,
+        )
+        return new
+
+    def _convert_to_api_container_statuses(
+        self,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        previous: list[v1.ContainerStatus],
+        containers: list[v1.Container],
+        is_init: bool,
+    ) -> list[v1.ContainerStatus]:
+        """One status per container of the spec, in the order of their names (init containers: of the spec)."""
+        default_reason = POD_INITIALIZING if pod.spec.init_containers else CONTAINER_CREATING
+        old = {container_status.name: container_status for container_status in previous}
+        statuses = {c.name: self._default_status(pod, c, old.get(c.name), default_reason) for c in containers}
+        _note_lost_containers(pod, pod_status, statuses, old, default_reason)
+        self._apply_runtime_statuses(pod, pod_status, statuses, old)
+        for container in containers:
+            self._explain_waiting(pod, pod_status, container, statuses[container.name], is_init)
+        if is_init:
+            return kubetypes.sort_statuses_of_init_containers(pod, statuses)
+        return [statuses[name] for name in sorted(statuses)]
+
+    def _default_status(
+        self, pod: v1.Pod, container: v1.Container, old: v1.ContainerStatus | None, default_reason: str
+    ) -> v1.ContainerStatus:
+        """The status of a container as if the runtime knew nothing of it."""
+        if old is not None and old.state.terminated is not None:
+            return v1.deepcopy(old)
+        new = v1.ContainerStatus(
+            name=container.name,
+            image=container.image,
+            state=v1.ContainerState(waiting=v1.ContainerStateWaiting(reason=default_reason)),
+            volume_mounts=self._volume_mount_statuses(pod, container),
+        )
+        if old is not None:
+            new.restart_count = old.restart_count
+            new.last_state = old.last_state
+        return new
+
+    def _volume_mount_statuses(self, pod: v1.Pod, container: v1.Container) -> list[v1.VolumeMountStatus]:
+        supported = self.runtime_class_supports_recursive_read_only_mounts(pod)
+        statuses = []
+        for mount in container.volume_mounts:
+            mode = None
+            if mount.read_only:
+                mode = v1.RECURSIVE_READ_ONLY_DISABLED
+                try:
+                    if resolve_recursive_read_only(mount, supported):
+                        mode = v1.RECURSIVE_READ_ONLY_ENABLED
+                except ValueError as err:
+                    klog.error_s(
+                        err, "failed to resolve recursive read-only mode", mode=mount.recursive_read_only
+                    )
+            statuses.append(
+                v1.VolumeMountStatus(
+                    name=mount.name,
+                    mount_path=mount.mount_path,
+                    read_only=mount.read_only,
+                    recursive_read_only=mode,
+                )
+            )
+        return statuses
+
+    def _apply_runtime_statuses(
+        self,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        statuses: dict[str, v1.ContainerStatus],
+        old: dict[str, v1.ContainerStatus],
+    ) -> None:
+        """The newest container of each name gives the state, the one before it the last state."""
+        seen: Counter[str] = Counter()
+        newest_first = sorted(pod_status.container_statuses, key=lambda cs: cs.created_at, reverse=True)
+        for runtime_status in newest_first:
+            name = runtime_status.name
+            if name not in statuses or seen[name] >= 2:
+                continue
+            new = _convert_container_status(runtime_status, old.get(name))
+            if seen[name] == 0:
+                self._add_container_details(pod, runtime_status, new, old.get(name))
+                statuses[name] = new
+            else:
+                statuses[name].last_state = new.state
+            seen[name] += 1
+
+    def _add_container_details(
+        self,
+        pod: v1.Pod,
+        runtime_status: kubecontainer.Status,
+        new: v1.ContainerStatus,
+        old: v1.ContainerStatus | None,
+    ) -> None:
+        """Resources, user and stop signal as the runtime reports them."""
+        running = runtime_status.state is kubecontainer.ContainerState.RUNNING
+        if running and old is not None and old.started is not None:
+            # A restart of the kubelet must not make a started container look as if it were starting.
+            new.started = old.started
+        spec = kubecontainer.get_container_spec(pod, runtime_status.name)
+        if spec is not None:
+            new.resources = _container_status_resources(spec, new, runtime_status, old)
+            new.allocated_resources = dict(spec.resources.requests)
+        if runtime_status.user is not None and runtime_status.user.linux is not None:
+            user = runtime_status.user.linux
+            new.user = v1.ContainerUser(
+                linux=v1.LinuxContainerUser(
+                    uid=user.uid, gid=user.gid, supplemental_groups=list(user.supplemental_groups)
+                )
+            )
+        new.stop_signal = runtime_status.stop_signal
+
+    def _explain_waiting(
+        self,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        container: v1.Container,
+        container_status: v1.ContainerStatus,
+        is_init: bool,
+    ) -> None:
+        """Show a container that should run and does not as waiting, with the reason of its last failed start."""
+        if is_init:
+            found = pod_status.find_container_status_by_name(container.name)
+            if found is not None and found.state is kubecontainer.ContainerState.EXITED and found.exit_code == 0:
+                return
+            sidecar = container.restart_policy == v1.CONTAINER_RESTART_POLICY_ALWAYS
+            created = kuberuntime.has_any_regular_container_created(pod, pod_status)
+            if found is None and created and not sidecar and container_status.state.waiting is not None:
+                # It must have succeeded: the containers after it were created, and its own was removed since.
+                container_status.state = v1.ContainerState(
+                    terminated=v1.ContainerStateTerminated(
+                        reason="Completed",
+                        message="Unable to get init container status from container runtime and pod has been "
+                        "initialized, treat it as exited normally",
+                    )
+                )
+                return
+        if not kubecontainer.should_container_be_restarted(container, pod, pod_status):
+            return
+        reason = self.reason_cache.get(pod.metadata.uid, container.name)
+        if reason is None:
+            return
+        if container_status.state.terminated is not None:
+            container_status.last_state = container_status.state
+        container_status.state = v1.ContainerState(
+            waiting=v1.ContainerStateWaiting(reason=str(reason.err), message=reason.message)
+        )
+
+    def runtime_class_supports_recursive_read_only_mounts(self, pod: v1.Pod) -> bool:
+        """Whether the runtime handler of the pod's class can mount read-only all the way down."""
+        handler = ""
+        if self.runtime_class_manager is not None:
+            handler = self.runtime_class_manager.lookup_runtime_handler(pod.spec.runtime_class_name)
+        handlers = self.runtime_state.runtime_handlers()
+        return any(h.supports_recursive_read_only_mounts for h in handlers if h.name == handler)
+
+    def find_container(
+        self, ctx: golang.Context, pod_full_name: str, pod_uid: str, container_name: str
+    ) -> kubecontainer.Container | None:
+        """The running container of that name, or None. Raises what the runtime says."""
+        pods = self.container_runtime.get_pods(ctx, False)
+        pod = kubecontainer.find_pod(pods, pod_full_name, self.pod_manager.translate_pod_uid(pod_uid))
+        return pod.find_container_by_name(container_name)
+
+
+def make_mounts(
+    pod: v1.Pod,
+    pod_dir: str,
+    container: v1.Container,
+    host_name: str,
+    host_domain: str,
+    pod_ips: list[str],
+    pod_volumes: kubecontainer.VolumeMap,
+    host_util: hostutil_module.HostUtils,
+    subpather: subpath.Interface,
+    expand_envs: list[kubecontainer.EnvVar],
+    supports_rro: bool,
+    image_volumes: dict[str, runtimeapi.ImageSpec],
+) -> tuple[list[kubecontainer.Mount], Callable[[], None] | None]:
+    """The container's mounts, the managed hosts file last, and what to call once it has been created.
+
+    Raises ValueError or OSError when a volume is missing or a path is not allowed.
+    """
+    mount_hosts_file = should_mount_hosts_file(pod, pod_ips)
+    mounts: list[kubecontainer.Mount] = []
+    cleanup_action: Callable[[], None] | None = None
+    for index, mount in enumerate(container.volume_mounts):
+        mount_hosts_file = mount_hosts_file and mount.mount_path != ETC_HOSTS_PATH
+        volume = pod_volumes.get(mount.name)
+        if volume is None or volume.mounter is None:
+            raise ValueError(f'cannot find volume "{mount.name}" to mount into container "{container.name}"')
+        attributes = volume.mounter.get_attributes()
+        relabel = attributes.managed and attributes.selinux_relabel and not volume.selinux_labeled
+        if relabel:
+            volume.selinux_labeled = True
+        sub_path = _sub_path(mount, expand_envs)
+        image = image_volumes.get(mount.name)
+        host_path = ""
+        if image is None:
+            host_path = volumeutil.get_path(volume.mounter)
+        if sub_path and image is None:
+            target = subpath.Subpath(
+                volume_mount_index=index,
+                path=os.path.normpath(os.path.join(host_path, sub_path)),
+                volume_name=volume.inner_volume_spec_name,
+                volume_path=host_path,
+                pod_dir=pod_dir,
+                container_name=container.name,
+            )
+            host_path, cleanup_action = _prepare_sub_path(target, sub_path, mount, host_util, subpather)
+        mounts.append(
+            kubecontainer.Mount(
+                name=mount.name,
+                container_path=_absolute(mount.mount_path),
+                host_path=host_path,
+                image=image,
+                image_sub_path=sub_path if image is not None else "",
+                read_only=mount.read_only or attributes.read_only,
+                recursive_read_only=resolve_recursive_read_only(mount, supports_rro),
+                selinux_relabel=relabel,
+                propagation=translate_mount_propagation(mount.mount_propagation),
+            )
+        )
+    if mount_hosts_file:
+        hosts = make_hosts_mount(
+            pod_dir, pod_ips, host_name, host_domain, pod.spec.host_aliases, pod.spec.host_network
+        )
+        mounts.append(hosts)
+    return mounts, cleanup_action
+
+
+def _sub_path(mount: v1.VolumeMount, expand_envs: list[kubecontainer.EnvVar]) -> str:
+    sub_path = mount.sub_path
+    if mount.sub_path_expr:
+        sub_path = kubecontainer.expand_container_volume_mounts(mount, expand_envs)
+    if os.path.isabs(sub_path):
+        raise ValueError(f"error SubPath `{sub_path}` must not be an absolute path")
+    if ".." in sub_path.split("/"):
+        raise ValueError(f"unable to provision SubPath `{sub_path}`: must not contain '..'")
+    return sub_path
+
+
+def _prepare_sub_path(
+    target: subpath.Subpath,
+    sub_path: str,
+    mount: v1.VolumeMount,
+    host_util: hostutil_module.HostUtils,
+    subpather: subpath.Interface,
+) -> tuple[str, Callable[[], None]]:
+    """Make the directory when it is missing, and bind it safely: the pod may swap links under our feet."""
+    where = f'subPath for volumeMount "{mount.name}" of container "{target.container_name}"'
+    if not host_util.path_exists(target.path):
+        try:
+            subpather.safe_make_dir(sub_path, target.volume_path, host_util.get_mode(target.volume_path))
+        except OSError as err:
+            raise ValueError(f"failed to create {where.replace('subPath', 'subPath directory', 1)}: {err}") from err
+    try:
+        return subpather.prepare_safe_subpath(target)
+    except OSError as err:
+        raise ValueError(f"failed to prepare {where}: {err}") from err
+
+
+def _absolute(path: str) -> str:
+    return path if os.path.isabs(path) else "/" + path
+
+
+def should_mount_hosts_file(pod: v1.Pod, pod_ips: list[str]) -> bool:
+    """Whether the pod gets a managed hosts file: once it has an address, or when it uses the host's."""
+    return bool(pod_ips) or pod.spec.host_network
+
+
+def translate_mount_propagation(mode: str | None) -> kubecontainer.MountPropagation:
+    """The CRI's word for a mount propagation of the API. Raises ValueError for one it does not know."""
+    match mode:
+        case None | v1.MOUNT_PROPAGATION_NONE:
+            return kubecontainer.MountPropagation.PRIVATE
+        case v1.MOUNT_PROPAGATION_HOST_TO_CONTAINER:
+            return kubecontainer.MountPropagation.HOST_TO_CONTAINER
+        case v1.MOUNT_PROPAGATION_BIDIRECTIONAL:
+            return kubecontainer.MountPropagation.BIDIRECTIONAL
+    raise ValueError(f'invalid MountPropagation mode: "{mode}"')
+
+
+def resolve_recursive_read_only(mount: v1.VolumeMount, runtime_supports: bool) -> bool:
+    """Whether the mount is to be read-only all the way down. Raises ValueError when asked for and impossible."""
+    match mount.recursive_read_only:
+        case None | v1.RECURSIVE_READ_ONLY_DISABLED:
+            return False
+    if not mount.read_only:
+        raise ValueError(f'volume "{mount.name}" requested recursive read-only mode, but it is not read-only')
+    if mount.mount_propagation not in (None, v1.MOUNT_PROPAGATION_NONE):
+        raise ValueError(
+            f'volume "{mount.name}" requested recursive read-only mode, but it is not compatible with propagation '
+            f'"{mount.mount_propagation}"'
+        )
+    match mount.recursive_read_only:
+        case v1.RECURSIVE_READ_ONLY_IF_POSSIBLE:
+            return runtime_supports
+        case v1.RECURSIVE_READ_ONLY_ENABLED if runtime_supports:
+            return True
+        case v1.RECURSIVE_READ_ONLY_ENABLED:
+            raise ValueError(
+                f'volume "{mount.name}" requested recursive read-only mode, but it is not supported by the runtime'
+            )
+    raise ValueError(f'unknown recursive read-only mode "{mount.recursive_read_only}"')
+
+
+def get_etc_hosts_path(pod_dir: str) -> str:
+    return os.path.join(pod_dir, "etc-hosts")
+
+
+def make_hosts_mount(
+    pod_dir: str,
+    pod_ips: list[str],
+    host_name: str,
+    host_domain: str,
+    host_aliases: list[v1.HostAlias],
+    use_host_network: bool,
+) -> kubecontainer.Mount:
+    """Write the pod's hosts file and return its mount. Raises OSError."""
+    path = get_etc_hosts_path(pod_dir)
+    ensure_hosts_file(path, pod_ips, host_name, host_domain, host_aliases, use_host_network)
+    return kubecontainer.Mount(
+        name="k8s-managed-etc-hosts", container_path=ETC_HOSTS_PATH, host_path=path, selinux_relabel=True
+    )
+
+
+def ensure_hosts_file(
+    path: str,
+    host_ips: list[str],
+    host_name: str,
+    host_domain: str,
+    host_aliases: list[v1.HostAlias],
+    use_host_network: bool,
+) -> None:
+    """(Re)write the hosts file in place, readable by all: it is bind-mounted, so its inode must stay."""
+    if use_host_network:
+        content = node_hosts_file_content(ETC_HOSTS_PATH, host_aliases)
+    else:
+        content = managed_hosts_file_content(host_ips, host_name, host_domain, host_aliases)
+    Path(path).write_bytes(content)
+    Path(path).chmod(0o644)
+
+
+def node_hosts_file_content(path: str, host_aliases: list[v1.HostAlias]) -> bytes:
+    """The node's own hosts file with the pod's aliases added."""
+    own = Path(path).read_bytes()
+    return MANAGED_HOSTS_HEADER_WITH_HOST_NETWORK.encode() + own + hosts_entries_from_host_aliases(host_aliases)
+
+
+def managed_hosts_file_content(
+    host_ips: list[str], host_name: str, host_domain: str, host_aliases: list[v1.HostAlias]
+) -> bytes:
+    """A hosts file with the loopback names, the pod's own name and its aliases."""
+    lines = [
+        "127.0.0.1\tlocalhost",
+        "::1\tlocalhost ip6-localhost ip6-loopback",
+        "fe00::0\tip6-localnet",
+        "fe00::0\tip6-mcastprefix",
+        "fe00::1\tip6-allnodes",
+        "fe00::2\tip6-allrouters",
+    ]
+    names = f"{host_name}.{host_domain}\t{host_name}" if host_domain else host_name
+    lines += [f"{ip}\t{names}" for ip in host_ips]
+    text = MANAGED_HOSTS_HEADER + "".join(f"{line}\n" for line in lines)
+    return text.encode() + hosts_entries_from_host_aliases(host_aliases)
+
+
+def hosts_entries_from_host_aliases(host_aliases: list[v1.HostAlias]) -> bytes:
+    """The lines of the pod's hostAliases; nothing when it has none."""
+    if not host_aliases:
+        return b""
+    lines = ["\t".join([alias.ip, *alias.hostnames]) for alias in host_aliases]
+    return "".join(f"{line}\n" for line in ["", "# Entries added by HostAliases.", *lines]).encode()
+
+
+def truncate_pod_hostname_if_needed(pod_name: str, hostname: str) -> str:
+    """The host name cut to what Linux takes. Raises ValueError when nothing usable is left."""
+    if len(hostname) <= HOSTNAME_MAX_LEN:
+        return hostname
+    truncated = hostname[:HOSTNAME_MAX_LEN].rstrip("-.")
+    klog.error_s(
+        None,
+        "Hostname for pod was too long, truncated it",
+        podName=pod_name,
+        hostnameMaxLen=HOSTNAME_MAX_LEN,
+        truncatedHostname=truncated,
+    )
+    if not truncated:
+        raise ValueError(f'hostname for pod "{pod_name}" was invalid: "{hostname}"')
+    return truncated
+
+
+def container_resource_runtime_value(
+    selector: v1.ResourceFieldSelector, pod: v1.Pod, container: v1.Container
+) -> str:
+    """The value of a resourceFieldRef, of this container unless it names another."""
+    if not selector.container_name:
+        return resource.extract_container_resource_value(selector, container)
+    return resource.extract_resource_value_by_container_name(selector, pod, selector.container_name)
+
+
+def get_phase(
+    pod: v1.Pod, statuses: list[v1.ContainerStatus], pod_is_terminal: bool, pod_has_initialized: bool
+) -> str:
+    """The pod's phase, from the statuses of its init, sidecar and regular containers.
+
+    pod_is_terminal says that nothing of the pod will be started again, whatever its restart policy.
+    """
+    by_name = {container_status.name: container_status for container_status in statuses}
+    init = _count_init_containers(pod, by_name)
+    regular = _count_regular_containers(pod, by_name)
+    if init["failed for good"]:
+        return v1.POD_FAILED
+    if init["pending"] or (init["sidecar pending"] and not pod_has_initialized):
+        return v1.POD_PENDING
+    waiting = init["waiting"] + regular["waiting"]
+    unknown = init["unknown"] + regular["unknown"]
+    running = init["running"] + regular["running"]
+    stopped = regular["stopped"]
+    if waiting:
+        return v1.POD_PENDING
+    if running and not unknown:
+        return v1.POD_RUNNING
+    if running or unknown or not stopped:
+        return v1.POD_PENDING
+    ended = v1.POD_SUCCEEDED if stopped == regular["succeeded"] else v1.POD_FAILED
+    # Static pods are put back by their source, so they end only as their restart policy says.
+    if pod_is_terminal and not kubetypes.is_static_pod(pod):
+        return ended
+    return ended if stopped == regular["stopped for good"] else v1.POD_RUNNING
+
+
+def _count_init_containers(pod: v1.Pod, statuses: dict[str, v1.ContainerStatus]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for container in pod.spec.init_containers:
+        found = statuses.get(container.name)
+        if podutil.is_restartable_init_container(container):
+            counts.update(_sidecar_counts(found))
+            continue
+        ended = _last_end(found)
+        if found is None or found.state.running is not None or ended is None:
+            counts["pending"] += 1
+        elif ended.exit_code != 0:
+            if not podutil.container_should_restart(container, pod.spec, ended.exit_code):
+                counts["failed for good"] += 1
+    return counts
+
+
+def _sidecar_counts(found: v1.ContainerStatus | None) -> list[str]:
+    if found is None:
+        return ["unknown"]
+    if found.state.running is not None:
+        return ["running"] if found.started else ["running", "sidecar pending"]
+    if found.state.terminated is not None:
+        return []
+    if found.state.waiting is None:
+        return ["unknown", "sidecar pending"]
+    return [] if found.last_state.terminated is not None else ["waiting", "sidecar pending"]
+
+
+def _count_regular_containers(pod: v1.Pod, statuses: dict[str, v1.ContainerStatus]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for container in pod.spec.containers:
+        found = statuses.get(container.name)
+        if found is None:
+            counts["unknown"] += 1
+        elif found.state.running is not None:
+            counts["running"] += 1
+        elif (ended := _last_end(found)) is not None:
+            counts["stopped"] += 1
+            if not podutil.container_should_restart(container, pod.spec, ended.exit_code):
+                counts["stopped for good"] += 1
+            if found.state.terminated is not None and ended.exit_code == 0:
+                counts["succeeded"] += 1
+        elif found.state.waiting is not None:
+            counts["waiting"] += 1
+        else:
+            counts["unknown"] += 1
+    return counts
+
+
+def _last_end(found: v1.ContainerStatus | None) -> v1.ContainerStateTerminated | None:
+    """How the container ended, if it has and is not running again."""
+    if found is None or found.state.running is not None:
+        return None
+    if found.state.terminated is not None:
+        return found.state.terminated
+    return found.last_state.terminated if found.state.waiting is not None else None
+
+
+def _convert_container_status(
+    runtime_status: kubecontainer.Status, old: v1.ContainerStatus | None
+) -> v1.ContainerStatus:
+    """A runtime status in the API's words."""
+    new = v1.ContainerStatus(
+        name=runtime_status.name,
+        restart_count=runtime_status.restart_count,
+        image=runtime_status.image,
+        image_id=runtime_status.image_ref,
+        container_id=str(runtime_status.id),
+    )
+    if old is not None:
+        new.volume_mounts = old.volume_mounts
+    match runtime_status.state:
+        case kubecontainer.ContainerState.RUNNING:
+            new.state.running = v1.ContainerStateRunning(started_at=runtime_status.started_at)
+        case kubecontainer.ContainerState.EXITED:
+            new.state.terminated = v1.ContainerStateTerminated(
+                exit_code=runtime_status.exit_code,
+                reason=runtime_status.reason,
+                message=runtime_status.message,
+                started_at=runtime_status.started_at,
+                finished_at=runtime_status.finished_at,
+                container_id=str(runtime_status.id),
+            )
+        case kubecontainer.ContainerState.UNKNOWN if old is not None and old.state.running is not None:
+            new.state.terminated = v1.ContainerStateTerminated(
+                reason=kubecontainer.CONTAINER_REASON_STATUS_UNKNOWN,
+                message="The container could not be located when the pod was terminated",
+                exit_code=UNKNOWN_EXIT_CODE,
+            )
+            new.restart_count = old.restart_count + 1
+        case _:
+            new.state.waiting = v1.ContainerStateWaiting()
+    return new
+
+
+def _note_lost_containers(
+    pod: v1.Pod,
+    pod_status: kubecontainer.PodStatus,
+    statuses: dict[str, v1.ContainerStatus],
+    old: dict[str, v1.ContainerStatus],
+    default_reason: str,
+) -> None:
+    """A container that was running and that the runtime has no trace of ended, and nobody knows how."""
+    in_runtime = {runtime_status.name for runtime_status in pod_status.container_statuses}
+    for name, new in statuses.items():
+        before = old.get(name)
+        if name in in_runtime or before is None or before.state.running is None:
+            continue
+        waiting = new.state.waiting
+        if waiting is None or waiting.reason != default_reason or new.last_state.terminated is not None:
+            continue
+        new.last_state = v1.ContainerState(
+            terminated=v1.ContainerStateTerminated(
+                reason=kubecontainer.CONTAINER_REASON_STATUS_UNKNOWN,
+                message="The container could not be located when the pod was deleted.  "
+                "The container used to be Running",
+                exit_code=UNKNOWN_EXIT_CODE,
+            )
+        )
+        if pod.metadata.deletion_timestamp is None:
+            new.restart_count += 1
+
+
+def _container_status_resources(
+    spec: v1.Container,
+    new: v1.ContainerStatus,
+    runtime_status: kubecontainer.Status,
+    old: v1.ContainerStatus | None,
+) -> v1.ResourceRequirements:
+    """The resources in force: what the runtime reports of a running container, else what it was given.
+
+    A figure that the cgroup cannot tell apart (the kernel has a least quota and least shares) is shown as asked.
+    """
+    resources = v1.deepcopy(spec.resources)
+    if runtime_status.state is not kubecontainer.ContainerState.RUNNING:
+        return resources
+    actual = runtime_status.resources
+    same = (
+        old is not None
+        and old.state.running is not None
+        and old.container_id == new.container_id
+        and old.resources is not None
+    )
+    before = old.resources if same and old is not None and old.resources is not None else v1.ResourceRequirements()
+    rows = (
+        (resources.limits, before.limits, v1.RESOURCE_CPU, actual and actual.cpu_limit, cm.MIN_MILLI_CPU_LIMIT),
+        (resources.limits, before.limits, v1.RESOURCE_MEMORY, actual and actual.memory_limit, -1),
+        (resources.requests, before.requests, v1.RESOURCE_CPU, actual and actual.cpu_request, cm.MIN_SHARES),
+        (resources.requests, before.requests, v1.RESOURCE_MEMORY, actual and actual.memory_request, -1),
+    )
+    for target, earlier, name, measured, least_milli in rows:
+        if not target:
+            continue
+        if measured is None:
+            if name in earlier:
+                target[name] = earlier[name]
+        elif measured.milli_value() > least_milli or (name in target and target[name].milli_value() > least_milli):
+            target[name] = measured
+    return resources
+
+
+def _record_pod_counts(
+    all_pods: list[v1.Pod],
+    active_pods: list[v1.Pod],
+    mirror_pods: list[v1.Pod],
+    working_pods: dict[str, PodWorkerSync],
+) -> None:
+    for gauge, pods in ((metrics.DESIRED_POD_COUNT, all_pods), (metrics.ACTIVE_POD_COUNT, active_pods)):
+        static = sum(kubetypes.is_static_pod(pod) for pod in pods)
+        gauge.labels("").set(len(pods) - static)
+        gauge.labels("true").set(static)
+    metrics.MIRROR_POD_COUNT.set(len(mirror_pods))
+    counts = Counter(working_pods.values())
+    for config_state, orphan, has_config in (("desired", False, True), ("orphan", True, True), ("runtime_only", True, False)):
+        for static in (True, False) if has_config else (False,):
+            for state in PodWorkerState:
+                sync = PodWorkerSync(state=state, orphan=orphan, has_config=has_config, static=static)
+                label = ("true" if static else "") if has_config else "unknown"
+                metrics.WORKING_POD_COUNT.labels(str(state), config_state, label).set(counts[sync])
+
+
+def _require_valid(what: str, value: str, kind: str, faults: list[str]) -> None:
+    if faults:
+        raise ValueError(f'pod {what} "{value}" is not a valid DNS {kind}: {";".join(faults)}')
+
+
+def _refuse_api_object(pod: v1.Pod, config_map: object, secret: object) -> None:
+    """Config maps and secrets live in the API server, and none is connected."""
+    for kind, reference in (("configMap", config_map), ("secret", secret)):
+        if reference is None or getattr(reference, "optional", None):
+            continue
+        name = getattr(reference, "name", "")
+        raise ValueError(f"couldn't get {kind} {pod.metadata.namespace}/{name}, no kubeClient defined")
+
+
+def _log_oserror(message: str, uid: str, action: Callable[[cm.CgroupName], None], name: cm.CgroupName) -> None:
+    try:
+        action(name)
+    except OSError as err:
+        klog.info_s(message, podUID=uid, err=err)
+
+
+def _family(ip: str) -> int:
+    return ip_address(ip).version

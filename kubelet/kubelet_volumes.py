@@ -1,0 +1,120 @@
+"""What the kubelet does about the volumes of pods that are gone.
+
+Go: pkg/kubelet/kubelet_volumes.go
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kubelet import metrics
+from kubelet.kubelet_getters import KubeletGetters, list_pods_from_disk
+from pkg import klog
+from pkg.api.core import v1
+from pkg.util import removeall
+
+if TYPE_CHECKING:
+    from kubelet import container as kubecontainer
+    from pkg import volume as pkgvolume
+
+
+class KubeletVolumes(KubeletGetters):
+    """Volumes of pods, mounted ones and left-over ones."""
+
+    def list_volumes_for_pod(self, pod_uid: str) -> dict[str, pkgvolume.Volume]:
+        """The mounted volumes of the pod by their name in its spec; empty when it has none."""
+        mounted = self.volume_manager.get_mounted_volumes_for_pod(pod_uid)
+        return {name: info.mounter for name, info in mounted.items() if info.mounter is not None}
+
+    def pod_volumes_exist(self, pod_uid: str) -> bool:
+        """Whether the pod may still have something mounted. When in doubt, yes: its directory must then stay."""
+        if self.volume_manager.has_possibly_mounted_volumes_for_pod(pod_uid):
+            return True
+        try:
+            paths = self.get_mounted_volume_path_list_from_disk(pod_uid)
+        except OSError as err:
+            klog.error_s(err, "Pod found, but error occurred during checking mounted volumes from disk", podUID=pod_uid)
+            return True
+        if paths:
+            klog.v(4).info_s("Pod found, but volumes are still mounted on disk", podUID=pod_uid, paths=paths)
+        return bool(paths)
+
+    def cleanup_orphaned_pod_dirs(self, pods: list[v1.Pod], running_pods: list[kubecontainer.Pod]) -> None:
+        """Remove the directories of pods that are neither configured nor running, never across a mount.
+
+        Raises an ExceptionGroup of what could not be removed, after trying all.
+        """
+        known = {pod.metadata.uid for pod in pods} | {pod.id for pod in running_pods}
+        orphans = [uid for uid in list_pods_from_disk(self.get_pods_dir()) if uid not in known]
+        volume_errors: list[Exception] = []
+        removal_errors: list[Exception] = []
+        failed = 0
+        for uid in orphans:
+            if self.pod_volumes_exist(uid):
+                klog.v(3).info_s("Orphaned pod found, but volumes are not cleaned up", podUID=uid)
+                failed += 1
+            elif errors := self.remove_orphaned_pod_volume_dirs(uid):
+                volume_errors += errors
+                failed += 1
+            elif errors := self._remove_orphaned_pod_dir(uid):
+                removal_errors += errors
+                failed += 1
+        _log_first(volume_errors)
+        _log_first(removal_errors)
+        metrics.ORPHAN_POD_CLEANED_VOLUMES.set(len(orphans))
+        metrics.ORPHAN_POD_CLEANED_VOLUMES_ERRORS.set(failed)
+        if removal_errors:
+            raise ExceptionGroup("orphaned pod directories could not be removed", removal_errors)
+
+    def remove_orphaned_pod_volume_dirs(self, pod_uid: str) -> list[Exception]:
+        """Remove the empty volume directories of a pod; what stands in the way is returned."""
+        errors: list[Exception] = []
+        try:
+            for path in self.get_pod_volume_path_list_from_disk(pod_uid):
+                _try(errors, f"orphaned pod {pod_uid!r} found, but failed to rmdir() volume at path {path}", os.rmdir, path)
+            for path in self.get_pod_volume_subpath_list_from_disk(pod_uid):
+                message = f"orphaned pod {pod_uid!r} found, but failed to remove subpath at path {path}"
+                _try(errors, message, removeall.remove, path)
+        except OSError as err:
+            message = f"orphaned pod {pod_uid!r} found, but error occurred during reading volume dir from disk: {err}"
+            return [*errors, OSError(message)]
+        message = f"orphaned pod {pod_uid!r} found, but error occurred when trying to remove the volumes dir"
+        volumes_dir = self.get_pod_volumes_dir(pod_uid)
+        _try(errors, message, lambda path: removeall.remove_dirs_one_filesystem(self.mounter, path), volumes_dir)
+        return errors
+
+    def _remove_orphaned_pod_dir(self, pod_uid: str) -> list[Exception]:
+        """Remove what is left of a pod's directory once its volumes are gone."""
+        pod_dir = self.get_pod_dir(pod_uid)
+        errors: list[Exception] = []
+        for name in sorted(os.listdir(pod_dir)):
+            if name == "volumes":
+                errors.append(OSError(f"orphaned pod {pod_uid!r} found, but its volumes subdir was not removed"))
+                continue
+            path = os.path.join(pod_dir, name)
+            message = f"orphaned pod {pod_uid!r} found, but error occurred when trying to remove subdir {path!r}"
+            _try(errors, message, lambda path: removeall.remove_all_one_filesystem(self.mounter, path), path)
+        klog.v(3).info_s("Orphaned pod found, removing", podUID=pod_uid)
+        message = f"orphaned pod {pod_uid!r} found, but error occurred when trying to remove the pod directory"
+        _try(errors, message, os.rmdir, pod_dir)
+        return errors
+
+
+def _try(errors: list[Exception], message: str, remove: Callable[[str], None], path: str) -> None:
+    """Call remove(path) and collect its fault, so that one orphan never hides the others."""
+    try:
+        remove(path)
+    except FileNotFoundError:
+        pass
+    except OSError as err:
+        errors.append(OSError(f"{message}: {err}"))
+
+
+def _log_first(errors: list[Exception]) -> None:
+    if not errors:
+        return
+    klog.error_s(errors[0], "There were many similar errors. Turn up verbosity to see them.", numErrs=len(errors))
+    for err in errors:
+        klog.v(5).info_s("Orphan pod", err=err)

@@ -1,0 +1,9 @@
+"""Which volumes pods want, and which they have.
+
+Go: pkg/kubelet/volumemanager/cache
+"""
+
+from kubelet.volumemanager.cache.actual_state_of_world import ActualStateOfWorld
+from kubelet.volumemanager.cache.desired_state_of_world import DesiredStateOfWorld
+
+__all__ = ["ActualStateOfWorld", "DesiredStateOfWorld"]

@@ -1,0 +1,12 @@
+"""Fills the desired state from the pods.
+
+Go: pkg/kubelet/volumemanager/populator
+"""
+
+from kubelet.volumemanager.populator.desired_state_of_world_populator import (
+    DesiredStateOfWorldPopulator,
+    PodManager,
+    PodStateProvider,
+)
+
+__all__ = ["DesiredStateOfWorldPopulator", "PodManager", "PodStateProvider"]

@@ -1,0 +1,8 @@
+"""Removing trees without ever crossing into another filesystem.
+
+Go: pkg/util/removeall
+"""
+
+from pkg.util.removeall.removeall import remove, remove_all_one_filesystem, remove_dirs_one_filesystem
+
+__all__ = ["remove", "remove_all_one_filesystem", "remove_dirs_one_filesystem"]

@@ -1,0 +1,46 @@
+"""Tests of removing trees."""
+
+from pathlib import Path
+
+import pytest
+
+from pkg.mount_utils.testing import FakeMounter
+from pkg.util import removeall
+
+
+def tree(root: Path) -> Path:
+    (root / "t/a/b").mkdir(parents=True)
+    (root / "t/a/file").write_text("x")
+    (root / "t/link").symlink_to(root / "outside")
+    (root / "outside").mkdir()
+    (root / "outside/kept").write_text("x")
+    return root / "t"
+
+
+def test_whole_tree_goes_and_links_are_not_followed(tmp_path: Path) -> None:
+    target = tree(tmp_path)
+    removeall.remove_all_one_filesystem(FakeMounter(), str(target))
+    assert not target.exists() and (tmp_path / "outside/kept").exists()
+
+
+def test_mount_point_stays_and_is_named(tmp_path: Path) -> None:
+    target = tree(tmp_path)
+    mounter = FakeMounter()
+    mounter.mount("tmpfs", str(target / "a/b"), "tmpfs", [])
+    with pytest.raises(OSError, match="a/b: it is a mount point"):
+        removeall.remove_all_one_filesystem(mounter, str(target))
+    assert (target / "a/b").exists()
+
+
+def test_only_empty_directories_go(tmp_path: Path) -> None:
+    target = tree(tmp_path)
+    with pytest.raises(OSError):
+        removeall.remove_dirs_one_filesystem(FakeMounter(), str(target))
+    assert (target / "a/file").exists()
+    (tmp_path / "empty/x/y").mkdir(parents=True)
+    removeall.remove_dirs_one_filesystem(FakeMounter(), str(tmp_path / "empty"))
+    assert not (tmp_path / "empty").exists()
+
+
+def test_nothing_there_is_no_fault(tmp_path: Path) -> None:
+    removeall.remove_all_one_filesystem(FakeMounter(), str(tmp_path / "missing"))

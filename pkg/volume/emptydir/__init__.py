@@ -1,0 +1,8 @@
+"""Directories that live as long as their pod.
+
+Go: pkg/volume/emptydir
+"""
+
+from pkg.volume.emptydir.empty_dir import probe_volume_plugins
+
+__all__ = ["probe_volume_plugins"]

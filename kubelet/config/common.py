@@ -1,0 +1,174 @@
+"""What file and URL sources share: from bytes to pods that are complete, checked and named for this node.
+
+Go: pkg/kubelet/config/common.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubelet import types as kubetypes
+from pkg import features, klog
+from pkg.api import pod as podutil
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util import yaml as utilyaml
+from pkg.apimachinery.util.validation import field
+from pkg.apis.core import helper, validation
+from pkg.apis.core import v1 as k8s_api_v1
+from pkg.util import hash
+
+MAX_CONFIG_LENGTH = 10 * 1024 * 1024
+
+T = TypeVar("T")
+
+# Completes a pod that was just decoded, before it is validated.
+DefaultFunc = Callable[[v1.Pod], None]
+
+
+class NotParsedError(ValueError):
+    """The data is not of the asked kind at all; it may be of another one."""
+
+
+class InvalidPodError(ValueError):
+    """The data is a pod, and this is why it cannot be used. `errors` has each fault that validation found."""
+
+    def __init__(self, message: str, errors: list[field.Error] | None = None) -> None:
+        super().__init__(message)
+        self.errors = errors or []
+
+
+class StaticPodReferenceError(InvalidPodError):
+    """A static pod names an API object, which it must not: it has to start without the API server."""
+
+
+def generate_pod_name(name: str, node_name: str) -> str:
+    """The name that tells the static pods of one manifest on many nodes apart."""
+    return f"{name}-{node_name.lower()}"
+
+
+def apply_defaults(pod: v1.Pod, source: str, is_file: bool, node_name: str) -> None:
+    """Give a pod of a manifest what the API server would have given it: uid, name, namespace, node, status.
+
+    The uid is a hash of the decoded pod and of where it comes from, so that it survives restarts of the
+    kubelet and reformatting of the manifest, and changes when the pod does.
+    """
+    meta = pod.metadata
+    if not meta.uid:
+        hasher = hash.FNV128a()
+        hash.deep_hash_object(hasher, pod)
+        # deep_hash_object resets the hasher, so the origin goes in after it.
+        if is_file:
+            hasher.write(f"host:{node_name}".encode())
+            hasher.write(f"file:{source}".encode())
+        else:
+            hasher.write(f"url:{source}".encode())
+        meta.uid = hasher.sum().hex()
+        klog.v(5).info_s("Generated UID", pod=klog.kobj(pod), podUID=meta.uid, source=source)
+
+    meta.name = generate_pod_name(meta.name, node_name)
+    klog.v(5).info_s("Generated pod name", pod=klog.kobj(pod), podUID=meta.uid, source=source)
+
+    if not meta.namespace:
+        meta.namespace = metav1.NAMESPACE_DEFAULT
+    klog.v(5).info_s("Set namespace for pod", pod=klog.kobj(pod), source=source)
+
+    pod.spec.node_name = node_name
+    meta.annotations[kubetypes.CONFIG_HASH_ANNOTATION_KEY] = meta.uid
+
+    if is_file:
+        # A pod from a file stays when its node is in trouble: nobody could put it elsewhere.
+        helper.add_or_update_toleration_in_pod(
+            pod, v1.Toleration(operator=v1.TOLERATION_OP_EXISTS, effect=v1.TAINT_EFFECT_NO_EXECUTE)
+        )
+    pod.status.phase = v1.POD_PENDING
+
+
+def try_decode_single_pod(data: bytes, default_fn: DefaultFunc) -> v1.Pod:
+    """Decode YAML or JSON that holds one pod, complete it, validate it.
+
+    Raises NotParsedError if it is no pod, InvalidPodError if it is one that cannot run here.
+    """
+    return _prepare(_decode(data, "Pod", v1.Pod), default_fn)
+
+
+def try_decode_pod_list(data: bytes, default_fn: DefaultFunc) -> list[v1.Pod]:
+    """Decode YAML or JSON that holds a PodList, complete and validate its pods.
+
+    Raises NotParsedError if it is no PodList, InvalidPodError for the first pod that cannot run here.
+    """
+    return [_prepare(pod, default_fn) for pod in _decode(data, "PodList", v1.PodList).items]
+
+
+def _decode(data: bytes, kind: str, type_: type[T]) -> T:
+    try:
+        builtins = utilyaml.to_builtins(data)
+    except utilyaml.YAMLError as err:
+        raise NotParsedError(str(err)) from err
+    if not isinstance(builtins, dict):
+        raise NotParsedError(f"expected a map with apiVersion and kind, got {type(builtins).__name__}")
+    got_kind, got_version = builtins.get("kind"), builtins.get("apiVersion")
+    if not got_kind:
+        raise NotParsedError("Object 'Kind' is missing")
+    if not got_version:
+        raise NotParsedError("Object 'apiVersion' is missing")
+    if (got_kind, got_version) != (kind, "v1"):
+        raise NotParsedError(f"expected {kind} of v1, got {got_kind} of {got_version}")
+    try:
+        obj = codec.convert(builtins, type_)
+    except codec.DecodeError as err:
+        raise NotParsedError(str(err)) from err
+    for path in _unknown_fields(builtins, obj, ""):
+        klog.warning_s("Unknown field in manifest, ignoring", field=path)
+    return obj
+
+
+def _unknown_fields(builtins: Any, obj: Any, path: str) -> Iterator[str]:
+    """The paths of what `builtins` has and the object decoded from it has not."""
+    match obj:
+        case msgspec.Struct():
+            names = dict(zip(obj.__struct_encode_fields__, obj.__struct_fields__, strict=True))
+            for key, value in builtins.items():
+                sub_path = f"{path}.{key}" if path else key
+                if key not in names:
+                    yield sub_path
+                elif value is not None:
+                    yield from _unknown_fields(value, getattr(obj, names[key]), sub_path)
+        case list():
+            for i, item in enumerate(obj):
+                yield from _unknown_fields(builtins[i], item, f"{path}[{i}]")
+
+
+def _prepare(pod: v1.Pod, default_fn: DefaultFunc) -> v1.Pod:
+    k8s_api_v1.set_object_defaults_pod(pod)
+    # The deprecated serviceAccount is another name for serviceAccountName, which wins (Go: conversion.go).
+    pod.spec.service_account_name = pod.spec.service_account_name or pod.spec.service_account
+    pod.spec.service_account = pod.spec.service_account_name
+    pod.kind = pod.api_version = ""  # as in Go, where no object in memory has them
+    if not pod.metadata.name:
+        raise InvalidPodError("invalid pod: name is needed for the pod")
+    default_fn(pod)
+    options = podutil.get_validation_options_from_pod_spec_and_meta(pod.spec, pod.metadata)
+    if errors := validation.validate_pod_create(pod, options):
+        raise InvalidPodError("invalid pod: " + ", ".join(str(e) for e in errors), list(errors))
+    _refuse_api_references(pod)
+    return pod
+
+
+def _refuse_api_references(pod: v1.Pod) -> None:
+    if features.feature_gate.enabled(features.PREVENT_STATIC_POD_API_REFERENCES):
+        try:
+            resource = podutil.has_api_object_reference(pod)
+        except ValueError as err:
+            raise InvalidPodError(str(err)) from err
+        if resource:
+            raise StaticPodReferenceError(f"static pods may not reference {resource}")
+        return
+    if any(s.cluster_trust_bundle for v in pod.spec.volumes if v.projected for s in v.projected.sources):
+        raise StaticPodReferenceError("static pods may not use ClusterTrustBundle projected volume sources")
+    if pod.spec.resource_claims:
+        raise StaticPodReferenceError("static pods may not use ResourceClaims")

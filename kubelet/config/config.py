@@ -1,0 +1,378 @@
+"""Pods from all sources, merged into one stream of minimal changes.
+
+Go: pkg/kubelet/config/config.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kubelet import container as kubecontainer
+from kubelet import events
+from kubelet import types as kubetypes
+from kubelet.util import format
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.client_go.tools import record
+from pkg.util import config
+
+_UPDATES_CAPACITY = 50
+
+
+class PodConfigNotificationMode(enum.IntEnum):
+    """How changes are told to whoever reads the updates channel."""
+
+    UNKNOWN = 0
+    # The full state as one SET, whenever anything changed.
+    SNAPSHOT = 1
+    # A SET when pods came or went, otherwise UPDATE and DELETE.
+    SNAPSHOT_AND_UPDATES = 2
+    # ADD, UPDATE, DELETE, REMOVE and RECONCILE; what the kubelet uses.
+    INCREMENTAL = 3
+
+
+POD_CONFIG_NOTIFICATION_UNKNOWN = PodConfigNotificationMode.UNKNOWN
+POD_CONFIG_NOTIFICATION_SNAPSHOT = PodConfigNotificationMode.SNAPSHOT
+POD_CONFIG_NOTIFICATION_SNAPSHOT_AND_UPDATES = PodConfigNotificationMode.SNAPSHOT_AND_UPDATES
+POD_CONFIG_NOTIFICATION_INCREMENTAL = PodConfigNotificationMode.INCREMENTAL
+
+
+class PodStartupSLIObserver(Protocol):
+    """Is told when the API server first showed a pod, for the start-up latency metric."""
+
+    def observed_pod_on_watch(self, pod: v1.Pod, when: datetime.datetime) -> None: ...
+
+
+class PodConfig:
+    """A mux of pod sources that tells its reader about changes only, in order."""
+
+    def __init__(
+        self,
+        mode: PodConfigNotificationMode,
+        recorder: record.EventRecorder,
+        startup_sli_observer: PodStartupSLIObserver,
+    ) -> None:
+        self._updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(_UPDATES_CAPACITY)
+        self._pods = PodStorage(self._updates, mode, recorder, startup_sli_observer)
+        self._mux: config.Mux[kubetypes.PodUpdate] = config.Mux(self._pods)
+        self._sources_lock = threading.Lock()  # guards _sources
+        self._sources: set[str] = set()
+
+    def channel(self, ctx: golang.Context, source: str) -> golang.Channel[kubetypes.PodUpdate]:
+        """The channel on which the source sends its pods; naming a source here makes it one to wait for.
+
+        Pods sent belong to PodConfig from then on: the sender no longer changes them.
+        """
+        with self._sources_lock:
+            self._sources.add(source)
+            return self._mux.channel_with_context(ctx, source)
+
+    def seen_all_sources(self, seen_sources: set[str]) -> bool:
+        """Whether `seen_sources` names all sources and each of them has sent its full state at least once."""
+        with self._sources_lock:
+            sources = set(self._sources)
+        klog.v(5).info_s(
+            "Looking for sources, have seen", sources=sorted(sources), seenSources=sorted(seen_sources)
+        )
+        return sources <= seen_sources and self._pods.seen_sources(sources)
+
+    def updates(self) -> golang.Channel[kubetypes.PodUpdate]:
+        """The stream of changes. Nobody else may send on it."""
+        return self._updates
+
+    def sync(self) -> None:
+        """Send the full state to the updates channel; blocks while that is full."""
+        self._pods.sync()
+
+
+@dataclass(slots=True)
+class _Changes:
+    """The pods of one merge, by what is to be told about them."""
+
+    adds: list[v1.Pod] = field(default_factory=list)
+    updates: list[v1.Pod] = field(default_factory=list)
+    deletes: list[v1.Pod] = field(default_factory=list)
+    removes: list[v1.Pod] = field(default_factory=list)
+    reconciles: list[v1.Pod] = field(default_factory=list)
+
+
+class PodStorage:
+    """The pods of each source, and the only sender on the updates channel.
+
+    It owns the pods it stores, changes them in place when their source changes them, and hands out copies.
+    """
+
+    def __init__(
+        self,
+        updates: golang.Channel[kubetypes.PodUpdate],
+        mode: PodConfigNotificationMode,
+        recorder: record.EventRecorder,
+        startup_sli_observer: PodStartupSLIObserver,
+    ) -> None:
+        self._mode = mode
+        self._recorder = recorder
+        self._startup_sli_observer = startup_sli_observer
+        self._pod_lock = threading.Lock()  # guards _pods
+        self._pods: dict[str, dict[str, v1.Pod]] = {}  # by source and uid
+        # Held over merge and sending, so that the changes reach the reader in the order of their merges.
+        self._update_lock = threading.Lock()
+        self._updates = updates
+        self._sources_seen_lock = threading.Lock()  # guards _sources_seen
+        self._sources_seen: set[str] = set()
+
+    def merge(self, ctx: golang.Context, source: str, update: kubetypes.PodUpdate) -> None:
+        """Take in one update of a source and send what it changed.
+
+        Blocks while the updates channel is full; raises ctx.err() if ctx ends meanwhile.
+        """
+        with self._update_lock:
+            seen_before = self.seen_sources([source])
+            changes = self._merge(source, update)
+            first_set = not seen_before and self.seen_sources([source])
+            for message in self._notifications(source, changes, first_set):
+                self._updates.send(message, ctx)
+
+    def _notifications(self, source: str, changes: _Changes, first_set: bool) -> list[kubetypes.PodUpdate]:
+        match self._mode:
+            case PodConfigNotificationMode.INCREMENTAL:
+                return _incremental(source, changes, first_set)
+            case PodConfigNotificationMode.SNAPSHOT_AND_UPDATES:
+                messages = []
+                if changes.removes or changes.adds or first_set:
+                    messages.append(kubetypes.PodUpdate(self.merged_state(), kubetypes.SET, source))
+                if changes.updates:
+                    messages.append(_pod_update(source, kubetypes.UPDATE, changes.updates))
+                if changes.deletes:
+                    messages.append(_pod_update(source, kubetypes.DELETE, changes.deletes))
+                return messages
+            case PodConfigNotificationMode.SNAPSHOT:
+                if changes.updates or changes.deletes or changes.adds or changes.removes or first_set:
+                    return [kubetypes.PodUpdate(self.merged_state(), kubetypes.SET, source)]
+                return []
+            case _:
+                raise ValueError(f"unsupported PodConfigNotificationMode: {self._mode!r}")
+
+    def _merge(self, source: str, update: kubetypes.PodUpdate) -> _Changes:
+        with self._pod_lock:
+            changes = _Changes()
+            pods = self._pods.get(source, {})
+            match update.op:
+                case kubetypes.ADD | kubetypes.UPDATE | kubetypes.DELETE:
+                    _log_operation(source, update)
+                    self._update_pods(source, update.pods, pods, pods, changes)
+                case kubetypes.REMOVE:
+                    _log_operation(source, update)
+                    for value in update.pods:
+                        existing = pods.pop(value.metadata.uid, None)
+                        if existing is not None:
+                            changes.removes.append(existing)
+                case kubetypes.SET:
+                    klog.v(4).info_s("Setting pods for source", source=source)
+                    self._mark_source_set(source)
+                    old_pods, pods = pods, {}
+                    self._update_pods(source, update.pods, old_pods, pods, changes)
+                    changes.removes.extend(pod for uid, pod in old_pods.items() if uid not in pods)
+                case _:
+                    klog.info_s("Received invalid update type", type=update)
+            self._pods[source] = pods
+            # Copies are made under the lock: the stored pods change in place.
+            for name in changes.__slots__:
+                setattr(changes, name, _copy_pods(getattr(changes, name)))
+            return changes
+
+    def _update_pods(
+        self,
+        source: str,
+        new_pods: Sequence[v1.Pod],
+        old_pods: Mapping[str, v1.Pod],
+        pods: dict[str, v1.Pod],
+        changes: _Changes,
+    ) -> None:
+        """Bring new_pods into `pods`, which may be old_pods itself, and note what changed."""
+        for ref in filter_invalid_pods(new_pods, source, self._recorder):
+            uid = ref.metadata.uid
+            existing = old_pods.get(uid)
+            if existing is ref:
+                # A source that re-sends what it sent before; Go finds that out by comparing.
+                pods[uid] = existing
+                continue
+            # The annotation must be there before any comparison.
+            ref.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = source
+            if not kubetypes.is_static_pod(ref):
+                self._startup_sli_observer.observed_pod_on_watch(ref, datetime.datetime.now(datetime.UTC))
+            if existing is None:
+                _record_first_seen_time(ref)
+                pods[uid] = ref
+                changes.adds.append(ref)
+                continue
+            pods[uid] = existing
+            need_update, need_reconcile, need_graceful_delete = _check_and_update_pod(existing, ref)
+            if need_update:
+                changes.updates.append(existing)
+            elif need_reconcile:
+                changes.reconciles.append(existing)
+            elif need_graceful_delete:
+                changes.deletes.append(existing)
+
+    def _mark_source_set(self, source: str) -> None:
+        with self._sources_seen_lock:
+            self._sources_seen.add(source)
+
+    def seen_sources(self, sources: Iterable[str]) -> bool:
+        """Whether each of the sources has sent a SET."""
+        with self._sources_seen_lock:
+            return self._sources_seen.issuperset(sources)
+
+    def sync(self) -> None:
+        """Send a copy of the full state to the updates channel."""
+        with self._update_lock:
+            self._updates.send(kubetypes.PodUpdate(self.merged_state(), kubetypes.SET, kubetypes.ALL_SOURCE))
+
+    def merged_state(self) -> list[v1.Pod]:
+        """Copies of all pods of all sources."""
+        with self._pod_lock:
+            return [v1.deepcopy(pod) for pods in self._pods.values() for pod in pods.values()]
+
+
+def _pod_update(source: str, op: kubetypes.PodOperation, pods: list[v1.Pod]) -> kubetypes.PodUpdate:
+    return kubetypes.PodUpdate(pods, op, source)
+
+
+def _incremental(source: str, changes: _Changes, first_set: bool) -> list[kubetypes.PodUpdate]:
+    messages = []
+    if changes.removes:
+        messages.append(_pod_update(source, kubetypes.REMOVE, changes.removes))
+    if changes.adds:
+        messages.append(_pod_update(source, kubetypes.ADD, changes.adds))
+    if changes.updates:
+        messages.append(_pod_update(source, kubetypes.UPDATE, changes.updates))
+    if changes.deletes:
+        messages.append(_pod_update(source, kubetypes.DELETE, changes.deletes))
+    if first_set and not (changes.adds or changes.updates or changes.deletes):
+        # An empty ADD tells the kubelet that the source is there and has nothing.
+        messages.append(_pod_update(source, kubetypes.ADD, []))
+    if changes.reconciles:
+        messages.append(_pod_update(source, kubetypes.RECONCILE, changes.reconciles))
+    return messages
+
+
+def _log_operation(source: str, update: kubetypes.PodUpdate) -> None:
+    messages = {
+        kubetypes.ADD: "Adding new pods from source",
+        kubetypes.DELETE: "Gracefully deleting pods from source",
+        kubetypes.UPDATE: "Updating pods from source",
+        kubetypes.REMOVE: "Removing pods from source",
+    }
+    if klog.v(4).enabled:
+        klog.v(4).info_s(messages[update.op], source=source, pods=klog.kobjs(update.pods))
+
+
+def filter_invalid_pods(pods: Sequence[v1.Pod], source: str, recorder: record.EventRecorder) -> list[v1.Pod]:
+    """Leave out, with an event, pods whose full name an earlier pod of the list has.
+
+    Sources have validated each pod by itself; only the conflict between two of them is found here.
+    """
+    names: set[str] = set()
+    filtered: list[v1.Pod] = []
+    for i, pod in enumerate(pods):
+        name = kubecontainer.get_pod_full_name(pod)
+        if name in names:
+            klog.info_s(
+                "Pod failed validation due to duplicate pod name, ignoring",
+                index=i,
+                pod=klog.kobj(pod),
+                source=source,
+            )
+            recorder.eventf(
+                pod,
+                v1.EVENT_TYPE_WARNING,
+                events.FAILED_VALIDATION,
+                'Error validating pod %s from %s due to duplicate pod name "%s", ignoring',
+                format.pod(pod),
+                source,
+                pod.metadata.name,
+            )
+            continue
+        names.add(name)
+        filtered.append(pod)
+    return filtered
+
+
+# Annotations that the kubelet itself puts on a pod.
+_LOCAL_ANNOTATIONS = (
+    kubetypes.CONFIG_SOURCE_ANNOTATION_KEY,
+    kubetypes.CONFIG_MIRROR_ANNOTATION_KEY,
+    kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY,
+)
+
+
+def _is_annotation_map_equal(existing: Mapping[str, str], candidate: Mapping[str, str]) -> bool:
+    """Whether the two say the same, local annotations aside."""
+    return _without_local(existing) == _without_local(candidate)
+
+
+def _without_local(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in annotations.items() if k not in _LOCAL_ANNOTATIONS}
+
+
+def _record_first_seen_time(pod: v1.Pod) -> None:
+    klog.v(4).info_s("Receiving a new pod", pod=klog.kobj(pod))
+    seen = kubetypes.Timestamp().get_string()
+    pod.metadata.annotations[kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY] = seen
+
+
+def _update_annotations(existing: v1.Pod, ref: v1.Pod) -> None:
+    """Give existing the annotations of ref, and let it keep its local ones."""
+    annotations = dict(ref.metadata.annotations)
+    for key in _LOCAL_ANNOTATIONS:
+        if key in existing.metadata.annotations:
+            annotations[key] = existing.metadata.annotations[key]
+    existing.metadata.annotations = annotations
+
+
+def _pods_differ_semantically(existing: v1.Pod, ref: v1.Pod) -> bool:
+    """Whether ref means another pod than existing; status and local annotations do not count."""
+    old, new = existing.metadata, ref.metadata
+    # The `is` saves the comparison of two specs for pods that were updated from this very ref before.
+    return not (
+        (existing.spec is ref.spec or existing.spec == ref.spec)
+        and old.labels == new.labels
+        and old.deletion_timestamp == new.deletion_timestamp
+        and old.deletion_grace_period_seconds == new.deletion_grace_period_seconds
+        and _is_annotation_map_equal(old.annotations, new.annotations)
+    )
+
+
+def _check_and_update_pod(existing: v1.Pod, ref: v1.Pod) -> tuple[bool, bool, bool]:
+    """Bring existing up to ref. Returns need_update, need_reconcile, need_graceful_delete; one at most is true.
+
+    need_update: ref changes the pod. need_graceful_delete: that change is a deletion. need_reconcile: only
+    the status differs; the kubelet is the one who knows it, so whoever wrote another must be corrected.
+    """
+    if not _pods_differ_semantically(existing, ref):
+        if existing.status is ref.status or existing.status == ref.status:
+            return False, False, False
+        existing.status = ref.status
+        return False, True, False
+
+    first_seen = existing.metadata.annotations.get(kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY, "")
+    ref.metadata.annotations[kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY] = first_seen
+    existing.spec = ref.spec
+    existing.metadata.labels = ref.metadata.labels
+    existing.metadata.deletion_timestamp = ref.metadata.deletion_timestamp
+    existing.metadata.deletion_grace_period_seconds = ref.metadata.deletion_grace_period_seconds
+    existing.metadata.generation = ref.metadata.generation
+    existing.status = ref.status
+    _update_annotations(existing, ref)
+
+    graceful_delete = ref.metadata.deletion_timestamp is not None
+    return not graceful_delete, False, graceful_delete
+
+
+def _copy_pods(source_pods: list[v1.Pod]) -> list[v1.Pod]:
+    return [v1.deepcopy(pod) for pod in source_pods]

@@ -1,0 +1,17 @@
+"""Names of the directories below the kubelet's root directory.
+
+Go: pkg/kubelet/config/defaults.go
+"""
+
+DEFAULT_KUBELET_PODS_DIR_NAME = "pods"
+DEFAULT_KUBELET_VOLUMES_DIR_NAME = "volumes"
+DEFAULT_KUBELET_VOLUME_SUBPATHS_DIR_NAME = "volume-subpaths"
+DEFAULT_KUBELET_VOLUME_DEVICES_DIR_NAME = "volumeDevices"
+DEFAULT_KUBELET_PLUGINS_DIR_NAME = "plugins"
+DEFAULT_KUBELET_PLUGINS_REGISTRATION_DIR_NAME = "plugins_registry"
+DEFAULT_KUBELET_CONTAINERS_DIR_NAME = "containers"
+DEFAULT_KUBELET_PLUGIN_CONTAINERS_DIR_NAME = "plugin-containers"
+DEFAULT_KUBELET_POD_RESOURCES_DIR_NAME = "pod-resources"
+KUBELET_PLUGINS_DIR_SELINUX_LABEL = "system_u:object_r:container_file_t:s0"
+KUBELET_CONTAINERS_SHARED_SELINUX_LABEL = "system_u:object_r:container_file_t:s0"
+DEFAULT_KUBELET_CHECKPOINTS_DIR_NAME = "checkpoints"

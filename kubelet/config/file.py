@@ -1,0 +1,400 @@
+"""Pods from a file, or from the files of a directory.
+
+The source lists its path once per period and, between that, follows inotify. What becomes of a pod whose
+file stops being a good manifest is as in Go: by the event alone nothing, but the next list does not have the
+pod any more, and so the pod is ended. Writers who cannot replace a file by rename should know that.
+
+Go: pkg/kubelet/config/file.go, file_linux.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from watchdog.observers import inotify_c
+
+from kubelet import events
+from kubelet import types as kubetypes
+from kubelet.config import common
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery.util import wait
+from pkg.client_go.tools import record
+from pkg.client_go.util import flowcontrol
+
+_EVENT_BUFFER_LEN = 10
+_RETRY_PERIOD = 1.0  # seconds
+_MAX_RETRY_PERIOD = 20.0
+
+
+class PodEventType(enum.IntEnum):
+    """What an event asks for."""
+
+    POD_ADD = 0
+    POD_MODIFY = 1
+    POD_DELETE = 2
+    # Everything, because events may have been missed. Go leaves that to the next period.
+    LIST = 3
+
+
+@dataclass(slots=True, frozen=True)
+class WatchEvent:
+    """Something happened to a file of the path."""
+
+    file_name: str
+    event_type: PodEventType
+
+
+class ManifestError(ValueError):
+    """A file that cannot be used as a manifest; the message names it."""
+
+
+class RetryableError(Exception):
+    """The watch ended for a reason that needs no growing delay before the next try."""
+
+
+# What of a file's metadata changes when its content does: device, inode, size, times of content and of inode.
+_Signature = tuple[int, int, int, int, int]
+
+
+@dataclass(slots=True, frozen=True)
+class _Manifest:
+    """A pod and the state of the file it was read from."""
+
+    signature: _Signature
+    pod: v1.Pod
+
+
+def new_source_file(
+    ctx: golang.Context,
+    path: str,
+    node_name: str,
+    period: float,
+    updates: golang.Channel[kubetypes.PodUpdate],
+    recorder: record.EventRecorder,
+) -> SourceFile:
+    """Follow a path, listing it each `period` seconds, until ctx ends. The path need not exist yet."""
+    source = SourceFile(path.rstrip(os.sep) or os.sep, node_name, period, updates, recorder)
+    klog.v(1).info_s("Watching path", path=path)
+    source.run(ctx)
+    return source
+
+
+class SourceFile:
+    """Follows one path. All state belongs to the thread that lists and consumes events."""
+
+    def __init__(
+        self,
+        path: str,
+        node_name: str,
+        period: float,
+        updates: golang.Channel[kubetypes.PodUpdate],
+        recorder: record.EventRecorder,
+    ) -> None:
+        self._path = path
+        self._node_name = node_name
+        self._period = period
+        self._updates = updates
+        self._recorder = recorder
+        # DIVERGES: keyed by file and not by the pod's name as Go's store, where the last of two files with
+        # one pod name silently wins; so both reach PodConfig, which keeps the first and says so in an event.
+        self._store: dict[str, _Manifest] = {}
+        self._reported: dict[str, str] = {}  # the fault last told in an event, by file
+        self._watch_events: golang.Channel[WatchEvent] = golang.Channel(_EVENT_BUFFER_LEN)
+
+    def run(self, ctx: golang.Context) -> None:
+        """Start the threads that list and watch."""
+        golang.go(self._loop, ctx, name="config-file")
+        self.start_watch(ctx)
+
+    def _loop(self, ctx: golang.Context) -> None:
+        list_ticker = golang.Ticker(self._period)
+        try:
+            self._list_and_log(ctx)
+            while True:
+                selected = golang.select(list_ticker.channel, self._watch_events, ctx.done())
+                match selected.index:
+                    case 0:
+                        self._list_and_log(ctx)
+                    case 1:
+                        self._consume_and_log(ctx, selected.value)
+                    case _:
+                        return
+        except golang.ContextError:
+            return
+        finally:
+            list_ticker.stop()
+
+    def _list_and_log(self, ctx: golang.Context) -> None:
+        try:
+            self.list_config(ctx)
+        except (OSError, ManifestError) as err:
+            klog.error_s(err, "Unable to read config path", path=self._path)
+
+    def _consume_and_log(self, ctx: golang.Context, event: WatchEvent) -> None:
+        try:
+            self.consume_watch_event(ctx, event)
+        except (OSError, ManifestError) as err:
+            klog.error_s(err, "Unable to process watch event")
+
+    def _apply_defaults(self, pod: v1.Pod, source: str) -> None:
+        common.apply_defaults(pod, source, True, self._node_name)
+
+    def list_config(self, ctx: golang.Context) -> None:
+        """Read the whole path and send what it holds.
+
+        Raises OSError or ManifestError if nothing could be read; one bad file among many is only reported.
+        """
+        try:
+            info = Path(self._path).stat()
+        except FileNotFoundError as err:
+            self._replace_store(ctx, {})  # so that the source counts as seen
+            raise ManifestError("path does not exist, ignoring") from err
+        if stat.S_ISDIR(info.st_mode):
+            self._replace_store(ctx, self._extract_from_dir(self._path))
+        elif stat.S_ISREG(info.st_mode):
+            try:
+                manifest = self._extract_from_file(self._path, self._store.get(self._path))
+            except (OSError, ManifestError) as err:
+                self._report(self._path, err)
+                raise
+            self._replace_store(ctx, {self._path: manifest})
+        else:
+            fault = ManifestError("path is not a directory or file")
+            self._report(self._path, fault)
+            raise fault
+
+    def _extract_from_dir(self, name: str) -> dict[str, _Manifest]:
+        """Get as many manifests as possible, in order of file name; faults of single files are reported."""
+        manifests: dict[str, _Manifest] = {}
+        for entry in sorted(os.listdir(name)):
+            if entry.startswith("."):
+                continue
+            path = str(Path(name, entry))
+            try:
+                mode = Path(path).stat().st_mode
+            except OSError as err:
+                klog.error_s(err, "Could not get metadata", path=path)
+                self._report(path, err)
+                continue
+            if stat.S_ISDIR(mode):
+                klog.error_s(
+                    None, "Provided manifest path is a directory, not recursing into manifest path", path=path
+                )
+            elif stat.S_ISREG(mode):
+                try:
+                    manifests[path] = self._extract_from_file(path, self._store.get(path))
+                except FileNotFoundError:
+                    continue  # gone since the directory was listed
+                except (OSError, ManifestError) as err:
+                    klog.error_s(err, "Could not process manifest file", path=path)
+                    self._report(path, err)
+            else:
+                klog.error_s(
+                    None, "Manifest path is not a directory or file", path=path, mode=stat.filemode(mode)
+                )
+                self._report(path, ManifestError("manifest path is not a directory or file"))
+        return manifests
+
+    def _extract_from_file(self, filename: str, known: _Manifest | None = None) -> _Manifest:
+        """Read one file; if it is still the one that `known` was read from, return that and parse nothing.
+
+        Raises OSError or ManifestError.
+        """
+        klog.v(3).info_s("Reading config file", path=filename)
+        # Not blocking, so that a FIFO that takes the file's place cannot hold the source up.
+        descriptor = os.open(filename, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                raise ManifestError(f"{filename}: not a regular file")
+            signature = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+            if known is not None and known.signature == signature:
+                return known
+            data = file.read(common.MAX_CONFIG_LENGTH + 1)
+        if len(data) > common.MAX_CONFIG_LENGTH:
+            raise ManifestError(f"{filename}: larger than the limit of {common.MAX_CONFIG_LENGTH} bytes")
+        try:
+            pod = common.try_decode_single_pod(data, lambda p: self._apply_defaults(p, filename))
+        except common.NotParsedError as err:
+            raise ManifestError(
+                f"{filename}: couldn't parse as pod({err}), please check config file"
+            ) from err
+        except common.InvalidPodError as err:
+            raise ManifestError(f"{filename}: {err}") from err
+        self._reported.pop(filename, None)
+        return _Manifest(signature, pod)
+
+    def _report(self, path: str, err: Exception) -> None:
+        """Tell of a bad file in an event at the node, once for each fault.
+
+        DIVERGES: Go only logs it, where nobody looks who waits for the pod.
+        """
+        message = str(err) if path in str(err) else f"{path}: {err}"
+        if self._reported.get(path) == message:
+            return
+        self._reported[path] = message
+        node = v1.ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
+        self._recorder.event(
+            node,
+            v1.EVENT_TYPE_WARNING,
+            events.FAILED_VALIDATION,
+            f"Error reading static pod manifest {message}",
+        )
+
+    def _replace_store(self, ctx: golang.Context, manifests: dict[str, _Manifest]) -> None:
+        self._store = manifests
+        self._reported = {path: told for path, told in self._reported.items() if os.path.lexists(path)}
+        self._send(ctx)
+
+    def _send(self, ctx: golang.Context) -> None:
+        pods = [self._store[path].pod for path in sorted(self._store)]
+        self._updates.send(kubetypes.PodUpdate(pods, kubetypes.SET, kubetypes.FILE_SOURCE), ctx)
+
+    # From here on file_linux.go.
+
+    def start_watch(self, ctx: golang.Context) -> None:
+        """Start the thread that keeps a watch on the path and renews it when it fails or the path is gone."""
+        back_off = flowcontrol.Backoff(_RETRY_PERIOD, _MAX_RETRY_PERIOD)
+        back_off_id = "watch"
+
+        def watch() -> None:
+            if back_off.is_in_back_off_since_update(back_off_id, datetime.datetime.now(datetime.UTC)):
+                return
+            try:
+                self.do_watch(ctx)
+            except RetryableError as err:
+                klog.error_s(err, "Unable to read config path", path=self._path)
+            except OSError as err:
+                klog.error_s(err, "Unable to read config path", path=self._path)
+                back_off.next(back_off_id, datetime.datetime.now(datetime.UTC))
+            except golang.ContextError:
+                return
+
+        golang.go(wait.until, watch, _RETRY_PERIOD, ctx, name="config-file-watch")
+
+    def do_watch(self, ctx: golang.Context) -> None:
+        """Watch the path until ctx ends.
+
+        Raises RetryableError when it is not there or goes away, OSError when inotify fails.
+        """
+        try:
+            is_dir = stat.S_ISDIR(Path(self._path).stat().st_mode)
+        except FileNotFoundError as err:
+            # So that the source counts as seen.
+            self._updates.send(kubetypes.PodUpdate([], kubetypes.SET, kubetypes.FILE_SOURCE), ctx)
+            raise RetryableError("path does not exist, ignoring") from err
+        # DIVERGES: of a single file the directory is watched. Go watches the file itself, and when another is
+        # renamed onto it ends the pod, follows the dead inode, and sees the new file with the next list.
+        watched = self._path if is_dir else str(Path(self._path).parent)
+        lost: golang.Channel[str] = golang.Channel(1)
+        inotify = inotify_c.InotifyFD()
+        inotify.name = "config-file-inotify"
+        inotify.start()
+        try:
+            callback = _WatchCallback(self, ctx, watched, lost)
+            inotify.add_callback(os.fsencode(watched), _MASK, callback, inotify_c.CallbackId(id(callback)))
+            # What came before the watch was there has no event.
+            self._watch_events.send(WatchEvent(self._path, PodEventType.LIST), ctx)
+            selected = golang.select(lost, ctx.done())
+            if selected.index == 0:
+                raise RetryableError(f"watch on {watched} ended: {selected.value}")
+        finally:
+            inotify.stop()
+            inotify.join()
+
+    def produce_watch_event(self, ctx: golang.Context, directory: str, event: inotify_c.InotifyEvent) -> None:
+        """Turn one inotify event into a WatchEvent, or drop it. Runs on the thread of the watch."""
+        name = os.fsdecode(event.name)
+        path = str(Path(directory, name))
+        if directory != self._path and path != self._path:
+            return  # a neighbour of the single file
+        if name.startswith("."):
+            klog.v(4).info_s("Ignored pod manifest, because it starts with dots", eventName=path)
+            return
+        if event.is_delete or event.is_moved_from:
+            event_type = PodEventType.POD_DELETE
+        elif event.is_create:
+            if _is_being_written(path):
+                return
+            event_type = PodEventType.POD_ADD
+        elif event.is_moved_to:
+            event_type = PodEventType.POD_ADD
+        elif event.is_close_write or event.is_attrib:
+            event_type = PodEventType.POD_MODIFY
+        else:
+            return
+        self._watch_events.send(WatchEvent(path, event_type), ctx)
+
+    def consume_watch_event(self, ctx: golang.Context, event: WatchEvent) -> None:
+        """Bring the store up to one event and send it. Raises OSError or ManifestError for a bad file."""
+        match event.event_type:
+            case PodEventType.LIST:
+                self.list_config(ctx)
+            case PodEventType.POD_ADD | PodEventType.POD_MODIFY:
+                try:
+                    self._store[event.file_name] = self._extract_from_file(event.file_name)
+                except FileNotFoundError:
+                    raise
+                except (OSError, ManifestError) as err:
+                    self._report(event.file_name, err)
+                    raise ManifestError(f"can't process config file: {err}") from err
+                self._send(ctx)
+            case PodEventType.POD_DELETE:
+                if self._store.pop(event.file_name, None) is not None:
+                    self._send(ctx)
+
+
+# DIVERGES: Go also listens to each write and so reads files half written. Ours waits for the writer to close;
+# one who writes without ever closing is seen with the next list.
+_MASK = inotify_c.Mask(
+    inotify_c.InotifyConstants.IN_CREATE
+    | inotify_c.InotifyConstants.IN_CLOSE_WRITE
+    | inotify_c.InotifyConstants.IN_ATTRIB
+    | inotify_c.InotifyConstants.IN_MOVED_FROM
+    | inotify_c.InotifyConstants.IN_MOVED_TO
+    | inotify_c.InotifyConstants.IN_DELETE
+    | inotify_c.InotifyConstants.IN_DELETE_SELF
+    | inotify_c.InotifyConstants.IN_MOVE_SELF
+)
+
+
+def _is_being_written(path: str) -> bool:
+    """Whether a file that was just created will also be closed: it is then read at that event."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(info.st_mode) and info.st_nlink == 1
+
+
+class _WatchCallback:
+    """Receives what the watch sees, on the watch's own thread."""
+
+    def __init__(
+        self, source: SourceFile, ctx: golang.Context, directory: str, lost: golang.Channel[str]
+    ) -> None:
+        self._source = source
+        self._ctx = ctx
+        self._directory = directory
+        self._lost = lost
+
+    def on_event(self, event: inotify_c.InotifyEvent) -> None:
+        if event.is_delete_self or event.is_move_self:
+            self._lost.try_send("the directory was moved or removed")
+            return
+        try:
+            self._source.produce_watch_event(self._ctx, self._directory, event)
+        except golang.ContextError:
+            return
+
+    def on_watch_deleted(self, wd: inotify_c.WatchDescriptor) -> None:
+        self._lost.try_send("the directory was removed")
+
+    def on_queue_overflow(self) -> None:
+        self._lost.try_send("events were lost")

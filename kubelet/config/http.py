@@ -1,0 +1,153 @@
+"""Pods from a URL that is read again and again.
+
+Go: pkg/kubelet/config/http.go
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from kubelet import events
+from kubelet import types as kubetypes
+from kubelet.config import common
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery.util import wait
+from pkg.client_go.tools import record
+
+_TIMEOUT = 10.0  # seconds for a whole request
+_CHUNK = 64 * 1024
+# How much of what could not be parsed a message quotes.
+_QUOTED = 200
+
+
+class SourceURLError(Exception):
+    """The URL could not be read or what it gave could not be used."""
+
+
+def new_source_url(
+    ctx: golang.Context,
+    url: str,
+    header: Mapping[str, Sequence[str]],
+    node_name: str,
+    period: float,
+    updates: golang.Channel[kubetypes.PodUpdate],
+    recorder: record.EventRecorder,
+) -> SourceURL:
+    """Start reading a URL each `period` seconds until ctx ends."""
+    source = SourceURL(url, header, node_name, updates, recorder)
+    klog.v(1).info_s("Watching URL", URL=url)
+    golang.go(wait.until, lambda: source.run(ctx), period, ctx, name="config-url")
+    return source
+
+
+class SourceURL:
+    """Reads one URL. Belongs to one thread."""
+
+    def __init__(
+        self,
+        url: str,
+        header: Mapping[str, Sequence[str]],
+        node_name: str,
+        updates: golang.Channel[kubetypes.PodUpdate],
+        recorder: record.EventRecorder,
+    ) -> None:
+        self._url = url
+        self._header = {name: ", ".join(values) for name, values in header.items()}
+        self._node_name = node_name
+        self._updates = updates
+        self._recorder = recorder
+        self._data = b""
+        self._failure_logs = 0
+
+    def run(self, ctx: golang.Context) -> None:
+        """Read once. Failures are logged, loudly only the first times."""
+        try:
+            self.extract_from_url(ctx)
+        except golang.ContextError:
+            return
+        except SourceURLError as err:
+            if self._failure_logs < 3:
+                klog.info_s("Failed to read pods from URL", err=err)
+            elif self._failure_logs == 3:
+                klog.info_s(
+                    "Failed to read pods from URL. Dropping verbosity of this message to V(4)", err=err
+                )
+            else:
+                klog.v(4).info_s("Failed to read pods from URL", err=err)
+            self._failure_logs += 1
+            return
+        if self._failure_logs > 0:
+            klog.info_s("Successfully read pods from URL")
+            self._failure_logs = 0
+
+    def _apply_defaults(self, pod: v1.Pod) -> None:
+        common.apply_defaults(pod, self._url, False, self._node_name)
+
+    def extract_from_url(self, ctx: golang.Context) -> None:
+        """Read the URL and send its pods, unless it gave the same bytes as before. Raises SourceURLError."""
+        data = self._fetch()
+        if not data:
+            self._send(ctx, [])  # so that the source counts as seen
+            raise SourceURLError(f"zero-length data received from {self._url}")
+        if data == self._data:
+            return
+        self._data = data
+        try:
+            pods = self._decode(data)
+        except SourceURLError as err:
+            self._report(err)
+            raise
+        self._send(ctx, pods)
+
+    def _decode(self, data: bytes) -> list[v1.Pod]:
+        try:
+            return [common.try_decode_single_pod(data, self._apply_defaults)]
+        except common.InvalidPodError as err:
+            raise SourceURLError(f"{self._url}: {err}") from err
+        except common.NotParsedError as err:
+            single_pod_err = err
+        try:
+            return common.try_decode_pod_list(data, self._apply_defaults)
+        except common.InvalidPodError as err:
+            raise SourceURLError(f"{self._url}: {err}") from err
+        except common.NotParsedError as err:
+            quoted = data[:_QUOTED].decode(errors="replace")
+            raise SourceURLError(
+                f"{self._url}: received '{quoted}', but couldn't parse as "
+                f"single ({single_pod_err}) or multiple pods ({err})"
+            ) from err
+
+    def _fetch(self) -> bytes:
+        # Most kubelets have no manifest URL, and the library takes long to import.
+        import requests
+
+        # The library's time-out is per read; a server that drips would hold it for ever.
+        deadline = time.monotonic() + _TIMEOUT
+        data = bytearray()
+        try:
+            with requests.get(self._url, headers=self._header, timeout=_TIMEOUT, stream=True) as response:
+                for chunk in response.iter_content(_CHUNK):
+                    data += chunk
+                    if len(data) > common.MAX_CONFIG_LENGTH:
+                        raise SourceURLError(
+                            f"{self._url}: larger than the limit of {common.MAX_CONFIG_LENGTH} bytes"
+                        )
+                    if time.monotonic() > deadline:
+                        raise SourceURLError(f"{self._url}: not read within {_TIMEOUT:g} seconds")
+                if response.status_code != 200:
+                    raise SourceURLError(f"{self._url}: {response.status_code} {response.reason}")
+        except (requests.RequestException, ValueError) as err:
+            raise SourceURLError(f"{self._url}: {err}") from err
+        return bytes(data)
+
+    def _report(self, err: SourceURLError) -> None:
+        """Tell of unusable pods in an event at the node. DIVERGES: Go only logs it."""
+        node = v1.ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
+        self._recorder.event(
+            node, v1.EVENT_TYPE_WARNING, events.FAILED_VALIDATION, f"Error reading static pod manifest {err}"
+        )
+
+    def _send(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        self._updates.send(kubetypes.PodUpdate(pods, kubetypes.SET, kubetypes.HTTP_SOURCE), ctx)

@@ -1,0 +1,18 @@
+"""Questions about pods that validation asks.
+
+Go: pkg/api/pod
+"""
+
+from pkg.api.pod.util import (
+    get_validation_options_from_pod_spec_and_meta,
+    has_api_object_reference,
+    visit_pod_configmap_names,
+    visit_pod_secret_names,
+)
+
+__all__ = [
+    "get_validation_options_from_pod_spec_and_meta",
+    "has_api_object_reference",
+    "visit_pod_configmap_names",
+    "visit_pod_secret_names",
+]

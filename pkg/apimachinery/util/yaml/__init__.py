@@ -1,0 +1,8 @@
+"""Reading of YAML and JSON the way Kubernetes reads them.
+
+Go: staging/src/k8s.io/apimachinery/pkg/util/yaml, sigs.k8s.io/yaml
+"""
+
+from pkg.apimachinery.util.yaml.decoder import YAMLError, to_builtins
+
+__all__ = ["YAMLError", "to_builtins"]

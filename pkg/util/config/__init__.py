@@ -1,0 +1,8 @@
+"""Merging of configuration that comes from several sources at once.
+
+Go: pkg/util/config
+"""
+
+from pkg.util.config.config import Accessor, Merger, Mux
+
+__all__ = ["Accessor", "Merger", "Mux"]

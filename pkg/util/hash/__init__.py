@@ -1,0 +1,8 @@
+"""Hashes of whole objects.
+
+Go: pkg/util/hash
+"""
+
+from pkg.util.hash.hash import FNV128a, deep_hash_object
+
+__all__ = ["FNV128a", "deep_hash_object"]

@@ -1,0 +1,57 @@
+"""Hashes of whole objects.
+
+Go: pkg/util/hash/hash.go, hash/fnv (New128a)
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, Protocol
+
+from pkg.apimachinery.runtime import codec
+
+_OFFSET: Final = 0x6C62272E07BB014262B821756295C58D
+_PRIME: Final = 0x0000000001000000000000000000013B
+_MASK: Final = (1 << 128) - 1
+
+
+class Hash(Protocol):
+    """A running hash."""
+
+    def reset(self) -> None: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def sum(self) -> bytes: ...
+
+
+class FNV128a:
+    """FNV-1a of 128 bits."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self) -> None:
+        self._state = _OFFSET
+
+    def reset(self) -> None:
+        self._state = _OFFSET
+
+    def write(self, data: bytes) -> None:
+        state = self._state
+        for byte in data:
+            state = (state ^ byte) * _PRIME & _MASK
+        self._state = state
+
+    def sum(self) -> bytes:
+        """The hash of what was written, 16 bytes, most significant first."""
+        return self._state.to_bytes(16, "big")
+
+
+def deep_hash_object(hasher: Hash, obj: object) -> None:
+    """Reset the hasher and feed it all of an API object; the order of maps does not matter.
+
+    DIVERGES: Go feeds a dump of its internal types, which exist nowhere else.
+    """
+    hasher.reset()
+    text = json.dumps(codec.to_builtins(obj), sort_keys=True, separators=(",", ":"))
+    hasher.write(text.encode())

@@ -1,0 +1,63 @@
+"""Recorders."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from pkg import klog
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock import testing
+from pkg.client_go.tools import record
+
+POD = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid="u1"))
+CONTAINER = v1.ObjectReference(
+    kind="Pod", api_version="v1", namespace="ns", name="p", field_path="spec.containers{c}"
+)
+
+
+def test_standalone_logs_and_keeps() -> None:
+    out = io.StringIO()
+    klog.set_output(out)
+    clock = testing.FakeClock()
+    recorder = record.StandaloneRecorder(keep=2, clock=clock)
+    recorder.event(POD, "Normal", "Dropped", "the oldest goes")
+    recorder.event(POD, "Normal", "Literal", "100% as it is")
+    clock.step(1)
+    recorder.annotated_eventf(CONTAINER, {"a": "b"}, "Warning", "Failed", "%s took %d s", "it", 5)
+    klog.set_output(None)
+    first, second = recorder.events()
+    assert (first.reason, first.message) == ("Literal", "100% as it is")
+    ref = first.involved_object
+    assert (ref.kind, ref.api_version, ref.namespace, ref.name, ref.uid) == ("Pod", "v1", "ns", "p", "u1")
+    assert second.involved_object is CONTAINER
+    assert (second.type, second.message, second.annotations) == ("Warning", "it took 5 s", {"a": "b"})
+    assert second.time == clock.now() and (second.time - first.time).total_seconds() == 1
+    last = out.getvalue().splitlines()[-1]
+    assert "record_test.py:" in last, "the line names who recorded"
+    assert last.endswith(
+        '"Event occurred" object="ns/p" fieldPath="spec.containers{c}" kind="Pod" apiVersion="v1" '
+        'type="Warning" reason="Failed" message="it took 5 s"'
+    )
+
+
+def test_eventf_formats() -> None:
+    klog.set_output(io.StringIO())
+    recorder: record.EventRecorder = (standalone := record.StandaloneRecorder())
+    recorder.eventf(POD, "Normal", "Pulled", "%s", "image")
+    klog.set_output(None)
+    assert standalone.events()[0].message == "image"
+
+
+def test_fake() -> None:
+    fake = record.FakeRecorder(3)
+    recorder: record.EventRecorder = fake
+    recorder.event(POD, "Normal", "Started", "100%")
+    recorder.eventf(POD, "Warning", "Failed", "%s: %d", "x", 1)
+    recorder.annotated_eventf(POD, {"b": "2", "a": "1"}, "Normal", "R", "m")
+    with pytest.raises(AssertionError, match="no room for another event: Normal R m"):
+        recorder.event(POD, "Normal", "R", "m")
+    assert fake.drain() == ["Normal Started 100%", "Warning Failed x: 1", "Normal R m map[a:1 b:2]"]
+    assert fake.drain() == []

@@ -1,0 +1,139 @@
+"""Back-off per item and token buckets, on a fake clock."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from pkg import golang
+from pkg.apimachinery.clock import testing
+from pkg.client_go.util import flowcontrol
+
+WAIT = 10.0
+
+
+def test_back_off_doubles_up_to_the_maximum() -> None:
+    clock = testing.FakeClock()
+    backoff = flowcontrol.Backoff(1, 10, clock)
+    pauses = []
+    for _ in range(6):
+        backoff.next("id", clock.now())
+        pauses.append(backoff.get("id"))
+        clock.step(1)
+    assert pauses == [1, 2, 4, 8, 10, 10]
+    assert backoff.get("other") == 0
+
+
+def test_back_off_starts_again_after_twice_the_maximum() -> None:
+    clock = testing.FakeClock()
+    backoff = flowcontrol.Backoff(1, 10, clock)
+    backoff.next("id", clock.now())
+    clock.step(20)
+    backoff.next("id", clock.now())
+    assert backoff.get("id") == 2, "exactly twice is not yet past"
+    clock.step(20.5)
+    assert not backoff.is_in_back_off_since_update("id", clock.now())
+    backoff.next("id", clock.now())
+    assert backoff.get("id") == 1
+
+
+def test_has_expired_func_decides() -> None:
+    clock = testing.FakeClock()
+    backoff = flowcontrol.Backoff(1, 10, clock)
+    backoff.has_expired_func = lambda event, last, most: (event - last).total_seconds() > most / 2
+    backoff.next("id", clock.now())
+    clock.step(6)
+    backoff.next("id", clock.now())
+    assert backoff.get("id") == 1
+
+
+def test_is_in_back_off_since() -> None:
+    clock = testing.FakeClock()
+    backoff = flowcontrol.Backoff(4, 100, clock)
+    failed = clock.now()
+    assert not backoff.is_in_back_off_since("id", failed)
+    backoff.next("id", failed)
+    clock.step(3)
+    assert backoff.is_in_back_off_since("id", failed)
+    assert backoff.is_in_back_off_since_update("id", clock.now())
+    clock.step(1)
+    assert not backoff.is_in_back_off_since("id", failed)
+    assert not backoff.is_in_back_off_since_update("id", clock.now())
+    assert backoff.is_in_back_off_since("id", failed + timedelta(seconds=2)), "a later event counts from then"
+
+
+def test_reset_and_gc() -> None:
+    clock = testing.FakeClock()
+    backoff = flowcontrol.Backoff(1, 10, clock)
+    for id in ("reset", "old", "new"):
+        backoff.next(id, clock.now())
+    backoff.reset("reset")
+    clock.step(15)
+    backoff.next("new", clock.now())
+    clock.step(10)
+    backoff.gc()
+    assert [backoff.get(id) for id in ("reset", "old", "new")] == [0, 0, 2]
+
+
+def test_jitter_lengthens_the_pause() -> None:
+    clock = testing.FakeClock()
+    backoff = flowcontrol.Backoff(10, 100, clock, max_jitter_factor=0.5)
+    backoff.next("id", clock.now())
+    assert 10 <= backoff.get("id") <= 15
+
+
+def test_token_bucket() -> None:
+    clock = testing.FakeClock()
+    limiter = flowcontrol.TokenBucketRateLimiter(2, 3, clock)
+    assert [limiter.try_accept() for _ in range(4)] == [True, True, True, False]
+    clock.step(0.5)
+    assert [limiter.try_accept() for _ in range(2)] == [True, False]
+    clock.step(100)
+    assert [limiter.try_accept() for _ in range(4)] == [True, True, True, False]
+    assert limiter.qps() == 2
+
+
+def test_token_bucket_makes_the_caller_wait() -> None:
+    clock = testing.FakeClock()
+    limiter = flowcontrol.TokenBucketRateLimiter(2, 1, clock)
+    limiter.accept()
+    got: golang.Channel[float] = golang.Channel(1)
+
+    def accept() -> None:
+        limiter.accept()
+        got.send(clock.monotonic())
+
+    thread = golang.go(accept, name="caller")
+    _await_waiter(clock)
+    clock.step(0.4)
+    assert len(got) == 0
+    clock.step(0.1)
+    assert got.recv(WAIT) == (0.5, True)
+    thread.join(WAIT)
+
+
+def test_token_bucket_gives_back_what_a_cancelled_caller_reserved() -> None:
+    clock = testing.FakeClock()
+    limiter = flowcontrol.TokenBucketRateLimiter(1, 1, clock)
+    limiter.accept()
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    with pytest.raises(golang.Canceled):
+        limiter.wait(ctx)
+    assert not clock.has_waiters()
+    clock.step(1)
+    assert limiter.try_accept()
+
+
+@pytest.mark.parametrize(("qps", "burst"), [(0.0, 1), (-1.0, 1), (1.0, 0)])
+def test_token_bucket_refuses(qps: float, burst: int) -> None:
+    with pytest.raises(ValueError, match="qps and burst must be positive"):
+        flowcontrol.TokenBucketRateLimiter(qps, burst)
+
+
+def _await_waiter(clock: testing.FakeClock) -> None:
+    ctx, cancel = golang.with_timeout(golang.background(), WAIT)
+    while not clock.has_waiters():
+        assert not ctx.wait(0.001), "nobody waits on the clock"
+    cancel()

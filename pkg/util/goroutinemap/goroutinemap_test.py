@@ -1,0 +1,81 @@
+"""Named operations: one at a time, and not at once after a failure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+
+from pkg import golang, klog
+from pkg.apimachinery.clock import testing
+from pkg.util import goroutinemap
+from pkg.util.goroutinemap import exponentialbackoff
+
+WAIT = 10.0
+
+
+@pytest.fixture(autouse=True)
+def out() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    klog.set_output(stream)
+    yield stream
+    klog.set_output(None)
+
+
+def fail() -> None:
+    raise ValueError("bad")
+
+
+@pytest.mark.parametrize("back_off", [True, False])
+def test_one_at_a_time(back_off: bool) -> None:
+    grm = goroutinemap.GoRoutineMap(back_off)
+    release: golang.Channel[None] = golang.Channel()
+    grm.run("op", release.recv)
+    assert grm.is_operation_pending("op") and not grm.is_operation_pending("other")
+    with pytest.raises(goroutinemap.AlreadyExistsError, match='name "op"'):
+        grm.run("op", fail)
+    done: golang.Channel[str] = golang.Channel(1)
+    grm.run("other", lambda: done.send("other"))
+    assert done.recv(WAIT) == ("other", True)
+    release.close()
+    grm.wait()
+    grm.run("op", lambda: None)
+    grm.wait()
+
+
+def test_a_failure_delays_the_next_run(out: io.StringIO) -> None:
+    clock = testing.FakeClock()
+    grm = goroutinemap.GoRoutineMap(True, clock)
+    for pause in (0.5, 1.0):
+        grm.run("op", fail)
+        grm.wait_for_completion()
+        assert not grm.is_operation_pending("op")
+        clock.step(pause)
+        with pytest.raises(
+            exponentialbackoff.ExponentialBackoffError, match=rf'\({pause:g}s\)\. Last error: "bad"'
+        ):
+            grm.run("op", fail)
+        clock.step(0.001)
+    grm.run("op", lambda: None)
+    grm.wait()
+    assert "No retries permitted until 2020-01-01 00:00:00.500000" in out.getvalue()
+
+
+def test_without_back_off_a_failure_is_only_logged(out: io.StringIO) -> None:
+    grm = goroutinemap.GoRoutineMap(False)
+    grm.run("op", fail)
+    grm.wait()
+    grm.run("op", lambda: None)
+    grm.wait()
+    assert r'"operation for \"op\" failed" err="bad"' in out.getvalue()
+
+
+def test_the_wait_grows_to_its_maximum() -> None:
+    backoff = exponentialbackoff.ExponentialBackoff()
+    now = testing.FakeClock().now()
+    pauses = []
+    for _ in range(10):
+        backoff.update(ValueError("x"), now)
+        pauses.append(backoff.duration_before_retry)
+    assert pauses == [0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122]

@@ -4,14 +4,15 @@ Go: cmd/kubelet/kubelet.go
 """
 
 import sys
+from typing import NoReturn
 
-from .app.server import new_kubelet_command
+from .app.server import exit_process, new_kubelet_command
 
 
-def main() -> int:
-    """Run the command with the process's arguments. Returns the exit code."""
-    return new_kubelet_command().execute(sys.argv[1:])
+def main() -> NoReturn:
+    """Run the command with the process's arguments and end the process with its exit code."""
+    exit_process(new_kubelet_command().execute(sys.argv[1:]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

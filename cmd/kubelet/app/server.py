@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import resource as rlimit
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kubelet.apis.config import validation
 from pkg import features, golang, klog
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from kubelet.cri import apis as internalapi
     from pkg.apiserver.server import healthz
 
+    MakeDependencies = Callable[[golang.Context, options.KubeletServer], kubelet_struct.Dependencies]
+
 ROOT_LOCK_FILE = "kubelet.lock"
 
 # Seconds between the end's announcement and the end, for threads that have something to finish.
@@ -54,7 +56,13 @@ Flags:
 
 
 class KubeletCommand:
-    """What `kubelet` does on the command line. `execute` returns the exit code."""
+    """What `kubelet` does on the command line. `execute` returns the exit code.
+
+    `make_dependencies`: what the kubelet is built on; the node itself, unless kubemark says otherwise.
+    """
+
+    def __init__(self, make_dependencies: MakeDependencies | None = None) -> None:
+        self._make_dependencies = make_dependencies or unsecured_dependencies
 
     def execute(self, args: list[str]) -> int:
         """Run the command. All errors that a user can cause end here, as one message each."""
@@ -88,7 +96,7 @@ class KubeletCommand:
         supported.check_supported(loaded)
         _log_configuration(loaded)
         server = options.KubeletServer(loaded.kubelet_flags, loaded.kubelet_configuration)
-        return _run_until_signalled(server)
+        return _run_until_signalled(server, self._make_dependencies)
 
 
 def new_kubelet_command() -> KubeletCommand:
@@ -171,7 +179,7 @@ def _shown(flag: cliflag.Flag) -> str:
     return "<masked>" if flag.name == "manifest-url-header" else f'"{flag.value.string()}"'
 
 
-def _run_until_signalled(server: options.KubeletServer) -> int:
+def _run_until_signalled(server: options.KubeletServer, make_dependencies: MakeDependencies) -> int:
     """Run the kubelet in a thread of its own; the main thread is there for signals. Returns the exit code."""
     golang.install_crash_handler()
     lock_root_directory(server.kubelet_flags.root_directory)
@@ -181,7 +189,7 @@ def _run_until_signalled(server: options.KubeletServer) -> int:
 
     def target() -> None:
         try:
-            run(ctx, server)
+            run(ctx, server, make_dependencies)
         except golang.Canceled:
             # The signal came before everything was started.
             pass
@@ -197,11 +205,10 @@ def _run_until_signalled(server: options.KubeletServer) -> int:
         klog.info_s("Received shutdown signal, containers are left running", signal=signals.received)
     cancel()
     thread.join(_SHUTDOWN_GRACE)
-    code = _fail(f"failed to run Kubelet: {failures[0]}") if failures else 0
-    return _exit(code)
+    return _fail(f"failed to run Kubelet: {failures[0]}") if failures else 0
 
 
-def _exit(code: int) -> int:
+def exit_process(code: int) -> NoReturn:
     """End without waiting for threads that are in the middle of a call; nothing they do outlives them."""
     klog.flush()
     sys.stdout.flush()
@@ -229,13 +236,14 @@ def lock_root_directory(root: str) -> None:
         ) from err
 
 
-def run(ctx: golang.Context, server: options.KubeletServer) -> None:
+def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: MakeDependencies) -> None:
     """Start the kubelet and return when the context ends. Raises what keeps it from starting."""
     flags = server.kubelet_flags
     info = version.get()
     klog.info_s("Kubelet version", kubeletVersion=str(info), python=info.python_version, release=info.version)
     done = _acquire_lock_file(flags)
     options.validate_kubelet_server(server)
+    _check_swap(server)
     if flags.kube_config:
         raise ValueError(
             "--kubeconfig: the API server is not supported yet, run without it (standalone mode)"
@@ -243,7 +251,7 @@ def run(ctx: golang.Context, server: options.KubeletServer) -> None:
     klog.info_s("Standalone mode, no API client")
     healthz_server = _start_healthz_server(server)
     try:
-        kube_deps = unsecured_dependencies(ctx, server)
+        kube_deps = make_dependencies(ctx, server)
         _apply_process_limits(server)
         run_kubelet(ctx, server, kube_deps)
         _notify_systemd()
@@ -251,6 +259,15 @@ def run(ctx: golang.Context, server: options.KubeletServer) -> None:
     finally:
         if healthz_server is not None:
             healthz_server.stop()
+
+
+def _check_swap(server: options.KubeletServer, swaps: str = "/proc/swaps") -> None:
+    """Go: pkg/kubelet/cm/container_manager_linux.go, NewContainerManager"""
+    # The first line holds the names of the columns.
+    if server.kubelet_configuration.fail_swap_on and Path(swaps).read_text().count("\n") > 1:
+        raise ValueError(
+            "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
+        )
 
 
 def _acquire_lock_file(flags: options.KubeletFlags) -> golang.Channel[None]:

@@ -1,0 +1,1 @@
+"""The hollow node: the real kubelet over a container runtime that runs nothing."""

@@ -1,0 +1,1 @@
+"""The command behind `python -m cmd.kubemark`."""

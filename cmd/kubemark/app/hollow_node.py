@@ -1,0 +1,143 @@
+"""A kubelet as it is, over a runtime, mounts and cgroups that are not: a node that costs next to nothing.
+
+It serves to look at the kubelet where no container can run, and to have many nodes on one machine.
+
+Go: cmd/kubemark/app/hollow-node.go, pkg/kubemark/hollow_kubelet.go
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pkg import golang
+
+from ...kubelet.app import options, server
+from .hollow_options import HollowOptions, new_parser
+
+# Imported late: --help must not wait for gRPC.
+if TYPE_CHECKING:
+    from kubelet import kubelet_struct
+    from kubelet.cri.remote import fake
+
+_NOTICE = "HOLLOW NODE: the container runtime is a fake that keeps pods in memory. NO CONTAINER RUNS."
+
+
+class HollowNodeCommand:
+    """What `kubemark` does on the command line: a few flags of its own, all others are the kubelet's."""
+
+    def execute(self, args: list[str]) -> int:
+        """Run the command; returns the exit code."""
+        hollow = HollowOptions()
+        parser = new_parser()
+        kubelet_args = parser.parse_known_args(args, namespace=hollow)[1]
+        if hollow.help:
+            parser.print_help()
+            return 0
+        if any(arg.split("=")[0] in ("--config-dir", "-config-dir") for arg in kubelet_args):
+            print("Error: --config-dir: the hollow node needs it for itself, use --config", file=sys.stderr)
+            return 1
+        print(_NOTICE, file=sys.stderr, flush=True)
+        try:
+            with tempfile.TemporaryDirectory(
+                prefix="hollow-kubelet.", ignore_cleanup_errors=True
+            ) as directory:
+                return self._run(hollow, Path(directory), kubelet_args)
+        except OSError as err:
+            print(f"Error: {err}", file=sys.stderr)
+            return 1
+
+    def _run(self, hollow: HollowOptions, directory: Path, kubelet_args: list[str]) -> int:
+        from kubelet.cri.remote import fake
+
+        endpoint = hollow.container_runtime_endpoint
+        if endpoint:
+            return self._run_kubelet(hollow, directory, endpoint, kubelet_args)
+        endpoint = f"unix://{directory}/cri.sock"
+        with fake.FakeServer(endpoint, new_runtime(hollow)):
+            return self._run_kubelet(hollow, directory, endpoint, kubelet_args)
+
+    def _run_kubelet(
+        self, hollow: HollowOptions, directory: Path, endpoint: str, kubelet_args: list[str]
+    ) -> int:
+        flags = [
+            f"--root-dir={directory}/kubelet",
+            f"--hostname-override={hollow.name}",
+            *kubelet_args,  # the user's --root-dir comes later and wins
+            f"--config-dir={write_dropin(directory, endpoint)}",
+        ]
+        return server.KubeletCommand(hollow_dependencies).execute(flags)
+
+
+def new_hollow_node_command() -> HollowNodeCommand:
+    """The command; `__main__` executes it with the process's arguments."""
+    return HollowNodeCommand()
+
+
+def new_runtime(hollow: HollowOptions) -> fake.FakeRuntime:
+    """The fake runtime with the faults that the flags ask for."""
+    from kubelet.cri.remote import fake
+
+    runtime = fake.FakeRuntime()
+    runtime.events_enabled = not hollow.no_events
+    runtime.images.pull_delay = hollow.pull_delay
+    for method, seconds in hollow.latency:
+        runtime.faults.latency(method, seconds)
+    return runtime
+
+
+def write_dropin(directory: Path, endpoint: str) -> Path:
+    """What of the configuration is different on a node that is not real, as a drop-in; returns its directory.
+
+    Go: GetHollowKubeletConfig
+    """
+    dropins = directory / "kubelet.conf.d"
+    dropins.mkdir()
+    settings = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "containerRuntimeEndpoint": endpoint,
+        "podLogsDir": f"{directory}/pod-logs",
+        "cgroupsPerQOS": False,
+        "enforceNodeAllocatable": [],
+        "failSwapOn": False,
+        "failCgroupV1": False,
+    }
+    (dropins / "hollow.conf").write_text(json.dumps(settings))
+    return dropins
+
+
+def hollow_dependencies(
+    ctx: golang.Context, kubelet_server: options.KubeletServer
+) -> kubelet_struct.Dependencies:
+    """What a hollow kubelet is built on: it makes its directories, and changes nothing else of the machine.
+
+    Go: NewHollowKubelet
+    """
+    from kubelet import cadvisor, cm, kubelet_struct
+    from kubelet.container import testing as containertesting
+    from kubelet.cri import remote
+    from pkg.client_go.tools import record
+    from pkg.mount_utils import testing as mounttesting
+    from pkg.volume.util.hostutil import testing as hostutiltesting
+    from pkg.volume.util.subpath import testing as subpathtesting
+
+    from ...kubelet.app import plugins
+
+    kc = kubelet_server.kubelet_configuration
+    timeout = kc.runtime_request_timeout
+    return kubelet_struct.Dependencies(
+        recorder=record.StandaloneRecorder(),
+        remote_runtime_service=remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout),
+        remote_image_service=remote.RemoteImageService(ctx, kc.container_runtime_endpoint, timeout),
+        container_manager=cm.ContainerManagerStub(),
+        cadvisor_interface=cadvisor.Cadvisor(),
+        os_interface=containertesting.FakeOS(),
+        mounter=mounttesting.FakeMounter(),
+        hostutil=hostutiltesting.FakeHostUtil(),
+        subpather=subpathtesting.FakeSubpather(),
+        volume_plugins=plugins.probe_volume_plugins(),
+    )

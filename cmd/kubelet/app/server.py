@@ -263,8 +263,9 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
 
 def _check_swap(server: options.KubeletServer, swaps: str = "/proc/swaps") -> None:
     """Go: pkg/kubelet/cm/container_manager_linux.go, NewContainerManager"""
-    # The first line holds the names of the columns.
-    if server.kubelet_configuration.fail_swap_on and Path(swaps).read_text().count("\n") > 1:
+    # The first line holds the names of the columns; a kernel without swap has no such file.
+    path = Path(swaps)
+    if server.kubelet_configuration.fail_swap_on and path.exists() and path.read_text().count("\n") > 1:
         raise ValueError(
             "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
         )

@@ -32,8 +32,7 @@ def try_acquire(path: str) -> None:
     except BlockingIOError:
         os.close(fd)
         raise LockHeldError(path, _read_pid(path)) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    os.ftruncate(fd, os.pwrite(fd, f"{os.getpid()}\n".encode(), 0))
 
 
 def _open(path: str) -> int:

@@ -55,4 +55,4 @@ bench: ## measure, and print a table and JSON
 clean: ## end what `make run` started and remove all it made, on the machine and in the checkout
 	@if [ -e .run/endpoint ]; then $(PYTHON) hack/run --remove-pods; fi
 	@python3 hack/containerd clean
-	@rm -rf .run .build .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf .run .build

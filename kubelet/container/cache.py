@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,8 +49,12 @@ class Cache(ROCache, Protocol):
         """The runtime knows nothing of the pod any more."""
         ...
 
-    def update_time(self, timestamp: datetime.datetime) -> None:
-        """All entries, and the absence of all others, hold as of `timestamp`."""
+    def update_time(self, timestamp: datetime.datetime, held: Collection[str] | None = None) -> None:
+        """All entries, and the absence of all others, hold as of `timestamp`, except for pods in `held`.
+
+        None keeps `held` of the last call.
+        DIVERGES: Go has no `held`; there a pod that cannot be inspected keeps the time of all from moving on.
+        """
         ...
 
 
@@ -92,6 +97,8 @@ class CacheImpl:
         self._lock = threading.Lock()
         self._pods: dict[str, _Data] = {}
         self._timestamp: datetime.datetime | None = None
+        # The pods that _timestamp does not cover.
+        self._held: frozenset[str] = frozenset()
         self._subscribers: dict[str, list[_SubRecord]] = {}
 
     def get(self, id: str) -> PodStatus:
@@ -138,10 +145,12 @@ class CacheImpl:
         with self._lock:
             self._pods.pop(id, None)
 
-    def update_time(self, timestamp: datetime.datetime) -> None:
+    def update_time(self, timestamp: datetime.datetime, held: Collection[str] | None = None) -> None:
         with self._lock:
             self._timestamp = timestamp
-            for id in list(self._subscribers):
+            if held is not None:
+                self._held = frozenset(held)
+            for id in self._subscribers.keys() - self._held:
                 self._notify_locked(id, timestamp)
 
     def __len__(self) -> int:
@@ -153,7 +162,7 @@ class CacheImpl:
         return self._pods.get(id) or _Data(PodStatus(id=id))
 
     def _get_if_newer_than_locked(self, id: str, min_time: datetime.datetime) -> _Data | None:
-        if self._timestamp is not None and self._timestamp > min_time:
+        if self._timestamp is not None and self._timestamp > min_time and id not in self._held:
             return self._get_locked(id)
         data = self._pods.get(id)
         if data is None:

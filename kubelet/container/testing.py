@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -389,7 +389,7 @@ class FakeCache:
     def delete(self, id: str) -> None:
         pass
 
-    def update_time(self, timestamp: datetime.datetime) -> None:
+    def update_time(self, timestamp: datetime.datetime, held: Collection[str] | None = None) -> None:
         pass
 
 

@@ -51,6 +51,8 @@ class KubeletProcess:
             "healthz-port": self.healthz_port,
             "hostname-override": node,
             "cgroup-driver": "cgroupfs",
+            # Refused by default; the machine that runs tests may have either version.
+            "fail-cgroupv1": "false",
             "v": 4,
             **(flags or {}),
         }

@@ -93,7 +93,8 @@ def test_help_lists_flags_by_name() -> None:
         ),
         (
             ["--kube-reserved=gpu=1"],
-            'Error: failed to run Kubelet: --kube-reserved value failed to parse: cannot reserve "gpu" resource\n',
+            "Error: failed to run Kubelet: --kube-reserved value failed to parse: "
+            'cannot reserve "gpu" resource\n',
         ),
     ],
 )

@@ -168,8 +168,10 @@ def _log_configuration(loaded: Loaded) -> None:
         klog.error_s(err, "Kubelet running with insufficient permissions")
     for name in loaded.skipped_dropin_files:
         klog.v(4).info_s("Skipped file in drop-in directory (does not have .conf extension)", file=name)
+    # DIVERGES: Go logs all flags, hundreds of lines that `config explain` shows better.
     for flag in loaded.flag_set:
-        klog.v(1).info_s(f"FLAG: --{flag.name}={_shown(flag)}")
+        if flag.changed:
+            klog.v(1).info_s(f"FLAG: --{flag.name}={_shown(flag)}")
     if klog.v(5).enabled:
         for row in explain.explain(loaded):
             klog.v(5).info_s("KubeletConfiguration", field=row.field, value=row.value, source=row.source)
@@ -193,8 +195,11 @@ def _run_until_signalled(server: options.KubeletServer, make_dependencies: MakeD
         except golang.Canceled:
             # The signal came before everything was started.
             pass
+        except (ValueError, OSError) as err:
+            # A fault of the node or of its configuration: the message says it all.
+            failures.append(err)
         except Exception as err:  # the only place that can tell the user why there is no kubelet
-            klog.v(1).info_s("Kubelet failed", stacktrace=klog.stacktrace(err))
+            klog.error_s(err, "Kubelet failed", stacktrace=klog.stacktrace(err))
             failures.append(err)
         finally:
             signals.wake()
@@ -422,7 +427,10 @@ def _apply_process_limits(server: options.KubeletServer) -> None:
     try:
         rlimit.setrlimit(rlimit.RLIMIT_NOFILE, (kc.max_open_files, kc.max_open_files))
     except (OSError, ValueError) as err:
-        klog.error_s(err, "Failed to set rlimit on max file handles")
+        # Without the right to raise the hard limit, it is still the most there is.
+        _, hard = rlimit.getrlimit(rlimit.RLIMIT_NOFILE)
+        rlimit.setrlimit(rlimit.RLIMIT_NOFILE, (hard, hard))
+        klog.warning_s("Failed to set rlimit on max file handles", err=str(err), limit=hard)
 
 
 def run_kubelet(
@@ -450,24 +458,17 @@ def create_and_init_kubelet(
         ctx,
         kc,
         kube_deps,
-        cr_options=flags.container_runtime_options,
-        hostname=name,
-        node_name=name,
-        node_ips=[address.strip() for address in flags.node_ip.split(",") if address.strip()],
-        provider_id=kc.provider_id,
-        cloud_provider=flags.cloud_provider,
-        cert_directory=flags.cert_directory,
-        root_directory=str(Path(flags.root_directory).absolute()),
-        pod_logs_directory=kc.pod_logs_dir,
-        register_node=kc.register_node,
-        register_with_taints=kc.register_with_taints,
-        allowed_unsafe_sysctls=kc.allowed_unsafe_sysctls,
-        minimum_gc_age=flags.minimum_gc_age,
-        max_per_pod_container_count=flags.max_per_pod_container_count,
-        max_container_count=flags.max_container_count,
-        node_labels=flags.node_labels,
-        node_status_max_images=kc.node_status_max_images,
-        seccomp_default=flags.seccomp_default or kc.seccomp_default,
+        kubelet_module.KubeletOptions(
+            hostname=name,
+            node_name=name,
+            node_ips=[address.strip() for address in flags.node_ip.split(",") if address.strip()],
+            root_directory=str(Path(flags.root_directory).absolute()),
+            node_labels=flags.node_labels,
+            minimum_gc_age=flags.minimum_gc_age,
+            max_per_pod_container_count=flags.max_per_pod_container_count,
+            max_container_count=flags.max_container_count,
+            seccomp_default=flags.seccomp_default or kc.seccomp_default,
+        ),
     )
     kubelet.birth_cry()
     kubelet.start_garbage_collection(ctx)

@@ -88,6 +88,6 @@ class GoRoutineMap:
                 operation.exp_backoff.update(err, self._clock.now())
                 operation.pending = False
                 message = operation.exp_backoff.generate_no_retries_permitted_msg(operation_name)
+            if err is not None:  # logged before anybody may start it again, as in Go
+                klog.error_s(err, message)
             self._changed.notify_all()
-        if err is not None:
-            klog.error_s(err, message)

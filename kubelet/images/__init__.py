@@ -1,0 +1,39 @@
+"""Images: pulled when a pod needs them, removed when the disk or their age says so.
+
+Go: pkg/kubelet/images
+"""
+
+from kubelet.images.image_gc_manager import (
+    ImageGCManager,
+    ImageGCPolicy,
+    PostImageGCHook,
+    StatsProvider,
+)
+from kubelet.images.image_manager import ImageManager, ImagePodPullingTimeRecorder
+from kubelet.images.types import (
+    ErrImageInspect,
+    ErrImageNeverPull,
+    ErrImagePull,
+    ErrImagePullBackOff,
+    ErrInvalidImageName,
+    ErrRegistryUnavailable,
+    ErrSignatureValidationFailed,
+    ImageError,
+)
+
+__all__ = [
+    "ErrImageInspect",
+    "ErrImageNeverPull",
+    "ErrImagePull",
+    "ErrImagePullBackOff",
+    "ErrInvalidImageName",
+    "ErrRegistryUnavailable",
+    "ErrSignatureValidationFailed",
+    "ImageError",
+    "ImageGCManager",
+    "ImageGCPolicy",
+    "ImageManager",
+    "ImagePodPullingTimeRecorder",
+    "PostImageGCHook",
+    "StatsProvider",
+]

@@ -1,0 +1,355 @@
+"""Removes images that no container uses: when the disk fills up, and when they have not been used for long.
+
+Go: pkg/kubelet/images/image_gc_manager.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from kubelet import container as kubecontainer
+from kubelet import events, metrics
+from kubelet.cri import errors as crierror
+from pkg import features, golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery import clock
+from pkg.apimachinery.util import wait
+from pkg.client_go.tools import record
+from pkg.component_base.cli.flag import duration
+
+IMAGE_GARBAGE_COLLECTED_TOTAL_REASON_AGE = "age"
+IMAGE_GARBAGE_COLLECTED_TOTAL_REASON_SPACE = "space"
+
+_DETECT_PERIOD = 5 * 60.0
+_CACHE_PERIOD = 30.0
+
+# Called after a collection with the ids of the images that are left and the time at which it began.
+PostImageGCHook = Callable[[golang.Context, list[str], datetime], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FsStats:
+    """Bytes of a file system; None where unknown. Go: statsapi.FsStats"""
+
+    capacity_bytes: int | None = None
+    available_bytes: int | None = None
+
+
+class StatsProvider(Protocol):
+    """Figures of the file systems that garbage collection goes by."""
+
+    def image_fs_stats(self, ctx: golang.Context) -> tuple[FsStats, FsStats]:
+        """(of the images, of the containers' writable layers)"""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ImageGCPolicy:
+    """At high_threshold_percent of the disk, images are removed down to low_threshold_percent.
+
+    Ages are in seconds: none younger than min_age is removed for space, those unused for max_age always are
+    (0: never).
+    """
+
+    high_threshold_percent: int
+    low_threshold_percent: int
+    min_age: float = 0.0
+    max_age: float = 0.0
+
+    def validate(self) -> None:
+        """Raises ValueError."""
+        for name, value in (
+            ("HighThresholdPercent", self.high_threshold_percent),
+            ("LowThresholdPercent", self.low_threshold_percent),
+        ):
+            if not 0 <= value <= 100:
+                raise ValueError(f"invalid {name} {value}, must be in range [0-100]")
+        if self.low_threshold_percent > self.high_threshold_percent:
+            raise ValueError(
+                f"LowThresholdPercent {self.low_threshold_percent} can not be higher than"
+                f" HighThresholdPercent {self.high_threshold_percent}"
+            )
+
+
+@dataclass(slots=True)
+class _ImageRecord:
+    id: str
+    runtime_handler: str
+    first_detected: datetime
+    # None: not seen in use.
+    last_used: datetime | None = None
+    size: int = 0
+    pinned: bool = False
+
+
+class ImageGCError(Exception):
+    """Not as much as needed could be removed."""
+
+
+class ImageGCManager:
+    """Go: realImageGCManager. Thread-safe."""
+
+    def __init__(
+        self,
+        runtime: kubecontainer.Runtime,
+        stats_provider: StatsProvider,
+        post_gc_hooks: Iterable[PostImageGCHook],
+        recorder: record.EventRecorder,
+        node_ref: v1.ObjectReference,
+        policy: ImageGCPolicy,
+        clock: clock.Clock,
+    ) -> None:
+        """Raises ValueError for a policy that makes no sense."""
+        policy.validate()
+        self._runtime = runtime
+        self._stats_provider = stats_provider
+        self._post_gc_hooks = tuple(post_gc_hooks)
+        self._recorder = recorder
+        self._node_ref = node_ref
+        self._policy = policy
+        self._clock = clock
+        # Guards the two below.
+        self._lock = threading.Lock()
+        # By image id, and handler if that counts.
+        self._image_records: dict[str, _ImageRecord] = {}
+        # Biggest first; replaced as a whole.
+        self._image_cache: list[kubecontainer.Image] = []
+
+    def start(self, ctx: golang.Context) -> None:
+        """Watches which images are used, and keeps the list for the node's status, until ctx is done."""
+        golang.go(wait.until, lambda: self._monitor(ctx), _DETECT_PERIOD, ctx, name="image-gc-monitor")
+        golang.go(wait.until, lambda: self._update_cache(ctx), _CACHE_PERIOD, ctx, name="image-cache")
+
+    def _monitor(self, ctx: golang.Context) -> None:
+        try:
+            self._detect_images(ctx, self._clock.now())
+        except crierror.RemoteError as err:
+            klog.info_s("Failed to monitor images", err=err)
+
+    def _update_cache(self, ctx: golang.Context) -> None:
+        try:
+            images = self._runtime.list_images(ctx)
+        except crierror.RemoteError as err:
+            klog.info_s("Failed to update image list", err=err)
+            return
+        images = sorted(images, key=lambda image: image.size, reverse=True)
+        with self._lock:
+            self._image_cache = images
+
+    def get_image_list(self) -> list[kubecontainer.Image]:
+        """The images as last listed, biggest first; shared, not to be changed."""
+        with self._lock:
+            return self._image_cache
+
+    def _detect_images(self, ctx: golang.Context, detect_time: datetime) -> set[str]:
+        """Brings the records up to date; returns the keys of the images in use."""
+        images = self._runtime.list_images(ctx)
+        in_use = self._images_in_use(ctx, images)
+        now = self._clock.now()
+        with self._lock:
+            current = {_image_key(image.id, image.spec.runtime_handler): image for image in images}
+            for key, image in current.items():
+                found = self._image_records.get(key)
+                if found is None:
+                    found = _ImageRecord(image.id, image.spec.runtime_handler, detect_time)
+                    self._image_records[key] = found
+                if key in in_use:
+                    found.last_used = now
+                found.size = image.size
+                found.pinned = image.pinned
+            for key in self._image_records.keys() - current.keys():
+                klog.v(5).info_s("Image ID is no longer present; removing from imageRecords", imageID=key)
+                del self._image_records[key]
+        return in_use
+
+    def _images_in_use(self, ctx: golang.Context, images: list[kubecontainer.Image]) -> set[str]:
+        ids = {image.id for image in images}
+        in_use: set[str] = set()
+        for pod in self._runtime.get_pods(ctx, True):
+            for container in pod.containers:
+                in_use.add(_image_key(container.image_id, container.image_runtime_handler))
+                status = self._runtime.get_container_status(ctx, pod.id, container.id)
+                mounted = {mount.image.image for mount in status.mounts if mount.image is not None}
+                in_use |= mounted & ids
+        return in_use
+
+    def garbage_collect(self, ctx: golang.Context, began_gc: datetime) -> None:
+        """Applies the policy. began_gc is when the kubelet began to collect at all.
+
+        Raises ImageGCError, crierror.RemoteError, and what the stats provider raises.
+        """
+        free_time = self._clock.now()
+        images = self._images_in_eviction_order(ctx, free_time)
+        images = self._free_old_images(ctx, images, free_time, began_gc)
+        stats, _ = self._stats_provider.image_fs_stats(ctx)
+        capacity = stats.capacity_bytes or 0
+        available = min(stats.available_bytes or 0, capacity)
+        if capacity == 0:
+            message = "invalid capacity 0 on image filesystem"
+            self._recorder.event(self._node_ref, v1.EVENT_TYPE_WARNING, events.INVALID_DISK_CAPACITY, message)
+            raise ImageGCError(message)
+        usage_percent = 100 - available * 100 // capacity
+        if usage_percent >= self._policy.high_threshold_percent:
+            self._free_to_low_threshold(ctx, images, free_time, capacity, available, usage_percent)
+
+    def _free_to_low_threshold(
+        self,
+        ctx: golang.Context,
+        images: list[_ImageRecord],
+        free_time: datetime,
+        capacity: int,
+        available: int,
+        usage_percent: int,
+    ) -> None:
+        low = self._policy.low_threshold_percent
+        amount_to_free = capacity * (100 - low) // 100 - available
+        klog.info_s(
+            "Disk usage on image filesystem is over the high threshold, trying to free bytes down to the low"
+            " threshold",
+            usage=usage_percent,
+            highThreshold=self._policy.high_threshold_percent,
+            amountToFree=amount_to_free,
+            lowThreshold=low,
+        )
+        remaining, freed = self._free_space(ctx, amount_to_free, free_time, images)
+        self._run_post_gc_hooks(ctx, remaining, free_time)
+        if freed < amount_to_free:
+            message = (
+                f"Insufficient free disk space on the node's image filesystem ({usage_percent}% of"
+                f" {format_size(capacity)} used). Failed to free sufficient space by deleting unused images"
+                f" (freed {freed} bytes). Investigate disk usage, as it could be used by active images, logs,"
+                " volumes, or other data."
+            )
+            self._recorder.event(
+                self._node_ref, v1.EVENT_TYPE_WARNING, events.FREE_DISK_SPACE_FAILED, message
+            )
+            raise ImageGCError(message)
+
+    def _run_post_gc_hooks(self, ctx: golang.Context, remaining: list[str], gc_start: datetime) -> None:
+        for hook in self._post_gc_hooks:
+            hook(ctx, remaining, gc_start)
+
+    def _free_old_images(
+        self,
+        ctx: golang.Context,
+        images: list[_ImageRecord],
+        free_time: datetime,
+        began_gc: datetime,
+    ) -> list[_ImageRecord]:
+        """Removes those unused for max_age; returns the rest."""
+        max_age = self._policy.max_age
+        # Until it has watched for so long, the kubelet cannot know when an image was used last.
+        if max_age == 0 or (free_time - began_gc).total_seconds() <= max_age:
+            return images
+        errors: list[Exception] = []
+        remaining: list[_ImageRecord] = []
+        for image in images:
+            used = image.last_used
+            if used is not None and (free_time - used).total_seconds() <= max_age:
+                remaining.append(image)
+                continue
+            try:
+                self._free_image(ctx, image, IMAGE_GARBAGE_COLLECTED_TOTAL_REASON_AGE)
+            except crierror.RemoteError as err:
+                errors.append(err)
+        if errors:
+            age = duration.format_duration(max_age)
+            raise ImageGCError(
+                f"wanted to free images older than {age},"
+                f" encountered errors in image deletion: {_join(errors)}"
+            )
+        return remaining
+
+    def delete_unused_images(self, ctx: golang.Context) -> None:
+        """Removes all that may be. Raises ImageGCError, crierror.RemoteError."""
+        klog.info_s("Attempting to delete unused images")
+        free_time = self._clock.now()
+        images = self._images_in_eviction_order(ctx, free_time)
+        remaining, _ = self._free_space(ctx, None, free_time, images)
+        self._run_post_gc_hooks(ctx, remaining, free_time)
+
+    def _free_space(
+        self,
+        ctx: golang.Context,
+        bytes_to_free: int | None,
+        free_time: datetime,
+        images: list[_ImageRecord],
+    ) -> tuple[list[str], int]:
+        """(ids left of the images looked at, bytes freed); None frees all. Raises ImageGCError."""
+        errors: list[Exception] = []
+        freed = 0
+        left: list[str] = []
+        for image in images:
+            if self._too_young(image, free_time):
+                left.append(image.id)
+                continue
+            try:
+                self._free_image(ctx, image, IMAGE_GARBAGE_COLLECTED_TOTAL_REASON_SPACE)
+            except crierror.RemoteError as err:
+                errors.append(err)
+                left.append(image.id)
+                continue
+            freed += image.size
+            if bytes_to_free is not None and freed >= bytes_to_free:
+                break
+        if errors:
+            wanted = "all" if bytes_to_free is None else bytes_to_free
+            raise ImageGCError(
+                f"wanted to free {wanted} bytes, but freed {freed}"
+                f" bytes space with errors in image deletion: {_join(errors)}"
+            )
+        return left, freed
+
+    def _too_young(self, image: _ImageRecord, free_time: datetime) -> bool:
+        if image.last_used is not None and image.last_used >= free_time:
+            return True
+        # Just pulled, a container is about to use it.
+        return (free_time - image.first_detected).total_seconds() < self._policy.min_age
+
+    def _free_image(self, ctx: golang.Context, image: _ImageRecord, reason: str) -> None:
+        klog.info_s(
+            "Removing image to free bytes",
+            imageID=image.id,
+            size=image.size,
+            runtimeHandler=image.runtime_handler,
+        )
+        spec = kubecontainer.ImageSpec(image=image.id, runtime_handler=image.runtime_handler)
+        self._runtime.remove_image(ctx, spec)
+        with self._lock:
+            self._image_records.pop(_image_key(image.id, image.runtime_handler), None)
+        metrics.IMAGE_GARBAGE_COLLECTED_TOTAL.labels(reason).inc()
+
+    def _images_in_eviction_order(self, ctx: golang.Context, free_time: datetime) -> list[_ImageRecord]:
+        """Those neither used nor pinned: never used first, then the longest unused."""
+        in_use = self._detect_images(ctx, free_time)
+        with self._lock:
+            records = [r for key, r in self._image_records.items() if key not in in_use and not r.pinned]
+        never = datetime.min.replace(tzinfo=free_time.tzinfo)
+        return sorted(records, key=lambda r: (r.last_used or never, r.first_detected))
+
+
+def _join(errors: list[Exception]) -> str:
+    texts = list(dict.fromkeys(map(str, errors)))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _image_key(image_id: str, runtime_handler: str) -> str:
+    if runtime_handler and features.feature_gate.enabled(features.RUNTIME_CLASS_IN_IMAGE_CRI_API):
+        return f"{image_id},{runtime_handler}"
+    return image_id
+
+
+def format_size(size_bytes: int) -> str:
+    """Bytes for people: 1.5 GiB."""
+    size = float(size_bytes)
+    if size < 1024:
+        return f"{size_bytes} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} TiB"

@@ -1,0 +1,344 @@
+"""Makes sure that a container's image is there, by its pull policy and with back-off between failed pulls.
+
+Go: pkg/kubelet/images/image_manager.go
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from kubelet import events, metrics
+from kubelet.images import types
+from kubelet.images.helpers import throttle_image_pulling
+from kubelet.images.puller import (
+    ImagePuller,
+    ImagePullRequest,
+    ParallelImagePuller,
+    PullResult,
+    SerialImagePuller,
+)
+from kubelet.images.pullmanager import (
+    ImagePullCredentials,
+    ImagePullManager,
+    ImagePullSecret,
+    ImagePullServiceAccount,
+)
+from pkg import credentialprovider, golang, klog
+from pkg.api.core import v1
+from pkg.client_go.tools import record
+from pkg.client_go.util import flowcontrol
+from pkg.component_base.cli.flag import duration
+from pkg.credentialprovider import secrets as credentialprovidersecrets
+from pkg.util import parsers
+
+
+class ImagePodPullingTimeRecorder(Protocol):
+    """Told when a pod's images are pulled, so that start-up latency can leave that out."""
+
+    def record_image_started_pulling(self, pod_uid: str) -> None: ...
+
+    def record_image_finished_pulling(self, pod_uid: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What one call of ensure_image_exists is about."""
+
+    obj_ref: v1.ObjectReference | None
+    pod: v1.Pod
+    image: str
+    spec: kubecontainer.ImageSpec
+    pull_policy: str
+    pod_sandbox_config: runtimeapi.PodSandboxConfig | None
+    credentials: Callable[[], list[credentialprovider.TrackedAuthConfig]]
+
+    @property
+    def log_prefix(self) -> str:
+        return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}/{self.image}"
+
+
+class ImageManager:
+    """Thread-safe; the calling thread blocks while the image is pulled."""
+
+    def __init__(
+        self,
+        recorder: record.EventRecorder,
+        node_keyring: credentialprovider.DockerKeyring,
+        image_service: kubecontainer.ImageService,
+        image_pull_manager: ImagePullManager,
+        image_back_off: flowcontrol.Backoff,
+        serialized: bool,
+        max_parallel_image_pulls: int | None,
+        qps: float,
+        burst: int,
+        pod_pulling_time_recorder: ImagePodPullingTimeRecorder,
+    ) -> None:
+        image_service = throttle_image_pulling(image_service, qps, burst)
+        self._recorder = recorder
+        self._node_keyring = node_keyring
+        self._image_service = image_service
+        self._image_pull_manager = image_pull_manager
+        self._back_off = image_back_off
+        self._puller: ImagePuller
+        if serialized:
+            self._puller = SerialImagePuller(image_service)
+        else:
+            self._puller = ParallelImagePuller(image_service, max_parallel_image_pulls)
+        self._pod_pulling_time_recorder = pod_pulling_time_recorder
+        # Guards _prev_pull_err_msg.
+        self._lock = threading.Lock()
+        # Why the last pull failed, for the waiting message during the back-off; by back-off key.
+        self._prev_pull_err_msg: dict[str, str] = {}
+
+    def ensure_image_exists(
+        self,
+        ctx: golang.Context,
+        obj_ref: v1.ObjectReference | None,
+        pod: v1.Pod,
+        requested_image: str,
+        pull_secrets: Sequence[v1.Secret],
+        pod_sandbox_config: runtimeapi.PodSandboxConfig | None,
+        pod_runtime_handler: str,
+        pull_policy: str,
+    ) -> str:
+        """The runtime's reference of the image, pulled first if its policy says so.
+
+        Raises types.ImageError with reason and message, or credentialprovider.DockerConfigError for a pull
+        secret that cannot be read.
+        """
+        try:
+            image = _apply_default_image_tag(requested_image)
+        except parsers.ImageNameError as err:
+            message = f'Failed to apply default image tag "{requested_image}": {err}'
+            self._log_it(
+                obj_ref, v1.EVENT_TYPE_WARNING, events.FAILED_TO_INSPECT_IMAGE, requested_image, message
+            )
+            raise types.ErrInvalidImageName(message) from err
+        annotations = [kubecontainer.Annotation(k, value) for k, value in pod.metadata.annotations.items()]
+        spec = kubecontainer.ImageSpec(
+            image=image, annotations=annotations, runtime_handler=pod_runtime_handler
+        )
+        credentials = functools.cache(lambda: self._lookup_pull_credentials(image, pull_secrets))
+        request = _Request(obj_ref, pod, requested_image, spec, pull_policy, pod_sandbox_config, credentials)
+        image_ref = self._image_pull_precheck(ctx, request)
+        if image_ref and self._accessible(ctx, request, image_ref):
+            return image_ref
+        if pull_policy == v1.PULL_NEVER:
+            raise self._image_not_present_on_never_policy_error(request)
+        return self._pull_image(ctx, request)
+
+    def _image_pull_precheck(self, ctx: golang.Context, request: _Request) -> str:
+        """The reference of the image if it may be used without a pull and is there, else ""."""
+        if request.pull_policy not in (v1.PULL_IF_NOT_PRESENT, v1.PULL_NEVER):
+            return ""
+        try:
+            image_ref = self._image_service.get_image_ref(ctx, request.spec)
+        except Exception as err:  # Any failure of the runtime is told as the container's waiting reason.
+            message = f'Failed to inspect image "": {err}'
+            self._log_it(
+                request.obj_ref,
+                v1.EVENT_TYPE_WARNING,
+                events.FAILED_TO_INSPECT_IMAGE,
+                request.log_prefix,
+                message,
+            )
+            raise types.ErrImageInspect(message) from err
+        if not image_ref and request.pull_policy == v1.PULL_NEVER:
+            raise self._image_not_present_on_never_policy_error(request)
+        return image_ref
+
+    def _accessible(self, ctx: golang.Context, request: _Request, image_ref: str) -> bool:
+        """Whether the pod may use an image that is there without showing the registry its credentials."""
+        if self._image_pull_manager.must_attempt_image_pull(
+            ctx, request.image, image_ref, lambda: _pod_credentials(request.credentials())
+        ):
+            return False
+        self._log_it(
+            request.obj_ref,
+            v1.EVENT_TYPE_NORMAL,
+            events.PULLED_IMAGE,
+            request.log_prefix,
+            f'Container image "{request.image}" already present on machine and can be accessed by the pod',
+        )
+        # Another pod may have pulled it meanwhile.
+        self._pod_pulling_time_recorder.record_image_finished_pulling(request.pod.metadata.uid)
+        return True
+
+    def _image_not_present_on_never_policy_error(self, request: _Request) -> types.ErrImageNeverPull:
+        """The same text whether the image is absent or only closed to this pod: neither is given away."""
+        message = f'Container image "{request.image}" is not present with pull policy of Never'
+        self._log_it(
+            request.obj_ref,
+            v1.EVENT_TYPE_WARNING,
+            events.ERR_IMAGE_NEVER_PULL_POLICY,
+            request.log_prefix,
+            message,
+        )
+        return types.ErrImageNeverPull(message)
+
+    def _log_it(
+        self, obj_ref: v1.ObjectReference | None, event_type: str, event: str, prefix: str, message: str
+    ) -> None:
+        """An event, or a log line when there is no object to attach it to."""
+        if obj_ref is not None:
+            self._recorder.event(obj_ref, event_type, event, message)
+        elif event_type == v1.EVENT_TYPE_WARNING:
+            klog.warning_s(f"{prefix} {message}")
+        else:
+            klog.info_s(f"{prefix} {message}")
+
+    def _lookup_pull_credentials(
+        self, image: str, pull_secrets: Sequence[v1.Secret]
+    ) -> list[credentialprovider.TrackedAuthConfig]:
+        repo_to_pull, _, _ = parsers.parse_image_name(image)
+        keyring = credentialprovidersecrets.make_docker_keyring(pull_secrets, self._node_keyring)
+        return keyring.lookup(repo_to_pull)
+
+    def _pull_image(self, ctx: golang.Context, request: _Request) -> str:
+        credentials = request.credentials()
+        self._image_pull_manager.record_pull_intent(request.image)
+        result: PullResult | None = None
+        try:
+            result = self._pull_with_back_off(ctx, request, credentials)
+        finally:
+            if result is None:
+                self._image_pull_manager.record_image_pull_failed(ctx, request.image)
+        used = _tracked_to_image_pull_creds(result.credentials_used)
+        self._image_pull_manager.record_image_pulled(ctx, request.image, result.image_ref, used)
+        return result.image_ref
+
+    def _pull_with_back_off(
+        self,
+        ctx: golang.Context,
+        request: _Request,
+        credentials: list[credentialprovider.TrackedAuthConfig],
+    ) -> PullResult:
+        uid, image = request.pod.metadata.uid, request.image
+        key = f"{uid}_{image}"
+        self._check_back_off(request, key)
+        self._pod_pulling_time_recorder.record_image_started_pulling(uid)
+        self._log_it(
+            request.obj_ref,
+            v1.EVENT_TYPE_NORMAL,
+            events.PULLING_IMAGE,
+            request.log_prefix,
+            f'Pulling image "{image}"',
+        )
+        start = time.monotonic()
+        result = self._puller.pull_image(
+            ImagePullRequest(ctx, request.spec, credentials, request.pod_sandbox_config)
+        )
+        if result.err is not None:
+            raise self._pull_failed(request, key, result.err) from result.err
+        self._pod_pulling_time_recorder.record_image_finished_pulling(uid)
+        self._pull_succeeded(request, result, time.monotonic() - start)
+        return result
+
+    def _check_back_off(self, request: _Request, key: str) -> None:
+        if not self._back_off.is_in_back_off_since_update(key, self._back_off.clock.now()):
+            with self._lock:
+                self._prev_pull_err_msg.pop(key, None)
+            return
+        message = f'Back-off pulling image "{request.image}"'
+        self._log_it(
+            request.obj_ref, v1.EVENT_TYPE_NORMAL, events.BACK_OFF_PULL_IMAGE, request.log_prefix, message
+        )
+        with self._lock:
+            previous = self._prev_pull_err_msg.get(key)
+        raise types.ErrImagePullBackOff(message if previous is None else f"{message}: {previous}")
+
+    def _pull_failed(self, request: _Request, key: str, err: Exception) -> types.ImageError:
+        self._log_it(
+            request.obj_ref,
+            v1.EVENT_TYPE_WARNING,
+            events.FAILED_TO_PULL_IMAGE,
+            request.log_prefix,
+            f'Failed to pull image "{request.image}": {err}',
+        )
+        self._back_off.next(key, self._back_off.clock.now())
+        result = _eval_cri_pull_err(request.image, err)
+        with self._lock:
+            self._prev_pull_err_msg[key] = f"{result}: {result.message}"
+        return result
+
+    def _pull_succeeded(self, request: _Request, result: PullResult, waited: float) -> None:
+        self._log_it(
+            request.obj_ref,
+            v1.EVENT_TYPE_NORMAL,
+            events.PULLED_IMAGE,
+            request.log_prefix,
+            f'Successfully pulled image "{request.image}" in {_milliseconds(result.pull_duration)}'
+            f" ({_milliseconds(waited)} including waiting). Image size: {result.image_size} bytes.",
+        )
+        bucket = metrics.get_image_size_bucket(result.image_size)
+        metrics.IMAGE_PULL_DURATION.labels(bucket).observe(waited)
+        self._back_off.gc()
+
+
+def _milliseconds(seconds: float) -> str:
+    return duration.format_duration(int(seconds * 1000) / 1000)
+
+
+def _pod_credentials(
+    credentials: list[credentialprovider.TrackedAuthConfig],
+) -> tuple[list[ImagePullSecret], ImagePullServiceAccount | None]:
+    """The coordinates of those credentials that are the pod's own and not the node's."""
+    pull_secrets: list[ImagePullSecret] = []
+    account: ImagePullServiceAccount | None = None
+    for creds in credentials:
+        if creds.source is None:
+            continue
+        if (secret := creds.source.secret) is not None:
+            pull_secrets.append(
+                ImagePullSecret(secret.uid, secret.namespace, secret.name, creds.auth_config_hash)
+            )
+        elif (found := creds.source.service_account) is not None and account is None:
+            account = ImagePullServiceAccount(found.uid, found.namespace, found.name)
+    return pull_secrets, account
+
+
+def _tracked_to_image_pull_creds(
+    creds: credentialprovider.TrackedAuthConfig | None,
+) -> ImagePullCredentials:
+    """Who may use the image from now on, by what it was pulled with."""
+    pull_secrets, account = _pod_credentials([creds] if creds is not None else [])
+    if not pull_secrets and account is None:
+        return ImagePullCredentials(node_pods_accessible=True)
+    return ImagePullCredentials(
+        kubernetes_secrets=pull_secrets,
+        kubernetes_service_accounts=[account] if account is not None else [],
+    )
+
+
+_CRI_PULL_ERRORS: tuple[tuple[type[types.ImageError], str], ...] = (
+    (types.ErrRegistryUnavailable, "the registry is unavailable"),
+    (types.ErrSignatureValidationFailed, "the signature validation failed"),
+)
+
+
+def _eval_cri_pull_err(image: str, err: Exception) -> types.ImageError:
+    """Tells the runtime's known errors by the word that they begin with, as gRPC carries text only."""
+    text = str(err)
+    for kind, why in _CRI_PULL_ERRORS:
+        if text.startswith(kind.reason):
+            return kind(f"image pull failed for {image} because {why}{text.removeprefix(kind.reason)}")
+    return types.ErrImagePull(text)
+
+
+def _apply_default_image_tag(image: str) -> str:
+    """The name with ":latest" when it has neither tag nor digest. Raises parsers.ImageNameError.
+
+    Only the tag is added: a short name stays short, its registry is the runtime's choice.
+    """
+    _, tag, digest = parsers.parse_image_name(image)
+    if not digest and tag and not image.endswith(":" + tag):
+        return f"{image}:{tag}"
+    return image

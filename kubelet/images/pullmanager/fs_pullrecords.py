@@ -1,0 +1,98 @@
+"""Pull records as files below the kubelet's root directory.
+
+Go: pkg/kubelet/images/pullmanager/fs_pullrecords.go
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from kubelet.images.pullmanager.interfaces import ImagePulledRecord
+from pkg import klog
+
+_CACHE_FILES_SHA256_PREFIX = "sha256-"
+_TMP_FILES_SUFFIX = ".tmp"
+
+_T = TypeVar("_T")
+
+
+class ImagePullIntent(msgspec.Struct, frozen=True, rename="camel"):
+    """Written before a pull, removed after it: one that is left tells of a kubelet that died in between."""
+
+    image: str
+    kind: str = "ImagePullIntent"
+    api_version: str = "kubelet.config.k8s.io/v1beta1"
+
+
+class FSPullRecordsAccessor:
+    """Reads and writes <root>/image_manager/{pulling,pulled}/sha256-*. The caller sees to locking."""
+
+    def __init__(self, kubelet_dir: str) -> None:
+        """Makes the directories. Raises OSError."""
+        self._pulling_dir = Path(kubelet_dir, "image_manager", "pulling")
+        self._pulled_dir = Path(kubelet_dir, "image_manager", "pulled")
+        for directory in (self._pulling_dir, self._pulled_dir):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def write_image_pull_intent(self, image: str) -> None:
+        """Raises OSError, as all methods here do."""
+        _write_file(self._pulling_dir / _cache_filename(image), msgspec.json.encode(ImagePullIntent(image)))
+
+    def list_image_pull_intents(self) -> list[ImagePullIntent]:
+        return list(_read_all(self._pulling_dir, ImagePullIntent))
+
+    def image_pull_intent_exists(self, image: str) -> bool:
+        return (self._pulling_dir / _cache_filename(image)).exists()
+
+    def delete_image_pull_intent(self, image: str) -> None:
+        (self._pulling_dir / _cache_filename(image)).unlink(missing_ok=True)
+
+    def get_image_pulled_record(self, image_ref: str) -> ImagePulledRecord | None:
+        """None when there is no such record. Raises msgspec.MsgspecError for one that cannot be decoded."""
+        try:
+            data = (self._pulled_dir / _cache_filename(image_ref)).read_bytes()
+        except FileNotFoundError:
+            return None
+        record = msgspec.json.decode(data, type=ImagePulledRecord)
+        return record if record.image_ref == image_ref else None
+
+    def list_image_pulled_records(self) -> list[ImagePulledRecord]:
+        return list(_read_all(self._pulled_dir, ImagePulledRecord))
+
+    def write_image_pulled_record(self, record: ImagePulledRecord) -> None:
+        _write_file(self._pulled_dir / _cache_filename(record.image_ref), msgspec.json.encode(record))
+
+    def delete_image_pulled_record(self, image_ref: str) -> None:
+        (self._pulled_dir / _cache_filename(image_ref)).unlink(missing_ok=True)
+
+
+def _cache_filename(image: str) -> str:
+    return _CACHE_FILES_SHA256_PREFIX + hashlib.sha256(image.encode()).hexdigest()
+
+
+def _write_file(target: Path, content: bytes) -> None:
+    """Replaces the file whole, so that no reader sees half of it."""
+    tmp = target.with_name(target.name + _TMP_FILES_SUFFIX)
+    try:
+        tmp.touch(mode=0o600)
+        tmp.write_bytes(content)
+        tmp.rename(target)
+    except OSError:
+        tmp.unlink(missing_ok=True)
+        raise
+
+
+def _read_all(directory: Path, kind: type[_T]) -> Iterator[_T]:
+    """Every record that can be read; the others are logged and left alone."""
+    for path in sorted(directory.glob(_CACHE_FILES_SHA256_PREFIX + "*")):
+        if path.suffix == _TMP_FILES_SUFFIX or not path.is_file():
+            continue
+        try:
+            yield msgspec.json.decode(path.read_bytes(), type=kind)
+        except (OSError, msgspec.MsgspecError) as err:
+            klog.error_s(err, "Error reading image pull record", path=str(path))

@@ -1,0 +1,92 @@
+"""When a pod must prove that it may use an image: imagePullCredentialsVerificationPolicy.
+
+Go: pkg/kubelet/images/pullmanager/image_pull_policies.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pkg.util import parsers
+
+# (image, whether the kubelet pulled it) → whether credentials must be verified.
+ImagePullPolicyEnforcer = Callable[[str, bool], bool]
+
+
+def image_pull_credential_verification_policy(
+    policy: str, image_allow_list: Iterable[str]
+) -> ImagePullPolicyEnforcer:
+    """Go: NewImagePullCredentialVerificationPolicy.
+
+    Raises ValueError for an unknown policy or a bad pattern.
+    """
+    match policy:
+        case "NeverVerify":
+            return lambda image, pulled_by_kubelet: False
+        case "NeverVerifyPreloadedImages":
+            return lambda image, pulled_by_kubelet: pulled_by_kubelet
+        case "NeverVerifyAllowlistedImages":
+            return NeverVerifyAllowlistedImages(image_allow_list)
+        case "AlwaysVerify":
+            return lambda image, pulled_by_kubelet: True
+    raise ValueError(f"unknown image pull credential verification policy: {policy}")
+
+
+class NeverVerifyAllowlistedImages:
+    """Image names, and prefixes written as registry/path/*, that are open to all pods."""
+
+    def __init__(self, allow_list: Iterable[str]) -> None:
+        self._names: set[str] = set()
+        self._prefixes: list[str] = []
+        for pattern in allow_list:
+            name, is_wildcard = _get_allowlist_image_pattern(pattern)
+            if is_wildcard:
+                self._prefixes.append(name)
+            else:
+                self._names.add(name)
+
+    def __call__(self, image: str, pulled_by_kubelet: bool) -> bool:
+        try:
+            image = trim_image_tag_digest(image)
+        except ValueError:
+            pass  # Match what the user wrote.
+        return image not in self._names and not any(image.startswith(prefix) for prefix in self._prefixes)
+
+
+def validate_allowlist_images_patterns(patterns: Iterable[str]) -> None:
+    """Raises ValueError for the first pattern that is malformed."""
+    for pattern in patterns:
+        _get_allowlist_image_pattern(pattern)
+
+
+def _get_allowlist_image_pattern(pattern: str) -> tuple[str, bool]:
+    """(name or prefix, whether it is a prefix)."""
+    if pattern != pattern.strip():
+        raise ValueError(f"leading/trailing spaces are not allowed: {pattern}")
+    is_wildcard = pattern.endswith("/*")
+    trimmed = pattern.removesuffix("*") if is_wildcard else pattern
+    if not trimmed:
+        raise ValueError(f"the supplied pattern is too short: {pattern}")
+    if "*" in trimmed:
+        raise ValueError(
+            f"not a valid wildcard pattern, only patterns ending with '/*' are allowed: {pattern}"
+        )
+    if is_wildcard:
+        if len(trimmed) == 1:
+            raise ValueError("at least registry hostname is required")
+        return trimmed, True
+    try:
+        image = trim_image_tag_digest(trimmed)
+    except ValueError as err:
+        raise ValueError(f"failed to parse as an image name: {err}") from err
+    if trimmed != image:
+        raise ValueError(f"neither tag nor digest is accepted in an image reference: {pattern}")
+    return trimmed, False
+
+
+def trim_image_tag_digest(image: str) -> str:
+    """The name as written, without tag and digest. Raises parsers.ImageNameError (a ValueError)."""
+    _, tag, digest = parsers.parse_image_name(image)
+    if digest:
+        image = image.removesuffix(f"@{digest}")
+    return image.removesuffix(f":{tag}") if tag else image

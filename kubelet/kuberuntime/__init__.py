@@ -1,0 +1,56 @@
+"""Turns pod specs into calls to a container runtime, and what the runtime holds into pod statuses.
+
+Reading order: kuberuntime_manager.py (what to do for a pod, and doing it), kuberuntime_container.py and
+kuberuntime_sandbox.py (how), kuberuntime_gc.py (what is left over).
+
+Go: pkg/kubelet/kuberuntime
+"""
+
+from kubelet.kuberuntime.convert import to_kube_container_image_spec, to_runtime_api_image_spec
+from kubelet.kuberuntime.helpers import (
+    build_container_logs_directory,
+    build_pod_logs_directory,
+    get_backoff_key,
+)
+from kubelet.kuberuntime.kuberuntime_container import (
+    ErrCreateContainer,
+    ErrCreateContainerConfig,
+    ErrPostStartHook,
+    ErrPreCreateHook,
+    ErrPreStartHook,
+    has_any_regular_container_created,
+)
+from kubelet.kuberuntime.kuberuntime_container_linux import get_hugepage_limits_from_resources
+from kubelet.kuberuntime.kuberuntime_manager import (
+    ErrVersionNotSupported,
+    KubeGenericRuntimeManager,
+    PodActions,
+)
+from kubelet.kuberuntime.kuberuntime_struct import (
+    PodInitContainerTimeRecorder,
+    PodStateProvider,
+    RuntimeManagerOptions,
+)
+from kubelet.kuberuntime.legacy import LEGACY_CONTAINER_LOGS_DIR
+
+__all__ = [
+    "LEGACY_CONTAINER_LOGS_DIR",
+    "ErrCreateContainer",
+    "ErrCreateContainerConfig",
+    "ErrPostStartHook",
+    "ErrPreCreateHook",
+    "ErrPreStartHook",
+    "ErrVersionNotSupported",
+    "KubeGenericRuntimeManager",
+    "PodActions",
+    "PodInitContainerTimeRecorder",
+    "PodStateProvider",
+    "RuntimeManagerOptions",
+    "build_container_logs_directory",
+    "build_pod_logs_directory",
+    "get_backoff_key",
+    "get_hugepage_limits_from_resources",
+    "has_any_regular_container_created",
+    "to_kube_container_image_spec",
+    "to_runtime_api_image_spec",
+]

@@ -1,0 +1,1043 @@
+"""Containers: starting, stopping, removing and reading them.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_container.go
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from kubelet import events
+from kubelet import images as kubeimages
+from kubelet import types as kubetypes
+from kubelet.cri import errors as crierror
+from kubelet.kuberuntime import helpers, labels, legacy, logs
+from kubelet.kuberuntime.kuberuntime_container_linux import (
+    to_kube_container_resources,
+    to_kube_container_user,
+)
+from kubelet.kuberuntime.kuberuntime_logs import LogMethods
+from kubelet.kuberuntime.kuberuntime_sandbox import ListOptions
+from kubelet.kuberuntime.kuberuntime_termination_order import TerminationOrdering
+from kubelet.kuberuntime.logs import tail
+from kubelet.kuberuntime.security_context import verify_run_as_non_root
+from kubelet.util import format
+from pkg import features, golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+# A shorter time between SIGTERM and SIGKILL is not given to any container, in seconds.
+MINIMUM_GRACE_PERIOD_IN_SECONDS = 2
+
+# Why a container is killed. Go: containerKillReason
+REASON_STARTUP_PROBE = "StartupProbe"
+REASON_LIVENESS_PROBE = "LivenessProbe"
+REASON_FAILED_POST_START_HOOK = "FailedPostStartHook"
+REASON_RESTART_ALL_CONTAINERS = "RestartAllContainers"
+REASON_UNKNOWN = "Unknown"
+
+
+class ErrCreateContainerConfig(kubecontainer.ReasonError):
+    """The spec gave no container configuration."""
+
+    reason = "CreateContainerConfigError"
+
+
+class ErrPreCreateHook(kubecontainer.ReasonError):
+    """A resource manager refused the container."""
+
+    reason = "PreCreateHookError"
+
+
+class ErrCreateContainer(kubecontainer.ReasonError):
+    """The runtime did not create the container."""
+
+    reason = "CreateContainerError"
+
+
+class ErrPreStartHook(kubecontainer.ReasonError):
+    """A resource manager refused the created container."""
+
+    reason = "PreStartHookError"
+
+
+class ErrPostStartHook(kubecontainer.ReasonError):
+    """The container's postStart hook failed, and the container was killed for it."""
+
+    reason = "PostStartHookError"
+
+
+class StartContainerError(Exception):
+    """A container was not started: `reason` is what its waiting state shows, `message` says more."""
+
+    def __init__(self, reason: Exception, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class StartSpec:
+    """A container to start; ephemeral_container is set for those, container always. Go: startSpec"""
+
+    container: v1.Container
+    ephemeral_container: v1.EphemeralContainer | None = None
+
+    def get_target_id(self, pod_status: kubecontainer.PodStatus) -> kubecontainer.ContainerID | None:
+        """The container whose processes this one is to see. Raises LookupError when that is not there."""
+        if self.ephemeral_container is None or not self.ephemeral_container.target_container_name:
+            return None
+        name = self.ephemeral_container.target_container_name
+        target = pod_status.find_container_status_by_name(name)
+        if target is None:
+            raise LookupError(f"unable to find target container {name}")
+        return target.id
+
+
+def container_start_spec(container: v1.Container) -> StartSpec:
+    """For a regular or init container."""
+    return StartSpec(container)
+
+
+def ephemeral_container_start_spec(ephemeral: v1.EphemeralContainer) -> StartSpec:
+    """For an ephemeral container: its common part is a container like any other."""
+    common = {name: getattr(ephemeral, name) for name in v1.Container.__struct_fields__}
+    return StartSpec(v1.Container(**common), ephemeral)
+
+
+@dataclass(frozen=True, slots=True)
+class StartContext:
+    """What all containers started in one sync of a pod share."""
+
+    pod: v1.Pod
+    pod_status: kubecontainer.PodStatus
+    pod_sandbox_id: str
+    pod_sandbox_config: runtimeapi.PodSandboxConfig
+    pull_secrets: Sequence[v1.Secret]
+    # The first is the primary one; none with host networking before the node knows its address.
+    pod_ips: Sequence[str]
+
+    @property
+    def pod_ip(self) -> str:
+        return self.pod_ips[0] if self.pod_ips else ""
+
+
+_RESTART_COUNT_LOG_FILE = re.compile(r"(\d+)\.log(\..*)?", re.DOTALL)
+
+
+def calc_restart_count_by_log_dir(path: str) -> int:
+    """One more than the highest N of the N.log files in the directory, 0 without any. Raises OSError."""
+    try:
+        entries = list(os.scandir(path))
+    except FileNotFoundError:
+        return 0
+    matches = (_RESTART_COUNT_LOG_FILE.match(entry.name) for entry in entries if not entry.is_dir())
+    return max((int(match[1]) + 1 for match in matches if match), default=0)
+
+
+class ContainerMethods(LogMethods):
+    """Everything done to single containers."""
+
+    def record_container_event(
+        self,
+        pod: v1.Pod,
+        container: v1.Container,
+        container_id: str,
+        event_type: str,
+        reason: str,
+        message: str,
+    ) -> None:
+        """Container ids are taken out of the text: with them no two events could be counted as one."""
+        if container_id:
+            message = message.replace(container_id, container.name)
+        ref = kubecontainer.generate_container_ref(pod, container)
+        self.recorder.event(ref, event_type, reason, message)
+
+    def get_pod_runtime_handler(self, pod: v1.Pod) -> str:
+        """The handler to name in image calls. Raises what the look-up raises."""
+        if not features.feature_gate.enabled(features.RUNTIME_CLASS_IN_IMAGE_CRI_API):
+            return ""
+        if not pod.spec.runtime_class_name or self.runtime_class_manager is None:
+            return ""
+        return self.runtime_class_manager.lookup_runtime_handler(pod.spec.runtime_class_name)
+
+    def start_container(
+        self,
+        ctx: golang.Context,
+        start: StartContext,
+        spec: StartSpec,
+        image_volumes: kubecontainer.ImageVolumes,
+    ) -> None:
+        """Pulls the image, creates the container, starts it and runs its postStart hook.
+
+        Raises StartContainerError.
+        """
+        pod, container = start.pod, spec.container
+        image_ref = self._ensure_image(ctx, start, container)
+        restart_count = self._restart_count(start, container)
+        config, cleanup_action = self._container_config(
+            ctx, start, spec, restart_count, image_ref, image_volumes
+        )
+        try:
+            container_id = self._create_container(ctx, start, container, config)
+        finally:
+            if cleanup_action is not None:
+                cleanup_action()
+        try:
+            self.runtime_service.start_container(ctx, container_id)
+        except crierror.RemoteError as err:
+            message = helpers.status_message(err)
+            self._record_failed(
+                pod, container, container_id, f"Error: {message}", events.FAILED_TO_START_CONTAINER
+            )
+            raise StartContainerError(kubecontainer.ErrRunContainer(), message) from err
+        self.record_container_event(
+            pod, container, container_id, v1.EVENT_TYPE_NORMAL, events.STARTED_CONTAINER, "Container started"
+        )
+        self._create_legacy_log_symlink(start, config, container_id)
+        if container.lifecycle is not None and container.lifecycle.post_start is not None:
+            self._run_post_start_hook(ctx, pod, container, container_id, container.lifecycle.post_start)
+
+    def _record_failed(
+        self,
+        pod: v1.Pod,
+        container: v1.Container,
+        container_id: str,
+        message: str,
+        reason: str = events.FAILED_TO_CREATE_CONTAINER,
+    ) -> None:
+        self.record_container_event(pod, container, container_id, v1.EVENT_TYPE_WARNING, reason, message)
+
+    def _ensure_image(self, ctx: golang.Context, start: StartContext, container: v1.Container) -> str:
+        pod = start.pod
+        try:
+            return self.image_puller.ensure_image_exists(
+                ctx,
+                kubecontainer.generate_container_ref(pod, container),
+                pod,
+                container.image,
+                start.pull_secrets,
+                start.pod_sandbox_config,
+                self.get_pod_runtime_handler(pod),
+                container.image_pull_policy,
+            )
+        except Exception as err:  # Whatever prevents the image is why this container waits.
+            self._record_failed(pod, container, "", f"Error: {helpers.status_message(err)}")
+            message = err.message if isinstance(err, kubeimages.ImageError) else str(err)
+            raise StartContainerError(err, message) from err
+
+    def _restart_count(self, start: StartContext, container: v1.Container) -> int:
+        status = start.pod_status.find_container_status_by_name(container.name)
+        if status is not None:
+            return status.restart_count + 1
+        # A runtime that forgot its containers over a reboot would begin with 0.log again and write into the
+        # old
+        # one: count on from the logs that are there.
+        log_dir = self._logs_directory(start.pod, container)
+        try:
+            return calc_restart_count_by_log_dir(log_dir)
+        except OSError as err:
+            klog.info_s("Cannot calculate restartCount from the log directory", logDir=log_dir, err=err)
+            return 0
+
+    def _logs_directory(self, pod: v1.Pod, container: v1.Container) -> str:
+        meta = pod.metadata
+        return helpers.build_container_logs_directory(
+            self.pod_logs_directory, meta.namespace, meta.name, meta.uid, container.name
+        )
+
+    def _container_config(
+        self,
+        ctx: golang.Context,
+        start: StartContext,
+        spec: StartSpec,
+        restart_count: int,
+        image_ref: str,
+        image_volumes: kubecontainer.ImageVolumes,
+    ) -> tuple[runtimeapi.ContainerConfig, Callable[[], None] | None]:
+        try:
+            target = spec.get_target_id(start.pod_status)
+            return self.generate_container_config(
+                ctx,
+                spec.container,
+                start.pod,
+                restart_count,
+                start.pod_ip,
+                image_ref,
+                start.pod_ips,
+                target,
+                image_volumes,
+            )
+        except (
+            Exception
+        ) as err:  # A missing config map, a bad volume, a user that may not be: the container waits.
+            message = helpers.status_message(err)
+            self._record_failed(start.pod, spec.container, "", f"Error: {message}")
+            raise StartContainerError(ErrCreateContainerConfig(), message) from err
+
+    def _create_container(
+        self,
+        ctx: golang.Context,
+        start: StartContext,
+        container: v1.Container,
+        config: runtimeapi.ContainerConfig,
+    ) -> str:
+        pod = start.pod
+        try:
+            self.internal_lifecycle.pre_create_container(pod, container, config)
+        except Exception as err:  # Resource managers refuse with errors of their own.
+            message = helpers.status_message(err)
+            self._record_failed(pod, container, "", f"Internal PreCreateContainer hook failed: {message}")
+            raise StartContainerError(ErrPreCreateHook(), message) from err
+        try:
+            container_id = self.runtime_service.create_container(
+                ctx, start.pod_sandbox_id, config, start.pod_sandbox_config
+            )
+        except crierror.RemoteError as err:
+            message = helpers.status_message(err)
+            self._record_failed(pod, container, "", f"Error: {message}")
+            raise StartContainerError(ErrCreateContainer(), message) from err
+        try:
+            self.internal_lifecycle.pre_start_container(pod, container, container_id)
+        except Exception as err:  # As above.
+            message = helpers.status_message(err)
+            self._record_failed(
+                pod,
+                container,
+                container_id,
+                f"Internal PreStartContainer hook failed: {message}",
+                events.FAILED_TO_START_CONTAINER,
+            )
+            raise StartContainerError(ErrPreStartHook(), message) from err
+        self.record_container_event(
+            pod, container, container_id, v1.EVENT_TYPE_NORMAL, events.CREATED_CONTAINER, "Container created"
+        )
+        return container_id
+
+    def _create_legacy_log_symlink(
+        self, start: StartContext, config: runtimeapi.ContainerConfig, container_id: str
+    ) -> None:
+        sandbox = start.pod_sandbox_config
+        link = legacy.legacy_log_symlink(
+            container_id, config.metadata.name, sandbox.metadata.name, sandbox.metadata.namespace
+        )
+        container_log = os.path.join(sandbox.log_directory, config.log_path)
+        try:
+            self.os_interface.stat(container_log)
+        except FileNotFoundError:
+            # Runtimes may log elsewhere: garbage collection would only remove the dangling link again.
+            return
+        except OSError:
+            pass
+        try:
+            self.os_interface.symlink(container_log, link)
+        except OSError as err:
+            klog.error_s(
+                err,
+                "Failed to create legacy symbolic link",
+                path=link,
+                containerID=str(container_id),
+                containerLogPath=container_log,
+            )
+
+    def _run_post_start_hook(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        container: v1.Container,
+        container_id: str,
+        handler: v1.LifecycleHandler,
+    ) -> None:
+        kube_container_id = kubecontainer.ContainerID(self.runtime_name, container_id)
+        try:
+            self.runner.run(ctx, kube_container_id, pod, container, handler)
+            return
+        except Exception as err:  # A hook fails in as many ways as there are commands and servers.
+            failure = err
+        who = _who(pod, container, kube_container_id)
+        klog.error_s(failure, "Failed to execute PostStartHook", **who)
+        # The hook's output may hold secrets: it is not for events.
+        self._record_failed(
+            pod, container, container_id, "PostStartHook failed", events.FAILED_POST_START_HOOK
+        )
+        try:
+            self.kill_container(
+                ctx,
+                pod,
+                kube_container_id,
+                container.name,
+                "FailedPostStartHook",
+                REASON_FAILED_POST_START_HOOK,
+                None,
+                None,
+            )
+        except (
+            Exception
+        ) as err:  # The next sync finds it running and its hook not run; the failure counts already.
+            klog.error_s(err, "Failed to kill container", **who)
+        message = str(getattr(failure, "message", failure))
+        raise StartContainerError(ErrPostStartHook(), message) from failure
+
+    def generate_container_config(
+        self,
+        ctx: golang.Context,
+        container: v1.Container,
+        pod: v1.Pod,
+        restart_count: int,
+        pod_ip: str,
+        image_ref: str,
+        pod_ips: Sequence[str],
+        ns_target: kubecontainer.ContainerID | None,
+        image_volumes: kubecontainer.ImageVolumes,
+    ) -> tuple[runtimeapi.ContainerConfig, Callable[[], None] | None]:
+        """(the container as its spec wants it, what to call when it was created).
+
+        Raises what its parts raise.
+        """
+        opts, cleanup_action = self.runtime_helper.generate_run_container_options(
+            ctx, pod, container, pod_ip, pod_ips, image_volumes
+        )
+        try:
+            config = self._build_container_config(
+                ctx, container, pod, restart_count, image_ref, opts, ns_target
+            )
+        except BaseException:
+            if cleanup_action is not None:
+                cleanup_action()
+            raise
+        return config, cleanup_action
+
+    def _build_container_config(
+        self,
+        ctx: golang.Context,
+        container: v1.Container,
+        pod: v1.Pod,
+        restart_count: int,
+        image_ref: str,
+        opts: kubecontainer.RunContainerOptions,
+        ns_target: kubecontainer.ContainerID | None,
+    ) -> runtimeapi.ContainerConfig:
+        uid, username = self.get_image_user(ctx, container.image)
+        verify_run_as_non_root(pod, container, uid, username)
+        command, args = kubecontainer.expand_container_command_and_args(container, opts.envs)
+        try:
+            self.os_interface.mkdir_all(self._logs_directory(pod, container), 0o755)
+        except OSError as err:
+            raise OSError(
+                f"create container log directory for container {container.name} failed: {err}"
+            ) from err
+        config = runtimeapi.ContainerConfig(
+            metadata=runtimeapi.ContainerMetadata(name=container.name, attempt=restart_count),
+            image=runtimeapi.ImageSpec(image=image_ref, user_specified_image=container.image),
+            command=command,
+            args=args,
+            working_dir=container.working_dir,
+            envs=[runtimeapi.KeyValue(key=env.name, value=env.value) for env in opts.envs],
+            mounts=self._make_mounts(opts, container),
+            devices=_make_devices(opts),
+            CDI_devices=[runtimeapi.CDIDevice(name=device.name) for device in opts.cdi_devices],
+            labels=labels.new_container_labels(container, pod),
+            annotations=labels.new_container_annotations(container, pod, restart_count, opts),
+            log_path=helpers.build_container_logs_path(container.name, restart_count),
+            stdin=container.stdin,
+            stdin_once=container.stdin_once,
+            tty=container.tty,
+        )
+        stop_signal = helpers.get_container_config_stop_signal(container)
+        if stop_signal is not None:
+            config.stop_signal = stop_signal
+        self.apply_platform_specific_container_config(config, container, pod, uid, username, ns_target)
+        return config
+
+    def _make_mounts(
+        self, opts: kubecontainer.RunContainerOptions, container: v1.Container
+    ) -> list[runtimeapi.Mount]:
+        relabel = _selinux_enabled()
+        mounts = [
+            runtimeapi.Mount(
+                host_path=mount.host_path,
+                container_path=mount.container_path,
+                readonly=mount.read_only,
+                selinux_relabel=mount.se_linux_relabel and relabel,
+                propagation=mount.propagation,
+                recursive_read_only=mount.recursive_read_only,
+                image=mount.image,
+                image_sub_path=mount.image_sub_path,
+            )
+            for mount in opts.mounts
+        ]
+        if opts.pod_container_dir and container.termination_message_path:
+            path = os.path.join(opts.pod_container_dir, make_uid())
+            if self._make_termination_log(path):
+                mounts.append(
+                    runtimeapi.Mount(
+                        host_path=path,
+                        container_path=os.path.join("/", container.termination_message_path),
+                        selinux_relabel=relabel,
+                    )
+                )
+        return mounts
+
+    def _make_termination_log(self, path: str) -> bool:
+        """The file that the container writes its last words to, open to whatever user it runs as."""
+        try:
+            self.os_interface.create(path).close()
+        except OSError as err:
+            klog.error_s(err, "Error on creating termination-log file", path=path)
+            return False
+        try:
+            # The mode given at creation would be cut by the umask.
+            self.os_interface.chmod(path, 0o666)
+        except OSError as err:
+            klog.error_s(err, "Unable to set termination-log file permissions", path=path)
+        return True
+
+    def read_last_string_from_container_logs(self, ctx: golang.Context, path: str) -> str:
+        """The end of a log, cut to what a termination message may hold."""
+        buffer = io.BytesIO()
+        opts = logs.LogOptions(tail_lines=kubecontainer.MAX_CONTAINER_TERMINATION_MESSAGE_LOG_LINES)
+        try:
+            logs.read_logs(ctx, path, "", opts, self.runtime_service, buffer, buffer)
+        except (OSError, ValueError) as err:
+            return f"Error on reading termination message from logs: {err}"
+        end = buffer.getvalue()[-kubecontainer.MAX_CONTAINER_TERMINATION_MESSAGE_LOG_LENGTH :]
+        return end.decode(errors="ignore")
+
+    def convert_to_kube_container_status(
+        self, ctx: golang.Context, status: runtimeapi.ContainerStatus
+    ) -> kubecontainer.Status:
+        """The runtime's status with the container's termination message added."""
+        result = self.to_kube_container_status(status)
+        if status.state != runtimeapi.CONTAINER_EXITED:
+            return result
+        annotated = labels.get_container_info_from_annotations(status.annotations)
+        fallback_to_logs = (
+            annotated.termination_message_policy == v1.TERMINATION_MESSAGE_FALLBACK_TO_LOGS_ON_ERROR
+            and result.exit_code != 0
+            # What was never started has no logs.
+            and result.reason != "ContainerCannotRun"
+        )
+        message, check_logs = get_termination_message(
+            status, annotated.termination_message_path, fallback_to_logs
+        )
+        if check_logs:
+            message = self.read_last_string_from_container_logs(ctx, status.log_path)
+        result.message = ": ".join(part for part in (result.message, message) if part)
+        return result
+
+    def to_kube_container_status(self, status: runtimeapi.ContainerStatus) -> kubecontainer.Status:
+        """The runtime's status in the kubelet's terms."""
+        annotated = labels.get_container_info_from_annotations(status.annotations)
+        result = kubecontainer.Status(
+            id=kubecontainer.ContainerID(self.runtime_name, status.id),
+            name=labels.get_container_info_from_labels(status.labels).container_name,
+            image=status.image.image,
+            # Runtimes before 1.30 have no image id.
+            image_id=status.image_id or status.image_ref,
+            image_ref=status.image_ref,
+            image_runtime_handler=status.image.runtime_handler,
+            hash=annotated.hash,
+            restart_count=annotated.restart_count,
+            state=helpers.to_kube_container_state(status.state),
+            created_at=helpers.time_from_nanoseconds(status.created_at),
+            resources=to_kube_container_resources(status.resources),
+            mounts=[_to_kube_mount(mount) for mount in status.mounts],
+        )
+        if status.HasField("user"):
+            result.user = to_kube_container_user(status.user)
+        # RUNTIME_DEFAULT comes from runtimes that do not tell.
+        if status.stop_signal != runtimeapi.RUNTIME_DEFAULT:
+            result.stop_signal = helpers.runtime_signal_to_string(status.stop_signal)
+        if status.state != runtimeapi.CONTAINER_CREATED:
+            result.started_at = helpers.time_from_nanoseconds(status.started_at)
+        if status.state == runtimeapi.CONTAINER_EXITED:
+            result.reason = status.reason
+            result.message = status.message
+            result.exit_code = status.exit_code
+            result.finished_at = helpers.time_from_nanoseconds(status.finished_at)
+        return result
+
+    def get_containers(self, ctx: golang.Context, opts: ListOptions) -> Sequence[runtimeapi.Container]:
+        """Go: getContainers"""
+        return self.runtime_service.list_containers(ctx, opts.container_filter())
+
+    def get_pod_container_statuses(
+        self, ctx: golang.Context, pod: kubecontainer.Pod, active_pod_sandbox_id: str
+    ) -> tuple[list[kubecontainer.Status], list[kubecontainer.Status]]:
+        """(all of the pod, those of its active sandbox), newest first.
+
+        A container that is gone is left out.
+        """
+        statuses: list[kubecontainer.Status] = []
+        active: list[kubecontainer.Status] = []
+        for container in pod.containers:
+            try:
+                response = self.runtime_service.container_status(ctx, container.id.id, False)
+            except crierror.RemoteError as err:
+                if crierror.is_not_found(err):
+                    continue
+                klog.v(4).info_s("ContainerStatus return error", containerID=container.id.id, err=err)
+                raise
+            status = self.convert_to_kube_container_status(ctx, response.status)
+            statuses.append(status)
+            if container.pod_sandbox_id == active_pod_sandbox_id:
+                active.append(status)
+        return (
+            helpers.sort_container_statuses_by_created(statuses),
+            helpers.sort_container_statuses_by_created(active),
+        )
+
+    def _execute_pre_stop_hook(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        container_id: kubecontainer.ContainerID,
+        container: v1.Container,
+        handler: v1.LifecycleHandler,
+        grace_period: int,
+    ) -> int:
+        """Runs the hook for at most grace_period seconds; returns the seconds it took, rounded down."""
+        who = _who(pod, container, container_id)
+        klog.v(3).info_s("Running preStop hook", **who)
+        start = self.clock.monotonic()
+        hook_ctx, cancel = golang.with_cancel(ctx)
+        done: golang.Channel[None] = golang.Channel()
+        golang.go(
+            self._run_pre_stop_hook,
+            hook_ctx,
+            pod,
+            container_id,
+            container,
+            handler,
+            done,
+            name=f"prestop-{container_id.id[:12]}",
+        )
+        timer = self.clock.new_timer(grace_period)
+        try:
+            if golang.select(done, timer.channel).index == 0:
+                klog.v(3).info_s("PreStop hook completed", **who)
+            else:
+                klog.v(2).info_s(
+                    "PreStop hook not completed in grace period", **who, gracePeriod=grace_period
+                )
+        finally:
+            timer.stop()
+            # DIVERGES: Go leaves a hook running that outlasts the grace period.
+            cancel()
+        return int(self.clock.monotonic() - start)
+
+    def _run_pre_stop_hook(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        container_id: kubecontainer.ContainerID,
+        container: v1.Container,
+        handler: v1.LifecycleHandler,
+        done: golang.Channel[None],
+    ) -> None:
+        try:
+            self.runner.run(ctx, container_id, pod, container, handler)
+        except (
+            Exception
+        ) as err:  # A hook fails in as many ways as there are commands; the container stops anyway.
+            if ctx.err() is not None:
+                return
+            klog.error_s(err, "PreStop hook failed", **_who(pod, container, container_id))
+            # The hook's output may hold secrets: it is not for events.
+            self._record_failed(
+                pod, container, container_id.id, "PreStopHook failed", events.FAILED_PRE_STOP_HOOK
+            )
+        finally:
+            done.close()
+
+    def restore_specs_from_container_labels(
+        self, ctx: golang.Context, container_id: kubecontainer.ContainerID
+    ) -> tuple[v1.Pod, v1.Container]:
+        """As much of the specs as killing needs, for a container whose pod is gone.
+
+        Raises crierror.RemoteError.
+        """
+        status = self.runtime_service.container_status(ctx, container_id.id, False).status
+        labeled = labels.get_container_info_from_labels(status.labels)
+        annotated = labels.get_container_info_from_annotations(status.annotations)
+        pod = v1.Pod(
+            metadata=metav1.ObjectMeta(
+                uid=labeled.pod_uid,
+                name=labeled.pod_name,
+                namespace=labeled.pod_namespace,
+                deletion_grace_period_seconds=annotated.pod_deletion_grace_period,
+            ),
+            spec=v1.PodSpec(
+                containers=[],
+                termination_grace_period_seconds=annotated.pod_termination_grace_period,
+            ),
+        )
+        container = v1.Container(
+            name=labeled.container_name,
+            ports=annotated.container_ports,
+            termination_message_path=annotated.termination_message_path,
+        )
+        if annotated.pre_stop_handler is not None:
+            container.lifecycle = v1.Lifecycle(pre_stop=annotated.pre_stop_handler)
+        return pod, container
+
+    def kill_container(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod | None,
+        container_id: kubecontainer.ContainerID,
+        container_name: str,
+        message: str,
+        reason: str,
+        grace_period_override: int | None,
+        ordering: TerminationOrdering | None,
+    ) -> None:
+        """Runs the preStop hook and stops the container; blocks until it is gone.
+
+        grace_period_override, in seconds, replaces what the pod says. Raises crierror.RemoteError, and
+        LookupError
+        for a container that the pod does not have.
+        """
+        if pod is None:
+            pod, container = self.restore_specs_from_container_labels(ctx, container_id)
+        else:
+            spec = kubecontainer.get_container_spec(pod, container_name)
+            if spec is None:
+                raise LookupError(
+                    f'failed to get containerSpec "{container_name}" (id="{container_id}") in pod'
+                    f' "{format.pod(pod)}" when killing container for reason "{message}"'
+                )
+            container = spec
+        who = _who(pod, container, container_id)
+        grace_period = set_termination_grace_period(pod, container, container_id, reason)
+        self.record_container_event(
+            pod,
+            container,
+            container_id.id,
+            v1.EVENT_TYPE_NORMAL,
+            events.KILLING_CONTAINER,
+            message or f"Stopping container {container.name}",
+        )
+        if grace_period_override is not None:
+            grace_period = grace_period_override
+            klog.v(3).info_s(
+                "Killing container with a grace period override", **who, gracePeriod=grace_period
+            )
+        grace_period = self._spend_grace_period(ctx, pod, container_id, container, grace_period, ordering)
+        klog.v(2).info_s("Killing container with a grace period", **who, gracePeriod=grace_period)
+        try:
+            self.runtime_service.stop_container(ctx, container_id.id, grace_period)
+        except crierror.RemoteError as err:
+            if not crierror.is_not_found(err):
+                klog.error_s(
+                    err, "Container termination failed with gracePeriod", **who, gracePeriod=grace_period
+                )
+                raise
+        klog.v(3).info_s("Container exited normally", **who)
+        if ordering is not None:
+            ordering.container_terminated(container_name)
+
+    def _spend_grace_period(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        container_id: kubecontainer.ContainerID,
+        container: v1.Container,
+        grace_period: int,
+        ordering: TerminationOrdering | None,
+    ) -> int:
+        """What is left of it after the preStop hook and the wait for the container's turn.
+
+        Never less than 2 s.
+        """
+        pre_stop = container.lifecycle.pre_stop if container.lifecycle is not None else None
+        if pre_stop is not None and grace_period > 0:
+            grace_period -= self._execute_pre_stop_hook(
+                ctx, pod, container_id, container, pre_stop, grace_period
+            )
+        if ordering is not None and grace_period > 0:
+            grace_period -= int(ordering.wait_for_turn(container.name, grace_period))
+        return max(grace_period, MINIMUM_GRACE_PERIOD_IN_SECONDS)
+
+    def kill_containers_with_sync_result(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod | None,
+        running_pod: kubecontainer.Pod,
+        grace_period_override: int | None,
+    ) -> list[kubecontainer.SyncResult]:
+        """Kills all containers at the same time, sidecars after those that they serve."""
+        ordering = None
+        if pod is not None and kubetypes.has_restartable_init_container(pod):
+            names = [container.name for container in running_pod.containers]
+            ordering = TerminationOrdering(pod, names, self.clock)
+        results = [
+            kubecontainer.SyncResult(kubecontainer.KILL_CONTAINER, c.name) for c in running_pod.containers
+        ]
+        threads = [
+            golang.go(
+                self._kill_one,
+                ctx,
+                pod,
+                running_pod,
+                container,
+                grace_period_override,
+                ordering,
+                result,
+                name=f"kill-{container.id.id[:12]}",
+            )
+            for container, result in zip(running_pod.containers, results, strict=True)
+        ]
+        for thread in threads:
+            thread.join()
+        return results
+
+    def _kill_one(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod | None,
+        running_pod: kubecontainer.Pod,
+        container: kubecontainer.Container,
+        grace_period_override: int | None,
+        ordering: TerminationOrdering | None,
+        result: kubecontainer.SyncResult,
+    ) -> None:
+        try:
+            self.kill_container(
+                ctx, pod, container.id, container.name, "", REASON_UNKNOWN, grace_period_override, ordering
+            )
+        except (
+            Exception
+        ) as err:  # Any failure is this container's result; the others are killed all the same.
+            result.fail(kubecontainer.ErrKillContainer(), str(err))
+            klog.error_s(
+                err,
+                "Kill container failed",
+                pod=klog.kref(running_pod.namespace, running_pod.name),
+                podUID=running_pod.id,
+                containerName=container.name,
+                containerID=str(container.id),
+            )
+
+    def prune_init_containers_before_start(
+        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
+    ) -> None:
+        """Of each init container only the last run is kept."""
+        ended = (kubecontainer.CONTAINER_STATE_EXITED, kubecontainer.CONTAINER_STATE_UNKNOWN)
+        for container in pod.spec.init_containers:
+            runs = [s for s in pod_status.container_statuses if s.name == container.name and s.state in ended]
+            self._remove_init_containers(ctx, pod, runs[1:])
+
+    def purge_init_containers(
+        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
+    ) -> None:
+        """Removes all runs of all init containers, which must have been stopped."""
+        for container in pod.spec.init_containers:
+            runs = [s for s in pod_status.container_statuses if s.name == container.name]
+            self._remove_init_containers(ctx, pod, runs)
+
+    def _remove_init_containers(
+        self, ctx: golang.Context, pod: v1.Pod, statuses: Iterable[kubecontainer.Status]
+    ) -> None:
+        for status in statuses:
+            klog.v(4).info_s("Removing init container", containerName=status.name, containerID=status.id.id)
+            try:
+                self.remove_container(ctx, status.id.id, False)
+            except Exception as err:  # Garbage collection comes back to what could not be removed.
+                klog.error_s(
+                    err,
+                    "Failed to remove pod init container; Skipping pod",
+                    containerName=status.name,
+                    pod=klog.kobj(pod),
+                )
+
+    def get_container_logs(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        container_id: kubecontainer.ContainerID,
+        log_options: v1.PodLogOptions,
+        stdout: kubecontainer.BinaryWriter | None,
+        stderr: kubecontainer.BinaryWriter | None,
+    ) -> None:
+        """Copies a container's log; see read_logs.
+
+        Raises LookupError when the runtime does not answer for it.
+        """
+        try:
+            response = self.runtime_service.container_status(ctx, container_id.id, False)
+        except crierror.RemoteError as err:
+            klog.v(4).info_s("Failed to get container status", containerID=container_id, err=err)
+            raise LookupError(f"unable to retrieve container logs for {container_id}") from err
+        self.read_logs(ctx, response.status.log_path, container_id.id, log_options, stdout, stderr)
+
+    def get_exec(
+        self,
+        ctx: golang.Context,
+        id: kubecontainer.ContainerID,
+        cmd: Sequence[str],
+        stdin: bool,
+        stdout: bool,
+        stderr: bool,
+        tty: bool,
+    ) -> str:
+        """The URL at which the runtime serves the exec."""
+        request = runtimeapi.ExecRequest(
+            container_id=id.id, cmd=cmd, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr
+        )
+        return self.runtime_service.exec(ctx, request).url
+
+    def get_attach(
+        self,
+        ctx: golang.Context,
+        id: kubecontainer.ContainerID,
+        stdin: bool,
+        stdout: bool,
+        stderr: bool,
+        tty: bool,
+    ) -> str:
+        """The URL at which the runtime serves the attach."""
+        request = runtimeapi.AttachRequest(
+            container_id=id.id, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty
+        )
+        return self.runtime_service.attach(ctx, request).url
+
+    def run_in_container(
+        self, ctx: golang.Context, id: kubecontainer.ContainerID, cmd: Sequence[str], timeout: float
+    ) -> bytes:
+        """stdout and stderr, one after the other. Raises what runtime_service.exec_sync raises."""
+        stdout, stderr = self.runtime_service.exec_sync(ctx, id.id, cmd, timeout)
+        return stdout + stderr
+
+    def remove_container(self, ctx: golang.Context, container_id: str, keep_logs: bool) -> None:
+        """Removes an ended container, its logs first, so that a failure leaves something to come back to.
+
+        Raises OSError and crierror.RemoteError.
+        """
+        klog.v(4).info_s("Removing container", containerID=str(container_id))
+        self.internal_lifecycle.post_stop_container(container_id)
+        if not keep_logs:
+            self._remove_container_log(ctx, container_id)
+        self.runtime_service.remove_container(ctx, container_id)
+
+    def _remove_container_log(self, ctx: golang.Context, container_id: str) -> None:
+        self.log_manager.clean(ctx, container_id)
+        status = self.runtime_service.container_status(ctx, container_id, False).status
+        labeled = labels.get_container_info_from_labels(status.labels)
+        link = legacy.legacy_log_symlink(
+            container_id, labeled.container_name, labeled.pod_name, labeled.pod_namespace
+        )
+        try:
+            self.os_interface.remove(link)
+        except FileNotFoundError:
+            return
+        except OSError as err:
+            raise OSError(
+                f'failed to remove container "{container_id}" log legacy symbolic link "{link}": {err}'
+            ) from err
+
+    def delete_container(self, ctx: golang.Context, container_id: kubecontainer.ContainerID) -> None:
+        """Removes an ended container with its logs."""
+        self.remove_container(ctx, container_id.id, False)
+
+
+def _who(pod: v1.Pod, container: v1.Container, container_id: kubecontainer.ContainerID) -> dict[str, object]:
+    return {
+        "pod": klog.kobj(pod),
+        "podUID": pod.metadata.uid,
+        "containerName": container.name,
+        "containerID": str(container_id),
+    }
+
+
+def _make_devices(opts: kubecontainer.RunContainerOptions) -> list[runtimeapi.Device]:
+    return [
+        runtimeapi.Device(
+            host_path=device.path_on_host,
+            container_path=device.path_in_container,
+            permissions=device.permissions,
+        )
+        for device in opts.devices
+    ]
+
+
+def _selinux_enabled() -> bool:
+    return os.path.exists("/sys/fs/selinux/enforce")
+
+
+def _to_kube_mount(mount: runtimeapi.Mount) -> kubecontainer.Mount:
+    return kubecontainer.Mount(
+        host_path=mount.host_path,
+        container_path=mount.container_path,
+        read_only=mount.readonly,
+        recursive_read_only=mount.recursive_read_only,
+        se_linux_relabel=mount.selinux_relabel,
+        propagation=mount.propagation,
+        image=mount.image if mount.HasField("image") else None,
+        image_sub_path=mount.image_sub_path,
+    )
+
+
+def make_uid() -> str:
+    """Eight random hexadecimal digits, one more file name for each instance of a container."""
+    return f"{random.getrandbits(32):08x}"
+
+
+def get_termination_message(
+    status: runtimeapi.ContainerStatus, termination_message_path: str, fallback_to_logs: bool
+) -> tuple[str, bool]:
+    """(what the container wrote to the file, whether its log is to be read instead)."""
+    if not termination_message_path:
+        return "", fallback_to_logs
+    container_path = os.path.join("/", termination_message_path)
+    mount = next((m for m in status.mounts if m.container_path == container_path), None)
+    if mount is None:
+        return "", fallback_to_logs
+    try:
+        data, _ = tail.read_at_most(mount.host_path, kubecontainer.MAX_CONTAINER_TERMINATION_MESSAGE_LENGTH)
+    except FileNotFoundError:
+        return "", fallback_to_logs
+    except OSError as err:
+        return f"Error on reading termination log {mount.host_path}: {err}", False
+    return data.decode(errors="ignore"), fallback_to_logs and not data
+
+
+def has_any_regular_container_created(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
+    """Whether a regular container was created, which means that all init containers are done."""
+    for container in pod.spec.containers:
+        status = pod_status.find_container_status_by_name(container.name)
+        if status is not None and status.state is not kubecontainer.CONTAINER_STATE_UNKNOWN:
+            return True
+    return False
+
+
+def set_termination_grace_period(
+    pod: v1.Pod, container: v1.Container, container_id: kubecontainer.ContainerID, reason: str
+) -> int:
+    """Seconds: the deletion's, else that of the probe that failed, else the pod's."""
+    if pod.metadata.deletion_grace_period_seconds is not None:
+        return pod.metadata.deletion_grace_period_seconds
+    pod_grace_period = pod.spec.termination_grace_period_seconds
+    if pod_grace_period is None:
+        return MINIMUM_GRACE_PERIOD_IN_SECONDS
+    probes = {REASON_STARTUP_PROBE: container.startup_probe, REASON_LIVENESS_PROBE: container.liveness_probe}
+    probe = probes.get(reason)
+    if probe is None or probe.termination_grace_period_seconds is None:
+        return pod_grace_period
+    if probe.termination_grace_period_seconds > pod_grace_period:
+        klog.v(4).info_s(
+            "Using probe-level grace period that is greater than the pod-level grace period",
+            **_who(pod, container, container_id),
+            probeType=reason,
+            probeGracePeriod=probe.termination_grace_period_seconds,
+            podGracePeriod=pod_grace_period,
+        )
+    return probe.termination_grace_period_seconds

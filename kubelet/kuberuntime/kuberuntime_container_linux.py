@@ -1,0 +1,309 @@
+"""Cgroup settings of a container: CPU, memory, huge pages, swap, OOM.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import cm, qos
+from kubelet import container as kubecontainer
+from kubelet import types as kubetypes
+from kubelet.kuberuntime import helpers_linux
+from kubelet.kuberuntime.security_context import SecurityContextMethods
+from pkg import features, klog
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+from pkg.apis.core.v1 import helper as v1helper
+from pkg.apis.core.v1.helper import qos as kubeapiqos
+from pkg.component_helpers import resource as resourcehelper
+
+ZERO = resource.new_quantity(0)
+
+_CGROUP2_MEMORY_MIN = "memory.min"
+_CGROUP2_MEMORY_LOW = "memory.low"
+_CGROUP2_MEMORY_HIGH = "memory.high"
+_CGROUP2_MAX_SWAP_FILENAME = "memory.swap.max"
+_TIERED_RESERVATION = "TieredReservation"
+_MICROSECONDS = 1_000_000
+_HUGE_PAGES_DIR = "/sys/kernel/mm/hugepages"
+
+
+class ContainerLinuxMethods(SecurityContextMethods):
+    """What the runtime writes into a container's cgroup."""
+
+    def apply_platform_specific_container_config(
+        self,
+        config: runtimeapi.ContainerConfig,
+        container: v1.Container,
+        pod: v1.Pod,
+        uid: int | None,
+        username: str,
+        ns_target: kubecontainer.ContainerID | None,
+    ) -> None:
+        """Fills in config.linux. Raises ValueError for settings that the runtime cannot take."""
+        linux = self.generate_linux_container_config(
+            container, pod, uid, username, ns_target, _enforce_memory_qos()
+        )
+        config.linux.CopyFrom(linux)
+        userns = linux.security_context.namespace_options.userns_options
+        for mount in config.mounts:
+            mount.uidMappings.extend(userns.uids)
+            mount.gidMappings.extend(userns.gids)
+
+    def generate_linux_container_config(
+        self,
+        container: v1.Container,
+        pod: v1.Pod,
+        uid: int | None,
+        username: str,
+        ns_target: kubecontainer.ContainerID | None,
+        enforce_memory_qos: bool,
+    ) -> runtimeapi.LinuxContainerConfig:
+        """ns_target is the container whose processes an ephemeral container is to see."""
+        sc = self.determine_effective_security_context(pod, container, uid, username)
+        if ns_target is not None and sc.namespace_options.pid == runtimeapi.CONTAINER:
+            sc.namespace_options.pid = runtimeapi.TARGET
+            sc.namespace_options.target_id = ns_target.id
+        resources = self.generate_linux_container_resources(pod, container, enforce_memory_qos)
+        return runtimeapi.LinuxContainerConfig(resources=resources, security_context=sc)
+
+    def generate_linux_container_resources(
+        self, pod: v1.Pod, container: v1.Container, enforce_memory_qos: bool
+    ) -> runtimeapi.LinuxContainerResources:
+        """Everything of the container's cgroup."""
+        lcr = self.calculate_linux_resources(
+            container.resources.requests.get(v1.RESOURCE_CPU),
+            _limit(pod, container, v1.RESOURCE_CPU),
+            _limit(pod, container, v1.RESOURCE_MEMORY),
+        )
+        lcr.oom_score_adj = qos.get_container_oom_score_adjust(
+            pod, container, self.machine_info.memory_capacity
+        )
+        lcr.hugepage_limits.extend(get_hugepage_limits_from_resources(pod, container.resources))
+        self._configure_container_swap_resources(lcr, pod, container)
+        if enforce_memory_qos:
+            unified = self._memory_qos(pod, container)
+            lcr.unified.update(unified)
+            klog.v(4).info_s(
+                "MemoryQoS config for container",
+                pod=klog.kobj(pod),
+                containerName=container.name,
+                unified=unified,
+            )
+        return lcr
+
+    def _memory_qos(self, pod: v1.Pod, container: v1.Container) -> dict[str, str]:
+        """memory.min, memory.low and memory.high in bytes, as the MemoryQoS feature wants them."""
+        request = container.resources.requests.get(v1.RESOURCE_MEMORY, ZERO).value()
+        limit = container.resources.limits.get(v1.RESOURCE_MEMORY, ZERO).value()
+        if request and self.memory_reservation_policy == _TIERED_RESERVATION:
+            guaranteed = kubeapiqos.get_pod_qos(pod) == v1.POD_QOS_GUARANTEED
+            unified = {_CGROUP2_MEMORY_MIN if guaranteed else _CGROUP2_MEMORY_LOW: str(request)}
+        else:
+            unified = {_CGROUP2_MEMORY_MIN: "0", _CGROUP2_MEMORY_LOW: "0"}
+        if request == limit:
+            return unified
+        ceiling = limit or self.get_node_allocatable().get(v1.RESOURCE_MEMORY, ZERO).value()
+        if ceiling > 0:
+            page = os.sysconf("SC_PAGESIZE")
+            high = int((request + (ceiling - request) * self.memory_throttling_factor) // page) * page
+            if high > request:
+                unified[_CGROUP2_MEMORY_HIGH] = str(high)
+        return unified
+
+    def _configure_container_swap_resources(
+        self, lcr: runtimeapi.LinuxContainerResources, pod: v1.Pod, container: v1.Container
+    ) -> None:
+        if not self.get_swap_controller_available():
+            return
+        if not cm.is_cgroup2_unified_mode():
+            # The limit is of memory and swap together: the same as memory's alone means no swap.
+            lcr.memory_swap_limit_in_bytes = lcr.memory_limit_in_bytes
+            return
+        swap = 0
+        if self.get_container_swap_behavior(pod, container) == kubetypes.LIMITED_SWAP:
+            swap = self._limited_swap(container)
+        lcr.unified[_CGROUP2_MAX_SWAP_FILENAME] = str(swap)
+
+    def _limited_swap(self, container: v1.Container) -> int:
+        request = container.resources.requests.get(v1.RESOURCE_MEMORY, ZERO).value()
+        try:
+            return calc_swap_for_burstable_pods(
+                request, self.machine_info.memory_capacity, self.machine_info.swap_capacity
+            )
+        except ValueError as err:
+            klog.error_s(err, "Cannot calculate swap allocation amount; disallowing swap")
+            return 0
+
+    def get_container_swap_behavior(self, pod: v1.Pod, container: v1.Container) -> kubetypes.SwapBehavior:
+        """LIMITED_SWAP only for containers of burstable pods that request less memory than their limit."""
+        if self.memory_swap_behavior != kubetypes.LIMITED_SWAP:
+            return kubetypes.NO_SWAP
+        if not features.feature_gate.enabled(features.NODE_SWAP) or not self.get_swap_controller_available():
+            return kubetypes.NO_SWAP
+        if not cm.is_cgroup2_unified_mode() or kubetypes.is_critical_pod(pod):
+            return kubetypes.NO_SWAP
+        request = container.resources.requests.get(v1.RESOURCE_MEMORY, ZERO)
+        limit = container.resources.limits.get(v1.RESOURCE_MEMORY, ZERO)
+        # Equal covers the container that speaks of no memory at all.
+        if kubeapiqos.get_pod_qos(pod) != v1.POD_QOS_BURSTABLE or request.cmp(limit) == 0:
+            return kubetypes.NO_SWAP
+        return kubetypes.LIMITED_SWAP
+
+    def generate_container_resources(
+        self, pod: v1.Pod, container: v1.Container
+    ) -> runtimeapi.ContainerResources:
+        """Go: generateContainerResources"""
+        return runtimeapi.ContainerResources(
+            linux=self.generate_linux_container_resources(pod, container, _enforce_memory_qos())
+        )
+
+    def calculate_linux_resources(
+        self,
+        cpu_request: resource.Quantity | None,
+        cpu_limit: resource.Quantity,
+        memory_limit: resource.Quantity,
+    ) -> runtimeapi.LinuxContainerResources:
+        """CPU shares, quota and memory limit; a CPU request that is not given is taken from the limit."""
+        cpu = cpu_request if cpu_request is not None else cpu_limit
+        resources = runtimeapi.LinuxContainerResources(
+            cpu_shares=cm.milli_cpu_to_shares(cpu.milli_value()),
+            memory_limit_in_bytes=memory_limit.value(),
+        )
+        if self.cpu_cfs_quota:
+            period = cm.QUOTA_PERIOD
+            if features.feature_gate.enabled(features.CPU_CFS_QUOTA_PERIOD):
+                period = int(self.cpu_cfs_quota_period * _MICROSECONDS)
+            resources.cpu_quota = cm.milli_cpu_to_quota(cpu_limit.milli_value(), period)
+            resources.cpu_period = period
+        if self.single_process_oom_kill is False and cm.is_cgroup2_unified_mode():
+            # Out of memory, all processes of the container are killed together.
+            resources.unified["memory.oom.group"] = "1"
+        return resources
+
+
+def _enforce_memory_qos() -> bool:
+    return features.feature_gate.enabled(features.MEMORY_QOS) and cm.is_cgroup2_unified_mode()
+
+
+def _limit(pod: v1.Pod, container: v1.Container, name: str) -> resource.Quantity:
+    """The container's limit, or the pod's if only that is set. Go: getCPULimit, getMemoryLimit"""
+    limit = container.resources.limits.get(name, ZERO)
+    if limit.is_zero() and _pod_level_resources_set(pod) and pod.spec.resources is not None:
+        return pod.spec.resources.limits.get(name, ZERO)
+    return limit
+
+
+def _pod_level_resources_set(pod: v1.Pod) -> bool:
+    return features.feature_gate.enabled(
+        features.POD_LEVEL_RESOURCES
+    ) and resourcehelper.is_pod_level_resources_set(pod)
+
+
+def get_hugepage_limits_from_resources(
+    pod: v1.Pod, container_resources: v1.ResourceRequirements
+) -> list[runtimeapi.HugepageLimit]:
+    """A limit for each page size of this machine; 0 unless the container, or else the pod, sets one."""
+    required: dict[str, int] = {}
+    if _pod_level_resources_set(pod) and pod.spec.resources is not None:
+        required |= _hugepage_limits(pod.spec.resources.limits)
+    required |= _hugepage_limits(container_resources.limits)
+    return [
+        runtimeapi.HugepageLimit(page_size=size, limit=required.get(size, 0)) for size in huge_page_sizes()
+    ]
+
+
+def _hugepage_limits(limits: Mapping[str, resource.Quantity]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, amount in limits.items():
+        if not v1helper.is_huge_page_resource_name(name):
+            continue
+        try:
+            size = v1helper.huge_page_size_from_resource_name(name)
+            found[v1helper.huge_page_unit_size_from_byte_size(size.value())] = amount.value()
+        except ValueError as err:
+            klog.info_s("Failed to get hugepage size from resource", object=name, err=err)
+    return found
+
+
+def huge_page_sizes() -> list[str]:
+    """The page sizes of this machine ("2MB", "1GB") in the order in which the kernel lists them."""
+    try:
+        names = os.listdir(_HUGE_PAGES_DIR)
+    except FileNotFoundError:
+        return []
+    sizes = [int(m[1]) * 1024 for name in names if (m := re.fullmatch(r"hugepages-(\d+)kB", name))]
+    return [v1helper.huge_page_unit_size_from_byte_size(size) for size in sizes]
+
+
+def to_kube_container_resources(
+    status_resources: runtimeapi.ContainerResources,
+) -> kubecontainer.ContainerResources | None:
+    """What the runtime says it enforces, None when it says nothing of use."""
+    linux = status_resources.linux
+    result = kubecontainer.ContainerResources()
+    if linux.cpu_period > 0:
+        milli_cpu = helpers_linux.quota_to_milli_cpu(linux.cpu_quota, linux.cpu_period)
+        if milli_cpu > 0:
+            result.cpu_limit = resource.new_milli_quantity(milli_cpu)
+    milli_cpu = helpers_linux.shares_to_milli_cpu(linux.cpu_shares)
+    if milli_cpu > 0:
+        result.cpu_request = resource.new_milli_quantity(milli_cpu)
+    if linux.memory_limit_in_bytes > 0:
+        result.memory_limit = resource.new_quantity(linux.memory_limit_in_bytes, resource.Format.BINARY_SI)
+    return None if result == kubecontainer.ContainerResources() else result
+
+
+def check_swap_controller_availability() -> bool:
+    """Whether the kernel can limit the swap of a cgroup."""
+    path = "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"
+    try:
+        if cm.is_cgroup2_unified_mode():
+            # The root cgroup has no such file: look at this process's own.
+            own = Path("/proc/self/cgroup").read_text().split("\n", 1)[0].split(":", 2)[2]
+            path = os.path.join("/sys/fs/cgroup", own.lstrip("/"), _CGROUP2_MAX_SWAP_FILENAME)
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    except (OSError, IndexError) as err:
+        klog.v(5).info_s(
+            "Failed to detect the availability of the swap controller, assuming not available", err=err
+        )
+        return False
+    return True
+
+
+def calc_swap_for_burstable_pods(
+    container_memory_request: int, node_total_memory: int, total_pods_swap_available: int
+) -> int:
+    """The share of the node's swap that the container's request has of its memory, in bytes.
+
+    Raises ValueError.
+    """
+    if node_total_memory <= 0:
+        raise ValueError("total node memory is 0")
+    if container_memory_request > node_total_memory:
+        raise ValueError(
+            f"container request {container_memory_request} is larger than"
+            f" total node memory {node_total_memory}"
+        )
+    return int(container_memory_request / node_total_memory * total_pods_swap_available)
+
+
+def to_kube_container_user(status_user: runtimeapi.ContainerUser) -> kubecontainer.ContainerUser:
+    """Whom the container's first process runs as."""
+    linux = None
+    if status_user.HasField("linux"):
+        linux = kubecontainer.LinuxContainerUser(
+            uid=status_user.linux.uid,
+            gid=status_user.linux.gid,
+            supplemental_groups=list(status_user.linux.supplemental_groups),
+        )
+    return kubecontainer.ContainerUser(linux=linux)

@@ -1,0 +1,277 @@
+"""Removes what dead pods left in the runtime: containers, sandboxes, log directories and links.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_gc.go
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from kubelet.cri import errors as crierror
+from kubelet.kuberuntime import helpers, labels, legacy
+from kubelet.kuberuntime.kuberuntime_container import REASON_UNKNOWN, ContainerMethods
+from kubelet.kuberuntime.kuberuntime_sandbox import ListOptions
+from kubelet.kuberuntime.kuberuntime_struct import PodStateProvider
+from pkg import golang, klog
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerGCInfo:
+    """A dead container; unknown means that it may be alive and is to be stopped first."""
+
+    id: str
+    name: str
+    create_time: datetime
+    unknown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxGCInfo:
+    """A sandbox; active means that it is ready or still has containers."""
+
+    id: str
+    create_time: datetime
+    active: bool
+
+
+class EvictUnit(NamedTuple):
+    """Containers are counted by pod and name."""
+
+    uid: str
+    name: str
+
+
+ContainersByEvictUnit = dict[EvictUnit, list[ContainerGCInfo]]
+
+
+def _num_containers(units: ContainersByEvictUnit) -> int:
+    return sum(map(len, units.values()))
+
+
+def _newest_first(infos: Sequence[ContainerGCInfo]) -> list[ContainerGCInfo]:
+    return sorted(infos, key=lambda info: info.create_time, reverse=True)
+
+
+class ContainerGC:
+    """Go: containerGC. Called by one thread at a time."""
+
+    def __init__(self, pod_state_provider: PodStateProvider, manager: ContainerMethods) -> None:
+        self._pod_state_provider = pod_state_provider
+        self._manager = manager
+
+    def garbage_collect(
+        self,
+        ctx: golang.Context,
+        gc_policy: kubecontainer.GCPolicy,
+        all_sources_ready: bool,
+        evict_non_deleted_pods: bool,
+    ) -> None:
+        """Containers by the policy, then sandboxes without containers, then logs.
+
+        Raises an ExceptionGroup.
+        """
+        steps: tuple[Callable[[], None], ...] = (
+            lambda: self._evict_containers(ctx, gc_policy, all_sources_ready, evict_non_deleted_pods),
+            lambda: self._evict_sandboxes(ctx, evict_non_deleted_pods),
+            lambda: self._evict_pod_logs_directories(ctx, all_sources_ready),
+        )
+        errors: list[Exception] = []
+        for step in steps:
+            try:
+                step()
+            except (
+                Exception
+            ) as err:  # One step's failure must not keep the others from freeing what they can.
+                errors.append(err)
+        if errors:
+            raise ExceptionGroup("garbage collection failed", errors)
+
+    def _should_be_removed(self, uid: str, evict_non_deleted_pods: bool) -> bool:
+        provider = self._pod_state_provider
+        return provider.should_pod_content_be_removed(uid) or (
+            evict_non_deleted_pods and provider.should_pod_runtime_be_removed(uid)
+        )
+
+    def _enforce_max_containers_per_evict_unit(
+        self, ctx: golang.Context, units: ContainersByEvictUnit, max_containers: int
+    ) -> None:
+        for key, unit in units.items():
+            to_remove = len(unit) - max_containers
+            if to_remove > 0:
+                units[key] = self._remove_oldest_n(ctx, unit, to_remove)
+
+    def _remove_oldest_n(
+        self, ctx: golang.Context, containers: Sequence[ContainerGCInfo], to_remove: int
+    ) -> list[ContainerGCInfo]:
+        """Returns those kept. What could not be removed counts as removed: nothing else goes instead."""
+        ordered = _newest_first(containers)
+        num_to_keep = len(ordered) - to_remove
+        for info in reversed(ordered[num_to_keep:]):
+            if info.unknown and not self._stop(ctx, info):
+                continue
+            try:
+                self._manager.remove_container(ctx, info.id, False)
+            except Exception as err:  # The next round tries again.
+                klog.error_s(err, "Failed to remove container", containerID=info.id)
+        return ordered[:num_to_keep]
+
+    def _stop(self, ctx: golang.Context, info: ContainerGCInfo) -> bool:
+        container_id = kubecontainer.ContainerID(self._manager.runtime_name, info.id)
+        message = "Container is in unknown state, try killing it before removal"
+        try:
+            self._manager.kill_container(
+                ctx, None, container_id, info.name, message, REASON_UNKNOWN, None, None
+            )
+        except Exception as err:  # The next round tries again.
+            klog.error_s(err, "Failed to stop container", containerID=info.id)
+            return False
+        return True
+
+    def _remove_oldest_n_sandboxes(
+        self, ctx: golang.Context, sandboxes: Sequence[SandboxGCInfo], to_remove: int
+    ) -> None:
+        ordered = sorted(sandboxes, key=lambda info: info.create_time, reverse=True)
+        for info in reversed(ordered[len(ordered) - to_remove :]):
+            if not info.active:
+                self._remove_sandbox(ctx, info.id)
+
+    def _remove_sandbox(self, ctx: golang.Context, sandbox_id: str) -> None:
+        klog.v(4).info_s("Removing sandbox", sandboxID=sandbox_id)
+        client = self._manager.runtime_service
+        try:
+            # It should have been stopped long ago; make sure.
+            client.stop_pod_sandbox(ctx, sandbox_id)
+        except crierror.RemoteError as err:
+            klog.error_s(err, "Failed to stop sandbox before removing", sandboxID=sandbox_id)
+            return
+        try:
+            client.remove_pod_sandbox(ctx, sandbox_id)
+        except crierror.RemoteError as err:
+            klog.error_s(err, "Failed to remove sandbox", sandboxID=sandbox_id)
+
+    def _evictable_containers(self, ctx: golang.Context, min_age: float) -> ContainersByEvictUnit:
+        """Those that do not run and were created more than min_age seconds ago."""
+        units: ContainersByEvictUnit = {}
+        newest = self._manager.clock.now() - timedelta(seconds=min_age)
+        for container in self._manager.get_containers(ctx, ListOptions()):
+            if container.state == runtimeapi.CONTAINER_RUNNING:
+                continue
+            created_at = helpers.time_from_nanoseconds(container.created_at)
+            if newest < created_at:
+                continue
+            name = container.metadata.name
+            uid = labels.get_container_info_from_labels(container.labels).pod_uid
+            unknown = container.state == runtimeapi.CONTAINER_UNKNOWN
+            info = ContainerGCInfo(container.id, name, created_at, unknown)
+            units.setdefault(EvictUnit(uid, name), []).append(info)
+        return units
+
+    def _evict_containers(
+        self,
+        ctx: golang.Context,
+        gc_policy: kubecontainer.GCPolicy,
+        all_sources_ready: bool,
+        evict_non_deleted_pods: bool,
+    ) -> None:
+        units = self._evictable_containers(ctx, gc_policy.min_age)
+        if all_sources_ready:
+            for key in list(units):
+                if self._should_be_removed(key.uid, evict_non_deleted_pods):
+                    unit = units.pop(key)
+                    self._remove_oldest_n(ctx, unit, len(unit))
+        if gc_policy.max_per_pod_container >= 0:
+            self._enforce_max_containers_per_evict_unit(ctx, units, gc_policy.max_per_pod_container)
+        if 0 <= gc_policy.max_containers < _num_containers(units):
+            self._enforce_max_containers(ctx, units, gc_policy.max_containers)
+
+    def _enforce_max_containers(
+        self, ctx: golang.Context, units: ContainersByEvictUnit, max_containers: int
+    ) -> None:
+        """The same number for each unit, at least one; then the oldest of all."""
+        per_unit = max(max_containers // len(units), 1)
+        self._enforce_max_containers_per_evict_unit(ctx, units, per_unit)
+        left = [info for unit in units.values() for info in unit]
+        if len(left) > max_containers:
+            self._remove_oldest_n(ctx, left, len(left) - max_containers)
+
+    def _evict_sandboxes(self, ctx: golang.Context, evict_non_deleted_pods: bool) -> None:
+        """Those that are not ready and empty, and whose pod is gone or has a newer one."""
+        # Containers first: a container made meanwhile then has its sandbox in the second list as ready.
+        containers = self._manager.get_containers(ctx, ListOptions())
+        sandboxes = self._manager.get_sandboxes(ctx, ListOptions())
+        with_containers = {container.pod_sandbox_id for container in containers}
+        by_pod: dict[str, list[SandboxGCInfo]] = {}
+        for sandbox in sandboxes:
+            active = sandbox.state == runtimeapi.SANDBOX_READY or sandbox.id in with_containers
+            created_at = helpers.time_from_nanoseconds(sandbox.created_at)
+            info = SandboxGCInfo(sandbox.id, created_at, active)
+            by_pod.setdefault(sandbox.metadata.uid, []).append(info)
+        for uid, infos in by_pod.items():
+            remove_all = self._should_be_removed(uid, evict_non_deleted_pods)
+            self._remove_oldest_n_sandboxes(ctx, infos, len(infos) - (0 if remove_all else 1))
+
+    def _evict_pod_logs_directories(self, ctx: golang.Context, all_sources_ready: bool) -> None:
+        """Directories of pods that are gone, and links whose container is."""
+        if all_sources_ready:
+            self._remove_pod_logs_directories()
+        pattern = os.path.join(legacy.LEGACY_CONTAINER_LOGS_DIR, f"*.{legacy.LEGACY_LOG_SUFFIX}")
+        for link in self._manager.os_interface.glob(pattern):
+            if self._is_dead_log_symlink(ctx, link):
+                self._remove_log_symlink(link)
+
+    def _remove_pod_logs_directories(self) -> None:
+        os_interface = self._manager.os_interface
+        directory = self._manager.pod_logs_directory
+        try:
+            entries = os_interface.read_dir(directory)
+        except OSError as err:
+            raise OSError(f'failed to read podLogsDirectory "{directory}": {err}') from err
+        for entry in entries:
+            uid = helpers.parse_pod_uid_from_logs_directory(entry.name)
+            if not self._pod_state_provider.should_pod_content_be_removed(uid):
+                continue
+            klog.v(4).info_s("Removing pod logs", podUID=uid)
+            try:
+                os_interface.remove_all(os.path.join(directory, entry.name))
+            except OSError as err:
+                klog.error_s(err, "Failed to remove pod logs directory", path=entry.name)
+
+    def _is_dead_log_symlink(self, ctx: golang.Context, link: str) -> bool:
+        try:
+            self._manager.os_interface.stat(link)
+            return False
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return False
+        try:
+            container_id = legacy.get_container_id_from_legacy_log_symlink(link)
+            status = self._manager.runtime_service.container_status(ctx, container_id, False).status
+        except ValueError as err:
+            klog.v(4).info_s("Unable to obtain container ID", err=err)
+            return True
+        except crierror.RemoteError as err:
+            klog.info_s("Error getting ContainerStatus for containerID", containerID=container_id, err=err)
+            return True
+        # During a log rotation the link of a living container dangles for a moment.
+        if status.state != runtimeapi.CONTAINER_EXITED:
+            klog.v(5).info_s(
+                "Container is still running, not removing symlink", containerID=container_id, path=link
+            )
+            return False
+        return True
+
+    def _remove_log_symlink(self, link: str) -> None:
+        try:
+            self._manager.os_interface.remove(link)
+        except OSError as err:
+            klog.error_s(err, "Failed to remove container log dead symlink", path=link)
+        else:
+            klog.v(4).info_s("Removed symlink", path=link)

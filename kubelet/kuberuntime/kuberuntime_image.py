@@ -1,0 +1,130 @@
+"""Images in the runtime.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_image.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from kubelet.cri import errors as crierror
+from kubelet.kuberuntime import convert
+from kubelet.kuberuntime.kuberuntime_sandbox import SandboxMethods
+from pkg import credentialprovider, features, golang, klog
+
+
+class PullErrors(ExceptionGroup[Exception]):
+    """Why each of several credentials failed. Its text is what Go's aggregate of errors shows."""
+
+    def __new__(cls, errors: Sequence[Exception]) -> PullErrors:
+        return super().__new__(cls, "", errors)
+
+    def derive(self, excs: Sequence[Exception], /) -> PullErrors:  # type: ignore[override]
+        return PullErrors(excs)
+
+    def __str__(self) -> str:
+        texts = list(dict.fromkeys(str(err) for err in self.exceptions))
+        return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+class ImageMethods(SandboxMethods):
+    """Go: kubecontainer.ImageService. All methods raise crierror.RemoteError."""
+
+    def pull_image(
+        self,
+        ctx: golang.Context,
+        image: kubecontainer.ImageSpec,
+        credentials: Sequence[credentialprovider.TrackedAuthConfig],
+        pod_sandbox_config: runtimeapi.PodSandboxConfig | None,
+    ) -> tuple[str, credentialprovider.TrackedAuthConfig | None]:
+        """(reference, the credentials that worked). Raises PullErrors when none of several did."""
+        spec = convert.to_runtime_api_image_spec(image)
+        if not credentials:
+            klog.v(3).info_s("Pulling image without credentials", image=image.image)
+            try:
+                return self.image_service.pull_image(ctx, spec, None, pod_sandbox_config), None
+            except crierror.RemoteError as err:
+                klog.error_s(err, "Failed to pull image", image=image.image)
+                raise
+        errors: list[Exception] = []
+        for creds in credentials:
+            try:
+                auth = _auth_config(creds.auth_config)
+                return self.image_service.pull_image(ctx, spec, auth, pod_sandbox_config), creds
+            except crierror.RemoteError as err:
+                errors.append(err)
+        raise PullErrors(errors)
+
+    def get_image_ref(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> str:
+        """The id of an image that is there, "" of one that is not."""
+        return self._image_status(ctx, image).id
+
+    def get_image_size(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> int:
+        """Bytes; 0 of an image that is not there."""
+        return self._image_status(ctx, image).size
+
+    def _image_status(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> runtimeapi.Image:
+        try:
+            spec = convert.to_runtime_api_image_spec(image)
+            return self.image_service.image_status(ctx, spec, False).image
+        except crierror.RemoteError as err:
+            klog.error_s(err, "Failed to get image status", image=image.image)
+            raise
+
+    def list_images(self, ctx: golang.Context) -> list[kubecontainer.Image]:
+        """All images of the machine."""
+        return [self._to_kube_image(image) for image in self._list(ctx)]
+
+    def _list(self, ctx: golang.Context) -> Sequence[runtimeapi.Image]:
+        try:
+            return self.image_service.list_images(ctx, None)
+        except crierror.RemoteError as err:
+            klog.error_s(err, "Failed to list images")
+            raise
+
+    def _to_kube_image(self, image: runtimeapi.Image) -> kubecontainer.Image:
+        gate = features.feature_gate.enabled(features.RUNTIME_CLASS_IN_IMAGE_CRI_API)
+        if gate and not image.spec.runtime_handler:
+            klog.v(2).info_s("WARNING: RuntimeHandler is empty", ImageID=image.id)
+        return kubecontainer.Image(
+            id=image.id,
+            size=image.size,
+            repo_tags=list(image.repo_tags),
+            repo_digests=list(image.repo_digests),
+            spec=convert.to_kube_container_image_spec(image),
+            pinned=image.pinned,
+        )
+
+    def remove_image(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> None:
+        """Removes the image with all its names."""
+        try:
+            self.image_service.remove_image(ctx, runtimeapi.ImageSpec(image=image.image))
+        except crierror.RemoteError as err:
+            klog.error_s(err, "Failed to remove image", image=image.image)
+            raise
+
+    def image_stats(self, ctx: golang.Context) -> kubecontainer.ImageStats:
+        """The sum of all images; layers that they share are counted more than once."""
+        return kubecontainer.ImageStats(total_storage_bytes=sum(image.size for image in self._list(ctx)))
+
+    def image_fs_info(self, ctx: golang.Context) -> runtimeapi.ImageFsInfoResponse:
+        """The file systems of images and containers."""
+        try:
+            return self.image_service.image_fs_info(ctx)
+        except crierror.RemoteError as err:
+            klog.error_s(err, "Failed to get image filesystem")
+            raise
+
+
+def _auth_config(auth: credentialprovider.AuthConfig) -> runtimeapi.AuthConfig:
+    return runtimeapi.AuthConfig(
+        username=auth.username,
+        password=auth.password,
+        auth=auth.auth,
+        server_address=auth.server_address,
+        identity_token=auth.identity_token,
+        registry_token=auth.registry_token,
+    )

@@ -1,0 +1,42 @@
+"""Reads container logs by the options of the API.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_logs.go
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from kubelet import container as kubecontainer
+from kubelet.kuberuntime import logs
+from kubelet.kuberuntime.kuberuntime_image import ImageMethods
+from pkg import golang
+from pkg.api.core import v1
+
+
+class LogMethods(ImageMethods):
+    """Log files of containers."""
+
+    def read_logs(
+        self,
+        ctx: golang.Context,
+        path: str,
+        container_id: str,
+        api_opts: v1.PodLogOptions,
+        stdout: kubecontainer.BinaryWriter | None,
+        stderr: kubecontainer.BinaryWriter | None,
+    ) -> None:
+        """See logs.read_logs, which it raises from too; container_id may be "" without follow."""
+        since = None
+        if api_opts.since_seconds is not None:
+            since = self.clock.now() - timedelta(seconds=api_opts.since_seconds)
+        if api_opts.since_time is not None and (since is None or api_opts.since_time > since):
+            since = api_opts.since_time
+        opts = logs.LogOptions(
+            tail_lines=api_opts.tail_lines,
+            limit_bytes=api_opts.limit_bytes,
+            since=since,
+            follow=api_opts.follow,
+            timestamp=api_opts.timestamps,
+        )
+        logs.read_logs(ctx, path, container_id, opts, self.runtime_service, stdout, stderr)

@@ -1,0 +1,1329 @@
+"""Brings a pod's containers to what its spec says: decides what to do, and does it.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from kubelet import events, lifecycle, metrics
+from kubelet import images as kubeimages
+from kubelet.cri import errors as crierror
+from kubelet.images import pullmanager
+from kubelet.kuberuntime import helpers, labels
+from kubelet.kuberuntime import util as runtimeutil
+from kubelet.kuberuntime.kuberuntime_container import (
+    REASON_LIVENESS_PROBE,
+    REASON_RESTART_ALL_CONTAINERS,
+    REASON_STARTUP_PROBE,
+    REASON_UNKNOWN,
+    ContainerMethods,
+    ErrCreateContainer,
+    StartContainerError,
+    StartContext,
+    StartSpec,
+    container_start_spec,
+    ephemeral_container_start_spec,
+    has_any_regular_container_created,
+)
+from kubelet.kuberuntime.kuberuntime_container_linux import check_swap_controller_availability
+from kubelet.kuberuntime.kuberuntime_gc import ContainerGC
+from kubelet.kuberuntime.kuberuntime_sandbox import ListOptions, SandboxError
+from kubelet.kuberuntime.kuberuntime_struct import RuntimeManagerOptions
+from kubelet.prober import results as proberesults
+from kubelet.util import cache as objectcache
+from kubelet.util import format
+from pkg import credentialprovider, features, golang, klog
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+from pkg.client_go.util import flowcontrol
+from pkg.component_base.cli.flag import duration
+
+# The version of the CRI that is asked for.
+_KUBE_RUNTIME_API_VERSION = "0.1.0"
+
+# How long the runtime's version is kept, in seconds.
+_VERSION_CACHE_TTL = 60.0
+
+
+class ErrVersionNotSupported(Exception):
+    """The runtime speaks another version of the interface."""
+
+    def __init__(self) -> None:
+        super().__init__("runtime api version is not supported")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerToKillInfo:
+    """A container to kill: its spec, its name, and why, as an event tells it and in a word."""
+
+    container: v1.Container
+    name: str
+    message: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerToRemoveInfo:
+    """A container to remove, killed first if it may run."""
+
+    container_id: kubecontainer.ContainerID
+    container: v1.Container
+    kill: bool = False
+
+
+@dataclass(slots=True)
+class PodActions:
+    """What to do for a pod. Containers to start are given by their index in the spec. Go: podActions"""
+
+    # Stop all containers and the sandbox.
+    kill_pod: bool = False
+    # Make a new sandbox, which means to begin with the init containers again.
+    create_sandbox: bool = False
+    # The sandbox that is there; containers are started in it unless a new one is made.
+    sandbox_id: str = ""
+    # The number of the attempt to make a sandbox.
+    attempt: int = 0
+    init_containers_to_start: list[int] = field(default_factory=list)
+    containers_to_start: list[int] = field(default_factory=list)
+    ephemeral_containers_to_start: list[int] = field(default_factory=list)
+    containers_to_kill: dict[kubecontainer.ContainerID, ContainerToKillInfo] = field(default_factory=dict)
+    # For the restart of the whole pod in place; what triggered it comes last.
+    containers_to_reset: list[ContainerToRemoveInfo] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"KillPod: {str(self.kill_pod).lower()}, CreateSandbox: {str(self.create_sandbox).lower()},"
+            f" Attempt: {self.attempt}, InitContainersToStart: {self.init_containers_to_start},"
+            f" ContainersToStart: {self.containers_to_start},"
+            f" EphemeralContainersToStart: {self.ephemeral_containers_to_start},"
+            f" ContainersToKill: {[info.name for info in self.containers_to_kill.values()]},"
+            f" ContainersToRemove: {[info.container.name for info in self.containers_to_reset]}"
+        )
+
+
+def container_changed(container: v1.Container, status: kubecontainer.Status) -> bool:
+    """Whether the spec differs from what the container was made of, in a way that needs a new one."""
+    return status.hash != kubecontainer.hash_container(container)
+
+
+def should_restart_on_failure(pod: v1.Pod) -> bool:
+    """By the pod's policy alone."""
+    return pod.spec.restart_policy != v1.RESTART_POLICY_NEVER
+
+
+def container_succeeded(container: v1.Container, pod_status: kubecontainer.PodStatus) -> bool:
+    """Whether its last run ended with code 0."""
+    status = pod_status.find_container_status_by_name(container.name)
+    return (
+        status is not None and status.state is kubecontainer.CONTAINER_STATE_EXITED and status.exit_code == 0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ImageVolumePull:
+    """Either the image of an image volume, or why it could not be had."""
+
+    spec: runtimeapi.ImageSpec | None = None
+    err: Exception | None = None
+    message: str = ""
+
+
+class KubeGenericRuntimeManager(ContainerMethods):
+    """The kubelet's side of any CRI runtime. Thread-safe; a pod is synced by one thread at a time."""
+
+    def __init__(self, ctx: golang.Context, options: RuntimeManagerOptions) -> None:
+        """Asks the runtime for its version.
+
+        Raises crierror.RemoteError, ErrVersionNotSupported, ValueError, OSError.
+
+        Afterwards image_gc_hooks holds what image garbage collection must call.
+        """
+        super().__init__(options)
+        self.get_swap_controller_available = cache(check_swap_controller_availability)
+        self._connect(ctx)
+        self.image_gc_hooks: list[kubeimages.PostImageGCHook] = []
+        self.image_puller = self._new_image_manager(ctx, options)
+        self.runner = lifecycle.HandlerRunner(
+            options.insecure_container_lifecycle_http_client, self, self, options.recorder
+        )
+        self.container_gc = ContainerGC(options.pod_state_provider, self)
+        self.version_cache = objectcache.ObjectCache(
+            lambda: self._get_typed_version(ctx), _VERSION_CACHE_TTL, options.clock
+        )
+
+    def _connect(self, ctx: golang.Context) -> None:
+        version = self._get_typed_version(ctx)
+        if version.version != _KUBE_RUNTIME_API_VERSION:
+            klog.error_s(
+                None,
+                "This runtime api version is not supported",
+                apiVersion=version.version,
+                supportedAPIVersion=_KUBE_RUNTIME_API_VERSION,
+            )
+            raise ErrVersionNotSupported
+        self.runtime_name = version.runtime_name
+        klog.info_s(
+            "Container runtime initialized",
+            containerRuntime=version.runtime_name,
+            version=version.runtime_version,
+            apiVersion=version.runtime_api_version,
+        )
+
+    def _new_image_manager(
+        self, ctx: golang.Context, options: RuntimeManagerOptions
+    ) -> kubeimages.ImageManager:
+        pull_manager: pullmanager.ImagePullManager = pullmanager.NoopImagePullManager()
+        if features.feature_gate.enabled(features.KUBELET_ENSURE_SECRET_PULLED_IMAGES):
+            pull_manager = pullmanager.PullManager(
+                ctx,
+                pullmanager.FSPullRecordsAccessor(options.root_directory),
+                pullmanager.image_pull_credential_verification_policy(
+                    options.image_pulls_credential_verification_policy,
+                    options.preloaded_images_credential_verification_whitelist,
+                ),
+                self,
+                options.clock,
+            )
+            self.image_gc_hooks.append(pull_manager.prune_unknown_records)
+        return kubeimages.ImageManager(
+            kubecontainer.filter_event_recorder(options.recorder),
+            credentialprovider.default_docker_keyring(),
+            self,
+            pull_manager,
+            options.image_back_off,
+            options.serialize_image_pulls,
+            options.max_parallel_image_pulls,
+            options.image_pull_qps,
+            options.image_pull_burst,
+            options.pod_pulling_time_recorder,
+        )
+
+    def type(self) -> str:
+        """The runtime's name."""
+        return self.runtime_name
+
+    def _get_typed_version(self, ctx: golang.Context) -> runtimeapi.VersionResponse:
+        return self.runtime_service.version(ctx, _KUBE_RUNTIME_API_VERSION)
+
+    def version(self, ctx: golang.Context) -> kubecontainer.Version:
+        """The runtime's own version. Raises ValueError for one without numbers, and crierror.RemoteError."""
+        return RuntimeVersion(self._get_typed_version(ctx).runtime_version)
+
+    def api_version(self) -> kubecontainer.Version:
+        """The version of the interface that it speaks, at most a minute old. Raises as version does."""
+        machine_id = self.machine_info.machine_id
+        return RuntimeVersion(self.version_cache.get(machine_id).runtime_api_version)
+
+    def status(self, ctx: golang.Context) -> kubecontainer.RuntimeStatus:
+        """Whether runtime and network are ready.
+
+        Raises crierror.RemoteError, ValueError for an empty answer.
+        """
+        response = self.runtime_service.status(ctx, False)
+        if not response.HasField("status"):
+            raise ValueError("runtime status is nil")
+        return helpers.to_kube_runtime_status(response)
+
+    def get_pod(self, ctx: golang.Context, pod_uid: str) -> kubecontainer.Pod:
+        """Sandboxes and containers of one pod. Raises kubecontainer.ErrPodNotFound, crierror.RemoteError."""
+        pod = self._get_pods(ctx, ListOptions(pod_uid=pod_uid)).get(pod_uid)
+        if pod is None:
+            raise kubecontainer.ErrPodNotFound
+        return pod
+
+    def get_pods(self, ctx: golang.Context, all: bool) -> list[kubecontainer.Pod]:
+        """All pods, newest first; with `all` also what does not run any more. Raises crierror.RemoteError."""
+        pods = self._get_pods(ctx, ListOptions(only_running_ready=not all))
+        klog.v(4).info_s("Retrieved pods from runtime", all=all)
+        # Two pods of one name can overlap while the older ends: who looks by name is to find the newer.
+        return sorted(pods.values(), key=lambda pod: pod.created_at, reverse=True)
+
+    def _get_pods(self, ctx: golang.Context, opts: ListOptions) -> dict[str, kubecontainer.Pod]:
+        pods: dict[str, kubecontainer.Pod] = {}
+        timestamp = self.clock.now()
+        sandboxes = helpers.sort_pod_sandboxes_by_created_then_id(self.get_sandboxes(ctx, opts))
+        for s in sandboxes:
+            if not s.HasField("metadata"):
+                klog.v(4).info_s("Sandbox does not have metadata", sandbox=s)
+                continue
+            uid = s.metadata.uid
+            pod = pods.get(uid)
+            if pod is None:
+                pod = pods[uid] = kubecontainer.Pod(
+                    id=uid, name=s.metadata.name, namespace=s.metadata.namespace, timestamp=timestamp
+                )
+            try:
+                pod.sandboxes.append(self.sandbox_to_kube_container(s))
+            except ValueError as err:
+                klog.v(4).info_s("Convert sandbox of pod failed", sandbox=s, podUID=uid, err=err)
+                continue
+            pod.created_at = s.created_at
+        for c in helpers.sort_containers_by_created_then_id(self.get_containers(ctx, opts)):
+            if not c.HasField("metadata"):
+                klog.v(4).info_s("Container does not have metadata", container=c)
+                continue
+            info = labels.get_container_info_from_labels(c.labels)
+            pod = pods.get(info.pod_uid)
+            if pod is None:
+                pod = pods[info.pod_uid] = kubecontainer.Pod(
+                    id=info.pod_uid, name=info.pod_name, namespace=info.pod_namespace, timestamp=timestamp
+                )
+            try:
+                pod.containers.append(self.to_kube_container(c))
+            except ValueError as err:
+                klog.v(4).info_s("Convert container of pod failed", container=c, podUID=info.pod_uid, err=err)
+        return pods
+
+    def compute_pod_resize_action(
+        self, pod: v1.Pod, container: v1.Container, status: kubecontainer.Status, changes: PodActions
+    ) -> bool:
+        """Whether a running container is kept (True) or restarted for its new resources.
+
+        DIVERGES: containers are not resized in place yet, so that each is kept as it is.
+        """
+        return True
+
+    def compute_pod_actions(
+        self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, restart_all_containers: bool
+    ) -> PodActions:
+        """Compares spec and status and says what is to be done."""
+        klog.v(5).info_s("Syncing Pod", pod=klog.kobj(pod))
+        create_sandbox, attempt, sandbox_id = runtimeutil.pod_sandbox_changed(pod, pod_status)
+        changes = PodActions(
+            kill_pod=create_sandbox,
+            create_sandbox=create_sandbox,
+            sandbox_id=sandbox_id,
+            attempt=attempt,
+        )
+        if restart_all_containers and features.feature_gate.enabled(
+            features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS
+        ):
+            klog.v(3).info_s("Pod marked for RestartAllContainers", pod=klog.kobj(pod))
+            changes.containers_to_reset = _get_containers_to_reset(pod, pod_status)
+            return changes
+        if create_sandbox:
+            _compute_new_sandbox_actions(pod, pod_status, changes)
+            return changes
+        # Ephemeral containers may start before the pod is initialized, and never start again.
+        changes.ephemeral_containers_to_start = [
+            index
+            for index, container in enumerate(pod.spec.ephemeral_containers)
+            if pod_status.find_container_status_by_name(container.name) is None
+        ]
+        initialized = self._compute_init_container_actions(pod, pod_status, changes)
+        if changes.kill_pod or not initialized:
+            return changes
+        keep_count = sum(
+            self._compute_container_action(pod, pod_status, index, changes)
+            for index in range(len(pod.spec.containers))
+        )
+        if keep_count == 0 and not changes.containers_to_start:
+            changes.kill_pod = True
+            # Sidecars alone do not keep a pod alive.
+            changes.init_containers_to_start = []
+        return changes
+
+    def _compute_container_action(
+        self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, index: int, changes: PodActions
+    ) -> bool:
+        """Adds to the changes what a regular container needs; True if it runs and is kept."""
+        container = pod.spec.containers[index]
+        status = pod_status.find_container_status_by_name(container.name)
+        if status is None or status.state is not kubecontainer.CONTAINER_STATE_RUNNING:
+            self._compute_stopped_container_action(pod, pod_status, index, status, changes)
+            return False
+        restart = should_restart_on_failure(pod)
+        if container.restart_policy is not None and features.feature_gate.enabled(
+            features.CONTAINER_RESTART_RULES
+        ):
+            # Its exit rules say nothing yet: it still runs.
+            restart = container.restart_policy != v1.CONTAINER_RESTART_POLICY_NEVER
+        reason = ""
+        if container_changed(container, status):
+            message = f"Container {container.name} definition changed"
+            # Whatever the policy: the spec wants another container.
+            restart = True
+        elif self.liveness_manager.get(status.id) is proberesults.FAILURE:
+            message = f"Container {container.name} failed liveness probe"
+            reason = REASON_LIVENESS_PROBE
+        elif self.startup_manager.get(status.id) is proberesults.FAILURE:
+            message = f"Container {container.name} failed startup probe"
+            reason = REASON_STARTUP_PROBE
+        else:
+            return self.compute_pod_resize_action(pod, container, status, changes)
+        if restart:
+            message = f"{message}, will be restarted"
+            changes.containers_to_start.append(index)
+        changes.containers_to_kill[status.id] = ContainerToKillInfo(container, status.name, message, reason)
+        klog.v(2).info_s(
+            "Message for Container of pod",
+            containerName=container.name,
+            containerStatusID=str(status.id),
+            pod=klog.kobj(pod),
+            containerMessage=message,
+        )
+        return False
+
+    def _compute_stopped_container_action(
+        self,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        index: int,
+        status: kubecontainer.Status | None,
+        changes: PodActions,
+    ) -> None:
+        container = pod.spec.containers[index]
+        if status is not None:
+            self._release_resources(pod, container, status)
+        if not kubecontainer.should_container_be_restarted(container, pod, pod_status):
+            return
+        klog.v(3).info_s(
+            "Container of pod is not in the desired state and shall be started",
+            containerName=container.name,
+            pod=klog.kobj(pod),
+        )
+        changes.containers_to_start.append(index)
+        if status is not None and status.state is kubecontainer.CONTAINER_STATE_UNKNOWN:
+            changes.containers_to_kill[status.id] = _unknown_state_kill(container, status, "Container")
+
+    def _release_resources(self, pod: v1.Pod, container: v1.Container, status: kubecontainer.Status) -> None:
+        """Its CPUs are free again; a restart gets new ones."""
+        try:
+            self.internal_lifecycle.post_stop_container(status.id.id)
+        except Exception as err:  # Resource managers fail with errors of their own; the sync goes on.
+            klog.error_s(
+                err,
+                "Internal container post-stop lifecycle hook failed for container in pod with error",
+                containerName=container.name,
+                pod=klog.kobj(pod),
+            )
+
+    def _compute_init_container_actions(
+        self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, changes: PodActions
+    ) -> bool:
+        """Adds the next init container to start and the sidecars to restart; True if the pod is initialized.
+
+        Goes backwards: finished init containers may have been removed, and the last one that is there tells
+        how
+        far the pod got.
+        """
+        if not pod.spec.init_containers:
+            return True
+        walk = _InitWalk(pod, pod_status, changes, _has_initialized(pod, pod_status))
+        for index in reversed(range(len(pod.spec.init_containers))):
+            container = pod.spec.init_containers[index]
+            status = pod_status.find_container_status_by_name(container.name)
+            klog.v(4).info_s(
+                "Computing init container action",
+                pod=klog.kobj(pod),
+                container=container.name,
+                status=status.state if status is not None else None,
+            )
+            sidecar = podutil.is_restartable_init_container(container)
+            if status is None:
+                if walk.previously_initialized and sidecar:
+                    changes.init_containers_to_start.append(index)
+                continue
+            if walk.previously_initialized and not sidecar:
+                continue
+            self._compute_init_container_action(walk, index, container, status)
+            if changes.kill_pod:
+                changes.init_containers_to_start = []
+                return False
+            walk.previously_initialized = True
+        if not walk.previously_initialized:
+            changes.init_containers_to_start.append(0)
+        changes.init_containers_to_start.reverse()
+        return walk.pod_has_initialized
+
+    def _compute_init_container_action(
+        self, walk: _InitWalk, index: int, container: v1.Container, status: kubecontainer.Status
+    ) -> None:
+        sidecar = podutil.is_restartable_init_container(container)
+        match status.state:
+            case kubecontainer.State.CREATED:
+                # Created and started in one step: left at created, the start failed.
+                walk.start(index)
+            case kubecontainer.State.RUNNING if sidecar:
+                self._compute_running_sidecar_action(walk, index, container, status)
+            case kubecontainer.State.RUNNING:
+                self.compute_pod_resize_action(walk.pod, container, status, walk.changes)
+            case kubecontainer.State.EXITED if sidecar:
+                walk.start(index)
+            case kubecontainer.State.EXITED:
+                walk.exited(index, container, status)
+            case _:
+                walk.unknown(index, container, status, sidecar)
+
+    def _compute_running_sidecar_action(
+        self, walk: _InitWalk, index: int, container: v1.Container, status: kubecontainer.Status
+    ) -> None:
+        if container.startup_probe is not None:
+            startup = self.startup_manager.get(status.id)
+            if startup is proberesults.FAILURE:
+                message = f"Init container {container.name} failed startup probe"
+                walk.restart(index, container, status, message, REASON_STARTUP_PROBE)
+            if startup is not proberesults.SUCCESS:
+                return
+        walk.initialized(index, container, wants_next=not walk.previously_initialized)
+        if container_changed(container, status):
+            walk.restart(index, container, status, f"Init container {container.name} definition changed", "")
+            return
+        if container.liveness_probe is not None:
+            liveness = self.liveness_manager.get(status.id)
+            if liveness is None:
+                return
+            if liveness is proberesults.FAILURE:
+                message = f"Init container {container.name} failed liveness probe"
+                walk.restart(index, container, status, message, REASON_LIVENESS_PROBE)
+                return
+        self.compute_pod_resize_action(walk.pod, container, status, walk.changes)
+
+    def sync_pod(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        pull_secrets: Sequence[v1.Secret],
+        back_off: flowcontrol.Backoff,
+        restart_all_containers: bool,
+    ) -> kubecontainer.PodSyncResult:
+        """Brings the running pod to its spec. Errors are in the result; nothing is raised half-way.
+
+        1. Compute what changed. 2. Kill the sandbox if it must go. 3. Kill and reset containers.
+        4. Make the sandbox. 5. Tell that it is ready. 6. Start ephemeral, 7. init, 8. regular containers.
+        """
+        result = kubecontainer.PodSyncResult()
+        changes = self.compute_pod_actions(pod, pod_status, restart_all_containers)
+        klog.v(3).info_s("computePodActions got for pod", podActions=changes, pod=klog.kobj(pod))
+        if changes.create_sandbox:
+            self._announce_new_sandbox(pod, changes)
+        if not self._stop_unwanted(ctx, pod, pod_status, changes, result):
+            return result
+        self.prune_init_containers_before_start(ctx, pod, pod_status)
+        pod_ips: Sequence[str] = pod_status.ips
+        pod_sandbox_id = changes.sandbox_id
+        if changes.create_sandbox:
+            created = self._make_sandbox(ctx, pod, changes, pod_ips, result)
+            if created is None:
+                self._count_user_namespaced_pod(pod, result)
+                return result
+            pod_sandbox_id, pod_ips = created
+        start = self._start_context(
+            ctx, pod, pod_status, pull_secrets, pod_sandbox_id, pod_ips, changes, result
+        )
+        if start is not None:
+            image_volumes = self._get_image_volumes(ctx, start)
+            _Starter(self, ctx, start, image_volumes, back_off, result).start_all(changes)
+        if changes.create_sandbox:
+            self._count_user_namespaced_pod(pod, result)
+        return result
+
+    def _announce_new_sandbox(self, pod: v1.Pod, changes: PodActions) -> None:
+        if changes.sandbox_id:
+            message = "Pod sandbox changed, it will be killed and re-created."
+            self.recorder.event(pod, v1.EVENT_TYPE_NORMAL, events.SANDBOX_CHANGED, message)
+        else:
+            klog.v(4).info_s("SyncPod received new pod, will create a sandbox for it", pod=klog.kobj(pod))
+
+    def _stop_unwanted(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        changes: PodActions,
+        result: kubecontainer.PodSyncResult,
+    ) -> bool:
+        """Steps 2 and 3; False when something could not be stopped, and the sync ends."""
+        if not changes.kill_pod:
+            return self._kill_containers(ctx, pod, changes, result) and self._reset_containers(
+                ctx, pod, changes, result
+            )
+        if changes.create_sandbox:
+            klog.v(4).info_s("Stopping PodSandbox for pod, will start new one", pod=klog.kobj(pod))
+        else:
+            klog.v(4).info_s(
+                "Stopping PodSandbox for pod, because all other containers are dead", pod=klog.kobj(pod)
+            )
+        running_pod = kubecontainer.convert_pod_status_to_running_pod(self.runtime_name, pod_status)
+        kill_result = self.kill_pod_with_sync_result(ctx, pod, running_pod, None)
+        result.add_pod_sync_result(kill_result)
+        if (err := kill_result.error()) is not None:
+            klog.error_s(err, "killPodWithSyncResult failed")
+            return False
+        if changes.create_sandbox:
+            self.purge_init_containers(ctx, pod, pod_status)
+        return True
+
+    def _kill_containers(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        changes: PodActions,
+        result: kubecontainer.PodSyncResult,
+    ) -> bool:
+        for container_id, info in changes.containers_to_kill.items():
+            klog.v(3).info_s(
+                "Killing unwanted container for pod",
+                containerName=info.name,
+                containerID=str(container_id),
+                pod=klog.kobj(pod),
+            )
+            kill_result = kubecontainer.SyncResult(kubecontainer.KILL_CONTAINER, info.name)
+            result.add_sync_result(kill_result)
+            if not self._kill_for_sync(
+                ctx, pod, container_id, info.name, info.message, info.reason, None, kill_result
+            ):
+                return False
+        return True
+
+    def _kill_for_sync(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        container_id: kubecontainer.ContainerID,
+        name: str,
+        message: str,
+        reason: str,
+        grace_period_override: int | None,
+        result: kubecontainer.SyncResult,
+    ) -> bool:
+        try:
+            self.kill_container(ctx, pod, container_id, name, message, reason, grace_period_override, None)
+        except Exception as err:  # Whatever failed is the step's result, and ends this sync.
+            result.fail(kubecontainer.ErrKillContainer(), str(err))
+            klog.error_s(
+                err,
+                "killContainer for pod failed",
+                containerName=name,
+                containerID=str(container_id),
+                pod=klog.kobj(pod),
+            )
+            return False
+        return True
+
+    def _reset_containers(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        changes: PodActions,
+        result: kubecontainer.PodSyncResult,
+    ) -> bool:
+        for info in changes.containers_to_reset:
+            name = info.container.name
+            klog.v(3).info_s(
+                "Removing container before pod restarts",
+                containerName=name,
+                containerID=str(info.container_id),
+                pod=klog.kobj(pod),
+            )
+            remove_result = kubecontainer.SyncResult(kubecontainer.REMOVE_CONTAINER, name)
+            result.add_sync_result(remove_result)
+            if info.kill and not self._kill_for_sync(
+                ctx, pod, info.container_id, name, "killing", REASON_RESTART_ALL_CONTAINERS, 0, remove_result
+            ):
+                return False
+            try:
+                # The logs stay until the pod is gone.
+                self.remove_container(ctx, info.container_id.id, True)
+            except Exception as err:  # As in _kill_for_sync.
+                remove_result.fail(kubecontainer.ErrRemoveContainer(), str(err))
+                klog.error_s(
+                    err,
+                    "removeContainer for pod failed",
+                    containerName=name,
+                    containerID=str(info.container_id),
+                    pod=klog.kobj(pod),
+                )
+                return False
+        return True
+
+    def _make_sandbox(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        changes: PodActions,
+        pod_ips: Sequence[str],
+        result: kubecontainer.PodSyncResult,
+    ) -> tuple[str, Sequence[str]] | None:
+        """Steps 4 and 5: (id and IPs of the new sandbox), or None when the sync ends here."""
+        klog.v(4).info_s("Creating PodSandbox for pod", pod=klog.kobj(pod))
+        metrics.STARTED_PODS_TOTAL.inc()
+        create_result = kubecontainer.SyncResult(kubecontainer.CREATE_POD_SANDBOX, format.pod(pod))
+        result.add_sync_result(create_result)
+        if not self._prepare_dynamic_resources(ctx, pod):
+            return None
+        try:
+            pod_sandbox_id = self.create_pod_sandbox(ctx, pod, changes.attempt)
+        except SandboxError as err:
+            self._sandbox_failed(pod, err, create_result)
+            return None
+        klog.v(4).info_s("Created PodSandbox for pod", podSandboxID=pod_sandbox_id, pod=klog.kobj(pod))
+        status = self._new_sandbox_status(ctx, pod, pod_sandbox_id, result)
+        if status is None:
+            return None
+        if not kubecontainer.is_host_network_pod(pod):
+            pod_ips = self.determine_pod_sandbox_ips(pod.metadata.namespace, pod.metadata.name, status)
+            klog.v(4).info_s(
+                "Determined the ip for pod after sandbox changed", IPs=pod_ips, pod=klog.kobj(pod)
+            )
+        klog.v(4).info_s(
+            "Pod sandbox and network ready, invoking callback", pod=klog.kobj(pod), podIPs=pod_ips
+        )
+        try:
+            self.runtime_helper.on_pod_sandbox_ready(ctx, pod)
+        except Exception as err:  # Only a condition would be late: the containers matter more.
+            klog.error_s(
+                err,
+                "Failed to invoke sandbox ready callback, continuing with pod creation",
+                pod=klog.kobj(pod),
+            )
+        return pod_sandbox_id, pod_ips
+
+    def _prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> bool:
+        if not features.feature_gate.enabled(features.DYNAMIC_RESOURCE_ALLOCATION):
+            return True
+        try:
+            self.runtime_helper.prepare_dynamic_resources(ctx, pod)
+        except Exception as err:  # Drivers fail with errors of their own; the next sync tries again.
+            message = f"Failed to prepare dynamic resources: {err}"
+            self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_PREPARE_DYNAMIC_RESOURCES, message)
+            klog.error_s(err, "Failed to prepare dynamic resources", pod=klog.kobj(pod))
+            return False
+        return True
+
+    def _sandbox_failed(
+        self, pod: v1.Pod, err: SandboxError, create_result: kubecontainer.SyncResult
+    ) -> None:
+        uid = pod.metadata.uid
+        if self.pod_state_provider.is_pod_termination_requested(uid):
+            # Network and volumes of a pod that is being deleted may be gone already: no error.
+            klog.v(4).info_s(
+                "Pod was deleted and sandbox failed to be created", pod=klog.kobj(pod), podUID=uid
+            )
+            return
+        metrics.STARTED_PODS_ERRORS_TOTAL.inc()
+        create_result.fail(kubecontainer.ErrCreatePodSandbox(), err.message)
+        klog.error_s(err, "CreatePodSandbox for pod failed", pod=klog.kobj(pod))
+        message = f"Failed to create pod sandbox: {err}"
+        self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_CREATE_POD_SANDBOX, message)
+
+    def _new_sandbox_status(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        pod_sandbox_id: str,
+        result: kubecontainer.PodSyncResult,
+    ) -> runtimeapi.PodSandboxStatus | None:
+        try:
+            return self.runtime_service.pod_sandbox_status(ctx, pod_sandbox_id, False).status
+        except crierror.RemoteError as err:
+            message = f"Unable to get pod sandbox status: {err}"
+            self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_STATUS_POD_SANDBOX, message)
+            klog.error_s(err, "Failed to get pod sandbox status; Skipping pod", pod=klog.kobj(pod))
+            result.fail(err)
+            return None
+
+    def _count_user_namespaced_pod(self, pod: v1.Pod, result: kubecontainer.PodSyncResult) -> None:
+        if pod.spec.host_users is not False:
+            return
+        metrics.STARTED_USER_NAMESPACED_PODS_TOTAL.inc()
+        if result.error() is not None:
+            metrics.STARTED_USER_NAMESPACED_PODS_ERRORS_TOTAL.inc()
+
+    def _start_context(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        pull_secrets: Sequence[v1.Secret],
+        pod_sandbox_id: str,
+        pod_ips: Sequence[str],
+        changes: PodActions,
+        result: kubecontainer.PodSyncResult,
+    ) -> StartContext | None:
+        try:
+            config = self.generate_pod_sandbox_config(ctx, pod, changes.attempt)
+            self.get_pod_runtime_handler(pod)
+        except Exception as err:  # DNS, host name, runtime class: no container can be started.
+            klog.error_s(err, "GeneratePodSandboxConfig for pod failed", pod=klog.kobj(pod))
+            error = ValueError(f'GeneratePodSandboxConfig for pod "{format.pod(pod)}" failed: {err}')
+            error.__cause__ = err
+            result.fail(error)
+            return None
+        return StartContext(pod, pod_status, pod_sandbox_id, config, pull_secrets, pod_ips)
+
+    def _get_image_volumes(self, ctx: golang.Context, start: StartContext) -> dict[str, _ImageVolumePull]:
+        """Pulls the images that are mounted as volumes, by volume name."""
+        pod = start.pod
+        pulls: dict[str, _ImageVolumePull] = {}
+        for volume in pod.spec.volumes:
+            if volume.image is None:
+                continue
+            handler = self.get_pod_runtime_handler(pod)
+            try:
+                ref = self.image_puller.ensure_image_exists(
+                    ctx,
+                    _pod_reference(pod),
+                    pod,
+                    volume.image.reference,
+                    start.pull_secrets,
+                    start.pod_sandbox_config,
+                    handler,
+                    volume.image.pull_policy,
+                )
+            except Exception as err:  # Told by the containers that mount it, when they fail to start.
+                klog.error_s(err, "Failed to ensure image", pod=klog.kobj(pod))
+                message = err.message if isinstance(err, kubeimages.ImageError) else str(err)
+                pulls[volume.name] = _ImageVolumePull(err=err, message=message)
+                continue
+            klog.v(4).info_s("Pulled image", ref=ref, pod=klog.kobj(pod))
+            pulls[volume.name] = _ImageVolumePull(
+                spec=runtimeapi.ImageSpec(
+                    image=ref,
+                    user_specified_image=volume.image.reference,
+                    runtime_handler=handler,
+                    annotations=pod.metadata.annotations,
+                )
+            )
+        return pulls
+
+    def do_back_off(
+        self,
+        pod: v1.Pod,
+        container: v1.Container,
+        pod_status: kubecontainer.PodStatus,
+        back_off: flowcontrol.Backoff,
+    ) -> StartContainerError | None:
+        """The error to report if the restart is not due yet; else the back-off grows, and None."""
+        exited = (
+            status
+            for status in pod_status.container_statuses
+            if status.name == container.name and status.state is kubecontainer.CONTAINER_STATE_EXITED
+        )
+        status = next(exited, None)
+        if status is None or status.finished_at is None:
+            return None
+        klog.v(3).info_s(
+            "Checking backoff for container in pod", containerName=container.name, pod=klog.kobj(pod)
+        )
+        since = status.finished_at
+        key = helpers.get_backoff_key(pod, container)
+        if not back_off.is_in_back_off_since(key, since):
+            back_off.next(key, since)
+            return None
+        self.recorder.event(
+            kubecontainer.generate_container_ref(pod, container),
+            v1.EVENT_TYPE_WARNING,
+            events.BACK_OFF_START_CONTAINER,
+            f"Back-off restarting failed container {container.name} in pod {format.pod(pod)}",
+        )
+        delay = back_off.get(key)
+        message = (
+            f"back-off {duration.format_duration(delay)} restarting failed"
+            f" container={container.name} pod={format.pod(pod)}"
+        )
+        klog.v(3).info_s("Back-off restarting failed container", err=message)
+        reason = kubecontainer.BackoffError(
+            kubecontainer.ErrCrashLoopBackOff(), since + timedelta(seconds=delay)
+        )
+        return StartContainerError(reason, message)
+
+    def kill_pod(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod | None,
+        running_pod: kubecontainer.Pod,
+        grace_period_override: int | None,
+    ) -> None:
+        """Kills all containers and sandboxes. pod may be None after a restart.
+
+        Raises kubecontainer.SyncErrors.
+
+        grace_period_override, in seconds, is for hard kills alone: it can cost the user's data.
+        """
+        err = self.kill_pod_with_sync_result(ctx, pod, running_pod, grace_period_override).error()
+        if err is not None:
+            raise err
+
+    def kill_pod_with_sync_result(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod | None,
+        running_pod: kubecontainer.Pod,
+        grace_period_override: int | None,
+    ) -> kubecontainer.PodSyncResult:
+        """The same, with the errors in the result. Sandboxes are removed later, by garbage collection."""
+        result = kubecontainer.PodSyncResult()
+        result.add_sync_result(
+            *self.kill_containers_with_sync_result(ctx, pod, running_pod, grace_period_override)
+        )
+        sandbox_result = kubecontainer.SyncResult(kubecontainer.KILL_POD_SANDBOX, running_pod.id)
+        result.add_sync_result(sandbox_result)
+        for sandbox in running_pod.sandboxes:
+            try:
+                self.runtime_service.stop_pod_sandbox(ctx, sandbox.id.id)
+            except crierror.RemoteError as err:
+                if crierror.is_not_found(err):
+                    continue
+                sandbox_result.fail(kubecontainer.ErrKillPodSandbox(), str(err))
+                klog.error_s(None, "Failed to stop sandbox", podSandboxID=str(sandbox.id))
+        return result
+
+    def generate_pod_status(self, event: runtimeapi.ContainerEventResponse) -> kubecontainer.PodStatus:
+        """The pod's status as an event of the runtime carries it."""
+        sandbox = event.pod_sandbox_status
+        meta = sandbox.metadata
+        statuses = [
+            self.convert_to_kube_container_status(golang.background(), s) for s in event.containers_statuses
+        ]
+        return kubecontainer.PodStatus(
+            id=meta.uid,
+            name=meta.name,
+            namespace=meta.namespace,
+            ips=self.determine_pod_sandbox_ips(meta.namespace, meta.name, sandbox),
+            sandbox_statuses=[sandbox],
+            container_statuses=helpers.sort_container_statuses_by_created(statuses),
+        )
+
+    def get_pod_status(self, ctx: golang.Context, pod: kubecontainer.Pod) -> kubecontainer.PodStatus:
+        """Status of all sandboxes and containers of the pod that the runtime still has.
+
+        Its time stamp is that of the listing, which is when these ids were known to be all. Raises
+        crierror.RemoteError.
+        """
+        full_name = format.pod_desc(pod.name, pod.namespace, pod.id)
+        result = kubecontainer.PodStatus(
+            id=pod.id, name=pod.name, namespace=pod.namespace, time_stamp=pod.timestamp
+        )
+        try:
+            latest = self._get_sandbox_statuses(ctx, pod, result)
+            active_id = ""
+            if latest is not None and latest.status.state == runtimeapi.SANDBOX_READY:
+                result.ips = self.determine_pod_sandbox_ips(pod.namespace, pod.name, latest.status)
+                active_id = latest.status.id
+            if (
+                latest is not None
+                and latest.timestamp
+                and features.feature_gate.enabled(features.EVENTED_PLEG)
+            ):
+                # A runtime that sends events gives the containers along, and the time of both.
+                result.time_stamp = helpers.time_from_nanoseconds(latest.timestamp)
+                result.container_statuses = [
+                    self.convert_to_kube_container_status(ctx, s) for s in latest.containers_statuses
+                ]
+            else:
+                result.container_statuses, result.active_container_statuses = self.get_pod_container_statuses(
+                    ctx, pod, active_id
+                )
+        except crierror.RemoteError as err:
+            if self.log_reduction.should_message_be_printed(str(err), full_name):
+                klog.error_s(err, "getPodContainerStatuses for pod failed", pod=full_name)
+            raise
+        self.log_reduction.clear_id(full_name)
+        return result
+
+    def _get_sandbox_statuses(
+        self, ctx: golang.Context, pod: kubecontainer.Pod, result: kubecontainer.PodStatus
+    ) -> runtimeapi.PodSandboxStatusResponse | None:
+        """Fills in the sandboxes; returns the newest one's answer unless that one is gone."""
+        latest = None
+        for index, sandbox in enumerate(pod.sandboxes):
+            try:
+                response = self.runtime_service.pod_sandbox_status(ctx, sandbox.id.id, False)
+            except crierror.RemoteError as err:
+                # It may have been removed since it was listed.
+                if crierror.is_not_found(err):
+                    continue
+                raise
+            result.sandbox_statuses.append(response.status)
+            if index == 0:
+                latest = response
+        return latest
+
+    def get_container_status(
+        self, ctx: golang.Context, pod_uid: str, id: kubecontainer.ContainerID
+    ) -> kubecontainer.Status:
+        """Status of one container. Raises crierror.RemoteError."""
+        response = self.runtime_service.container_status(ctx, id.id, False)
+        return self.convert_to_kube_container_status(ctx, response.status)
+
+    def garbage_collect(
+        self,
+        ctx: golang.Context,
+        gc_policy: kubecontainer.GCPolicy,
+        all_sources_ready: bool,
+        evict_non_deleted_pods: bool,
+    ) -> None:
+        """See ContainerGC.garbage_collect."""
+        self.container_gc.garbage_collect(ctx, gc_policy, all_sources_ready, evict_non_deleted_pods)
+
+    def update_pod_cidr(self, ctx: golang.Context, pod_cidr: str) -> None:
+        """Tells the runtime from where to take the pods' addresses. Raises crierror.RemoteError."""
+        klog.info_s("Updating runtime config through cri with podcidr", CIDR=pod_cidr)
+        network = runtimeapi.NetworkConfig(pod_cidr=pod_cidr)
+        self.runtime_service.update_runtime_config(ctx, runtimeapi.RuntimeConfig(network_config=network))
+
+    def checkpoint_container(
+        self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest
+    ) -> None:
+        """Raises crierror.RemoteError."""
+        self.runtime_service.checkpoint_container(ctx, options)
+
+    def list_metric_descriptors(self, ctx: golang.Context) -> list[runtimeapi.MetricDescriptor]:
+        """Raises crierror.RemoteError."""
+        return list(self.runtime_service.list_metric_descriptors(ctx))
+
+    def list_pod_sandbox_metrics(self, ctx: golang.Context) -> list[runtimeapi.PodSandboxMetrics]:
+        """Raises crierror.RemoteError."""
+        return list(self.runtime_service.list_pod_sandbox_metrics(ctx))
+
+    def update_actuated_pod_level_resources(self, actuated_pod: v1.Pod) -> None:
+        """DIVERGES: nothing to record, as pods are not resized in place yet."""
+
+    def is_pod_resize_in_progress(self, allocated_pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
+        """DIVERGES: never, as pods are not resized in place yet."""
+        return False
+
+
+@dataclass(slots=True)
+class _InitWalk:
+    """How far the backward walk over the init containers got, and what it adds to the changes."""
+
+    pod: v1.Pod
+    pod_status: kubecontainer.PodStatus
+    changes: PodActions
+    pod_has_initialized: bool
+    # Whether an init container after the current one has run.
+    previously_initialized: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.previously_initialized = self.pod_has_initialized
+
+    def start(self, index: int) -> None:
+        self.changes.init_containers_to_start.append(index)
+
+    def restart(
+        self,
+        index: int,
+        container: v1.Container,
+        status: kubecontainer.Status,
+        message: str,
+        reason: str,
+    ) -> None:
+        info = ContainerToKillInfo(container, container.name, message, reason)
+        self.changes.containers_to_kill[status.id] = info
+        self.start(index)
+
+    def initialized(self, index: int, container: v1.Container, wants_next: bool) -> None:
+        """The container has done its part: the pod is initialized, or the next one may start."""
+        klog.v(4).info_s(
+            "Init container has been initialized", pod=klog.kobj(self.pod), container=container.name
+        )
+        if index == len(self.pod.spec.init_containers) - 1:
+            self.pod_has_initialized = True
+        elif wants_next:
+            self.start(index + 1)
+
+    def exited(self, index: int, container: v1.Container, status: kubecontainer.Status) -> None:
+        """An ordinary init container has ended."""
+        if not helpers.is_init_container_failed(status):
+            self.initialized(index, container, wants_next=True)
+            return
+        restart = should_restart_on_failure(self.pod)
+        if features.feature_gate.enabled(features.CONTAINER_RESTART_RULES):
+            restart = kubecontainer.should_container_be_restarted(container, self.pod, self.pod_status)
+        if restart:
+            self.start(index)
+        else:
+            self.changes.kill_pod = True
+
+    def unknown(
+        self, index: int, container: v1.Container, status: kubecontainer.Status, sidecar: bool
+    ) -> None:
+        """Nobody knows what the container does."""
+        restart = should_restart_on_failure(self.pod)
+        if container.restart_policy is not None and features.feature_gate.enabled(
+            features.CONTAINER_RESTART_RULES
+        ):
+            # Its exit rules say nothing: it may not have ended.
+            restart = container.restart_policy != v1.CONTAINER_RESTART_POLICY_NEVER
+        if not sidecar and not restart:
+            self.changes.kill_pod = True
+            return
+        info = _unknown_state_kill(container, status, "Init container")
+        self.changes.containers_to_kill[status.id] = info
+        self.start(index)
+
+
+@dataclass(slots=True)
+class _Starter:
+    """Starts the containers of one sync, each with its own result."""
+
+    manager: KubeGenericRuntimeManager
+    ctx: golang.Context
+    context: StartContext
+    image_volume_pulls: dict[str, _ImageVolumePull]
+    back_off: flowcontrol.Backoff
+    result: kubecontainer.PodSyncResult
+
+    def start_all(self, changes: PodActions) -> None:
+        """Steps 6 to 8.
+
+        An init container that does not start ends it; other containers do not mind each other.
+        """
+        spec = self.context.pod.spec
+        for index in changes.ephemeral_containers_to_start:
+            ephemeral = spec.ephemeral_containers[index]
+            start_spec = ephemeral_container_start_spec(ephemeral)
+            self._start("ephemeral container", metrics.EPHEMERAL_CONTAINER, start_spec)
+        for index in changes.init_containers_to_start:
+            if not self._start_init_container(spec.init_containers[index]):
+                return
+        self._record_finished_init_containers()
+        for index in changes.containers_to_start:
+            self._start("container", metrics.CONTAINER, container_start_spec(spec.containers[index]))
+
+    def _start_init_container(self, container: v1.Container) -> bool:
+        pod = self.context.pod
+        started = self._start("init container", metrics.INIT_CONTAINER, container_start_spec(container))
+        sidecar = podutil.is_restartable_init_container(container)
+        if started:
+            recorder = self.manager.pod_init_container_time_recorder
+            if recorder is not None and not sidecar:
+                recorder.record_init_container_started(pod.metadata.uid, self.manager.clock.now())
+            klog.v(4).info_s(
+                "Completed init container for pod", containerName=container.name, pod=klog.kobj(pod)
+            )
+            return True
+        if sidecar:
+            klog.v(4).info_s(
+                "Failed to start the restartable init container for the pod, skipping",
+                initContainerName=container.name,
+                pod=klog.kobj(pod),
+            )
+            return True
+        klog.v(4).info_s(
+            "Failed to initialize the pod, as the init container failed to start, aborting",
+            initContainerName=container.name,
+            pod=klog.kobj(pod),
+        )
+        return False
+
+    def _record_finished_init_containers(self) -> None:
+        recorder = self.manager.pod_init_container_time_recorder
+        if recorder is None:
+            return
+        pod = self.context.pod
+        names = {c.name for c in pod.spec.init_containers if not podutil.is_restartable_init_container(c)}
+        for status in self.context.pod_status.container_statuses:
+            if status.name in names and status.finished_at is not None:
+                recorder.record_init_container_finished(pod.metadata.uid, status.finished_at)
+
+    def _start(self, type_name: str, metric_label: str, spec: StartSpec) -> bool:
+        pod, container = self.context.pod, spec.container
+        start_result = kubecontainer.SyncResult(kubecontainer.START_CONTAINER, container.name)
+        self.result.add_sync_result(start_result)
+        log = {"containerType": type_name, "container": container.name, "pod": klog.kobj(pod)}
+        waiting = self.manager.do_back_off(pod, container, self.context.pod_status, self.back_off)
+        if waiting is not None:
+            start_result.fail(waiting.reason, waiting.message)
+            klog.v(4).info_s("Backing Off restarting container in pod", **log)
+            return False
+        metrics.STARTED_CONTAINERS_TOTAL.labels(metric_label).inc()
+        klog.v(4).info_s("Creating container in pod", **log)
+        failure: StartContainerError | None = None
+        image_volumes: kubecontainer.ImageVolumes = {}
+        try:
+            image_volumes = self._to_kube_container_image_volumes(container)
+            self.manager.start_container(self.ctx, self.context, spec, image_volumes)
+        except StartContainerError as err:
+            failure = err
+        _increment_image_volume_metrics(failure, container, image_volumes)
+        if failure is None:
+            return True
+        metrics.STARTED_CONTAINERS_ERRORS_TOTAL.labels(metric_label, str(failure.reason)).inc()
+        start_result.fail(failure.reason, failure.message)
+        if isinstance(failure.reason, kubeimages.ErrImagePullBackOff):
+            klog.v(3).info_s(
+                "Container start failed in pod", **log, containerMessage=failure.message, err=failure.reason
+            )
+        else:
+            klog.error_s(
+                failure.reason,
+                "Unhandled Error",
+                err=f"{type_name} {container.name} start failed in pod {format.pod(pod)}:"
+                f" {failure.reason}: {failure.message}",
+            )
+        return False
+
+    def _to_kube_container_image_volumes(self, container: v1.Container) -> kubecontainer.ImageVolumes:
+        """The images of the volumes that the container mounts.
+
+        Raises StartContainerError if one is missing.
+        """
+        volumes: kubecontainer.ImageVolumes = {}
+        failure: _ImageVolumePull | None = None
+        for mount in container.volume_mounts:
+            pull = self.image_volume_pulls.get(mount.name)
+            if pull is None:
+                continue
+            if pull.spec is not None:
+                volumes[mount.name] = pull.spec
+                continue
+            failure = pull
+            if pull.err is not None:
+                message = f"Error: {helpers.status_message(pull.err)}"
+                self.manager.record_container_event(
+                    self.context.pod,
+                    container,
+                    "",
+                    v1.EVENT_TYPE_WARNING,
+                    events.FAILED_TO_CREATE_CONTAINER,
+                    message,
+                )
+        if failure is not None and failure.err is not None:
+            raise StartContainerError(failure.err, failure.message)
+        return volumes
+
+
+def _increment_image_volume_metrics(
+    failure: StartContainerError | None,
+    container: v1.Container,
+    image_volumes: kubecontainer.ImageVolumes,
+) -> None:
+    metrics.IMAGE_VOLUME_REQUESTED_TOTAL.inc(len(image_volumes))
+    mount_failed = (
+        failure is not None
+        and isinstance(failure.reason, ErrCreateContainer)
+        and failure.message.startswith(crierror.ERR_IMAGE_VOLUME_MOUNT_FAILED)
+    )
+    for mount in container.volume_mounts:
+        if mount.name not in image_volumes:
+            continue
+        if mount_failed:
+            metrics.IMAGE_VOLUME_MOUNTED_ERRORS_TOTAL.inc()
+        else:
+            metrics.IMAGE_VOLUME_MOUNTED_SUCCEED_TOTAL.inc()
+
+
+def _compute_new_sandbox_actions(
+    pod: v1.Pod, pod_status: kubecontainer.PodStatus, changes: PodActions
+) -> None:
+    """Everything is killed and made anew, unless there is nothing left to run."""
+    if not should_restart_on_failure(pod) and changes.attempt != 0 and pod_status.container_statuses:
+        # Without any container the sandbox never came to use, and is tried again.
+        changes.create_sandbox = False
+        return
+    to_start = [
+        index
+        for index, container in enumerate(pod.spec.containers)
+        if not (_runs_once(pod, container) and container_succeeded(container, pod_status))
+    ]
+    if not to_start and has_any_regular_container_created(pod, pod_status):
+        changes.create_sandbox = False
+        return
+    if pod.spec.init_containers:
+        changes.init_containers_to_start = [0]
+        return
+    changes.containers_to_start = to_start
+
+
+def _runs_once(pod: v1.Pod, container: v1.Container) -> bool:
+    """Whether a success is final."""
+    if container.restart_policy is not None and features.feature_gate.enabled(
+        features.CONTAINER_RESTART_RULES
+    ):
+        return container.restart_policy == v1.CONTAINER_RESTART_POLICY_ON_FAILURE
+    return pod.spec.restart_policy == v1.RESTART_POLICY_ON_FAILURE
+
+
+def _has_initialized(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
+    """Whether a regular container is there and has not ended.
+
+    One that has ended tells nothing: after a reboot it may be of the sandbox before this one.
+    """
+    begun = (kubecontainer.CONTAINER_STATE_CREATED, kubecontainer.CONTAINER_STATE_RUNNING)
+    statuses = (pod_status.find_container_status_by_name(c.name) for c in pod.spec.containers)
+    return any(status is not None and status.state in begun for status in statuses)
+
+
+def _unknown_state_kill(
+    container: v1.Container, status: kubecontainer.Status, what: str
+) -> ContainerToKillInfo:
+    """It may well run: killed first, so that there are not two of it."""
+    message = f'{what} is in "{status.state}" state, try killing it before restart'
+    return ContainerToKillInfo(container, container.name, message, REASON_UNKNOWN)
+
+
+def _get_containers_to_reset(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> list[ContainerToRemoveInfo]:
+    """In reverse order of their start, those whose exit triggered the restart last."""
+    init_sources, init_targets = _split_sources(pod.spec.init_containers, pod_status)
+    sources, targets = _split_sources(pod.spec.containers, pod_status)
+    return [*targets, *init_targets, *sources, *init_sources]
+
+
+def _split_sources(
+    containers: Sequence[v1.Container], pod_status: kubecontainer.PodStatus
+) -> tuple[list[ContainerToRemoveInfo], list[ContainerToRemoveInfo]]:
+    sources: list[ContainerToRemoveInfo] = []
+    targets: list[ContainerToRemoveInfo] = []
+    for container in containers:
+        # Every run of it goes, not the last alone.
+        for status in pod_status.container_statuses:
+            if status.name != container.name:
+                continue
+            exited = status.state is kubecontainer.CONTAINER_STATE_EXITED
+            rule = None
+            if exited:
+                rule = podutil.find_matching_container_restart_rule(container, status.exit_code)
+            restarts_all = v1.CONTAINER_RESTART_RULE_ACTION_RESTART_ALL_CONTAINERS
+            is_source = rule is not None and rule.action == restarts_all
+            info = ContainerToRemoveInfo(status.id, container, kill=not exited)
+            (sources if is_source else targets).append(info)
+    return sources, targets
+
+
+def _pod_reference(pod: v1.Pod) -> v1.ObjectReference:
+    return v1.ObjectReference(
+        kind="Pod",
+        api_version="v1",
+        name=pod.metadata.name,
+        namespace=pod.metadata.namespace,
+        uid=pod.metadata.uid,
+        resource_version=pod.metadata.resource_version,
+    )
+
+
+class RuntimeVersion:
+    """A version of up to three numbers, with whatever follows them. Go: newRuntimeVersion"""
+
+    def __init__(self, text: str) -> None:
+        """Raises ValueError for a text without numbers."""
+        self._text = text
+        self._numbers = _version_numbers(text)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def compare(self, other: str) -> int:
+        """-1, 0 or 1. Raises ValueError if the other is no version."""
+        theirs = _version_numbers(other)
+        return (self._numbers > theirs) - (self._numbers < theirs)
+
+
+def _version_numbers(text: str) -> tuple[int, ...]:
+    match = re.match(r"\s*v?(\d+(?:\.\d+)*)", text)
+    if match is None:
+        raise ValueError(f'could not parse "{text}" as version')
+    numbers = tuple(map(int, match[1].split(".")))
+    return numbers + (0,) * (3 - len(numbers))

@@ -1,0 +1,44 @@
+"""Resources of a sandbox as a whole, for runtimes that size it beforehand.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go
+"""
+
+from __future__ import annotations
+
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet.kuberuntime.kuberuntime_container_linux import ZERO, ContainerLinuxMethods
+from pkg import features
+from pkg.api.core import v1
+from pkg.component_helpers import resource as resourcehelper
+
+
+class SandboxLinuxMethods(ContainerLinuxMethods):
+    """Sandbox resources and overhead."""
+
+    def convert_overhead_to_linux_resources(self, pod: v1.Pod) -> runtimeapi.LinuxContainerResources:
+        """What the runtime itself needs for the pod: requests and limits at once."""
+        if not pod.spec.overhead:
+            return runtimeapi.LinuxContainerResources()
+        cpu = pod.spec.overhead.get(v1.RESOURCE_CPU, ZERO)
+        memory = pod.spec.overhead.get(v1.RESOURCE_MEMORY, ZERO)
+        return self.calculate_linux_resources(cpu, cpu, memory)
+
+    def calculate_sandbox_resources(self, pod: v1.Pod) -> runtimeapi.LinuxContainerResources:
+        """All containers together, without overhead."""
+        opts = resourcehelper.PodResourcesOptions(
+            exclude_overhead=True,
+            skip_pod_level_resources=not features.feature_gate.enabled(features.POD_LEVEL_RESOURCES),
+        )
+        requests = resourcehelper.pod_requests(pod, opts)
+        limits = resourcehelper.pod_limits(pod, opts)
+        return self.calculate_linux_resources(
+            requests.get(v1.RESOURCE_CPU),
+            limits.get(v1.RESOURCE_CPU, ZERO),
+            limits.get(v1.RESOURCE_MEMORY, ZERO),
+        )
+
+    def apply_sandbox_resources(self, pod: v1.Pod, config: runtimeapi.PodSandboxConfig) -> None:
+        """Fills in resources and overhead."""
+        config.linux.resources.CopyFrom(self.calculate_sandbox_resources(pod))
+        config.linux.overhead.CopyFrom(self.convert_overhead_to_linux_resources(pod))

@@ -1,0 +1,67 @@
+"""Ends sidecars after the containers that they serve, and in reverse order of their start.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_termination_order.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from pkg import golang
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import clock
+
+
+class TerminationOrdering:
+    """Who waits for whom while a pod's containers are killed at the same time, one thread each."""
+
+    def __init__(self, pod: v1.Pod, running_container_names: Iterable[str], clock: clock.Clock) -> None:
+        self._clock = clock
+        # Guards _terminated.
+        self._lock = threading.Lock()
+        # Closed when the container of that name has ended.
+        self._terminated: dict[str, golang.Channel[None]] = {}
+        # What a sidecar waits for before it is stopped.
+        self._prereqs: dict[str, list[golang.Channel[None]]] = {}
+        running = set(running_container_names)
+        main = [self._add(container.name, running) for container in pod.spec.containers]
+        later_sidecar: golang.Channel[None] | None = None
+        for init in reversed(pod.spec.init_containers):
+            ended = self._add(init.name, running)
+            if not podutil.is_restartable_init_container(init):
+                continue
+            self._prereqs[init.name] = main if later_sidecar is None else [*main, later_sidecar]
+            later_sidecar = ended
+
+    def _add(self, name: str, running: set[str]) -> golang.Channel[None]:
+        ended: golang.Channel[None] = golang.Channel()
+        self._terminated[name] = ended
+        if name not in running:
+            ended.close()
+        return ended
+
+    def wait_for_turn(self, name: str, grace_period: int) -> float:
+        """Waits until the container may be stopped, at most grace_period seconds.
+
+        Returns the seconds waited.
+        """
+        if grace_period <= 0:
+            return 0.0
+        start = self._clock.monotonic()
+        timer = self._clock.new_timer(grace_period)
+        try:
+            for ended in self._prereqs.get(name, []):
+                if golang.select(ended, timer.channel).index == 1:
+                    break
+        finally:
+            timer.stop()
+        return self._clock.monotonic() - start
+
+    def container_terminated(self, name: str) -> None:
+        """Told by whoever stopped the container; lets those go on that wait for it."""
+        with self._lock:
+            ended = self._terminated.pop(name, None)
+            if ended is not None and not ended.try_recv()[2]:
+                ended.close()

@@ -1,0 +1,234 @@
+"""What the kubelet writes on sandboxes and containers, and reads back after a restart.
+
+Go: pkg/kubelet/kuberuntime/labels.go
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubelet import container as kubecontainer
+from kubelet import types as kubetypes
+from pkg import klog
+from pkg.api.core import v1
+from pkg.apimachinery.runtime import codec
+
+_POD_DELETION_GRACE_PERIOD_LABEL = "io.kubernetes.pod.deletionGracePeriod"
+_POD_TERMINATION_GRACE_PERIOD_LABEL = "io.kubernetes.pod.terminationGracePeriod"
+
+_CONTAINER_HASH_LABEL = "io.kubernetes.container.hash"
+_CONTAINER_RESTART_COUNT_LABEL = "io.kubernetes.container.restartCount"
+_CONTAINER_TERMINATION_MESSAGE_PATH_LABEL = "io.kubernetes.container.terminationMessagePath"
+_CONTAINER_TERMINATION_MESSAGE_POLICY_LABEL = "io.kubernetes.container.terminationMessagePolicy"
+_CONTAINER_PRE_STOP_HANDLER_LABEL = "io.kubernetes.container.preStopHandler"
+_CONTAINER_PORTS_LABEL = "io.kubernetes.container.ports"
+
+_POD_LABELS = (
+    kubetypes.KUBERNETES_POD_NAME_LABEL,
+    kubetypes.KUBERNETES_POD_NAMESPACE_LABEL,
+    kubetypes.KUBERNETES_POD_UID_LABEL,
+)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class LabeledPodSandboxInfo:
+    """labels holds the pod's own labels, without those that the kubelet added."""
+
+    labels: dict[str, str]
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabeledContainerInfo:
+    container_name: str
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedContainerInfo:
+    """Grace periods are in seconds."""
+
+    hash: int = 0
+    restart_count: int = 0
+    pod_deletion_grace_period: int | None = None
+    pod_termination_grace_period: int | None = None
+    termination_message_path: str = ""
+    termination_message_policy: str = ""
+    pre_stop_handler: v1.LifecycleHandler | None = None
+    container_ports: list[v1.ContainerPort] = field(default_factory=list)
+
+
+def new_pod_labels(pod: v1.Pod) -> dict[str, str]:
+    """The sandbox's labels: the pod's and its name."""
+    return {
+        **pod.metadata.labels,
+        kubetypes.KUBERNETES_POD_NAME_LABEL: pod.metadata.name,
+        kubetypes.KUBERNETES_POD_NAMESPACE_LABEL: pod.metadata.namespace,
+        kubetypes.KUBERNETES_POD_UID_LABEL: pod.metadata.uid,
+    }
+
+
+def new_pod_annotations(pod: v1.Pod) -> dict[str, str]:
+    """The sandbox's annotations."""
+    return pod.metadata.annotations
+
+
+def new_container_labels(container: v1.Container, pod: v1.Pod) -> dict[str, str]:
+    """The container's labels: which container of which pod it is."""
+    return {
+        kubetypes.KUBERNETES_POD_NAME_LABEL: pod.metadata.name,
+        kubetypes.KUBERNETES_POD_NAMESPACE_LABEL: pod.metadata.namespace,
+        kubetypes.KUBERNETES_POD_UID_LABEL: pod.metadata.uid,
+        kubetypes.KUBERNETES_CONTAINER_NAME_LABEL: container.name,
+    }
+
+
+def new_container_annotations(
+    container: v1.Container, pod: v1.Pod, restart_count: int, opts: kubecontainer.RunContainerOptions
+) -> dict[str, str]:
+    """The container's annotations: all that is needed to stop it when its spec is gone."""
+    annotations = {a.name: a.value for a in opts.annotations}
+    annotations[_CONTAINER_HASH_LABEL] = format(kubecontainer.hash_container(container), "x")
+    annotations[_CONTAINER_RESTART_COUNT_LABEL] = str(restart_count)
+    annotations[_CONTAINER_TERMINATION_MESSAGE_PATH_LABEL] = container.termination_message_path
+    annotations[_CONTAINER_TERMINATION_MESSAGE_POLICY_LABEL] = container.termination_message_policy
+    if pod.metadata.deletion_grace_period_seconds is not None:
+        annotations[_POD_DELETION_GRACE_PERIOD_LABEL] = str(pod.metadata.deletion_grace_period_seconds)
+    if pod.spec.termination_grace_period_seconds is not None:
+        annotations[_POD_TERMINATION_GRACE_PERIOD_LABEL] = str(pod.spec.termination_grace_period_seconds)
+    if container.lifecycle is not None and container.lifecycle.pre_stop is not None:
+        annotations[_CONTAINER_PRE_STOP_HANDLER_LABEL] = _go_json(
+            _lifecycle_handler_fields(container.lifecycle.pre_stop)
+        )
+    if container.ports:
+        annotations[_CONTAINER_PORTS_LABEL] = _go_json(
+            [_container_port_fields(port) for port in container.ports]
+        )
+    return annotations
+
+
+def get_pod_sandbox_info_from_labels(labels: Mapping[str, str]) -> LabeledPodSandboxInfo:
+    """What new_pod_labels wrote."""
+    return LabeledPodSandboxInfo(
+        labels={key: value for key, value in labels.items() if key not in _POD_LABELS},
+        pod_name=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_NAME_LABEL),
+        pod_namespace=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_NAMESPACE_LABEL),
+        pod_uid=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_UID_LABEL),
+    )
+
+
+def get_container_info_from_labels(labels: Mapping[str, str]) -> LabeledContainerInfo:
+    """What new_container_labels wrote."""
+    return LabeledContainerInfo(
+        container_name=_get_string_value_from_label(labels, kubetypes.KUBERNETES_CONTAINER_NAME_LABEL),
+        pod_name=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_NAME_LABEL),
+        pod_namespace=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_NAMESPACE_LABEL),
+        pod_uid=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_UID_LABEL),
+    )
+
+
+def get_container_info_from_annotations(annotations: Mapping[str, str]) -> AnnotatedContainerInfo:
+    """What new_container_annotations wrote; a value that cannot be read is logged and left at its default."""
+    return AnnotatedContainerInfo(
+        hash=_parse_label(annotations, _CONTAINER_HASH_LABEL, lambda text: int(text, 16), 0),
+        restart_count=_parse_label(annotations, _CONTAINER_RESTART_COUNT_LABEL, int, 0),
+        pod_deletion_grace_period=_parse_label(annotations, _POD_DELETION_GRACE_PERIOD_LABEL, int, None),
+        pod_termination_grace_period=_parse_label(
+            annotations, _POD_TERMINATION_GRACE_PERIOD_LABEL, int, None
+        ),
+        termination_message_path=_get_string_value_from_label(
+            annotations, _CONTAINER_TERMINATION_MESSAGE_PATH_LABEL
+        ),
+        termination_message_policy=_get_string_value_from_label(
+            annotations, _CONTAINER_TERMINATION_MESSAGE_POLICY_LABEL
+        ),
+        pre_stop_handler=_parse_label(
+            annotations,
+            _CONTAINER_PRE_STOP_HANDLER_LABEL,
+            lambda text: codec.decode_json(text, v1.LifecycleHandler),
+            None,
+        ),
+        container_ports=_parse_label(
+            annotations,
+            _CONTAINER_PORTS_LABEL,
+            lambda text: codec.decode_json(text, list[v1.ContainerPort]),
+            [],
+        ),
+    )
+
+
+def get_hash_from_annotations(annotations: Mapping[str, str]) -> int:
+    """The container's hash alone, for lists of many containers."""
+    return _parse_label(annotations, _CONTAINER_HASH_LABEL, lambda text: int(text, 16), 0)
+
+
+def _get_string_value_from_label(labels: Mapping[str, str], label: str) -> str:
+    if label not in labels:
+        klog.v(3).info_s(
+            "Container doesn't have requested label, it may be an old or invalid container", label=label
+        )
+    return labels.get(label, "")
+
+
+def _parse_label(labels: Mapping[str, str], label: str, parse: Callable[[str], _T], default: _T) -> _T:
+    text = labels.get(label)
+    if text is None:
+        return default
+    try:
+        return parse(text)
+    except (ValueError, msgspec.MsgspecError) as err:
+        klog.error_s(err, "Unable to get label value from annotations", label=label, annotations=dict(labels))
+        return default
+
+
+def _container_port_fields(port: v1.ContainerPort) -> dict[str, Any]:
+    """In the order of Go's struct, so that both kubelets write the same text."""
+    return {
+        **_present(name=port.name, hostPort=port.host_port),
+        "containerPort": port.container_port,
+        **_present(protocol=port.protocol, hostIP=port.host_ip),
+    }
+
+
+def _lifecycle_handler_fields(handler: v1.LifecycleHandler) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if handler.exec is not None:
+        fields["exec"] = _present(command=handler.exec.command)
+    if (http_get := handler.http_get) is not None:
+        fields["httpGet"] = {
+            **_present(path=http_get.path),
+            "port": http_get.port,
+            **_present(
+                host=http_get.host,
+                scheme=http_get.scheme,
+                httpHeaders=[{"name": h.name, "value": h.value} for h in http_get.http_headers],
+            ),
+        }
+    if handler.tcp_socket is not None:
+        fields["tcpSocket"] = {"port": handler.tcp_socket.port, **_present(host=handler.tcp_socket.host)}
+    if handler.sleep is not None:
+        fields["sleep"] = {"seconds": handler.sleep.seconds}
+    return fields
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
+
+
+def _go_json(value: object) -> str:
+    """JSON as Go writes it: no spaces, and the characters escaped that HTML would mind."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    for character in "&<>\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

@@ -1,0 +1,43 @@
+"""Finds where the last lines of a file begin, reading it backwards.
+
+Go: k8s.io/cri-client/pkg/logs/tail.go, pkg/util/tail/tail.go
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+_BLOCK_SIZE = 1024
+
+
+def find_tail_line_start_index(f: BinaryIO, n: int) -> int:
+    """Offset of the last n-th line, 0 for a negative n. An unfinished last line is not counted.
+
+    Raises OSError.
+    """
+    if n < 0:
+        return 0
+    left = right = f.seek(0, os.SEEK_END)
+    count = 0
+    block = b""
+    while right > 0 and count <= n:
+        left = max(right - _BLOCK_SIZE, 0)
+        f.seek(left)
+        block = f.read(right - left)
+        count += block.count(b"\n")
+        right = left
+    for _ in range(count - n):
+        index = block.index(b"\n") + 1
+        block = block[index:]
+        left += index
+    return left
+
+
+def read_at_most(path: str, limit: int) -> tuple[bytes, bool]:
+    """(at most `limit` bytes from the end of the file, whether there were more). Raises OSError."""
+    with Path(path).open("rb") as f:
+        size = f.seek(0, os.SEEK_END)
+        f.seek(max(size - limit, 0))
+        return f.read(), size > limit

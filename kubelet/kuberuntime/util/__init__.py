@@ -1,0 +1,20 @@
+"""Facts about a pod's sandbox that others than the runtime manager ask for too.
+
+Go: pkg/kubelet/kuberuntime/util
+"""
+
+from kubelet.kuberuntime.util.util import (
+    ipc_namespace_for_pod,
+    namespaces_for_pod,
+    network_namespace_for_pod,
+    pid_namespace_for_pod,
+    pod_sandbox_changed,
+)
+
+__all__ = [
+    "ipc_namespace_for_pod",
+    "namespaces_for_pod",
+    "network_namespace_for_pod",
+    "pid_namespace_for_pod",
+    "pod_sandbox_changed",
+]

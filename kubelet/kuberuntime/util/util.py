@@ -1,0 +1,77 @@
+"""Whether a pod needs a new sandbox, and which namespaces it shares with the node.
+
+Go: pkg/kubelet/kuberuntime/util/util.go
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from pkg import klog
+from pkg.api.core import v1
+
+
+def pod_sandbox_changed(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> tuple[bool, int, str]:
+    """(whether a new sandbox is needed, the attempt number to use, id of the sandbox that is there or "")."""
+    if not pod_status.sandbox_statuses:
+        klog.v(2).info_s("No sandbox for pod can be found. Need to start a new one", pod=klog.kobj(pod))
+        return True, 0, ""
+    ready = sum(s.state == runtimeapi.SANDBOX_READY for s in pod_status.sandbox_statuses)
+    latest = pod_status.sandbox_statuses[0]
+    attempt = latest.metadata.attempt
+    if ready > 1:
+        klog.v(2).info_s("Multiple sandboxes are ready for Pod. Need to reconcile them", pod=klog.kobj(pod))
+        return True, attempt + 1, latest.id
+    if latest.state != runtimeapi.SANDBOX_READY:
+        klog.v(2).info_s("No ready sandbox for pod can be found. Need to start a new one", pod=klog.kobj(pod))
+        return True, attempt + 1, latest.id
+    if latest.linux.namespaces.options.network != network_namespace_for_pod(pod):
+        klog.v(2).info_s("Sandbox for pod has changed. Need to start a new one", pod=klog.kobj(pod))
+        return True, attempt + 1, ""
+    if not kubecontainer.is_host_network_pod(pod) and latest.HasField("network") and not latest.network.ip:
+        klog.v(2).info_s("Sandbox for pod has no IP address. Need to start a new one", pod=klog.kobj(pod))
+        return True, attempt + 1, latest.id
+    return False, attempt, latest.id
+
+
+def ipc_namespace_for_pod(pod: v1.Pod) -> runtimeapi.NamespaceMode.ValueType:
+    """NODE with hostIPC, else POD."""
+    return runtimeapi.NODE if pod.spec.host_ipc else runtimeapi.POD
+
+
+def network_namespace_for_pod(pod: v1.Pod) -> runtimeapi.NamespaceMode.ValueType:
+    """NODE with hostNetwork, else POD."""
+    return runtimeapi.NODE if pod.spec.host_network else runtimeapi.POD
+
+
+def pid_namespace_for_pod(pod: v1.Pod) -> runtimeapi.NamespaceMode.ValueType:
+    """NODE with hostPID, POD with shareProcessNamespace, else each container its own."""
+    if pod.spec.host_pid:
+        return runtimeapi.NODE
+    return runtimeapi.POD if pod.spec.share_process_namespace else runtimeapi.CONTAINER
+
+
+class RuntimeHandlerResolver(Protocol):
+    """Implemented by runtimeclass.Manager."""
+
+    def lookup_runtime_handler(self, runtime_class_name: str | None) -> str: ...
+
+
+def namespaces_for_pod(
+    pod: v1.Pod,
+    runtime_helper: kubecontainer.RuntimeHelper,
+    rc_manager: RuntimeHandlerResolver | None,
+) -> runtimeapi.NamespaceOption:
+    """Namespace options of the pod. Raises what resolver and helper raise."""
+    runtime_handler = ""
+    if rc_manager is not None:
+        runtime_handler = rc_manager.lookup_runtime_handler(pod.spec.runtime_class_name)
+    return runtimeapi.NamespaceOption(
+        ipc=ipc_namespace_for_pod(pod),
+        network=network_namespace_for_pod(pod),
+        pid=pid_namespace_for_pod(pod),
+        userns_options=runtime_helper.get_or_create_user_namespace_mappings(pod, runtime_handler),
+    )

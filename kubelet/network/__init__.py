@@ -1,0 +1,4 @@
+"""The kubelet's part in pod networking.
+
+Go: pkg/kubelet/network
+"""

@@ -1,0 +1,8 @@
+"""The resolver configuration of pods.
+
+Go: pkg/kubelet/network/dns
+"""
+
+from kubelet.network.dns.dns import Configurer, PodDNSType
+
+__all__ = ["Configurer", "PodDNSType"]

@@ -1,0 +1,8 @@
+"""RuntimeClasses: which handler of the container runtime a pod is run by.
+
+Go: pkg/kubelet/runtimeclass
+"""
+
+from kubelet.runtimeclass.runtimeclass_manager import Manager, RuntimeClassNotFoundError
+
+__all__ = ["Manager", "RuntimeClassNotFoundError"]

@@ -1,0 +1,72 @@
+"""Admission of pods by the sysctls that they set.
+
+Go: pkg/kubelet/sysctl/allowlist.go
+"""
+
+from __future__ import annotations
+
+import re
+
+from kubelet import lifecycle
+from pkg.component_helpers.node.util import sysctl as utilsysctl
+
+FORBIDDEN_REASON = "SysctlForbidden"
+
+_SYSCTL_MAX_LENGTH = 253
+_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_PATTERN_FMT = f"({_SEGMENT}[\\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]"
+_PATTERN = re.compile(_PATTERN_FMT)
+
+
+class Allowlist:
+    """Sysctl names, and patterns that end in a star, which pods may set."""
+
+    def __init__(self, patterns: list[str]) -> None:
+        """Raises ValueError for a malformed pattern or one that is not known to be namespaced."""
+        self._sysctls: dict[str, utilsysctl.Namespace] = {}
+        self._prefixes: dict[str, utilsysctl.Namespace] = {}
+        for pattern in patterns:
+            self._add(pattern)
+
+    def _add(self, pattern: str) -> None:
+        if len(pattern) > _SYSCTL_MAX_LENGTH or not _PATTERN.fullmatch(pattern):
+            raise ValueError(
+                f'sysctl "{pattern}" must have at most {_SYSCTL_MAX_LENGTH} characters'
+                f" and match regex ^{_PATTERN_FMT}$"
+            )
+        namespace, name, prefixed = utilsysctl.get_namespace(pattern)
+        if namespace == utilsysctl.UNKNOWN_NAMESPACE:
+            raise ValueError(f'the sysctls "{name}" are not known to be namespaced')
+        (self._prefixes if prefixed else self._sysctls)[name] = namespace
+
+    def validate_sysctl(self, sysctl: str, host_net: bool, host_ipc: bool) -> None:
+        """Raises ValueError when a pod that shares the given host namespaces may not set it."""
+        sysctl = utilsysctl.normalize_name(sysctl)
+        namespace = self._find(sysctl)
+        if namespace is None:
+            raise ValueError(f'"{sysctl}" not allowlisted')
+        shared = {utilsysctl.IPC_NAMESPACE: host_ipc, utilsysctl.NET_NAMESPACE: host_net}
+        if shared.get(namespace, False):
+            raise ValueError(f'"{sysctl}" not allowed with host {namespace} enabled')
+
+    def _find(self, sysctl: str) -> utilsysctl.Namespace | None:
+        if sysctl in self._sysctls:
+            return self._sysctls[sysctl]
+        for prefix, namespace in self._prefixes.items():
+            if sysctl.startswith(prefix):
+                return namespace
+        return None
+
+    def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
+        """Go: Admit; the pod is refused with the first sysctl that is not allowed."""
+        pod = attrs.pod
+        if pod.spec.security_context is None:
+            return lifecycle.PodAdmitResult(admit=True)
+        for s in pod.spec.security_context.sysctls:
+            try:
+                self.validate_sysctl(s.name, pod.spec.host_network, pod.spec.host_ipc)
+            except ValueError as err:
+                return lifecycle.PodAdmitResult(
+                    admit=False, reason=FORBIDDEN_REASON, message=f"forbidden sysctl: {err}"
+                )
+        return lifecycle.PodAdmitResult(admit=True)

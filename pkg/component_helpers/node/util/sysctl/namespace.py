@@ -1,0 +1,47 @@
+"""Which kernel namespace a sysctl belongs to.
+
+Go: k8s.io/component-helpers/node/util/sysctl/namespace.go
+"""
+
+from __future__ import annotations
+
+from pkg.component_helpers.node.util.sysctl.sysctl import normalize_name
+
+Namespace = str
+
+IPC_NAMESPACE: Namespace = "IPC"
+NET_NAMESPACE: Namespace = "Net"
+UNKNOWN_NAMESPACE: Namespace = ""
+
+# "kernel.shm" and "kernel.msg" are what the patterns "kernel.shm*" and "kernel.msg*" are cut to.
+_IPC_NAMES = frozenset(
+    f"kernel.{name}"
+    for name in (
+        "sem",
+        "shmall",
+        "shmmax",
+        "shmmni",
+        "shm_rmid_forced",
+        "shm",
+        "msgmax",
+        "msgmnb",
+        "msgmni",
+        "msg",
+    )
+)
+_PREFIXES = {"net.": NET_NAMESPACE, "fs.mqueue.": IPC_NAMESPACE}
+
+
+def _namespace_of(name: str) -> Namespace:
+    if name in _IPC_NAMES:
+        return IPC_NAMESPACE
+    for prefix, namespace in _PREFIXES.items():
+        if name.startswith(prefix):
+            return namespace
+    return UNKNOWN_NAMESPACE
+
+
+def get_namespace(sysctl: str) -> tuple[Namespace, str, bool]:
+    """(namespace, dotted name up to the first star, whether there was a star)."""
+    name, star, _ = normalize_name(sysctl).partition("*")
+    return _namespace_of(name), name, bool(star)

@@ -1,0 +1,50 @@
+"""Registry credentials: where they come from and which of them fit an image.
+
+Go: pkg/credentialprovider
+"""
+
+from pkg.credentialprovider.config import (
+    DockerConfig,
+    DockerConfigEntry,
+    DockerConfigError,
+    docker_config_from_bytes,
+    docker_config_json_from_bytes,
+    read_docker_config_file,
+    read_docker_config_json_file,
+    read_dockercfg_file,
+    set_preferred_dockercfg_path,
+)
+from pkg.credentialprovider.keyring import (
+    AuthConfig,
+    BasicDockerKeyring,
+    CredentialSource,
+    DockerKeyring,
+    SecretCoordinates,
+    ServiceAccountCoordinates,
+    TrackedAuthConfig,
+    UnionDockerKeyring,
+    urls_match,
+)
+from pkg.credentialprovider.provider import default_docker_keyring
+
+__all__ = [
+    "AuthConfig",
+    "BasicDockerKeyring",
+    "CredentialSource",
+    "DockerConfig",
+    "DockerConfigEntry",
+    "DockerConfigError",
+    "DockerKeyring",
+    "SecretCoordinates",
+    "ServiceAccountCoordinates",
+    "TrackedAuthConfig",
+    "UnionDockerKeyring",
+    "default_docker_keyring",
+    "docker_config_from_bytes",
+    "docker_config_json_from_bytes",
+    "read_docker_config_file",
+    "read_docker_config_json_file",
+    "read_dockercfg_file",
+    "set_preferred_dockercfg_path",
+    "urls_match",
+]

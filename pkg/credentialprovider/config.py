@@ -1,0 +1,145 @@
+"""Reads Docker's credential files: config.json and the older .dockercfg.
+
+Go: pkg/credentialprovider/config.go
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from pkg import klog
+
+_CONFIG_FILE_NAME = ".dockercfg"
+_CONFIG_JSON_FILE_NAME = "config.json"
+
+_T = TypeVar("_T")
+
+_preferred_path = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DockerConfigEntry:
+    """Credentials of one registry."""
+
+    username: str = ""
+    password: str = ""
+    email: str = ""
+
+
+# Registry (host, optionally with a path) → its credentials.
+DockerConfig = dict[str, DockerConfigEntry]
+
+
+class DockerConfigError(ValueError):
+    """A credential file that cannot be understood."""
+
+
+class _Entry(msgspec.Struct):
+    username: str = ""
+    password: str = ""
+    email: str = ""
+    auth: str = ""
+
+
+class _ConfigJSON(msgspec.Struct):
+    auths: dict[str, _Entry] = {}
+
+
+def set_preferred_dockercfg_path(path: str) -> None:
+    """Directory that is searched first; the kubelet sets its root directory at start."""
+    global _preferred_path
+    _preferred_path = path
+
+
+def default_dockercfg_paths() -> list[str]:
+    """Directories in which a .dockercfg is looked for, in order."""
+    return [_preferred_path, "", os.path.expanduser("~"), "/"]
+
+
+def default_docker_config_json_paths() -> list[str]:
+    """Directories in which a config.json is looked for, in order."""
+    return [_preferred_path, "", os.path.expanduser("~/.docker"), "/.docker"]
+
+
+def read_dockercfg_file(search_paths: Iterable[str] = ()) -> DockerConfig:
+    """The first readable .dockercfg. Raises FileNotFoundError when none is."""
+    return _read_first(
+        list(search_paths) or default_dockercfg_paths(), _CONFIG_FILE_NAME, docker_config_from_bytes
+    )
+
+
+def read_docker_config_json_file(search_paths: Iterable[str] = ()) -> DockerConfig:
+    """The first readable config.json. Raises FileNotFoundError when none is."""
+    paths = list(search_paths) or default_docker_config_json_paths()
+    return _read_first(paths, _CONFIG_JSON_FILE_NAME, docker_config_json_from_bytes)
+
+
+def read_docker_config_file() -> DockerConfig:
+    """config.json, or else .dockercfg, of the default places. Raises FileNotFoundError."""
+    try:
+        return read_docker_config_json_file()
+    except FileNotFoundError:
+        return read_dockercfg_file()
+
+
+def _read_first(paths: list[str], name: str, parse: Callable[[bytes], DockerConfig]) -> DockerConfig:
+    for directory in paths:
+        path = Path(directory, name).absolute()
+        klog.v(4).info_s("Looking for registry credentials", path=str(path))
+        try:
+            return parse(path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except (OSError, DockerConfigError) as err:
+            klog.v(4).info_s("Could not read registry credentials", path=str(path), err=err)
+    raise FileNotFoundError(f"couldn't find valid {name} after checking in {paths}")
+
+
+def docker_config_from_bytes(contents: bytes) -> DockerConfig:
+    """Parses .dockercfg. Raises DockerConfigError, whose text never holds the contents."""
+    return _convert(_decode(contents, dict[str, _Entry]))
+
+
+def docker_config_json_from_bytes(contents: bytes) -> DockerConfig:
+    """Parses config.json. Raises DockerConfigError, whose text never holds the contents."""
+    return _convert(_decode(contents, _ConfigJSON).auths)
+
+
+def _decode(contents: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(contents, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        # The parser's own message could quote a password.
+        raise DockerConfigError("error occurred while trying to unmarshal json") from None
+
+
+def _convert(entries: dict[str, _Entry]) -> DockerConfig:
+    return {location: _docker_config_entry(entry) for location, entry in entries.items()}
+
+
+def _docker_config_entry(entry: _Entry) -> DockerConfigEntry:
+    if not entry.auth:
+        return DockerConfigEntry(entry.username, entry.password, entry.email)
+    username, password = _decode_docker_config_field_auth(entry.auth)
+    return DockerConfigEntry(username, password, entry.email)
+
+
+def _decode_docker_config_field_auth(field: str) -> tuple[str, str]:
+    """The auth field is base64 of "username:password", padded or not."""
+    field = field.strip()
+    try:
+        decoded = base64.b64decode(field + "=" * (-len(field) % 4), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise DockerConfigError("unable to decode auth field, must be base64") from None
+    username, colon, password = decoded.partition(":")
+    if not colon:
+        raise DockerConfigError("unable to parse auth field, must be formatted as base64(username:password)")
+    return username, password

@@ -1,0 +1,167 @@
+"""Finds the credentials that fit an image, the most specific registry path first.
+
+Go: pkg/credentialprovider/keyring.go
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from pkg import klog
+from pkg.credentialprovider.config import DockerConfig
+
+_DEFAULT_REGISTRY_HOST = "index.docker.io"
+
+
+@dataclass(frozen=True, slots=True)
+class AuthConfig:
+    """What a registry is shown."""
+
+    username: str = ""
+    password: str = ""
+    auth: str = ""
+    email: str = ""
+    server_address: str = ""
+    identity_token: str = ""
+    registry_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretCoordinates:
+    uid: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountCoordinates:
+    uid: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialSource:
+    """The API object that credentials came from."""
+
+    secret: SecretCoordinates | None = None
+    service_account: ServiceAccountCoordinates | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedAuthConfig:
+    """Credentials with their source; no source means that every pod of the node may use them."""
+
+    auth_config: AuthConfig
+    source: CredentialSource | None = None
+
+    @property
+    def auth_config_hash(self) -> str:
+        """SHA-256 of the credentials in JSON, as the pull records keep it."""
+        values = {
+            "username": self.auth_config.username,
+            "password": self.auth_config.password,
+            "auth": self.auth_config.auth,
+            "email": self.auth_config.email,
+            "serveraddress": self.auth_config.server_address,
+            "identitytoken": self.auth_config.identity_token,
+            "registrytoken": self.auth_config.registry_token,
+        }
+        present = {key: value for key, value in values.items() if value}
+        text = json.dumps(present, separators=(",", ":"), ensure_ascii=False)
+        for character, escaped in (("&", "\\u0026"), ("<", "\\u003c"), (">", "\\u003e")):
+            text = text.replace(character, escaped)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class DockerKeyring(Protocol):
+    """Looks up credentials by image repository; more than one may fit, so that they can be rotated."""
+
+    def lookup(self, image: str) -> list[TrackedAuthConfig]: ...
+
+
+@dataclass(slots=True)
+class BasicDockerKeyring:
+    """Credentials by registry host and path."""
+
+    _index: list[str] = field(default_factory=list)
+    _creds: dict[str, list[TrackedAuthConfig]] = field(default_factory=dict)
+
+    def add(self, src: CredentialSource | None, cfg: DockerConfig) -> None:
+        """Adds all entries of one file or secret."""
+        for location, entry in cfg.items():
+            key = _registry_key(location)
+            if key is None:
+                klog.error_s(None, "Entry in dockercfg invalid, ignoring", entry=location)
+                continue
+            creds = AuthConfig(username=entry.username, password=entry.password, email=entry.email)
+            self._creds.setdefault(key, []).append(TrackedAuthConfig(creds, src))
+        # Reverse order puts quay.io/coreos in front of quay.io.
+        self._index = sorted(self._creds, reverse=True)
+
+    def lookup(self, image: str) -> list[TrackedAuthConfig]:
+        """All credentials whose registry matches, the most specific first."""
+        found = [creds for key in self._index if urls_match(key, image) for creds in self._creds[key]]
+        if not found and _is_default_registry_match(image):
+            found = list(self._creds.get(_DEFAULT_REGISTRY_HOST, []))
+        return found
+
+
+def _registry_key(location: str) -> str | None:
+    if not location.startswith(("https://", "http://")):
+        location = "https://" + location
+    try:
+        parsed = urlsplit(location)
+    except ValueError:
+        return None
+    path = parsed.path
+    if path.startswith(("/v1/", "/v2/")):
+        path = path[3:]
+    return parsed.netloc + path if path not in ("", "/") else parsed.netloc
+
+
+def _is_default_registry_match(image: str) -> bool:
+    """Whether the image's name alone says that it is on Docker's own registry."""
+    first, slash, _ = image.partition("/")
+    if not first:
+        return False
+    if not slash or first in ("docker.io", "index.docker.io"):
+        return True
+    return not any(c in first for c in ".:")
+
+
+def urls_match(glob: str, target: str) -> bool:
+    """Whether a target without scheme matches a glob such as *.docker.io, part by part of the host."""
+    glob_parts, glob_port, glob_path = _split_url(glob)
+    target_parts, target_port, target_path = _split_url(target)
+    if glob_port != target_port or len(glob_parts) != len(target_parts):
+        return False
+    if not target_path.startswith(glob_path):
+        return False
+    return all(
+        fnmatch.fnmatchcase(part, pattern) for pattern, part in zip(glob_parts, target_parts, strict=True)
+    )
+
+
+def _split_url(schemeless: str) -> tuple[list[str], str, str]:
+    parsed = urlsplit("https://" + schemeless)
+    host, colon, port = parsed.netloc.rpartition(":")
+    if not colon or "]" in port:
+        host, port = parsed.netloc, ""
+    return host.split("."), port, parsed.path
+
+
+@dataclass(frozen=True, slots=True)
+class UnionDockerKeyring:
+    """Several keyrings, asked in order."""
+
+    keyrings: Sequence[DockerKeyring]
+
+    def lookup(self, image: str) -> list[TrackedAuthConfig]:
+        return [creds for keyring in self.keyrings for creds in keyring.lookup(image)]

@@ -1,0 +1,8 @@
+"""Credentials from a pod's imagePullSecrets.
+
+Go: pkg/credentialprovider/secrets
+"""
+
+from pkg.credentialprovider.secrets.secrets import make_docker_keyring
+
+__all__ = ["make_docker_keyring"]

@@ -1,0 +1,37 @@
+"""Builds a keyring from the secrets that a pod names.
+
+Go: pkg/credentialprovider/secrets/secrets.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pkg import credentialprovider
+from pkg.api.core import v1
+
+_PARSERS: dict[str, tuple[str, Callable[[bytes], credentialprovider.DockerConfig]]] = {
+    v1.SECRET_TYPE_DOCKER_CONFIG_JSON: (
+        v1.DOCKER_CONFIG_JSON_KEY,
+        credentialprovider.docker_config_json_from_bytes,
+    ),
+    v1.SECRET_TYPE_DOCKERCFG: (v1.DOCKER_CONFIG_KEY, credentialprovider.docker_config_from_bytes),
+}
+
+
+def make_docker_keyring(
+    passed_secrets: Sequence[v1.Secret], default_keyring: credentialprovider.DockerKeyring
+) -> credentialprovider.DockerKeyring:
+    """The secrets' credentials in front of the default ones. Raises credentialprovider.DockerConfigError."""
+    keyring = credentialprovider.BasicDockerKeyring()
+    found = False
+    for secret in passed_secrets:
+        key, parse = _PARSERS.get(secret.type, ("", None))
+        data = secret.data.get(key)
+        if parse is None or not data:
+            continue
+        meta = secret.metadata
+        coordinates = credentialprovider.SecretCoordinates(meta.uid, meta.namespace, meta.name)
+        keyring.add(credentialprovider.CredentialSource(secret=coordinates), parse(data))
+        found = True
+    return credentialprovider.UnionDockerKeyring([keyring, default_keyring]) if found else default_keyring

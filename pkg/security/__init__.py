@@ -1,0 +1,4 @@
+"""Security facilities of the node.
+
+Go: pkg/security
+"""

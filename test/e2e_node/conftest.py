@@ -48,7 +48,7 @@ def cri(containerd: Containerd) -> Iterator[CRIClient]:
 def new_kubelet(
     request: pytest.FixtureRequest, containerd: Containerd, cri: CRIClient
 ) -> Iterator[Callable[..., KubeletProcess]]:
-    """Make kubelets, given their node and further flags; all are cleaned up after the tests of the file.
+    """Make kubelets, given their node and more configuration; all are cleaned up after the file.
 
     Their logs are kept in .build/e2e_node when a test of the file failed.
     """
@@ -56,9 +56,10 @@ def new_kubelet(
     failed_before = request.session.testsfailed
 
     def make(
-        node: str, flags: Mapping[str, object] | None = None, root_dir: Path | None = None
+        node: str, config: Mapping[str, object] | None = None, root_dir: Path | None = None
     ) -> KubeletProcess:
-        made.append(KubeletProcess(containerd.run_dir, node, containerd.endpoint, flags, root_dir))
+        full = {"cgroupRoot": containerd.cgroup_root, **(config or {})}
+        made.append(KubeletProcess(containerd.run_dir, node, containerd.endpoint, full, root_dir=root_dir))
         return made[-1]
 
     yield make

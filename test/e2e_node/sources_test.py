@@ -28,7 +28,7 @@ def test_file_and_url_at_once_and_one_going_away(
 ) -> None:
     """A source that fails keeps its pods; one that says it has none loses its own and no others."""
     server.body = pod_list(pod("from-url", sleeper()), pod("also-from-url", sleeper()))
-    kubelet = new_kubelet("sources", {"manifest-url": server.url, "http-check-frequency": "1s"})
+    kubelet = new_kubelet("sources", {"staticPodURL": server.url, "httpCheckFrequency": "1s"})
     kubelet.write(pod("from-file", sleeper()))
     kubelet.start()
     from_file, from_url, _ = kubelet.wait_for_running("from-file", "from-url", "also-from-url")

@@ -40,6 +40,11 @@ class Containerd:
         wait_for("containerd ready for pods", client.ready, timeout=30, describe=self._end_of_log)
         client.close()
 
+    @property
+    def cgroup_root(self) -> str:
+        """Where kubelets on this containerd keep the cgroups of their pods."""
+        return (self.run_dir / "cgroup-root").read_text()
+
     def import_images(self) -> None:
         hack("build_images", "--import-into", str(self.socket))
 

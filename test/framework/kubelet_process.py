@@ -33,6 +33,7 @@ class KubeletProcess:
         folder: Path,
         node: str,
         endpoint: str,
+        config: Mapping[str, object] | None = None,
         flags: Mapping[str, object] | None = None,
         root_dir: Path | None = None,
     ) -> None:
@@ -43,16 +44,26 @@ class KubeletProcess:
         self.log = folder / f"{node}.log"
         self.read_only_port = free_port()
         self.healthz_port = free_port()
-        self._flags = {
-            "pod-manifest-path": self.manifests,
-            "root-dir": self.root_dir,
-            "container-runtime-endpoint": endpoint,
-            "read-only-port": self.read_only_port,
-            "healthz-port": self.healthz_port,
-            "hostname-override": node,
-            "cgroup-driver": "cgroupfs",
+        self._config = {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "staticPodPath": str(self.manifests),
+            "containerRuntimeEndpoint": endpoint,
+            "port": free_port(),
+            "readOnlyPort": self.read_only_port,
+            "healthzPort": self.healthz_port,
+            "cgroupDriver": "cgroupfs",
             # Refused by default; the machine that runs tests may have either version.
-            "fail-cgroupv1": "false",
+            "failCgroupV1": False,
+            "authentication": {"webhook": {"enabled": False}},
+            "authorization": {"mode": "AlwaysAllow"},
+            **(config or {}),
+        }
+        self._config_file = folder / f"{node}.yaml"
+        self._flags = {
+            "config": self._config_file,
+            "root-dir": self.root_dir,
+            "hostname-override": node,
             "v": 4,
             **(flags or {}),
         }
@@ -67,6 +78,7 @@ class KubeletProcess:
 
     def spawn(self) -> None:
         """Start it, and leave it to the caller to see what becomes of it."""
+        self._config_file.write_text(json.dumps(self._config))
         flags = [f"--{name}={value}" for name, value in self._flags.items()]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

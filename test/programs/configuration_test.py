@@ -345,13 +345,40 @@ def test_explain_renders() -> None:
 # What is not acted on.
 
 
-def test_a_field_set_in_vain_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = _write(folder / "a.yaml", "evictionSoft: {memory.available: 1Gi}\ncpuManagerPolicy: none\n")
-    supported.check_supported(_load(f"--config={file}"))
-    log = capsys.readouterr().err
-    assert 'field="evictionSoft"' in log
-    assert "cpuManagerPolicy" not in log
-    assert "evictionHard" not in log
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("evictionSoft: {memory.available: 1Gi}", ["evictionSoft.memory.available"]),
+        (
+            "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}",
+            [
+                "cpuManagerPolicy",
+                "cpuManagerPolicyOptions.full-pcpus-only",
+            ],
+        ),
+        ("logging: {options: {json: {infoBufferSize: 1Ki}}}", ["logging.options.json.infoBufferSize"]),
+        ("tracing: {endpoint: 'a:1'}", ["tracing.endpoint"]),
+        # These ask for what is so anyway.
+        ("cpuManagerPolicy: none\nhairpinMode: promiscuous-bridge", []),
+        ("enforceNodeAllocatable: []\nmakeIPTablesUtilChains: false", []),
+        ("maxPods: 5\nstaticPodPath: /m", []),
+    ],
+)
+def test_a_field_set_in_vain_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str], text: str, told: list[str]
+) -> None:
+    supported.check_supported(_load(f"--config={_write(folder / 'a.yaml', text)}"))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition('field="')[2].partition('"')[0] for line in lines] == told
+
+
+@pytest.mark.parametrize("path", [path for _, paths in supported.NOT_ACTED_ON for path in paths])
+def test_fields_without_effect_exist(path: str) -> None:
+    names = {
+        field for field, _ in configuration.leaves(scheme.to_versioned(options.new_kubelet_configuration()))
+    }
+    pointers = {"tracing"}
+    assert path in pointers or any(name == path or name.startswith(f"{path}.") for name in names)
 
 
 def test_a_protection_that_is_not_there_is_refused(folder: Path) -> None:
@@ -359,5 +386,8 @@ def test_a_protection_that_is_not_there_is_refused(folder: Path) -> None:
     file = _write(folder / "a.yaml", text)
     with pytest.raises(ValueError) as caught:
         supported.check_supported(_load(f"--config={file}"))
-    assert "protectKernelDefaults: True" in str(caught.value)
-    assert "imagePullCredentialsVerificationPolicy: AlwaysVerify" in str(caught.value)
+    assert str(caught.value) == (
+        "not supported by this kubelet: imagePullCredentialsVerificationPolicy: AlwaysVerify: "
+        "the credentials of pods for images that are present are not verified; "
+        "protectKernelDefaults: True: kernel settings are not checked"
+    )

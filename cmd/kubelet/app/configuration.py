@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -51,6 +52,10 @@ class Sources:
             path = path.rpartition(".")[0]
         return DEFAULT
 
+    def was_set(self, path: str) -> bool:
+        """Whether a file or a flag set the field."""
+        return self.of(path) not in (DEFAULT, LEGACY_DEFAULT)
+
     def clear(self) -> None:
         """Everything comes from the defaults."""
         self._by_path.clear()
@@ -69,6 +74,15 @@ class Sources:
                 self.record_document(value, source, f"{path}.")
             else:
                 self.record(path, DEFAULT if value is None else source)
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Everything in a document that is no map, and empty maps, with their paths."""
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from leaves(item, f"{path}.{name}" if path else name)
+    else:
+        yield path, value
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from kubelet.apis.config import scheme
 from pkg import features
 from pkg.component_base.featuregate import ALL_ALPHA, ALL_BETA, PreRelease
 
-from .configuration import DEFAULT, Loaded
+from .configuration import DEFAULT, Loaded, leaves
 
 TABLE, JSON = "table", "json"
 
@@ -50,16 +50,8 @@ def _fields(loaded: Loaded) -> Iterator[Row]:
     del document[_FEATURE_GATES]
     # May hold credentials.
     document["staticPodURLHeader"] = dict.fromkeys(document["staticPodURLHeader"], _MASKED)
-    for path, value in _leaves(document, ""):
+    for path, value in leaves(document):
         yield Row(path, value, loaded.sources.of(path))
-
-
-def _leaves(document: scheme.Document, prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in document.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _flags(loaded: Loaded) -> Iterator[Row]:

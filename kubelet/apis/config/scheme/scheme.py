@@ -20,7 +20,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kubelet.apis.config.scheme import strict_yaml
 from kubelet.apis.config.types import KubeletConfiguration
 from pkg.apimachinery.api.resource import Quantity, parse_quantity
 from pkg.apimachinery.runtime import codec
@@ -49,12 +48,16 @@ def decode(data: bytes, kind: str = KIND, type_: type[msgspec.Struct] = KubeletC
     Returns it without apiVersion and kind and without nulls' fields being touched: a null says "not set",
     or "remove" where the document is a patch. Raises ValueError or StrictDecodingError.
     """
-    document, duplicates = strict_yaml.load(data)
+    # Only needed when there is a file to read, and slow to import.
+    from pkg.apimachinery.util import yaml
+
+    duplicates: list[tuple[str, int]] = []
+    document = yaml.to_builtins(data, duplicates)
     if not isinstance(document, dict):
         raise ValueError(f"expected an object of kind {kind}, got {_type_name(document)}")
     _check_kind(document, kind)
     fields = {key: value for key, value in document.items() if key not in ("apiVersion", "kind")}
-    faults = [f'duplicate field "{path}"' for path in duplicates]
+    faults = [f'duplicate field "{key}" in line {line}' for key, line in duplicates]
     _convert(fields, type_, "", faults)
     if faults:
         raise StrictDecodingError(faults)

@@ -35,16 +35,16 @@ class YAMLError(ValueError):
     """Text that is not one YAML document, or holds what JSON cannot; the message names the line."""
 
 
-def to_builtins(data: bytes | str) -> Any:
+def to_builtins(data: bytes | str, duplicates: list[tuple[str, int]] | None = None) -> Any:
     """The single document of `data`, None if it is empty.
 
-    Keys of maps become text; of equal keys the last counts. Raises YAMLError for anything that is not YAML,
+    Keys of maps become text; of equal keys the last counts, and `duplicates` gets each with its line. Raises YAMLError for anything that is not YAML,
     for a second document, and for excessive nesting or aliasing.
 
     DIVERGES: Go reads the first document and silently drops the others.
     """
     try:
-        return _Composer(data).single_document()
+        return _Composer(data, duplicates).single_document()
     except yaml.MarkedYAMLError as err:
         mark = err.problem_mark or err.context_mark
         where = f"line {mark.line + 1}: " if mark else ""
@@ -56,7 +56,8 @@ def to_builtins(data: bytes | str) -> Any:
 class _Composer:
     """Builds values from the events of one stream."""
 
-    def __init__(self, data: bytes | str) -> None:
+    def __init__(self, data: bytes | str, duplicates: list[tuple[str, int]] | None) -> None:
+        self._duplicates = duplicates
         self._events: Iterator[yaml.Event] = yaml.parse(data, Loader=yaml.CSafeLoader)
         self._anchors: dict[str, tuple[Any, int]] = {}  # value, and how many values it holds
         self._count = 0
@@ -121,8 +122,11 @@ class _Composer:
             value = self._node(next(self._events), depth + 1)
             if key is _MERGE:
                 _merge(merged, value, line)
-            else:
-                items[_key(key, line)] = "<<" if value is _MERGE else value
+                continue
+            name = _key(key, line)
+            if name in items and self._duplicates is not None:
+                self._duplicates.append((name, line))
+            items[name] = "<<" if value is _MERGE else value
         return merged | items if merged else items
 
 

@@ -263,7 +263,7 @@ class GenericPLEG:
         self._relist_duration = relist_duration
 
     def healthy(self) -> None:
-        """Raises PLEGUnhealthyError, with the call that hangs and since when, if no relist succeeded lately."""
+        """Raises PLEGUnhealthyError, with the call that hangs and since when, if none succeeded lately."""
         relist_time = self._relist_time
         if relist_time is None:
             raise PLEGUnhealthyError("pleg has yet to be successful" + self._explain())

@@ -1,0 +1,565 @@
+"""Go: pkg/kubelet/pleg/generic_test.go"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from kubelet import container as kubecontainer
+from kubelet import metrics, pleg
+from kubelet.container import testing as containertest
+from kubelet.pleg import generic
+from pkg import features, golang
+from pkg.apimachinery.clock import testing as testingclock
+from pkg.component_base.featuregate import testing as featuregatetesting
+
+RUNNING = kubecontainer.CONTAINER_STATE_RUNNING
+EXITED = kubecontainer.CONTAINER_STATE_EXITED
+UNKNOWN = kubecontainer.CONTAINER_STATE_UNKNOWN
+CREATED = kubecontainer.CONTAINER_STATE_CREATED
+
+# Long enough for any machine; reached only by a test that fails.
+DEADLINE = 10.0
+
+
+class Runtime(containertest.FakeRuntime):
+    """A fake with a status for each pod; get_pod_status of a pod in `gates` waits for its gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.statuses: dict[str, kubecontainer.PodStatus | Exception] = {}
+        self.gates: dict[str, golang.Channel[None]] = {}
+        self.inspected: list[str] = []
+        self.listing: Callable[[], None] = lambda: None
+
+    def set_pods(self, *pods: kubecontainer.Pod) -> None:
+        self.all_pod_list = [containertest.FakePod(pod) for pod in pods]
+
+    def get_pods(self, ctx: golang.Context, all: bool) -> list[kubecontainer.Pod]:
+        self.listing()
+        return super().get_pods(ctx, all)
+
+    def get_pod_status(self, ctx: golang.Context, pod: kubecontainer.Pod) -> kubecontainer.PodStatus:
+        self.inspected.append(pod.id)
+        if pod.id in self.gates:
+            golang.select(self.gates[pod.id], ctx.done())
+        status = self.statuses.get(pod.id) or kubecontainer.PodStatus(id=pod.id)
+        if isinstance(status, Exception):
+            raise status
+        return dataclasses.replace(status)
+
+
+class Harness:
+    def __init__(self, channel_size: int = 100, period: float = 3600.0) -> None:
+        self.runtime = Runtime()
+        self.clock = testingclock.FakeClock()
+        self.cache = kubecontainer.CacheImpl()
+        self.channel: golang.Channel[pleg.PodLifecycleEvent] = golang.Channel(channel_size)
+        self.pleg = pleg.GenericPLEG(
+            self.runtime, self.channel, pleg.RelistDuration(period, 180.0), self.cache, self.clock
+        )
+
+    def events(self) -> list[tuple[str, str, str | None]]:
+        found = []
+        while len(self.channel):
+            event, _ = self.channel.recv()
+            assert event is not None
+            found.append((event.id, event.type.value, event.data))
+        return sorted(found, key=str)
+
+    def relist(self) -> list[tuple[str, str, str | None]]:
+        self.clock.step(1)
+        for fake in self.runtime.all_pod_list:
+            fake.pod.timestamp = self.clock.now()
+        self.pleg.relist()
+        return self.events()
+
+
+@pytest.fixture
+def h() -> Iterator[Harness]:
+    harness = Harness()
+    yield harness
+    harness.pleg.stop()
+
+
+def container(id: str, state: kubecontainer.State) -> kubecontainer.Container:
+    return kubecontainer.Container(
+        id=kubecontainer.ContainerID("fooRuntime", id), name=id, state=state
+    )
+
+
+def make_pod(
+    id: str,
+    containers: Sequence[kubecontainer.Container] = (),
+    sandboxes: Sequence[kubecontainer.Container] = (),
+) -> kubecontainer.Pod:
+    return kubecontainer.Pod(
+        id=id, name=f"name-{id}", namespace="ns", containers=list(containers), sandboxes=list(sandboxes)
+    )
+
+
+@pytest.mark.parametrize("as_sandboxes", [False, True], ids=["containers", "sandboxes"])
+def test_relisting(h: Harness, as_sandboxes: bool) -> None:
+    def pod(id: str, *containers: kubecontainer.Container) -> kubecontainer.Pod:
+        return make_pod(id, (), containers) if as_sandboxes else make_pod(id, containers)
+
+    h.runtime.set_pods(
+        pod("1234", container("c1", EXITED), container("c2", RUNNING), container("c3", UNKNOWN)),
+        pod("4567", container("c1", EXITED)),
+    )
+    assert h.relist() == [
+        ("1234", "ContainerDied", "c1"),
+        ("1234", "ContainerStarted", "c2"),
+        ("4567", "ContainerDied", "c1"),
+    ]
+    h.runtime.inspected.clear()
+    assert h.relist() == []
+    assert h.runtime.inspected == []
+
+    h.runtime.set_pods(
+        pod("1234", container("c2", EXITED), container("c3", RUNNING)), pod("4567", container("c4", RUNNING))
+    )
+    assert h.relist() == [
+        ("1234", "ContainerDied", "c2"),
+        ("1234", "ContainerRemoved", "c1"),
+        ("1234", "ContainerStarted", "c3"),
+        ("4567", "ContainerRemoved", "c1"),
+        ("4567", "ContainerStarted", "c4"),
+    ]
+
+
+def test_event_channel_full() -> None:
+    h = Harness(channel_size=4)
+    before = metrics.PLEG_DISCARD_EVENTS._value.get()
+    h.runtime.set_pods(make_pod("1234", [container(f"c{i}", RUNNING) for i in range(6)]))
+    assert len(h.relist()) == 4
+    assert metrics.PLEG_DISCARD_EVENTS._value.get() == before + 2
+    h.pleg.stop()
+
+
+@pytest.mark.parametrize("relists", [1, 3])
+def test_detecting_container_deaths(h: Harness, relists: int) -> None:
+    h.runtime.set_pods(
+        make_pod("1234", [container("c1", RUNNING), container("c2", RUNNING), container("c3", EXITED)])
+    )
+    for _ in range(relists):
+        h.relist()
+    h.runtime.set_pods(make_pod("1234", [container("c1", RUNNING)]))
+    assert h.relist() == [
+        ("1234", "ContainerDied", "c2"),
+        ("1234", "ContainerRemoved", "c2"),
+        ("1234", "ContainerRemoved", "c3"),
+    ]
+    h.runtime.set_pods()
+    assert h.relist() == [("1234", "ContainerDied", "c1"), ("1234", "ContainerRemoved", "c1")]
+
+
+def test_relist_with_cache(h: Harness) -> None:
+    pods = [make_pod(f"test-pod-{i}", [container(f"c{i}", RUNNING)]) for i in range(2)]
+    h.runtime.set_pods(*pods)
+    error = RuntimeError("unable to get status")
+    h.runtime.statuses[pods[1].id] = error
+
+    assert h.relist() == [("test-pod-0", "ContainerStarted", "c0")]
+    assert h.cache.get(pods[0].id) == kubecontainer.PodStatus(id=pods[0].id)
+    with pytest.raises(RuntimeError) as caught:
+        h.cache.get(pods[1].id)
+    assert caught.value is error
+
+    del h.runtime.statuses[pods[1].id]
+    assert h.relist() == [("test-pod-1", "ContainerStarted", "c1")]
+    assert h.cache.get(pods[1].id) == kubecontainer.PodStatus(id=pods[1].id)
+    assert h.runtime.inspected == ["test-pod-0", "test-pod-1", "test-pod-1"]
+
+
+def test_remove_cache_entry(h: Harness) -> None:
+    h.runtime.set_pods(make_pod("gone", [container("c", RUNNING)]))
+    h.relist()
+    assert len(h.cache) == 1
+    h.runtime.set_pods()
+    h.relist()
+    assert len(h.cache) == 0
+    assert list(h.pleg.pod_records) == []
+
+
+def healthy(generator: pleg.GenericPLEG) -> str:
+    try:
+        generator.healthy()
+    except pleg.PLEGUnhealthyError as err:
+        return str(err)
+    return ""
+
+
+def test_healthy(h: Harness) -> None:
+    assert healthy(h.pleg) == "pleg has yet to be successful"
+    h.clock.step(600)
+    assert healthy(h.pleg) == "pleg has yet to be successful"
+    h.pleg.relist()
+    h.clock.step(60)
+    assert healthy(h.pleg) == ""
+    h.clock.step(180)
+    assert healthy(h.pleg) == "pleg was last seen active 240.000s ago; threshold is 180s"
+
+
+def test_healthy_names_the_failure(h: Harness) -> None:
+    h.pleg.relist()
+    h.runtime.err = RuntimeError("no containerd")
+    h.clock.step(200)
+    h.pleg.relist()
+    assert healthy(h.pleg).endswith("; the last relist failed: no containerd")
+    h.runtime.err = None
+    h.pleg.relist()
+    assert healthy(h.pleg) == ""
+
+
+def test_healthy_names_the_hanging_call(h: Harness) -> None:
+    called = threading.Event()
+    gate: golang.Channel[None] = golang.Channel()
+
+    def listing() -> None:
+        called.set()
+        gate.recv()
+
+    h.runtime.listing = listing
+    since = h.clock.now().isoformat(timespec="seconds")
+    thread = golang.go(h.pleg.relist, name="hanging-relist")
+    assert called.wait(DEADLINE)
+    h.clock.step(200)
+    assert healthy(h.pleg) == (
+        "pleg has yet to be successful; GetPods of all sandboxes and containers "
+        f"has not returned since {since}"
+    )
+    gate.close()
+    thread.join(DEADLINE)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("requested", "error", "deleted", "reinspect_after", "events"),
+    [
+        pytest.param(True, None, False, False, [("test-pod", "PodSync", None)], id="requested, success"),
+        pytest.param(True, RuntimeError("fail"), False, True, [], id="requested, failure"),
+        pytest.param(False, None, False, False, [], id="not requested"),
+        pytest.param(True, None, True, False, [("test-pod", "PodSync", None)], id="pod deleted"),
+    ],
+)
+def test_reinspect(
+    h: Harness,
+    requested: bool,
+    error: Exception | None,
+    deleted: bool,
+    reinspect_after: bool,
+    events: list[tuple[str, str, str | None]],
+) -> None:
+    pod = make_pod("test-pod")
+    h.runtime.set_pods(pod)
+    h.relist()
+    if error is not None:
+        h.runtime.statuses[pod.id] = error
+    if requested:
+        h.pleg.request_reinspect(pod.id)
+    if deleted:
+        h.runtime.set_pods()
+
+    assert h.relist() == events
+    assert (pod.id in h.pleg._pods_to_reinspect) is reinspect_after
+    assert h.runtime.inspected == ([pod.id] if requested and not deleted else [])
+
+
+@pytest.mark.parametrize("ips", [["192.168.1.5"], ["192.168.1.5/24", "2000::"]], ids=str)
+def test_relist_ip_change(h: Harness, ips: list[str]) -> None:
+    h.runtime.set_pods(make_pod("p", [container("c0", RUNNING)]))
+    h.runtime.statuses["p"] = kubecontainer.PodStatus(id="p", ips=ips)
+    h.relist()
+    assert h.cache.get("p").ips == ips
+    # A pod that has ended keeps the addresses it had.
+    h.runtime.set_pods(make_pod("p", [container("c0", EXITED)]))
+    h.runtime.statuses["p"] = kubecontainer.PodStatus(id="p")
+    h.relist()
+    assert h.cache.get("p").ips == ips
+
+
+def test_running_pod_and_container_count(h: Harness) -> None:
+    h.runtime.set_pods(
+        make_pod(
+            "1234",
+            [container("c1", RUNNING), container("c2", UNKNOWN), container("c3", UNKNOWN)],
+            [container("s1", RUNNING), container("s2", RUNNING), container("s3", UNKNOWN)],
+        ),
+        make_pod("4567", [container("c1", EXITED)], [container("s4", RUNNING), container("s5", EXITED)]),
+    )
+    h.relist()
+
+    def counts() -> dict[str, float]:
+        states = ("running", "exited", "unknown")
+        return {s: metrics.RUNNING_CONTAINER_COUNT.labels(s)._value.get() for s in states}
+
+    assert counts() == {"running": 1, "exited": 1, "unknown": 2}
+    assert metrics.RUNNING_POD_COUNT._value.get() == 2
+    h.runtime.set_pods()
+    h.relist()
+    assert counts() == {"running": 0, "exited": 0, "unknown": 0}
+    assert metrics.RUNNING_POD_COUNT._value.get() == 0
+
+
+# ---- One pod that hangs ----
+
+
+def hang(h: Harness, id: str) -> golang.Channel[None]:
+    h.pleg.inspect_limit = 0.01
+    gate: golang.Channel[None] = golang.Channel()
+    h.runtime.gates[id] = gate
+    return gate
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    ctx, cancel = golang.with_timeout(golang.background(), DEADLINE)
+    while not condition():
+        assert not ctx.wait(0.002), "the condition was not met in time"
+    cancel()
+
+
+def get_newer_than(
+    h: Harness, id: str, min_time: datetime.datetime
+) -> tuple[golang.Channel[object], Callable[[], None]]:
+    """What get_newer_than gives, status or error, in a channel; and how to give up."""
+    result: golang.Channel[object] = golang.Channel(1)
+    ctx, cancel = golang.with_cancel(golang.background())
+
+    def run() -> None:
+        try:
+            result.send(h.cache.get_newer_than(id, min_time, ctx))
+        except Exception as err:
+            result.send(err)
+
+    golang.go(run, name=f"get-newer-than-{id}")
+    return result, cancel
+
+
+def test_hanging_pod_stalls_only_itself(h: Harness) -> None:
+    gate = hang(h, "bad")
+    start = h.clock.now()
+    h.runtime.set_pods(
+        make_pod("a", [container("ca", RUNNING)]),
+        make_pod("bad", [container("cb", RUNNING)], [container("sb", RUNNING)]),
+        make_pod("z", [container("cz", RUNNING)]),
+    )
+    assert h.relist() == [("a", "ContainerStarted", "ca"), ("z", "ContainerStarted", "cz")]
+    assert healthy(h.pleg) == ""
+
+    # Later relists do not even wait, and others' changes get through.
+    h.pleg.inspect_limit = DEADLINE
+    h.runtime.set_pods(*(fake.pod for fake in h.runtime.all_pod_list[:2]))
+    assert h.relist() == [("z", "ContainerDied", "cz"), ("z", "ContainerRemoved", "cz")]
+    assert h.runtime.inspected == ["a", "bad", "z"]
+
+    # The pod's own worker waits, another pod's does not, one of a pod that is not known neither.
+    bad, _ = get_newer_than(h, "bad", start)
+    other, _ = get_newer_than(h, "a", start)
+    unknown, _ = get_newer_than(h, "unknown", start)
+    assert other.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="a")
+    assert unknown.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="unknown")
+    assert bad.recv(0.05) == (None, False)
+
+    # The late result is taken by the next relist.
+    gate.close()
+    wait_until(lambda: h.pleg._late["bad"].finished(0))
+    assert h.relist() == [("bad", "ContainerStarted", "cb"), ("bad", "ContainerStarted", "sb")]
+    assert bad.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="bad")
+    assert h.runtime.inspected == ["a", "bad", "z"]
+    assert h.relist() == []
+
+
+def test_hanging_pod_that_changes_meanwhile(h: Harness) -> None:
+    gate = hang(h, "bad")
+    h.runtime.set_pods(make_pod("bad", [container("c1", RUNNING)]))
+    h.relist()
+    h.runtime.set_pods(make_pod("bad", [container("c1", EXITED)]))
+    assert h.relist() == []
+    h.runtime.gates.clear()
+    gate.close()
+    wait_until(lambda: h.pleg._late["bad"].finished(0))
+    # First what the inspection saw, then the change since, inspected anew.
+    h.pleg.inspect_limit = DEADLINE
+    with h.pleg._reinspect_lock:
+        h.pleg._slow.clear()
+    assert h.relist() == [("bad", "ContainerDied", "c1"), ("bad", "ContainerStarted", "c1")]
+
+
+def test_hanging_pod_that_vanishes(h: Harness) -> None:
+    gate = hang(h, "bad")
+    h.runtime.set_pods(make_pod("bad", [container("c1", RUNNING)]))
+    h.relist()
+    h.runtime.set_pods()
+    h.relist()
+    gate.close()
+    wait_until(lambda: h.pleg._late["bad"].finished(0))
+    assert h.relist() == [
+        ("bad", "ContainerDied", "c1"),
+        ("bad", "ContainerRemoved", "c1"),
+        ("bad", "ContainerStarted", "c1"),
+    ]
+    assert list(h.pleg.pod_records) == []
+    assert len(h.cache) == 0
+    assert h.pleg._late == {}
+    assert h.pleg._slow == set()
+
+
+def test_hanging_pod_ends_in_an_error(h: Harness) -> None:
+    gate = hang(h, "bad")
+    start = h.clock.now()
+    h.runtime.statuses["bad"] = RuntimeError("deadline exceeded")
+    h.runtime.set_pods(make_pod("bad", [container("c1", RUNNING)]))
+    h.relist()
+    waiting, _ = get_newer_than(h, "bad", start)
+    gate.close()
+    wait_until(lambda: h.pleg._late["bad"].finished(0))
+    assert h.relist() == []
+    assert str(waiting.recv(DEADLINE)[0]) == "deadline exceeded"
+    # It is tried again, on a thread that no relist waits for.
+    wait_until(lambda: h.runtime.inspected == ["bad", "bad"])
+
+
+def test_stop_breaks_off_a_hanging_inspection(h: Harness) -> None:
+    hang(h, "bad")
+    h.pleg.inspect_limit = DEADLINE
+    h.runtime.set_pods(make_pod("bad", [container("c1", RUNNING)]))
+    h.pleg.start(golang.background())
+    wait_until(lambda: h.runtime.inspected == ["bad"])
+    h.pleg.stop()
+    wait_until(lambda: not any(t.name.startswith("pleg-") for t in threading.enumerate()))
+    assert h.cache.get("bad") == kubecontainer.PodStatus(id="bad")
+
+
+# ---- The loop ----
+
+
+@pytest.fixture
+def on_demand() -> Iterator[None]:
+    with featuregatetesting.set_feature_gate_during_test(
+        features.feature_gate, features.PLEG_ON_DEMAND_RELIST, True
+    ):
+        yield
+
+
+@pytest.mark.usefixtures("on_demand")
+def test_worker_loop() -> None:
+    h = Harness(period=2.0)
+    ctx, cancel = golang.with_cancel(golang.background())
+    timer = h.clock.new_timer(2)
+    pod1, pod2 = (make_pod(id, [container(f"c-{id}", RUNNING)]) for id in ("pod1", "pod2"))
+    h.runtime.set_pods(pod1, pod2)
+    start = h.clock.now()
+    first, _ = get_newer_than(h, "pod1", start)
+    second, _ = get_newer_than(h, "pod2", start)
+
+    # A request for one pod.
+    h.clock.step(1)
+    h.pleg.request_relist("pod1")
+    pod1.timestamp = h.clock.now()
+    h.pleg._worker_loop_iteration(ctx, timer)
+    assert first.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="pod1")
+    assert second.recv(0.02) == (None, False)
+    assert h.runtime.called_functions == []
+
+    # A request for one pod and the time for all: all go first, and the request is served by that.
+    third, _ = get_newer_than(h, "pod1", h.clock.now())
+    assert third.recv(0.02) == (None, False)
+    h.pleg.request_relist("pod2")
+    h.clock.step(2)
+    pod1.timestamp = pod2.timestamp = h.clock.now()
+    h.pleg._worker_loop_iteration(ctx, timer)
+    assert h.runtime.called_functions == ["get_pods"]
+    assert second.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="pod2")
+    assert third.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="pod1")
+    h.pleg._worker_loop_iteration(ctx, timer)
+    assert h.runtime.inspected == ["pod1", "pod2"]
+
+    # An unchanged pod that is to be inspected.
+    h.pleg.request_reinspect("pod1")
+    h.clock.step(1)
+    h.pleg.request_relist("pod1")
+    pod1.timestamp = h.clock.now()
+    h.pleg._worker_loop_iteration(ctx, timer)
+    assert h.runtime.inspected == ["pod1", "pod2", "pod1"]
+    assert h.events()[-1] == ("pod2", "ContainerStarted", "c-pod2")
+
+    # A done context ends the loop.
+    cancel()
+    h.pleg._worker_loop_iteration(ctx, timer)
+    assert h.runtime.called_functions == ["get_pods"]
+    h.pleg.stop()
+
+
+def test_relist_requests_overflow(h: Harness) -> None:
+    for i in range(generic._RELIST_REQUEST_CAPACITY + 5):
+        h.pleg.request_relist(f"pod-{i}")
+    assert len(h.pleg._relist_requests) == generic._RELIST_REQUEST_CAPACITY
+
+
+def test_on_demand_relist_can_be_switched_off(h: Harness) -> None:
+    gate = features.PLEG_ON_DEMAND_RELIST
+    with featuregatetesting.set_feature_gate_during_test(features.feature_gate, gate, False):
+        h.pleg.request_relist("pod")
+    assert len(h.pleg._relist_requests) == 0
+
+
+def test_relist_pod_that_is_not_there(h: Harness) -> None:
+    h.pleg._relist_pod("nobody")
+    assert list(h.pleg.pod_records) == []
+
+
+def test_runs_until_stopped() -> None:
+    h = Harness(period=5.0)
+    h.pleg.start(golang.background())
+    h.pleg.start(golang.background())  # does nothing
+    wait_until(lambda: h.runtime.called_functions == ["get_pods"])
+    wait_until(h.clock.has_waiters)
+    h.clock.step(5)
+    wait_until(lambda: h.runtime.called_functions == ["get_pods"] * 2)
+    h.pleg.stop()
+    wait_until(lambda: not any(t.name == "pleg-relist" for t in threading.enumerate()))
+    h.pleg.start(golang.background())
+    wait_until(lambda: h.runtime.called_functions == ["get_pods"] * 3)
+    h.pleg.stop()
+    wait_until(lambda: not any(t.name == "pleg-relist" for t in threading.enumerate()))
+
+
+def test_goes_on_after_a_crash() -> None:
+    h = Harness(period=5.0)
+    h.runtime.set_pods(make_pod("p", [container("c", "nonsense")]))  # type: ignore[arg-type]
+    h.pleg.start(golang.background())
+    wait_until(lambda: h.runtime.called_functions == ["get_pods"])
+    wait_until(h.clock.has_waiters)
+    h.runtime.set_pods()
+    h.clock.step(5)
+    wait_until(lambda: h.runtime.called_functions == ["get_pods"] * 2)
+    h.pleg.stop()
+    wait_until(lambda: not any(t.name == "pleg-relist" for t in threading.enumerate()))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "types"),
+    [
+        (generic.PLEGContainerState.NON_EXISTENT, generic.PLEGContainerState.RUNNING, ["ContainerStarted"]),
+        (generic.PLEGContainerState.RUNNING, generic.PLEGContainerState.EXITED, ["ContainerDied"]),
+        (generic.PLEGContainerState.RUNNING, generic.PLEGContainerState.UNKNOWN, ["ContainerChanged"]),
+        (generic.PLEGContainerState.EXITED, generic.PLEGContainerState.NON_EXISTENT, ["ContainerRemoved"]),
+        (
+            generic.PLEGContainerState.UNKNOWN,
+            generic.PLEGContainerState.NON_EXISTENT,
+            ["ContainerDied", "ContainerRemoved"],
+        ),
+        (generic.PLEGContainerState.RUNNING, generic.PLEGContainerState.RUNNING, []),
+    ],
+    ids=str,
+)
+def test_generate_events(
+    old: generic.PLEGContainerState, new: generic.PLEGContainerState, types: list[str]
+) -> None:
+    events = generic.generate_events("uid", "cid", old, new)
+    assert [(event.id, event.type, event.data) for event in events] == [("uid", t, "cid") for t in types]

@@ -1,0 +1,34 @@
+"""The pods that this node is to run, and the mirror pods that stand for static ones in the API server.
+
+Go: pkg/kubelet/pod
+"""
+
+from kubelet.pod.mirror_client import (
+    BasicMirrorClient,
+    ErrAlreadyExists,
+    ErrNotFound,
+    MirrorClient,
+    NodeGetter,
+    PodsClient,
+    get_hash_from_mirror_pod,
+    get_pod_hash,
+)
+from kubelet.pod.pod_manager import (
+    BasicManager,
+    Manager,
+    is_mirror_pod_of,
+)
+
+__all__ = [
+    "BasicManager",
+    "BasicMirrorClient",
+    "ErrAlreadyExists",
+    "ErrNotFound",
+    "Manager",
+    "MirrorClient",
+    "NodeGetter",
+    "PodsClient",
+    "get_hash_from_mirror_pod",
+    "get_pod_hash",
+    "is_mirror_pod_of",
+]

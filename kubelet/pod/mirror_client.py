@@ -1,0 +1,126 @@
+"""Creating and deleting mirror pods in the API server.
+
+Go: pkg/kubelet/pod/mirror_client.go
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kubelet import container as kubecontainer
+from kubelet import types as kubetypes
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+
+class MirrorClient(Protocol):
+    """Writes mirror pods."""
+
+    def create_mirror_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        """Create the mirror pod of a static pod; fine if the same one is there."""
+        ...
+
+    def delete_mirror_pod(self, ctx: golang.Context, pod_full_name: str, uid: str | None) -> bool:
+        """Delete the mirror pod, with a uid only if it has that one; returns whether it was deleted.
+
+        Raises ValueError for a bad name; what the API server answers is logged.
+        """
+        ...
+
+
+class ErrAlreadyExists(Exception):
+    """The API server has an object of that name."""
+
+
+class ErrNotFound(Exception):
+    """The API server has no object of that name, or none of the uid that was asked for."""
+
+
+class PodsClient(Protocol):
+    """The part of an API client that writes pods; raises the errors above, and others for other answers."""
+
+    def create_pod(self, ctx: golang.Context, pod: v1.Pod) -> v1.Pod: ...
+
+    def get_pod(self, ctx: golang.Context, namespace: str, name: str) -> v1.Pod: ...
+
+    def delete_pod(
+        self, ctx: golang.Context, namespace: str, name: str, grace_period_seconds: int, uid: str | None
+    ) -> None:
+        """Delete the pod, with a uid only if it has that one."""
+        ...
+
+
+class NodeGetter(Protocol):
+    """The part of a node lister that is needed here."""
+
+    def get(self, name: str) -> v1.Node:
+        """Raises if there is no such node."""
+        ...
+
+
+class BasicMirrorClient:
+    """Writes mirror pods through an API client; without one, as in standalone mode, it does nothing."""
+
+    def __init__(self, apiserver_client: PodsClient | None, node_name: str, node_getter: NodeGetter) -> None:
+        self._apiserver_client = apiserver_client
+        self._node_name = node_name
+        self._node_getter = node_getter
+
+    def create_mirror_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        """Raises RuntimeError if the node has no uid yet, and what the API server answers."""
+        client = self._apiserver_client
+        if client is None:
+            return
+        mirror = v1.deepcopy(pod)
+        hash = get_pod_hash(pod)
+        mirror.metadata.annotations[kubetypes.CONFIG_MIRROR_ANNOTATION_KEY] = hash
+        # The API server wants mirror pods to be owned by their node.
+        owner = metav1.OwnerReference(
+            api_version="v1", kind="Node", name=self._node_name, uid=self._get_node_uid(), controller=True
+        )
+        mirror.metadata.owner_references = [owner]
+        try:
+            client.create_pod(ctx, mirror)
+        except ErrAlreadyExists:
+            existing = client.get_pod(ctx, mirror.metadata.namespace, mirror.metadata.name)
+            if get_hash_from_mirror_pod(existing) != hash:
+                raise
+
+    def delete_mirror_pod(self, ctx: golang.Context, pod_full_name: str, uid: str | None) -> bool:
+        if self._apiserver_client is None:
+            return False
+        try:
+            name, namespace = kubecontainer.parse_pod_full_name(pod_full_name)
+        except ValueError as err:
+            klog.error_s(err, "Failed to parse a pod full name", podFullName=pod_full_name)
+            raise
+        ref = klog.kref(namespace, name)
+        klog.v(2).info_s("Deleting a mirror pod", pod=ref, podUID=uid or "")
+        try:
+            self._apiserver_client.delete_pod(ctx, namespace, name, 0, uid)
+        except ErrNotFound:
+            return False
+        except Exception as err:  # the next sync tries again
+            klog.error_s(err, "Failed deleting a mirror pod", pod=ref)
+            return False
+        return True
+
+    def _get_node_uid(self) -> str:
+        try:
+            node = self._node_getter.get(self._node_name)
+        except Exception as err:
+            raise RuntimeError(f"failed to get node UID: {err}") from err
+        if not node.metadata.uid:
+            raise RuntimeError(f"failed to get node UID: UID unset for node {self._node_name}")
+        return node.metadata.uid
+
+
+def get_hash_from_mirror_pod(pod: v1.Pod) -> str | None:
+    """The hash of the static pod that a mirror pod was made for; None if it is no mirror pod."""
+    return pod.metadata.annotations.get(kubetypes.CONFIG_MIRROR_ANNOTATION_KEY)
+
+
+def get_pod_hash(pod: v1.Pod) -> str:
+    """A static pod's hash, which its source wrote into an annotation."""
+    return pod.metadata.annotations.get(kubetypes.CONFIG_HASH_ANNOTATION_KEY, "")

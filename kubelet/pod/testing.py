@@ -1,0 +1,58 @@
+"""Fakes of the pod package, for tests.
+
+Go: pkg/kubelet/pod/testing
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kubelet import container as kubecontainer
+from kubelet import pod as kubepod
+from pkg import golang
+from pkg.api.core import v1
+
+
+class FakeMirrorClient:
+    """Keeps the full names of the mirror pods, and counts calls."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._mirror_pods: set[str] = set()
+        self._create_counts: Counter[str] = Counter()
+        self._delete_counts: Counter[str] = Counter()
+
+    def create_mirror_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        full_name = kubecontainer.get_pod_full_name(pod)
+        with self._lock:
+            self._mirror_pods.add(full_name)
+            self._create_counts[full_name] += 1
+
+    def delete_mirror_pod(self, ctx: golang.Context, pod_full_name: str, uid: str | None) -> bool:
+        with self._lock:
+            self._mirror_pods.discard(pod_full_name)
+            self._delete_counts[pod_full_name] += 1
+        return True
+
+    def has_pod(self, pod_full_name: str) -> bool:
+        with self._lock:
+            return pod_full_name in self._mirror_pods
+
+    def num_of_pods(self) -> int:
+        with self._lock:
+            return len(self._mirror_pods)
+
+    def get_pods(self) -> list[str]:
+        with self._lock:
+            return sorted(self._mirror_pods)
+
+    def get_counts(self, pod_full_name: str) -> tuple[int, int]:
+        """How often it was created and deleted."""
+        with self._lock:
+            return self._create_counts[pod_full_name], self._delete_counts[pod_full_name]
+
+
+if TYPE_CHECKING:
+    _client: kubepod.MirrorClient = FakeMirrorClient()

@@ -248,7 +248,7 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
     klog.info_s("Kubelet version", kubeletVersion=str(info), python=info.python_version, release=info.version)
     done = _acquire_lock_file(flags)
     options.validate_kubelet_server(server)
-    _check_swap(server)
+    check_swap(server)
     if flags.kube_config:
         raise ValueError(
             "--kubeconfig: the API server is not supported yet, run without it (standalone mode)"
@@ -266,7 +266,7 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
             healthz_server.stop()
 
 
-def _check_swap(server: options.KubeletServer, swaps: str = "/proc/swaps") -> None:
+def check_swap(server: options.KubeletServer, swaps: str = "/proc/swaps") -> None:
     """Go: pkg/kubelet/cm/container_manager_linux.go, NewContainerManager"""
     # The first line holds the names of the columns; a kernel without swap has no such file.
     path = Path(swaps)

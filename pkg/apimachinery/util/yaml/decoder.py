@@ -38,8 +38,8 @@ class YAMLError(ValueError):
 def to_builtins(data: bytes | str, duplicates: list[tuple[str, int]] | None = None) -> Any:
     """The single document of `data`, None if it is empty.
 
-    Keys of maps become text; of equal keys the last counts, and `duplicates` gets each with its line. Raises YAMLError for anything that is not YAML,
-    for a second document, and for excessive nesting or aliasing.
+    Keys of maps become text; of equal keys the last counts, and `duplicates` gets each with its line. Raises
+    YAMLError for anything that is not YAML, for a second document, and for excessive nesting or aliasing.
 
     DIVERGES: Go reads the first document and silently drops the others.
     """

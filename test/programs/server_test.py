@@ -1,0 +1,131 @@
+"""The parts of the kubelet's start that need no kubelet.
+
+Go: cmd/kubelet/app/server_test.go, server_linux.go
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+from kubelet_cmd.kubelet.app import lockfile, options, server
+
+from kubelet.cri.errors import RemoteError
+from pkg import golang
+
+
+def _server() -> options.KubeletServer:
+    return options.KubeletServer(options.KubeletFlags(), options.new_kubelet_configuration())
+
+
+class _Runtime:
+    def __init__(self, answer: runtimeapi.RuntimeConfigResponse | Exception) -> None:
+        self._answer = answer
+
+    def runtime_config(self, ctx: golang.Context) -> runtimeapi.RuntimeConfigResponse:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+def _linux(driver: int) -> runtimeapi.RuntimeConfigResponse:
+    return runtimeapi.RuntimeConfigResponse(linux=runtimeapi.LinuxRuntimeConfiguration(cgroup_driver=driver))
+
+
+@pytest.mark.parametrize(
+    ("answer", "configured", "driver"),
+    [
+        (_linux(runtimeapi.CgroupDriver.SYSTEMD), "cgroupfs", "systemd"),
+        (_linux(runtimeapi.CgroupDriver.CGROUPFS), "systemd", "cgroupfs"),
+        (runtimeapi.RuntimeConfigResponse(), "systemd", "systemd"),
+        (RemoteError(grpc.StatusCode.UNIMPLEMENTED, "no such method"), "systemd", "systemd"),
+        (RemoteError(grpc.StatusCode.UNAVAILABLE, "nobody there"), "systemd", "systemd"),
+        (golang.DeadlineExceeded(), "cgroupfs", "cgroupfs"),
+    ],
+)
+def test_cgroup_driver(
+    answer: runtimeapi.RuntimeConfigResponse | Exception, configured: str, driver: str
+) -> None:
+    kubelet_server = _server()
+    kubelet_server.kubelet_configuration.cgroup_driver = configured
+    server.get_cgroup_driver_from_cri(golang.background(), kubelet_server, _Runtime(answer))
+    assert kubelet_server.kubelet_configuration.cgroup_driver == driver
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"cpu": "200m", "memory": "150G", "ephemeral-storage": "10Gi", "pid": "100"}, ""),
+        (
+            {"memory": "150GBI"},
+            '--kube-reserved value failed to parse: failed to parse quantity "150GBI" for "memory"',
+        ),
+        ({"storage": "1"}, '--kube-reserved value failed to parse: cannot reserve "storage" resource'),
+        (
+            {"cpu": "-1"},
+            '--kube-reserved value failed to parse: resource quantity for "cpu" cannot be negative: -1',
+        ),
+    ],
+)
+def test_resource_list(values: dict[str, str], message: str) -> None:
+    if not message:
+        parsed = server.parse_resource_list(values, "--kube-reserved")
+        assert parsed["cpu"].milli_value() == 200
+        assert parsed.keys() == values.keys()
+        return
+    with pytest.raises(ValueError) as caught:
+        server.parse_resource_list(values, "--kube-reserved")
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("override", "name"), [("Node-A ", "node-a"), ("n.example", "n.example"), ("", None), (" ", ValueError)]
+)
+def test_node_name(override: str, name: str | type[ValueError] | None) -> None:
+    flags = options.KubeletFlags(hostname_override=override)
+    if name is ValueError:
+        with pytest.raises(ValueError, match="empty hostname is invalid"):
+            server.node_name(flags)
+    elif name is None:
+        assert server.node_name(flags)
+    else:
+        assert server.node_name(flags) == name
+
+
+def test_the_lock_file_is_given_up_when_another_opens_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.touch()
+    done: golang.Channel[None] = golang.Channel()
+    lockfile.watch_for_lockfile_contention(str(path), done)
+    assert golang.select(done, default=True).index == -1
+    path.read_text()
+    assert done.recv(10) == (None, False)
+
+
+def test_a_lock_file_that_cannot_be_watched(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="unable to watch lock file"):
+        lockfile.watch_for_lockfile_contention(str(tmp_path / "none"), golang.Channel())
+
+
+@pytest.mark.parametrize(
+    ("swaps", "fail", "refused"),
+    [
+        ("Filename\tType\n", True, False),
+        ("Filename\tType\n/dev/sda2 partition\n", True, True),
+        ("Filename\tType\n/dev/sda2 partition\n", False, False),
+        (None, True, False),
+    ],
+)
+def test_swap(tmp_path: Path, swaps: str | None, fail: bool, refused: bool) -> None:
+    path = tmp_path / "swaps"
+    if swaps is not None:
+        path.write_text(swaps)
+    kubelet_server = _server()
+    kubelet_server.kubelet_configuration.fail_swap_on = fail
+    if not refused:
+        server.check_swap(kubelet_server, str(path))
+        return
+    with pytest.raises(ValueError, match="running with swap on is not supported"):
+        server.check_swap(kubelet_server, str(path))

@@ -32,6 +32,8 @@ MUTATING = (
 # Calls about several containers that are made in no particular order.
 _UNORDERED = ("StopContainer", "RemoveContainer")
 
+_QUESTIONS = ("ImageStatus",)
+
 _SEEN = "kubernetes.io/config.seen"
 _ID = re.compile(r"\b(?:sha256:)?[0-9a-f]{64}\b")
 _TERMINATION_LOG = re.compile(r"(/containers/[^/\"]+)/[0-9a-f]{8}\b")
@@ -76,7 +78,8 @@ def conversations(
 ) -> dict[str, list[Call]]:
     """Pod name → its calls. `directories`: path prefix → the name to put in its place.
 
-    Calls about pods whose sandbox was made before the recording began are left out.
+    Calls about pods whose sandbox was made before the recording began are left out, and so are questions
+    that were asked before: a recording has them only when the answer changed.
     """
     lines, wanted = list(lines), set(methods)
     names = _Names(lines, directories or {})
@@ -88,7 +91,9 @@ def conversations(
         call = Call(
             line["method"], names.subject_of(line), names.replace(pod, line["request"]), "error" in line
         )
-        result.setdefault(pod, []).append(call)
+        calls = result.setdefault(pod, [])
+        if call.method not in _QUESTIONS or call not in calls:
+            calls.append(call)
     return result
 
 

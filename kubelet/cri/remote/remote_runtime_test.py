@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent import futures
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -85,23 +86,31 @@ def test_life_of_a_pod(service: remote.RemoteRuntimeService) -> None:
     assert str(raised.value).startswith("rpc error: code = NotFound desc = ")
 
 
-def _listen(path: Path, reply: bytes) -> socket.socket:
+@contextmanager
+def _listening(path: Path, reply: bytes) -> Iterator[None]:
+    """A server that says the same to everybody."""
+
+    def serve() -> None:
+        with contextlib.suppress(OSError), listener:
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.sendall(reply)
+                    connection.recv(1000)
+
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen(4)
-    accepted = []
+    thread = golang.go(serve, name="other-server")
+    yield
+    listener.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
 
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            accepted.append(connection)
-            connection.sendall(reply)
 
-    threading.Thread(target=serve, daemon=True).start()
-    return listener
+def _leave_socket(path: Path) -> None:
+    """What a server that was killed leaves."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
 
 
 @pytest.mark.parametrize(
@@ -110,9 +119,7 @@ def _listen(path: Path, reply: bytes) -> socket.socket:
         pytest.param(lambda path: None, "no such socket", id="missing"),
         pytest.param(lambda path: path.write_text(""), "not a socket", id="a file"),
         pytest.param(lambda path: path.mkdir(), "not a socket", id="a directory"),
-        pytest.param(
-            lambda path: socket.socket(socket.AF_UNIX).bind(str(path)), "connection refused", id="left"
-        ),
+        pytest.param(_leave_socket, "connection refused", id="left by a dead server"),
     ],
 )
 def test_runtime_that_cannot_be_reached_is_explained(tmp_path: Path, make: Any, want: str) -> None:
@@ -126,12 +133,11 @@ def test_runtime_that_cannot_be_reached_is_explained(tmp_path: Path, make: Any, 
 
 def test_socket_of_something_else_is_explained(tmp_path: Path) -> None:
     path = tmp_path / "x.sock"
-    listener = _listen(path, b"HTTP/1.1 400 Bad Request\r\n\r\n")
     service = remote.RemoteRuntimeService(CTX, f"unix://{path}", 5)
-    with pytest.raises(ConnectionError, match="does not speak gRPC"):
-        service.validate_service_connection(CTX)
-    service.close(CTX)
-    listener.close()
+    with _listening(path, b"HTTP/1.1 400 Bad Request\r\n\r\n"):
+        with pytest.raises(ConnectionError, match="does not speak gRPC"):
+            service.validate_service_connection(CTX)
+        service.close(CTX)
 
 
 def _serve(path: Path, services: tuple[str, ...]) -> Any:

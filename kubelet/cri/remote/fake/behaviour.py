@@ -6,8 +6,9 @@ import json
 import re
 import shlex
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import groupby
 
 # An annotation `fake.cri/NAME: '{"run_for": 2, "exit_code": 3}'` on a pod decides for its container NAME.
 ANNOTATION_PREFIX = "fake.cri/"
@@ -125,24 +126,36 @@ def _from_script(script: str) -> Behaviour:
     run_for, code, ignore_sigterm = 0.0, 0, False
     message = _TERMINATION_MESSAGE.search(script)
     said = message.group(1).strip("'\"") if message else ""
-    for statement in re.split(r";|&&|\n", script):
-        words = statement.split()
-        if words and words[0] == "exec":
-            words = words[1:]
-        match [words[0].rsplit("/", 1)[-1], *words[1:]] if words else []:
-            case []:
-                continue
+    for words in _statements(script):
+        match words:
             case ["exit", *rest]:
-                code = int(rest[0]) if rest else code
+                code = int(rest[0]) if rest and rest[0].isdigit() else code
                 break
             case ["sleep", duration] if duration.replace(".", "", 1).isdigit():
                 run_for, code = run_for + float(duration), 0
             case ["false"]:
                 code = 1
-            case ["trap", *rest]:
-                ignore_sigterm = ignore_sigterm or rest[0] in ("''", '""', ":")
+            case ["trap", action, *_]:
+                ignore_sigterm = ignore_sigterm or action in ("", ":")
             case [program, *_] if program in _INSTANT:
                 code = 0
             case _:
                 return Behaviour(ignore_sigterm=ignore_sigterm, termination_message=said)
     return Behaviour(run_for=run_for, exit_code=code, ignore_sigterm=ignore_sigterm, termination_message=said)
+
+
+def _statements(script: str) -> Iterator[list[str]]:
+    """The words of each command; what cannot be understood is one command of no known program."""
+    lexer = shlex.shlex(script.replace("\n", ";"), posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split = True
+    try:
+        tokens = list(lexer)
+    except ValueError:
+        tokens = ["?"]
+    for separator, group in groupby(tokens, key=lambda token: token in (";", "&&")):
+        words = list(group)
+        if separator:
+            continue
+        if words[0] == "exec":
+            words = words[1:]
+        yield [words[0].rsplit("/", 1)[-1], *words[1:]] if words else [":"]

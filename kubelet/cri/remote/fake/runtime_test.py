@@ -77,6 +77,8 @@ def node() -> Iterator[Node]:
         (["nginx", "-g", "daemon off;"], fake.Behaviour()),
         ([], fake.Behaviour()),
         (["sh", "-c", "trap '' TERM; while true; do sleep 1; done"], fake.Behaviour(ignore_sigterm=True)),
+        (["sh", "-c", "trap 'echo bye; exit 0' TERM; while true; do sleep 1; done"], fake.Behaviour()),
+        (["sh", "-c", "it's broken"], fake.Behaviour()),
         (
             ["sh", "-c", "echo done > /dev/termination-log; exit 0"],
             fake.Behaviour(run_for=0, termination_message="done"),

@@ -259,6 +259,18 @@ IMAGE_VOLUME_MOUNTED_ERRORS_TOTAL = metrics.new_counter(
     "kubelet_image_volume_mounted_errors_total", "Image volumes that could not be mounted."
 )
 
+# Probes. Go: pkg/kubelet/prober/prober_manager.go
+PROBER_RESULTS = metrics.new_counter(
+    "prober_probe_total",
+    "Probes by result.",
+    ["probe_type", "result", "container", "pod", "namespace", "pod_uid"],
+)
+PROBER_DURATION = metrics.new_histogram(
+    "prober_probe_duration_seconds",
+    "Seconds of a probe that answered.",
+    ["probe_type", "container", "pod", "namespace"],
+)
+
 # Eviction, preemption and volumes
 EVICTIONS = metrics.new_counter("kubelet_evictions", "Pods evicted.", ["eviction_signal"])
 EVICTION_STATS_AGE = metrics.new_histogram(

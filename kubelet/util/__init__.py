@@ -6,6 +6,15 @@ Go: pkg/kubelet/util
 from kubelet.util.boottime_util import (
     get_boot_time,
 )
+from kubelet.util.node_startup_latency_tracker import (
+    BasicNodeStartupLatencyTracker,
+    NodeStartupLatencyTracker,
+)
+from kubelet.util.pod_startup_latency_tracker import (
+    BasicPodStartupLatencyTracker,
+    PodStartupLatencyTracker,
+    calculate_image_pulling_time,
+)
 from kubelet.util.util import (
     ResourceOpts,
     get_container_by_index,
@@ -17,7 +26,12 @@ from kubelet.util.util import (
 )
 
 __all__ = [
+    "BasicNodeStartupLatencyTracker",
+    "BasicPodStartupLatencyTracker",
+    "NodeStartupLatencyTracker",
+    "PodStartupLatencyTracker",
     "ResourceOpts",
+    "calculate_image_pulling_time",
     "get_boot_time",
     "get_container_by_index",
     "get_limits",

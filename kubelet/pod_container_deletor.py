@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from kubelet import container as kubecontainer
 from pkg import golang, klog
 
-# Requests that may wait. When it is full further ones are dropped: the next event of the pod brings them back.
+# How many requests may wait. Further ones are dropped: the next event of the pod brings them back.
 CONTAINER_DELETOR_BUFFER_LIMIT = 50
 
 _NEVER_CREATED = datetime.min.replace(tzinfo=UTC)
@@ -37,7 +37,7 @@ class PodContainerDeletor:
     def delete_containers_in_pod(
         self, filter_container_id: str, pod_status: kubecontainer.PodStatus, remove_all: bool
     ) -> None:
-        """Has the containers deleted that get_containers_to_delete_in_pod names; all dead ones if remove_all."""
+        """Deletes what get_containers_to_delete_in_pod names; with remove_all everything dead."""
         containers_to_keep = self._containers_to_keep
         if remove_all:
             containers_to_keep = 0

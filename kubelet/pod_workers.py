@@ -306,9 +306,9 @@ class PodWorkers:
     kubelet, which should ask here, and not the pod manager, whether a pod's containers may be running.
 
     Setup and teardown are apart: parts of the kubelet that prepare things for a pod ask
-    should_pod_containers_be_terminating and stop; those that clear things away ask should_pod_runtime_be_removed
-    (volumes, cgroups) or should_pod_content_be_removed (directories) and begin. The `is_…` queries and
-    could_have_running_containers are for the kubelet's own loops.
+    should_pod_containers_be_terminating and stop; those that clear things away ask
+    should_pod_runtime_be_removed (volumes, cgroups) or should_pod_content_be_removed (directories) and begin.
+    The `is_…` queries and could_have_running_containers are for the kubelet's own loops.
 
     Static pods that share a full name run one after another, in the order in which they came. Thread-safe.
     """
@@ -323,7 +323,7 @@ class PodWorkers:
         pod_cache: kubecontainer.ROCache,
         clock: clocklib.Clock | None = None,
     ) -> None:
-        """resync_interval and back_off_period are seconds until a pod's next sync after success and failure."""
+        """resync_interval, back_off_period: seconds until a pod's next sync after success, after failure."""
         # Guards the five fields below and every PodSyncStatus.
         self.pod_lock = threading.Lock()
         # sync_known_pods has been called: every pod that should exist has been given to update_pod.
@@ -477,7 +477,8 @@ class PodWorkers:
             status.restart_requested = True
             _log(
                 4,
-                "Pod is terminating but has been requested to restart with same UID, will be reconciled later",
+                "Pod is terminating but has been requested to restart with same UID, "
+                "will be reconciled later",
                 target,
                 options,
             )
@@ -711,9 +712,9 @@ class PodWorkers:
         3. Terminating: stop all containers.
         4. Terminated: give back what must be given back.
 
-        update_pod and sync_known_pods drive it. After a failure the pod goes into the work queue, and it is on
-        the kubelet to call update_pod for what comes out of there; from one phase to the next the worker goes
-        on by itself.
+        update_pod and sync_known_pods drive it. After a failure the pod goes into the work queue, and it is
+        on the kubelet to call update_pod for what comes out of there; from one phase to the next the worker
+        goes on by itself.
         """
         last_sync_time: datetime | None = None
         while _wait_for_update(parent_ctx, pod_updates):
@@ -952,10 +953,10 @@ class PodWorkers:
     def sync_known_pods(self, desired_pods: Iterable[v1.Pod]) -> dict[str, PodWorkerSync]:
         """Compares the workers with the pods that should exist, and says what each worker is at.
 
-        Pods that are in no source any more are driven to their end from here, as no update will come for them.
-        Workers that are finished with such a pod, or with one asked for anew, are forgotten and left out of the
-        answer; the caller then creates the pod again if it is wanted. Nobody may call update_pod for new pods
-        between collecting desired_pods and this call.
+        Pods that are in no source any more are driven to their end from here, as no update will come for
+        them. Workers that are finished with such a pod, or with one asked for anew, are forgotten and left
+        out of the answer; the caller then creates the pod again if it is wanted. Nobody may call update_pod
+        for new pods between collecting desired_pods and this call.
         """
         desired = {pod.metadata.uid for pod in desired_pods}
         workers = {}
@@ -1234,7 +1235,7 @@ def _is_canceled(err: BaseException | None) -> bool:
 
 
 def _log_sync_error(err: Exception, ref: dict[str, str]) -> None:
-    """A failed sync is daily business; where it failed is of interest only if the fault is in our own code."""
+    """Failed syncs are daily business: where one failed only matters if the fault is in our own code."""
     if isinstance(err, _PROGRAMMING_ERRORS) or klog.v(4).enabled:
         klog.error_s(err, "Error syncing pod, skipping", **ref, stacktrace=klog.stacktrace(err))
     else:

@@ -1231,7 +1231,7 @@ class Life:
 
 
 class Model(Harness):
-    """Does random things to a few pods, in the middle of their steps too, and checks what must always hold."""
+    """Does random things to a few pods, even in the middle of their steps, and checks what must hold."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -1507,7 +1507,7 @@ def test_threads_end_with_their_pods() -> None:
 
 
 def test_threads_end_with_the_kubelet() -> None:
-    with threaded() as (harness, drain):
+    with threaded() as (harness, _):
         errs: list[Exception | None] = []
         entered = threading.Event()
 
@@ -1571,7 +1571,7 @@ def test_kill_pod_now_of_a_finished_pod() -> None:
 
 def test_kill_pod_now_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_workers, "_MIN_KILL_TIMEOUT", 0.01)
-    with threaded() as (harness, drain):
+    with threaded() as (harness, _):
         harness.syncer.on_terminating = _fail
         kill_pod = pod_workers.kill_pod_now(harness.ctx, harness.workers, harness.recorder)
         with pytest.raises(TimeoutError, match="timeout waiting to kill pod"):
@@ -1580,7 +1580,7 @@ def test_kill_pod_now_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_kill_pod_now_ends_with_the_kubelet() -> None:
-    with threaded() as (harness, drain):
+    with threaded() as (harness, _):
 
         def terminating(ctx: golang.Context, pod: v1.Pod, fn: PodStatusFunc | None) -> None:
             harness.cancel()

@@ -6,7 +6,9 @@ from kubelet import container as kubecontainer
 from kubelet import reason_cache
 
 
-def _sync_result(action: str, target: str, error: Exception | None, message: str) -> kubecontainer.SyncResult:
+def _sync_result(
+    action: kubecontainer.SyncAction, target: str, error: Exception | None, message: str
+) -> kubecontainer.SyncResult:
     result = kubecontainer.SyncResult(action, target)
     if error is not None:
         result.fail(error, message)

@@ -35,7 +35,7 @@ class PodAdmitAttributes:
 
 @dataclass(frozen=True, slots=True)
 class PodAdmitResult:
-    """An admit handler's answer; the reason is one CamelCase word, both texts are empty for an admitted pod."""
+    """An admit handler's answer. The reason is one CamelCase word; an admitted pod has neither text."""
 
     admit: bool
     reason: str = ""

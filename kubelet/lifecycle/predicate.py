@@ -121,7 +121,7 @@ class PredicateAdmitHandler:
         admission_failure_handler: AdmissionFailureHandler,
         plugin_resource_update_func: PluginResourceUpdateFunc,
     ) -> None:
-        """get_node_any_way_func(ctx, use_cache) is this node as far as it is known; it raises if it is not at all."""
+        """get_node_any_way_func(ctx, use_cache) is this node as far as it is known; raises if not at all."""
         self._get_node_any_way_func = get_node_any_way_func
         self._admission_failure_handler = admission_failure_handler
         self._plugin_resource_update_func = plugin_resource_update_func
@@ -246,8 +246,8 @@ def reject_pod_admission_based_on_supplemental_groups_policy(pod: v1.Pod, node: 
 def remove_missing_extended_resources(pod: v1.Pod, node_info: framework.NodeInfo) -> v1.Pod:
     """A copy of the pod without requests for extended resources that the node does not know.
 
-    Those can belong to the cluster and not to a node, or come from resource claims. So a static pod that asks for
-    a device this node lacks is let in, though it should not be.
+    Those can belong to the cluster and not to a node, or come from resource claims. So a static pod that
+    asks for a device this node lacks is let in, though it should not be.
     """
     pod = v1.deepcopy(pod)
     for container in [*pod.spec.containers, *pod.spec.init_containers]:

@@ -165,7 +165,7 @@ def generate_pod_ready_condition_for_terminal_phase(
 def generate_all_containers_restarting_condition(
     pod: v1.Pod, pod_status: kubecontainer.PodStatus, old_pod_status: v1.PodStatus, pod_phase: str
 ) -> v1.PodCondition:
-    """AllContainersRestarting: true from the exit that restarts the pod in place until all containers are gone."""
+    """AllContainersRestarting: true from the exit that restarts the pod in place until all are gone."""
     if podutil.is_pod_phase_terminal(pod_phase):
         reason = _TERMINAL_REASONS[pod_phase]
         return v1.PodCondition(type=v1.ALL_CONTAINERS_RESTARTING, status=v1.CONDITION_FALSE, reason=reason)

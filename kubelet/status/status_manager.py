@@ -192,14 +192,14 @@ class Manager:
             self._notifiers.append(notifier)
 
     def get_pod_status(self, uid: str) -> tuple[v1.PodStatus, bool]:
-        """The status of the pod or mirror pod, and whether there is one. Shared: copy it before changing it."""
+        """The status of the pod or mirror pod, and whether there is one. Shared: never change it."""
         resolved = self.pod_manager.translate_pod_uid(uid)
         with self._pod_statuses_lock:
             cached = self._pod_statuses.get(resolved)
         return (v1.PodStatus(), False) if cached is None else (cached.status, True)
 
     def set_pod_status(self, pod: v1.Pod, status: v1.PodStatus) -> tuple[v1.PodStatus, bool]:
-        """Takes the status over, and has it sent if it differs; returns what is now held, and if it changed."""
+        """Takes the status over, has it sent if it differs; returns what is now held, and if it changed."""
         status = v1.deepcopy(status)
         status.observed_generation = podutil.calculate_pod_status_observed_generation(pod)
         with self._pod_statuses_lock:
@@ -260,7 +260,7 @@ class Manager:
     def _find_container_locked(
         self, pod_uid: str, container_id: kubecontainer.ContainerID, what: str
     ) -> tuple[v1.Pod, v1.PodStatus, v1.ContainerStatus] | None:
-        """The pod, its status and the container's, all as they are held; None, and a line in the log, if unknown."""
+        """The pod, its status and the container's, as they are held; None, and a log line, if unknown."""
         pod = self.pod_manager.get_pod_by_uid(pod_uid)
         if pod is None:
             klog.v(4).info_s(f"Pod has been deleted, no need to update {what}", podUID=pod_uid)
@@ -439,7 +439,7 @@ class Manager:
         return False
 
     def sync_pod(self, ctx: golang.Context, uid: str, status: VersionedPodStatus) -> None:
-        """Sends one status, and deletes the pod if it only waited for this. Faults are logged; it is tried again."""
+        """Sends one status, and deletes the pod if it only waited for this. Faults are logged and retried."""
         assert self.kube_client is not None
         ref = {"podUID": uid, "pod": klog.kref(status.pod_namespace, status.pod_name)}
         try:
@@ -733,7 +733,7 @@ def _revived(
 
 
 def update_last_transition_time(status: v1.PodStatus, old_status: v1.PodStatus, condition_type: str) -> None:
-    """Sets the condition's transition time: the old one if the condition's status is the old one, else now."""
+    """Sets the condition's transition time: the old one if its status is the old one, else now."""
     _, condition = podutil.get_pod_condition(status, condition_type)
     if condition is None:
         return
@@ -747,8 +747,8 @@ def update_last_transition_time(status: v1.PodStatus, old_status: v1.PodStatus, 
 def normalize_status(pod: v1.Pod, status: v1.PodStatus) -> v1.PodStatus:
     """Brings the status, in place, into the form in which the API server gives it back; returns it.
 
-    Times are cut to seconds, container statuses sorted, and the containers' termination messages share the room
-    that a pod has for them.
+    Times are cut to seconds, container statuses sorted, and the containers' termination messages share the
+    room that a pod has for them.
     """
     spec = pod.spec
     containers = len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers)
@@ -795,9 +795,9 @@ def merge_pod_status(
 ) -> v1.PodStatus:
     """The status to send: ours, with what others own in the old one.
 
-    A terminal phase, and with it DisruptionTarget, is held back while containers may still be running: whoever
-    sees it takes what the pod used to be free. A pod with a terminal phase is not ready. Neither argument is
-    changed.
+    A terminal phase, and with it DisruptionTarget, is held back while containers may still be running:
+    whoever sees it takes what the pod used to be free. A pod with a terminal phase is not ready. Neither
+    argument is changed.
     """
     old, new = old_pod_status, v1.deepcopy(new_pod_status)
     conditions = [c for c in old.conditions if not kubetypes.pod_condition_by_kubelet(c.type)]

@@ -45,7 +45,7 @@ def find_matching_untolerated_taint(
 
 
 def tolerates_taint(toleration: v1.Toleration, taint: v1.Taint, enable_comparison_operators: bool) -> bool:
-    """Whether the toleration matches: an empty effect, key or operator means any effect, any key, equality."""
+    """Whether the toleration matches. An empty effect or key means any, no operator means Equal."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -21,7 +21,7 @@ class RequiredNodeAffinity:
     node_selector: v1.NodeSelector | None
 
     def match(self, node: v1.Node | None) -> bool:
-        """DIVERGES: a selector that makes no sense matches nothing; Go returns an error too, which nobody uses."""
+        """DIVERGES: a senseless selector just matches nothing; Go returns an error too, which nobody uses."""
         labels = {} if node is None else node.metadata.labels
         if any(labels.get(key) != value for key, value in self.label_selector.items()):
             return False

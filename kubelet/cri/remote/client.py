@@ -120,8 +120,8 @@ class GRPCClient:
         code, details = err.code(), err.details() or ""
         if code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details:
             details = f"connection error: dial unix {self._path}: {_why_unreachable(self._path, details)}"
-        elif code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            details = "context deadline exceeded"
+        elif code is grpc.StatusCode.DEADLINE_EXCEEDED and details == "Deadline Exceeded":
+            details = "context deadline exceeded"  # as Go says when it is our own limit that was reached
         klog.v(10).info_s("Call failed", endpoint=self.endpoint, debug=err.debug_error_string())
         return errors.RemoteError(code, details)
 

@@ -3,7 +3,13 @@
 Go: pkg/kubelet/lifecycle
 """
 
-from kubelet.lifecycle.handlers import HandlerRunner, HTTPClient, HTTPDoer
+from kubelet.lifecycle.handlers import (
+    HandlerRunner,
+    HookError,
+    HTTPClient,
+    HTTPDoer,
+    HTTPResponseError,
+)
 from kubelet.lifecycle.interfaces import (
     ADD_OPERATION,
     RESIZE_OPERATION,

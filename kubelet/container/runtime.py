@@ -20,12 +20,11 @@ from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 if TYPE_CHECKING:
-    from pkg.client_go.tools import remotecommand
-    from pkg.client_go.util import flowcontrol
-
     from kubelet.container.container_gc import GCPolicy
     from kubelet.container.sync_result import PodSyncResult
     from pkg import credentialprovider, volume
+    from pkg.client_go.tools import remotecommand
+    from pkg.client_go.util import flowcontrol
 
 
 class Version(Protocol):

@@ -1,0 +1,183 @@
+"""Go: pkg/kubelet/container/cache_test.go"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+
+import pytest
+
+from kubelet.container.cache import CacheImpl, _Data
+from kubelet.container.runtime import PodStatus
+from pkg import features, golang
+from pkg.component_base.featuregate import testing as featuregatetesting
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+DEADLINE = 10.0
+
+
+def at(seconds: float) -> datetime.datetime:
+    return NOW + datetime.timedelta(seconds=seconds)
+
+
+def newer_than(cache: CacheImpl, id: str, min_time: datetime.datetime) -> _Data | None:
+    with cache._lock:
+        return cache._get_if_newer_than_locked(id, min_time)
+
+
+def test_not_initialized() -> None:
+    assert newer_than(CacheImpl(), "1234", at(-1000)) is None
+
+
+@pytest.mark.parametrize(
+    ("cache_time", "modified", "observed", "expected"),
+    [
+        pytest.param(1, 0, None, True, id="global time newer"),
+        pytest.param(1, -10, None, True, id="global time newer, entry old"),
+        pytest.param(-1, 3, None, True, id="entry newer"),
+        pytest.param(-1, -1, 3, True, id="observed newer"),
+        pytest.param(-1, -1, None, False, id="all older"),
+        pytest.param(0, 0, None, False, id="all equal"),
+    ],
+)
+def test_get_if_newer_than_when_pod_exists(
+    cache_time: float, modified: float, observed: float | None, expected: bool
+) -> None:
+    cache = CacheImpl()
+    cache.update_time(at(cache_time))
+    cache.set("p", PodStatus(id="p"), None, at(modified))
+    if observed is not None:
+        cache.set_observed_time("p", at(observed))
+    assert (newer_than(cache, "p", NOW) is not None) is expected
+
+
+@pytest.mark.parametrize(("min_time", "expected"), [(-1, True), (0, False), (1, False)])
+def test_get_pod_newer_than_when_pod_does_not_exist(min_time: float, expected: bool) -> None:
+    cache = CacheImpl()
+    cache.update_time(NOW)
+    data = newer_than(cache, "1234", at(min_time))
+    assert (data is not None) is expected
+    if data is not None:
+        assert data.result() == PodStatus(id="1234")
+
+
+def test_set_and_get() -> None:
+    cache = CacheImpl()
+    status = PodStatus(id="p", name="n")
+    assert cache.set("p", status, None, NOW)
+    assert cache.get("p") is status
+    error = RuntimeError("unable to get status")
+    cache.set("p", None, error, NOW)
+    for _ in range(3):
+        with pytest.raises(RuntimeError) as caught:
+            cache.get("p")
+        assert caught.value is error
+    depth, traceback = 0, error.__traceback__
+    while traceback is not None:
+        depth, traceback = depth + 1, traceback.tb_next
+    assert depth < 5, "the traceback grew with each raise"
+
+
+def test_pod_does_not_exist() -> None:
+    assert CacheImpl().get("p") == PodStatus(id="p")
+
+
+def test_delete() -> None:
+    cache = CacheImpl()
+    cache.set("p", PodStatus(id="p", name="n"), None, NOW)
+    cache.delete("p")
+    cache.delete("p")
+    assert cache.get("p") == PodStatus(id="p")
+
+
+@pytest.mark.parametrize(("evented", "updated"), [(True, False), (False, True)])
+def test_set_of_something_older(evented: bool, updated: bool) -> None:
+    cache = CacheImpl()
+    cache.set("p", PodStatus(id="p"), None, NOW)
+    gate = features.feature_gate
+    with featuregatetesting.set_feature_gate_during_test(gate, features.EVENTED_PLEG, evented):
+        assert cache.set("p", PodStatus(id="p", name="old"), None, at(-1)) is updated
+    assert cache.get("p").name == ("old" if updated else "")
+
+
+def wait_for(cache: CacheImpl, id: str, min_time: datetime.datetime) -> golang.Channel[PodStatus]:
+    result: golang.Channel[PodStatus] = golang.Channel(1)
+    golang.go(lambda: result.send(cache.get_newer_than(id, min_time)), name="get-newer-than")
+    return result
+
+
+def wait_for_subscribers(cache: CacheImpl, count: int) -> None:
+    ctx, cancel = golang.with_timeout(golang.background(), DEADLINE)
+    while sum(map(len, list(cache._subscribers.values()))) != count:
+        assert not ctx.wait(0.001), "nobody subscribed"
+    cancel()
+
+
+Action = Callable[[CacheImpl, datetime.datetime], object]
+ACTIONS: dict[str, Action] = {
+    "set": lambda c, t: c.set("p", PodStatus(id="p"), None, t),
+    "set_observed_time": lambda c, t: c.set_observed_time("p", t),
+    "update_time": lambda c, t: c.update_time(t),
+}
+
+
+@pytest.mark.parametrize(
+    ("exists", "action"),
+    [(True, name) for name in ACTIONS] + [(False, "set"), (False, "update_time")],
+)
+def test_get_newer_than(exists: bool, action: str) -> None:
+    cache = CacheImpl()
+    cache.update_time(NOW)
+    if exists:
+        cache.set("p", PodStatus(id="p"), None, NOW)
+    result = wait_for(cache, "p", at(10))
+    wait_for_subscribers(cache, 1)
+    ACTIONS[action](cache, at(9))
+    wait_for_subscribers(cache, 1)
+    assert len(result) == 0
+    ACTIONS[action](cache, at(11))
+    assert result.recv(DEADLINE) == (PodStatus(id="p"), True)
+    assert cache._subscribers == {}
+    assert cache.get_newer_than("p", at(10)) == PodStatus(id="p")
+
+
+def test_get_newer_than_any_time() -> None:
+    cache = CacheImpl()
+    cache.update_time(NOW)
+    assert cache.get_newer_than("p", None) == PodStatus(id="p")
+
+
+def test_get_newer_than_cancelled() -> None:
+    cache = CacheImpl()
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    with pytest.raises(golang.Canceled):
+        cache.get_newer_than("p", NOW, ctx)
+    assert cache._subscribers == {}
+
+
+def test_cancelling_leaves_other_waiters() -> None:
+    cache = CacheImpl()
+    other = wait_for(cache, "p", NOW)
+    wait_for_subscribers(cache, 1)
+    ctx, cancel = golang.with_timeout(golang.background(), 0.01)
+    with pytest.raises(golang.DeadlineExceeded):
+        cache.get_newer_than("p", NOW, ctx)
+    cancel()
+    cache.update_time(at(1))
+    assert other.recv(DEADLINE) == (PodStatus(id="p"), True)
+
+
+def test_held_pods_are_not_covered_by_the_global_time() -> None:
+    cache = CacheImpl()
+    cache.set("held", PodStatus(id="held"), None, at(-5))
+    result = wait_for(cache, "held", NOW)
+    wait_for_subscribers(cache, 1)
+    cache.update_time(at(1), {"held"})
+    assert newer_than(cache, "held", NOW) is None
+    assert newer_than(cache, "other", NOW) is not None
+    cache.update_time(at(2))  # keeps what is held
+    assert newer_than(cache, "held", NOW) is None
+    wait_for_subscribers(cache, 1)
+    cache.update_time(at(3), ())
+    assert result.recv(DEADLINE) == (PodStatus(id="held"), True)

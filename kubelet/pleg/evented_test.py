@@ -1,0 +1,272 @@
+"""Go: pkg/kubelet/pleg/evented_test.go"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from kubelet import metrics, pleg
+from kubelet.container import testing as containertest
+from pkg import golang
+from pkg.apimachinery.clock import testing as testingclock
+
+DEADLINE = 10.0
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+RUNNING = kubecontainer.CONTAINER_STATE_RUNNING
+EXITED = kubecontainer.CONTAINER_STATE_EXITED
+
+
+class RuntimeService:
+    """The part of a runtime service that streams events: those sent to `events`, until `err` is set."""
+
+    def __init__(self) -> None:
+        self.events: golang.Channel[runtimeapi.ContainerEventResponse] = golang.Channel()
+        self.err: Exception | None = None
+        self.calls = 0
+
+    def get_container_events(
+        self,
+        ctx: golang.Context,
+        container_events_ch: golang.Channel[runtimeapi.ContainerEventResponse],
+        connection_established_callback: Callable[[Iterator[Any]], None] | None,
+    ) -> None:
+        self.calls += 1
+        if self.err is not None:
+            raise self.err
+        assert connection_established_callback is not None
+        connection_established_callback(iter(()))
+        while True:
+            selected = golang.select(ctx.done(), self.events)
+            if selected.index == 0:
+                raise golang.Canceled
+            container_events_ch.send(selected.value)
+
+
+class Handler:
+    """A generic PLEG that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.evented_in_use = False
+
+    def start(self, ctx: golang.Context) -> None:
+        self.calls.append("start")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+    def update(self, relist_duration: pleg.RelistDuration) -> None:
+        self.calls.append(f"update {relist_duration.relist_period}")
+
+    def relist(self) -> None:
+        self.calls.append("relist")
+
+    def request_relist(self, pod_uid: str) -> None:
+        self.calls.append(f"relist {pod_uid}")
+
+    def request_reinspect(self, pod_uid: str) -> None:
+        self.calls.append(f"reinspect {pod_uid}")
+
+    def watch(self) -> golang.Channel[pleg.PodLifecycleEvent]:
+        raise NotImplementedError
+
+    def healthy(self) -> None:
+        pass
+
+
+class Harness:
+    def __init__(self) -> None:
+        self.runtime = containertest.FakeRuntime()
+        self.service = RuntimeService()
+        self.generic = Handler()
+        self.cache = kubecontainer.CacheImpl()
+        self.channel: golang.Channel[pleg.PodLifecycleEvent] = golang.Channel(10)
+        self.clock = testingclock.FakeClock()
+        self.pleg = pleg.EventedPLEG(
+            self.runtime,
+            self.service,  # type: ignore[arg-type]
+            self.channel,
+            self.cache,
+            self.generic,
+            3,
+            pleg.RelistDuration(1.0, 180.0),
+            self.clock,
+        )
+
+    def receive(self) -> pleg.PodLifecycleEvent | None:
+        return self.channel.recv(DEADLINE)[0]
+
+
+@pytest.fixture
+def h() -> Iterator[Harness]:
+    harness = Harness()
+    yield harness
+    harness.pleg.stop()
+    wait_until(lambda: not any(t.name.startswith("evented-pleg") for t in threading.enumerate()))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    ctx, cancel = golang.with_timeout(golang.background(), DEADLINE)
+    while not condition():
+        assert not ctx.wait(0.002), "the condition was not met in time"
+    cancel()
+
+
+def event(
+    type: runtimeapi.ContainerEventType.ValueType, container_id: str = "c1"
+) -> runtimeapi.ContainerEventResponse:
+    metadata = runtimeapi.PodSandboxMetadata(uid="pod", name="n", namespace="ns")
+    return runtimeapi.ContainerEventResponse(
+        container_id=container_id,
+        container_event_type=type,
+        created_at=int(NOW.timestamp() * 1e9),
+        pod_sandbox_status=runtimeapi.PodSandboxStatus(id="s1", metadata=metadata),
+    )
+
+
+def pod_status(state: kubecontainer.State) -> kubecontainer.PodStatus:
+    return kubecontainer.PodStatus(
+        id="pod",
+        sandbox_statuses=[runtimeapi.PodSandboxStatus(id="s1")],
+        container_statuses=[
+            kubecontainer.Status(id=kubecontainer.ContainerID("containerd", "s1"), state=state)
+        ],
+    )
+
+
+def test_healthy(h: Harness) -> None:
+    for _ in range(9):
+        h.channel.send(pleg.PodLifecycleEvent("p", pleg.POD_SYNC))
+    h.pleg.healthy()
+    h.channel.send(pleg.PodLifecycleEvent("p", pleg.POD_SYNC))
+    with pytest.raises(pleg.PLEGUnhealthyError, match="channel capacity is full with 10 events"):
+        h.pleg.healthy()
+
+
+def test_events(h: Harness) -> None:
+    h.runtime.pod_status = pod_status(RUNNING)
+    h.pleg.start(golang.background())
+    assert h.generic.evented_in_use
+
+    h.service.events.send(event(runtimeapi.CONTAINER_CREATED_EVENT))
+    h.service.events.send(event(runtimeapi.CONTAINER_STARTED_EVENT))
+    assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_STARTED, "c1")
+    assert h.cache.get("pod") is h.runtime.pod_status
+
+    h.service.events.send(event(runtimeapi.CONTAINER_STOPPED_EVENT))
+    assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_DIED, "c1")
+
+    h.service.events.send(event(runtimeapi.CONTAINER_DELETED_EVENT))
+    assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_DIED, "c1")
+    assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_REMOVED, "c1")
+    assert len(h.cache) == 1
+
+    # The sandbox itself.
+    h.service.events.send(event(runtimeapi.CONTAINER_DELETED_EVENT, "s1"))
+    assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_DIED, "s1")
+    assert len(h.cache) == 0
+
+
+def test_events_that_make_no_sense_are_skipped(h: Harness) -> None:
+    h.pleg.start(golang.background())
+    h.service.events.send(runtimeapi.ContainerEventResponse(container_id="c1"))
+    broken = event(runtimeapi.CONTAINER_STARTED_EVENT)
+    broken.container_event_type = 77  # type: ignore[assignment]
+    h.service.events.send(broken)
+    h.service.events.send(event(runtimeapi.CONTAINER_STARTED_EVENT))
+    assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_STARTED, "c1")
+
+
+def test_falls_back(h: Harness) -> None:
+    h.service.err = RuntimeError("unimplemented")
+    h.pleg.start(golang.background())
+    wait_until(lambda: h.generic.calls[-1:] == ["start"])
+    assert h.generic.calls == ["relist", "relist", "relist", "stop", "update 1.0", "start"]
+    assert h.service.calls == 3
+    assert not h.pleg.in_use
+    assert not h.generic.evented_in_use
+
+
+def test_stops_with_its_context(h: Harness) -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    h.pleg.start(ctx)
+    wait_until(lambda: h.service.calls == 1)
+    cancel()
+    wait_until(lambda: not any(t.name.startswith("evented-pleg") for t in threading.enumerate()))
+    assert h.generic.calls == []
+
+
+def test_updates_the_caches_time(h: Harness) -> None:
+    h.pleg.start(golang.background())
+    start = h.clock.now() - datetime.timedelta(seconds=1)
+    assert h.cache.get_newer_than("pod", start) == kubecontainer.PodStatus(id="pod")
+
+
+def test_passes_requests_on(h: Harness) -> None:
+    h.pleg.request_relist("a")
+    h.pleg.request_reinspect("b")
+    assert h.generic.calls == ["relist a", "reinspect b"]
+
+
+def test_update_running_pod_metric(h: Harness) -> None:
+    metrics.RUNNING_POD_COUNT.set(0)
+    steps = [(RUNNING, 1), (RUNNING, 1), (EXITED, 0), (RUNNING, 1)]
+    for state, expected in steps:
+        h.pleg._update_running_metrics(pod_status(state))
+        h.cache.set("pod", pod_status(state), None, NOW)
+        assert metrics.RUNNING_POD_COUNT._value.get() == expected
+
+
+def test_update_running_container_metric(h: Harness) -> None:
+    for state in (RUNNING, EXITED):
+        metrics.RUNNING_CONTAINER_COUNT.labels(state).set(0)
+    for state in (RUNNING, EXITED, EXITED):
+        h.pleg._update_running_metrics(pod_status(state))
+        h.cache.set("pod", pod_status(state), None, NOW)
+    assert metrics.RUNNING_CONTAINER_COUNT.labels(RUNNING)._value.get() == 0
+    assert metrics.RUNNING_CONTAINER_COUNT.labels(EXITED)._value.get() == 1
+
+
+def test_running_metrics_after_a_failed_inspection(h: Harness) -> None:
+    metrics.RUNNING_POD_COUNT.set(0)
+    h.cache.set("pod", None, RuntimeError("inspection failed"), NOW)
+    h.pleg._update_running_metrics(pod_status(RUNNING))
+    assert metrics.RUNNING_POD_COUNT._value.get() == 0
+
+
+READY = runtimeapi.SANDBOX_READY
+NOT_READY = runtimeapi.SANDBOX_NOTREADY
+
+
+@pytest.mark.parametrize(
+    ("ips", "sandboxes", "old_ips", "expected"),
+    [
+        pytest.param(["10.0.0.10"], [], ["192.168.0.10"], ["10.0.0.10"], id="the status has addresses"),
+        pytest.param([], [READY, NOT_READY], ["192.168.0.10"], [], id="a sandbox is ready"),
+        pytest.param([], [], [], [], id="neither has addresses"),
+        pytest.param([], [NOT_READY, NOT_READY], ["192.168.0.10"], ["192.168.0.10"], id="no sandbox is ready"),
+    ],
+)
+def test_get_pod_ips(
+    ips: list[str],
+    sandboxes: list[runtimeapi.PodSandboxState.ValueType],
+    old_ips: list[str],
+    expected: list[str],
+) -> None:
+    cache = kubecontainer.CacheImpl()
+    cache.set("p", kubecontainer.PodStatus(id="p", ips=old_ips), None, NOW)
+    statuses = [runtimeapi.PodSandboxStatus(state=state) for state in sandboxes]
+    status = kubecontainer.PodStatus(id="p", ips=ips, sandbox_statuses=statuses)
+    assert pleg.get_pod_ips(cache, "p", status) == expected
+
+
+def test_get_pod_ips_after_a_failed_inspection() -> None:
+    cache = kubecontainer.CacheImpl()
+    cache.set("p", None, RuntimeError("inspection failed"), NOW)
+    assert pleg.get_pod_ips(cache, "p", kubecontainer.PodStatus(id="p")) == []

@@ -30,7 +30,7 @@ class _Runtime:
         return self._answer
 
 
-def _linux(driver: int) -> runtimeapi.RuntimeConfigResponse:
+def _linux(driver: runtimeapi.CgroupDriver.ValueType) -> runtimeapi.RuntimeConfigResponse:
     return runtimeapi.RuntimeConfigResponse(linux=runtimeapi.LinuxRuntimeConfiguration(cgroup_driver=driver))
 
 
@@ -45,13 +45,49 @@ def _linux(driver: int) -> runtimeapi.RuntimeConfigResponse:
         (golang.DeadlineExceeded(), "cgroupfs", "cgroupfs"),
     ],
 )
-def test_cgroup_driver(
-    answer: runtimeapi.RuntimeConfigResponse | Exception, configured: str, driver: str
-) -> None:
+def test_cgroup_driver(answer: runtimeapi.RuntimeConfigResponse | Exception, configured: str, driver: str) -> None:
     kubelet_server = _server()
     kubelet_server.kubelet_configuration.cgroup_driver = configured
     server.get_cgroup_driver_from_cri(golang.background(), kubelet_server, _Runtime(answer))
     assert kubelet_server.kubelet_configuration.cgroup_driver == driver
+
+
+class _LateRuntime:
+    """Answers the question for its version with one thing after another."""
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self._answers = list(answers)
+        self.asked = 0
+
+    def version(self, ctx: golang.Context, api_version: str) -> runtimeapi.VersionResponse:
+        self.asked += 1
+        answer = self._answers.pop(0)
+        if answer is not None:
+            raise answer
+        return runtimeapi.VersionResponse()
+
+
+def test_the_runtime_is_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(server, "_RUNTIME_RETRY", 0.001)
+    nobody = RemoteError(grpc.StatusCode.UNAVAILABLE, "nobody there")
+    runtime = _LateRuntime(nobody, nobody, golang.DeadlineExceeded(), None)
+    server.wait_for_runtime(golang.background(), runtime)
+    assert runtime.asked == 4
+    # What has not changed is not told again.
+    assert capsys.readouterr().err.count("nobody there") == 1
+
+
+def test_what_is_no_runtime_is_not_waited_for() -> None:
+    runtime = _LateRuntime(RemoteError(grpc.StatusCode.UNIMPLEMENTED, "unknown service"))
+    with pytest.raises(RemoteError, match="unknown service"):
+        server.wait_for_runtime(golang.background(), runtime)
+
+
+def test_the_wait_for_the_runtime_ends_with_the_context() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    with pytest.raises(golang.Canceled):
+        server.wait_for_runtime(ctx, _LateRuntime())
 
 
 @pytest.mark.parametrize(

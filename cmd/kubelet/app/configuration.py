@@ -180,8 +180,7 @@ def merge_kubelet_configurations(
             patches.append((f"drop-in {path}", patch))
     except (ValueError, OSError) as err:
         raise ValueError(
-            "failed to merge kubelet configs: failed to walk through kubelet dropin directory "
-            f'"{directory}": {err}'
+            f'failed to merge kubelet configs: failed to walk through kubelet dropin directory "{directory}": {err}'
         ) from err
     v1beta1.set_defaults_kubelet_configuration(document)
     merged = scheme.to_internal(document)

@@ -61,9 +61,7 @@ def _flags(loaded: Loaded) -> Iterator[Row]:
     for known in probe:
         flag = loaded.flag_set.lookup(known.name)
         if flag is not None:
-            yield Row(
-                f"--{flag.name}", flag.value.string(), f"flag --{flag.name}" if flag.changed else DEFAULT
-            )
+            yield Row(f"--{flag.name}", flag.value.string(), f"flag --{flag.name}" if flag.changed else DEFAULT)
 
 
 def _gates(loaded: Loaded) -> Iterator[Row]:

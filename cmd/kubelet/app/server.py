@@ -40,6 +40,11 @@ ROOT_LOCK_FILE = "kubelet.lock"
 # Seconds between the end's announcement and the end, for threads that have something to finish.
 _SHUTDOWN_GRACE = 1.5
 
+# Seconds: one question to a runtime that may not be there, and the pause before the next, doubling up to a limit.
+_RUNTIME_TIMEOUT = 5.0
+_RUNTIME_RETRY = 0.1
+_RUNTIME_RETRY_MAX = 5.0
+
 _LONG = """\
 The kubelet is the agent of a Kubernetes node. It takes pods from files, from a URL and from the API
 server, and keeps their containers running, on a container runtime that speaks CRI.
@@ -73,9 +78,7 @@ class KubeletCommand:
         except cliflag.FlagError as err:
             return _fail(f"failed to parse kubelet flag: {err}")
         except validation.ConfigurationError as err:
-            return _fail(
-                "failed to validate kubelet configuration:", *(str(fault) for fault in err.exceptions)
-            )
+            return _fail("failed to validate kubelet configuration:", *(str(fault) for fault in err.exceptions))
         except (ValueError, OSError, FeatureGateError) as err:
             return _fail(str(err))
 
@@ -236,9 +239,7 @@ def lock_root_directory(root: str) -> None:
             "stop it, or choose another directory with --root-dir"
         ) from err
     except OSError as err:
-        raise OSError(
-            f"root directory {root} cannot be used: {err.strerror}: {err.filename or root}"
-        ) from err
+        raise OSError(f"root directory {root} cannot be used: {err.strerror}: {err.filename or root}") from err
 
 
 def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: MakeDependencies) -> None:
@@ -250,9 +251,7 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
     options.validate_kubelet_server(server)
     check_swap(server)
     if flags.kube_config:
-        raise ValueError(
-            "--kubeconfig: the API server is not supported yet, run without it (standalone mode)"
-        )
+        raise ValueError("--kubeconfig: the API server is not supported yet, run without it (standalone mode)")
     klog.info_s("Standalone mode, no API client")
     healthz_server = _start_healthz_server(server)
     try:
@@ -317,6 +316,7 @@ def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -
     runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout)
     image_endpoint = kc.image_service_endpoint or kc.container_runtime_endpoint
     image_service = remote.RemoteImageService(ctx, image_endpoint, timeout)
+    wait_for_runtime(ctx, runtime_service)
     get_cgroup_driver_from_cri(ctx, server, runtime_service)
     mounter = mount_utils.Mounter()
     return kubelet_struct.Dependencies(
@@ -331,6 +331,36 @@ def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -
         subpather=subpath.Subpather(mounter),
         volume_plugins=plugins.probe_volume_plugins(),
     )
+
+
+def wait_for_runtime(ctx: golang.Context, runtime_service: internalapi.RuntimeService) -> None:
+    """Return when the container runtime answers, which it may do long after the node's start.
+
+    Raises RemoteError if something answers that is no runtime, Canceled if the context ends first.
+    DIVERGES: Go gives up and relies on being started again.
+    """
+    import grpc
+
+    from kubelet.cri.errors import RemoteError
+
+    unreachable = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+    delay, told = _RUNTIME_RETRY, ""
+    while ctx.err() is None:
+        call_ctx, cancel = golang.with_timeout(ctx, _RUNTIME_TIMEOUT)
+        try:
+            runtime_service.version(call_ctx, "")
+            return
+        except (RemoteError, golang.DeadlineExceeded) as err:
+            if isinstance(err, RemoteError) and err.code not in unreachable:
+                raise
+            if str(err) != told:
+                told = str(err)
+                klog.warning_s("Node is not ready, waiting for the container runtime", err=told)
+        finally:
+            cancel()
+        ctx.wait(delay)
+        delay = min(delay * 2, _RUNTIME_RETRY_MAX)
+    raise golang.Canceled
 
 
 def get_cgroup_driver_from_cri(
@@ -368,9 +398,7 @@ def get_cgroup_driver_from_cri(
     if response.HasField("linux"):
         systemd = response.linux.cgroup_driver == runtimeapi.CgroupDriver.SYSTEMD
         kc.cgroup_driver = "systemd" if systemd else "cgroupfs"
-        klog.info_s(
-            "Using cgroup driver setting received from the CRI runtime", cgroupDriver=kc.cgroup_driver
-        )
+        klog.info_s("Using cgroup driver setting received from the CRI runtime", cgroupDriver=kc.cgroup_driver)
 
 
 def _node_config(server: options.KubeletServer) -> Any:
@@ -406,9 +434,7 @@ def parse_resource_list(values: Mapping[str, str], flag: str) -> dict[str, resou
         try:
             quantity = resource.parse_quantity(text)
         except ValueError as err:
-            raise ValueError(
-                f'{prefix} failed to parse quantity "{text}" for "{name}" resource: {err}'
-            ) from err
+            raise ValueError(f'{prefix} failed to parse quantity "{text}" for "{name}" resource: {err}') from err
         if quantity.sign() < 0:
             raise ValueError(f'{prefix} resource quantity for "{name}" cannot be negative: {text}')
         result[name] = quantity
@@ -433,9 +459,7 @@ def _apply_process_limits(server: options.KubeletServer) -> None:
         klog.warning_s("Failed to set rlimit on max file handles", err=str(err), limit=hard)
 
 
-def run_kubelet(
-    ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies
-) -> None:
+def run_kubelet(ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies) -> None:
     """Make the kubelet and start its threads. Returns when they run."""
     klog.v(2).info_s("Using root directory", path=server.kubelet_flags.root_directory)
     try:
@@ -487,9 +511,7 @@ def start_kubelet(
         raise ValueError("failed to create kubelet, pod source config was nil")
     golang.go(kubelet.run, ctx, kube_deps.pod_config.updates(), name="kubelet-run")
     if kc.read_only_port > 0:
-        golang.go(
-            kubelet.listen_and_serve_read_only, ctx, kc.address, kc.read_only_port, name="read-only-server"
-        )
+        golang.go(kubelet.listen_and_serve_read_only, ctx, kc.address, kc.read_only_port, name="read-only-server")
 
 
 def _start_healthz_server(server: options.KubeletServer) -> healthz.HealthzServer | None:

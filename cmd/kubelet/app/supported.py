@@ -134,9 +134,7 @@ def check_supported(loaded: Loaded) -> None:
     """Log each field that was set in vain. Raises ValueError for those that must not be."""
     document = scheme.to_versioned(loaded.kubelet_configuration)
     refusals = [
-        f"{path}: {value}: {reason}"
-        for path, values, reason in REFUSED
-        if (value := _value(document, path)) in values
+        f"{path}: {value}: {reason}" for path, values, reason in REFUSED if (value := _value(document, path)) in values
     ]
     if refusals:
         raise ValueError(f"not supported by this kubelet: {'; '.join(refusals)}")

@@ -68,12 +68,8 @@ def add_global_flags(fs: cliflag.FlagSet, flags: GlobalFlags) -> None:
     """Add --version, --help and the flags that are accepted without effect."""
     for name, default, deprecated in _CADVISOR_FLAGS:
         usage = "Accepted without effect."
-        fs.add(
-            name, _Ignored(flags.ignored, name, default), usage, deprecated=_CADVISOR if deprecated else ""
-        )
-    version = cliflag.Scalar(
-        cliflag.Ref(flags, "version"), "version[=true]", _parse_version, no_opt_default="true"
-    )
+        fs.add(name, _Ignored(flags.ignored, name, default), usage, deprecated=_CADVISOR if deprecated else "")
+    version = cliflag.Scalar(cliflag.Ref(flags, "version"), "version[=true]", _parse_version, no_opt_default="true")
     fs.add("version", version, "Print the version and quit; --version=raw prints all that is known about it.")
     fs.add("help", cliflag.bool_value(cliflag.Ref(flags, "help")), "Print this help and quit.", shorthand="h")
 

@@ -67,9 +67,7 @@ class KubeletServer:
 def validate_kubelet_flags(flags: KubeletFlags) -> None:
     """Check the node's labels. Raises ValueError."""
     unknown = sorted(
-        key
-        for key in flags.node_labels
-        if _is_kubernetes_label(key) and not kubeletapis.is_kubelet_label(key)
+        key for key in flags.node_labels if _is_kubernetes_label(key) and not kubeletapis.is_kubelet_label(key)
     )
     if unknown:
         raise ValueError(
@@ -101,9 +99,7 @@ def _validate_label_syntax(labels: dict[str, str]) -> None:
 
 def _is_kubernetes_label(key: str) -> bool:
     namespace = key.partition("/")[0] if "/" in key else ""
-    return any(
-        namespace == domain or namespace.endswith(f".{domain}") for domain in ("kubernetes.io", "k8s.io")
-    )
+    return any(namespace == domain or namespace.endswith(f".{domain}") for domain in ("kubernetes.io", "k8s.io"))
 
 
 def new_kubelet_configuration() -> kubeletconfig.KubeletConfiguration:
@@ -292,8 +288,7 @@ _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
         "cert-dir",
         "cert_directory",
         _STRING,
-        "Directory of certificates. Ignored for the server's if --tls-cert-file and "
-        "--tls-private-key-file are set.",
+        "Directory of certificates. Ignored for the server's if --tls-cert-file and --tls-private-key-file are set.",
         "",
     ),
     (
@@ -651,8 +646,7 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "eviction-max-pod-grace-period",
         "eviction_max_pod_grace_period",
         _INT32,
-        "Longest grace period, in seconds, of a pod that a soft threshold evicts; negative for the "
-        "pod's own.",
+        "Longest grace period, in seconds, of a pod that a soft threshold evicts; negative for the pod's own.",
     ),
     (
         "eviction-minimum-reclaim",

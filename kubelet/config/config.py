@@ -76,9 +76,7 @@ class PodConfig:
         """Whether `seen_sources` names all sources and each of them has sent its full state at least once."""
         with self._sources_lock:
             sources = set(self._sources)
-        klog.v(5).info_s(
-            "Looking for sources, have seen", sources=sorted(sources), seenSources=sorted(seen_sources)
-        )
+        klog.v(5).info_s("Looking for sources, have seen", sources=sorted(sources), seenSources=sorted(seen_sources))
         return sources <= seen_sources and self._pods.seen_sources(sources)
 
     def updates(self) -> golang.Channel[kubetypes.PodUpdate]:
@@ -349,7 +347,7 @@ def _pods_differ_semantically(existing: v1.Pod, ref: v1.Pod) -> bool:
 
 
 def _check_and_update_pod(existing: v1.Pod, ref: v1.Pod) -> tuple[bool, bool, bool]:
-    """Bring existing up to ref. Returns need_update, need_reconcile, need_graceful_delete; one at most is true.
+    """Bring existing up to ref. Returns (need_update, need_reconcile, need_graceful_delete), never two.
 
     need_update: ref changes the pod. need_graceful_delete: that change is a deletion. need_reconcile: only
     the status differs; the kubelet is the one who knows it, so whoever wrote another must be corrected.

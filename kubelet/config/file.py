@@ -183,9 +183,7 @@ class SourceFile:
                 self._report(path, err)
                 continue
             if stat.S_ISDIR(mode):
-                klog.error_s(
-                    None, "Provided manifest path is a directory, not recursing into manifest path", path=path
-                )
+                klog.error_s(None, "Provided manifest path is a directory, not recursing into manifest path", path=path)
             elif stat.S_ISREG(mode):
                 try:
                     manifests[path] = self._extract_from_file(path, self._store.get(path))
@@ -195,9 +193,7 @@ class SourceFile:
                     klog.error_s(err, "Could not process manifest file", path=path)
                     self._report(path, err)
             else:
-                klog.error_s(
-                    None, "Manifest path is not a directory or file", path=path, mode=stat.filemode(mode)
-                )
+                klog.error_s(None, "Manifest path is not a directory or file", path=path, mode=stat.filemode(mode))
                 self._report(path, ManifestError("manifest path is not a directory or file"))
         return manifests
 
@@ -222,9 +218,7 @@ class SourceFile:
         try:
             pod = common.try_decode_single_pod(data, lambda p: self._apply_defaults(p, filename))
         except common.NotParsedError as err:
-            raise ManifestError(
-                f"{filename}: couldn't parse as pod({err}), please check config file"
-            ) from err
+            raise ManifestError(f"{filename}: couldn't parse as pod({err}), please check config file") from err
         except common.InvalidPodError as err:
             raise ManifestError(f"{filename}: {err}") from err
         self._reported.pop(filename, None)
@@ -376,9 +370,7 @@ def _is_being_written(path: str) -> bool:
 class _WatchCallback:
     """Receives what the watch sees, on the watch's own thread."""
 
-    def __init__(
-        self, source: SourceFile, ctx: golang.Context, directory: str, lost: golang.Channel[str]
-    ) -> None:
+    def __init__(self, source: SourceFile, ctx: golang.Context, directory: str, lost: golang.Channel[str]) -> None:
         self._source = source
         self._ctx = ctx
         self._directory = directory

@@ -71,9 +71,7 @@ class SourceURL:
             if self._failure_logs < 3:
                 klog.info_s("Failed to read pods from URL", err=err)
             elif self._failure_logs == 3:
-                klog.info_s(
-                    "Failed to read pods from URL. Dropping verbosity of this message to V(4)", err=err
-                )
+                klog.info_s("Failed to read pods from URL. Dropping verbosity of this message to V(4)", err=err)
             else:
                 klog.v(4).info_s("Failed to read pods from URL", err=err)
             self._failure_logs += 1
@@ -131,9 +129,7 @@ class SourceURL:
                 for chunk in response.iter_content(_CHUNK):
                     data += chunk
                     if len(data) > common.MAX_CONFIG_LENGTH:
-                        raise SourceURLError(
-                            f"{self._url}: larger than the limit of {common.MAX_CONFIG_LENGTH} bytes"
-                        )
+                        raise SourceURLError(f"{self._url}: larger than the limit of {common.MAX_CONFIG_LENGTH} bytes")
                     if time.monotonic() > deadline:
                         raise SourceURLError(f"{self._url}: not read within {_TIMEOUT:g} seconds")
                 if response.status_code != 200:

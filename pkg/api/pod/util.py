@@ -153,9 +153,7 @@ def get_validation_options_from_pod_spec_and_meta(
     return validation.PodValidationOptions(
         allow_invalid_pod_deletion_cost=not enabled(features.POD_DELETION_COST),
         pod_level_resources_enabled=enabled(features.POD_LEVEL_RESOURCES),
-        allow_match_label_keys_in_pod_topology_spread=enabled(
-            features.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD
-        ),
+        allow_match_label_keys_in_pod_topology_spread=enabled(features.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD),
         allow_match_label_keys_in_pod_topology_spread_selector_merge=enabled(
             features.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD_SELECTOR_MERGE
         ),

@@ -38,9 +38,7 @@ def validate_annotations_size(annotations: Mapping[str, str], fld_path: field.Pa
     return field.ErrorList([field.too_long(fld_path, "", TOTAL_ANNOTATION_SIZE_LIMIT_B)])
 
 
-def validate_owner_references(
-    references: Sequence[metav1.OwnerReference], fld_path: field.Path
-) -> field.ErrorList:
+def validate_owner_references(references: Sequence[metav1.OwnerReference], fld_path: field.Path) -> field.ErrorList:
     """Each names an object, and at most one of them is the controller."""
     errs = field.ErrorList()
     controller = ""
@@ -62,9 +60,7 @@ def validate_owner_references(
 def _validate_owner_reference(reference: metav1.OwnerReference, fld_path: field.Path) -> field.ErrorList:
     errs = field.ErrorList()
     if not reference.api_version.rpartition("/")[2]:
-        errs.append(
-            field.invalid(fld_path.child("apiVersion"), reference.api_version, "version must not be empty")
-        )
+        errs.append(field.invalid(fld_path.child("apiVersion"), reference.api_version, "version must not be empty"))
     for name, value in (("kind", reference.kind), ("name", reference.name), ("uid", reference.uid)):
         if not value:
             errs.append(field.invalid(fld_path.child(name), value, "must not be empty"))
@@ -79,9 +75,7 @@ def validate_finalizers(finalizers: Sequence[str], fld_path: field.Path) -> fiel
     for finalizer in finalizers:
         errs += [field.invalid(fld_path, finalizer, m) for m in validation.is_qualified_name(finalizer)]
     if _FINALIZER_ORPHAN_DEPENDENTS in finalizers and _FINALIZER_DELETE_DEPENDENTS in finalizers:
-        detail = (
-            f"finalizer {_FINALIZER_ORPHAN_DEPENDENTS} and {_FINALIZER_DELETE_DEPENDENTS} cannot be both set"
-        )
+        detail = f"finalizer {_FINALIZER_ORPHAN_DEPENDENTS} and {_FINALIZER_DELETE_DEPENDENTS} cannot be both set"
         errs.append(field.invalid(fld_path, list(finalizers), detail))
     return errs
 

@@ -123,9 +123,7 @@ def _default_huge_page_pod_limits(pod: v1.Pod) -> None:
         return
     aggregated = resourcehelper.aggregate_container_limits(pod, resourcehelper.PodResourcesOptions())
     for key, quantity in aggregated.items():
-        if not resourcehelper.is_supported_pod_level_resource(key) or not helper.is_huge_page_resource_name(
-            key
-        ):
+        if not resourcehelper.is_supported_pod_level_resource(key) or not helper.is_huge_page_resource_name(key):
             continue
         if key not in resources.requests:
             resources.limits.setdefault(key, quantity)
@@ -208,10 +206,7 @@ def _set_projections_defaults(sources: Iterable[v1.VolumeProjection]) -> None:
     for source in sources:
         if source.downward_api is not None:
             _set_downward_api_items_defaults(source.downward_api.items)
-        if (
-            source.service_account_token is not None
-            and source.service_account_token.expiration_seconds is None
-        ):
+        if source.service_account_token is not None and source.service_account_token.expiration_seconds is None:
             source.service_account_token.expiration_seconds = 3600
 
 
@@ -224,9 +219,7 @@ def _set_remote_volume_defaults(volume: v1.Volume) -> None:
         volume.rbd.keyring = volume.rbd.keyring or "/etc/ceph/keyring"
     if volume.azure_disk is not None:
         disk = volume.azure_disk
-        disk.caching_mode = (
-            v1.AZURE_DATA_DISK_CACHING_READ_WRITE if disk.caching_mode is None else disk.caching_mode
-        )
+        disk.caching_mode = v1.AZURE_DATA_DISK_CACHING_READ_WRITE if disk.caching_mode is None else disk.caching_mode
         disk.fs_type = "ext4" if disk.fs_type is None else disk.fs_type
         disk.read_only = False if disk.read_only is None else disk.read_only
         disk.kind = v1.AZURE_SHARED_BLOB_DISK if disk.kind is None else disk.kind

@@ -37,9 +37,7 @@ def _validate_template_object_meta(meta: metav1.ObjectMeta, fld_path: field.Path
     return errs
 
 
-def _validate_persistent_volume_claim_spec(
-    spec: v1.PersistentVolumeClaimSpec, fld_path: field.Path
-) -> Errors:
+def _validate_persistent_volume_claim_spec(spec: v1.PersistentVolumeClaimSpec, fld_path: field.Path) -> Errors:
     errs = _validate_access_modes(spec.access_modes, fld_path.child("accessModes"))
     if spec.selector is not None:
         errs += unversionedvalidation.validate_label_selector(spec.selector, fld_path.child("selector"))
@@ -86,9 +84,7 @@ def _validate_data_sources(spec: v1.PersistentVolumeClaimSpec, fld_path: field.P
             detail = "may not be specified when dataSourceRef.namespace is specified"
             errs.append(field.invalid(fld_path, str(fld_path.child("dataSource")), detail))
         elif (source.api_group, source.kind, source.name) != (ref.api_group, ref.kind, ref.name):
-            errs.append(
-                field.invalid(fld_path, str(fld_path.child("dataSource")), "must match dataSourceRef")
-            )
+            errs.append(field.invalid(fld_path, str(fld_path.child("dataSource")), "must match dataSourceRef"))
     return errs
 
 

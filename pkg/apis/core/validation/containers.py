@@ -82,9 +82,7 @@ def validate_containers(containers: Sequence[v1.Container], pod: PodContext, fld
         if pod.opts.allow_container_restart_policy_rules:
             errs += _validate_container_restart_policy(container, path, pod.opts)
         elif container.restart_policy is not None:
-            errs.append(
-                field.forbidden(path.child("restartPolicy"), "may not be set for non-init containers")
-            )
+            errs.append(field.forbidden(path.child("restartPolicy"), "may not be set for non-init containers"))
     return errs + _check_host_port_conflicts(containers, fld_path)
 
 
@@ -160,9 +158,7 @@ def _validate_container_common(container: v1.Container, pod: PodContext, fld_pat
     errs += validate_pull_policy(container.image_pull_policy, fld_path.child("imagePullPolicy"))
     resources_path = fld_path.child("resources")
     errs += validate_container_resource_requirements(container.resources, pod.claim_names, resources_path)
-    errs += _validate_resize_policy(
-        container.resize_policy, pod.restart_policy, fld_path.child("resizePolicy")
-    )
+    errs += _validate_resize_policy(container.resize_policy, pod.restart_policy, fld_path.child("resizePolicy"))
     return errs + validate_security_context(
         container.security_context, fld_path.child("securityContext"), pod.host_users
     )
@@ -250,9 +246,7 @@ def _validate_sub_paths(mount: v1.VolumeMount, fld_path: field.Path) -> Errors:
     return errs
 
 
-def _validate_mount_propagation(
-    mount: v1.VolumeMount, container: v1.Container, fld_path: field.Path
-) -> Errors:
+def _validate_mount_propagation(mount: v1.VolumeMount, container: v1.Container, fld_path: field.Path) -> Errors:
     mode = mount.mount_propagation
     if mode is None:
         return []
@@ -313,9 +307,7 @@ def _validate_device_name(
     return errs
 
 
-def _validate_device_path(
-    device_path: str, paths: set[str], mounts: Mapping[str, str], fld_path: field.Path
-) -> Errors:
+def _validate_device_path(device_path: str, paths: set[str], mounts: Mapping[str, str], fld_path: field.Path) -> Errors:
     errs: Errors = []
     if not device_path:
         errs.append(field.required(fld_path, ""))

@@ -60,9 +60,7 @@ def _validate_value_from(
 ) -> Errors:
     errs: Errors = []
     if source.field_ref is not None:
-        errs += _validate_object_field_selector(
-            source.field_ref, _ENV_FIELD_PATHS, fld_path.child("fieldRef")
-        )
+        errs += _validate_object_field_selector(source.field_ref, _ENV_FIELD_PATHS, fld_path.child("fieldRef"))
     if source.resource_field_ref is not None:
         path = fld_path.child("resourceFieldRef")
         errs += _validate_resource_field_selector(source.resource_field_ref, path, volume=False)
@@ -77,7 +75,9 @@ def _validate_value_from(
     if sources == 0:
         detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
         if opts.allow_env_files_validation:
-            detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"  # noqa: E501
+            detail = (
+                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"  # noqa: E501
+            )
         errs.append(field.invalid(fld_path, "", detail))
     elif variable.value:
         errs.append(field.invalid(fld_path, "", "may not be specified when `value` is not empty"))
@@ -145,9 +145,7 @@ def _validate_divisor(name: str, divisor: Quantity | None, fld_path: field.Path)
     return [field.invalid(fld_path.child("divisor"), name, detail)]
 
 
-def _validate_key_selector(
-    selector: v1.ConfigMapKeySelector | v1.SecretKeySelector, fld_path: field.Path
-) -> Errors:
+def _validate_key_selector(selector: v1.ConfigMapKeySelector | v1.SecretKeySelector, fld_path: field.Path) -> Errors:
     messages = apimachineryvalidation.name_is_dns_subdomain(selector.name, False)
     errs = invalid_each(fld_path.child("name"), selector.name, messages)
     if not selector.key:
@@ -196,18 +194,14 @@ def validate_env_from(sources: Sequence[v1.EnvFromSource], fld_path: field.Path)
 def _validate_env_source(name: str, fld_path: field.Path) -> Errors:
     if not name:
         return [field.required(fld_path.child("name"), "")]
-    return invalid_each(
-        fld_path.child("name"), name, apimachineryvalidation.name_is_dns_subdomain(name, True)
-    )
+    return invalid_each(fld_path.child("name"), name, apimachineryvalidation.name_is_dns_subdomain(name, True))
 
 
 def validate_downward_api_volume_file(item: v1.DownwardAPIVolumeFile, fld_path: field.Path) -> Errors:
     errs: Errors = [] if item.path else [field.required(fld_path.child("path"), "")]
     errs += validate_local_non_reserved_path(item.path, fld_path.child("path"))
     if item.field_ref is not None:
-        errs += _validate_object_field_selector(
-            item.field_ref, _VOLUME_FIELD_PATHS, fld_path.child("fieldRef")
-        )
+        errs += _validate_object_field_selector(item.field_ref, _VOLUME_FIELD_PATHS, fld_path.child("fieldRef"))
         if item.resource_field_ref is not None:
             detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
             errs.append(field.invalid(fld_path, "resource", detail))

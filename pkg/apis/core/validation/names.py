@@ -117,15 +117,11 @@ def validate_signer_name(fld_path: field.Path, signer_name: str) -> Errors:
     errs: Errors = []
     if len(domain) > _SUBDOMAIN_MAX_LENGTH:
         errs.append(field.too_long(fld_path, "", _SUBDOMAIN_MAX_LENGTH))
-    errs += _first_bad_label(
-        fld_path, domain, [(x, validation.is_dns1123_label(x)) for x in domain.split(".")]
-    )
+    errs += _first_bad_label(fld_path, domain, [(x, validation.is_dns1123_label(x)) for x in domain.split(".")])
     if "." not in domain:
         detail = "should be a domain with at least two segments separated by dots"
         errs.append(field.invalid(fld_path, domain, detail))
-    errs += _first_bad_label(
-        fld_path, path, [(x, validation.is_dns1123_subdomain(x)) for x in path.split(".")]
-    )
+    errs += _first_bad_label(fld_path, path, [(x, validation.is_dns1123_subdomain(x)) for x in path.split(".")])
     max_length = 2 * _SUBDOMAIN_MAX_LENGTH + _LABEL_MAX_LENGTH + 2
     if len(signer_name) > max_length:
         errs.append(field.too_long(fld_path, "", max_length))

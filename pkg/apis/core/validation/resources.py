@@ -61,9 +61,7 @@ def validate_resource_quantity_value(name: str, value: Quantity, fld_path: field
 def validate_container_resource_requirements(
     requirements: v1.ResourceRequirements, pod_claim_names: Set[str], fld_path: field.Path
 ) -> Errors:
-    return _validate_resource_requirements(
-        requirements, validate_container_resource_name, pod_claim_names, fld_path
-    )
+    return _validate_resource_requirements(requirements, validate_container_resource_name, pod_claim_names, fld_path)
 
 
 def _validate_resource_requirements(
@@ -79,9 +77,7 @@ def _validate_resource_requirements(
     names = {*limits, *requests}
     if names.isdisjoint(("cpu", "memory")) and any(map(helper.is_huge_page_resource_name, names)):
         errs.append(field.forbidden(fld_path, "HugePages require cpu or memory"))
-    return errs + _validate_resource_claim_names(
-        requirements.claims, pod_claim_names, fld_path.child("claims")
-    )
+    return errs + _validate_resource_claim_names(requirements.claims, pod_claim_names, fld_path.child("claims"))
 
 
 def _validate_amounts(
@@ -92,9 +88,7 @@ def _validate_amounts(
         key_path = fld_path.key(name)
         errs += resource_name_fn(name, key_path)
         errs += validate_resource_quantity_value(name, quantity, key_path)
-        if helper.is_huge_page_resource_name(name) and not helper.is_huge_page_resource_value_divisible(
-            name, quantity
-        ):
+        if helper.is_huge_page_resource_name(name) and not helper.is_huge_page_resource_value_divisible(name, quantity):
             detail = f"{quantity} is not positive integer multiple of {name}"
             errs.append(field.invalid(key_path, str(quantity), detail))
     return errs
@@ -230,7 +224,5 @@ def _validate_pod_resource_consistency(
             has = resources.limits.get(name)
             if has is not None and limit > has:
                 path = fld_path.child("containers").index(i).key(name).child("limits")
-                errs.append(
-                    field.invalid(path, str(limit), f"must be less than or equal to pod limits of {has}")
-                )
+                errs.append(field.invalid(path, str(limit), f"must be less than or equal to pod limits of {has}"))
     return errs

@@ -31,9 +31,7 @@ def validate_tolerations(
         if toleration.key:
             errs += unversionedvalidation.validate_label_name(toleration.key, path.child("key"))
         elif toleration.operator != v1.TOLERATION_OP_EXISTS:
-            detail = (
-                'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            )
+            detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             errs.append(field.invalid(path.child("operator"), toleration.operator, detail))
         if toleration.toleration_seconds is not None and toleration.effect != v1.TAINT_EFFECT_NO_EXECUTE:
             detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
@@ -58,11 +56,7 @@ def _validate_toleration_operator(
         case "Lt" | "Gt" if opts.allow_taint_toleration_comparison_operators:
             if re.fullmatch(r"-?[1-9][0-9]*|0", value) and -(2**63) <= int(value) < 2**63:
                 return []
-            return [
-                field.invalid(
-                    fld_path.child("value"), value, "must be a valid decimal integer in canonical form"
-                )
-            ]
+            return [field.invalid(fld_path.child("value"), value, "must be a valid decimal integer in canonical form")]
         case "Lt" | "Gt":
             return [field.not_supported(path, toleration.operator, ["Equal", "Exists", "Gt", "Lt"])]
     return [field.not_supported(path, toleration.operator, ["Equal", "Exists"])]
@@ -127,9 +121,7 @@ def _validate_node_selector_requirement(
     match requirement.operator:
         case "In" | "NotIn":
             if not requirement.values:
-                errs.append(
-                    field.required(values_path, "must be specified when `operator` is 'In' or 'NotIn'")
-                )
+                errs.append(field.required(values_path, "must be specified when `operator` is 'In' or 'NotIn'"))
         case "Exists" | "DoesNotExist":
             if requirement.values:
                 detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
@@ -147,9 +139,7 @@ def _validate_node_selector_requirement(
     return errs
 
 
-def _validate_node_field_selector_requirement(
-    requirement: v1.NodeSelectorRequirement, fld_path: field.Path
-) -> Errors:
+def _validate_node_field_selector_requirement(requirement: v1.NodeSelectorRequirement, fld_path: field.Path) -> Errors:
     errs: Errors = []
     if requirement.operator not in ("In", "NotIn"):
         detail = "not a valid selector operator"
@@ -174,9 +164,7 @@ def _validate_pod_affinity(affinity: v1.PodAffinity | v1.PodAntiAffinity, fld_pa
     path = fld_path.child("preferredDuringSchedulingIgnoredDuringExecution")
     for i, weighted in enumerate(affinity.preferred_during_scheduling_ignored_during_execution):
         errs += _validate_weight(weighted.weight, path.index(i))
-        errs += _validate_pod_affinity_term(
-            weighted.pod_affinity_term, path.index(i).child("podAffinityTerm")
-        )
+        errs += _validate_pod_affinity_term(weighted.pod_affinity_term, path.index(i).child("podAffinityTerm"))
     return errs
 
 
@@ -222,9 +210,7 @@ def _validate_match_label_keys_and_mismatch_label_keys(
     return errs
 
 
-def _validate_label_keys(
-    fld_path: field.Path, keys: Sequence[str], selector: metav1.LabelSelector | None
-) -> Errors:
+def _validate_label_keys(fld_path: field.Path, keys: Sequence[str], selector: metav1.LabelSelector | None) -> Errors:
     if not keys:
         return []
     if selector is None:

@@ -33,9 +33,7 @@ _SUPPLEMENTAL_GROUPS_POLICIES = ["Merge", "Strict"]
 _SE_LINUX_CHANGE_POLICIES = ["MountOption", "Recursive"]
 
 
-def validate_security_context(
-    sc: v1.SecurityContext | None, fld_path: field.Path, host_users: bool
-) -> Errors:
+def validate_security_context(sc: v1.SecurityContext | None, fld_path: field.Path, host_users: bool) -> Errors:
     """The security context of a container. That privileged ones are allowed is for the cluster to say."""
     if sc is None:
         return []
@@ -72,18 +70,14 @@ def validate_pod_spec_security_context(spec: v1.PodSpec, fld_path: field.Path) -
         return []
     errs: Errors = []
     if sc.fs_group is not None:
-        errs += invalid_each(
-            fld_path.child("fsGroup"), sc.fs_group, validation.is_valid_group_id(sc.fs_group)
-        )
+        errs += invalid_each(fld_path.child("fsGroup"), sc.fs_group, validation.is_valid_group_id(sc.fs_group))
     errs += _validate_ids(sc.run_as_user, sc.run_as_group, fld_path)
     for i, group in enumerate(sc.supplemental_groups):
         path = fld_path.child("supplementalGroups").index(i)
         errs += invalid_each(path, group, validation.is_valid_group_id(group))
     if spec.share_process_namespace and spec.host_pid:
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
-        errs.append(
-            field.invalid(fld_path.child("shareProcessNamespace"), spec.share_process_namespace, detail)
-        )
+        errs.append(field.invalid(fld_path.child("shareProcessNamespace"), spec.share_process_namespace, detail))
     errs += _validate_sysctls(spec, sc, fld_path.child("sysctls"))
     errs += _validate_seccomp_profile_field(sc.seccomp_profile, fld_path.child("seccompProfile"))
     errs += _validate_app_armor_profile_field(sc.app_armor_profile, fld_path.child("appArmorProfile"))
@@ -221,9 +215,7 @@ def validate_seccomp_annotations_and_fields(pod: v1.Pod, spec_path: field.Path) 
     return errs
 
 
-def _validate_seccomp_match(
-    annotation: str | None, profile: v1.SeccompProfile, fld_path: field.Path
-) -> Errors:
+def _validate_seccomp_match(annotation: str | None, profile: v1.SeccompProfile, fld_path: field.Path) -> Errors:
     if annotation is None:
         return []
     mismatch = [field.forbidden(fld_path.child("type"), "seccomp type in annotation and field must match")]
@@ -255,9 +247,7 @@ def validate_app_armor_annotations_and_fields_match_on_create(pod: v1.Pod, spec_
         key = v1.DEPRECATED_APP_ARMOR_BETA_CONTAINER_ANNOTATION_KEY_PREFIX + container.name
         annotation = pod.metadata.annotations.get(key)
         if profile is not None and annotation is not None:
-            errs += _validate_app_armor_match(
-                annotation, profile, path.child("securityContext", "appArmorProfile")
-            )
+            errs += _validate_app_armor_match(annotation, profile, path.child("securityContext", "appArmorProfile"))
     return errs
 
 

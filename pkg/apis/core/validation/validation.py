@@ -106,9 +106,7 @@ def validate_object_meta(meta: metav1.ObjectMeta, fld_path: field.Path) -> Error
     return errs
 
 
-def _validate_pod_specific_annotations(
-    pod: v1.Pod, fld_path: field.Path, opts: PodValidationOptions
-) -> Errors:
+def _validate_pod_specific_annotations(pod: v1.Pod, fld_path: field.Path, opts: PodValidationOptions) -> Errors:
     errs: Errors = []
     annotations = pod.metadata.annotations
     mirror = annotations.get(v1.MIRROR_POD_ANNOTATION_KEY)
@@ -347,9 +345,7 @@ def _validate_scheduling_gates(gates: Sequence[v1.PodSchedulingGate], fld_path: 
     return errs
 
 
-def _validate_host_aliases(
-    aliases: Sequence[v1.HostAlias], fld_path: field.Path, opts: PodValidationOptions
-) -> Errors:
+def _validate_host_aliases(aliases: Sequence[v1.HostAlias], fld_path: field.Path, opts: PodValidationOptions) -> Errors:
     errs: Errors = []
     for i, alias in enumerate(aliases):
         errs += _validate_ip(fld_path.index(i).child("ip"), alias.ip, opts)

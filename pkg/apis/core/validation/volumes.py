@@ -53,9 +53,7 @@ def validate_volumes(
 ) -> tuple[Volumes, Errors]:
     """The faultless volumes by name, and the faults of the others."""
     errs: Errors = []
-    created_claims = {
-        f"{pod_meta.name}-{v.name}" for v in volumes if v.ephemeral is not None and pod_meta.name
-    }
+    created_claims = {f"{pod_meta.name}-{v.name}" for v in volumes if v.ephemeral is not None and pod_meta.name}
     found: Volumes = {}
     for i, volume in enumerate(volumes):
         path = fld_path.index(i)
@@ -72,9 +70,7 @@ def validate_volumes(
         claim = volume.persistent_volume_claim
         if claim is not None and claim.claim_name in created_claims:
             detail = "must not reference a PVC that gets created for an ephemeral volume"
-            errs.append(
-                field.invalid(path.child("persistentVolumeClaim", "claimName"), claim.claim_name, detail)
-            )
+            errs.append(field.invalid(path.child("persistentVolumeClaim", "claimName"), claim.claim_name, detail))
     return found, errs
 
 
@@ -103,19 +99,13 @@ def _validate_volume_source(volume: v1.Volume, fld_path: field.Path, pod_meta: m
     if volume.ephemeral is not None and pod_meta.name and volume.name:
         claim_name = f"{pod_meta.name}-{volume.name}"
         messages = apimachineryvalidation.name_is_dns_subdomain(claim_name, False)
-        errs += invalid_each(
-            fld_path.child("name"), volume.name, (f'PVC name "{claim_name}": {m}' for m in messages)
-        )
+        errs += invalid_each(fld_path.child("name"), volume.name, (f'PVC name "{claim_name}": {m}' for m in messages))
     return errs
 
 
 def _required(source: object, fld_path: field.Path, fields: Iterable[tuple[str, str]]) -> Errors:
     """Required for each (attribute, name on the wire) that is empty."""
-    return [
-        field.required(fld_path.child(name), "")
-        for attribute, name in fields
-        if not getattr(source, attribute)
-    ]
+    return [field.required(fld_path.child(name), "") for attribute, name in fields if not getattr(source, attribute)]
 
 
 def _requires(*fields: tuple[str, str]) -> Callable[[Any, field.Path], Errors]:
@@ -131,9 +121,7 @@ def _validate_secret_ref(secret_ref: v1.LocalObjectReference | None, fld_path: f
 
 def _validate_empty_dir(source: v1.EmptyDirVolumeSource, fld_path: field.Path) -> Errors:
     if source.size_limit is not None and source.size_limit.sign() < 0:
-        return [
-            field.forbidden(fld_path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
-        ]
+        return [field.forbidden(fld_path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity")]
     return []
 
 
@@ -163,9 +151,7 @@ def _validate_iscsi(source: v1.ISCSIVolumeSource, fld_path: field.Path) -> Error
     if source.iqn:
         errs += _validate_iscsi_name(source.iqn, fld_path.child("iqn"))
     if not 0 <= source.lun <= 255:
-        errs.append(
-            field.invalid(fld_path.child("lun"), source.lun, validation.inclusive_range_error(0, 255))
-        )
+        errs.append(field.invalid(fld_path.child("lun"), source.lun, validation.inclusive_range_error(0, 255)))
     if (source.chap_auth_discovery or source.chap_auth_session) and source.secret_ref is None:
         errs.append(field.required(fld_path.child("secretRef"), ""))
     if source.initiator_name is not None:
@@ -202,9 +188,7 @@ def _validate_gce_persistent_disk(source: v1.GCEPersistentDiskVolumeSource, fld_
     return errs + _validate_partition(source.partition, fld_path)
 
 
-def _validate_aws_elastic_block_store(
-    source: v1.AWSElasticBlockStoreVolumeSource, fld_path: field.Path
-) -> Errors:
+def _validate_aws_elastic_block_store(source: v1.AWSElasticBlockStoreVolumeSource, fld_path: field.Path) -> Errors:
     errs = _required(source, fld_path, [("volume_id", "volumeID")])
     return errs + _validate_partition(source.partition, fld_path)
 
@@ -350,8 +334,8 @@ def _validate_ephemeral(source: v1.EphemeralVolumeSource, fld_path: field.Path) 
 
 
 def _validate_image(source: v1.ImageVolumeSource, fld_path: field.Path) -> Errors:
-    # DIVERGES: Go asks for the reference only where it is told that it validates a pod, which the kubelet does
-    # not tell it; the pod then fails later.
+    # DIVERGES: Go asks for the reference only where it is told that it validates a pod, and the kubelet does
+    # not say so; the pod then fails later.
     errs = _required(source, fld_path, [("reference", "reference")])
     return errs + validate_pull_policy(source.pull_policy, fld_path.child("pullPolicy"))
 
@@ -455,9 +439,7 @@ class _Projection:
             if not source.signer_name:
                 errs.append(field.required(path.child("signerName"), "must be a valid signer name"))
             errs += validate_signer_name(path.child("signerName"), source.signer_name)
-            errs += unversionedvalidation.validate_label_selector(
-                source.label_selector, path.child("labelSelector")
-            )
+            errs += unversionedvalidation.validate_label_selector(source.label_selector, path.child("labelSelector"))
         else:
             errs.append(field.required(path, "either name or signerName must be specified"))
         errs += _required(source, path, [("path", "path")])

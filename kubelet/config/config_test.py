@@ -1,0 +1,322 @@
+"""Tests of merging pod sources."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from kubelet import config
+from kubelet import types as kubetypes
+from kubelet.config.testing import FakePodStartupSLIObserver
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.tools.record import testing as recordtesting
+
+TEST_SOURCE = "test"
+_DEADLINE = 10.0
+
+
+def valid_pod(name: str, namespace: str, **spec: object) -> v1.Pod:
+    return v1.Pod(
+        metadata=metav1.ObjectMeta(uid=name + namespace, name=name, namespace=namespace),
+        spec=v1.PodSpec(
+            restart_policy="Always",
+            containers=[v1.Container(name="ctr", image="image")],
+            **spec,  # type: ignore[arg-type]
+        ),
+    )
+
+
+@dataclass
+class Harness:
+    """A PodConfig with one source, and what comes out of it."""
+
+    ctx: golang.Context
+    pod_config: config.PodConfig
+    channel: golang.Channel[kubetypes.PodUpdate]
+    recorder: recordtesting.FakeRecorder
+    observer: FakePodStartupSLIObserver
+
+    def send(self, *pods: v1.Pod, op: kubetypes.PodOperation = kubetypes.SET) -> None:
+        self.channel.send(kubetypes.PodUpdate(list(pods), op, TEST_SOURCE), self.ctx)
+
+    def expect(self, *expected: tuple[kubetypes.PodOperation, list[v1.Pod]]) -> None:
+        """Take the updates that were sent; there must be these and, once the source is idle, no more."""
+        for op, pods in expected:
+            update, ok = self.pod_config.updates().recv(timeout=_DEADLINE)
+            assert ok and update is not None
+            assert (update.op, update.source) == (op, TEST_SOURCE)
+            got = sorted(update.pods, key=lambda p: p.metadata.name)
+            assert [p.metadata.name for p in got] == [p.metadata.name for p in pods]
+            for want, have in zip(pods, got, strict=True):
+                assert have.spec == want.spec and have.status == want.status
+                assert have.metadata.labels == want.metadata.labels
+        self.expect_nothing()
+
+    def expect_nothing(self) -> None:
+        # An invalid operation changes nothing; that it was received shows that what came before is merged.
+        self.send(op=99)  # type: ignore[arg-type]
+        self.send(op=99)  # type: ignore[arg-type]
+        _, _, ready = self.pod_config.updates().try_recv()
+        assert not ready
+
+
+@pytest.fixture
+def new_tester() -> Iterator[object]:
+    ctx, cancel = golang.with_cancel(golang.background())
+
+    def new(mode: config.PodConfigNotificationMode = config.POD_CONFIG_NOTIFICATION_INCREMENTAL) -> Harness:
+        recorder = recordtesting.FakeRecorder(100)
+        observer = FakePodStartupSLIObserver()
+        pod_config = config.PodConfig(mode, recorder, observer)
+        return Harness(ctx, pod_config, pod_config.channel(ctx, TEST_SOURCE), recorder, observer)
+
+    yield new
+    cancel()
+
+
+@pytest.fixture
+def tester(new_tester) -> Harness:  # type: ignore[no-untyped-def]
+    return new_tester()
+
+
+@pytest.mark.parametrize("namespace", ["new", "", "default"])
+def test_new_pod_added(tester: Harness, namespace: str) -> None:
+    tester.send(valid_pod("foo", namespace))
+    tester.expect((kubetypes.ADD, [valid_pod("foo", namespace)]))
+
+
+def test_new_pod_added_has_local_annotations(tester: Harness) -> None:
+    tester.send(valid_pod("foo", "new"))
+    update, _ = tester.pod_config.updates().recv(timeout=_DEADLINE)
+    assert update is not None
+    annotations = update.pods[0].metadata.annotations
+    assert annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] == TEST_SOURCE
+    assert annotations[kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY]
+    assert tester.observer.observed == []  # a static pod
+
+
+def test_new_pod_added_different_namespaces(tester: Harness) -> None:
+    tester.send(valid_pod("foo", "default"))
+    tester.expect((kubetypes.ADD, [valid_pod("foo", "default")]))
+    tester.send(valid_pod("foo", "default"), valid_pod("foo", "new"))
+    tester.expect((kubetypes.ADD, [valid_pod("foo", "new")]))
+
+
+def test_pods_given_out_are_copies(tester: Harness) -> None:
+    pod = valid_pod("foo", "new")
+    tester.send(pod)
+    update, _ = tester.pod_config.updates().recv(timeout=_DEADLINE)
+    assert update is not None
+    update.pods[0].spec.containers[0].image = "other"
+    tester.send(valid_pod("foo", "new"))
+    tester.expect_nothing()
+
+
+def test_duplicate_name_filtered_with_event(tester: Harness) -> None:
+    twin = valid_pod("foo", "new")
+    twin.metadata.uid = "twin"
+    tester.send(valid_pod("foo", "new"), twin)
+    tester.expect((kubetypes.ADD, [valid_pod("foo", "new")]))
+    event, ok = tester.recorder.events.recv(timeout=_DEADLINE)
+    assert ok and event is not None
+    assert "FailedValidation" in event and 'due to duplicate pod name "foo", ignoring' in event
+
+
+def test_new_pod_added_updated_removed(tester: Harness) -> None:
+    tester.send(valid_pod("foo", "new"))
+    tester.expect((kubetypes.ADD, [valid_pod("foo", "new")]))
+    changed = valid_pod("foo", "new", hostname="other")
+    tester.send(changed)
+    tester.expect((kubetypes.UPDATE, [valid_pod("foo", "new", hostname="other")]))
+    tester.send()
+    tester.expect((kubetypes.REMOVE, [valid_pod("foo", "new", hostname="other")]))
+
+
+def test_update_keeps_first_seen(tester: Harness) -> None:
+    tester.send(valid_pod("foo", "new"))
+    added, _ = tester.pod_config.updates().recv(timeout=_DEADLINE)
+    tester.send(valid_pod("foo", "new", hostname="other"))
+    updated, _ = tester.pod_config.updates().recv(timeout=_DEADLINE)
+    assert added is not None and updated is not None
+    key = kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY
+    assert updated.pods[0].metadata.annotations[key] == added.pods[0].metadata.annotations[key]
+
+
+def test_new_pod_added_delete(tester: Harness) -> None:
+    tester.send(valid_pod("foo", "new"))
+    tester.expect((kubetypes.ADD, [valid_pod("foo", "new")]))
+    deleted = valid_pod("foo", "new")
+    deleted.metadata.deletion_timestamp = datetime.datetime.now(datetime.UTC)
+    tester.send(deleted)
+    tester.expect((kubetypes.DELETE, [valid_pod("foo", "new")]))
+
+
+def test_new_pod_added_updated_set(tester: Harness) -> None:
+    pods = [valid_pod("foo", "new"), valid_pod("foo2", "new"), valid_pod("foo3", "new")]
+    tester.send(*pods)
+    tester.expect((kubetypes.ADD, [valid_pod(p.metadata.name, "new") for p in pods]))
+    tester.send(*pods)  # the same objects
+    tester.expect_nothing()
+    tester.send(valid_pod("foo2", "new", hostname="x"), valid_pod("foo3", "new"), valid_pod("foo4", "new"))
+    tester.expect(
+        (kubetypes.REMOVE, [valid_pod("foo", "new")]),
+        (kubetypes.ADD, [valid_pod("foo4", "new")]),
+        (kubetypes.UPDATE, [valid_pod("foo2", "new", hostname="x")]),
+    )
+
+
+def test_new_pod_added_set_reconciled(tester: Harness) -> None:
+    def pods(message: str = "", hostname: str = "") -> list[v1.Pod]:
+        first = valid_pod("changeable", "new", hostname=hostname)
+        first.status.message = message
+        return [first, valid_pod("constant", "new")]
+
+    tester.send(*pods())
+    tester.expect((kubetypes.ADD, pods()))
+    tester.send(*pods())
+    tester.expect_nothing()
+    tester.send(*pods(message="a"))
+    tester.expect((kubetypes.RECONCILE, pods(message="a")[:1]))
+    # With another spec as well it is only an update.
+    tester.send(*pods(message="b", hostname="h"))
+    tester.expect((kubetypes.UPDATE, pods(message="b", hostname="h")[:1]))
+
+
+def test_initial_empty_set(tester: Harness) -> None:
+    tester.send()
+    tester.expect((kubetypes.ADD, []))
+    tester.send()
+    tester.expect_nothing()
+    tester.send(valid_pod("foo", "new"))
+    tester.expect((kubetypes.ADD, [valid_pod("foo", "new")]))
+
+
+def test_incremental_operations_of_a_source(tester: Harness) -> None:
+    tester.send(valid_pod("foo", "new"), op=kubetypes.ADD)
+    tester.expect((kubetypes.ADD, [valid_pod("foo", "new")]))
+    tester.send(valid_pod("foo", "new", hostname="h"), op=kubetypes.ADD)
+    tester.expect((kubetypes.UPDATE, [valid_pod("foo", "new", hostname="h")]))
+    tester.send(valid_pod("unknown", "new"), op=kubetypes.REMOVE)
+    tester.expect_nothing()
+    tester.send(valid_pod("foo", "new"), op=kubetypes.REMOVE)
+    tester.expect((kubetypes.REMOVE, [valid_pod("foo", "new", hostname="h")]))
+
+
+def test_pod_update_annotations(tester: Harness) -> None:
+    def pod(**annotations: str) -> v1.Pod:
+        it = valid_pod("foo", "new")
+        it.metadata.annotations = {f"kubernetes.io/{k}": v for k, v in annotations.items()}
+        return it
+
+    tester.send(pod(blah="blah"))
+    tester.expect((kubetypes.ADD, [pod()]))
+    for changed in (pod(blah="superblah"), pod(blah="superblah", otherblah="doh"), pod(otherblah="doh")):
+        wanted = dict(changed.metadata.annotations)
+        tester.send(changed)
+        update, _ = tester.pod_config.updates().recv(timeout=_DEADLINE)
+        assert update is not None and update.op == kubetypes.UPDATE
+        assert update.pods[0].metadata.annotations.items() >= wanted.items()
+        assert len(update.pods[0].metadata.annotations) == len(wanted) + 2
+    # Annotations of the kubelet's own do not count.
+    same = pod(otherblah="doh")
+    same.metadata.annotations[kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY] = "never"
+    tester.send(same)
+    tester.expect_nothing()
+
+
+def test_pod_update_labels(tester: Harness) -> None:
+    def pod(value: str) -> v1.Pod:
+        it = valid_pod("foo", "new")
+        it.metadata.labels = {"key": value}
+        return it
+
+    tester.send(pod("value"))
+    tester.expect((kubetypes.ADD, [pod("value")]))
+    tester.send(pod("new-value"))
+    tester.expect((kubetypes.UPDATE, [pod("new-value")]))
+
+
+def test_sources_own_their_pods(tester: Harness) -> None:
+    tester.send(valid_pod("foo", "new"))
+    tester.expect((kubetypes.ADD, [valid_pod("foo", "new")]))
+    other = tester.pod_config.channel(tester.ctx, "other")
+    other.send(kubetypes.PodUpdate([], kubetypes.SET, "other"), tester.ctx)
+    update, _ = tester.pod_config.updates().recv(timeout=_DEADLINE)
+    assert update == kubetypes.PodUpdate([], kubetypes.ADD, "other")
+    tester.expect_nothing()
+
+
+def test_seen_all_sources(tester: Harness) -> None:
+    other = tester.pod_config.channel(tester.ctx, "other")
+    both = {TEST_SOURCE, "other"}
+    tester.send()
+    tester.expect((kubetypes.ADD, []))
+    assert not tester.pod_config.seen_all_sources(both)  # the other one has not delivered
+    other.send(kubetypes.PodUpdate([], kubetypes.SET, "other"), tester.ctx)
+    tester.pod_config.updates().recv(timeout=_DEADLINE)
+    assert not tester.pod_config.seen_all_sources({TEST_SOURCE})  # the kubelet has not seen it
+    assert tester.pod_config.seen_all_sources(both)
+
+
+@pytest.mark.parametrize(
+    "mode", [config.POD_CONFIG_NOTIFICATION_SNAPSHOT, config.POD_CONFIG_NOTIFICATION_SNAPSHOT_AND_UPDATES]
+)
+def test_snapshot_modes(new_tester, mode: config.PodConfigNotificationMode) -> None:  # type: ignore[no-untyped-def]
+    tester = new_tester(mode)
+    tester.send()
+    tester.expect((kubetypes.SET, []))
+    tester.send(valid_pod("bar", "new"), valid_pod("foo", "new"))
+    tester.expect((kubetypes.SET, [valid_pod("bar", "new"), valid_pod("foo", "new")]))
+    changed = valid_pod("foo", "new", hostname="h")
+    tester.send(valid_pod("bar", "new"), valid_pod("foo", "new", hostname="h"))
+    if mode is config.POD_CONFIG_NOTIFICATION_SNAPSHOT:
+        tester.expect((kubetypes.SET, [valid_pod("bar", "new"), changed]))
+    else:
+        tester.expect((kubetypes.UPDATE, [changed]))
+    tester.send(valid_pod("bar", "new"))
+    tester.expect((kubetypes.SET, [valid_pod("bar", "new")]))
+
+
+def test_sync(tester: Harness) -> None:
+    tester.send(valid_pod("foo", "new"))
+    tester.expect((kubetypes.ADD, [valid_pod("foo", "new")]))
+    tester.pod_config.sync()
+    update, _ = tester.pod_config.updates().recv(timeout=_DEADLINE)
+    assert update is not None and (update.op, update.source) == (kubetypes.SET, kubetypes.ALL_SOURCE)
+    assert [p.metadata.name for p in update.pods] == ["foo"]
+
+
+def test_observed_on_watch(tester: Harness) -> None:
+    api = tester.pod_config.channel(tester.ctx, kubetypes.APISERVER_SOURCE)
+    update = kubetypes.PodUpdate([valid_pod("foo", "new")], kubetypes.SET, kubetypes.APISERVER_SOURCE)
+    api.send(update, tester.ctx)
+    tester.pod_config.updates().recv(timeout=_DEADLINE)
+    assert tester.observer.observed == ["foo"]
+
+
+def test_pod_config_race(tester: Harness) -> None:
+    def make_channels() -> None:
+        for i in range(50):
+            tester.pod_config.channel(tester.ctx, str(i))
+
+    thread = golang.go(make_channels, name="make-channels")
+    for _ in range(50):
+        tester.pod_config.seen_all_sources({TEST_SOURCE})
+    thread.join(_DEADLINE)
+    assert not thread.is_alive()
+
+
+def test_merge_blocked_on_a_full_channel_ends_with_its_context() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    pod_config = config.PodConfig(
+        config.POD_CONFIG_NOTIFICATION_INCREMENTAL, recordtesting.FakeRecorder(1), FakePodStartupSLIObserver()
+    )
+    channel = pod_config.channel(ctx, TEST_SOURCE)
+    for i in range(pod_config.updates().capacity + 1):
+        channel.send(kubetypes.PodUpdate([valid_pod(f"p{i}", "new")], kubetypes.ADD, TEST_SOURCE))
+    cancel()  # conftest fails the test if the listener does not end

@@ -1,0 +1,274 @@
+"""Tests of the file source, on a real file system with real inotify."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from kubelet import config
+from kubelet import types as kubetypes
+from kubelet.config import common, file
+from pkg import golang
+from pkg.api.core import v1
+from pkg.client_go.tools.record import testing as recordtesting
+
+NODE = "random-test-hostname"
+_DEADLINE = 10.0
+# So long that what a test sees comes from inotify.
+_NEVER = 3600.0
+
+
+def manifest(name: str = "test", image: str = "test/image") -> bytes:
+    return (
+        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: mynamespace}}\n"
+        f"spec: {{containers: [{{name: c, image: {image}}}]}}\n"
+    ).encode()
+
+
+class Watched:
+    """A running file source, and what it sends."""
+
+    def __init__(self, path: Path, period: float, ctx: golang.Context) -> None:
+        self.ctx = ctx
+        self.updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel()
+        self.recorder = recordtesting.FakeRecorder(100)
+        self.source = config.new_source_file(ctx, str(path), NODE, period, self.updates, self.recorder)
+
+    def expect(self, *images: str) -> list[v1.Pod]:
+        """Take updates until one has just these images; those before it show states on the way."""
+        deadline = monotonic() + _DEADLINE
+        seen: list[list[str]] = []
+        while monotonic() < deadline:
+            update, ok = self.updates.recv(timeout=deadline - monotonic())
+            if not ok or update is None:
+                break
+            assert (update.op, update.source) == (kubetypes.SET, kubetypes.FILE_SOURCE)
+            seen.append([p.spec.containers[0].image for p in update.pods])
+            if seen[-1] == list(images):
+                return update.pods
+        raise AssertionError(f"expected {images}, got {seen}")
+
+    def expect_event(self, *parts: str) -> None:
+        """Wait for an event; updates are taken meanwhile so that the source is not held up."""
+        while True:
+            selected = golang.select(self.recorder.events, self.updates, timeout=_DEADLINE)
+            assert selected.index >= 0, f"no event with {parts}"
+            if selected.index == 0:
+                assert all(part in selected.value for part in parts), selected.value
+                return
+
+
+@pytest.fixture
+def watch() -> Iterator[Callable[..., Watched]]:
+    ctx, cancel = golang.with_cancel(golang.background())
+    yield lambda path, period=_NEVER: Watched(path, period, ctx)
+    cancel()
+
+
+Watch = Callable[..., Watched]
+
+
+def test_update_on_non_existent_file(tmp_path: Path, watch: Watch) -> None:
+    watch(tmp_path / "none").expect()
+
+
+def test_extract_from_non_existent_file(tmp_path: Path) -> None:
+    updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(1)
+    source = file.SourceFile(str(tmp_path / "no"), NODE, 1.0, updates, recordtesting.FakeRecorder(1))
+    with pytest.raises(file.RetryableError, match="path does not exist, ignoring"):
+        source.do_watch(golang.background())
+    assert updates.try_recv()[0] == kubetypes.PodUpdate([], kubetypes.SET, kubetypes.FILE_SOURCE)
+
+
+def test_read_pods_from_file_exist_already(tmp_path: Path, watch: Watch) -> None:
+    path = tmp_path / "test_pod_manifest"
+    path.write_bytes(manifest())
+    [pod] = watch(path).expect("test/image")
+    assert pod.metadata.name == f"test-{NODE}"
+    assert pod.metadata.namespace == "mynamespace"
+    assert pod.metadata.annotations[kubetypes.CONFIG_HASH_ANNOTATION_KEY] == pod.metadata.uid
+    assert pod.spec.tolerations == [v1.Toleration(operator="Exists", effect="NoExecute")]
+    assert pod.spec.containers[0].image_pull_policy == "Always"
+    assert pod.status.phase == "Pending"
+
+
+def test_read_pods_from_dir(tmp_path: Path, watch: Watch) -> None:
+    (tmp_path / "b.yaml").write_bytes(manifest("b", "b"))
+    (tmp_path / "a.json").write_bytes(
+        b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"a"}]}}'
+    )
+    (tmp_path / ".hidden.yaml").write_bytes(manifest("hidden", "hidden"))
+    (tmp_path / "directory").mkdir()
+    watch(tmp_path).expect("a", "b")
+
+
+def test_empty_dir_counts_as_seen(tmp_path: Path, watch: Watch) -> None:
+    watch(tmp_path).expect()
+
+
+@pytest.mark.parametrize("symlink", [False, True])
+@pytest.mark.parametrize("watch_dir", [False, True])
+def test_watch_file_added_changed_renamed_removed(tmp_path: Path, watch: Watch, watch_dir: bool, symlink: bool) -> None:
+    directory = tmp_path / "dir"
+    directory.mkdir()
+    path = directory / "pod"
+    # Changes behind a link make no event here; the next list sees them.
+    watched = watch(directory if watch_dir else path, 0.05 if symlink else _NEVER)
+    watched.expect()
+    target = path
+    if symlink:
+        target = tmp_path / "target"
+        path.symlink_to(target)
+    target.write_bytes(manifest(image="one"))
+    watched.expect("one")
+    target.write_bytes(manifest(image="two"))
+    watched.expect("two")
+    path.rename(directory / "other")
+    if watch_dir:
+        watched.expect("two")
+        (directory / "other").unlink()
+    watched.expect()
+
+
+@pytest.mark.parametrize("watch_dir", [False, True])
+def test_replaced_by_rename_is_never_gone(tmp_path: Path, watch: Watch, watch_dir: bool) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_bytes(manifest(image="one"))
+    watched = watch(tmp_path if watch_dir else path)
+    watched.expect("one")
+    watched.expect("one")  # the list once the watch is on
+    fresh = tmp_path / ".fresh"
+    fresh.write_bytes(manifest(image="two"))
+    fresh.rename(path)
+    update, _ = watched.updates.recv(timeout=_DEADLINE)
+    assert update is not None and [p.spec.containers[0].image for p in update.pods] == ["two"]
+
+
+def test_path_that_comes_later_is_waited_for(tmp_path: Path, watch: Watch) -> None:
+    path = tmp_path / "later"
+    watched = watch(path)
+    watched.expect()
+    path.mkdir()
+    (path / "pod.yaml").write_bytes(manifest(image="one"))
+    watched.expect("one")
+
+
+def test_directory_that_is_replaced(tmp_path: Path, watch: Watch) -> None:
+    path = tmp_path / "dir"
+    path.mkdir()
+    (path / "pod.yaml").write_bytes(manifest(image="one"))
+    watched = watch(path)
+    watched.expect("one")
+    watched.expect("one")
+    path.rename(tmp_path / "old")
+    path.mkdir()
+    (path / "pod.yaml").write_bytes(manifest(image="two"))
+    watched.expect("two")
+
+
+def test_file_is_read_when_its_writer_closes_it(tmp_path: Path, watch: Watch) -> None:
+    watched = watch(tmp_path)
+    watched.expect()
+    watched.expect()
+    data = manifest(image="whole")
+    with (tmp_path / "pod.yaml").open("wb") as writer:
+        writer.write(data[:40])
+        writer.flush()
+        writer.write(data[40:])
+    watched.expect("whole")
+    assert not watched.recorder.events.try_recv()[2]  # the half was never looked at
+
+
+def test_unchanged_files_are_not_parsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pod.yaml").write_bytes(manifest())
+    updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(2)
+    source = file.SourceFile(str(tmp_path), NODE, 1.0, updates, recordtesting.FakeRecorder(1))
+    parsed: list[bytes] = []
+    decode = common.try_decode_single_pod
+    monkeypatch.setattr(common, "try_decode_single_pod", lambda d, f: parsed.append(d) or decode(d, f))
+    source.list_config(golang.background())
+    source.list_config(golang.background())
+    first, second = updates.try_recv()[0], updates.try_recv()[0]
+    assert len(parsed) == 1
+    assert first is not None and second is not None and first.pods[0] is second.pods[0]
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+BAD_FILES: list[tuple[str, Callable[[Path], object], str]] = [
+    ("not yaml", lambda p: p.write_bytes(b"{"), "couldn't parse as pod(yaml: line"),
+    ("not a pod", lambda p: p.write_bytes(b"apiVersion: v1\nkind: Node"), "got Node of v1"),
+    ("wrong type", lambda p: p.write_bytes(manifest("[1]")), "$.metadata.name"),
+    ("invalid", lambda p: p.write_bytes(manifest("p", '""')), "spec.containers[0].image: Required value"),
+    ("half written", lambda p: p.write_bytes(manifest()[:60]), "did not find expected"),
+    ("empty", lambda p: p.write_bytes(b""), "couldn't parse as pod"),
+    ("two documents", lambda p: p.write_bytes(manifest() + b"---\n" + manifest()), "several documents"),
+    ("too large", lambda p: p.write_bytes(b"#" * (common.MAX_CONFIG_LENGTH + 1)), "larger than the limit"),
+    ("fifo", _fifo, "not a directory or file"),
+    ("dangling link", lambda p: p.symlink_to("nowhere"), "No such file or directory"),
+    ("link loop", lambda p: p.symlink_to(p.name), "Too many levels of symbolic links"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), [c[1:] for c in BAD_FILES], ids=[c[0] for c in BAD_FILES])
+def test_bad_file_is_reported_and_the_others_go_on(
+    tmp_path: Path, watch: Watch, capfd: pytest.CaptureFixture[str], make: Callable[[Path], object], message: str
+) -> None:
+    bad = tmp_path / "bad.yaml"
+    make(bad)
+    (tmp_path / "good.yaml").write_bytes(manifest(image="good"))
+    watched = watch(tmp_path, 0.05)
+    watched.expect("good")
+    watched.expect_event("FailedValidation", str(bad), message)
+    watched.expect("good")
+    watched.expect("good")
+    assert not watched.recorder.events.try_recv()[2]  # once is enough
+    assert str(bad) in capfd.readouterr().err
+    bad.unlink()
+    bad.write_bytes(manifest("mended", "mended"))
+    watched.expect("mended", "good")
+
+
+def test_bad_file_while_watching(tmp_path: Path, watch: Watch) -> None:
+    (tmp_path / "good.yaml").write_bytes(manifest(image="good"))
+    watched = watch(tmp_path)
+    watched.expect("good")
+    watched.expect("good")
+    (tmp_path / "fifo.yaml").symlink_to("real-fifo")
+    os.mkfifo(tmp_path / "real-fifo")  # opening one for reading waits for a writer, if one is not careful
+    watched.expect_event("real-fifo", "not a regular file")
+    (tmp_path / "late.yaml").write_bytes(manifest("late", "late"))
+    watched.expect("good", "late")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_unreadable_file(tmp_path: Path, watch: Watch) -> None:
+    (tmp_path / "bad.yaml").write_bytes(manifest())
+    (tmp_path / "bad.yaml").chmod(0)
+    watch(tmp_path).expect_event("Permission denied")
+
+
+def test_two_files_with_one_pod_name_are_both_sent(tmp_path: Path, watch: Watch) -> None:
+    """PodConfig then keeps the first and says so."""
+    (tmp_path / "a.yaml").write_bytes(manifest(image="a"))
+    (tmp_path / "b.yaml").write_bytes(manifest(image="b"))
+    pods = watch(tmp_path).expect("a", "b")
+    assert pods[0].metadata.name == pods[1].metadata.name and pods[0].metadata.uid != pods[1].metadata.uid
+
+
+def test_threads_end_while_nobody_receives(tmp_path: Path) -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    watched = Watched(tmp_path, 0.01, ctx)
+    watched.expect()
+    cancel()
+    for thread in threading.enumerate():
+        if thread.name.startswith("config-file"):
+            thread.join(_DEADLINE)
+            assert not thread.is_alive()

@@ -1,0 +1,60 @@
+"""Tests of the mux."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from pkg import golang
+from pkg.util import config
+
+_DEADLINE = 10.0
+
+
+class FakeMerger:
+    """Hands what it merges to a channel, and fails when told to."""
+
+    def __init__(self) -> None:
+        self.merged: golang.Channel[tuple[str, str]] = golang.Channel(10)
+        self.threads: set[str] = set()
+
+    def merge(self, ctx: golang.Context, source: str, update: str) -> None:
+        self.threads.add(threading.current_thread().name)
+        self.merged.send((source, update), ctx)
+
+
+def test_configuration_channels() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    mux: config.Mux[str] = config.Mux(FakeMerger())
+    one = mux.channel_with_context(ctx, "one")
+    assert mux.channel_with_context(ctx, "one") is one
+    assert mux.channel_with_context(ctx, "two") is not one
+    assert one.capacity == 0
+    cancel()
+
+
+def test_merge_invoked() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    merger = FakeMerger()
+    mux: config.Mux[str] = config.Mux(merger)
+    mux.channel_with_context(ctx, "one").send("test", ctx)
+    assert merger.merged.recv(timeout=_DEADLINE) == (("one", "test"), True)
+    mux.channel_with_context(ctx, "two").send("test2", ctx)
+    assert merger.merged.recv(timeout=_DEADLINE) == (("two", "test2"), True)
+    assert merger.threads == {"config-mux-one", "config-mux-two"}
+    cancel()
+
+
+def test_sender_gives_up_with_the_context() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    channel = config.Mux(FakeMerger()).channel_with_context(ctx, "one")
+    cancel()
+    with pytest.raises(golang.Canceled):
+        while True:
+            channel.send("late", ctx)
+
+
+def test_empty_name() -> None:
+    with pytest.raises(ValueError, match="empty name"):
+        config.Mux(FakeMerger()).channel_with_context(golang.background(), "")

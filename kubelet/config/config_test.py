@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -65,8 +65,11 @@ class Harness:
         assert not ready
 
 
+NewHarness = Callable[..., Harness]
+
+
 @pytest.fixture
-def new_tester() -> Iterator[object]:
+def new_tester() -> Iterator[NewHarness]:
     ctx, cancel = golang.with_cancel(golang.background())
 
     def new(mode: config.PodConfigNotificationMode = config.POD_CONFIG_NOTIFICATION_INCREMENTAL) -> Harness:
@@ -80,7 +83,7 @@ def new_tester() -> Iterator[object]:
 
 
 @pytest.fixture
-def tester(new_tester) -> Harness:  # type: ignore[no-untyped-def]
+def tester(new_tester: NewHarness) -> Harness:
     return new_tester()
 
 
@@ -266,7 +269,7 @@ def test_seen_all_sources(tester: Harness) -> None:
 @pytest.mark.parametrize(
     "mode", [config.POD_CONFIG_NOTIFICATION_SNAPSHOT, config.POD_CONFIG_NOTIFICATION_SNAPSHOT_AND_UPDATES]
 )
-def test_snapshot_modes(new_tester, mode: config.PodConfigNotificationMode) -> None:  # type: ignore[no-untyped-def]
+def test_snapshot_modes(new_tester: NewHarness, mode: config.PodConfigNotificationMode) -> None:
     tester = new_tester(mode)
     tester.send()
     tester.expect((kubetypes.SET, []))

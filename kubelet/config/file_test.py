@@ -190,7 +190,12 @@ def test_unchanged_files_are_not_parsed_again(tmp_path: Path, monkeypatch: pytes
     source = file.SourceFile(str(tmp_path), NODE, 1.0, updates, recordtesting.FakeRecorder(1))
     parsed: list[bytes] = []
     decode = common.try_decode_single_pod
-    monkeypatch.setattr(common, "try_decode_single_pod", lambda d, f: parsed.append(d) or decode(d, f))
+
+    def counting(data: bytes, default_fn: common.DefaultFunc) -> v1.Pod:
+        parsed.append(data)
+        return decode(data, default_fn)
+
+    monkeypatch.setattr(common, "try_decode_single_pod", counting)
     source.list_config(golang.background())
     source.list_config(golang.background())
     first, second = updates.try_recv()[0], updates.try_recv()[0]

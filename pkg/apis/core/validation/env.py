@@ -73,12 +73,10 @@ def _validate_value_from(
 
     sources = sum(getattr(source, name) is not None for name in source.__struct_fields__)
     if sources == 0:
-        detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        kinds = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
         if opts.allow_env_files_validation:
-            detail = (
-                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"  # noqa: E501
-            )
-        errs.append(field.invalid(fld_path, "", detail))
+            kinds = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+        errs.append(field.invalid(fld_path, "", f"must specify one of: {kinds}"))
     elif variable.value:
         errs.append(field.invalid(fld_path, "", "may not be specified when `value` is not empty"))
     elif sources > 1:

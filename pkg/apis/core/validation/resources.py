@@ -130,9 +130,7 @@ def _validate_resource_claim_names(
             detail = "must be one of the names in pod.spec.resourceClaims"
             known = ", ".join(sorted(pod_claim_names))
             detail += f": {known}" if known else " which is empty"
-            fault = field.not_found(path, claim.name)
-            fault.detail = detail
-            errs.append(fault)
+            errs.append(field.Error(field.ErrorType.NOT_FOUND, path, claim.name, detail))
     return errs
 
 

@@ -55,8 +55,6 @@ class KubeletProcess:
             "cgroupDriver": "cgroupfs",
             # Refused by default; the machine that runs tests may have either version.
             "failCgroupV1": False,
-            "authentication": {"webhook": {"enabled": False}},
-            "authorization": {"mode": "AlwaysAllow"},
             **(config or {}),
         }
         self._config_file = folder / f"{node}.yaml"

@@ -27,9 +27,7 @@ from pkg.client_go.tools import record
     ],
 )
 @pytest.mark.parametrize("is_known", [True, False])
-def test_active_deadline_handler(
-    deadline: int | None, has_started: bool, expected: bool, is_known: bool
-) -> None:
+def test_active_deadline_handler(deadline: int | None, has_started: bool, expected: bool, is_known: bool) -> None:
     clock = clocktesting.FakeClock()
     pod = v1.Pod(metadata=metav1.ObjectMeta(uid="uid", name="pod", namespace="ns"))
     pod.spec.active_deadline_seconds = deadline

@@ -20,9 +20,7 @@ class PodContainerDeletor:
     """Deletes containers one by one, on a thread of its own that ends with ctx."""
 
     def __init__(self, ctx: golang.Context, runtime: kubecontainer.Runtime, containers_to_keep: int) -> None:
-        self._worker: golang.Channel[kubecontainer.ContainerID] = golang.Channel(
-            CONTAINER_DELETOR_BUFFER_LIMIT
-        )
+        self._worker: golang.Channel[kubecontainer.ContainerID] = golang.Channel(CONTAINER_DELETOR_BUFFER_LIMIT)
         self._containers_to_keep = containers_to_keep
         golang.go(self._run, ctx, runtime, name="pod-container-deletor")
 

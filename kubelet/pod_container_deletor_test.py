@@ -15,13 +15,9 @@ from pkg import golang
 EXITED, RUNNING = kubecontainer.CONTAINER_STATE_EXITED, kubecontainer.CONTAINER_STATE_RUNNING
 
 
-def status(
-    id: str, name: str, minute: int | None, state: kubecontainer.State = EXITED
-) -> kubecontainer.Status:
+def status(id: str, name: str, minute: int | None, state: kubecontainer.State = EXITED) -> kubecontainer.Status:
     created = None if minute is None else datetime(2026, 1, 1, 0, minute, tzinfo=UTC)
-    return kubecontainer.Status(
-        id=kubecontainer.ContainerID("test", id), name=name, state=state, created_at=created
-    )
+    return kubecontainer.Status(id=kubecontainer.ContainerID("test", id), name=name, state=state, created_at=created)
 
 
 def pod_status(*statuses: kubecontainer.Status) -> kubecontainer.PodStatus:

@@ -37,7 +37,7 @@ import enum
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
@@ -71,6 +71,9 @@ BACK_OFF_ON_TRANSIENT_ERROR_PERIOD = 1.0
 
 # What a step raises if the code is wrong, and not the world.
 _PROGRAMMING_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
+
+# Seconds that a worker waits for a pod's status before it looks at the clock again.
+_CLOCK_CHECK_PERIOD = 30.0
 
 # Seconds that kill_pod_now waits at least, for the calls between us and the runtime.
 _MIN_KILL_TIMEOUT = 10.0
@@ -184,9 +187,7 @@ class PodSyncer(Protocol):
         """The same for a pod of which only the runtime knows."""
         ...
 
-    def sync_terminated_pod(
-        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
-    ) -> None:
+    def sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
         """Gives back what must be given back before the pod counts as finished on this node."""
         ...
 
@@ -282,7 +283,8 @@ class _StartedSync:
 class _SyncOutcome:
     """How one step ended."""
 
-    last_sync_time: datetime | None
+    # In the clock's monotonic seconds.
+    last_sync_time: float | None
     is_terminal: bool = False
     err: Exception | None = None
 
@@ -443,9 +445,7 @@ class PodWorkers:
             podUID=target.uid,
         )
         now = self.clock.now()
-        status = PodSyncStatus(
-            synced_at=now, fullname=kubecontainer.build_pod_full_name(target.name, target.namespace)
-        )
+        status = PodSyncStatus(synced_at=now, fullname=kubecontainer.build_pod_full_name(target.name, target.namespace))
         if pod is not None and self._ended_before_we_started(pod):
             # Admission must not count it as active, hence terminated_at; but sync_terminated_pod has yet to
             # run in this process, hence not finished.
@@ -468,17 +468,12 @@ class PodWorkers:
     def _is_update_ignored_locked(
         self, status: PodSyncStatus, options: UpdatePodOptions, target: _Target, first_time: bool
     ) -> bool:
-        if (
-            not first_time
-            and status.is_termination_requested()
-            and options.update_type == kubetypes.SYNC_POD_CREATE
-        ):
+        if not first_time and status.is_termination_requested() and options.update_type == kubetypes.SYNC_POD_CREATE:
             # The uid is in use again, as happens with static pods. This life must end before the next begins.
             status.restart_requested = True
             _log(
                 4,
-                "Pod is terminating but has been requested to restart with same UID, "
-                "will be reconciled later",
+                "Pod is terminating but has been requested to restart with same UID, will be reconciled later",
                 target,
                 options,
             )
@@ -493,8 +488,7 @@ class PodWorkers:
             _complete_kill(options)
             _log(
                 3,
-                "Pod is waiting for termination, "
-                "ignoring runtime-only kill until after pod worker is fully terminated",
+                "Pod is waiting for termination, ignoring runtime-only kill until after pod worker is fully terminated",
                 target,
                 options,
             )
@@ -584,9 +578,7 @@ class PodWorkers:
         if status.is_termination_requested():
             return False, False
         if not self._allow_static_pod_start_locked(status.fullname, uid):
-            self.work_queue.enqueue(
-                uid, wait.jitter(self.back_off_period, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR)
-            )
+            self.work_queue.enqueue(uid, wait.jitter(self.back_off_period, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR))
             return False, True
         return True, True
 
@@ -661,9 +653,7 @@ class PodWorkers:
             if status is None:
                 return None
             if not status.working:
-                klog.v(4).info_s(
-                    "Pod should be marked as working by the pod worker, programmer error", podUID=pod_uid
-                )
+                klog.v(4).info_s("Pod should be marked as working by the pod worker, programmer error", podUID=pod_uid)
             if status.pending_update is None:
                 status.working = False
                 klog.v(4).info_s("Pod worker received no pending work, programmer error?", podUID=pod_uid)
@@ -702,9 +692,7 @@ class PodWorkers:
         status.merge_last_update(options)
         metrics.CONTAINERS_PER_POD_COUNT.observe(len(options.pod.spec.containers))
 
-    def pod_worker_loop(
-        self, parent_ctx: golang.Context, pod_uid: str, pod_updates: golang.Channel[None]
-    ) -> None:
+    def pod_worker_loop(self, parent_ctx: golang.Context, pod_uid: str, pod_updates: golang.Channel[None]) -> None:
         """Works off one pod's updates until it has finished, its channel is closed, or the kubelet stops.
 
         1. Wait to start: no two pods of one uid, nor static pods of one full name, run at a time.
@@ -716,7 +704,7 @@ class PodWorkers:
         on the kubelet to call update_pod for what comes out of there; from one phase to the next the worker
         goes on by itself.
         """
-        last_sync_time: datetime | None = None
+        last_sync_time: float | None = None
         while _wait_for_update(parent_ctx, pod_updates):
             start = self.start_pod_sync(parent_ctx, pod_uid)
             if start is None:
@@ -733,13 +721,11 @@ class PodWorkers:
             if self._complete(start.update, outcome):
                 return
 
-    def _sync(self, ctx: golang.Context, update: PodWork, last_sync_time: datetime | None) -> _SyncOutcome:
+    def _sync(self, ctx: golang.Context, update: PodWork, last_sync_time: float | None) -> _SyncOutcome:
         """Runs one step. What it raises becomes the outcome: whatever it is, the pod will be tried again."""
         outcome = _SyncOutcome(last_sync_time)
         pod_uid, pod_ref = _pod_uid_and_ref_for_update(update.options)
-        klog.v(4).info_s(
-            "Processing pod event", pod=pod_ref, podUID=pod_uid, updateType=str(update.work_type)
-        )
+        klog.v(4).info_s("Processing pod event", pod=pod_ref, podUID=pod_uid, updateType=str(update.work_type))
         try:
             status = self._wait_for_status(ctx, update.options, last_sync_time)
         except Exception as err:
@@ -750,13 +736,13 @@ class PodWorkers:
             outcome.is_terminal, post_sync = self._call_syncer(ctx, update, status)
         except Exception as err:
             outcome.err = err
-        outcome.last_sync_time = self.clock.now()
+        outcome.last_sync_time = self.clock.monotonic()
         if post_sync is not None:
             post_sync()
         return outcome
 
     def _wait_for_status(
-        self, ctx: golang.Context, options: UpdatePodOptions, last_sync_time: datetime | None
+        self, ctx: golang.Context, options: UpdatePodOptions, last_sync_time: float | None
     ) -> kubecontainer.PodStatus | None:
         """The pod's status as seen in the runtime after the last sync; None if there is only a running pod.
 
@@ -766,7 +752,7 @@ class PodWorkers:
             return None
         assert options.pod is not None
         try:
-            return self._pod_cache.get_newer_than(options.pod.metadata.uid, last_sync_time, ctx)
+            return self._get_newer_than(ctx, options.pod.metadata.uid, last_sync_time)
         except golang.Canceled:
             raise
         except Exception as err:
@@ -774,6 +760,30 @@ class PodWorkers:
                 options.pod, v1.EVENT_TYPE_WARNING, events.FAILED_SYNC, "error determining status: %s", err
             )
             raise
+
+    def _get_newer_than(self, ctx: golang.Context, uid: str, last_sync_time: float | None) -> kubecontainer.PodStatus:
+        """The status, once it is newer than the last sync.
+
+        DIVERGES: the cache goes by the time of day. If that is set back, as at boot when the right time is
+        found out, the last sync seems to lie ahead; so its time is worked out anew, also in a long wait. Go's
+        times carry a monotonic reading.
+        """
+        while True:
+            limited_ctx, cancel = golang.with_timeout(ctx, _CLOCK_CHECK_PERIOD)
+            try:
+                return self._pod_cache.get_newer_than(uid, self._time_of_day(last_sync_time), limited_ctx)
+            except golang.DeadlineExceeded:
+                if ctx.err() is not None:
+                    raise
+            finally:
+                cancel()
+
+    def _time_of_day(self, monotonic: float | None) -> datetime | None:
+        """What the clock would have shown at that monotonic time if it had been set as it is now."""
+        if monotonic is None:
+            return None
+        ago = self.clock.monotonic() - monotonic
+        return self.clock.now() - timedelta(seconds=ago)
 
     def _call_syncer(
         self, ctx: golang.Context, update: PodWork, status: kubecontainer.PodStatus | None
@@ -795,9 +805,7 @@ class PodWorkers:
                 self.pod_syncer.sync_terminating_pod(ctx, options.pod, status, grace_period, pod_status_fn)
                 return False, None
             case _:
-                return self.pod_syncer.sync_pod(
-                    ctx, options.update_type, options.pod, options.mirror_pod, status
-                )
+                return self.pod_syncer.sync_pod(ctx, options.update_type, options.pod, options.mirror_pod, status)
 
     def _complete(self, update: PodWork, outcome: _SyncOutcome) -> bool:
         """Moves the pod on according to how the step ended; returns whether the worker is done."""
@@ -808,9 +816,7 @@ class PodWorkers:
         done = False
         if err is not None and _is_canceled(err):
             # Whoever cancelled has left an update for us.
-            klog.v(2).info_s(
-                "Sync exited with context cancellation error", **ref, updateType=str(update.work_type)
-            )
+            klog.v(2).info_s("Sync exited with context cancellation error", **ref, updateType=str(update.work_type))
         elif err is not None:
             _log_sync_error(err, ref)
         elif update.work_type == TERMINATED_POD:
@@ -849,9 +855,7 @@ class PodWorkers:
     def _complete_sync(self, pod_uid: str) -> None:
         """sync_pod says that the pod has come to its end by itself: go on to stopping what is left."""
         with self.pod_lock:
-            klog.v(4).info_s(
-                "Pod indicated lifecycle completed naturally and should now terminate", podUID=pod_uid
-            )
+            klog.v(4).info_s("Pod indicated lifecycle completed naturally and should now terminate", podUID=pod_uid)
             status = self.pod_sync_statuses.get(pod_uid)
             if status is None:
                 klog.v(4).info_s("Pod had no status in completeSync, programmer error?", podUID=pod_uid)
@@ -964,9 +968,7 @@ class PodWorkers:
             self.pods_synced = True
             for uid, status in list(self.pod_sync_statuses.items()):
                 orphan = uid not in desired
-                if (status.restart_requested or orphan) and self.remove_terminated_worker(
-                    uid, status, orphan
-                ):
+                if (status.restart_requested or orphan) and self.remove_terminated_worker(uid, status, orphan):
                     continue
                 update = status.active_update or status.pending_update
                 pod = None if update is None else update.pod
@@ -1094,9 +1096,9 @@ def kill_pod_now(ctx: golang.Context, pod_workers: PodWorkers, recorder: record.
 
 def is_pod_status_cache_terminal(status: kubecontainer.PodStatus) -> bool:
     """Whether nothing of the pod runs."""
-    return not any(
-        c.state == kubecontainer.CONTAINER_STATE_RUNNING for c in status.container_statuses
-    ) and not any(s.state == runtimeapi.SANDBOX_READY for s in status.sandbox_statuses)
+    return not any(c.state == kubecontainer.CONTAINER_STATE_RUNNING for c in status.container_statuses) and not any(
+        s.state == runtimeapi.SANDBOX_READY for s in status.sandbox_statuses
+    )
 
 
 def calculate_effective_grace_period(

@@ -81,9 +81,7 @@ class FakePodSyncer:
     def __init__(self) -> None:
         self.processed: dict[str, list[Record]] = defaultdict(list)
         self.on_sync: Callable[[golang.Context, v1.Pod], bool] = lambda ctx, pod: False
-        self.on_terminating: Callable[[golang.Context, v1.Pod, PodStatusFunc | None], None] = (
-            lambda ctx, pod, fn: None
-        )
+        self.on_terminating: Callable[[golang.Context, v1.Pod, PodStatusFunc | None], None] = lambda ctx, pod, fn: None
         self.on_terminating_runtime: Callable[[kubecontainer.Pod], None] = lambda pod: None
         self.on_terminated: Callable[[golang.Context, v1.Pod], None] = lambda ctx, pod: None
         self.post_sync: PostSyncFunc | None = None
@@ -107,18 +105,14 @@ class FakePodSyncer:
         grace_period: int | None,
         pod_status_fn: PodStatusFunc | None,
     ) -> None:
-        self.processed[pod.metadata.uid].append(
-            Record("terminating", pod.metadata.name, grace_period=grace_period)
-        )
+        self.processed[pod.metadata.uid].append(Record("terminating", pod.metadata.name, grace_period=grace_period))
         self.on_terminating(ctx, pod, pod_status_fn)
 
     def sync_terminating_runtime_pod(self, ctx: golang.Context, running_pod: kubecontainer.Pod) -> None:
         self.processed[running_pod.id].append(Record("terminating runtime", running_pod.name))
         self.on_terminating_runtime(running_pod)
 
-    def sync_terminated_pod(
-        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
-    ) -> None:
+    def sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
         self.processed[pod.metadata.uid].append(Record("terminated", pod.metadata.name))
         self.on_terminated(ctx, pod)
 
@@ -401,9 +395,7 @@ UPDATE_CASES = [
             fullname="orphaned-pod_ns",
             synced_at=at(1),
             terminating_at=at(1),
-            pending_update=UpdatePodOptions(
-                update_type=KILL, running_pod=ORPHAN, kill_pod_options=kill_options(1)
-            ),
+            pending_update=UpdatePodOptions(update_type=KILL, running_pod=ORPHAN, kill_pod_options=kill_options(1)),
             grace_period=1,
             deleted=True,
             observed_runtime=True,
@@ -696,6 +688,51 @@ def test_each_step_waits_for_a_status_newer_than_the_last_one(harness: Harness) 
     assert harness.status("1").finished
 
 
+def test_the_clock_may_be_set_back(harness: Harness) -> None:
+    pod = _running()
+    updates: golang.Channel[None] = golang.Channel(2)
+
+    def sync(ctx: golang.Context, pod: v1.Pod) -> bool:
+        if len(harness.syncer.processed["1"]) == 1:
+            harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=UPDATE, pod=pod))
+        return False
+
+    def enqueue(item: str, delay: float) -> None:
+        if len(harness.cache.min_times) == 1:
+            clock.set_time(clock.now() - timedelta(hours=1))
+            clock.step(7)
+
+    clock = harness.clock
+    clock.set_time(at(10_000))
+    harness.syncer.on_sync = sync
+    harness.queue.enqueue = enqueue  # type: ignore[method-assign]
+    harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=CREATE, pod=pod))
+    for _ in range(2):
+        updates.send(None)
+    updates.close()
+    harness.workers.pod_worker_loop(harness.ctx, "1", updates)
+    assert harness.cache.min_times == [None, at(10_000 - 3600)]
+
+
+def test_a_wait_for_a_status_looks_at_the_clock_again(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_workers, "_CLOCK_CHECK_PERIOD", 0.001)
+
+    def get_newer_than(
+        id: str, min_time: datetime | None, ctx: golang.Context | None = None
+    ) -> kubecontainer.PodStatus:
+        harness.cache.min_times.append(min_time)
+        assert ctx is not None
+        if len(harness.cache.min_times) < 3:
+            ctx.wait(None)
+            raise ctx.err() or AssertionError
+        return harness.cache.status
+
+    harness.cache.get_newer_than = get_newer_than  # type: ignore[method-assign]
+    harness.sync(_running(), CREATE)
+    assert len(harness.cache.min_times) == 3
+    assert [r.step for r in harness.syncer.processed["1"]] == ["sync"]
+
+
 def test_without_a_status_the_step_is_put_off(harness: Harness) -> None:
     harness.cache.err = RuntimeError("inspection failed")
     harness.sync(_running(), CREATE)
@@ -730,17 +767,13 @@ def _backoff_error(seconds: float) -> kubecontainer.BackoffError:
             0.5,
             id="also one among others",
         ),
-        pytest.param(
-            False, ExceptionGroup("", [_backoff_error(10), _backoff_error(3)]), 3.0, 0.5, id="the earliest"
-        ),
+        pytest.param(False, ExceptionGroup("", [_backoff_error(10), _backoff_error(3)]), 3.0, 0.5, id="the earliest"),
         pytest.param(False, _backoff_error(-5), 0.0, 0.5, id="a back-off that is over"),
         pytest.param(False, _backoff_error(40), 20.0, 0.5, id="never longer than the resync interval"),
         pytest.param(False, RuntimeError(NETWORK_NOT_READY_ERROR_MSG), 1.0, 0.5, id="network not ready"),
         pytest.param(
             False,
-            ExceptionGroup(
-                "", [RuntimeError("other"), RuntimeError(NETWORK_NOT_READY_ERROR_MSG), _backoff_error(3)]
-            ),
+            ExceptionGroup("", [RuntimeError("other"), RuntimeError(NETWORK_NOT_READY_ERROR_MSG), _backoff_error(3)]),
             1.0,
             0.5,
             id="network not ready among others",
@@ -1138,9 +1171,7 @@ def _at_pod(name: str) -> UpdatePodOptions:
             id="orphan, terminating, with another update waiting",
         ),
         pytest.param(
-            PodSyncStatus(
-                started_at=at(1), terminating_at=at(2), terminated_at=at(3), active_update=_at_pod("1")
-            ),
+            PodSyncStatus(started_at=at(1), terminating_at=at(2), terminated_at=at(3), active_update=_at_pod("1")),
             True,
             False,
             _at_pod("1"),
@@ -1335,9 +1366,7 @@ class Model(Harness):
         for uid, status in workers.pod_sync_statuses.items():
             assert not status.finished or uid not in workers.pod_updates, f"{uid}: finished, yet has a worker"
             assert status.finished or uid in workers.pod_updates, f"{uid}: not finished, yet has no worker"
-            assert status.terminated_at is None or status.terminating_at is not None, (
-                f"{uid}: ended by itself"
-            )
+            assert status.terminated_at is None or status.terminating_at is not None, f"{uid}: ended by itself"
         for uid in self.running:
             assert (
                 workers.could_have_running_containers(uid)

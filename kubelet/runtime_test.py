@@ -52,8 +52,7 @@ def test_runtime_errors_are_all_named() -> None:
     state.add_health_check("PLEG", unhealthy)
     state.set_runtime_state(RuntimeError("runtime status is unknown"))
     assert str(state.runtime_errors()) == (
-        "[PLEG is not healthy: pleg was last seen active 5m0s ago; threshold is 3m0s, "
-        "runtime status is unknown]"
+        "[PLEG is not healthy: pleg was last seen active 5m0s ago; threshold is 3m0s, runtime status is unknown]"
     )
 
 

@@ -196,9 +196,7 @@ def _reject_by_node_properties(pod: v1.Pod, node: v1.Node) -> PodAdmitResult | N
     if reject_pod_admission_based_on_os_field(pod):
         return _rejected(POD_OS_NOT_SUPPORTED, "Failed to admit pod as the OS field doesn't match node OS")
     if reject_pod_admission_based_on_supplemental_groups_policy(pod, node):
-        message = (
-            f"SupplementalGroupsPolicy={v1.SUPPLEMENTAL_GROUPS_POLICY_STRICT} is not supported in this node"
-        )
+        message = f"SupplementalGroupsPolicy={v1.SUPPLEMENTAL_GROUPS_POLICY_STRICT} is not supported in this node"
         klog.info_s("Failed to admit pod", pod=klog.kobj(pod), message=message)
         return _rejected(SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED, message)
     return None
@@ -255,9 +253,7 @@ def remove_missing_extended_resources(pod: v1.Pod, node_info: framework.NodeInfo
             name: quantity
             for name, quantity in container.resources.requests.items()
             if not _is_backed_by_claim(pod, name, container.name)
-            and (
-                not v1helper.is_extended_resource_name(name) or name in node_info.allocatable.scalar_resources
-            )
+            and (not v1helper.is_extended_resource_name(name) or name in node_info.allocatable.scalar_resources)
         }
     return pod
 
@@ -280,9 +276,7 @@ def _general_filter(pod: v1.Pod, node_info: framework.NodeInfo) -> list[Predicat
             reasons.append(PredicateFailureError(result.name, result.reason))
         else:
             reasons.append(
-                InsufficientResourceError(
-                    lacking.resource_name, lacking.requested, lacking.used, lacking.capacity
-                )
+                InsufficientResourceError(lacking.resource_name, lacking.requested, lacking.used, lacking.capacity)
             )
     taints = [] if node_info.node is None else node_info.node.spec.taints
     if not kubetypes.is_static_pod(pod) and _has_untolerated_taint(taints, pod.spec.tolerations):

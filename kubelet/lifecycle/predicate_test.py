@@ -36,9 +36,7 @@ def quantities(**amounts: int) -> Resources:
 ALLOCATABLE = quantities(cpu=10, memory=20, pods=32, ephemeral__storage=0)
 
 
-def make_node(
-    allocatable: Resources | None = None, taints: list[v1.Taint] | None = None, **labels: str
-) -> v1.Node:
+def make_node(allocatable: Resources | None = None, taints: list[v1.Taint] | None = None, **labels: str) -> v1.Node:
     return v1.Node(
         metadata=metav1.ObjectMeta(name="machine1", labels=labels),
         spec=v1.NodeSpec(taints=taints or []),
@@ -165,9 +163,7 @@ CASES = [
     Case(
         "taints tolerated",
         tolerating_pod("foo", "bar"),
-        node=make_node(
-            taints=[taint("foo", v1.TAINT_EFFECT_NO_SCHEDULE), taint("bar", v1.TAINT_EFFECT_NO_EXECUTE)]
-        ),
+        node=make_node(taints=[taint("foo", v1.TAINT_EFFECT_NO_SCHEDULE), taint("bar", v1.TAINT_EFFECT_NO_EXECUTE)]),
     ),
     Case(
         "NoSchedule not tolerated",
@@ -213,9 +209,7 @@ def handler(
     failures: lifecycle.AdmissionFailureHandler | None = None,
     update: predicate.PluginResourceUpdateFunc = lambda node_info, attrs: None,
 ) -> lifecycle.PredicateAdmitHandler:
-    return lifecycle.PredicateAdmitHandler(
-        get_node, failures or lifecycle.AdmissionFailureHandlerStub(), update
-    )
+    return lifecycle.PredicateAdmitHandler(get_node, failures or lifecycle.AdmissionFailureHandlerStub(), update)
 
 
 @pytest.mark.parametrize("tc", CASES, ids=lambda tc: tc.name)
@@ -289,9 +283,7 @@ def test_requests_backed_by_claims_are_removed(enabled: bool, monkeypatch: pytes
         pytest.param(None, "dummyOS", False, id="the pod says nothing"),
     ],
 )
-def test_reject_pod_admission_based_on_os_selector(
-    pod_label: str | None, node_label: str, expected: bool
-) -> None:
+def test_reject_pod_admission_based_on_os_selector(pod_label: str | None, node_label: str, expected: bool) -> None:
     labels = {} if pod_label is None else {"kubernetes.io/os": pod_label}
     pod = v1.Pod(metadata=metav1.ObjectMeta(labels=labels))
     node = make_node()
@@ -344,9 +336,7 @@ def rejected(reason: str, message: str) -> lifecycle.PodAdmitResult:
         (
             resource_pod(quantities(cpu=8)),
             [resource_pod(quantities(cpu=5))],
-            rejected(
-                "OutOfcpu", "Node didn't have enough resource: cpu, requested: 8, used: 5, capacity: 10"
-            ),
+            rejected("OutOfcpu", "Node didn't have enough resource: cpu, requested: 8, used: 5, capacity: 10"),
         ),
         (
             resource_pod(quantities(memory=21)),

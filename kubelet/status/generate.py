@@ -35,9 +35,7 @@ def generate_containers_ready_condition(
     container_statuses are those of all kinds; None means that nothing is known, not even that there are none.
     """
     if container_statuses is None:
-        return _condition(
-            pod, old_pod_status, v1.CONTAINERS_READY, v1.CONDITION_FALSE, UNKNOWN_CONTAINER_STATUSES
-        )
+        return _condition(pod, old_pod_status, v1.CONTAINERS_READY, v1.CONDITION_FALSE, UNKNOWN_CONTAINER_STATUSES)
     sidecars = [c for c in pod.spec.init_containers if podutil.is_restartable_init_container(c)]
     unknown, unready = [], []
     for container in [*sidecars, *pod.spec.containers]:
@@ -51,9 +49,7 @@ def generate_containers_ready_condition(
         return generate_containers_ready_condition_for_terminal_phase(pod, old_pod_status, pod_phase)
     message = _names_message(("unknown", unknown), ("unready", unready))
     if message:
-        return _condition(
-            pod, old_pod_status, v1.CONTAINERS_READY, v1.CONDITION_FALSE, CONTAINERS_NOT_READY, message
-        )
+        return _condition(pod, old_pod_status, v1.CONTAINERS_READY, v1.CONDITION_FALSE, CONTAINERS_NOT_READY, message)
     return _condition(pod, old_pod_status, v1.CONTAINERS_READY, v1.CONDITION_TRUE)
 
 
@@ -77,14 +73,11 @@ def generate_pod_ready_condition(
             )
         elif condition.status != v1.CONDITION_TRUE:
             unready_messages.append(
-                f'the status of pod readiness gate "{gate.condition_type}" is not "True", '
-                f"but {condition.status}"
+                f'the status of pod readiness gate "{gate.condition_type}" is not "True", but {condition.status}'
             )
     if unready_messages:
         message = ", ".join(unready_messages)
-        return _condition(
-            pod, old_pod_status, v1.POD_READY, v1.CONDITION_FALSE, READINESS_GATES_NOT_READY, message
-        )
+        return _condition(pod, old_pod_status, v1.POD_READY, v1.CONDITION_FALSE, READINESS_GATES_NOT_READY, message)
     return _condition(pod, old_pod_status, v1.POD_READY, v1.CONDITION_TRUE)
 
 
@@ -96,9 +89,7 @@ def generate_pod_initialized_condition(
 ) -> v1.PodCondition:
     """Initialized: true if all init containers have succeeded and all sidecars have started."""
     if container_statuses is None and pod.spec.init_containers:
-        return _condition(
-            pod, old_pod_status, v1.POD_INITIALIZED, v1.CONDITION_FALSE, UNKNOWN_CONTAINER_STATUSES
-        )
+        return _condition(pod, old_pod_status, v1.POD_INITIALIZED, v1.CONDITION_FALSE, UNKNOWN_CONTAINER_STATUSES)
     container_statuses = container_statuses or []
     unknown, incomplete = [], []
     for container in pod.spec.init_containers:

@@ -107,9 +107,7 @@ def test_generate_containers_ready_condition(
     pod = v1.Pod(spec=pod_spec)
     got = status.generate_containers_ready_condition(pod, v1.PodStatus(), statuses, phase)
     want_status, reason, message = expected
-    assert got == v1.PodCondition(
-        type=v1.CONTAINERS_READY, status=want_status, reason=reason, message=message
-    )
+    assert got == v1.PodCondition(type=v1.CONTAINERS_READY, status=want_status, reason=reason, message=message)
 
 
 @pytest.mark.parametrize(("pod_spec", "statuses", "phase", "expected"), CONTAINERS_READY_CASES)
@@ -181,9 +179,7 @@ def test_generate_pod_ready_condition_with_gates(
 ONE, TWO = spec("regular", init="1234"), spec("regular", init="1234 5678")
 SIDECAR = spec("regular", sidecars="1234")
 REGULAR_RUNS = v1.ContainerStatus(name="regular", state=v1.ContainerState(running=v1.ContainerStateRunning()))
-REGULAR_ENDED = v1.ContainerStatus(
-    name="regular", state=v1.ContainerState(terminated=v1.ContainerStateTerminated())
-)
+REGULAR_ENDED = v1.ContainerStatus(name="regular", state=v1.ContainerState(terminated=v1.ContainerStateTerminated()))
 INIT_WAITS = v1.ContainerStatus(name="1234", state=v1.ContainerState(waiting=v1.ContainerStateWaiting()))
 NOT_INITIALIZED = status.CONTAINERS_NOT_INITIALIZED
 

@@ -210,9 +210,7 @@ class Manager:
         self._send_notification(notification)
         return (v1.PodStatus() if cached is None else cached.status), notification is not None
 
-    def set_container_readiness(
-        self, pod_uid: str, container_id: kubecontainer.ContainerID, ready: bool
-    ) -> None:
+    def set_container_readiness(self, pod_uid: str, container_id: kubecontainer.ContainerID, ready: bool) -> None:
         """Takes a readiness probe's result over into the container's status and the pod's conditions."""
         with self._pod_statuses_lock:
             found = self._find_container_locked(pod_uid, container_id, "readiness")
@@ -238,9 +236,7 @@ class Manager:
             notification = self._update_status_internal_locked(pod, status, False, False)
         self._send_notification(notification)
 
-    def set_container_startup(
-        self, pod_uid: str, container_id: kubecontainer.ContainerID, started: bool
-    ) -> None:
+    def set_container_startup(self, pod_uid: str, container_id: kubecontainer.ContainerID, started: bool) -> None:
         """Takes a startup probe's result over into the container's status."""
         with self._pod_statuses_lock:
             found = self._find_container_locked(pod_uid, container_id, "startup")
@@ -248,9 +244,7 @@ class Manager:
                 return
             pod, old_status, container_status = found
             if container_status.started == started:
-                klog.v(4).info_s(
-                    "Container startup unchanged", pod=klog.kobj(pod), containerID=str(container_id)
-                )
+                klog.v(4).info_s("Container startup unchanged", pod=klog.kobj(pod), containerID=str(container_id))
                 return
             status = v1.deepcopy(old_status)
             _container_status_of(status, container_id).started = started
@@ -299,9 +293,7 @@ class Manager:
             # Go does not do this for static pods yet (kubernetes issue 116484).
             if not kubetypes.is_static_pod(pod):
                 _make_phase_terminal(pod, status, is_cached=cached is not None)
-            klog.v(5).info_s(
-                "TerminatePod calling updateStatusInternal", pod=klog.kobj(pod), podUID=pod.metadata.uid
-            )
+            klog.v(5).info_s("TerminatePod calling updateStatusInternal", pod=klog.kobj(pod), podUID=pod.metadata.uid)
             notification = self._update_status_internal_locked(pod, status, True, True)
         self._send_notification(notification)
 
@@ -318,8 +310,7 @@ class Manager:
         was_finished = cached is not None and cached.pod_is_finished
         if was_finished and not pod_is_finished and not kubetypes.is_static_pod(pod):
             klog.info_s(
-                "Got unexpected podIsFinished=false, while podIsFinished=true in status cache, "
-                "programmer error",
+                "Got unexpected podIsFinished=false, while podIsFinished=true in status cache, programmer error",
                 pod=klog.kobj(pod),
             )
             pod_is_finished = True
@@ -425,9 +416,7 @@ class Manager:
             self.sync_pod(ctx, update.pod_uid, update.status)
         return len(updates)
 
-    def _should_sync(
-        self, uid: str, status_uid: kubetypes.MirrorPodUID, status: VersionedPodStatus, all: bool
-    ) -> bool:
+    def _should_sync(self, uid: str, status_uid: kubetypes.MirrorPodUID, status: VersionedPodStatus, all: bool) -> bool:
         if not all:
             return self.api_status_versions.get(status_uid, 0) < status.version
         if self.needs_update(status_uid, status):
@@ -539,9 +528,7 @@ class Manager:
             klog.v(3).info_s("Delaying pod deletion as the phase is non-terminal", **ref)
             return False
         if pod_is_finished:
-            klog.v(3).info_s(
-                "The pod termination is finished as SyncTerminatedPod completes its execution", **ref
-            )
+            klog.v(3).info_s("The pod termination is finished as SyncTerminatedPod completes its execution", **ref)
         return pod_is_finished
 
     def needs_reconcile(self, uid: str, status: v1.PodStatus) -> bool:
@@ -553,9 +540,7 @@ class Manager:
         if kubetypes.is_static_pod(pod):
             mirror_pod = self.pod_manager.get_mirror_pod_by_pod(pod)
             if mirror_pod is None:
-                klog.v(4).info_s(
-                    "Static pod has no corresponding mirror pod, no need to reconcile", pod=klog.kobj(pod)
-                )
+                klog.v(4).info_s("Static pod has no corresponding mirror pod, no need to reconcile", pod=klog.kobj(pod))
                 return False
             pod = mirror_pod
         pod_status = v1.deepcopy(pod.status)
@@ -641,9 +626,7 @@ def _make_phase_terminal(pod: v1.Pod, status: v1.PodStatus, is_cached: bool) -> 
         klog.error_s(ValueError(f"unknown phase: {status.phase}"), "Unknown phase, programmer error", **ref)
     else:
         if status.phase == v1.POD_RUNNING and is_cached:
-            klog.info_s(
-                "Terminal running pod should have already been marked as failed, programmer error", **ref
-            )
+            klog.info_s("Terminal running pod should have already been marked as failed, programmer error", **ref)
         klog.v(3).info_s("Marking terminal pod as failed", oldPhase=status.phase, **ref)
     status.phase = v1.POD_FAILED
 
@@ -666,8 +649,7 @@ def has_pod_initialized(pod: v1.Pod) -> bool:
     if podutil.is_restartable_init_container(container):
         return last.state.running is not None and bool(last.started)
     return any(
-        state.terminated is not None and state.terminated.exit_code == 0
-        for state in (last.last_state, last.state)
+        state.terminated is not None and state.terminated.exit_code == 0 for state in (last.last_state, last.state)
     )
 
 
@@ -693,13 +675,9 @@ def check_container_state_transition(
         return None
     for old in old_statuses.container_statuses:
         if _revived(old, new_statuses.container_statuses, pod_spec, pod_spec.containers):
-            return ValueError(
-                f"terminated container {old.name} attempted illegal transition to non-terminated state"
-            )
+            return ValueError(f"terminated container {old.name} attempted illegal transition to non-terminated state")
     for i, old in enumerate(old_statuses.init_container_statuses):
-        container = kubeutil.get_container_by_index(
-            pod_spec.init_containers, old_statuses.init_container_statuses, i
-        )
+        container = kubeutil.get_container_by_index(pod_spec.init_containers, old_statuses.init_container_statuses, i)
         if container is None:
             return ValueError(f"found mismatch between pod spec and status, container: {old.name}")
         if podutil.is_restartable_init_container(container):
@@ -725,9 +703,7 @@ def _revived(
         return False
     if features.feature_gate.enabled(features.CONTAINER_RESTART_RULES):
         for container in containers:
-            if container.name == old.name and podutil.container_should_restart(
-                container, pod_spec, exit_code
-            ):
+            if container.name == old.name and podutil.container_should_restart(container, pod_spec, exit_code):
                 return False
     return any(new.name == old.name and new.state.terminated is None for new in new_statuses)
 
@@ -766,9 +742,7 @@ def normalize_status(pod: v1.Pod, status: v1.PodStatus) -> v1.PodStatus:
         _normalize_container_state(container_status.last_state, bytes_per_status)
     status.container_statuses = kubetypes.sorted_container_statuses(status.container_statuses)
     kubetypes.sort_init_container_statuses(pod, status.init_container_statuses)
-    status.ephemeral_container_statuses = kubetypes.sorted_container_statuses(
-        status.ephemeral_container_statuses
-    )
+    status.ephemeral_container_statuses = kubetypes.sorted_container_statuses(status.ephemeral_container_statuses)
     return status
 
 
@@ -801,15 +775,11 @@ def merge_pod_status(
     """
     old, new = old_pod_status, v1.deepcopy(new_pod_status)
     conditions = [c for c in old.conditions if not kubetypes.pod_condition_by_kubelet(c.type)]
-    becomes_terminal = not podutil.is_pod_phase_terminal(old.phase) and podutil.is_pod_phase_terminal(
-        new.phase
-    )
+    becomes_terminal = not podutil.is_pod_phase_terminal(old.phase) and podutil.is_pod_phase_terminal(new.phase)
     for condition in new.conditions:
         if kubetypes.pod_condition_by_kubelet(condition.type):
             conditions.append(condition)
-        elif (
-            condition.type == v1.DISRUPTION_TARGET and becomes_terminal and not could_have_running_containers
-        ):
+        elif condition.type == v1.DISRUPTION_TARGET and becomes_terminal and not could_have_running_containers:
             # Its time is that of being sent, not of being found.
             update_last_transition_time(new, old, condition.type)
             conditions = statusutil.replace_or_append_pod_condition(conditions, condition)

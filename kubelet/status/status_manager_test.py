@@ -369,9 +369,7 @@ def test_update_last_transition_time(
     if condition is not None:
         new.conditions.append(v1.PodCondition(type="test-type", status=condition))
     if old_condition is not None:
-        old.conditions.append(
-            v1.PodCondition(type="test-type", status=old_condition, last_transition_time=NOW)
-        )
+        old.conditions.append(v1.PodCondition(type="test-type", status=old_condition, last_transition_time=NOW))
     status_manager.update_last_transition_time(new, old, "test-type")
     times = [c.last_transition_time for c in new.conditions]
     if expect_update is None:
@@ -755,9 +753,7 @@ def test_container_termination_metric() -> None:
 
 
 def test_start_without_a_client_does_nothing() -> None:
-    m = status.Manager(
-        None, FakePodManager(), FakePodDeletionSafetyProvider(), FakePodStartupLatencyStateHelper()
-    )
+    m = status.Manager(None, FakePodManager(), FakePodDeletionSafetyProvider(), FakePodStartupLatencyStateHelper())
     threads = threading.active_count()
     m.start(CTX)
     assert threading.active_count() == threads
@@ -769,9 +765,7 @@ def test_start_sends_statuses_until_stopped() -> None:
     patched: golang.Channel[None] = golang.Channel(1)
 
     class Client(FakeKubeClient):
-        def patch_pod_status(
-            self, ctx: golang.Context, pod: v1.Pod, new_status: v1.PodStatus
-        ) -> v1.Pod | None:
+        def patch_pod_status(self, ctx: golang.Context, pod: v1.Pod, new_status: v1.PodStatus) -> v1.Pod | None:
             got = super().patch_pod_status(ctx, pod, new_status)
             patched.send(None)
             return got
@@ -1041,12 +1035,8 @@ FAIL_DISRUPTED = both(become(v1.POD_FAILED), disrupt())
             merged({**DISRUPTED, **UNREADY}, v1.POD_FAILED),
             id="DisruptionTarget comes with the failure",
         ),
-        pytest.param(
-            True, unchanged, FAIL_DISRUPTED, merged({**READY}), id="but not while containers may run"
-        ),
-        pytest.param(
-            False, disrupt(), unchanged, merged({**READY, **DISRUPTED}), id="DisruptionTarget is kept"
-        ),
+        pytest.param(True, unchanged, FAIL_DISRUPTED, merged({**READY}), id="but not while containers may run"),
+        pytest.param(False, disrupt(), unchanged, merged({**READY, **DISRUPTED}), id="DisruptionTarget is kept"),
         pytest.param(
             False,
             disrupt("EvictedByEvictionAPI"),
@@ -1068,12 +1058,8 @@ FAIL_DISRUPTED = both(become(v1.POD_FAILED), disrupt())
             merged({**EVICTED, **READY}),
             id="nor while containers may run",
         ),
-        pytest.param(
-            False, unchanged, unready, merged({**READY, v1.POD_READY: FALSE}), id="readiness changes"
-        ),
-        pytest.param(
-            False, add(FEATURE), unchanged, merged({**READY, FEATURE: TRUE}), id="another's condition"
-        ),
+        pytest.param(False, unchanged, unready, merged({**READY, v1.POD_READY: FALSE}), id="readiness changes"),
+        pytest.param(False, add(FEATURE), unchanged, merged({**READY, FEATURE: TRUE}), id="another's condition"),
         pytest.param(
             False,
             add(FEATURE),

@@ -48,14 +48,10 @@ class FakeManager(FakePodStatusProvider):
         self.statuses[pod.metadata.uid] = status
         return status, changed
 
-    def set_container_readiness(
-        self, pod_uid: str, container_id: kubecontainer.ContainerID, ready: bool
-    ) -> None:
+    def set_container_readiness(self, pod_uid: str, container_id: kubecontainer.ContainerID, ready: bool) -> None:
         self.calls.append(("set_container_readiness", pod_uid, container_id, ready))
 
-    def set_container_startup(
-        self, pod_uid: str, container_id: kubecontainer.ContainerID, started: bool
-    ) -> None:
+    def set_container_startup(self, pod_uid: str, container_id: kubecontainer.ContainerID, started: bool) -> None:
         self.calls.append(("set_container_startup", pod_uid, container_id, started))
 
     def terminate_pod(self, pod: v1.Pod) -> None:

@@ -61,9 +61,7 @@ def test_set_on_a_full_channel_ends_with_the_context() -> None:
         m.set(FOO, results.SUCCESS, POD, ctx)
 
 
-@pytest.mark.parametrize(
-    ("result", "expected"), [(results.SUCCESS, 0), (results.FAILURE, 1), (results.UNKNOWN, -1)]
-)
+@pytest.mark.parametrize(("result", "expected"), [(results.SUCCESS, 0), (results.FAILURE, 1), (results.UNKNOWN, -1)])
 def test_result_to_prometheus_type(result: results.Result, expected: float) -> None:
     assert result.to_prometheus_type() == expected
 

@@ -71,9 +71,7 @@ def test_terms_are_alternatives_and_their_requirements_are_not() -> None:
     zone_a, zone_b = requirement("zone", "In", "a"), requirement("zone", "In", "b")
 
     def matches(*terms: list[v1.NodeSelectorRequirement]) -> bool:
-        selector = v1.NodeSelector(
-            node_selector_terms=[v1.NodeSelectorTerm(match_expressions=term) for term in terms]
-        )
+        selector = v1.NodeSelector(node_selector_terms=[v1.NodeSelectorTerm(match_expressions=term) for term in terms])
         return nodeaffinity.match_node_selector(selector, NODE)
 
     assert matches([zone_b], [zone_a])

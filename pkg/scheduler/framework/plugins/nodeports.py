@@ -15,6 +15,5 @@ ERR_REASON = "node(s) didn't have free ports for the requested pod ports"
 
 def fits(pod: v1.Pod, node_info: framework.NodeInfo) -> bool:
     return not any(
-        node_info.used_ports.check_conflict(port.host_ip, port.protocol, port.host_port)
-        for port in get_host_ports(pod)
+        node_info.used_ports.check_conflict(port.host_ip, port.protocol, port.host_port) for port in get_host_ports(pod)
     )

@@ -2,33 +2,34 @@
 
 Go: pkg/kubelet/pod_workers.go
 
-The life of a pod as its worker sees it. A line says over which time something is true:
+The life of a pod as its worker sees it, and what the queries say meanwhile:
 
-    kubelet's config has been read once   ──┬──────────────────────────────────────────────────────
-    pod is in its source (file, API, …)     │  ┌─────────────────────────────────────────┐
-    could_have_running_containers           │  ┌──────────────────────────┐              :
-    sync_pod runs, again and again          │    ┌─────────┐            :              :
-    is_pod_termination_requested            │    :    ┌──────────────────────────────────┐
-    should_pod_containers_be_terminating ┄┄┄│┄┄┄┄:┄┄┄┄┄┄┄┄┌──────────────────────────────────
-    sync_terminating_pod runs until it      │    :    :    ┌──────────┐              :
-      succeeds, grace only shrinking        │    :    :    :          :              :
-    should_pod_runtime_be_removed        ───│──┐ :    :    :          ┌───────────────────────
-    sync_terminated_pod runs until it       │    :    :    :          ┌───────┐      :
-      succeeds                              │    :    :    :          :       :      :
-    should_pod_be_finished               ───│──┐ :    :    :          :       ┌───────────────
-    should_pod_content_be_removed        ───│──┐ :    :    :          ┌───────────────────────
-                                            │    :    :    :          :       :      │
-                                 first sync ┘    :    │    │          │       │      └ sync_known_pods forgets
-                         the worker sees the pod ┘    │    │          │       └ the worker's thread ends
-          deleted, evicted, or sync_pod says "terminal" ┘    │          └ no container runs any more
-                 sync_pod has returned, none will be started ┘
+                                            A      B        C        D        E        F        G
+    could_have_running_containers           ├─────────────────────────────────┤
+    sync_pod is called                             ├─────────────────┤
+    is_pod_termination_requested                            ├───────────────────────────────────┤
+    should_pod_containers_be_terminating *                           ├────────────────────────────────
+    sync_terminating_pod is called                                   ├────────┤
+    is_pod_known_terminated                                                   ├─────────────────┤
+    should_pod_runtime_be_removed        *                                    ├───────────────────────
+    should_pod_content_be_removed        *                                    ├───────────────────────
+    sync_terminated_pod is called                                             ├────────┤
+    should_pod_be_finished               *                                             ├──────────────
 
-(The four `should_…` queries are also true before the pod has been seen, but only once all sources have been
-read: what nobody wants by then may be torn down. Content is removed that early only if the pod was deleted,
-and even earlier if it was evicted.)
+    A  update_pod is told of the pod, and starts its worker.
+    B  The pod may start: at once, or for a static pod when no other of its full name runs any more. From now
+       on sync_pod is called again and again.
+    C  The pod must end: it was deleted, evicted or killed, or its phase is terminal.
+    D  sync_pod has returned, cancelled if need be. Nothing will be started any more. If sync_pod itself says
+       that the pod has come to its end, C and D are one.
+    E  sync_terminating_pod has succeeded, after as many attempts as it took: nothing runs any more.
+    F  sync_terminated_pod has succeeded: the pod is finished, and its worker's thread ends.
+    G  sync_known_pods finds the pod wanted no more, or asked for anew, and forgets it.
 
-A pod never goes back. Only when its worker is through, and sync_known_pods finds it unwanted or asked for
-anew, is its uid forgotten, and the same uid may start again from the beginning.
+    *  Also true before A, once all sources have been read: what nobody has asked for by then may go.
+       The content of an evicted pod may go from C on, that of a pod that was not deleted only from G on.
+
+A pod never goes back. After G the same uid may start again from the beginning.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kubelet import kubeletconfig
 from kubelet import types as kubetypes
-from kubelet.apis import config as kubeletconfig
 from kubelet.kubelet_struct import KubeletStruct
 from pkg import klog
 from pkg.api.core import v1

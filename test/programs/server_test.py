@@ -52,42 +52,43 @@ def test_cgroup_driver(answer: runtimeapi.RuntimeConfigResponse | Exception, con
     assert kubelet_server.kubelet_configuration.cgroup_driver == driver
 
 
-class _LateRuntime:
-    """Answers the question for its version with one thing after another."""
+class _LateService:
+    """Fails with one error after another, then answers."""
 
-    def __init__(self, *answers: Exception | None) -> None:
-        self._answers = list(answers)
+    def __init__(self, *codes: grpc.StatusCode) -> None:
+        self._codes = list(codes)
         self.asked = 0
 
-    def version(self, ctx: golang.Context, api_version: str) -> runtimeapi.VersionResponse:
+    def validate_service_connection(self, ctx: golang.Context) -> None:
         self.asked += 1
-        answer = self._answers.pop(0)
-        if answer is not None:
-            raise answer
-        return runtimeapi.VersionResponse()
+        if self._codes:
+            cause = RemoteError(self._codes.pop(0), "nobody there")
+            raise ConnectionError(f"validate service connection: {cause}") from cause
+
+
+_DOWN = grpc.StatusCode.UNAVAILABLE
 
 
 def test_the_runtime_is_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(server, "_RUNTIME_RETRY", 0.001)
-    nobody = RemoteError(grpc.StatusCode.UNAVAILABLE, "nobody there")
-    runtime = _LateRuntime(nobody, nobody, golang.DeadlineExceeded(), None)
-    server.wait_for_runtime(golang.background(), runtime)
-    assert runtime.asked == 4
+    runtime, images = _LateService(_DOWN, _DOWN, grpc.StatusCode.DEADLINE_EXCEEDED), _LateService(_DOWN)
+    server.wait_for_runtime(golang.background(), runtime, images)
+    assert (runtime.asked, images.asked) == (5, 2)
     # What has not changed is not told again.
-    assert capsys.readouterr().err.count("nobody there") == 1
+    codes = [line.partition("code = ")[2].partition(" ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert codes == ["Unavailable", "DeadlineExceeded", "Unavailable"]
 
 
 def test_what_is_no_runtime_is_not_waited_for() -> None:
-    runtime = _LateRuntime(RemoteError(grpc.StatusCode.UNIMPLEMENTED, "unknown service"))
-    with pytest.raises(RemoteError, match="unknown service"):
-        server.wait_for_runtime(golang.background(), runtime)
+    with pytest.raises(ConnectionError, match="Unimplemented"):
+        server.wait_for_runtime(golang.background(), _LateService(grpc.StatusCode.UNIMPLEMENTED))
 
 
 def test_the_wait_for_the_runtime_ends_with_the_context() -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     cancel()
     with pytest.raises(golang.Canceled):
-        server.wait_for_runtime(ctx, _LateRuntime())
+        server.wait_for_runtime(ctx, _LateService())
 
 
 @pytest.mark.parametrize(

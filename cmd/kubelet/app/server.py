@@ -10,7 +10,7 @@ import resource as rlimit
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from kubelet.apis.config import validation
 from pkg import features, golang, klog
@@ -316,7 +316,7 @@ def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -
     runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout)
     image_endpoint = kc.image_service_endpoint or kc.container_runtime_endpoint
     image_service = remote.RemoteImageService(ctx, image_endpoint, timeout)
-    wait_for_runtime(ctx, runtime_service)
+    wait_for_runtime(ctx, runtime_service, image_service)
     get_cgroup_driver_from_cri(ctx, server, runtime_service)
     mounter = mount_utils.Mounter()
     return kubelet_struct.Dependencies(
@@ -333,25 +333,32 @@ def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -
     )
 
 
-def wait_for_runtime(ctx: golang.Context, runtime_service: internalapi.RuntimeService) -> None:
+class _Service(Protocol):
+    """A client of the container runtime."""
+
+    def validate_service_connection(self, ctx: golang.Context) -> None: ...
+
+
+def wait_for_runtime(ctx: golang.Context, *services: _Service) -> None:
     """Return when the container runtime answers, which it may do long after the node's start.
 
-    Raises RemoteError if something answers that is no runtime, Canceled if the context ends first.
+    Raises ConnectionError if something answers that does not speak CRI v1, Canceled if the context ends first.
     DIVERGES: Go gives up and relies on being started again.
     """
     import grpc
 
-    from kubelet.cri.errors import RemoteError
+    from kubelet.cri.errors import status_code
 
     unreachable = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
     delay, told = _RUNTIME_RETRY, ""
     while ctx.err() is None:
         call_ctx, cancel = golang.with_timeout(ctx, _RUNTIME_TIMEOUT)
         try:
-            runtime_service.version(call_ctx, "")
+            for service in services:
+                service.validate_service_connection(call_ctx)
             return
-        except (RemoteError, golang.DeadlineExceeded) as err:
-            if isinstance(err, RemoteError) and err.code not in unreachable:
+        except ConnectionError as err:
+            if ctx.err() is None and status_code(err.__cause__) not in unreachable:
                 raise
             if str(err) != told:
                 told = str(err)

@@ -5,14 +5,29 @@ Go: pkg/kubelet/kubelet.go
 
 from __future__ import annotations
 
+import datetime
 import enum
 import os
-import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Protocol
 
-from kubelet import config, events, images, kuberuntime, lifecycle, logs, metrics, pleg, prober, status, sysctl
+from kubelet import (
+    config,
+    events,
+    images,
+    kuberuntime,
+    lifecycle,
+    logs,
+    metrics,
+    pleg,
+    prober,
+    server,
+    stats,
+    status,
+    sysctl,
+)
 from kubelet import container as kubecontainer
 from kubelet import pod as kubepod
 from kubelet import types as kubetypes
@@ -28,16 +43,16 @@ from kubelet.prober import results as proberesults
 from kubelet.reason_cache import ReasonCache
 from kubelet.runtime import RuntimeState
 from kubelet.util import queue, sliceutils
+from kubelet.util.pod_startup_latency_tracker import BasicPodStartupLatencyTracker
 from kubelet.volume_host import new_initialized_volume_plugin_mgr
 from kubelet.volumemanager import VolumeManager
-from pkg import golang, klog
+from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery.util import wait
 from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.client_go.util import flowcontrol
-from pkg.component_base import featuregate
-from pkg.features import features
+from pkg.util import pod as utilpod
 
 # All times in seconds.
 MAX_WAIT_FOR_CONTAINER_RUNTIME = 30.0
@@ -65,6 +80,8 @@ EVENTED_PLEG_MAX_STREAM_RETRIES = 5
 CONTAINER_GC_PERIOD = 60.0
 IMAGE_GC_PERIOD = 300.0
 MIN_DEAD_CONTAINER_IN_POD = 1
+# The reason of pods that were ended to free what the node was short of.
+EVICTED = "Evicted"
 
 
 class SyncHandler(Protocol):
@@ -144,7 +161,8 @@ class Kubelet(KubeletPods):
         if self.kubelet_configuration.image_gc_high_threshold_percent == 100:
             klog.v(2).info_s("ImageGCHighThresholdPercent is set 100, Disable image GC")
             return
-        collect_images = _GarbageCollection("Image", lambda: self.image_manager.garbage_collect(ctx))
+        began = self.clock.now()
+        collect_images = _GarbageCollection("Image", lambda: self.image_manager.garbage_collect(ctx, began))
         golang.go(
             wait.until,
             lambda: self._collect(collect_images, events.IMAGE_GC_FAILED, first_failure_event=False),
@@ -401,7 +419,7 @@ class Kubelet(KubeletPods):
             )
 
     def _update_mirror(
-        self, ctx: golang.Context, pod: v1.Pod | None, mirror_pod: v1.Pod | None, start: Any
+        self, ctx: golang.Context, pod: v1.Pod | None, mirror_pod: v1.Pod | None, start: datetime.datetime
     ) -> None:
         """A change of a mirror pod is work for the static pod it mirrors."""
         if pod is None:
@@ -449,7 +467,7 @@ class Kubelet(KubeletPods):
                         pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_SYNC, start_time=start
                     ),
                 )
-            if pod.status.phase == v1.POD_FAILED and pod.status.reason == events.EVICTED:
+            if pod.status.phase == v1.POD_FAILED and pod.status.reason == EVICTED:
                 pod_status = self.pod_cache.get(pod.metadata.uid)
                 if pod_status is not None:
                     self.container_deletor.delete_containers_in_pod("", pod_status, True)
@@ -511,7 +529,10 @@ class Kubelet(KubeletPods):
         self._wait_for_volumes(ctx, pod)
         pull_secrets = self.get_pull_secrets_for_pod(pod)
         self.probe_manager.add_pod(ctx, pod)
-        result = self.container_runtime.sync_pod(ctx, pod, pod_status, pull_secrets, self.crash_loop_back_off)
+        # What was begun with the runtime is carried through: half a start would have to be cleaned up.
+        result = self.container_runtime.sync_pod(
+            golang.without_cancel(ctx), pod, pod_status, pull_secrets, self.crash_loop_back_off, False
+        )
         self.reason_cache.update(pod.metadata.uid, result)
         klog.v(4).info_s("SyncPod exit", pod=klog.kobj(pod), podUID=pod.metadata.uid, isTerminal=False)
         if err := result.error():
@@ -543,7 +564,7 @@ class Kubelet(KubeletPods):
         if any(container.state.running is not None for container in api_status.container_statuses):
             running = kubecontainer.convert_pod_status_to_running_pod(self.get_runtime().type(), pod_status)
             self.kill_pod(ctx, pod, running, None)
-            if not podutil.is_pod_restartable(pod.spec):
+            if not any(podutil.is_container_restartable(pod.spec, c) for c in pod.spec.containers):
                 return
         try:
             self.container_manager.update_qos_cgroups()
@@ -619,7 +640,7 @@ class Kubelet(KubeletPods):
         self.probe_manager.remove_pod(pod)
 
         # Do not believe the runtime: starting something for a pod that has ended would be worse than one call.
-        stopped = self.container_runtime.get_pod_status(ctx, uid, pod.metadata.name, pod.metadata.namespace)
+        stopped = self._fresh_pod_status(ctx, pod)
         still_running = [
             str(container.id)
             for container in stopped.container_statuses
@@ -632,6 +653,17 @@ class Kubelet(KubeletPods):
         # The exit codes must be in the status before sync_terminated_pod: by then containers may be gone.
         self.status_manager.set_pod_status(pod, self.generate_api_pod_status(ctx, pod, stopped, True))
         klog.v(4).info_s("Pod termination stopped all running containers", pod=ref, podUID=uid)
+
+    def _fresh_pod_status(self, ctx: golang.Context, pod: v1.Pod) -> kubecontainer.PodStatus:
+        """The pod's status straight from the runtime, an empty one when it has forgotten the pod."""
+        meta = pod.metadata
+        try:
+            runtime_pod = self.container_runtime.get_pod(ctx, meta.uid)
+        except kubecontainer.ErrPodNotFound:
+            runtime_pod = kubecontainer.Pod(
+                id=meta.uid, name=meta.name, namespace=meta.namespace, timestamp=self.clock.now()
+            )
+        return self.container_runtime.get_pod_status(ctx, runtime_pod)
 
     def _kill_pod_or_tell(
         self, ctx: golang.Context, pod: v1.Pod, running: kubecontainer.Pod, grace_period: int | None
@@ -739,6 +771,31 @@ class Kubelet(KubeletPods):
         """Have the PLEG look at one pod now."""
         self.pleg.request_relist(pod_uid)
 
+    def request_pod_reinspect(self, pod_uid: str) -> None:
+        """Have the PLEG look closely at one pod at its next relist, whether something changed or not."""
+        self.pleg.request_reinspect(pod_uid)
+
+    def prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        """Raises ValueError for a pod with resource claims: running it without what it claims would be worse."""
+        if pod.spec.resource_claims:
+            raise ValueError("resource claims are not supported by this node")
+
+    def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        """Nothing was prepared."""
+
+    def on_pod_sandbox_ready(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        """Show at once, before images are pulled, that the pod has its sandbox, network and volumes."""
+        known, found = self.status_manager.get_pod_status(pod.metadata.uid)
+        new = v1.deepcopy(known if found else pod.status)
+        generation = podutil.calculate_pod_condition_observed_generation(
+            new, pod.metadata.generation, v1.POD_READY_TO_START_CONTAINERS
+        )
+        condition = v1.PodCondition(
+            type=v1.POD_READY_TO_START_CONTAINERS, status=v1.CONDITION_TRUE, observed_generation=generation
+        )
+        new.conditions = utilpod.replace_or_append_pod_condition(new.conditions, condition)
+        self.status_manager.set_pod_status(pod, new)
+
     # ---- The runtime's health ----
 
     def update_runtime_up(self, ctx: golang.Context) -> None:
@@ -769,7 +826,13 @@ class Kubelet(KubeletPods):
                 self.runtime_modules_started = True
             self.runtime_state.set_runtime_sync(self.clock.monotonic())
 
-    def latest_loop_entry_time(self) -> Any:
+    def listen_and_serve_read_only(self, ctx: golang.Context, address: str, port: int) -> None:
+        """Serve the read-only port until ctx ends. Raises OSError when it cannot be bound."""
+        read_only = server.ReadOnlyServer(ctx, self, address, port)
+        golang.after_func(ctx, lambda: golang.go(read_only.stop, name="read-only-server-stop"))
+        read_only.serve()
+
+    def latest_loop_entry_time(self) -> datetime.datetime | None:
         """When the sync loop last began or ended an iteration; None before its first."""
         return self.sync_loop_monitor
 
@@ -792,7 +855,341 @@ def _condition_error(message: str, condition: kubecontainer.RuntimeCondition | N
     return RuntimeError(f"{message}: {condition}")
 
 
-def _first_seen(pod: v1.Pod) -> Any:
+def _first_seen(pod: v1.Pod) -> datetime.datetime | None:
     """When the pod was first seen by the kubelet, None when it does not say."""
     text = pod.metadata.annotations.get(kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY)
     return kubetypes.convert_to_timestamp(text).get() if text else None
+
+
+# ---- Making a kubelet ----
+
+
+def make_pod_source_config(
+    ctx: golang.Context,
+    kube_cfg: kubeletconfig.KubeletConfiguration,
+    kube_deps: Dependencies,
+    node_name: str,
+    startup_tracker: config.PodStartupSLIObserver,
+) -> config.PodConfig:
+    """Start the sources that the configuration names."""
+    pod_config = config.PodConfig(
+        config.POD_CONFIG_NOTIFICATION_INCREMENTAL, kube_deps.recorder, startup_tracker
+    )
+    if kube_cfg.static_pod_path:
+        klog.info_s("Adding static pod path", path=kube_cfg.static_pod_path)
+        config.new_source_file(
+            ctx,
+            kube_cfg.static_pod_path,
+            node_name,
+            kube_cfg.file_check_frequency,
+            pod_config.channel(ctx, kubetypes.FILE_SOURCE),
+            kube_deps.recorder,
+        )
+    if kube_cfg.static_pod_url:
+        klog.info_s("Adding pod URL with HTTP header", URL=kube_cfg.static_pod_url)
+        config.new_source_url(
+            ctx,
+            kube_cfg.static_pod_url,
+            kube_cfg.static_pod_url_header,
+            node_name,
+            kube_cfg.http_check_frequency,
+            pod_config.channel(ctx, kubetypes.HTTP_SOURCE),
+            kube_deps.recorder,
+        )
+    return pod_config
+
+
+@dataclass(kw_only=True, slots=True)
+class KubeletOptions:
+    """What flags say beside the configuration. Times in seconds."""
+
+    hostname: str
+    node_name: str
+    node_ips: list[str]
+    root_directory: str
+    node_labels: dict[str, str] = field(default_factory=dict)
+    minimum_gc_age: float = 0.0
+    max_per_pod_container_count: int = 1
+    max_container_count: int = -1
+    seccomp_default: bool = False
+    keep_terminated_pod_volumes: bool = False
+
+
+def new_main_kubelet(
+    ctx: golang.Context,
+    kube_cfg: kubeletconfig.KubeletConfiguration,
+    kube_deps: Dependencies,
+    options: KubeletOptions,
+) -> Kubelet:
+    """A kubelet with all its parts. Threads of sources start here, all others with run; they end with ctx.
+
+    Raises ValueError for a configuration that does not fit together, and what the runtime says when it cannot be
+    reached or speaks another version.
+    """
+    if not options.root_directory:
+        raise ValueError(f'invalid root directory "{options.root_directory}"')
+    if kube_cfg.sync_frequency <= 0:
+        raise ValueError(f"invalid sync frequency {kube_cfg.sync_frequency}")
+    klog.info_s("Kubelet is running in standalone mode, will skip API server sync")
+    startup_tracker = BasicPodStartupLatencyTracker()
+    if kube_deps.pod_config is None:
+        kube_deps.pod_config = make_pod_source_config(
+            ctx, kube_cfg, kube_deps, options.node_name, startup_tracker
+        )
+    kubelet = _new_kubelet(kube_cfg, kube_deps, options)
+    _build_pod_state(kubelet, startup_tracker)
+    _build_pod_workers(kubelet)
+    _build_runtime(ctx, kubelet, kube_deps, options, startup_tracker)
+    _build_pleg(kubelet)
+    _build_garbage_collection(ctx, kubelet, options)
+    _build_volumes(kubelet, kube_deps)
+    _build_admission(ctx, kubelet)
+    return kubelet
+
+
+def _new_kubelet(
+    kube_cfg: kubeletconfig.KubeletConfiguration, kube_deps: Dependencies, options: KubeletOptions
+) -> Kubelet:
+    """The kubelet with the fields that need none of its parts."""
+    assert kube_deps.pod_config is not None
+    node_ref = v1.ObjectReference(kind="Node", name=options.node_name, uid=options.node_name)
+    return Kubelet(
+        kubelet_configuration=kube_cfg,
+        hostname=options.hostname,
+        node_name=options.node_name,
+        node_ips=options.node_ips,
+        node_ref=node_ref,
+        node_labels=options.node_labels,
+        root_directory=os.path.normpath(options.root_directory),
+        pod_logs_directory=kube_cfg.pod_logs_dir,
+        clock=kube_deps.clock,
+        recorder=kube_deps.recorder,
+        kube_client=kube_deps.kube_client,
+        runtime_service=kube_deps.remote_runtime_service,
+        cadvisor=kube_deps.cadvisor_interface,
+        os=kube_deps.os_interface,
+        mounter=kube_deps.mounter,
+        hostutil=kube_deps.hostutil,
+        subpather=kube_deps.subpather,
+        container_manager=kube_deps.container_manager,
+        sources_ready=config.SourcesImpl(kube_deps.pod_config.seen_all_sources),
+        dns_configurer=dns.Configurer(
+            kube_deps.recorder,
+            node_ref,
+            [ip_address(ip) for ip in options.node_ips],
+            _cluster_dns(kube_cfg.cluster_dns),
+            kube_cfg.cluster_domain,
+            kube_cfg.resolver_config,
+        ),
+        resync_interval=kube_cfg.sync_frequency,
+        cgroups_per_qos=kube_deps.container_manager.get_node_config().cgroups_per_qos,
+        max_pods=kube_cfg.max_pods,
+        keep_terminated_pod_volumes=options.keep_terminated_pod_volumes,
+    )
+
+
+def _cluster_dns(addresses: list[str]) -> list[IPv4Address | IPv6Address]:
+    """The addresses of the cluster's DNS; what is none is logged and left out."""
+    parsed = []
+    for address in addresses:
+        try:
+            parsed.append(ip_address(address))
+        except ValueError:
+            klog.info_s("Invalid clusterDNS IP", IP=address)
+    return parsed
+
+
+def _build_pod_state(kubelet: Kubelet, startup_tracker: BasicPodStartupLatencyTracker) -> None:
+    """What is known of pods: specs, statuses, probe results, the runtime's view."""
+    kubelet.liveness_manager = proberesults.Manager()
+    kubelet.readiness_manager = proberesults.Manager()
+    kubelet.startup_manager = proberesults.Manager()
+    kubelet.pod_cache = kubecontainer.CacheImpl()
+    kubelet.pod_manager = kubepod.BasicManager()
+    kubelet.status_manager = status.Manager(
+        kubelet.kube_client, kubelet.pod_manager, kubelet, startup_tracker
+    )
+    kubelet.reason_cache = ReasonCache()
+
+
+def _build_pod_workers(kubelet: Kubelet) -> None:
+    kubelet.work_queue = queue.BasicWorkQueue(kubelet.clock)
+    kubelet.pod_workers = PodWorkers(
+        kubelet,
+        kubelet.recorder,
+        kubelet.work_queue,
+        kubelet.resync_interval,
+        BACK_OFF_PERIOD,
+        kubelet.pod_cache,
+        kubelet.clock,
+    )
+
+
+def _build_runtime(
+    ctx: golang.Context,
+    kubelet: Kubelet,
+    kube_deps: Dependencies,
+    options: KubeletOptions,
+    startup_tracker: BasicPodStartupLatencyTracker,
+) -> None:
+    """The container runtime, and what stands right on it: logs, caches, probes."""
+    kube_cfg = kubelet.kubelet_configuration
+    kubelet.container_log_manager = logs.new_container_log_manager(
+        kube_deps.remote_runtime_service,
+        kubelet.os,
+        kube_cfg.container_log_max_size,
+        kube_cfg.container_log_max_files,
+        kube_cfg.container_log_max_workers,
+        kube_cfg.container_log_monitor_interval,
+        kubelet.clock,
+    )
+    runtime = kuberuntime.KubeGenericRuntimeManager(
+        ctx,
+        kuberuntime.RuntimeManagerOptions(
+            recorder=kubecontainer.filter_event_recorder(kubelet.recorder),
+            liveness_manager=kubelet.liveness_manager,
+            readiness_manager=kubelet.readiness_manager,
+            startup_manager=kubelet.startup_manager,
+            root_directory=kubelet.root_directory,
+            pod_logs_directory=kubelet.pod_logs_directory,
+            machine_info=kubelet.cadvisor.machine_info(),
+            pod_state_provider=kubelet.pod_workers,
+            os_interface=kubelet.os,
+            runtime_helper=kubelet,
+            insecure_container_lifecycle_http_client=lifecycle.HTTPClient(),
+            image_back_off=flowcontrol.Backoff(BACK_OFF_PERIOD, MAX_IMAGE_BACK_OFF, clock=kubelet.clock),
+            serialize_image_pulls=kube_cfg.serialize_image_pulls,
+            max_parallel_image_pulls=kube_cfg.max_parallel_image_pulls,
+            image_pull_qps=kube_cfg.registry_pull_qps,
+            image_pull_burst=kube_cfg.registry_burst,
+            image_pulls_credential_verification_policy=kube_cfg.image_pull_credentials_verification_policy,
+            preloaded_images_credential_verification_whitelist=kube_cfg.preloaded_images_verification_allowlist,
+            single_process_oom_kill=kube_cfg.single_process_oom_kill,
+            cpu_cfs_quota=kube_cfg.cpu_cfs_quota,
+            cpu_cfs_quota_period=kube_cfg.cpu_cfs_quota_period,
+            runtime_service=kube_deps.remote_runtime_service,
+            image_service=kube_deps.remote_image_service,
+            container_manager=kubelet.container_manager,
+            log_manager=kubelet.container_log_manager,
+            runtime_class_manager=kubelet.runtime_class_manager,
+            seccomp_default=options.seccomp_default,
+            memory_swap_behavior=kube_cfg.memory_swap.swap_behavior,
+            get_node_allocatable=lambda: kubelet.get_node_any_way(ctx).status.allocatable,
+            memory_throttling_factor=kube_cfg.memory_throttling_factor or 0.0,
+            memory_reservation_policy=kube_cfg.memory_reservation_policy,
+            pod_pulling_time_recorder=startup_tracker,
+            pod_init_container_time_recorder=startup_tracker,
+            clock=kubelet.clock,
+        ),
+    )
+    kubelet.container_runtime = runtime
+    kubelet.image_manager = _new_image_manager(kubelet, kube_deps, runtime)
+    kubelet.runtime_cache = kubecontainer.RuntimeCacheImpl(
+        runtime, RUNTIME_CACHE_REFRESH_PERIOD, kubelet.clock
+    )
+    kubelet.runtime_state = RuntimeState(MAX_WAIT_FOR_CONTAINER_RUNTIME, kubelet.clock)
+    kubelet.crash_loop_back_off = flowcontrol.Backoff(
+        INITIAL_CRASH_LOOP_BACK_OFF, _max_crash_loop_back_off(kube_cfg), clock=kubelet.clock
+    )
+    kubelet.probe_manager = prober.Manager(
+        kubelet.status_manager,
+        kubelet.liveness_manager,
+        kubelet.readiness_manager,
+        kubelet.startup_manager,
+        runtime,
+        kubelet.recorder,
+        kubelet.clock,
+    )
+
+
+def _new_image_manager(
+    kubelet: Kubelet, kube_deps: Dependencies, runtime: kuberuntime.KubeGenericRuntimeManager
+) -> images.ImageGCManager:
+    kube_cfg = kubelet.kubelet_configuration
+    return images.ImageGCManager(
+        runtime,
+        stats.CRIStatsProvider(kube_deps.remote_image_service),
+        runtime.image_gc_hooks,
+        kubelet.recorder,
+        kubelet.node_ref,
+        images.ImageGCPolicy(
+            high_threshold_percent=kube_cfg.image_gc_high_threshold_percent,
+            low_threshold_percent=kube_cfg.image_gc_low_threshold_percent,
+            min_age=kube_cfg.image_minimum_gc_age,
+            max_age=kube_cfg.image_maximum_gc_age,
+        ),
+        kubelet.clock,
+    )
+
+
+def _max_crash_loop_back_off(kube_cfg: kubeletconfig.KubeletConfiguration) -> float:
+    """The longest pause between restarts in seconds, the node's own if the configuration has one."""
+    return kube_cfg.crash_loop_back_off.max_container_restart_period or MAX_CRASH_LOOP_BACK_OFF
+
+
+def _build_pleg(kubelet: Kubelet) -> None:
+    """The generator of pod events; with EventedPLEG the runtime tells, and relisting only makes sure."""
+    evented = features.feature_gate.enabled(features.EVENTED_PLEG)
+    events_ch: golang.Channel[pleg.PodLifecycleEvent] = golang.Channel(PLEG_CHANNEL_CAPACITY)
+    often = pleg.RelistDuration(GENERIC_PLEG_RELIST_PERIOD, GENERIC_PLEG_RELIST_THRESHOLD)
+    rarely = pleg.RelistDuration(EVENTED_PLEG_RELIST_PERIOD, EVENTED_PLEG_RELIST_THRESHOLD)
+    generic = pleg.GenericPLEG(
+        kubelet.container_runtime, events_ch, rarely if evented else often, kubelet.pod_cache, kubelet.clock
+    )
+    kubelet.pleg = generic
+    kubelet.runtime_state.add_health_check("PLEG", generic.healthy)
+    if evented:
+        kubelet.evented_pleg = pleg.EventedPLEG(
+            kubelet.container_runtime,
+            kubelet.runtime_service,
+            events_ch,
+            kubelet.pod_cache,
+            generic,
+            EVENTED_PLEG_MAX_STREAM_RETRIES,
+            often,
+            kubelet.clock,
+        )
+        kubelet.runtime_state.add_health_check("EventedPLEG", kubelet.evented_pleg.healthy)
+
+
+def _build_garbage_collection(ctx: golang.Context, kubelet: Kubelet, options: KubeletOptions) -> None:
+    policy = kubecontainer.GCPolicy(
+        min_age=options.minimum_gc_age,
+        max_per_pod_container=options.max_per_pod_container_count,
+        max_containers=options.max_container_count,
+    )
+    kubelet.container_gc = kubecontainer.RealContainerGC(
+        kubelet.container_runtime, policy, kubelet.sources_ready
+    )
+    keep = max(policy.max_per_pod_container, MIN_DEAD_CONTAINER_IN_POD)
+    kubelet.container_deletor = PodContainerDeletor(ctx, kubelet.container_runtime, keep)
+
+
+def _build_volumes(kubelet: Kubelet, kube_deps: Dependencies) -> None:
+    kubelet.volume_plugin_mgr, host = new_initialized_volume_plugin_mgr(kubelet, kube_deps.volume_plugins)
+    kubelet.volume_manager = VolumeManager(
+        kubelet.pod_manager,
+        kubelet.pod_workers,
+        kubelet.volume_plugin_mgr,
+        host,
+        kubelet.get_pods_dir(),
+        kubelet.recorder,
+        kubelet.clock,
+    )
+
+
+def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> None:
+    """Who may refuse a pod, in the order in which they are asked, and who may end one."""
+    kube_cfg = kubelet.kubelet_configuration
+    allowed = [*sysctl.safe_sysctl_allowlist(), *kube_cfg.allowed_unsafe_sysctls]
+    kubelet.admit_handlers.append(sysctl.Allowlist(allowed))
+    deadline = ActiveDeadlineHandler(kubelet.status_manager, kubelet.recorder, kubelet.clock)
+    kubelet.pod_sync_loop_handlers.append(deadline)
+    kubelet.pod_sync_handlers.append(deadline)
+    kubelet.admit_handlers.append(
+        lifecycle.PredicateAdmitHandler(
+            lambda ctx, use_cache: kubelet.get_node_any_way(ctx),
+            lifecycle.AdmissionFailureHandlerStub(),
+            lambda node_info, attributes: None,
+        )
+    )

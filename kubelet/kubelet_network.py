@@ -12,7 +12,8 @@ from pkg import klog
 from pkg.api.core import v1
 
 if TYPE_CHECKING:
-    from kubelet.cri.apis import runtimeapi
+    from cri_api.v1 import api_pb2 as runtimeapi
+
     from pkg import golang
 
 

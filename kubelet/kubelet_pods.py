@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import cm, envvars, kuberuntime, metrics, status
 from kubelet import container as kubecontainer
@@ -29,10 +31,9 @@ from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.util import expansion
 from pkg.util import pod as utilpod
 from pkg.volume import util as volumeutil
-from pkg.volume.util import subpath, volumepathhandler
+from pkg.volume.util import subpath
 
 if TYPE_CHECKING:
-    from kubelet.cri.apis import runtimeapi
     from pkg.volume.util import hostutil as hostutil_module
 
 # Waiting reasons of containers that nothing has been tried for yet.
@@ -58,28 +59,6 @@ class KubeletPods(KubeletNodeStatus):
         """Pods that are not terminal and not known to have ended: those that hold resources of the node."""
         return self.filter_out_inactive_pods(self.pod_manager.get_pods())
 
-    def make_block_volumes(
-        self, container: v1.Container, pod_volumes: kubecontainer.VolumeMap
-    ) -> list[kubecontainer.DeviceInfo]:
-        """The devices that the container's block volumes become. Raises ValueError for one that is not there."""
-        devices = []
-        for device in container.volume_devices:
-            if not os.path.isabs(device.device_path):
-                raise ValueError(f"error DevicePath `{device.device_path}` must be an absolute path")
-            volume = pod_volumes.get(device.name)
-            if volume is None or volume.block_volume_mapper is None:
-                raise ValueError(f'cannot find volume "{device.name}" to pass into container "{container.name}"')
-            link = os.path.join(*volume.block_volume_mapper.get_pod_device_map_path())
-            if volumepathhandler.is_symlink_exist(link):
-                devices.append(
-                    kubecontainer.DeviceInfo(
-                        path_on_host=link,
-                        path_in_container=device.device_path,
-                        permissions="r" if volume.read_only else "mrw",
-                    )
-                )
-        return devices
-
     def get_or_create_user_namespace_mappings(
         self, pod: v1.Pod, runtime_handler: str
     ) -> runtimeapi.UserNamespace | None:
@@ -89,7 +68,7 @@ class KubeletPods(KubeletNodeStatus):
         """
         if pod.spec.host_users is False:
             raise ValueError("the pod requires its own user namespace, which this node does not provide")
-        return kuberuntime.node_user_namespace()
+        return runtimeapi.UserNamespace(mode=runtimeapi.NODE)
 
     def generate_pod_host_name_and_domain(self, pod: v1.Pod) -> tuple[str, str]:
         """The pod's host name and, when it has a subdomain, its domain. Raises ValueError for names DNS refuses."""
@@ -119,7 +98,7 @@ class KubeletPods(KubeletNodeStatus):
         pod: v1.Pod,
         container: v1.Container,
         pod_ip: str,
-        pod_ips: list[str],
+        pod_ips: Sequence[str],
         image_volumes: dict[str, runtimeapi.ImageSpec],
     ) -> tuple[kubecontainer.RunContainerOptions, Callable[[], None] | None]:
         """Devices, environment and mounts of a container, and what to call once it has been created.
@@ -129,7 +108,6 @@ class KubeletPods(KubeletNodeStatus):
         options = self.container_manager.get_resources(ctx, pod, container)
         hostname, host_domain = self.generate_pod_host_name_and_domain(pod)
         volumes = self.volume_manager.get_mounted_volumes_for_pod(volumeutil.get_unique_pod_name(pod))
-        options.devices += self.make_block_volumes(container, volumes)
         options.envs += self.make_environment_variables(ctx, pod, container, pod_ip, pod_ips)
         mounts, cleanup_action = make_mounts(
             pod,
@@ -176,7 +154,7 @@ class KubeletPods(KubeletNodeStatus):
         return {env.name: env.value for env in envvars.from_services(list(services.values()))}
 
     def make_environment_variables(
-        self, ctx: golang.Context, pod: v1.Pod, container: v1.Container, pod_ip: str, pod_ips: list[str]
+        self, ctx: golang.Context, pod: v1.Pod, container: v1.Container, pod_ip: str, pod_ips: Sequence[str]
     ) -> list[kubecontainer.EnvVar]:
         """The container's environment: its own variables first, then those of services it does not override.
 
@@ -209,7 +187,7 @@ class KubeletPods(KubeletNodeStatus):
         pod: v1.Pod,
         container: v1.Container,
         pod_ip: str,
-        pod_ips: list[str],
+        pod_ips: Sequence[str],
     ) -> str:
         if source.field_ref is not None:
             return self.pod_field_selector_runtime_value(ctx, source.field_ref, pod, pod_ip, pod_ips)
@@ -232,7 +210,7 @@ class KubeletPods(KubeletNodeStatus):
         return limited, limited_container
 
     def pod_field_selector_runtime_value(
-        self, ctx: golang.Context, selector: v1.ObjectFieldSelector, pod: v1.Pod, pod_ip: str, pod_ips: list[str]
+        self, ctx: golang.Context, selector: v1.ObjectFieldSelector, pod: v1.Pod, pod_ip: str, pod_ips: Sequence[str]
     ) -> str:
         """What a fieldRef stands for while the pod runs. Raises ValueError for a path that is not supported."""
         path, _ = podshelper.convert_downward_api_field_label(selector.api_version, selector.field_path, "")
@@ -525,7 +503,7 @@ class KubeletPods(KubeletNodeStatus):
         if len(host_ips) == 2 and len(new.pod_ips) == 1 and _family(new.pod_ips[0].ip) != _family(host_ips[1]):
             new.pod_ips.append(v1.PodIP(ip=host_ips[1]))
 
-    def sort_pod_ips(self, pod_ips: list[str]) -> list[str]:
+    def sort_pod_ips(self, pod_ips: Sequence[str]) -> list[str]:
         """At most one address of each family, the node's own family first."""
         first = _family(self.node_ips[0]) if self.node_ips else 4
         by_family: dict[int, str] = {}
@@ -550,7 +528,7 @@ class KubeletPods(KubeletNodeStatus):
             pod,
             pod_status,
             old.ephemeral_container_statuses,
-            [podutil.ephemeral_to_container(container) for container in spec.ephemeral_containers],
+            [c for c, _ in podutil.container_iter(spec, podutil.EPHEMERAL_CONTAINERS)],
             False,
         )
         return new
@@ -625,7 +603,7 @@ class KubeletPods(KubeletNodeStatus):
     ) -> None:
         """The newest container of each name gives the state, the one before it the last state."""
         seen: Counter[str] = Counter()
-        newest_first = sorted(pod_status.container_statuses, key=lambda cs: cs.created_at, reverse=True)
+        newest_first = kubecontainer.sort_container_statuses_by_creation_time(pod_status.container_statuses)[::-1]
         for runtime_status in newest_first:
             name = runtime_status.name
             if name not in statuses or seen[name] >= 2:
@@ -646,7 +624,7 @@ class KubeletPods(KubeletNodeStatus):
         old: v1.ContainerStatus | None,
     ) -> None:
         """Resources, user and stop signal as the runtime reports them."""
-        running = runtime_status.state is kubecontainer.ContainerState.RUNNING
+        running = runtime_status.state is kubecontainer.State.RUNNING
         if running and old is not None and old.started is not None:
             # A restart of the kubelet must not make a started container look as if it were starting.
             new.started = old.started
@@ -674,7 +652,7 @@ class KubeletPods(KubeletNodeStatus):
         """Show a container that should run and does not as waiting, with the reason of its last failed start."""
         if is_init:
             found = pod_status.find_container_status_by_name(container.name)
-            if found is not None and found.state is kubecontainer.ContainerState.EXITED and found.exit_code == 0:
+            if found is not None and found.state is kubecontainer.State.EXITED and found.exit_code == 0:
                 return
             sidecar = container.restart_policy == v1.CONTAINER_RESTART_POLICY_ALWAYS
             created = kuberuntime.has_any_regular_container_created(pod, pod_status)
@@ -711,8 +689,8 @@ class KubeletPods(KubeletNodeStatus):
         self, ctx: golang.Context, pod_full_name: str, pod_uid: str, container_name: str
     ) -> kubecontainer.Container | None:
         """The running container of that name, or None. Raises what the runtime says."""
-        pods = self.container_runtime.get_pods(ctx, False)
-        pod = kubecontainer.find_pod(pods, pod_full_name, self.pod_manager.translate_pod_uid(pod_uid))
+        pods = kubecontainer.Pods(self.container_runtime.get_pods(ctx, False))
+        pod = pods.find_pod(pod_full_name, self.pod_manager.translate_pod_uid(pod_uid))
         return pod.find_container_by_name(container_name)
 
 
@@ -722,7 +700,7 @@ def make_mounts(
     container: v1.Container,
     host_name: str,
     host_domain: str,
-    pod_ips: list[str],
+    pod_ips: Sequence[str],
     pod_volumes: kubecontainer.VolumeMap,
     host_util: hostutil_module.HostUtils,
     subpather: subpath.Interface,
@@ -743,9 +721,9 @@ def make_mounts(
         if volume is None or volume.mounter is None:
             raise ValueError(f'cannot find volume "{mount.name}" to mount into container "{container.name}"')
         attributes = volume.mounter.get_attributes()
-        relabel = attributes.managed and attributes.selinux_relabel and not volume.selinux_labeled
+        relabel = attributes.managed and attributes.selinux_relabel and not volume.se_linux_labeled
         if relabel:
-            volume.selinux_labeled = True
+            volume.se_linux_labeled = True
         sub_path = _sub_path(mount, expand_envs)
         image = image_volumes.get(mount.name)
         host_path = ""
@@ -770,7 +748,7 @@ def make_mounts(
                 image_sub_path=sub_path if image is not None else "",
                 read_only=mount.read_only or attributes.read_only,
                 recursive_read_only=resolve_recursive_read_only(mount, supports_rro),
-                selinux_relabel=relabel,
+                se_linux_relabel=relabel,
                 propagation=translate_mount_propagation(mount.mount_propagation),
             )
         )
@@ -817,20 +795,20 @@ def _absolute(path: str) -> str:
     return path if os.path.isabs(path) else "/" + path
 
 
-def should_mount_hosts_file(pod: v1.Pod, pod_ips: list[str]) -> bool:
+def should_mount_hosts_file(pod: v1.Pod, pod_ips: Sequence[str]) -> bool:
     """Whether the pod gets a managed hosts file: once it has an address, or when it uses the host's."""
     return bool(pod_ips) or pod.spec.host_network
 
 
-def translate_mount_propagation(mode: str | None) -> kubecontainer.MountPropagation:
+def translate_mount_propagation(mode: str | None) -> runtimeapi.MountPropagation.ValueType:
     """The CRI's word for a mount propagation of the API. Raises ValueError for one it does not know."""
     match mode:
         case None | v1.MOUNT_PROPAGATION_NONE:
-            return kubecontainer.MountPropagation.PRIVATE
+            return runtimeapi.PROPAGATION_PRIVATE
         case v1.MOUNT_PROPAGATION_HOST_TO_CONTAINER:
-            return kubecontainer.MountPropagation.HOST_TO_CONTAINER
+            return runtimeapi.PROPAGATION_HOST_TO_CONTAINER
         case v1.MOUNT_PROPAGATION_BIDIRECTIONAL:
-            return kubecontainer.MountPropagation.BIDIRECTIONAL
+            return runtimeapi.PROPAGATION_BIDIRECTIONAL
     raise ValueError(f'invalid MountPropagation mode: "{mode}"')
 
 
@@ -864,7 +842,7 @@ def get_etc_hosts_path(pod_dir: str) -> str:
 
 def make_hosts_mount(
     pod_dir: str,
-    pod_ips: list[str],
+    pod_ips: Sequence[str],
     host_name: str,
     host_domain: str,
     host_aliases: list[v1.HostAlias],
@@ -874,13 +852,13 @@ def make_hosts_mount(
     path = get_etc_hosts_path(pod_dir)
     ensure_hosts_file(path, pod_ips, host_name, host_domain, host_aliases, use_host_network)
     return kubecontainer.Mount(
-        name="k8s-managed-etc-hosts", container_path=ETC_HOSTS_PATH, host_path=path, selinux_relabel=True
+        name="k8s-managed-etc-hosts", container_path=ETC_HOSTS_PATH, host_path=path, se_linux_relabel=True
     )
 
 
 def ensure_hosts_file(
     path: str,
-    host_ips: list[str],
+    host_ips: Sequence[str],
     host_name: str,
     host_domain: str,
     host_aliases: list[v1.HostAlias],
@@ -902,7 +880,7 @@ def node_hosts_file_content(path: str, host_aliases: list[v1.HostAlias]) -> byte
 
 
 def managed_hosts_file_content(
-    host_ips: list[str], host_name: str, host_domain: str, host_aliases: list[v1.HostAlias]
+    host_ips: Sequence[str], host_name: str, host_domain: str, host_aliases: list[v1.HostAlias]
 ) -> bytes:
     """A hosts file with the loopback names, the pod's own name and its aliases."""
     lines = [
@@ -1056,9 +1034,9 @@ def _convert_container_status(
     if old is not None:
         new.volume_mounts = old.volume_mounts
     match runtime_status.state:
-        case kubecontainer.ContainerState.RUNNING:
+        case kubecontainer.State.RUNNING:
             new.state.running = v1.ContainerStateRunning(started_at=runtime_status.started_at)
-        case kubecontainer.ContainerState.EXITED:
+        case kubecontainer.State.EXITED:
             new.state.terminated = v1.ContainerStateTerminated(
                 exit_code=runtime_status.exit_code,
                 reason=runtime_status.reason,
@@ -1067,7 +1045,7 @@ def _convert_container_status(
                 finished_at=runtime_status.finished_at,
                 container_id=str(runtime_status.id),
             )
-        case kubecontainer.ContainerState.UNKNOWN if old is not None and old.state.running is not None:
+        case kubecontainer.State.UNKNOWN if old is not None and old.state.running is not None:
             new.state.terminated = v1.ContainerStateTerminated(
                 reason=kubecontainer.CONTAINER_REASON_STATUS_UNKNOWN,
                 message="The container could not be located when the pod was terminated",
@@ -1118,9 +1096,9 @@ def _container_status_resources(
     A figure that the cgroup cannot tell apart (the kernel has a least quota and least shares) is shown as asked.
     """
     resources = v1.deepcopy(spec.resources)
-    if runtime_status.state is not kubecontainer.ContainerState.RUNNING:
+    if runtime_status.state is not kubecontainer.State.RUNNING:
         return resources
-    actual = runtime_status.resources
+    actual = runtime_status.resources or kubecontainer.ContainerResources()
     same = (
         old is not None
         and old.state.running is not None
@@ -1129,10 +1107,10 @@ def _container_status_resources(
     )
     before = old.resources if same and old is not None and old.resources is not None else v1.ResourceRequirements()
     rows = (
-        (resources.limits, before.limits, v1.RESOURCE_CPU, actual and actual.cpu_limit, cm.MIN_MILLI_CPU_LIMIT),
-        (resources.limits, before.limits, v1.RESOURCE_MEMORY, actual and actual.memory_limit, -1),
-        (resources.requests, before.requests, v1.RESOURCE_CPU, actual and actual.cpu_request, cm.MIN_SHARES),
-        (resources.requests, before.requests, v1.RESOURCE_MEMORY, actual and actual.memory_request, -1),
+        (resources.limits, before.limits, v1.RESOURCE_CPU, actual.cpu_limit, cm.MIN_MILLI_CPU_LIMIT),
+        (resources.limits, before.limits, v1.RESOURCE_MEMORY, actual.memory_limit, -1),
+        (resources.requests, before.requests, v1.RESOURCE_CPU, actual.cpu_request, cm.MIN_SHARES),
+        (resources.requests, before.requests, v1.RESOURCE_MEMORY, actual.memory_request, -1),
     )
     for target, earlier, name, measured, least_milli in rows:
         if not target:

@@ -20,8 +20,9 @@ from pkg.apimachinery import clock
 
 if TYPE_CHECKING:
     from kubelet import cadvisor as kubecadvisor
-    from kubelet import cm, config, images, lifecycle, logs, pleg, prober, runtimeclass, status, volumemanager
+    from kubelet import cm, config, images, lifecycle, logs, prober, runtimeclass, status, volumemanager
     from kubelet import container as kubecontainer
+    from kubelet import pleg as kubepleg
     from kubelet import pod as kubepod
     from kubelet.apis import config as kubeletconfig
     from kubelet.cri import apis as internalapi
@@ -118,9 +119,9 @@ class KubeletStruct:
     container_gc: kubecontainer.GC = field(init=False)
     container_deletor: PodContainerDeletor = field(init=False)
     image_manager: images.ImageGCManager = field(init=False)
-    pleg: pleg.PodLifecycleEventGenerator = field(init=False)
+    pleg: kubepleg.PodLifecycleEventGenerator = field(init=False)
     # None unless the feature gate EventedPLEG is on.
-    evented_pleg: pleg.EventedPLEG | None = None
+    evented_pleg: kubepleg.EventedPLEG | None = None
     runtime_class_manager: runtimeclass.Manager | None = None
     crash_loop_back_off: flowcontrol.Backoff = field(init=False)
 

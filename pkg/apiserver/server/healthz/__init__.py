@@ -3,6 +3,6 @@
 Go: staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go
 """
 
-from pkg.apiserver.server.healthz.healthz import Check, HealthzServer
+from pkg.apiserver.server.healthz.healthz import Check, HealthzServer, Response
 
-__all__ = ["Check", "HealthzServer"]
+__all__ = ["Check", "HealthzServer", "Response"]

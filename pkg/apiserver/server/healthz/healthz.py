@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +16,15 @@ from pkg import golang, klog
 
 # Raises an exception whose text says what is wrong.
 Check = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a request is answered with."""
+
+    status: int
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
 
 
 class HealthzServer(ThreadingHTTPServer):
@@ -52,6 +62,11 @@ class HealthzServer(ThreadingHTTPServer):
         # A prober that hangs up early is its own business.
         klog.v(4).info_s("Healthz request failed", client=str(client_address))
 
+    def respond(self, path: str, query: dict[str, list[str]]) -> Response:
+        """The response to a GET; servers with more paths extend this."""
+        status, text = self.answer(path, "verbose" in query)
+        return Response(status, text.encode())
+
     def answer(self, path: str, verbose: bool) -> tuple[int, str]:
         """Status and body for a request's path."""
         name = path.removeprefix("/healthz").strip("/")
@@ -80,16 +95,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
-        verbose = "verbose" in parse_qs(url.query, keep_blank_values=True)
-        status, text = self.server.answer(url.path, verbose)
-        body = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        response = self.server.respond(url.path, parse_qs(url.query, keep_blank_values=True))
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.content_type)
         self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(response.body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            self.wfile.write(response.body)
 
     do_HEAD = do_GET
 

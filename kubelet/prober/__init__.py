@@ -1,0 +1,9 @@
+"""Asks containers, again and again, how they are, and tells the sync loop when an answer changes.
+
+Go: pkg/kubelet/prober
+"""
+
+from kubelet.prober.prober import ProbeType
+from kubelet.prober.prober_manager import Manager
+
+__all__ = ["Manager", "ProbeType"]

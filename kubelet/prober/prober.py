@@ -1,0 +1,155 @@
+"""Runs one probe of one container.
+
+Go: pkg/kubelet/prober/prober.go
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from kubelet import container as kubecontainer
+from kubelet import events
+from kubelet.cri import remote
+from kubelet.prober import results
+from pkg import golang, klog
+from pkg import probe as probing
+from pkg.api.core import v1
+from pkg.probe import exec as execprobe
+from pkg.probe import http as httpprobe
+
+if TYPE_CHECKING:
+    from pkg.client_go.tools import record
+
+# A probe that could not be carried out is tried again at once, this often in all.
+MAX_PROBE_RETRIES = 3
+
+
+class ProbeType(enum.StrEnum):
+    """Which of a container's probes."""
+
+    LIVENESS = "Liveness"
+    READINESS = "Readiness"
+    STARTUP = "Startup"
+
+
+class Prober:
+    """Safe from any thread."""
+
+    def __init__(self, runner: kubecontainer.CommandRunner, recorder: record.EventRecorder) -> None:
+        self._runner = runner
+        self._recorder = recorder
+
+    def probe(
+        self,
+        ctx: golang.Context,
+        probe_type: ProbeType,
+        pod: v1.Pod,
+        status: v1.PodStatus,
+        container: v1.Container,
+        container_id: kubecontainer.ContainerID,
+    ) -> results.Result:
+        """Run the probe; success or failure, with an event for what is not well.
+
+        Raises whatever kept it from being carried out.
+        """
+        spec = probe_spec(container, probe_type)
+        if spec is None:
+            return results.SUCCESS
+        where = {"probeType": probe_type, "pod": klog.kobj(pod), "containerName": container.name}
+        try:
+            result, output = self._run_probe_with_retries(ctx, spec, pod, status, container, container_id)
+        except golang.Canceled:
+            raise
+        except Exception as err:
+            klog.v(1).info_s("Probe errored", **where, err=err)
+            message = f"{probe_type} probe errored and resulted in {probing.Result.UNKNOWN} state: {err}"
+            self._record(pod, container, events.CONTAINER_UNHEALTHY, message)
+            raise
+        match result:
+            case probing.Result.SUCCESS:
+                klog.v(3).info_s("Probe succeeded", **where)
+                return results.SUCCESS
+            case probing.Result.WARNING:
+                klog.v(3).info_s("Probe succeeded with a warning", **where, output=output)
+                self._record(
+                    pod, container, events.CONTAINER_PROBE_WARNING, f"{probe_type} probe warning: {output}"
+                )
+                return results.SUCCESS
+        klog.v(1).info_s("Probe failed", **where, probeResult=result, output=output)
+        self._record(pod, container, events.CONTAINER_UNHEALTHY, f"{probe_type} probe failed: {output}")
+        return results.FAILURE
+
+    def _run_probe_with_retries(
+        self,
+        ctx: golang.Context,
+        spec: v1.Probe,
+        pod: v1.Pod,
+        status: v1.PodStatus,
+        container: v1.Container,
+        container_id: kubecontainer.ContainerID,
+    ) -> tuple[probing.Result, str]:
+        for attempt in range(1, MAX_PROBE_RETRIES + 1):
+            try:
+                return self._run_probe(ctx, spec, pod, status, container, container_id)
+            except golang.Canceled:
+                raise
+            except Exception as err:
+                # The last one's fault is the answer; of the others the next may do better.
+                if attempt == MAX_PROBE_RETRIES:
+                    raise
+                klog.v(4).info_s("Probe is tried again", pod=klog.kobj(pod), attempt=attempt, err=err)
+        raise AssertionError("unreachable")
+
+    def _run_probe(
+        self,
+        ctx: golang.Context,
+        spec: v1.Probe,
+        pod: v1.Pod,
+        status: v1.PodStatus,
+        container: v1.Container,
+        container_id: kubecontainer.ContainerID,
+    ) -> tuple[probing.Result, str]:
+        timeout = float(spec.timeout_seconds)
+        if spec.exec is not None:
+            command = kubecontainer.expand_container_command_only_static(spec.exec.command, container.env)
+            return probing.probe_exec(lambda: self._run_in_container(ctx, container_id, command, timeout))
+        if spec.http_get is not None:
+            url = httpprobe.new_request_url(spec.http_get, container, status.pod_ip)
+            klog.v(4).info_s("HTTP-Probe", url=url, timeout=timeout)
+            return probing.probe_http(url, httpprobe.headers_of(spec.http_get, "probe"), timeout)
+        if spec.tcp_socket is not None:
+            port = probing.resolve_container_port(spec.tcp_socket.port or 0, container)
+            host = spec.tcp_socket.host or status.pod_ip
+            klog.v(4).info_s("TCP-Probe", host=host, port=port, timeout=timeout)
+            return probing.probe_tcp(host, port, timeout)
+        raise ValueError(f"missing probe handler for {klog.kobj(pod)}:{container.name}")
+
+    def _run_in_container(
+        self, ctx: golang.Context, container_id: kubecontainer.ContainerID, command: list[str], timeout: float
+    ) -> bytes:
+        try:
+            return self._runner.run_in_container(ctx, container_id, command, timeout)
+        except remote.ExecExitError as err:
+            raise execprobe.CommandExitError(err.code, err.stdout + err.stderr) from err
+        except (golang.DeadlineExceeded, TimeoutError) as err:
+            raise execprobe.CommandTimedOutError(f'command timed out: "{" ".join(command)}"') from err
+
+    def _record(self, pod: v1.Pod, container: v1.Container, reason: str, message: str) -> None:
+        try:
+            reference = kubecontainer.generate_container_ref(pod, container)
+        except ValueError as err:
+            klog.error_s(err, "Can't make a ref to pod and container", pod=klog.kobj(pod))
+            return
+        self._recorder.event(reference, v1.EVENT_TYPE_WARNING, reason, message)
+
+
+def probe_spec(container: v1.Container, probe_type: ProbeType) -> v1.Probe | None:
+    """The container's probe of that type."""
+    match probe_type:
+        case ProbeType.LIVENESS:
+            return container.liveness_probe
+        case ProbeType.READINESS:
+            return container.readiness_probe
+        case ProbeType.STARTUP:
+            return container.startup_probe

@@ -1,0 +1,204 @@
+"""Probes one container with one probe until the container is done.
+
+Go: pkg/kubelet/prober/worker.go
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from kubelet import container as kubecontainer
+from kubelet.prober import results
+from kubelet.prober.prober import ProbeType, probe_spec
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+
+if TYPE_CHECKING:
+    from kubelet.prober.prober_manager import Manager
+
+# Seconds before the kubelet's start: a container started earlier was seen by a kubelet before this one.
+RESTART_GRACE_PERIOD = 10.0
+
+_INITIAL_VALUES = {
+    ProbeType.READINESS: results.FAILURE,
+    ProbeType.LIVENESS: results.SUCCESS,
+    ProbeType.STARTUP: results.UNKNOWN,
+}
+
+
+class Worker:
+    """The state belongs to the worker's thread; stop and trigger may be called from others."""
+
+    def __init__(self, manager: Manager, probe_type: ProbeType, pod: v1.Pod, container: v1.Container) -> None:
+        spec = probe_spec(container, probe_type)
+        assert spec is not None
+        self.probe_type = probe_type
+        self.pod = pod
+        self.container = container
+        self._spec = spec
+        self._manager = manager
+        self._results = manager.results_manager(probe_type)
+        self._stop: golang.Channel[None] = golang.Channel(1)
+        self._manual_trigger: golang.Channel[None] = golang.Channel(1)
+        # The container that was probed last; None before the first.
+        self._container_id: kubecontainer.ContainerID | None = None
+        self._last_result: results.Result | None = None
+        # How many times in a row the last result came.
+        self._result_run = 0
+        # A failed liveness probe waits for the restart, a startup probe that has answered for the next container.
+        self._on_hold = False
+
+    def stop(self) -> None:
+        """Have the thread end soon; does not wait for it."""
+        self._stop.try_send(None)
+
+    def trigger(self) -> None:
+        """Have the container probed now and not at the next tick."""
+        self._manual_trigger.try_send(None)
+
+    def run(self, ctx: golang.Context) -> None:
+        """Probe at every period until stopped, or until the container will not run again."""
+        period = float(self._spec.period_seconds or 10)
+        ticker = self._manager.clock.new_ticker(period)
+        try:
+            if not self._wait_for_turn(ctx, period):
+                return
+            while self.do_probe(ctx):
+                match golang.select(self._stop, ctx.done(), ticker.channel, self._manual_trigger).index:
+                    case 0 | 1:
+                        return
+                    case 3:
+                        ticker.reset(period)
+        finally:
+            ticker.stop()
+            if self._container_id is not None:
+                self._results.remove(self._container_id)
+            self._manager.remove_worker(self)
+
+    def _wait_for_turn(self, ctx: golang.Context, period: float) -> bool:
+        """After a restart of the kubelet, spread the first probes over the period. Whether to go on.
+
+        DIVERGES: Go draws the delay at random; a hash of the pod's uid spreads as well and can be foretold.
+        """
+        clock = self._manager.clock
+        if clock.since(self._manager.start_time) >= period:
+            return True
+        share = zlib.crc32(f"{self.pod.metadata.uid}/{self.container.name}".encode()) / 2**32
+        return golang.select(self._stop, ctx.done(), clock.after(share * period)).index == 2
+
+    def do_probe(self, ctx: golang.Context) -> bool:
+        """One round. Whether there is to be another."""
+        try:
+            return self._do_probe(ctx)
+        except golang.Canceled:
+            return False
+        except Exception as err:
+            # As in Go a fault of one round, or of a probe that could not be carried out, does not end the probing.
+            klog.v(1).info_s("Probe round failed", pod=klog.kobj(self.pod), probeType=self.probe_type, err=err)
+            return True
+
+    def _do_probe(self, ctx: golang.Context) -> bool:
+        status, found = self._manager.status_manager.get_pod_status(self.pod.metadata.uid)
+        if not found:
+            klog.v(3).info_s("No status for pod", pod=klog.kobj(self.pod))
+            return True
+        if podutil.is_pod_phase_terminal(status.phase):
+            klog.v(3).info_s(
+                "Pod is terminated, exiting probe worker", pod=klog.kobj(self.pod), phase=status.phase
+            )
+            return False
+        container = self._container_status(status)
+        if container is None:
+            klog.v(3).info_s(
+                "Probe target container not found",
+                pod=klog.kobj(self.pod),
+                containerName=self.container.name,
+            )
+            return True
+        container_id = self._follow_container(ctx, container)
+        if self._on_hold:
+            return True
+        if container.state.running is None:
+            return self._container_stopped(ctx, container, container_id)
+        if self.pod.metadata.deletion_timestamp is not None and self.probe_type is not ProbeType.READINESS:
+            self._results.set(container_id, results.SUCCESS, self.pod, ctx)
+            return False
+        if not self._is_due(container):
+            return True
+        result = self._manager.prober.probe(
+            ctx, self.probe_type, self.pod, status, self.container, container_id
+        )
+        self._manager.observe(self, result)
+        self._take(ctx, container_id, result)
+        return True
+
+    def _container_status(self, status: v1.PodStatus) -> v1.ContainerStatus | None:
+        """The container's status once it has an id."""
+        for statuses in (status.container_statuses, status.init_container_statuses):
+            found = podutil.get_container_status(statuses, self.container.name)
+            if found is not None and found.container_id:
+                return found
+        return None
+
+    def _follow_container(
+        self, ctx: golang.Context, status: v1.ContainerStatus
+    ) -> kubecontainer.ContainerID:
+        """Begin anew when the container is another than last time."""
+        container_id = kubecontainer.parse_container_id(status.container_id)
+        if container_id == self._container_id:
+            return container_id
+        if self._container_id is not None:
+            self._results.remove(self._container_id)
+        self._container_id = container_id
+        self._on_hold = False
+        if self._runs_since_before_the_kubelet(status):
+            # The result it had then stands until a probe says otherwise: a restart of the kubelet changes no pod.
+            if self.probe_type is ProbeType.STARTUP and status.started:
+                self._results.set(container_id, results.SUCCESS, self.pod, ctx)
+        else:
+            self._results.set(container_id, _INITIAL_VALUES[self.probe_type], self.pod, ctx)
+        return container_id
+
+    def _runs_since_before_the_kubelet(self, status: v1.ContainerStatus) -> bool:
+        running = status.state.running
+        if running is None or running.started_at is None:
+            return False
+        return (self._manager.start_time - running.started_at).total_seconds() > RESTART_GRACE_PERIOD
+
+    def _container_stopped(
+        self, ctx: golang.Context, status: v1.ContainerStatus, container_id: kubecontainer.ContainerID
+    ) -> bool:
+        """Note that it does not run. Whether it will again."""
+        klog.v(3).info_s(
+            "Non-running container probed", pod=klog.kobj(self.pod), containerName=self.container.name
+        )
+        self._results.set(container_id, results.FAILURE, self.pod, ctx)
+        ended = status.state.terminated
+        return ended is None or podutil.container_should_restart(
+            self.container, self.pod.spec, ended.exit_code
+        )
+
+    def _is_due(self, status: v1.ContainerStatus) -> bool:
+        """Whether the container has run long enough, and this probe's time (before or after its start-up) is now."""
+        running = status.state.running
+        if running is not None and running.started_at is not None:
+            if self._manager.clock.since(running.started_at) < self._spec.initial_delay_seconds:
+                return False
+        return bool(status.started) != (self.probe_type is ProbeType.STARTUP)
+
+    def _take(
+        self, ctx: golang.Context, container_id: kubecontainer.ContainerID, result: results.Result
+    ) -> None:
+        """Count the result, and announce it once it came often enough in a row."""
+        self._result_run = self._result_run + 1 if result == self._last_result else 1
+        self._last_result = result
+        failed = result == results.FAILURE
+        needed = self._spec.failure_threshold if failed else self._spec.success_threshold
+        if self._result_run < (needed or 1):
+            return
+        self._results.set(container_id, result, self.pod, ctx)
+        if (self.probe_type is ProbeType.LIVENESS and failed) or self.probe_type is ProbeType.STARTUP:
+            self._on_hold = True
+            self._result_run = 0

@@ -1,0 +1,37 @@
+"""What a probe can find.
+
+Go: pkg/probe/probe.go, pkg/probe/util.go
+"""
+
+from __future__ import annotations
+
+import enum
+
+from pkg.api.core import v1
+
+
+class Result(enum.StrEnum):
+    """What a probe found."""
+
+    SUCCESS = "success"
+    # A success that somebody should look at.
+    WARNING = "warning"
+    FAILURE = "failure"
+    UNKNOWN = "unknown"
+
+
+def resolve_container_port(port: int | str, container: v1.Container) -> int:
+    """The port's number, looked up by name among the container's. Raises ValueError when there is none."""
+    number = port if isinstance(port, int) else _port_by_name(port, container)
+    if not 0 < number < 65536:
+        raise ValueError(f"invalid port number: {number}")
+    return number
+
+
+def _port_by_name(name: str, container: v1.Container) -> int:
+    for port in container.ports:
+        if port.name == name:
+            return port.container_port
+    if name.isdigit():
+        return int(name)
+    raise ValueError(f'port "{name}" not found')

@@ -608,6 +608,7 @@ class ContainerMethods(LogMethods):
         who = _who(pod, container, container_id)
         klog.v(3).info_s("Running preStop hook", **who)
         start = self.clock.monotonic()
+        timer = self.clock.new_timer(grace_period)
         hook_ctx, cancel = golang.with_cancel(ctx)
         done: golang.Channel[None] = golang.Channel()
         golang.go(
@@ -620,7 +621,6 @@ class ContainerMethods(LogMethods):
             done,
             name=f"prestop-{container_id.id[:12]}",
         )
-        timer = self.clock.new_timer(grace_period)
         try:
             if golang.select(done, timer.channel).index == 0:
                 klog.v(3).info_s("PreStop hook completed", **who)

@@ -221,7 +221,7 @@ class _LogReader:
         self._running = True
 
     def __enter__(self) -> _LogReader:
-        self._file = Path(self._path).open("rb")  # noqa: SIM115
+        self._file = Path(self._path).open("rb")
         try:
             self._file.seek(find_tail_line_start_index(self._file, self._tail))
         except OSError:

@@ -1,0 +1,611 @@
+"""Go: pkg/kubelet/kuberuntime/kuberuntime_container_test.go, kuberuntime_container_linux_test.go"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import cadvisor as cadvisorapi
+from kubelet import cm
+from kubelet import container as kubecontainer
+from kubelet.cri import errors as crierror
+from kubelet.kuberuntime import (
+    get_hugepage_limits_from_resources,
+    helpers_linux,
+    kuberuntime_container,
+    kuberuntime_container_linux,
+    testing,
+)
+from kubelet.kuberuntime.kuberuntime_container import StartSpec, ephemeral_container_start_spec
+from kubelet.lifecycle.handlers import HookError
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock import testing as testingclock
+
+_CTX = golang.background()
+_ID = kubecontainer.ContainerID("fakeRuntime", "cid")
+
+
+def _pod(*containers: v1.Container) -> v1.Pod:
+    return v1.Pod(
+        metadata=metav1.ObjectMeta(uid="12345678", name="bar", namespace="new"),
+        spec=v1.PodSpec(containers=list(containers)),
+    )
+
+
+def _resources(**amounts: str) -> v1.ResourceRequirements:
+    """requests_cpu="100m", limits_memory="1Gi" and so on; two underscores stand for a dash."""
+    result = v1.ResourceRequirements()
+    for key, text in amounts.items():
+        kind, name = key.split("_", 1)
+        getattr(result, kind)[name.replace("__", "-")] = resource.must_parse(text)
+    return result
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> testing.TestRuntime:
+    return testing.create_test_runtime_manager(str(tmp_path))
+
+
+@pytest.fixture
+def v2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cm, "is_cgroup2_unified_mode", lambda: True)
+
+
+@pytest.fixture
+def cgroup1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cm, "is_cgroup2_unified_mode", lambda: False)
+
+
+def _put(fake: testing.TestRuntime, **fields: Any) -> runtimeapi.ContainerStatus:
+    status = runtimeapi.ContainerStatus(
+        id="cid",
+        metadata=runtimeapi.ContainerMetadata(name="foo"),
+        image=runtimeapi.ImageSpec(image="busybox"),
+        state=runtimeapi.CONTAINER_EXITED,
+        labels={
+            "io.kubernetes.pod.name": "bar",
+            "io.kubernetes.pod.namespace": "new",
+            "io.kubernetes.pod.uid": "12345678",
+            "io.kubernetes.container.name": "foo",
+        },
+        **fields,
+    )
+    fake.runtime.set_fake_containers([testing.FakeContainer(status, "sandbox")])
+    return status
+
+
+@pytest.mark.parametrize("keep_logs", [False, True])
+def test_remove_container(fake: testing.TestRuntime, keep_logs: bool) -> None:
+    _put(fake)
+    fake.manager.remove_container(_CTX, "cid", keep_logs)
+    assert fake.runtime.containers == {}
+    assert fake.os.removes == ([] if keep_logs else ["/var/log/containers/bar_new_foo-cid.log"])
+
+
+def test_kill_container_that_the_pod_does_not_have(fake: testing.TestRuntime) -> None:
+    with pytest.raises(LookupError, match='failed to get containerSpec "empty_container"'):
+        fake.manager.kill_container(_CTX, _pod(), _ID, "empty_container", "why", "", None, None)
+
+
+_PROBE = v1.Probe(termination_grace_period_seconds=10)
+_LONG_PROBE = v1.Probe(termination_grace_period_seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("pod_seconds", "probes", "reason", "expected"),
+    [
+        (None, {}, "Unknown", 2),
+        (60, {}, "Unknown", 60),
+        (60, {"liveness_probe": _PROBE}, "LivenessProbe", 10),
+        (60, {"startup_probe": _PROBE}, "StartupProbe", 10),
+        (10, {"startup_probe": _LONG_PROBE}, "StartupProbe", 60),
+        (10, {"liveness_probe": _LONG_PROBE}, "LivenessProbe", 60),
+        (60, {"liveness_probe": _PROBE}, "Unknown", 60),
+        (60, {"startup_probe": _PROBE}, "Unknown", 60),
+        (60, {"startup_probe": _PROBE}, "LivenessProbe", 60),
+        (60, {"startup_probe": _PROBE, "liveness_probe": _LONG_PROBE}, "StartupProbe", 10),
+        (0, {}, "Unknown", 0),
+    ],
+)
+def test_termination_grace_period(
+    pod_seconds: int | None, probes: dict[str, v1.Probe], reason: str, expected: int
+) -> None:
+    container = v1.Container(name="foo", **probes)  # type: ignore[arg-type]
+    pod = _pod(container)
+    pod.spec.termination_grace_period_seconds = pod_seconds
+    got = kuberuntime_container.set_termination_grace_period(pod, container, _ID, reason)
+    assert got == expected
+
+
+def test_deletion_grace_period_comes_first() -> None:
+    pod = _pod(v1.Container(name="foo", liveness_probe=_PROBE))
+    pod.spec.termination_grace_period_seconds = 60
+    pod.metadata.deletion_grace_period_seconds = 0
+    got = kuberuntime_container.set_termination_grace_period(pod, pod.spec.containers[0], _ID, "LivenessProbe")
+    assert got == 0
+
+
+class TestPreStop:
+    """The hook before a container is stopped."""
+
+    def _pod(self) -> v1.Pod:
+        handler = v1.LifecycleHandler(exec=v1.ExecAction(command=["true"]))
+        pod = _pod(v1.Container(name="foo", lifecycle=v1.Lifecycle(pre_stop=handler)))
+        pod.spec.termination_grace_period_seconds = 30
+        return pod
+
+    def _kill(self, fake: testing.TestRuntime, override: int | None = None) -> int:
+        _put(fake)
+        fake.manager.kill_container(_CTX, self._pod(), _ID, "foo", "", "Unknown", override, None)
+        seconds: int = fake.runtime.requests("StopContainer")[0][1]
+        return seconds
+
+    def test_runs_and_its_time_is_taken_off(self, tmp_path: Path) -> None:
+        clock = testingclock.FakeClock()
+        fake = testing.create_test_runtime_manager(str(tmp_path), clock)
+
+        class Runner(testing.FakeCommandRunner):
+            def run(self, *args: Any) -> str:
+                clock.step(12)
+                return super().run(*args)
+
+        runner = Runner()
+        fake.manager.runner = runner
+        assert self._kill(fake) == 18
+        assert len(runner.handlers) == 1
+
+    def test_is_given_up_after_the_grace_period(self, tmp_path: Path) -> None:
+        clock = testingclock.FakeClock()
+        fake = testing.create_test_runtime_manager(str(tmp_path), clock)
+
+        class Runner(testing.FakeCommandRunner):
+            def run(self, ctx: golang.Context, *args: Any) -> str:
+                clock.step(31)
+                ctx.done().recv(timeout=5)
+                raise HookError(RuntimeError("canceled"), "canceled")
+
+        fake.manager.runner = Runner()
+        assert self._kill(fake) == 2
+        assert fake.recorder.drain() == ["Normal Killing Stopping container foo"]
+
+    def test_failure_is_told_and_the_container_stopped(self, fake: testing.TestRuntime) -> None:
+        fake.manager.runner = testing.FakeCommandRunner(HookError(RuntimeError("exit 1"), "secret output"))
+        assert self._kill(fake) == 30
+        assert fake.recorder.drain() == [
+            "Normal Killing Stopping container foo",
+            "Warning FailedPreStopHook PreStopHook failed",
+        ]
+
+    def test_does_not_run_without_grace_period(self, fake: testing.TestRuntime) -> None:
+        runner = testing.FakeCommandRunner()
+        fake.manager.runner = runner
+        assert self._kill(fake, override=0) == 2
+        assert runner.handlers == []
+
+
+def test_container_status(fake: testing.TestRuntime) -> None:
+    status = runtimeapi.ContainerStatus(
+        id="cid",
+        image=runtimeapi.ImageSpec(image="busybox", runtime_handler="kata"),
+        image_ref="ref",
+        created_at=1_000_000_000,
+        started_at=2_000_000_000,
+        finished_at=3_000_000_000,
+        state=runtimeapi.CONTAINER_RUNNING,
+        exit_code=7,
+        reason="Why",
+        labels={"io.kubernetes.container.name": "foo"},
+        annotations={"io.kubernetes.container.hash": "ff", "io.kubernetes.container.restartCount": "3"},
+        stop_signal=runtimeapi.SIGRTMINPLUS3,
+        user=runtimeapi.ContainerUser(linux=runtimeapi.LinuxContainerUser(uid=1, gid=2)),
+        mounts=[runtimeapi.Mount(container_path="/a", readonly=True)],
+    )
+    got = fake.manager.to_kube_container_status(status)
+    assert (got.name, got.hash, got.restart_count, got.image_id) == ("foo", 255, 3, "ref")
+    assert got.state is kubecontainer.CONTAINER_STATE_RUNNING
+    assert got.started_at is not None and got.started_at.timestamp() == 2
+    assert (got.finished_at, got.exit_code, got.reason) == (None, 0, "")
+    assert got.stop_signal == "SIGRTMIN+3"
+    assert got.user == kubecontainer.ContainerUser(kubecontainer.LinuxContainerUser(1, 2, []))
+    assert got.mounts[0].read_only and got.mounts[0].image is None
+    status.state = runtimeapi.CONTAINER_EXITED
+    status.image_id = "id"
+    got = fake.manager.to_kube_container_status(status)
+    assert got.finished_at is not None and got.finished_at.timestamp() == 3
+    assert (got.exit_code, got.reason, got.image_id) == (7, "Why", "id")
+    status.state = runtimeapi.CONTAINER_CREATED
+    assert fake.manager.to_kube_container_status(status).started_at is None
+
+
+class TestTerminationMessage:
+    """What a container's last words are taken from."""
+
+    def _convert(self, fake: testing.TestRuntime, tmp_path: Path, policy: str, **fields: Any) -> str:
+        status = runtimeapi.ContainerStatus(
+            id="cid",
+            state=runtimeapi.CONTAINER_EXITED,
+            log_path=str(tmp_path / "0.log"),
+            annotations={
+                "io.kubernetes.container.terminationMessagePath": "/dev/termination-log",
+                "io.kubernetes.container.terminationMessagePolicy": policy,
+            },
+            mounts=[runtimeapi.Mount(container_path="/dev/termination-log", host_path=str(tmp_path / "message"))],
+            **fields,
+        )
+        return fake.manager.convert_to_kube_container_status(_CTX, status).message
+
+    def test_file(self, fake: testing.TestRuntime, tmp_path: Path) -> None:
+        (tmp_path / "message").write_bytes(b"x" * 5000 + b"end")
+        message = self._convert(fake, tmp_path, "File", message="runtime says", exit_code=1)
+        assert message == "runtime says: " + "x" * 4093 + "end"
+
+    @pytest.mark.parametrize(
+        ("policy", "exit_code", "reason", "expected"),
+        [
+            ("FallbackToLogsOnError", 1, "Error", "last line\n"),
+            ("FallbackToLogsOnError", 0, "Completed", ""),
+            ("FallbackToLogsOnError", 128, "ContainerCannotRun", ""),
+            ("File", 1, "Error", ""),
+        ],
+    )
+    def test_log(
+        self,
+        fake: testing.TestRuntime,
+        tmp_path: Path,
+        policy: str,
+        exit_code: int,
+        reason: str,
+        expected: str,
+    ) -> None:
+        (tmp_path / "message").touch()
+        line = "2016-10-06T00:17:09.669794202Z stdout F last line\n"
+        (tmp_path / "0.log").write_text(line)
+        assert self._convert(fake, tmp_path, policy, exit_code=exit_code, reason=reason) == expected
+
+    def test_log_is_cut(self, fake: testing.TestRuntime, tmp_path: Path) -> None:
+        prefix = "2016-10-06T00:17:09.669794202Z stderr F "
+        (tmp_path / "0.log").write_text("".join(f"{prefix}{i:099}\n" for i in range(200)))
+        message = self._convert(fake, tmp_path, "FallbackToLogsOnError", exit_code=1)
+        assert len(message) == 2048
+        assert message.endswith("199\n")
+
+    def test_missing_log_is_told(self, fake: testing.TestRuntime, tmp_path: Path) -> None:
+        message = self._convert(fake, tmp_path, "FallbackToLogsOnError", exit_code=1)
+        assert message.startswith("Error on reading termination message from logs: ")
+
+
+def test_start_spec_target() -> None:
+    status = kubecontainer.PodStatus(container_statuses=[kubecontainer.Status(id=_ID, name="target")])
+    spec = ephemeral_container_start_spec(v1.EphemeralContainer(name="debug", target_container_name="target"))
+    assert spec.container.name == "debug"
+    assert spec.get_target_id(status) == _ID
+    assert StartSpec(v1.Container(name="foo")).get_target_id(status) is None
+    with pytest.raises(LookupError, match="unable to find target container target"):
+        spec.get_target_id(kubecontainer.PodStatus())
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([], 0),
+        (["0.log", "1.log", "0.log.20060102-150405"], 2),
+        (["2.log.20220221-111111.gz"], 3),
+        (["0.log", "a12.log", "rotated.log"], 1),
+        (["5.log", "10.log"], 11),
+    ],
+)
+def test_restart_count_by_log_dir(tmp_path: Path, files: list[str], expected: int) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    (tmp_path / "99.log").mkdir()
+    assert kuberuntime_container.calc_restart_count_by_log_dir(str(tmp_path)) == expected
+
+
+def test_restart_count_without_log_dir(tmp_path: Path) -> None:
+    assert kuberuntime_container.calc_restart_count_by_log_dir(str(tmp_path / "none")) == 0
+
+
+def test_events_name_the_container_and_not_its_id(fake: testing.TestRuntime) -> None:
+    pod = _pod(v1.Container(name="foo"))
+    fake.manager.record_container_event(
+        pod, pod.spec.containers[0], "abc123", "Warning", "Failed", "cannot start abc123: no"
+    )
+    assert fake.recorder.drain() == ["Warning Failed cannot start foo: no"]
+
+
+def test_termination_log_is_mounted_under_a_new_name_each_time(fake: testing.TestRuntime) -> None:
+    fake.helper.pod_container_dir = "/pods/x/containers/foo"
+    container = v1.Container(name="foo", image="busybox", termination_message_path="dev/termination-log")
+
+    def mount() -> runtimeapi.Mount:
+        config, _ = fake.manager.generate_container_config(_CTX, container, _pod(container), 0, "", "ref", [], None, {})
+        return config.mounts[-1]
+
+    first, second = mount(), mount()
+    assert first.container_path == "/dev/termination-log"
+    assert os.path.dirname(first.host_path) == "/pods/x/containers/foo"
+    assert first.host_path != second.host_path
+
+
+def test_options_are_cleaned_up_when_the_configuration_fails(fake: testing.TestRuntime) -> None:
+    cleaned: list[bool] = []
+    original = fake.helper.generate_run_container_options
+    fake.helper.generate_run_container_options = lambda *args: (  # type: ignore[method-assign]
+        original(*args)[0],
+        lambda: cleaned.append(True),
+    )
+    container = v1.Container(name="foo", security_context=v1.SecurityContext(run_as_non_root=True))
+    with pytest.raises(ValueError, match="image will run as root"):
+        fake.manager.generate_container_config(_CTX, container, _pod(container), 0, "", "ref", [], None, {})
+    assert cleaned == [True]
+
+
+def test_exec_url(fake: testing.TestRuntime) -> None:
+    assert fake.manager.get_exec(_CTX, _ID, ["ls"], False, True, True, False) == "http://fake/exec/cid"
+
+
+def test_run_in_container_joins_the_streams(fake: testing.TestRuntime) -> None:
+    fake.runtime.stdout, fake.runtime.stderr = b"out", b"err"
+    assert fake.manager.run_in_container(_CTX, _ID, ["ls"], 5.0) == b"outerr"
+
+
+def test_logs_of_an_unknown_container(fake: testing.TestRuntime) -> None:
+    with pytest.raises(LookupError, match="unable to retrieve container logs for fakeRuntime://cid"):
+        fake.manager.get_container_logs(_CTX, _pod(), _ID, None, None, None)  # type: ignore[arg-type]
+
+
+def _manager(tmp_path: Path, **overrides: Any) -> testing.TestRuntime:
+    machine = cadvisorapi.MachineInfo(num_cores=8, memory_capacity=32 << 30, swap_capacity=16 << 30)
+    values: dict[str, Any] = {"cpu_cfs_quota": True, "machine_info": machine}
+    return testing.create_test_runtime_manager(str(tmp_path), **(values | overrides))
+
+
+@pytest.mark.usefixtures("cgroup1")
+@pytest.mark.parametrize(
+    ("request_", "cpu", "memory", "expected"),
+    [
+        ("1", "2", "128Mi", (1024, 200000, 134217728)),
+        ("2", "4", "", (2048, 400000, 0)),
+        ("", "2", "128Mi", (2048, 200000, 134217728)),
+        ("0", "0", "", (2, 0, 0)),
+        ("1m", "5m", "", (2, 1000, 0)),
+        ("300", "", "", (262144, 0, 0)),
+    ],
+)
+def test_calculate_linux_resources(
+    tmp_path: Path, request_: str, cpu: str, memory: str, expected: tuple[int, int, int]
+) -> None:
+    fake = _manager(tmp_path)
+    got = fake.manager.calculate_linux_resources(
+        resource.must_parse(request_) if request_ else None,
+        resource.must_parse(cpu or "0"),
+        resource.must_parse(memory or "0"),
+    )
+    assert (got.cpu_shares, got.cpu_quota, got.memory_limit_in_bytes) == expected
+    assert got.cpu_period == 100000
+    assert not got.unified
+
+
+@pytest.mark.parametrize(
+    ("unified", "single", "expected"),
+    [(True, False, {"memory.oom.group": "1"}), (True, True, {}), (True, None, {}), (False, False, {})],
+)
+def test_oom_group(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unified: bool,
+    single: bool | None,
+    expected: dict[str, str],
+) -> None:
+    monkeypatch.setattr(cm, "is_cgroup2_unified_mode", lambda: unified)
+    fake = _manager(tmp_path, single_process_oom_kill=single)
+    zero = resource.new_quantity(0)
+    assert dict(fake.manager.calculate_linux_resources(zero, zero, zero).unified) == expected
+
+
+@pytest.mark.usefixtures("cgroup1")
+def test_pod_level_limits_fill_in_for_the_containers(tmp_path: Path) -> None:
+    fake = _manager(tmp_path)
+    own = v1.Container(name="own", resources=_resources(limits_cpu="1", limits_memory="1Gi"))
+    bare = v1.Container(name="bare")
+    pod = _pod(own, bare)
+    pod.spec.resources = _resources(limits_cpu="4", limits_memory="8Gi")
+    got = [fake.manager.generate_linux_container_resources(pod, c, False) for c in (own, bare)]
+    assert [(r.cpu_quota, r.memory_limit_in_bytes) for r in got] == [(100000, 1 << 30), (400000, 8 << 30)]
+
+
+@pytest.mark.usefixtures("v2")
+@pytest.mark.parametrize(
+    ("resources", "policy", "expected"),
+    [
+        (
+            {"requests_memory": "128Mi", "limits_memory": "256Mi"},
+            "TieredReservation",
+            {"memory.low": "134217728", "memory.high": "255013683"},
+        ),
+        ({"requests_memory": "128Mi"}, "TieredReservation", {"memory.low": "134217728", "memory.high": None}),
+        (
+            {"requests_memory": "128Mi", "limits_memory": "256Mi"},
+            "None",
+            {"memory.min": "0", "memory.low": "0", "memory.high": "255013683"},
+        ),
+        (
+            {
+                "requests_memory": "1Gi",
+                "limits_memory": "1Gi",
+                "requests_cpu": "1",
+                "limits_cpu": "1",
+            },
+            "TieredReservation",
+            {"memory.min": "1073741824"},
+        ),
+    ],
+)
+def test_memory_qos(tmp_path: Path, resources: dict[str, str], policy: str, expected: dict[str, str | None]) -> None:
+    fake = _manager(tmp_path, memory_reservation_policy=policy)
+    container = v1.Container(name="foo", resources=_resources(**resources))
+    pod = _pod(container)
+    got = dict(fake.manager.generate_linux_container_resources(pod, container, True).unified)
+    page = os.sysconf("SC_PAGESIZE")
+    if expected.get("memory.high", "") is None:
+        request, node = 128 << 20, 32 << 30
+        expected = expected | {"memory.high": str(int(request + (node - request) * 0.9))}
+    if "memory.high" in expected:
+        expected = expected | {"memory.high": str(int(expected["memory.high"] or 0) // page * page)}
+    assert got == expected
+
+
+_BURSTABLE = {"requests_memory": "1Gi", "limits_memory": "2Gi"}
+
+
+@pytest.mark.usefixtures("v2")
+@pytest.mark.parametrize(
+    ("resources", "behavior", "available", "expected"),
+    [
+        (_BURSTABLE, "LimitedSwap", True, {"memory.swap.max": str((16 << 30) // 32)}),
+        (_BURSTABLE, "NoSwap", True, {"memory.swap.max": "0"}),
+        (_BURSTABLE, "", True, {"memory.swap.max": "0"}),
+        (_BURSTABLE, "LimitedSwap", False, {}),
+        ({"requests_memory": "1Gi", "limits_memory": "1Gi"}, "LimitedSwap", True, {"memory.swap.max": "0"}),
+        ({"requests_cpu": "1"}, "LimitedSwap", True, {"memory.swap.max": "0"}),
+        ({}, "LimitedSwap", True, {"memory.swap.max": "0"}),
+    ],
+)
+def test_swap(
+    tmp_path: Path, resources: dict[str, str], behavior: str, available: bool, expected: dict[str, str]
+) -> None:
+    fake = _manager(tmp_path, memory_swap_behavior=behavior)
+    fake.manager.get_swap_controller_available = lambda: available
+    container = v1.Container(name="foo", resources=_resources(**resources))
+    got = fake.manager.generate_linux_container_resources(_pod(container), container, False)
+    assert dict(got.unified) == expected
+
+
+@pytest.mark.usefixtures("v2")
+def test_critical_pods_do_not_swap(tmp_path: Path) -> None:
+    fake = _manager(tmp_path, memory_swap_behavior="LimitedSwap")
+    fake.manager.get_swap_controller_available = lambda: True
+    container = v1.Container(name="foo", resources=_resources(**_BURSTABLE))
+    pod = _pod(container)
+    pod.spec.priority = 2_000_000_000
+    assert fake.manager.get_container_swap_behavior(pod, container) == "NoSwap"
+
+
+@pytest.mark.usefixtures("cgroup1")
+def test_no_swap_on_cgroup_v1_is_the_memory_limit(tmp_path: Path) -> None:
+    fake = _manager(tmp_path)
+    fake.manager.get_swap_controller_available = lambda: True
+    container = v1.Container(name="foo", resources=_resources(**_BURSTABLE))
+    got = fake.manager.generate_linux_container_resources(_pod(container), container, False)
+    assert got.memory_swap_limit_in_bytes == 2 << 30
+
+
+@pytest.mark.parametrize(
+    ("request_", "memory", "swap", "expected"), [(1 << 30, 4 << 30, 8 << 30, 2 << 30), (0, 1, 1, 0)]
+)
+def test_calc_swap(request_: int, memory: int, swap: int, expected: int) -> None:
+    got = kuberuntime_container_linux.calc_swap_for_burstable_pods(request_, memory, swap)
+    assert got == expected
+
+
+@pytest.mark.parametrize(("request_", "memory"), [(1, 0), (2, 1)])
+def test_calc_swap_refuses_nonsense(request_: int, memory: int) -> None:
+    with pytest.raises(ValueError, match="memory"):
+        kuberuntime_container_linux.calc_swap_for_burstable_pods(request_, memory, 1)
+
+
+@pytest.mark.parametrize(
+    ("pod_limits", "limits", "expected"),
+    [
+        ({}, {}, {"2MB": 0, "1GB": 0}),
+        ({}, {"limits_hugepages__2Mi": "100Mi"}, {"2MB": 104857600, "1GB": 0}),
+        ({}, {"limits_hugepages__2Mi": "2Mi", "limits_hugepages__1Gi": "1Gi"}, {"2MB": 2097152, "1GB": 1 << 30}),
+        ({"limits_hugepages__2Mi": "8Mi"}, {}, {"2MB": 8388608, "1GB": 0}),
+        ({"limits_hugepages__2Mi": "8Mi"}, {"limits_hugepages__2Mi": "2Mi"}, {"2MB": 2097152, "1GB": 0}),
+        ({}, {"limits_hugepages__4Mi": "4Mi"}, {"2MB": 0, "1GB": 0}),
+    ],
+)
+def test_hugepage_limits(
+    monkeypatch: pytest.MonkeyPatch,
+    pod_limits: dict[str, str],
+    limits: dict[str, str],
+    expected: dict[str, int],
+) -> None:
+    monkeypatch.setattr(kuberuntime_container_linux, "huge_page_sizes", lambda: ["2MB", "1GB"])
+    pod = _pod()
+    pod.spec.resources = _resources(**pod_limits) if pod_limits else None
+    got = get_hugepage_limits_from_resources(pod, _resources(**limits))
+    assert {limit.page_size: limit.limit for limit in got} == expected
+
+
+@pytest.mark.parametrize(
+    ("host_pid", "shared", "target", "expected"),
+    [
+        (False, None, False, runtimeapi.CONTAINER),
+        (False, True, False, runtimeapi.POD),
+        (True, None, False, runtimeapi.NODE),
+        (False, None, True, runtimeapi.TARGET),
+        (False, True, True, runtimeapi.POD),
+        (True, None, True, runtimeapi.NODE),
+    ],
+)
+def test_pid_namespace(
+    fake: testing.TestRuntime, host_pid: bool, shared: bool | None, target: bool, expected: int
+) -> None:
+    container = v1.Container(name="foo")
+    pod = _pod(container)
+    pod.spec.host_pid = host_pid
+    pod.spec.share_process_namespace = shared
+    config = fake.manager.generate_linux_container_config(container, pod, None, "", _ID if target else None, False)
+    options = config.security_context.namespace_options
+    assert options.pid == expected
+    assert options.target_id == ("cid" if expected == runtimeapi.TARGET else "")
+
+
+def test_user_namespace_mappings_reach_the_mounts(fake: testing.TestRuntime) -> None:
+    fake.helper.runtime_handlers = {"": kubecontainer.RuntimeHandler(supports_user_namespaces=True)}
+    container = v1.Container(name="foo", termination_message_path="/dev/termination-log")
+    fake.helper.pod_container_dir = "/pods/x/containers/foo"
+    pod = _pod(container)
+    pod.spec.host_users = False
+    config, _ = fake.manager.generate_container_config(_CTX, container, pod, 0, "", "ref", [], None, {})
+    assert [(m.host_id, m.length) for m in config.mounts[0].uidMappings] == [(65536, 65536)]
+    assert config.mounts[0].gidMappings == config.mounts[0].uidMappings
+
+
+@pytest.mark.parametrize(("shares", "expected"), [(2, 2), (100, 98), (512, 500), (1024, 1000), (1, 0), (0, 0)])
+def test_shares_to_milli_cpu(shares: int, expected: int) -> None:
+    assert helpers_linux.shares_to_milli_cpu(shares) == expected
+
+
+@pytest.mark.parametrize(("quota", "period", "expected"), [(50000, 100000, 500), (-1, 100000, 0), (1000, 100000, 10)])
+def test_quota_to_milli_cpu(quota: int, period: int, expected: int) -> None:
+    assert helpers_linux.quota_to_milli_cpu(quota, period) == expected
+
+
+def test_resources_that_the_runtime_reports() -> None:
+    convert = kuberuntime_container_linux.to_kube_container_resources
+    assert convert(runtimeapi.ContainerResources()) is None
+    got = convert(
+        runtimeapi.ContainerResources(
+            linux=runtimeapi.LinuxContainerResources(
+                cpu_period=100000, cpu_quota=50000, cpu_shares=102, memory_limit_in_bytes=1 << 20
+            )
+        )
+    )
+    assert got is not None
+    assert [str(q) for q in (got.cpu_limit, got.cpu_request, got.memory_limit)] == ["500m", "100m", "1Mi"]
+
+
+def test_status_message_is_without_preamble() -> None:
+    err = crierror.RemoteError(grpc.StatusCode.UNKNOWN, "no such file")
+    assert kuberuntime_container.helpers.status_message(err) == "no such file"
+    assert kuberuntime_container.helpers.status_message(ValueError("plain")) == "plain"

@@ -419,7 +419,7 @@ class PodWorkers:
         target = _update_target(options)
         if target is None:
             return
-        cancel = None
+        cancel = new_worker = None
         with self.pod_lock:
             status, first_time = self._sync_status_for_locked(target, options.pod)
             pod = _resolve_pod_locked(status, options, target)
@@ -428,10 +428,13 @@ class PodWorkers:
             became_terminating = self._request_termination_locked(status, pod, options, target)
             shortened = _accept_kill_options_locked(status, pod, options)
             if target.uid not in self.pod_updates:
-                self._start_worker_locked(ctx, target.uid, pod, status)
+                new_worker = self._add_worker_locked(target.uid, pod, status)
             self._deliver_locked(target, status, options)
             if became_terminating or shortened:
                 cancel = status.cancel_fn
+        # Starting a thread can take its time, and cancelling calls back: neither needs the lock.
+        if new_worker is not None:
+            golang.go(self._run_worker, ctx, target.uid, new_worker, name=f"podworker-{target.uid}")
         if cancel is not None:
             _log(3, "Cancelling current pod sync", target, options, workType=str(status.work_type()))
             cancel()
@@ -522,14 +525,14 @@ class PodWorkers:
         status.terminating_at = self.clock.now()
         return True
 
-    def _start_worker_locked(self, ctx: golang.Context, uid: str, pod: v1.Pod, status: PodSyncStatus) -> None:
+    def _add_worker_locked(self, uid: str, pod: v1.Pod, status: PodSyncStatus) -> golang.Channel[None]:
+        """Makes the channel for a new worker; returns what the worker is to read."""
         # Room for one message, so that sending never blocks.
         updates: golang.Channel[None] = golang.Channel(1)
         self.pod_updates[uid] = updates
         if kubetypes.is_static_pod(pod):
             self.waiting_to_start_static_pods_by_fullname.setdefault(status.fullname, []).append(uid)
-        out = self.worker_channel_fn(uid, updates) if self.worker_channel_fn is not None else updates
-        golang.go(self._run_worker, ctx, uid, out, name=f"podworker-{uid}")
+        return self.worker_channel_fn(uid, updates) if self.worker_channel_fn is not None else updates
 
     def _run_worker(self, ctx: golang.Context, uid: str, updates: golang.Channel[None]) -> None:
         try:

@@ -10,7 +10,7 @@ import resource as rlimit
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from kubelet.apis.config import validation
 from pkg import features, golang, klog
@@ -28,8 +28,8 @@ from .signals import ShutdownSignal
 # What only a running kubelet needs is imported where it is used: --help, --version and `config explain`
 # must not wait for gRPC, and a kubelet without API server must not load its client.
 if TYPE_CHECKING:
+    from kubelet import cm, kubelet_struct
     from kubelet import kubelet as kubelet_module
-    from kubelet import kubelet_struct
     from kubelet.cri import apis as internalapi
     from pkg.apiserver.server import healthz
 
@@ -312,18 +312,21 @@ def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -
     from . import plugins
 
     kc = server.kubelet_configuration
+    # Before the wait for the runtime: a fault of the configuration is to be told at once.
+    node_config = _node_config(server)
     timeout = kc.runtime_request_timeout
     runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout)
     image_endpoint = kc.image_service_endpoint or kc.container_runtime_endpoint
     image_service = remote.RemoteImageService(ctx, image_endpoint, timeout)
     wait_for_runtime(ctx, runtime_service, image_service)
     get_cgroup_driver_from_cri(ctx, server, runtime_service)
+    node_config.cgroup_driver = kc.cgroup_driver
     mounter = mount_utils.Mounter()
     return kubelet_struct.Dependencies(
         recorder=record.StandaloneRecorder(),
         remote_runtime_service=runtime_service,
         remote_image_service=image_service,
-        container_manager=cm.ContainerManagerImpl(_node_config(server)),
+        container_manager=cm.ContainerManagerImpl(node_config),
         cadvisor_interface=cadvisor.Cadvisor(),
         os_interface=kubecontainer.RealOS(),
         mounter=mounter,
@@ -408,7 +411,7 @@ def get_cgroup_driver_from_cri(
         klog.info_s("Using cgroup driver setting received from the CRI runtime", cgroupDriver=kc.cgroup_driver)
 
 
-def _node_config(server: options.KubeletServer) -> Any:
+def _node_config(server: options.KubeletServer) -> cm.NodeConfig:
     from kubelet import cm
 
     kc = server.kubelet_configuration
@@ -419,7 +422,6 @@ def _node_config(server: options.KubeletServer) -> Any:
         node_name=node_name(server.kubelet_flags),
         cgroups_per_qos=kc.cgroups_per_qos,
         cgroup_root=kc.cgroup_root,
-        cgroup_driver=kc.cgroup_driver,
         pod_pids_limit=kc.pod_pids_limit,
         enforce_cpu_limits=kc.cpu_cfs_quota,
         cpu_cfs_quota_period=kc.cpu_cfs_quota_period,

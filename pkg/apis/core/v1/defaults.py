@@ -18,7 +18,6 @@ from pkg.util import parsers
 
 # Sources of a volume: every field of a Volume but its name.
 _VOLUME_SOURCES = tuple(name for name in v1.Volume.__struct_fields__ if name != "name")
-_FILE_MODE = 0o644
 _MILLI = 10**6  # in nanos
 
 
@@ -183,7 +182,7 @@ def _set_volume_source_defaults(volume: v1.Volume) -> None:
         volume.host_path.type = v1.HOST_PATH_UNSET
     for source in (volume.secret, volume.config_map, volume.downward_api, volume.projected):
         if source is not None and source.default_mode is None:
-            source.default_mode = _FILE_MODE
+            source.default_mode = v1.SECRET_VOLUME_SOURCE_DEFAULT_MODE  # the same for all four
     if volume.downward_api is not None:
         _set_downward_api_items_defaults(volume.downward_api.items)
     if volume.projected is not None:

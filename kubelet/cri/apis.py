@@ -82,9 +82,7 @@ class ContainerManager(Protocol):
     def reopen_container_log(self, ctx: golang.Context, container_id: str) -> None:
         """Go on in a new log file, after the old one was moved away."""
 
-    def checkpoint_container(
-        self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest
-    ) -> None:
+    def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None:
         """Write the state of a container to a file."""
 
     def get_container_events(
@@ -97,9 +95,7 @@ class ContainerManager(Protocol):
 
 
 class PodSandboxManager(Protocol):
-    def run_pod_sandbox(
-        self, ctx: golang.Context, config: runtimeapi.PodSandboxConfig, runtime_handler: str
-    ) -> str:
+    def run_pod_sandbox(self, ctx: golang.Context, config: runtimeapi.PodSandboxConfig, runtime_handler: str) -> str:
         """Make a sandbox, network included, and start it; returns its id."""
 
     def stop_pod_sandbox(self, ctx: golang.Context, pod_sandbox_id: str) -> None:
@@ -168,9 +164,7 @@ class RuntimeService(RuntimeVersioner, ContainerManager, PodSandboxManager, Cont
 
 
 class ImageManagerService(Protocol):
-    def list_images(
-        self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None
-    ) -> Sequence[runtimeapi.Image]:
+    def list_images(self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None) -> Sequence[runtimeapi.Image]:
         """The images that match, all without a filter."""
 
     def image_status(

@@ -88,9 +88,7 @@ def conversations(
         pod = names.pod_of(line)
         if pod is None or line["method"] not in wanted:
             continue
-        call = Call(
-            line["method"], names.subject_of(line), names.replace(pod, line["request"]), "error" in line
-        )
+        call = Call(line["method"], names.subject_of(line), names.replace(pod, line["request"]), "error" in line)
         calls = result.setdefault(pod, [])
         if call.method not in _QUESTIONS or call not in calls:
             calls.append(call)
@@ -214,9 +212,7 @@ def _show(result: list[list[str]]) -> str:
     return "; ".join(" | ".join(step) for step in result)
 
 
-def diff(
-    recorded: Any, ours: Any, where: str = "", path: str = "", ignore: Iterable[str] = ()
-) -> Iterator[str]:
+def diff(recorded: Any, ours: Any, where: str = "", path: str = "", ignore: Iterable[str] = ()) -> Iterator[str]:
     """The differences between two requests, one line each, with the path of the field."""
     if recorded == ours or path in set(ignore):
         return

@@ -62,9 +62,7 @@ def test_pods_are_told_apart() -> None:
         "succeeds", "fails", "crashes", "no-image", "no-config", "unhealthy", "deadline", "oom"
     }  # fmt: skip
     assert [str(call) for call in found["fails"]][-1] == "StopPodSandbox <sandbox>"
-    assert [str(call) for call in found["no-image"]].count(
-        "PullImage registry.k8s.io/not-there:1 (failed)"
-    ) == 2
+    assert [str(call) for call in found["no-image"]].count("PullImage registry.k8s.io/not-there:1 (failed)") == 2
 
 
 def test_directories_are_replaced() -> None:
@@ -92,9 +90,7 @@ def _call(method: str, subject: str, **request: Any) -> normalize.Call:
     ],
 )
 def test_order_matters_only_where_it_means_something(ours: list[str], same: bool) -> None:
-    recorded = [
-        _call(*text.split()) for text in ("StopContainer <a>", "StopContainer <b>", "StopPodSandbox <s>")
-    ]
+    recorded = [_call(*text.split()) for text in ("StopContainer <a>", "StopContainer <b>", "StopPodSandbox <s>")]
     differences = normalize.diff_conversations(recorded, [_call(*text.split()) for text in ours])
     assert (differences == []) is same
 

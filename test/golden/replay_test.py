@@ -45,9 +45,7 @@ LIFE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("scenario", "name"), [("01-plain", "plain"), ("04-host", "host"), ("04-host", "shared")]
-)
+@pytest.mark.parametrize(("scenario", "name"), [("01-plain", "plain"), ("04-host", "host"), ("04-host", "shared")])
 def test_pod_that_runs_until_it_is_deleted(make_replay: MakeReplay, scenario: str, name: str) -> None:
     replay = make_replay(scenario, name)
     replay.sync()
@@ -133,7 +131,7 @@ def test_pod_with_everything(make_replay: MakeReplay) -> None:
         replay.clock.step(1)
         replay.sync()
     thread = golang.go(replay.kill, name="pod-killer")
-    replay.wait_for_stop("other")
+    replay.wait_for_stops(2)
     replay.clock.step(5)
     thread.join(10)
     assert not thread.is_alive()

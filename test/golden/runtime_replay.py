@@ -60,8 +60,7 @@ class RecordedKubelet(containertesting.FakeRuntimeHelper):
         self._containers = {
             line["request"]["config"]["metadata"]["name"]: line["request"]["config"]
             for line in normalize.load(scenario)
-            if line["method"] == "CreateContainer"
-            and line["request"]["sandbox_config"]["metadata"]["uid"] == uid
+            if line["method"] == "CreateContainer" and line["request"]["sandbox_config"]["metadata"]["uid"] == uid
         }
 
     def generate_run_container_options(
@@ -83,9 +82,7 @@ class RecordedKubelet(containertesting.FakeRuntimeHelper):
                 container_path=mount["container_path"],
                 host_path=mount["host_path"],
                 read_only=mount.get("readonly", False),
-                propagation=runtimeapi.MountPropagation.Value(
-                    mount.get("propagation", "PROPAGATION_PRIVATE")
-                ),
+                propagation=runtimeapi.MountPropagation.Value(mount.get("propagation", "PROPAGATION_PRIVATE")),
             )
             for mount in recorded.get("mounts", [])
             if mount["container_path"] != container.termination_message_path
@@ -204,11 +201,11 @@ class Replay:
         container_id = self.runtime.container(self.pod.metadata.name, container).id
         results.set(kubecontainer.ContainerID(self.manager.type(), container_id), result, self.pod)
 
-    def wait_for_stop(self, container: str) -> None:
-        """Until somebody waits for the container to stop."""
+    def wait_for_stops(self, number: int) -> None:
+        """Until so many containers take their time to stop, or wait for others to do so."""
         ctx, cancel = golang.with_timeout(golang.background(), 10)
-        while not (self.clock.has_waiters() and self.runtime.recorder.counts.get("StopContainer")):
-            assert not ctx.wait(0.005), f"nobody stopped {container}"
+        while self.clock.waiters() < number:
+            assert not ctx.wait(0.005), "nobody stopped the containers"
         cancel()
 
     def _status(self) -> kubecontainer.PodStatus:

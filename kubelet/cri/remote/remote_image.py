@@ -40,14 +40,11 @@ class RemoteImageService:
             self._client.invoke(ctx, "ImageFsInfo", runtimeapi.ImageFsInfoRequest(), self._timeout)
         except errors.RemoteError as err:
             raise ConnectionError(
-                "validate service connection: validate CRI v1 image API for endpoint "
-                f'"{self._endpoint}": {err}'
+                f'validate service connection: validate CRI v1 image API for endpoint "{self._endpoint}": {err}'
             ) from err
         klog.v(2).info_s("Validated CRI v1 image API")
 
-    def list_images(
-        self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None
-    ) -> Sequence[runtimeapi.Image]:
+    def list_images(self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None) -> Sequence[runtimeapi.Image]:
         request = runtimeapi.ListImagesRequest(filter=filter)
         what = "ListImages with filter from image service failed"
         return self._call(ctx, "ListImages", request, what, filter=filter).images  # type: ignore[no-any-return]
@@ -58,9 +55,7 @@ class RemoteImageService:
         """Raises InvalidResponseError when the runtime leaves out id or size."""
         request = runtimeapi.ImageStatusRequest(image=image, verbose=verbose)
         what = "Get ImageStatus from image service failed"
-        response: runtimeapi.ImageStatusResponse = self._call(
-            ctx, "ImageStatus", request, what, image=image.image
-        )
+        response: runtimeapi.ImageStatusResponse = self._call(ctx, "ImageStatus", request, what, image=image.image)
         if response.HasField("image") and (not response.image.id or not response.image.size):
             err = errors.InvalidResponseError(f'Id or size of image "{image.image}" is not set')
             klog.error_s(err, "ImageStatus failed", image=image.image)

@@ -76,9 +76,7 @@ class RemoteRuntimeService:
         if err.code is not grpc.StatusCode.UNIMPLEMENTED:
             return ""
         grpc_client = self._client
-        if isinstance(grpc_client, client.GRPCClient) and grpc_client.speaks_v1alpha2_only(
-            ctx, self._timeout
-        ):
+        if isinstance(grpc_client, client.GRPCClient) and grpc_client.speaks_v1alpha2_only(ctx, self._timeout):
             return " (the runtime speaks CRI v1alpha2 only and must be updated)"
         return " (something that is no container runtime listens there, or its CRI plugin is disabled)"
 
@@ -101,9 +99,7 @@ class RemoteRuntimeService:
             )
         return typed_version
 
-    def run_pod_sandbox(
-        self, ctx: golang.Context, config: runtimeapi.PodSandboxConfig, runtime_handler: str
-    ) -> str:
+    def run_pod_sandbox(self, ctx: golang.Context, config: runtimeapi.PodSandboxConfig, runtime_handler: str) -> str:
         request = runtimeapi.RunPodSandboxRequest(config=config, runtime_handler=runtime_handler)
         # A sandbox needs a network, and may need its image pulled: twice the usual time.
         what = "RunPodSandbox from runtime service failed"
@@ -155,9 +151,7 @@ class RemoteRuntimeService:
         what = "CreateContainer in sandbox from runtime service failed"
         response = self._call(ctx, "CreateContainer", request, what, podSandboxID=pod_sandbox_id)
         if not response.container_id:
-            raise _refuse(
-                "CreateContainer failed", f"ContainerId is not set for container {config.metadata.name!r}"
-            )
+            raise _refuse("CreateContainer failed", f"ContainerId is not set for container {config.metadata.name!r}")
         return response.container_id  # type: ignore[no-any-return]
 
     def start_container(self, ctx: golang.Context, container_id: str) -> None:
@@ -217,9 +211,7 @@ class RemoteRuntimeService:
         limit = self._timeout + timeout if timeout else None
         what = "ExecSync cmd from runtime service failed"
         try:
-            response = self._call_within(
-                ctx, limit, "ExecSync", request, what, containerID=container_id, cmd=cmd
-            )
+            response = self._call_within(ctx, limit, "ExecSync", request, what, containerID=container_id, cmd=cmd)
         except errors.RemoteError as err:
             if err.code is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise CommandTimedOutError(cmd, timeout) from err
@@ -232,9 +224,7 @@ class RemoteRuntimeService:
 
     def exec(self, ctx: golang.Context, request: runtimeapi.ExecRequest) -> runtimeapi.ExecResponse:
         what = "Exec cmd from runtime service failed"
-        response = self._call(
-            ctx, "Exec", request, what, containerID=request.container_id, cmd=list(request.cmd)
-        )
+        response = self._call(ctx, "Exec", request, what, containerID=request.container_id, cmd=list(request.cmd))
         return _with_url(response, "Exec failed")  # type: ignore[no-any-return]
 
     def attach(self, ctx: golang.Context, request: runtimeapi.AttachRequest) -> runtimeapi.AttachResponse:
@@ -300,9 +290,7 @@ class RemoteRuntimeService:
         what = "ReopenContainerLog from runtime service failed"
         self._call(ctx, "ReopenContainerLog", request, what, containerID=container_id)
 
-    def checkpoint_container(
-        self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest
-    ) -> None:
+    def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None:
         """A timeout in `options` counts when it is longer than the usual one; ValueError if negative."""
         if options.timeout < 0:
             raise ValueError("CheckpointContainer requires the timeout value to be > 0")

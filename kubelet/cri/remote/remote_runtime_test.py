@@ -24,9 +24,7 @@ CTX = golang.background()
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[fake.FakeServer]:
-    with fake.FakeServer(
-        f"unix://{tmp_path}/cri.sock", fake.FakeRuntime(images_present=["busybox"])
-    ) as server:
+    with fake.FakeServer(f"unix://{tmp_path}/cri.sock", fake.FakeRuntime(images_present=["busybox"])) as server:
         yield server
 
 
@@ -147,9 +145,7 @@ def _serve(path: Path, services: tuple[str, ...]) -> Any:
         response_serializer=runtimeapi.VersionResponse.SerializeToString,
     )
     for service in services:
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service, {"Version": handler}),)
-        )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Version": handler}),))
     server.add_insecure_port(f"unix:{path}")
     server.start()
     return server
@@ -162,9 +158,7 @@ def _serve(path: Path, services: tuple[str, ...]) -> Any:
         pytest.param((), "no container runtime listens there", id="other gRPC server"),
     ],
 )
-def test_runtime_of_another_version_is_explained(
-    tmp_path: Path, services: tuple[str, ...], want: str
-) -> None:
+def test_runtime_of_another_version_is_explained(tmp_path: Path, services: tuple[str, ...], want: str) -> None:
     server = _serve(tmp_path / "x.sock", services)
     service = remote.RemoteRuntimeService(CTX, f"unix://{tmp_path}/x.sock", 5)
     with pytest.raises(ConnectionError, match=want):
@@ -212,9 +206,7 @@ def test_deadlines(server: fake.FakeServer) -> None:
     service.close(CTX)
 
 
-def test_deadline_of_the_context_counts(
-    server: fake.FakeServer, service: remote.RemoteRuntimeService
-) -> None:
+def test_deadline_of_the_context_counts(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
     server.runtime.faults.hang("Version")
     ctx, cancel = golang.with_timeout(CTX, 0.2)
     with pytest.raises(remote.RemoteError, match="code = DeadlineExceeded"):
@@ -263,9 +255,7 @@ def test_limits_per_method() -> None:
     assert limits.limits["ExecSync"] is None
 
 
-def test_runtime_that_comes_back_is_found(
-    server: fake.FakeServer, service: remote.RemoteRuntimeService
-) -> None:
+def test_runtime_that_comes_back_is_found(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
     service.version(CTX, "")
     server.stop()
     with pytest.raises(remote.RemoteError, match="code = Unavailable"):
@@ -282,9 +272,7 @@ def test_runtime_that_comes_back_is_found(
     wait_for(answers, 3)
 
 
-def test_exec_sync_carries_code_and_output(
-    server: fake.FakeServer, service: remote.RemoteRuntimeService
-) -> None:
+def test_exec_sync_carries_code_and_output(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
     server.runtime.behaviours.add(fake.Behaviour(exec_exit_code=2, exec_stdout="out", exec_stderr="err"))
     _, container_id = run_container(service)
     with pytest.raises(remote.ExecExitError, match="command 'a b' exited with 2: err") as raised:
@@ -299,9 +287,7 @@ def test_exec_sync_timeout(server: fake.FakeServer, service: remote.RemoteRuntim
         service.exec_sync(CTX, container_id, ["sleep", "60"], 1)
 
 
-def test_list_larger_than_grpc_allows_by_default(
-    server: fake.FakeServer, service: remote.RemoteRuntimeService
-) -> None:
+def test_list_larger_than_grpc_allows_by_default(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
     config = sandbox_config()
     config.annotations["big"] = "x" * (2 * 1024 * 1024)
     for attempt in range(3):
@@ -349,9 +335,7 @@ def test_container_events(server: fake.FakeServer, service: remote.RemoteRuntime
     wait_for(lambda: server.runtime.subscribers == 0)
 
 
-def test_container_events_not_implemented(
-    server: fake.FakeServer, service: remote.RemoteRuntimeService
-) -> None:
+def test_container_events_not_implemented(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
     server.runtime.events_enabled = False
     with pytest.raises(remote.RemoteError) as raised:
         service.get_container_events(CTX, golang.Channel(), None)

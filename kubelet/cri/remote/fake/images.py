@@ -24,7 +24,7 @@ class FakeImages:
     ) -> None:
         self.pull_delay = 0.0  # seconds each pull takes
         self.pull_errors: dict[str, errors.RemoteError] = {}  # image → what pulling it raises
-        self.mountpoint = "/var/lib/fake-cri"
+        self.mountpoint = "/"
         self._now = now
         self._sleep = sleep
         self._lock = threading.Lock()  # guards _images

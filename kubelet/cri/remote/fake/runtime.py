@@ -17,10 +17,19 @@ import grpc
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet.cri import errors
-from kubelet.cri.remote.fake import images, recorder
+from kubelet.cri.remote.fake import files, images, recorder, usage
 from kubelet.cri.remote.fake.behaviour import Behaviour, Behaviours
 from kubelet.cri.remote.fake.faults import Faults
-from kubelet.cri.remote.fake.sandboxes import CREATED, EXITED, RUNNING, Container, Sandbox, Store
+from kubelet.cri.remote.fake.sandboxes import (
+    CREATED,
+    EXITED,
+    RUNNING,
+    Container,
+    NewContainer,
+    Sandbox,
+    Store,
+    make_container,
+)
 from pkg import golang
 from pkg.apimachinery import clock as clocks
 
@@ -56,6 +65,7 @@ class FakeRuntime:
         self._lists: dict[str, tuple[int, Any]] = {}
         self._ids = itertools.count(1)
         self._ips = itertools.count(2)
+        self._sleeping = 0
         self._began = self.clock.monotonic()
         self._wake: golang.Channel[None] = golang.Channel(1)
         self._stop: golang.Channel[None] = golang.Channel()
@@ -84,13 +94,15 @@ class FakeRuntime:
         with self._lock:
             return len(self._subscribers)
 
+    @property
+    def sleeping(self) -> int:
+        """How many calls wait for time to pass; a test may then step its clock."""
+        with self._lock:
+            return self._sleeping
+
     def container(self, pod: str, name: str) -> Container:
         """The newest container of this name in a pod of this name. Raises LookupError."""
-        found = [
-            c
-            for c in self.containers
-            if c.sandbox.config.metadata.name == pod and c.config.metadata.name == name
-        ]
+        found = [c for c in self.containers if c.sandbox.config.metadata.name == pod and c.config.metadata.name == name]
         if not found:
             raise LookupError(f"no container {name} in pod {pod}")
         return found[-1]
@@ -141,9 +153,7 @@ class FakeRuntime:
                 self.recorder.add(recorder.Call(start - self._began, spent, method, copy, response, error))
         return response
 
-    def stream(
-        self, ctx: golang.Context, method: str, request: Any
-    ) -> Iterator[runtimeapi.ContainerEventResponse]:
+    def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[runtimeapi.ContainerEventResponse]:
         """The events from now on, until ctx is done."""
         self.recorder.count(method)
         if not self.events_enabled:
@@ -315,10 +325,8 @@ class FakeRuntime:
     def _pod_sandbox_status(self, ctx: golang.Context, request: Any) -> runtimeapi.PodSandboxStatusResponse:
         with self._lock:
             self._settle_locked()
-            sandbox = self._sandbox_locked(
-                request.pod_sandbox_id, "an error occurred when try to find sandbox"
-            )
-            response = runtimeapi.PodSandboxStatusResponse(status=_sandbox_status(sandbox))
+            sandbox = self._sandbox_locked(request.pod_sandbox_id, "an error occurred when try to find sandbox")
+            response = runtimeapi.PodSandboxStatusResponse(status=sandbox.status())
             if request.verbose:
                 response.info["info"] = "{}"
         return response
@@ -360,9 +368,7 @@ class FakeRuntime:
     def _port_forward(self, ctx: golang.Context, request: Any) -> runtimeapi.PortForwardResponse:
         with self._lock:
             self._sandbox_locked(request.pod_sandbox_id, "failed to find sandbox")
-        return runtimeapi.PortForwardResponse(
-            url=f"{self.streaming_url}/portforward/{request.pod_sandbox_id}"
-        )
+        return runtimeapi.PortForwardResponse(url=f"{self.streaming_url}/portforward/{request.pod_sandbox_id}")
 
     # Containers.
 
@@ -389,55 +395,24 @@ class FakeRuntime:
         pod, meta = sandbox.config.metadata, config.metadata
         name = f"{meta.name}_{pod.name}_{pod.namespace}_{pod.uid}_{meta.attempt}"
         self._reserve_locked("container", name)
-        container_id, created_at = self._new_id_locked(), self._now()
-        argv = [*config.command, *config.args]
-        image_name = config.image.user_specified_image or config.image.image
+        container_id = self._new_id_locked()
         behaviour = self.behaviours.find(
-            image=image_name,
-            argv=argv,
+            image=config.image.user_specified_image or config.image.image,
+            argv=[*config.command, *config.args],
             name=meta.name,
             pod=pod.name,
             container_id=container_id,
             annotations=sandbox.config.annotations,
         )
-        listed = runtimeapi.Container(
-            id=container_id,
-            pod_sandbox_id=sandbox.id,
-            metadata=meta,
-            image=config.image,
-            image_ref=image_id,
-            image_id=image_id,
-            state=CREATED,
-            created_at=created_at,
-            labels=config.labels,
-            annotations=config.annotations,
-        )
-        status = runtimeapi.ContainerStatus(
-            id=container_id,
-            metadata=meta,
-            state=CREATED,
-            created_at=created_at,
-            image=runtimeapi.ImageSpec(
-                image=image_name, user_specified_image=config.image.user_specified_image
-            ),
-            image_ref=image_id,
-            image_id=image_id,
-            labels=config.labels,
-            annotations=config.annotations,
-            mounts=config.mounts,
-            log_path=_log_path(sandbox, config),
-            resources=runtimeapi.ContainerResources(linux=config.linux.resources),
-        )
-        return Container(listed, status, sandbox, argv, behaviour, config, name)
+        new = NewContainer(container_id, self._now(), image_id, behaviour, name)
+        return make_container(sandbox, config, new)
 
     def _start_container(self, ctx: golang.Context, request: Any) -> runtimeapi.StartContainerResponse:
         with self._lock:
             container = self._container_locked(request.container_id)
             if container.state != CREATED:
                 state = runtimeapi.ContainerState.Name(container.listed.state)
-                raise _unknown(
-                    f'failed to set starting state for container "{container.id}": it is in {state}'
-                )
+                raise _unknown(f'failed to set starting state for container "{container.id}": it is in {state}')
             if container.behaviour.start_error:
                 self._fail_to_start_locked(container)
             container.set_state(RUNNING)
@@ -449,7 +424,7 @@ class FakeRuntime:
                 self._store.end_container_at(container, when)
                 self._wake.try_send(None)
         if self.write_logs:
-            _write_log(container, self.clock.now())
+            files.write_log(container, self.clock.now())
         return runtimeapi.StartContainerResponse()
 
     def _fail_to_start_locked(self, container: Container) -> None:
@@ -536,9 +511,7 @@ class FakeRuntime:
             behaviour = container.behaviour
         if request.timeout and behaviour.exec_for > request.timeout:
             self._sleep(ctx, float(request.timeout))
-            message = (
-                f"failed to exec in container: timeout {request.timeout}s exceeded: context deadline exceeded"
-            )
+            message = f"failed to exec in container: timeout {request.timeout}s exceeded: context deadline exceeded"
             raise errors.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, message)
         self._sleep(ctx, behaviour.exec_for)
         return runtimeapi.ExecSyncResponse(
@@ -562,61 +535,38 @@ class FakeRuntime:
             self._container_locked(request.container_id)
         return runtimeapi.CheckpointContainerResponse()
 
-    # Statistics: every container uses the same, so that sums can be checked.
+    # Statistics.
 
     def _container_stats(self, ctx: golang.Context, request: Any) -> runtimeapi.ContainerStatsResponse:
         with self._lock:
-            stats = self._stats_of(self._container_locked(request.container_id))
+            stats = usage.of_container(self._container_locked(request.container_id), self._now())
         return runtimeapi.ContainerStatsResponse(stats=stats)
 
-    def _list_container_stats(
-        self, ctx: golang.Context, request: Any
-    ) -> runtimeapi.ListContainerStatsResponse:
+    def _list_container_stats(self, ctx: golang.Context, request: Any) -> runtimeapi.ListContainerStatsResponse:
         filter = runtimeapi.ContainerFilter(
             id=request.filter.id,
             pod_sandbox_id=request.filter.pod_sandbox_id,
             label_selector=request.filter.label_selector,
             state=runtimeapi.ContainerStateValue(state=RUNNING),
         )
+        now = self._now()
         with self._lock:
             self._settle_locked()
-            stats = [self._stats_of(container) for container in self._store.find_containers(filter)]
+            stats = [usage.of_container(container, now) for container in self._store.find_containers(filter)]
         return runtimeapi.ListContainerStatsResponse(stats=stats)
 
     def _pod_sandbox_stats(self, ctx: golang.Context, request: Any) -> runtimeapi.PodSandboxStatsResponse:
         with self._lock:
             sandbox = self._sandbox_locked(request.pod_sandbox_id, "failed to find sandbox")
-            return runtimeapi.PodSandboxStatsResponse(stats=self._sandbox_stats_of(sandbox))
+            return runtimeapi.PodSandboxStatsResponse(stats=usage.of_sandbox(sandbox, self._now()))
 
     def _list_pod_sandbox_stats(self, ctx: golang.Context, request: Any) -> Any:
-        filter = runtimeapi.PodSandboxFilter(
-            id=request.filter.id, label_selector=request.filter.label_selector
-        )
+        filter = runtimeapi.PodSandboxFilter(id=request.filter.id, label_selector=request.filter.label_selector)
+        now = self._now()
         with self._lock:
             self._settle_locked()
-            stats = [self._sandbox_stats_of(s) for s in self._store.find_sandboxes(filter) if s.ready]
+            stats = [usage.of_sandbox(s, now) for s in self._store.find_sandboxes(filter) if s.ready]
         return runtimeapi.ListPodSandboxStatsResponse(stats=stats)
-
-    def _sandbox_stats_of(self, sandbox: Sandbox) -> runtimeapi.PodSandboxStats:
-        running = [c for c in sandbox.containers.values() if c.state == RUNNING]
-        linux = runtimeapi.LinuxPodSandboxStats(
-            cpu=_cpu(self._now(), len(running)),
-            memory=_memory(self._now(), len(running)),
-            containers=[self._stats_of(container) for container in running],
-        )
-        return runtimeapi.PodSandboxStats(attributes=_attributes(sandbox.listed), linux=linux)
-
-    def _stats_of(self, container: Container) -> runtimeapi.ContainerStats:
-        return runtimeapi.ContainerStats(
-            attributes=runtimeapi.ContainerAttributes(
-                id=container.id,
-                metadata=container.listed.metadata,
-                labels=container.listed.labels,
-                annotations=container.listed.annotations,
-            ),
-            cpu=_cpu(self._now(), 1),
-            memory=_memory(self._now(), 1),
-        )
 
     # Shared by the above.
 
@@ -633,21 +583,19 @@ class FakeRuntime:
         status.exit_code = _KILLED if oom_killed else exit_code
         status.reason = "OOMKilled" if oom_killed else "Completed" if exit_code == 0 else "Error"
         if container.behaviour.termination_message:
-            _write_termination_message(container)
+            files.write_termination_message(container)
         self._store.generation += 1
         container.exited.close()
         self._tell_locked(runtimeapi.CONTAINER_STOPPED_EVENT, container.sandbox, container.id)
 
-    def _tell_locked(
-        self, kind: runtimeapi.ContainerEventType.ValueType, sandbox: Sandbox, container_id: str
-    ) -> None:
+    def _tell_locked(self, kind: runtimeapi.ContainerEventType.ValueType, sandbox: Sandbox, container_id: str) -> None:
         if not self._subscribers:
             return
         event = runtimeapi.ContainerEventResponse(
             container_id=container_id,
             container_event_type=kind,
             created_at=self._now(),
-            pod_sandbox_status=_sandbox_status(sandbox),
+            pod_sandbox_status=sandbox.status(),
             containers_statuses=[container.status for container in sandbox.containers.values()],
         )
         for events in self._subscribers:
@@ -655,7 +603,12 @@ class FakeRuntime:
 
     def _sleep(self, ctx: golang.Context, seconds: float, until: golang.Channel[None] | None = None) -> None:
         if seconds > 0:
-            golang.select(ctx.done(), self.clock.after(seconds), until)
+            timer = self.clock.after(seconds)
+            with self._lock:
+                self._sleeping += 1
+            golang.select(ctx.done(), timer, until)
+            with self._lock:
+                self._sleeping -= 1
         _raise_if_done(ctx)
 
     def _sandbox_names(self, request: Any) -> tuple[str, ...]:
@@ -677,9 +630,7 @@ class FakeRuntime:
     def _reserve_locked(self, kind: str, name: str) -> None:
         holder = self._store.names.get(name)
         if holder is not None:
-            raise _unknown(
-                f'failed to reserve {kind} name "{name}": name "{name}" is reserved for "{holder}"'
-            )
+            raise _unknown(f'failed to reserve {kind} name "{name}": name "{name}" is reserved for "{holder}"')
 
     def _new_id_locked(self) -> str:
         return f"{next(self._ids):064x}"
@@ -723,63 +674,3 @@ def _unknown(message: str) -> errors.RemoteError:
 
 def _not_found(what: str) -> errors.RemoteError:
     return errors.RemoteError(grpc.StatusCode.NOT_FOUND, f"{what}: not found")
-
-
-def _sandbox_status(sandbox: Sandbox) -> runtimeapi.PodSandboxStatus:
-    listed = sandbox.listed
-    options = sandbox.config.linux.security_context.namespace_options
-    return runtimeapi.PodSandboxStatus(
-        id=listed.id,
-        metadata=listed.metadata,
-        state=listed.state,
-        created_at=listed.created_at,
-        network=runtimeapi.PodSandboxNetworkStatus(ip=sandbox.ip if sandbox.ready else ""),
-        linux=runtimeapi.LinuxPodSandboxStatus(namespaces=runtimeapi.Namespace(options=options)),
-        labels=listed.labels,
-        annotations=listed.annotations,
-        runtime_handler=listed.runtime_handler,
-    )
-
-
-def _log_path(sandbox: Sandbox, config: runtimeapi.ContainerConfig) -> str:
-    if not sandbox.config.log_directory or not config.log_path:
-        return ""
-    return f"{sandbox.config.log_directory}/{config.log_path}"
-
-
-def _write_log(container: Container, now: datetime) -> None:
-    """One line: the command, as nothing runs that could say more."""
-    if not container.status.log_path:
-        return
-    path = Path(container.status.log_path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(f"{now:%Y-%m-%dT%H:%M:%S.%f}000Z stdout F fake: {' '.join(container.argv)!r}\n")
-
-
-def _write_termination_message(container: Container) -> None:
-    for mount in container.config.mounts:
-        if mount.container_path == "/dev/termination-log":
-            Path(mount.host_path).write_text(container.behaviour.termination_message)
-
-
-def _attributes(listed: runtimeapi.PodSandbox) -> runtimeapi.PodSandboxAttributes:
-    return runtimeapi.PodSandboxAttributes(
-        id=listed.id, metadata=listed.metadata, labels=listed.labels, annotations=listed.annotations
-    )
-
-
-def _cpu(now: int, containers: int) -> runtimeapi.CpuUsage:
-    return runtimeapi.CpuUsage(
-        timestamp=now,
-        usage_core_nano_seconds=runtimeapi.UInt64Value(value=1_000_000_000 * containers),
-        usage_nano_cores=runtimeapi.UInt64Value(value=1_000_000 * containers),
-    )
-
-
-def _memory(now: int, containers: int) -> runtimeapi.MemoryUsage:
-    return runtimeapi.MemoryUsage(
-        timestamp=now,
-        working_set_bytes=runtimeapi.UInt64Value(value=1_000_000 * containers),
-        usage_bytes=runtimeapi.UInt64Value(value=1_000_000 * containers),
-    )

@@ -164,9 +164,7 @@ def test_filters(node: Node) -> None:
         pytest.param(fake.Behaviour(stop_after=3, sigterm_exit_code=0), 30, 3, 0, id="takes its time"),
         pytest.param(fake.Behaviour(stop_after=9), 2, 2, 137, id="takes too long"),
         pytest.param(fake.Behaviour(ignore_sigterm=True), 5, 5, 137, id="ignores SIGTERM"),
-        pytest.param(
-            fake.Behaviour(ignore_sigterm=True, run_for=1, exit_code=4), 5, 5, 4, id="ends meanwhile"
-        ),
+        pytest.param(fake.Behaviour(ignore_sigterm=True, run_for=1, exit_code=4), 5, 5, 4, id="ends meanwhile"),
     ],
 )
 def test_stop_container(node: Node, life: fake.Behaviour, grace: int, waits: float, code: int) -> None:
@@ -174,7 +172,7 @@ def test_stop_container(node: Node, life: fake.Behaviour, grace: int, waits: flo
     container_id = node.start(node.sandbox())
     thread = golang.go(node.service.stop_container, CTX, container_id, grace, name="stopper")
     if waits:
-        _wait_for(node.clock.has_waiters)
+        _wait_for(lambda: node.runtime.sleeping)
         assert node.status(container_id).state == RUNNING
         node.clock.step(waits)
     thread.join(10)
@@ -252,7 +250,7 @@ def test_faults(node: Node) -> None:
 def test_latency_is_on_the_clock(node: Node) -> None:
     node.runtime.faults.latency("Version", 10)
     thread = golang.go(node.service.version, CTX, "", name="caller")
-    _wait_for(node.clock.has_waiters)
+    _wait_for(lambda: node.runtime.sleeping)
     node.clock.step(10)
     thread.join(10)
     assert not thread.is_alive()

@@ -62,6 +62,72 @@ class Sandbox:
     def ready(self) -> bool:
         return self.listed.state == runtimeapi.SANDBOX_READY
 
+    def status(self) -> runtimeapi.PodSandboxStatus:
+        """The detailed view."""
+        listed = self.listed
+        options = self.config.linux.security_context.namespace_options
+        return runtimeapi.PodSandboxStatus(
+            id=listed.id,
+            metadata=listed.metadata,
+            state=listed.state,
+            created_at=listed.created_at,
+            network=runtimeapi.PodSandboxNetworkStatus(ip=self.ip if self.ready else ""),
+            linux=runtimeapi.LinuxPodSandboxStatus(namespaces=runtimeapi.Namespace(options=options)),
+            labels=listed.labels,
+            annotations=listed.annotations,
+            runtime_handler=listed.runtime_handler,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NewContainer:
+    """What a container is made of, beside its configuration."""
+
+    id: str
+    created_at: int
+    image_id: str
+    behaviour: Behaviour
+    reserved_name: str
+
+
+def make_container(sandbox: Sandbox, config: runtimeapi.ContainerConfig, new: NewContainer) -> Container:
+    """A created container with both its views; it is not in the store yet."""
+    listed = runtimeapi.Container(
+        id=new.id,
+        pod_sandbox_id=sandbox.id,
+        metadata=config.metadata,
+        image=config.image,
+        image_ref=new.image_id,
+        image_id=new.image_id,
+        state=CREATED,
+        created_at=new.created_at,
+        labels=config.labels,
+        annotations=config.annotations,
+    )
+    specified = config.image.user_specified_image
+    status = runtimeapi.ContainerStatus(
+        id=new.id,
+        metadata=config.metadata,
+        state=CREATED,
+        created_at=new.created_at,
+        image=runtimeapi.ImageSpec(image=specified or config.image.image, user_specified_image=specified),
+        image_ref=new.image_id,
+        image_id=new.image_id,
+        labels=config.labels,
+        annotations=config.annotations,
+        mounts=config.mounts,
+        log_path=_log_path(sandbox, config),
+        resources=runtimeapi.ContainerResources(linux=config.linux.resources),
+    )
+    argv = [*config.command, *config.args]
+    return Container(listed, status, sandbox, argv, new.behaviour, config, new.reserved_name)
+
+
+def _log_path(sandbox: Sandbox, config: runtimeapi.ContainerConfig) -> str:
+    if not sandbox.config.log_directory or not config.log_path:
+        return ""
+    return f"{sandbox.config.log_directory}/{config.log_path}"
+
 
 class Store:
     """Not safe by itself: the runtime's lock guards it. `generation` changes with every change."""
@@ -72,9 +138,7 @@ class Store:
         self.names: dict[str, str] = {}  # reserved name → id
         self.generation = 0
         self._by_pod_uid: dict[str, dict[str, Sandbox]] = {}
-        self._ends: list[
-            tuple[float, str]
-        ] = []  # heap; an entry counts only if the container's ends_at agrees
+        self._ends: list[tuple[float, str]] = []  # heap; an entry counts only if the container's ends_at agrees
 
     def add_sandbox(self, sandbox: Sandbox) -> None:
         self.generation += 1

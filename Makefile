@@ -50,7 +50,7 @@ verify: ## check style, types, the map from the Go sources, and the documents; c
 
 bench: ## measure, and print a table and JSON
 	@hack/setup python
-	$(PYTHON) -m test.benchmark
+	$(PYTHON) test/benchmark/run
 
 clean: ## end what `make run` started and remove all it made, on the machine and in the checkout
 	@if [ -e .run/endpoint ]; then $(PYTHON) hack/run --remove-pods; fi

@@ -50,7 +50,8 @@ class FNV128a:
 def deep_hash_object(hasher: Hash, obj: object) -> None:
     """Reset the hasher and feed it all of an API object; the order of maps does not matter.
 
-    DIVERGES: Go feeds a dump of its internal types, which exist nowhere else.
+    DIVERGES: Go feeds a dump of its internal types, which exist nowhere else. So a static pod that a Go kubelet
+    started has another uid here, and is started anew when a node is handed over.
     """
     hasher.reset()
     text = json.dumps(codec.to_builtins(obj), sort_keys=True, separators=(",", ":"))

@@ -1115,13 +1115,12 @@ def calculate_effective_grace_period(
     overrides = [pod.metadata.deletion_grace_period_seconds]
     if options is not None:
         overrides.append(options.pod_termination_grace_period_seconds_override)
-    grace_period = status.grace_period
-    overridden = False
+    # DIVERGES: Go takes 0 for "not set yet", so that after a deletion with 0 a kill can bring back more.
+    grace_period = status.grace_period or None
     for override in overrides:
-        if override is not None and (grace_period == 0 or override < grace_period):
+        if override is not None and (grace_period is None or override < grace_period):
             grace_period = override
-            overridden = True
-    if not overridden and grace_period == 0:
+    if grace_period is None:
         grace_period = pod.spec.termination_grace_period_seconds or 0
     grace_period = max(grace_period, 1)
     return grace_period, status.grace_period not in (0, grace_period)

@@ -123,7 +123,8 @@ def _decode(data: bytes, kind: str, type_: type[T]) -> T:
     except codec.DecodeError as err:
         raise NotParsedError(str(err)) from err
     for path in _unknown_fields(builtins, obj, ""):
-        klog.warning_s("Unknown field in manifest, ignoring", field=path)
+        name = getattr(getattr(obj, "metadata", None), "name", "")
+        klog.warning_s("Unknown field in manifest, ignoring", name=name, field=path)
     return obj
 
 

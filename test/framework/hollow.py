@@ -49,6 +49,11 @@ class HollowNode:
             self._process = subprocess.Popen(self.command(), cwd=ROOT, stdout=log, stderr=log)
         return self
 
+    def called(self, method: str) -> int:
+        """How often the runtime was called so. AssertionError when the kubelet has ended."""
+        assert self._process is not None and self._process.poll() is None, "the kubelet has ended"
+        return self.runtime.recorder.counts.get(method, 0)
+
     def stop(self) -> int:
         """End it as an operator does; returns its exit code. Raises subprocess.TimeoutExpired."""
         assert self._process is not None

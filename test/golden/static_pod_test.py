@@ -1,71 +1,148 @@
-"""The whole kubelet, started as a process, says about a static pod what the Go kubelet said.
+"""The whole kubelet, started as a process, says about static pods what the Go kubelet said.
 
 It runs as a hollow node, so that nothing but the calls is under test; what follows from that is not compared.
+Pods that were recorded coming from the API server come from a file here, and what follows from that is not
+compared either: it is in the one pod that was recorded coming from a file.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from framework.hollow import HollowNode
 from framework.waiting import wait_for
 from golden import normalize
 
-_SCENARIO = "05-static"
-_POD = "static-labnode"
+from kubelet.cri.remote import fake
+
+_NODE = "labnode"
 _IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 # A hollow node has no cgroups of its own, and other pages and swap than the recorded machine.
-_NOT_COMPARED = (
+_HOLLOW = (
     "RunPodSandbox.config.linux.cgroup_parent",
     "CreateContainer.sandbox_config.linux.cgroup_parent",
     "CreateContainer.config.linux.resources.hugepage_limits",
     "CreateContainer.config.linux.resources.unified",
     "CreateContainer.config.linux.resources.memory_swap_limit_in_bytes",
 )
+# The annotations tell the source; the hash covers the mount of the service account.
+_FROM_API_SERVER = (
+    "RunPodSandbox.config.annotations",
+    "CreateContainer.sandbox_config.annotations",
+    "CreateContainer.config.annotations.io.kubernetes.container.hash",
+    "ImageStatus.image.annotations",
+)
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[HollowNode]:
+    resolv_conf = tmp_path / "resolv.conf"
+    resolv_conf.write_text(_resolv_conf())
     with HollowNode(
-        tmp_path, "--hostname-override=labnode", "--cluster-dns=10.96.0.10", "--cluster-domain=cluster.local"
+        tmp_path,
+        f"--hostname-override={_NODE}",
+        "--cluster-dns=10.96.0.10",
+        "--cluster-domain=cluster.local",
+        f"--resolv-conf={resolv_conf}",
     ) as node:
         node.runtime.images.add(_IMAGE)
+        node.runtime.recorder.on = True
         yield node
 
 
-def _recorded() -> list[normalize.Call]:
-    lines = normalize.load(_SCENARIO)
+def _resolv_conf() -> str:
+    """The recorded machine's, as a pod in its network was given it."""
+    [config] = [
+        line["request"]["config"]["dns_config"]
+        for line in normalize.load("04-host")
+        if line["method"] == "RunPodSandbox" and line["request"]["config"]["metadata"]["name"] == "host"
+    ]
+    lines = [f"nameserver {server}" for server in config.get("servers", [])]
+    for option in ("searches", "options"):
+        if config.get(option):
+            lines.append(" ".join([option.removesuffix("es").removesuffix("s"), *config[option]]))
+    return "\n".join(lines) + "\n"
+
+
+def _recorded(scenario: str, pod: str) -> list[normalize.Call]:
+    lines = normalize.load(scenario)
     for line in lines:
         if line["method"] == "CreateContainer":
-            # The variables of services come from an API server.
-            config = line["request"]["config"]
-            config["envs"] = [env for env in config["envs"] if not env["key"].startswith("KUBERNETES_")]
-            if not config["envs"]:
-                del config["envs"]
-    return normalize.conversations(lines)[_POD]
+            _without_api_server(line["request"]["config"])
+    return normalize.conversations(lines)[pod]
 
 
-def _ours(node: HollowNode) -> list[normalize.Call]:
-    lines = [json.loads(json.dumps(call.as_json())) for call in node.runtime.recorder.calls()]
+def _without_api_server(config: dict[str, Any]) -> None:
+    """Leave out the variables of services and the service account's volume."""
+    config["mounts"] = [m for m in config["mounts"] if m["container_path"] != _SERVICE_ACCOUNT]
+    envs = [env for env in config.pop("envs", []) if not env["key"].startswith("KUBERNETES_")]
+    if envs:
+        config["envs"] = envs
+
+
+def _ours(node: HollowNode, pod: str) -> list[normalize.Call]:
+    text = "\n".join(json.dumps(call.as_json()) for call in node.runtime.recorder.calls())
+    if not pod.endswith(f"-{_NODE}"):
+        text = text.replace(f"{pod}-{_NODE}", pod)
+    lines = [json.loads(line) for line in text.splitlines()]
     directories = {str(node.root_directory): "/var/lib/kubelet"}
     for line in lines:
         if line["method"] == "RunPodSandbox":
-            log_directory = line["request"]["config"].get("log_directory", "")
-            directories[str(Path(log_directory).parent)] = "/var/log/pods"
-    return normalize.conversations(lines, directories=directories).get(_POD, [])
+            directories[str(Path(line["request"]["config"]["log_directory"]).parent)] = "/var/log/pods"
+    return normalize.conversations(lines, directories=directories).get(pod, [])
+
+
+def _manifest(scenario: str, pod: str) -> str:
+    documents = yaml.safe_load_all((normalize.DATA / scenario / "input.yaml").read_text())
+    [manifest] = [d for d in documents if d["kind"] == "Pod" and d["metadata"]["name"] == pod]
+    manifest["metadata"]["namespace"] = "golden"
+    return str(yaml.safe_dump(manifest))
+
+
+def _run(node: HollowNode, manifest: str, containers: int) -> Path:
+    """Let a pod come and start; returns its manifest."""
+    path = node.manifests / "pod.yaml"
+    path.write_text(manifest)
+    wait_for("the containers run", lambda: node.called("StartContainer") >= containers, timeout=30)
+    wait_for("the start is noticed", lambda: node.called("ContainerStatus") >= containers, timeout=30)
+    return path
+
+
+def _run_and_delete(node: HollowNode, manifest: str, containers: int) -> None:
+    """Let a pod come, start, and go again."""
+    _run(node, manifest, containers).unlink()
+    wait_for("the sandbox is stopped", lambda: node.called("StopPodSandbox"), timeout=30)
+    wait_for("the containers are gone", lambda: not node.runtime.containers, timeout=90)
 
 
 def test_static_pod(node: HollowNode) -> None:
-    node.runtime.recorder.on = True
-    manifest = node.manifests / "static.yaml"
-    shutil.copy(normalize.DATA / _SCENARIO / "input.yaml", manifest)
-    wait_for("the container runs", lambda: node.runtime.recorder.counts.get("StartContainer"), timeout=30)
-    wait_for("the start is noticed", lambda: node.runtime.recorder.counts.get("ContainerStatus"), timeout=30)
-    manifest.unlink()
-    wait_for("the container is gone", lambda: not node.runtime.containers, timeout=60)
-    found = normalize.diff_conversations(_recorded(), _ours(node), _NOT_COMPARED)
+    _run_and_delete(node, _manifest("05-static", "static"), 1)
+    found = normalize.diff_conversations(
+        _recorded("05-static", "static-labnode"), _ours(node, "static-labnode"), _HOLLOW
+    )
+    assert "\n".join(found) == ""
+
+
+@pytest.mark.parametrize(
+    ("scenario", "pod", "containers"),
+    [("01-plain", "plain", 1), ("04-host", "host", 1), ("04-host", "shared", 2)],
+)
+def test_pod_that_runs_until_it_is_deleted(node: HollowNode, scenario: str, pod: str, containers: int) -> None:
+    _run_and_delete(node, _manifest(scenario, pod), containers)
+    found = normalize.diff_conversations(_recorded(scenario, pod), _ours(node, pod), (*_HOLLOW, *_FROM_API_SERVER))
+    assert "\n".join(found) == ""
+
+
+@pytest.mark.parametrize("pod", ["succeeds", "fails", "oom"])
+def test_pod_that_ends(node: HollowNode, pod: str) -> None:
+    node.runtime.behaviours.add(fake.Behaviour(run_for=0.5, oom_killed=True), command="tail /dev/zero")
+    _run(node, _manifest("03-ends", pod), 1)
+    wait_for("the end is noticed", lambda: node.called("StopPodSandbox"), timeout=30)
+    found = normalize.diff_conversations(_recorded("03-ends", pod), _ours(node, pod), (*_HOLLOW, *_FROM_API_SERVER))
     assert "\n".join(found) == ""

@@ -1,0 +1,432 @@
+"""Go: pkg/kubelet/images/image_manager_test.go, pkg/util/parsers/parsers_test.go (names)"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubelet import container as kubecontainer
+from kubelet import images
+from kubelet.images import helpers, image_manager, puller, pullmanager
+from kubelet.kuberuntime import testing
+from pkg import credentialprovider, golang
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock import testing as testingclock
+from pkg.client_go.tools import record
+from pkg.client_go.util import flowcontrol
+
+_CTX = golang.background()
+_POD = v1.Pod(metadata=metav1.ObjectMeta(name="pod", namespace="ns", uid="uid"), spec=v1.PodSpec(containers=[]))
+
+
+class _Images:
+    """Knows present_image; every other one must be pulled. Records calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.present = {"present_image:latest"}
+        self.inspect_err: Exception | None = None
+        self.pull_err: Exception | None = None
+        self.credentials: list[list[str]] = []
+        self.on_pull: Callable[[], object] = lambda: None
+        self._lock = threading.Lock()
+
+    def get_image_ref(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> str:
+        self.calls.append("GetImageRef")
+        if self.inspect_err is not None:
+            raise self.inspect_err
+        return "ref" if image.image in self.present else ""
+
+    def pull_image(
+        self,
+        ctx: golang.Context,
+        image: kubecontainer.ImageSpec,
+        credentials: Sequence[credentialprovider.TrackedAuthConfig],
+        pod_sandbox_config: Any,
+    ) -> tuple[str, credentialprovider.TrackedAuthConfig | None]:
+        with self._lock:
+            self.calls.append("PullImage")
+            self.credentials.append([c.auth_config.username for c in credentials])
+        self.on_pull()
+        if self.pull_err is not None:
+            raise self.pull_err
+        self.present.add(image.image)
+        return "ref", credentials[0] if credentials else None
+
+    def get_image_size(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> int:
+        self.calls.append("GetImageSize")
+        return 42
+
+    def list_images(self, ctx: golang.Context) -> list[kubecontainer.Image]:
+        return [kubecontainer.Image(id="ref", repo_tags=["known:1"])]
+
+    def remove_image(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> None:
+        raise NotImplementedError
+
+    image_stats = image_fs_info = remove_image  # type: ignore[assignment]
+
+
+class _World:
+    """An image manager with everything around it."""
+
+    def __init__(
+        self,
+        pull_manager: pullmanager.ImagePullManager | None = None,
+        qps: float = 0.0,
+        burst: int = 0,
+        serialized: bool = False,
+        limit: int | None = None,
+    ) -> None:
+        self.clock = testingclock.FakeClock()
+        self.images = _Images()
+        self.recorder = record.FakeRecorder(100)
+        self.pulling = testing.FakePodPullingTimeRecorder()
+        self.manager = images.ImageManager(
+            self.recorder,
+            credentialprovider.BasicDockerKeyring(),
+            self.images,  # type: ignore[arg-type]
+            pull_manager or pullmanager.NoopImagePullManager(),
+            flowcontrol.Backoff(10.0, 60.0, clock=self.clock),
+            serialized,
+            limit,
+            qps,
+            burst,
+            self.pulling,
+        )
+
+    def ensure(self, image: str, policy: str, secrets: Sequence[v1.Secret] = ()) -> str:
+        ref = v1.ObjectReference(name="pod")
+        return self.manager.ensure_image_exists(_CTX, ref, _POD, image, secrets, None, "", policy)
+
+    def error(self, image: str, policy: str) -> images.ImageError:
+        with pytest.raises(images.ImageError) as caught:
+            self.ensure(image, policy)
+        return caught.value
+
+    def took(self) -> tuple[list[str], list[str]]:
+        """Calls made and reasons of events recorded since the last time."""
+        calls, self.images.calls = self.images.calls, []
+        return calls, [event.split(" ")[1] for event in self.recorder.drain()]
+
+
+_PULLED = (["PullImage", "GetImageSize"], ["Pulling", "Pulled"])
+
+
+def test_missing_image_is_pulled() -> None:
+    world = _World()
+    assert world.ensure("missing_image", "IfNotPresent") == "ref"
+    assert world.took() == (["GetImageRef", *_PULLED[0]], _PULLED[1])
+    assert (world.pulling.started, world.pulling.finished) == (["uid"], ["uid"])
+
+
+def test_present_image_is_not_pulled() -> None:
+    world = _World()
+    for policy in ("IfNotPresent", "Never"):
+        assert world.ensure("present_image", policy) == "ref"
+        assert world.recorder.drain() == [
+            'Normal Pulled Container image "present_image" already present on machine and can be accessed by the pod'
+        ]
+    assert world.images.calls == ["GetImageRef", "GetImageRef"]
+
+
+def test_always_pulls_a_present_image() -> None:
+    world = _World()
+    for _ in range(3):
+        assert world.ensure("present_image", "Always") == "ref"
+        assert world.took() == _PULLED
+
+
+def test_never_does_not_pull() -> None:
+    world = _World()
+    error = world.error("missing_image", "Never")
+    assert isinstance(error, images.ErrImageNeverPull)
+    assert error.message == 'Container image "missing_image" is not present with pull policy of Never'
+    assert world.took() == (["GetImageRef"], ["ErrImageNeverPull"])
+
+
+def test_inspect_failure() -> None:
+    world = _World()
+    world.images.inspect_err = RuntimeError("unknown inspectError")
+    error = world.error("missing_image", "IfNotPresent")
+    assert isinstance(error, images.ErrImageInspect)
+    assert error.message == 'Failed to inspect image "": unknown inspectError'
+    assert world.took() == (["GetImageRef"], ["InspectFailed"])
+
+
+def test_failed_pulls_back_off() -> None:
+    world = _World()
+    world.images.pull_err = RuntimeError("404")
+    error = world.error("typo_image", "IfNotPresent")
+    assert (str(error), error.message) == ("ErrImagePull", "404")
+    assert world.recorder.drain()[1] == 'Warning Failed Failed to pull image "typo_image": 404'
+    world.took()
+    error = world.error("typo_image", "IfNotPresent")
+    assert isinstance(error, images.ErrImagePullBackOff)
+    assert error.message == 'Back-off pulling image "typo_image": ErrImagePull: 404'
+    assert world.took() == (["GetImageRef"], ["BackOff"])
+    world.clock.step(10.1)
+    assert isinstance(world.error("typo_image", "IfNotPresent"), images.ErrImagePull)
+    world.clock.step(10.1)
+    assert isinstance(world.error("typo_image", "IfNotPresent"), images.ErrImagePullBackOff), "doubled"
+    world.clock.step(10)
+    world.images.pull_err = None
+    assert world.ensure("typo_image", "IfNotPresent") == "ref"
+
+
+def test_too_many_pulls() -> None:
+    world = _World(qps=0.001, burst=1)
+    world.ensure("present_image", "Always")
+    world.took()
+    error = world.error("present_image", "Always")
+    assert (str(error), error.message) == ("ErrImagePull", "pull QPS exceeded")
+    assert world.took() == ([], ["Pulling", "Failed"])
+
+
+def test_throttle_off_is_the_service_itself() -> None:
+    service = _Images()
+    assert helpers.throttle_image_pulling(service, 0.0, 5) is service  # type: ignore[arg-type, comparison-overlap]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        (
+            "RegistryUnavailable: no route",
+            images.ErrRegistryUnavailable,
+            "image pull failed for img because the registry is unavailable: no route",
+        ),
+        (
+            "SignatureValidationFailed",
+            images.ErrSignatureValidationFailed,
+            "image pull failed for img because the signature validation failed",
+        ),
+        ("other", images.ErrImagePull, "other"),
+    ],
+)
+def test_errors_of_the_runtime_are_told_by_their_first_word(
+    text: str, kind: type[images.ImageError], message: str
+) -> None:
+    world = _World()
+    world.images.pull_err = RuntimeError(text)
+    error = world.error("img", "Always")
+    assert type(error) is kind
+    assert error.message == message
+
+
+@pytest.mark.parametrize("image", ["FAILED_IMAGE", "http://url", "", "a:b:c", "x" * 300, "0" * 64])
+def test_invalid_names_are_not_pulled(image: str) -> None:
+    world = _World()
+    error = world.error(image, "Always")
+    assert isinstance(error, images.ErrInvalidImageName)
+    assert error.message.startswith(f'Failed to apply default image tag "{image}": couldn\'t parse image name')
+    assert world.took() == ([], ["InspectFailed"])
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("root", "root:latest"),
+        ("root:tag", "root:tag"),
+        ("root@sha256:" + "a" * 64, "root@sha256:" + "a" * 64),
+        ("reg.io:5000/a/b", "reg.io:5000/a/b:latest"),
+        ("reg.io:5000/a/b:1", "reg.io:5000/a/b:1"),
+    ],
+)
+def test_default_tag(image: str, expected: str) -> None:
+    assert image_manager._apply_default_image_tag(image) == expected
+
+
+def _secret(name: str, user: str) -> v1.Secret:
+    config = f'{{"auths":{{"reg.io":{{"username":"{user}","password":"p"}}}}}}'
+    return v1.Secret(
+        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}"),
+        type="kubernetes.io/dockerconfigjson",
+        data={".dockerconfigjson": config.encode()},
+    )
+
+
+def test_pull_secrets_reach_the_runtime() -> None:
+    world = _World()
+    world.ensure("reg.io/a", "Always", [_secret("one", "alice"), _secret("two", "bob")])
+    world.ensure("other.io/a", "Always", [_secret("one", "alice")])
+    assert world.images.credentials == [["alice", "bob"], []]
+
+
+class TestPullRecords:
+    """What the records of earlier pulls allow."""
+
+    def _world(self, tmp_path: Path, policy: str = "NeverVerifyPreloadedImages") -> _World:
+        enforcer = pullmanager.image_pull_credential_verification_policy(policy, ["open.io/*"])
+        accessor = pullmanager.FSPullRecordsAccessor(str(tmp_path))
+        clock = testingclock.FakeClock()
+        service: Any = _Images()
+        return _World(pullmanager.PullManager(_CTX, accessor, enforcer, service, clock))
+
+    def _pulls(self, world: _World) -> int:
+        return world.images.calls.count("PullImage")
+
+    def test_preloaded_image_is_open_to_all(self, tmp_path: Path) -> None:
+        world = self._world(tmp_path)
+        world.ensure("present_image", "IfNotPresent")
+        assert self._pulls(world) == 0
+
+    def test_image_pulled_without_credentials_is_open_to_all(self, tmp_path: Path) -> None:
+        world = self._world(tmp_path)
+        for secrets in ([], [_secret("one", "alice")]):
+            world.ensure("reg.io/a", "IfNotPresent", secrets if self._pulls(world) else [])
+        assert self._pulls(world) == 1
+
+    def test_image_pulled_with_a_secret_is_open_to_that_secret(self, tmp_path: Path) -> None:
+        world = self._world(tmp_path)
+        for secret in (_secret("one", "alice"), _secret("one", "alice"), _secret("copy", "alice")):
+            world.ensure("reg.io/a", "IfNotPresent", [secret])
+        assert self._pulls(world) == 1
+        world.ensure("reg.io/a", "IfNotPresent", [_secret("other", "mallory")])
+        assert self._pulls(world) == 2
+        world.ensure("reg.io/a", "IfNotPresent", [])
+        assert self._pulls(world) == 3
+
+    def test_changed_secret_is_still_that_secret(self, tmp_path: Path) -> None:
+        world = self._world(tmp_path)
+        world.ensure("reg.io/a", "IfNotPresent", [_secret("one", "alice")])
+        world.ensure("reg.io/a", "IfNotPresent", [_secret("one", "renamed")])
+        assert self._pulls(world) == 1
+
+    def test_records_outlive_the_kubelet(self, tmp_path: Path) -> None:
+        world = self._world(tmp_path)
+        world.ensure("reg.io/a", "IfNotPresent", [_secret("one", "alice")])
+        again = self._world(tmp_path)
+        again.images.present.add("reg.io/a:latest")
+        again.ensure("reg.io/a", "IfNotPresent", [_secret("one", "alice")])
+        assert self._pulls(again) == 0
+        again.ensure("reg.io/a", "IfNotPresent", [])
+        assert self._pulls(again) == 1
+
+    def test_closed_image_with_policy_never_looks_absent(self, tmp_path: Path) -> None:
+        world = self._world(tmp_path)
+        world.ensure("reg.io/a", "IfNotPresent", [_secret("one", "alice")])
+        error = world.error("reg.io/a", "Never")
+        assert error.message == 'Container image "reg.io/a" is not present with pull policy of Never'
+
+    @pytest.mark.parametrize(
+        ("policy", "image", "pulls"),
+        [
+            ("AlwaysVerify", "present_image", 1),
+            ("NeverVerify", "present_image", 0),
+            ("NeverVerifyAllowlistedImages", "present_image", 1),
+            ("NeverVerifyAllowlistedImages", "open.io/a", 0),
+        ],
+    )
+    def test_policies(self, tmp_path: Path, policy: str, image: str, pulls: int) -> None:
+        world = self._world(tmp_path, policy)
+        world.images.present.add("open.io/a:latest")
+        world.ensure(image, "IfNotPresent")
+        assert self._pulls(world) == pulls
+
+    def test_intent_of_a_dead_kubelet_closes_the_image(self, tmp_path: Path) -> None:
+        pullmanager.FSPullRecordsAccessor(str(tmp_path)).write_image_pull_intent("known:1")
+        world = self._world(tmp_path)
+        world.images.present.add("known:1")
+        world.ensure("known:1", "IfNotPresent")
+        assert self._pulls(world) == 1
+        assert not list((tmp_path / "image_manager" / "pulling").iterdir())
+
+    def test_failed_pull_leaves_no_intent(self, tmp_path: Path) -> None:
+        world = self._world(tmp_path)
+        world.images.pull_err = RuntimeError("404")
+        world.error("reg.io/a", "IfNotPresent")
+        assert not list((tmp_path / "image_manager" / "pulling").iterdir())
+        assert not list((tmp_path / "image_manager" / "pulled").iterdir())
+
+    def test_unreadable_record_forces_a_pull(self, tmp_path: Path) -> None:
+        world = self._world(tmp_path)
+        world.ensure("reg.io/a", "IfNotPresent")
+        (record_file,) = (tmp_path / "image_manager" / "pulled").iterdir()
+        record_file.write_text("{")
+        world.ensure("reg.io/a", "IfNotPresent")
+        assert self._pulls(world) == 2
+
+    def test_prune(self, tmp_path: Path) -> None:
+        accessor = pullmanager.FSPullRecordsAccessor(str(tmp_path))
+        clock = testingclock.FakeClock()
+        service: Any = _Images()
+        enforcer = pullmanager.image_pull_credential_verification_policy("AlwaysVerify", [])
+        manager = pullmanager.PullManager(_CTX, accessor, enforcer, service, clock)
+        open_to_all = pullmanager.ImagePullCredentials(node_pods_accessible=True)
+        for image in ("gone", "left"):
+            manager.record_pull_intent(image)
+            manager.record_image_pulled(_CTX, image, f"ref-{image}", open_to_all)
+        clock.step(1)
+        began = clock.now()
+        manager.record_pull_intent("new")
+        manager.record_image_pulled(_CTX, "new", "ref-new", open_to_all)
+        manager.prune_unknown_records(_CTX, ["ref-left"], began)
+        kept = {r.image_ref for r in accessor.list_image_pulled_records()}
+        assert kept == {"ref-left", "ref-new"}
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", "*", "/*", " a", "a*/b", "reg.io/a:tag", "reg.io/*/b", "reg.io/a@sha256:" + "0" * 64]
+)
+def test_bad_allowlist_patterns(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        pullmanager.validate_allowlist_images_patterns([pattern])
+
+
+def test_unknown_verification_policy() -> None:
+    with pytest.raises(ValueError, match="unknown image pull credential verification policy: Sometimes"):
+        pullmanager.image_pull_credential_verification_policy("Sometimes", [])
+
+
+def _pull_at_once(a_puller: puller.ImagePuller, count: int) -> list[golang.Thread]:
+    request = puller.ImagePullRequest(_CTX, kubecontainer.ImageSpec(image="img"), [], None)
+    return [golang.go(a_puller.pull_image, request, name=f"pull-{i}") for i in range(count)]
+
+
+class _Gate:
+    """Holds pulls until told, and counts how many are at it."""
+
+    def __init__(self) -> None:
+        self.entered: golang.Channel[None] = golang.Channel(100)
+        self.release: golang.Channel[None] = golang.Channel()
+
+    def __call__(self) -> None:
+        self.entered.send(None)
+        self.release.recv(timeout=10)
+
+    def waiting(self) -> int:
+        """How many came in within a moment; those who must wait do not come at all."""
+        count = 0
+        while self.entered.recv(timeout=0.2)[1]:
+            count += 1
+        return count
+
+
+@pytest.mark.parametrize(
+    ("limit", "serial", "at_once"), [(None, False, 4), (0, False, 4), (2, False, 2), (None, True, 1)]
+)
+def test_pulls_at_the_same_time(limit: int | None, serial: bool, at_once: int) -> None:
+    service: Any = _Images()
+    gate = service.on_pull = _Gate()
+    a_puller: puller.ImagePuller = puller.SerialImagePuller(service)
+    if not serial:
+        a_puller = puller.ParallelImagePuller(service, limit)
+    threads = _pull_at_once(a_puller, 4)
+    assert gate.waiting() == at_once
+    gate.release.close()
+    for thread in threads:
+        thread.join(timeout=10)
+    assert service.calls.count("PullImage") == 4
+
+
+def test_failed_pull_passes_the_turn_on() -> None:
+    service: Any = _Images()
+    service.pull_err = RuntimeError("404")
+    serial = puller.SerialImagePuller(service)
+    request = puller.ImagePullRequest(_CTX, kubecontainer.ImageSpec(image="img"), [], None)
+    assert [str(serial.pull_image(request).err) for _ in range(2)] == ["404", "404"]

@@ -1,0 +1,225 @@
+"""Go: k8s.io/cri-client/pkg/logs/logs_test.go, tail_test.go"""
+
+from __future__ import annotations
+
+import io
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet.kuberuntime import logs, testing
+from kubelet.kuberuntime.logs import tail
+from kubelet.kuberuntime.logs.logs import parse_cri_log, parse_docker_json_log
+from pkg import golang
+
+_CTX = golang.background()
+_LINES = (
+    "2020-09-27T11:18:01.1Z stdout F one\n"
+    "2020-09-27T11:18:02.2Z stderr F two\n"
+    "2020-09-27T11:18:03.000000003Z stdout F three\n"
+)
+
+
+def _read(path: Path, ctx: golang.Context = _CTX, **options: Any) -> tuple[bytes, bytes]:
+    stdout, stderr = io.BytesIO(), io.BytesIO()
+    opts = logs.LogOptions(**options)
+    logs.read_logs(ctx, str(path), "cid", opts, testing.FakeRuntimeService(), stdout, stderr)
+    return stdout.getvalue(), stderr.getvalue()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "0.log"
+    path.write_text(_LINES)
+    return path
+
+
+_SECOND = datetime(2020, 9, 27, 11, 18, 2, 200000, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("options", "stdout", "stderr"),
+    [
+        ({}, b"one\nthree\n", b"two\n"),
+        ({"tail_lines": 2}, b"three\n", b"two\n"),
+        ({"tail_lines": 0}, b"", b""),
+        ({"tail_lines": 9}, b"one\nthree\n", b"two\n"),
+        ({"since": _SECOND}, b"three\n", b"two\n"),
+        ({"limit_bytes": 5}, b"one\n", b"t"),
+        ({"limit_bytes": 4}, b"one\n", b""),
+        (
+            {"timestamp": True, "tail_lines": 1},
+            b"2020-09-27T11:18:03.000000003Z three\n",
+            b"",
+        ),
+        ({"timestamp": True, "tail_lines": 2, "limit_bytes": 10}, b"", b"2020-09-27"),
+    ],
+)
+def test_read_logs(log: Path, options: dict[str, Any], stdout: bytes, stderr: bytes) -> None:
+    assert _read(log, **options) == (stdout, stderr)
+
+
+def test_timestamps_have_nine_digits(log: Path) -> None:
+    assert _read(log, timestamp=True)[1] == b"2020-09-27T11:18:02.200000000Z two\n"
+
+
+def test_stream_that_nobody_wants_does_not_count(log: Path) -> None:
+    stdout = io.BytesIO()
+    opts = logs.LogOptions(limit_bytes=6)
+    logs.read_logs(_CTX, str(log), "", opts, testing.FakeRuntimeService(), stdout, None)
+    assert stdout.getvalue() == b"one\nth"
+
+
+def test_partial_lines_are_joined(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_text(
+        "2020-09-27T11:18:01Z stdout P one \n2020-09-27T11:18:02Z stdout P:X two \n"
+        "2020-09-27T11:18:03Z stdout F three\n"
+    )
+    assert _read(path)[0] == b"one two three\n"
+    assert _read(path, timestamp=True)[0] == b"2020-09-27T11:18:01.000000000Z one two three\n"
+
+
+def test_unfinished_last_line_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_text(_LINES + "2020-09-27T11:18:04Z stdout F four")
+    assert _read(path)[0] == b"one\nthree\nfour"
+
+
+def test_bad_line_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_text(_LINES + "nonsense\n2020-09-27T11:18:04Z stdout F four\n")
+    assert _read(path)[0] == b"one\nthree\nfour\n"
+
+
+def test_unknown_format(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_text("nonsense\n")
+    with pytest.raises(ValueError, match="unsupported log format"):
+        _read(path)
+
+
+def test_missing_log(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        _read(tmp_path / "0.log")
+
+
+def test_symbolic_link_is_followed(log: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.log"
+    link.symlink_to(log)
+    assert _read(link)[1] == b"two\n"
+
+
+class _Follower:
+    """Follows a log in a thread; the container runs until stop()."""
+
+    def __init__(self, path: Path, ctx: golang.Context = _CTX, **options: Any) -> None:
+        self.runtime = testing.FakeRuntimeService()
+        status = runtimeapi.ContainerStatus(id="cid", state=runtimeapi.CONTAINER_RUNNING)
+        self.runtime.set_fake_containers([testing.FakeContainer(status, "sandbox")])
+        self.lines: golang.Channel[bytes] = golang.Channel(100)
+        self.error: Exception | None = None
+        opts = logs.LogOptions(follow=True, **options)
+        self.thread = golang.go(self._run, ctx, path, opts, name="follower")
+
+    def _run(self, ctx: golang.Context, path: Path, opts: logs.LogOptions) -> None:
+        try:
+            logs.read_logs(ctx, str(path), "cid", opts, self.runtime, self, self)
+        except golang.ContextError as err:
+            self.error = err
+
+    def write(self, data: bytes, /) -> int:
+        self.lines.send(data)
+        return len(data)
+
+    def next(self) -> bytes | None:
+        return self.lines.recv(timeout=10)[0]
+
+    def stop(self) -> None:
+        self.runtime.exit_container("cid", 0)
+        self.thread.join(timeout=10)
+        assert not self.thread.is_alive()
+
+
+def test_follow_sees_new_lines_and_ends_with_the_container(log: Path) -> None:
+    follower = _Follower(log, tail_lines=1)
+    assert follower.next() == b"three\n"
+    with log.open("a") as f:
+        f.write("2020-09-27T11:18:04Z stdout F ")
+        f.flush()
+        f.write("four\n")
+    assert follower.next() == b"four\n"
+    follower.stop()
+
+
+def test_follow_goes_on_in_the_new_file_after_a_rotation(log: Path) -> None:
+    follower = _Follower(log, tail_lines=1)
+    assert follower.next() == b"three\n"
+    # The watch is there once the container was asked after.
+    while "ContainerStatus" not in follower.runtime.called():
+        pass
+    os.rename(log, f"{log}.20200927-111804")
+    log.write_text("2020-09-27T11:18:05Z stdout F five\n")
+    assert follower.next() == b"five\n"
+    follower.stop()
+
+
+def test_follow_ends_with_its_context(log: Path) -> None:
+    ctx, cancel = golang.with_cancel(_CTX)
+    follower = _Follower(log, ctx, tail_lines=1)
+    assert follower.next() == b"three\n"
+    cancel()
+    follower.thread.join(timeout=10)
+    assert isinstance(follower.error, golang.Canceled)
+
+
+@pytest.mark.parametrize(
+    ("line", "stream", "text", "nanoseconds"),
+    [
+        (b"2016-10-20T18:39:20.57606443Z stdout F a b\n", b"stdout", b"a b\n", 576064430),
+        (b"2016-10-20T18:39:20Z stderr P a\n", b"stderr", b"a", 0),
+        (b"2016-10-20T20:39:20.1+02:00 stdout F \n", b"stdout", b"\n", 100000000),
+        (b"2016-10-20T18:39:20.5Z stdout F:TAG x\n", b"stdout", b"x\n", 500000000),
+    ],
+)
+def test_parse_cri_log(line: bytes, stream: bytes, text: bytes, nanoseconds: int) -> None:
+    msg = parse_cri_log(line)
+    second = int(datetime(2016, 10, 20, 18, 39, 20, tzinfo=UTC).timestamp())
+    assert (msg.stream, msg.log) == (stream, text)
+    assert msg.nanoseconds == second * 10**9 + nanoseconds
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"2016-10-20T18:39:20Z stdout\n", b"not-a-time stdout F x\n", b"2016-10-20T18:39:20Z std F x\n"],
+)
+def test_parse_bad_cri_log(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"not found|unexpected"):
+        parse_cri_log(line)
+
+
+def test_parse_docker_json_log() -> None:
+    msg = parse_docker_json_log(b'{"log":"text\\n","stream":"stdout","time":"2016-10-20T18:39:20.57606443Z"}\n')
+    assert (msg.stream, msg.log) == (b"stdout", b"text\n")
+
+
+@pytest.mark.parametrize(("n", "start"), [(-1, 0), (0, len("a\nbc\nd\n")), (1, 5), (2, 2), (3, 0), (9, 0)])
+def test_find_tail_line_start_index(n: int, start: int) -> None:
+    assert tail.find_tail_line_start_index(io.BytesIO(b"a\nbc\nd\n"), n) == start
+
+
+def test_tail_of_a_file_of_many_blocks() -> None:
+    data = b"".join(b"%05d" % i + b"x" * 100 + b"\n" for i in range(100))
+    start = tail.find_tail_line_start_index(io.BytesIO(data), 42)
+    assert data[start : start + 5] == b"00058"
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(3, (b"def", True)), (6, (b"abcdef", False)), (9, (b"abcdef", False))])
+def test_read_at_most(tmp_path: Path, limit: int, expected: tuple[bytes, bool]) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"abcdef")
+    assert tail.read_at_most(str(path), limit) == expected

@@ -72,7 +72,7 @@ def test_life_of_a_pod(service: remote.RemoteRuntimeService) -> None:
     status = service.container_status(CTX, container_id, False).status
     assert status.state == runtimeapi.CONTAINER_RUNNING
     assert [s.id for s in service.list_pod_sandbox(CTX, None)] == [sandbox_id]
-    assert service.pod_sandbox_status(CTX, sandbox_id, False).status.network.ip.startswith("10.")
+    assert service.pod_sandbox_status(CTX, sandbox_id, False).status.network.ip.startswith("127.")
     service.stop_container(CTX, container_id, 5)
     service.stop_pod_sandbox(CTX, sandbox_id)
     service.remove_container(CTX, container_id)
@@ -163,6 +163,8 @@ def test_runtime_of_another_version_is_explained(tmp_path: Path, services: tuple
     service = remote.RemoteRuntimeService(CTX, f"unix://{tmp_path}/x.sock", 5)
     with pytest.raises(ConnectionError, match=want):
         service.validate_service_connection(CTX)
+    with pytest.raises(remote.RemoteError, match=want):
+        service.version(CTX, "0.1.0")
     service.close(CTX)
     server.stop(None).wait()
 

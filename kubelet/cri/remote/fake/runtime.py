@@ -640,7 +640,8 @@ class FakeRuntime:
         if network == runtimeapi.NODE:
             return ""
         number = next(self._ips)
-        return f"10.{88 + (number >> 16) % 100}.{number >> 8 & 255}.{number & 255}"
+        # Loopback addresses: probes of hollow pods must not leave the machine.
+        return f"127.{88 + (number >> 16) % 100}.{number >> 8 & 255}.{number & 255}"
 
     def _container_locked(self, container_id: str) -> Container:
         container = self._store.containers.get(container_id)

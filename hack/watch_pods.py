@@ -111,9 +111,7 @@ class Watcher:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="http://127.0.0.1:10255", help="the kubelet's read-only port")
     watcher = Watcher(parser.parse_args().url)
     print(watcher.header(), flush=True)

@@ -22,9 +22,7 @@ def containerd() -> Iterator[Containerd]:
     """A containerd with the test images, removed with everything it made when the session ends."""
     missing = [program for program in NEEDED if shutil.which(program) is None]
     if os.geteuid() != 0 or missing:
-        pytest.fail(
-            f"the node tests run as root and need {', '.join(missing or NEEDED)}; hack/setup installs them"
-        )
+        pytest.fail(f"the node tests run as root and need {', '.join(missing or NEEDED)}; hack/setup installs them")
     # Directly below /tmp, for the socket's path must be short.
     run_dir = Path(tempfile.mkdtemp(prefix="kubelet-e2e-"))
     runtime = Containerd(run_dir)
@@ -55,9 +53,7 @@ def new_kubelet(
     made: list[KubeletProcess] = []
     failed_before = request.session.testsfailed
 
-    def make(
-        node: str, config: Mapping[str, object] | None = None, root_dir: Path | None = None
-    ) -> KubeletProcess:
+    def make(node: str, config: Mapping[str, object] | None = None, root_dir: Path | None = None) -> KubeletProcess:
         full = {"cgroupRoot": containerd.cgroup_root, **(config or {})}
         made.append(KubeletProcess(containerd.run_dir, node, containerd.endpoint, full, root_dir=root_dir))
         return made[-1]

@@ -14,9 +14,7 @@ from framework.waiting import wait_for
 OUTAGE = 20.0
 
 
-def test_no_pod_is_lost(
-    new_kubelet: Callable[..., KubeletProcess], containerd: Containerd, cri: CRIClient
-) -> None:
+def test_no_pod_is_lost(new_kubelet: Callable[..., KubeletProcess], containerd: Containerd, cri: CRIClient) -> None:
     """Containers go on; pods that come or go meanwhile are seen to afterwards."""
     kubelet = new_kubelet("outage")
     stay = [f"stays-{number}" for number in range(3)]

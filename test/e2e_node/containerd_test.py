@@ -22,9 +22,7 @@ def host_port() -> int:
 
 
 @pytest.fixture
-def sandbox(
-    cri: CRIClient, tmp_path: Path, host_port: int
-) -> Iterator[tuple[str, runtimeapi.PodSandboxConfig]]:
+def sandbox(cri: CRIClient, tmp_path: Path, host_port: int) -> Iterator[tuple[str, runtimeapi.PodSandboxConfig]]:
     """A running sandbox whose port 8080 is the host's host_port."""
     config = runtimeapi.PodSandboxConfig(
         metadata=runtimeapi.PodSandboxMetadata(name="raw", namespace="default", uid=tmp_path.name),
@@ -49,9 +47,7 @@ def start_container(
         log_path=f"{name}.log",
         linux=runtimeapi.LinuxContainerConfig(),
     )
-    request = runtimeapi.CreateContainerRequest(
-        pod_sandbox_id=sandbox_id, config=config, sandbox_config=sandbox_config
-    )
+    request = runtimeapi.CreateContainerRequest(pod_sandbox_id=sandbox_id, config=config, sandbox_config=sandbox_config)
     container_id: str = cri.runtime.CreateContainer(request).container_id
     cri.runtime.StartContainer(runtimeapi.StartContainerRequest(container_id=container_id))
     return container_id
@@ -76,18 +72,14 @@ def test_busybox_runs_and_answers_exec(
 
     assert (answer.stdout, answer.exit_code) == (b"raw\n", 3)
     log = tmp_path / "shell.log"
-    wait_for(
-        "the first line of output", lambda: log.exists() and "stdout F hello" in log.read_text(), timeout=10
-    )
+    wait_for("the first line of output", lambda: log.exists() and "stdout F hello" in log.read_text(), timeout=10)
 
 
 def test_web_server_answers_on_host_port_and_pod_address(
     cri: CRIClient, sandbox: tuple[str, runtimeapi.PodSandboxConfig], host_port: int
 ) -> None:
     start_container(cri, sandbox, "web", WEB)
-    status = cri.runtime.PodSandboxStatus(
-        runtimeapi.PodSandboxStatusRequest(pod_sandbox_id=sandbox[0])
-    ).status
+    status = cri.runtime.PodSandboxStatus(runtimeapi.PodSandboxStatusRequest(pod_sandbox_id=sandbox[0])).status
 
     assert fetch(f"http://{status.network.ip}:8080/") == "raw\n"
     assert fetch(f"http://127.0.0.1:{host_port}/healthz") == "ok\n"
@@ -96,9 +88,7 @@ def test_web_server_answers_on_host_port_and_pod_address(
 def test_pause_ends_at_once(cri: CRIClient, sandbox: tuple[str, runtimeapi.PodSandboxConfig]) -> None:
     cri.runtime.StopPodSandbox(runtimeapi.StopPodSandboxRequest(pod_sandbox_id=sandbox[0]), timeout=5)
 
-    status = cri.runtime.PodSandboxStatus(
-        runtimeapi.PodSandboxStatusRequest(pod_sandbox_id=sandbox[0])
-    ).status
+    status = cri.runtime.PodSandboxStatus(runtimeapi.PodSandboxStatusRequest(pod_sandbox_id=sandbox[0])).status
     assert status.state == runtimeapi.SANDBOX_NOTREADY
 
 
@@ -142,9 +132,7 @@ def machine_state() -> dict[str, list[str]]:
         "namespaces": lines("ip", "netns"),
         "rules": [line for line in lines("iptables-save", "-t", "nat") if line.startswith("-A")],
         "mounts": sorted(line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()),
-        "processes": [
-            line for line in lines("ps", "-eo", "args") if re.search(r"containerd .*/|^/pause|/web$", line)
-        ],
+        "processes": [line for line in lines("ps", "-eo", "args") if re.search(r"containerd .*/|^/pause|/web$", line)],
         "forwarding": [Path("/proc/sys/net/ipv4/ip_forward").read_text()],
         "shim sockets": listing("/run/containerd/s"),
         "network results": listing("/var/lib/cni/results"),

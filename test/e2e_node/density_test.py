@@ -14,9 +14,7 @@ PODS = 30
 COLLECTED = 120
 
 
-def test_thirty_pods_come_and_go_without_a_trace(
-    new_kubelet: Callable[..., KubeletProcess], cri: CRIClient
-) -> None:
+def test_thirty_pods_come_and_go_without_a_trace(new_kubelet: Callable[..., KubeletProcess], cri: CRIClient) -> None:
     kubelet = new_kubelet("density")
     kubelet.start()
     names = [f"many-{number}" for number in range(PODS)]

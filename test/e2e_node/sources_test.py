@@ -32,9 +32,7 @@ def test_file_and_url_at_once_and_one_going_away(
     kubelet.write(pod("from-file", sleeper()))
     kubelet.start()
     from_file, from_url, _ = kubelet.wait_for_running("from-file", "from-url", "also-from-url")
-    sources = [
-        each.json["metadata"]["annotations"]["kubernetes.io/config.source"] for each in (from_file, from_url)
-    ]
+    sources = [each.json["metadata"]["annotations"]["kubernetes.io/config.source"] for each in (from_file, from_url)]
     assert sources == ["file", "http"]
 
     server.status = 500

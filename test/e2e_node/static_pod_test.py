@@ -38,9 +38,7 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess], evidence: Path) -> Kubel
     process = new_kubelet("static")
     process.write(pod("killed", sleeper()))
     fails_once = shell("test -e /evidence/tried && exit 0; touch /evidence/tried; exit 1")
-    process.write(
-        with_evidence(pod("on-failure", fails_once, restartPolicy="OnFailure"), evidence / "on-failure")
-    )
+    process.write(with_evidence(pod("on-failure", fails_once, restartPolicy="OnFailure"), evidence / "on-failure"))
     process.write(pod("never-fails", shell("exit 3"), restartPolicy="Never"))
     process.write(pod("never-succeeds", shell("exit 0"), restartPolicy="Never"))
     init = [
@@ -119,9 +117,7 @@ def test_edited_manifest_replaces_pod_and_old_one_goes_first(kubelet: KubeletPro
     assert lines_of(folder / "story") == ["start 1", "end 1", "start 2"]
 
 
-def test_removed_manifest_ends_pod_within_its_grace(
-    kubelet: KubeletProcess, cri: CRIClient, evidence: Path
-) -> None:
+def test_removed_manifest_ends_pod_within_its_grace(kubelet: KubeletProcess, cri: CRIClient, evidence: Path) -> None:
     """The process gets SIGTERM, goes on, and gets SIGKILL when its 3 s are over; nothing stays."""
     folder = evidence / "removed"
     stubborn = """
@@ -149,9 +145,7 @@ def test_removed_manifest_ends_pod_within_its_grace(
     assert not list(Path("/var/log/containers").glob(f"{gone.name}_*"))
 
 
-def test_pod_put_back_while_terminating_comes_up_after(
-    kubelet: KubeletProcess, cri: CRIClient, evidence: Path
-) -> None:
+def test_pod_put_back_while_terminating_comes_up_after(kubelet: KubeletProcess, cri: CRIClient, evidence: Path) -> None:
     folder = evidence / "put-back"
     slow = """
     echo start >> /evidence/story
@@ -175,9 +169,7 @@ def test_pod_put_back_while_terminating_comes_up_after(
     assert [found.id for found in cri.running_containers(first.name)] == [second.container_id()]
 
 
-def test_init_containers_run_in_order_and_a_failing_one_again(
-    kubelet: KubeletProcess, evidence: Path
-) -> None:
+def test_init_containers_run_in_order_and_a_failing_one_again(kubelet: KubeletProcess, evidence: Path) -> None:
     running = kubelet.wait_for_pod("init", lambda found: found.running, timeout=60)
 
     wait_for("the main process at work", lambda: "main" in lines_of(evidence / "init" / "order"), timeout=10)

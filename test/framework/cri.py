@@ -37,9 +37,7 @@ class CRIClient:
     def sandboxes(self, pod: str = "") -> list[runtimeapi.PodSandbox]:
         """The sandboxes in any state, of one pod if its name is given, the newest first."""
         selector = {POD_NAME: pod} if pod else {}
-        request = runtimeapi.ListPodSandboxRequest(
-            filter=runtimeapi.PodSandboxFilter(label_selector=selector)
-        )
+        request = runtimeapi.ListPodSandboxRequest(filter=runtimeapi.PodSandboxFilter(label_selector=selector))
         found = self.runtime.ListPodSandbox(request, timeout=10).items
         return sorted(found, key=lambda sandbox: -sandbox.created_at)
 
@@ -72,6 +70,4 @@ class CRIClient:
     def remove_sandbox(self, sandbox_id: str) -> None:
         """Stop and remove a sandbox with all that is in it."""
         self.runtime.StopPodSandbox(runtimeapi.StopPodSandboxRequest(pod_sandbox_id=sandbox_id), timeout=60)
-        self.runtime.RemovePodSandbox(
-            runtimeapi.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id), timeout=60
-        )
+        self.runtime.RemovePodSandbox(runtimeapi.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id), timeout=60)

@@ -92,9 +92,7 @@ class Pod:
         return next(({"is": kind, **(value or {})} for kind, value in state.items() if value is not None), {})
 
     def summary(self) -> str:
-        states = [
-            f"{each['name']}={each.get('state')}" for each in self.status.get("containerStatuses") or []
-        ]
+        states = [f"{each['name']}={each.get('state')}" for each in self.status.get("containerStatuses") or []]
         return f"{self.name}: {self.phase} {' '.join(states)}"
 
 

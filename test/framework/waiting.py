@@ -11,9 +11,7 @@ T = TypeVar("T")
 PERIOD = 0.1
 
 
-def wait_for(
-    what: str, look: Callable[[], T], timeout: float, describe: Callable[[], object] | None = None
-) -> T:
+def wait_for(what: str, look: Callable[[], T], timeout: float, describe: Callable[[], object] | None = None) -> T:
     """Call look until what it returns is true and return that; AssertionError after timeout seconds."""
     deadline = time.monotonic() + timeout
     while True:

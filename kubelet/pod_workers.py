@@ -434,7 +434,7 @@ class PodWorkers:
                 cancel = status.cancel_fn
         # Starting a thread can take its time, and cancelling calls back: neither needs the lock.
         if new_worker is not None:
-            golang.go(self._run_worker, ctx, target.uid, new_worker, name=f"podworker-{target.uid}")
+            golang.go(self._run_worker, ctx, target.uid, new_worker, status, name=f"podworker-{target.uid}")
         if cancel is not None:
             _log(3, "Cancelling current pod sync", target, options, workType=str(status.work_type()))
             cancel()
@@ -534,9 +534,9 @@ class PodWorkers:
             self.waiting_to_start_static_pods_by_fullname.setdefault(status.fullname, []).append(uid)
         return self.worker_channel_fn(uid, updates) if self.worker_channel_fn is not None else updates
 
-    def _run_worker(self, ctx: golang.Context, uid: str, updates: golang.Channel[None]) -> None:
+    def _run_worker(self, ctx: golang.Context, uid: str, updates: golang.Channel[None], life: PodSyncStatus) -> None:
         try:
-            self.pod_worker_loop(ctx, uid, updates)
+            self.pod_worker_loop(ctx, uid, updates, life)
         finally:
             klog.v(3).info_s("Pod worker has stopped", podUID=uid)
 
@@ -646,7 +646,7 @@ class PodWorkers:
 
     # ---- The worker ----
 
-    def start_pod_sync(self, parent_ctx: golang.Context, pod_uid: str) -> _StartedSync | None:
+    def start_pod_sync(self, parent_ctx: golang.Context, pod_uid: str, life: PodSyncStatus) -> _StartedSync | None:
         """Takes the pending update, and decides whether the pod may start if it has not yet.
 
         None means there is nothing to do. From here on active_update shows what the worker is at; if the pod
@@ -654,7 +654,9 @@ class PodWorkers:
         """
         with self.pod_lock:
             status = self.pod_sync_statuses.get(pod_uid)
-            if status is None:
+            # DIVERGES: Go only asks whether there is a status. If the pod was forgotten and is back, its old
+            # worker can find a message left over, and then works on the pod beside the new one.
+            if status is not life:
                 return None
             if not status.working:
                 klog.v(4).info_s("Pod should be marked as working by the pod worker, programmer error", podUID=pod_uid)
@@ -696,8 +698,16 @@ class PodWorkers:
         status.merge_last_update(options)
         metrics.CONTAINERS_PER_POD_COUNT.observe(len(options.pod.spec.containers))
 
-    def pod_worker_loop(self, parent_ctx: golang.Context, pod_uid: str, pod_updates: golang.Channel[None]) -> None:
+    def pod_worker_loop(
+        self,
+        parent_ctx: golang.Context,
+        pod_uid: str,
+        pod_updates: golang.Channel[None],
+        life: PodSyncStatus,
+    ) -> None:
         """Works off one pod's updates until it has finished, its channel is closed, or the kubelet stops.
+
+        A worker is for one life of a uid, that is for one PodSyncStatus.
 
         1. Wait to start: no two pods of one uid, nor static pods of one full name, run at a time.
         2. Sync: bring the pod in the runtime to what its spec says.
@@ -710,7 +720,7 @@ class PodWorkers:
         """
         last_sync_time: float | None = None
         while _wait_for_update(parent_ctx, pod_updates):
-            start = self.start_pod_sync(parent_ctx, pod_uid)
+            start = self.start_pod_sync(parent_ctx, pod_uid, life)
             if start is None:
                 continue
             try:

@@ -164,6 +164,15 @@ class FakeCache:
         return self.get(id)
 
 
+@dataclass(eq=False)
+class Input:
+    """What a worker reads, and which life of a pod it is for."""
+
+    uid: str
+    updates: golang.Channel[None]
+    life: PodSyncStatus
+
+
 class Harness:
     """Pod workers whose threads do nothing: step and drain do their work, one message at a time.
 
@@ -180,11 +189,12 @@ class Harness:
         self.workers = pod_workers.PodWorkers(
             self.syncer, self.recorder, self.queue, 1.0, 0.001, self.cache, clock=self.clock
         )
-        self.inputs: list[tuple[str, golang.Channel[None]]] = []
+        self.inputs: list[Input] = []
+        self.at_work: set[Input] = set()
         self.workers.worker_channel_fn = self._intercept
 
     def _intercept(self, uid: str, updates: golang.Channel[None]) -> golang.Channel[None]:
-        self.inputs.append((uid, updates))
+        self.inputs.append(Input(uid, updates, self.status(uid)))
         return golang.Channel()
 
     def update(self, options: UpdatePodOptions, *before_workers: Callable[[], None]) -> None:
@@ -201,21 +211,32 @@ class Harness:
     def kill(self, pod: v1.Pod) -> None:
         self.sync(pod, KILL)
 
-    def step(self, uid: str, updates: golang.Channel[None]) -> bool:
-        """Has a worker take one message; False if there is none."""
-        _, ok, ready = updates.try_recv()
+    def step(self, worker: Input) -> bool:
+        """Has a worker take one message; False if there is none, or if it is in the middle of a step."""
+        if worker in self.at_work:
+            return False
+        is_open = self._is_open(worker)
+        _, ok, ready = worker.updates.try_recv()
         if not ready or not ok:
             return False
         self.clock.step(1)
         once: golang.Channel[None] = golang.Channel(1)
         once.send(None)
         once.close()
-        self.workers.pod_worker_loop(self.ctx, uid, once)
+        self.at_work.add(worker)
+        self.workers.pod_worker_loop(self.ctx, worker.uid, once, worker.life)
+        self.at_work.remove(worker)
+        if is_open and not self._is_open(worker):
+            # It is through with its pod, and does not read what else there may be.
+            self.inputs.remove(worker)
         return True
+
+    def _is_open(self, worker: Input) -> bool:
+        return self.workers.pod_updates.get(worker.uid) is worker.updates
 
     def drain(self, *held: str) -> None:
         """Has all workers, except for those of the uids held, do all they have to do."""
-        while any(self.step(uid, updates) for uid, updates in list(self.inputs) if uid not in held):
+        while any(self.step(worker) for worker in list(self.inputs) if worker.uid not in held):
             pass
 
     def status(self, uid: str) -> PodSyncStatus:
@@ -617,6 +638,18 @@ def test_a_step_that_is_over_leaves_nothing_with_the_kubelets_context(harness: H
     assert [type(ctx.err()) for ctx in contexts] == [golang.Canceled]
 
 
+def test_a_worker_works_for_one_life_of_a_pod_only(harness: Harness) -> None:
+    created = UpdatePodOptions(update_type=CREATE, pod=_running())
+    harness.update(created)
+    harness.workers.sync_known_pods([])
+    harness.update(created)
+    old, new = harness.inputs
+    assert harness.step(old), "there is a message left over"
+    assert not harness.syncer.processed
+    assert harness.step(new)
+    assert harness.syncer.processed["1"] == [Record("sync", "running-pod", CREATE)]
+
+
 def test_a_kill_cancels_the_sync_that_runs(harness: Harness) -> None:
     pod = _running()
 
@@ -686,7 +719,7 @@ def test_each_step_waits_for_a_status_newer_than_the_last_one(harness: Harness) 
             requeue(harness.status("1"))
 
     harness.queue.enqueue = enqueue  # type: ignore[method-assign]
-    harness.workers.pod_worker_loop(harness.ctx, "1", updates)
+    harness.workers.pod_worker_loop(harness.ctx, "1", updates, harness.status("1"))
     assert harness.cache.min_times == [None, at(11), at(21), at(21)]
     assert seen_at_post_sync == [at(21)], "only a sync that has not failed has something to do after it"
     assert harness.status("1").finished
@@ -714,7 +747,7 @@ def test_the_clock_may_be_set_back(harness: Harness) -> None:
     for _ in range(2):
         updates.send(None)
     updates.close()
-    harness.workers.pod_worker_loop(harness.ctx, "1", updates)
+    harness.workers.pod_worker_loop(harness.ctx, "1", updates, harness.status("1"))
     assert harness.cache.min_times == [None, at(10_000 - 3600)]
 
 
@@ -1368,8 +1401,8 @@ class Model(Harness):
         """Has some worker do one step."""
         inputs = list(self.inputs)
         self.random.shuffle(inputs)
-        for uid, updates in inputs:
-            if uid not in self.busy and self.step(uid, updates):
+        for worker in inputs:
+            if self.step(worker):
                 self.check()
                 return
 

@@ -29,9 +29,7 @@ def _service_variables(service: v1.Service) -> list[tuple[str, str]]:
         (f"{prefix}_SERVICE_PORT", str(ports[0].port)),
     ]
     variables += [
-        (f"{prefix}_SERVICE_PORT_{_make_env_variable_name(port.name)}", str(port.port))
-        for port in ports
-        if port.name
+        (f"{prefix}_SERVICE_PORT_{_make_env_variable_name(port.name)}", str(port.port)) for port in ports if port.name
     ]
     return variables + _link_variables(prefix, service)
 

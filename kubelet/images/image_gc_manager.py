@@ -208,8 +208,7 @@ class ImageGCManager:
         low = self._policy.low_threshold_percent
         amount_to_free = capacity * (100 - low) // 100 - available
         klog.info_s(
-            "Disk usage on image filesystem is over the high threshold, trying to free bytes down to the low"
-            " threshold",
+            "Disk usage on image filesystem is over the high threshold, trying to free bytes down to the low threshold",
             usage=usage_percent,
             highThreshold=self._policy.high_threshold_percent,
             amountToFree=amount_to_free,
@@ -224,9 +223,7 @@ class ImageGCManager:
                 f" (freed {freed} bytes). Investigate disk usage, as it could be used by active images, logs,"
                 " volumes, or other data."
             )
-            self._recorder.event(
-                self._node_ref, v1.EVENT_TYPE_WARNING, events.FREE_DISK_SPACE_FAILED, message
-            )
+            self._recorder.event(self._node_ref, v1.EVENT_TYPE_WARNING, events.FREE_DISK_SPACE_FAILED, message)
             raise ImageGCError(message)
 
     def _run_post_gc_hooks(self, ctx: golang.Context, remaining: list[str], gc_start: datetime) -> None:
@@ -259,8 +256,7 @@ class ImageGCManager:
         if errors:
             age = duration.format_duration(max_age)
             raise ImageGCError(
-                f"wanted to free images older than {age},"
-                f" encountered errors in image deletion: {_join(errors)}"
+                f"wanted to free images older than {age}, encountered errors in image deletion: {_join(errors)}"
             )
         return remaining
 

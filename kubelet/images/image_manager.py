@@ -118,14 +118,10 @@ class ImageManager:
             image = _apply_default_image_tag(requested_image)
         except parsers.ImageNameError as err:
             message = f'Failed to apply default image tag "{requested_image}": {err}'
-            self._log_it(
-                obj_ref, v1.EVENT_TYPE_WARNING, events.FAILED_TO_INSPECT_IMAGE, requested_image, message
-            )
+            self._log_it(obj_ref, v1.EVENT_TYPE_WARNING, events.FAILED_TO_INSPECT_IMAGE, requested_image, message)
             raise types.ErrInvalidImageName(message) from err
         annotations = [kubecontainer.Annotation(k, value) for k, value in pod.metadata.annotations.items()]
-        spec = kubecontainer.ImageSpec(
-            image=image, annotations=annotations, runtime_handler=pod_runtime_handler
-        )
+        spec = kubecontainer.ImageSpec(image=image, annotations=annotations, runtime_handler=pod_runtime_handler)
         credentials = functools.cache(lambda: self._lookup_pull_credentials(image, pull_secrets))
         request = _Request(obj_ref, pod, requested_image, spec, pull_policy, pod_sandbox_config, credentials)
         image_ref = self._image_pull_precheck(ctx, request)
@@ -233,9 +229,7 @@ class ImageManager:
             f'Pulling image "{image}"',
         )
         start = time.monotonic()
-        result = self._puller.pull_image(
-            ImagePullRequest(ctx, request.spec, credentials, request.pod_sandbox_config)
-        )
+        result = self._puller.pull_image(ImagePullRequest(ctx, request.spec, credentials, request.pod_sandbox_config))
         if result.err is not None:
             raise self._pull_failed(request, key, result.err) from result.err
         self._pod_pulling_time_recorder.record_image_finished_pulling(uid)
@@ -248,9 +242,7 @@ class ImageManager:
                 self._prev_pull_err_msg.pop(key, None)
             return
         message = f'Back-off pulling image "{request.image}"'
-        self._log_it(
-            request.obj_ref, v1.EVENT_TYPE_NORMAL, events.BACK_OFF_PULL_IMAGE, request.log_prefix, message
-        )
+        self._log_it(request.obj_ref, v1.EVENT_TYPE_NORMAL, events.BACK_OFF_PULL_IMAGE, request.log_prefix, message)
         with self._lock:
             previous = self._prev_pull_err_msg.get(key)
         raise types.ErrImagePullBackOff(message if previous is None else f"{message}: {previous}")
@@ -297,9 +289,7 @@ def _pod_credentials(
         if creds.source is None:
             continue
         if (secret := creds.source.secret) is not None:
-            pull_secrets.append(
-                ImagePullSecret(secret.uid, secret.namespace, secret.name, creds.auth_config_hash)
-            )
+            pull_secrets.append(ImagePullSecret(secret.uid, secret.namespace, secret.name, creds.auth_config_hash))
         elif (found := creds.source.service_account) is not None and account is None:
             account = ImagePullServiceAccount(found.uid, found.namespace, found.name)
     return pull_secrets, account

@@ -68,7 +68,7 @@ class _Images:
     def remove_image(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> None:
         raise NotImplementedError
 
-    image_stats = image_fs_info = remove_image  # type: ignore[assignment]
+    image_stats = image_fs_info = remove_image
 
 
 class _World:

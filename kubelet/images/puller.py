@@ -56,9 +56,7 @@ class ImagePuller(Protocol):
 class ParallelImagePuller:
     """At most max_parallel_image_pulls at a time; None or 0 means as many as are asked for."""
 
-    def __init__(
-        self, image_service: kubecontainer.ImageService, max_parallel_image_pulls: int | None
-    ) -> None:
+    def __init__(self, image_service: kubecontainer.ImageService, max_parallel_image_pulls: int | None) -> None:
         self._image_service = image_service
         limit = max_parallel_image_pulls or 0
         self._tokens: golang.Channel[None] | None = golang.Channel(limit) if limit >= 1 else None

@@ -421,7 +421,7 @@ _EPHEMERAL_CASES = {
     ),
     "dead sandbox; do not restart it": _Case(_World.sandbox_dead, kill_pod=True, create=True, attempt=1, init=[0]),
     "Never: all others exited; kill the pod": _Case(
-        _do(_never, *(lambda w, i=i: w.state(i, _EXITED) for i in range(3))),  # type: ignore[misc]
+        _do(_never, *(lambda w, i=i: w.state(i, _EXITED) for i in range(3))),
         kill_pod=True,
     ),
     "unknown state; leave it alone": _Case(_do(_never, lambda w: w.state(4, _UNKNOWN))),

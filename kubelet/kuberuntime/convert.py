@@ -14,8 +14,7 @@ from pkg import features
 def to_kube_container_image_spec(image: runtimeapi.Image) -> kubecontainer.ImageSpec:
     """The spec to ask for a listed image by; annotations are sorted by name."""
     annotations = [
-        kubecontainer.Annotation(name, image.spec.annotations[name])
-        for name in sorted(image.spec.annotations)
+        kubecontainer.Annotation(name, image.spec.annotations[name]) for name in sorted(image.spec.annotations)
     ]
     handler = ""
     if features.feature_gate.enabled(features.RUNTIME_CLASS_IN_IMAGE_CRI_API):
@@ -25,9 +24,7 @@ def to_kube_container_image_spec(image: runtimeapi.Image) -> kubecontainer.Image
 
 def to_runtime_api_image_spec(image_spec: kubecontainer.ImageSpec) -> runtimeapi.ImageSpec:
     """The spec as the runtime takes it."""
-    spec = runtimeapi.ImageSpec(
-        image=image_spec.image, annotations={a.name: a.value for a in image_spec.annotations}
-    )
+    spec = runtimeapi.ImageSpec(image=image_spec.image, annotations={a.name: a.value for a in image_spec.annotations})
     if features.feature_gate.enabled(features.RUNTIME_CLASS_IN_IMAGE_CRI_API):
         spec.runtime_handler = image_spec.runtime_handler
     return spec

@@ -176,9 +176,7 @@ def build_container_logs_directory(
     pod_logs_dir: str, pod_namespace: str, pod_name: str, pod_uid: str, container_name: str
 ) -> str:
     """A container's log directory."""
-    return os.path.join(
-        build_pod_logs_directory(pod_logs_dir, pod_namespace, pod_name, pod_uid), container_name
-    )
+    return os.path.join(build_pod_logs_directory(pod_logs_dir, pod_namespace, pod_name, pod_uid), container_name)
 
 
 def build_pod_logs_directory(pod_logs_dir: str, pod_namespace: str, pod_name: str, pod_uid: str) -> str:
@@ -232,9 +230,7 @@ def field_seccomp_profile(
     return runtimeapi.SecurityProfile(profile_type=kinds.Unconfined)
 
 
-def get_app_armor_profile(
-    pod: v1.Pod, container: v1.Container
-) -> tuple[runtimeapi.SecurityProfile | None, str]:
+def get_app_armor_profile(pod: v1.Pod, container: v1.Container) -> tuple[runtimeapi.SecurityProfile | None, str]:
     """(profile, the same as older runtimes take it). Raises ValueError."""
     profile = apparmor.get_profile(pod, container)
     if profile is None:

@@ -183,9 +183,7 @@ class ContainerMethods(LogMethods):
         pod, container = start.pod, spec.container
         image_ref = self._ensure_image(ctx, start, container)
         restart_count = self._restart_count(start, container)
-        config, cleanup_action = self._container_config(
-            ctx, start, spec, restart_count, image_ref, image_volumes
-        )
+        config, cleanup_action = self._container_config(ctx, start, spec, restart_count, image_ref, image_volumes)
         try:
             container_id = self._create_container(ctx, start, container, config)
         finally:
@@ -195,9 +193,7 @@ class ContainerMethods(LogMethods):
             self.runtime_service.start_container(ctx, container_id)
         except crierror.RemoteError as err:
             message = helpers.status_message(err)
-            self._record_failed(
-                pod, container, container_id, f"Error: {message}", events.FAILED_TO_START_CONTAINER
-            )
+            self._record_failed(pod, container, container_id, f"Error: {message}", events.FAILED_TO_START_CONTAINER)
             raise StartContainerError(kubecontainer.ErrRunContainer(), message) from err
         self.record_container_event(
             pod, container, container_id, v1.EVENT_TYPE_NORMAL, events.STARTED_CONTAINER, "Container started"
@@ -276,9 +272,7 @@ class ContainerMethods(LogMethods):
                 target,
                 image_volumes,
             )
-        except (
-            Exception
-        ) as err:  # A missing config map, a bad volume, a user that may not be: the container waits.
+        except Exception as err:  # A missing config map, a bad volume, a user that may not be: the container waits.
             message = helpers.status_message(err)
             self._record_failed(start.pod, spec.container, "", f"Error: {message}")
             raise StartContainerError(ErrCreateContainerConfig(), message) from err
@@ -365,9 +359,7 @@ class ContainerMethods(LogMethods):
         who = _who(pod, container, kube_container_id)
         klog.error_s(failure, "Failed to execute PostStartHook", **who)
         # The hook's output may hold secrets: it is not for events.
-        self._record_failed(
-            pod, container, container_id, "PostStartHook failed", events.FAILED_POST_START_HOOK
-        )
+        self._record_failed(pod, container, container_id, "PostStartHook failed", events.FAILED_POST_START_HOOK)
         try:
             self.kill_container(
                 ctx,
@@ -379,9 +371,7 @@ class ContainerMethods(LogMethods):
                 None,
                 None,
             )
-        except (
-            Exception
-        ) as err:  # The next sync finds it running and its hook not run; the failure counts already.
+        except Exception as err:  # The next sync finds it running and its hook not run; the failure counts already.
             klog.error_s(err, "Failed to kill container", **who)
         message = str(getattr(failure, "message", failure))
         raise StartContainerError(ErrPostStartHook(), message) from failure
@@ -406,9 +396,7 @@ class ContainerMethods(LogMethods):
             ctx, pod, container, pod_ip, pod_ips, image_volumes
         )
         try:
-            config = self._build_container_config(
-                ctx, container, pod, restart_count, image_ref, opts, ns_target
-            )
+            config = self._build_container_config(ctx, container, pod, restart_count, image_ref, opts, ns_target)
         except BaseException:
             if cleanup_action is not None:
                 cleanup_action()
@@ -431,9 +419,7 @@ class ContainerMethods(LogMethods):
         try:
             self.os_interface.mkdir_all(self._logs_directory(pod, container), 0o755)
         except OSError as err:
-            raise OSError(
-                f"create container log directory for container {container.name} failed: {err}"
-            ) from err
+            raise OSError(f"create container log directory for container {container.name} failed: {err}") from err
         config = runtimeapi.ContainerConfig(
             metadata=runtimeapi.ContainerMetadata(name=container.name, attempt=restart_count),
             image=runtimeapi.ImageSpec(image=image_ref, user_specified_image=container.image),
@@ -457,9 +443,7 @@ class ContainerMethods(LogMethods):
         self.apply_platform_specific_container_config(config, container, pod, uid, username, ns_target)
         return config
 
-    def _make_mounts(
-        self, opts: kubecontainer.RunContainerOptions, container: v1.Container
-    ) -> list[runtimeapi.Mount]:
+    def _make_mounts(self, opts: kubecontainer.RunContainerOptions, container: v1.Container) -> list[runtimeapi.Mount]:
         relabel = _selinux_enabled()
         mounts = [
             runtimeapi.Mount(
@@ -525,9 +509,7 @@ class ContainerMethods(LogMethods):
             # What was never started has no logs.
             and result.reason != "ContainerCannotRun"
         )
-        message, check_logs = get_termination_message(
-            status, annotated.termination_message_path, fallback_to_logs
-        )
+        message, check_logs = get_termination_message(status, annotated.termination_message_path, fallback_to_logs)
         if check_logs:
             message = self.read_last_string_from_container_logs(ctx, status.log_path)
         result.message = ": ".join(part for part in (result.message, message) if part)
@@ -625,9 +607,7 @@ class ContainerMethods(LogMethods):
             if golang.select(done, timer.channel).index == 0:
                 klog.v(3).info_s("PreStop hook completed", **who)
             else:
-                klog.v(2).info_s(
-                    "PreStop hook not completed in grace period", **who, gracePeriod=grace_period
-                )
+                klog.v(2).info_s("PreStop hook not completed in grace period", **who, gracePeriod=grace_period)
         finally:
             timer.stop()
             # DIVERGES: Go leaves a hook running that outlasts the grace period.
@@ -645,16 +625,12 @@ class ContainerMethods(LogMethods):
     ) -> None:
         try:
             self.runner.run(ctx, container_id, pod, container, handler)
-        except (
-            Exception
-        ) as err:  # A hook fails in as many ways as there are commands; the container stops anyway.
+        except Exception as err:  # A hook fails in as many ways as there are commands; the container stops anyway.
             if ctx.err() is not None:
                 return
             klog.error_s(err, "PreStop hook failed", **_who(pod, container, container_id))
             # The hook's output may hold secrets: it is not for events.
-            self._record_failed(
-                pod, container, container_id.id, "PreStopHook failed", events.FAILED_PRE_STOP_HOOK
-            )
+            self._record_failed(pod, container, container_id.id, "PreStopHook failed", events.FAILED_PRE_STOP_HOOK)
         finally:
             done.close()
 
@@ -728,18 +704,14 @@ class ContainerMethods(LogMethods):
         )
         if grace_period_override is not None:
             grace_period = grace_period_override
-            klog.v(3).info_s(
-                "Killing container with a grace period override", **who, gracePeriod=grace_period
-            )
+            klog.v(3).info_s("Killing container with a grace period override", **who, gracePeriod=grace_period)
         grace_period = self._spend_grace_period(ctx, pod, container_id, container, grace_period, ordering)
         klog.v(2).info_s("Killing container with a grace period", **who, gracePeriod=grace_period)
         try:
             self.runtime_service.stop_container(ctx, container_id.id, grace_period)
         except crierror.RemoteError as err:
             if not crierror.is_not_found(err):
-                klog.error_s(
-                    err, "Container termination failed with gracePeriod", **who, gracePeriod=grace_period
-                )
+                klog.error_s(err, "Container termination failed with gracePeriod", **who, gracePeriod=grace_period)
                 raise
         klog.v(3).info_s("Container exited normally", **who)
         if ordering is not None:
@@ -760,9 +732,7 @@ class ContainerMethods(LogMethods):
         """
         pre_stop = container.lifecycle.pre_stop if container.lifecycle is not None else None
         if pre_stop is not None and grace_period > 0:
-            grace_period -= self._execute_pre_stop_hook(
-                ctx, pod, container_id, container, pre_stop, grace_period
-            )
+            grace_period -= self._execute_pre_stop_hook(ctx, pod, container_id, container, pre_stop, grace_period)
         if ordering is not None and grace_period > 0:
             grace_period -= int(ordering.wait_for_turn(container.name, grace_period))
         return max(grace_period, MINIMUM_GRACE_PERIOD_IN_SECONDS)
@@ -779,9 +749,7 @@ class ContainerMethods(LogMethods):
         if pod is not None and kubetypes.has_restartable_init_container(pod):
             names = [container.name for container in running_pod.containers]
             ordering = TerminationOrdering(pod, names, self.clock)
-        results = [
-            kubecontainer.SyncResult(kubecontainer.KILL_CONTAINER, c.name) for c in running_pod.containers
-        ]
+        results = [kubecontainer.SyncResult(kubecontainer.KILL_CONTAINER, c.name) for c in running_pod.containers]
         threads = [
             golang.go(
                 self._kill_one,
@@ -814,9 +782,7 @@ class ContainerMethods(LogMethods):
             self.kill_container(
                 ctx, pod, container.id, container.name, "", REASON_UNKNOWN, grace_period_override, ordering
             )
-        except (
-            Exception
-        ) as err:  # Any failure is this container's result; the others are killed all the same.
+        except Exception as err:  # Any failure is this container's result; the others are killed all the same.
             result.fail(kubecontainer.ErrKillContainer(), str(err))
             klog.error_s(
                 err,
@@ -836,9 +802,7 @@ class ContainerMethods(LogMethods):
             runs = [s for s in pod_status.container_statuses if s.name == container.name and s.state in ended]
             self._remove_init_containers(ctx, pod, runs[1:])
 
-    def purge_init_containers(
-        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
-    ) -> None:
+    def purge_init_containers(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
         """Removes all runs of all init containers, which must have been stopped."""
         for container in pod.spec.init_containers:
             runs = [s for s in pod_status.container_statuses if s.name == container.name]
@@ -905,9 +869,7 @@ class ContainerMethods(LogMethods):
         tty: bool,
     ) -> str:
         """The URL at which the runtime serves the attach."""
-        request = runtimeapi.AttachRequest(
-            container_id=id.id, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty
-        )
+        request = runtimeapi.AttachRequest(container_id=id.id, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty)
         return self.runtime_service.attach(ctx, request).url
 
     def run_in_container(
@@ -932,9 +894,7 @@ class ContainerMethods(LogMethods):
         self.log_manager.clean(ctx, container_id)
         status = self.runtime_service.container_status(ctx, container_id, False).status
         labeled = labels.get_container_info_from_labels(status.labels)
-        link = legacy.legacy_log_symlink(
-            container_id, labeled.container_name, labeled.pod_name, labeled.pod_namespace
-        )
+        link = legacy.legacy_log_symlink(container_id, labeled.container_name, labeled.pod_name, labeled.pod_namespace)
         try:
             self.os_interface.remove(link)
         except FileNotFoundError:

@@ -48,9 +48,7 @@ class ContainerLinuxMethods(SecurityContextMethods):
         ns_target: kubecontainer.ContainerID | None,
     ) -> None:
         """Fills in config.linux. Raises ValueError for settings that the runtime cannot take."""
-        linux = self.generate_linux_container_config(
-            container, pod, uid, username, ns_target, _enforce_memory_qos()
-        )
+        linux = self.generate_linux_container_config(container, pod, uid, username, ns_target, _enforce_memory_qos())
         config.linux.CopyFrom(linux)
         userns = linux.security_context.namespace_options.userns_options
         for mount in config.mounts:
@@ -83,9 +81,7 @@ class ContainerLinuxMethods(SecurityContextMethods):
             _limit(pod, container, v1.RESOURCE_CPU),
             _limit(pod, container, v1.RESOURCE_MEMORY),
         )
-        lcr.oom_score_adj = qos.get_container_oom_score_adjust(
-            pod, container, self.machine_info.memory_capacity
-        )
+        lcr.oom_score_adj = qos.get_container_oom_score_adjust(pod, container, self.machine_info.memory_capacity)
         lcr.hugepage_limits.extend(get_hugepage_limits_from_resources(pod, container.resources))
         self._configure_container_swap_resources(lcr, pod, container)
         if enforce_memory_qos:
@@ -157,9 +153,7 @@ class ContainerLinuxMethods(SecurityContextMethods):
             return kubetypes.NO_SWAP
         return kubetypes.LIMITED_SWAP
 
-    def generate_container_resources(
-        self, pod: v1.Pod, container: v1.Container
-    ) -> runtimeapi.ContainerResources:
+    def generate_container_resources(self, pod: v1.Pod, container: v1.Container) -> runtimeapi.ContainerResources:
         """Go: generateContainerResources"""
         return runtimeapi.ContainerResources(
             linux=self.generate_linux_container_resources(pod, container, _enforce_memory_qos())
@@ -202,9 +196,9 @@ def _limit(pod: v1.Pod, container: v1.Container, name: str) -> resource.Quantity
 
 
 def _pod_level_resources_set(pod: v1.Pod) -> bool:
-    return features.feature_gate.enabled(
-        features.POD_LEVEL_RESOURCES
-    ) and resourcehelper.is_pod_level_resources_set(pod)
+    return features.feature_gate.enabled(features.POD_LEVEL_RESOURCES) and resourcehelper.is_pod_level_resources_set(
+        pod
+    )
 
 
 def get_hugepage_limits_from_resources(
@@ -215,9 +209,7 @@ def get_hugepage_limits_from_resources(
     if _pod_level_resources_set(pod) and pod.spec.resources is not None:
         required |= _hugepage_limits(pod.spec.resources.limits)
     required |= _hugepage_limits(container_resources.limits)
-    return [
-        runtimeapi.HugepageLimit(page_size=size, limit=required.get(size, 0)) for size in huge_page_sizes()
-    ]
+    return [runtimeapi.HugepageLimit(page_size=size, limit=required.get(size, 0)) for size in huge_page_sizes()]
 
 
 def _hugepage_limits(limits: Mapping[str, resource.Quantity]) -> dict[str, int]:
@@ -273,9 +265,7 @@ def check_swap_controller_availability() -> bool:
     except FileNotFoundError:
         return False
     except (OSError, IndexError) as err:
-        klog.v(5).info_s(
-            "Failed to detect the availability of the swap controller, assuming not available", err=err
-        )
+        klog.v(5).info_s("Failed to detect the availability of the swap controller, assuming not available", err=err)
         return False
     return True
 
@@ -291,8 +281,7 @@ def calc_swap_for_burstable_pods(
         raise ValueError("total node memory is 0")
     if container_memory_request > node_total_memory:
         raise ValueError(
-            f"container request {container_memory_request} is larger than"
-            f" total node memory {node_total_memory}"
+            f"container request {container_memory_request} is larger than total node memory {node_total_memory}"
         )
     return int(container_memory_request / node_total_memory * total_pods_swap_available)
 

@@ -16,6 +16,7 @@ from kubelet import container as kubecontainer
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import (
     get_hugepage_limits_from_resources,
+    helpers,
     helpers_linux,
     kuberuntime_container,
     kuberuntime_container_linux,
@@ -359,7 +360,7 @@ def test_run_in_container_joins_the_streams(fake: testing.TestRuntime) -> None:
 
 def test_logs_of_an_unknown_container(fake: testing.TestRuntime) -> None:
     with pytest.raises(LookupError, match="unable to retrieve container logs for fakeRuntime://cid"):
-        fake.manager.get_container_logs(_CTX, _pod(), _ID, None, None, None)  # type: ignore[arg-type]
+        fake.manager.get_container_logs(_CTX, _pod(), _ID, None, None, None)
 
 
 def _manager(tmp_path: Path, **overrides: Any) -> testing.TestRuntime:
@@ -607,5 +608,5 @@ def test_resources_that_the_runtime_reports() -> None:
 
 def test_status_message_is_without_preamble() -> None:
     err = crierror.RemoteError(grpc.StatusCode.UNKNOWN, "no such file")
-    assert kuberuntime_container.helpers.status_message(err) == "no such file"
-    assert kuberuntime_container.helpers.status_message(ValueError("plain")) == "plain"
+    assert helpers.status_message(err) == "no such file"
+    assert helpers.status_message(ValueError("plain")) == "plain"

@@ -86,9 +86,7 @@ class ContainerGC:
         for step in steps:
             try:
                 step()
-            except (
-                Exception
-            ) as err:  # One step's failure must not keep the others from freeing what they can.
+            except Exception as err:  # One step's failure must not keep the others from freeing what they can.
                 errors.append(err)
         if errors:
             raise ExceptionGroup("garbage collection failed", errors)
@@ -126,9 +124,7 @@ class ContainerGC:
         container_id = kubecontainer.ContainerID(self._manager.runtime_name, info.id)
         message = "Container is in unknown state, try killing it before removal"
         try:
-            self._manager.kill_container(
-                ctx, None, container_id, info.name, message, REASON_UNKNOWN, None, None
-            )
+            self._manager.kill_container(ctx, None, container_id, info.name, message, REASON_UNKNOWN, None, None)
         except Exception as err:  # The next round tries again.
             klog.error_s(err, "Failed to stop container", containerID=info.id)
             return False
@@ -191,9 +187,7 @@ class ContainerGC:
         if 0 <= gc_policy.max_containers < _num_containers(units):
             self._enforce_max_containers(ctx, units, gc_policy.max_containers)
 
-    def _enforce_max_containers(
-        self, ctx: golang.Context, units: ContainersByEvictUnit, max_containers: int
-    ) -> None:
+    def _enforce_max_containers(self, ctx: golang.Context, units: ContainersByEvictUnit, max_containers: int) -> None:
         """The same number for each unit, at least one; then the oldest of all."""
         per_unit = max(max_containers // len(units), 1)
         self._enforce_max_containers_per_evict_unit(ctx, units, per_unit)
@@ -262,9 +256,7 @@ class ContainerGC:
             return True
         # During a log rotation the link of a living container dangles for a moment.
         if status.state != runtimeapi.CONTAINER_EXITED:
-            klog.v(5).info_s(
-                "Container is still running, not removing symlink", containerID=container_id, path=link
-            )
+            klog.v(5).info_s("Container is still running, not removing symlink", containerID=container_id, path=link)
             return False
         return True
 

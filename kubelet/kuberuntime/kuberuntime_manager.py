@@ -123,9 +123,7 @@ def should_restart_on_failure(pod: v1.Pod) -> bool:
 def container_succeeded(container: v1.Container, pod_status: kubecontainer.PodStatus) -> bool:
     """Whether its last run ended with code 0."""
     status = pod_status.find_container_status_by_name(container.name)
-    return (
-        status is not None and status.state is kubecontainer.CONTAINER_STATE_EXITED and status.exit_code == 0
-    )
+    return status is not None and status.state is kubecontainer.CONTAINER_STATE_EXITED and status.exit_code == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +176,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
             apiVersion=version.runtime_api_version,
         )
 
-    def _new_image_manager(
-        self, ctx: golang.Context, options: RuntimeManagerOptions
-    ) -> kubeimages.ImageManager:
+    def _new_image_manager(self, ctx: golang.Context, options: RuntimeManagerOptions) -> kubeimages.ImageManager:
         pull_manager: pullmanager.ImagePullManager = pullmanager.NoopImagePullManager()
         if features.feature_gate.enabled(features.KUBELET_ENSURE_SECRET_PULLED_IMAGES):
             pull_manager = pullmanager.PullManager(
@@ -304,9 +300,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
             sandbox_id=sandbox_id,
             attempt=attempt,
         )
-        if restart_all_containers and features.feature_gate.enabled(
-            features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS
-        ):
+        if restart_all_containers and features.feature_gate.enabled(features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS):
             klog.v(3).info_s("Pod marked for RestartAllContainers", pod=klog.kobj(pod))
             changes.containers_to_reset = _get_containers_to_reset(pod, pod_status)
             return changes
@@ -323,8 +317,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
         if changes.kill_pod or not initialized:
             return changes
         keep_count = sum(
-            self._compute_container_action(pod, pod_status, index, changes)
-            for index in range(len(pod.spec.containers))
+            self._compute_container_action(pod, pod_status, index, changes) for index in range(len(pod.spec.containers))
         )
         if keep_count == 0 and not changes.containers_to_start:
             changes.kill_pod = True
@@ -342,9 +335,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
             self._compute_stopped_container_action(pod, pod_status, index, status, changes)
             return False
         restart = should_restart_on_failure(pod)
-        if container.restart_policy is not None and features.feature_gate.enabled(
-            features.CONTAINER_RESTART_RULES
-        ):
+        if container.restart_policy is not None and features.feature_gate.enabled(features.CONTAINER_RESTART_RULES):
             # Its exit rules say nothing yet: it still runs.
             restart = container.restart_policy != v1.CONTAINER_RESTART_POLICY_NEVER
         reason = ""
@@ -518,9 +509,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
                 self._count_user_namespaced_pod(pod, result)
                 return result
             pod_sandbox_id, pod_ips = created
-        start = self._start_context(
-            ctx, pod, pod_status, pull_secrets, pod_sandbox_id, pod_ips, changes, result
-        )
+        start = self._start_context(ctx, pod, pod_status, pull_secrets, pod_sandbox_id, pod_ips, changes, result)
         if start is not None:
             image_volumes = self._get_image_volumes(ctx, start)
             _Starter(self, ctx, start, image_volumes, back_off, result).start_all(changes)
@@ -551,9 +540,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
         if changes.create_sandbox:
             klog.v(4).info_s("Stopping PodSandbox for pod, will start new one", pod=klog.kobj(pod))
         else:
-            klog.v(4).info_s(
-                "Stopping PodSandbox for pod, because all other containers are dead", pod=klog.kobj(pod)
-            )
+            klog.v(4).info_s("Stopping PodSandbox for pod, because all other containers are dead", pod=klog.kobj(pod))
         running_pod = kubecontainer.convert_pod_status_to_running_pod(self.runtime_name, pod_status)
         kill_result = self.kill_pod_with_sync_result(ctx, pod, running_pod, None)
         result.add_pod_sync_result(kill_result)
@@ -580,9 +567,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
             )
             kill_result = kubecontainer.SyncResult(kubecontainer.KILL_CONTAINER, info.name)
             result.add_sync_result(kill_result)
-            if not self._kill_for_sync(
-                ctx, pod, container_id, info.name, info.message, info.reason, None, kill_result
-            ):
+            if not self._kill_for_sync(ctx, pod, container_id, info.name, info.message, info.reason, None, kill_result):
                 return False
         return True
 
@@ -673,12 +658,8 @@ class KubeGenericRuntimeManager(ContainerMethods):
             return None
         if not kubecontainer.is_host_network_pod(pod):
             pod_ips = self.determine_pod_sandbox_ips(pod.metadata.namespace, pod.metadata.name, status)
-            klog.v(4).info_s(
-                "Determined the ip for pod after sandbox changed", IPs=pod_ips, pod=klog.kobj(pod)
-            )
-        klog.v(4).info_s(
-            "Pod sandbox and network ready, invoking callback", pod=klog.kobj(pod), podIPs=pod_ips
-        )
+            klog.v(4).info_s("Determined the ip for pod after sandbox changed", IPs=pod_ips, pod=klog.kobj(pod))
+        klog.v(4).info_s("Pod sandbox and network ready, invoking callback", pod=klog.kobj(pod), podIPs=pod_ips)
         try:
             self.runtime_helper.on_pod_sandbox_ready(ctx, pod)
         except Exception as err:  # Only a condition would be late: the containers matter more.
@@ -701,15 +682,11 @@ class KubeGenericRuntimeManager(ContainerMethods):
             return False
         return True
 
-    def _sandbox_failed(
-        self, pod: v1.Pod, err: SandboxError, create_result: kubecontainer.SyncResult
-    ) -> None:
+    def _sandbox_failed(self, pod: v1.Pod, err: SandboxError, create_result: kubecontainer.SyncResult) -> None:
         uid = pod.metadata.uid
         if self.pod_state_provider.is_pod_termination_requested(uid):
             # Network and volumes of a pod that is being deleted may be gone already: no error.
-            klog.v(4).info_s(
-                "Pod was deleted and sandbox failed to be created", pod=klog.kobj(pod), podUID=uid
-            )
+            klog.v(4).info_s("Pod was deleted and sandbox failed to be created", pod=klog.kobj(pod), podUID=uid)
             return
         metrics.STARTED_PODS_ERRORS_TOTAL.inc()
         create_result.fail(kubecontainer.ErrCreatePodSandbox(), err.message)
@@ -813,9 +790,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
         status = next(exited, None)
         if status is None or status.finished_at is None:
             return None
-        klog.v(3).info_s(
-            "Checking backoff for container in pod", containerName=container.name, pod=klog.kobj(pod)
-        )
+        klog.v(3).info_s("Checking backoff for container in pod", containerName=container.name, pod=klog.kobj(pod))
         since = status.finished_at
         key = helpers.get_backoff_key(pod, container)
         if not back_off.is_in_back_off_since(key, since):
@@ -833,9 +808,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
             f" container={container.name} pod={format.pod(pod)}"
         )
         klog.v(3).info_s("Back-off restarting failed container", err=message)
-        reason = kubecontainer.BackoffError(
-            kubecontainer.ErrCrashLoopBackOff(), since + timedelta(seconds=delay)
-        )
+        reason = kubecontainer.BackoffError(kubecontainer.ErrCrashLoopBackOff(), since + timedelta(seconds=delay))
         return StartContainerError(reason, message)
 
     def kill_pod(
@@ -864,9 +837,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
     ) -> kubecontainer.PodSyncResult:
         """The same, with the errors in the result. Sandboxes are removed later, by garbage collection."""
         result = kubecontainer.PodSyncResult()
-        result.add_sync_result(
-            *self.kill_containers_with_sync_result(ctx, pod, running_pod, grace_period_override)
-        )
+        result.add_sync_result(*self.kill_containers_with_sync_result(ctx, pod, running_pod, grace_period_override))
         sandbox_result = kubecontainer.SyncResult(kubecontainer.KILL_POD_SANDBOX, running_pod.id)
         result.add_sync_result(sandbox_result)
         for sandbox in running_pod.sandboxes:
@@ -883,9 +854,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
         """The pod's status as an event of the runtime carries it."""
         sandbox = event.pod_sandbox_status
         meta = sandbox.metadata
-        statuses = [
-            self.convert_to_kube_container_status(golang.background(), s) for s in event.containers_statuses
-        ]
+        statuses = [self.convert_to_kube_container_status(golang.background(), s) for s in event.containers_statuses]
         return kubecontainer.PodStatus(
             id=meta.uid,
             name=meta.name,
@@ -902,20 +871,14 @@ class KubeGenericRuntimeManager(ContainerMethods):
         crierror.RemoteError.
         """
         full_name = format.pod_desc(pod.name, pod.namespace, pod.id)
-        result = kubecontainer.PodStatus(
-            id=pod.id, name=pod.name, namespace=pod.namespace, time_stamp=pod.timestamp
-        )
+        result = kubecontainer.PodStatus(id=pod.id, name=pod.name, namespace=pod.namespace, time_stamp=pod.timestamp)
         try:
             latest = self._get_sandbox_statuses(ctx, pod, result)
             active_id = ""
             if latest is not None and latest.status.state == runtimeapi.SANDBOX_READY:
                 result.ips = self.determine_pod_sandbox_ips(pod.namespace, pod.name, latest.status)
                 active_id = latest.status.id
-            if (
-                latest is not None
-                and latest.timestamp
-                and features.feature_gate.enabled(features.EVENTED_PLEG)
-            ):
+            if latest is not None and latest.timestamp and features.feature_gate.enabled(features.EVENTED_PLEG):
                 # A runtime that sends events gives the containers along, and the time of both.
                 result.time_stamp = helpers.time_from_nanoseconds(latest.timestamp)
                 result.container_statuses = [
@@ -973,9 +936,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
         network = runtimeapi.NetworkConfig(pod_cidr=pod_cidr)
         self.runtime_service.update_runtime_config(ctx, runtimeapi.RuntimeConfig(network_config=network))
 
-    def checkpoint_container(
-        self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest
-    ) -> None:
+    def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None:
         """Raises crierror.RemoteError."""
         self.runtime_service.checkpoint_container(ctx, options)
 
@@ -1026,9 +987,7 @@ class _InitWalk:
 
     def initialized(self, index: int, container: v1.Container, wants_next: bool) -> None:
         """The container has done its part: the pod is initialized, or the next one may start."""
-        klog.v(4).info_s(
-            "Init container has been initialized", pod=klog.kobj(self.pod), container=container.name
-        )
+        klog.v(4).info_s("Init container has been initialized", pod=klog.kobj(self.pod), container=container.name)
         if index == len(self.pod.spec.init_containers) - 1:
             self.pod_has_initialized = True
         elif wants_next:
@@ -1047,14 +1006,10 @@ class _InitWalk:
         else:
             self.changes.kill_pod = True
 
-    def unknown(
-        self, index: int, container: v1.Container, status: kubecontainer.Status, sidecar: bool
-    ) -> None:
+    def unknown(self, index: int, container: v1.Container, status: kubecontainer.Status, sidecar: bool) -> None:
         """Nobody knows what the container does."""
         restart = should_restart_on_failure(self.pod)
-        if container.restart_policy is not None and features.feature_gate.enabled(
-            features.CONTAINER_RESTART_RULES
-        ):
+        if container.restart_policy is not None and features.feature_gate.enabled(features.CONTAINER_RESTART_RULES):
             # Its exit rules say nothing: it may not have ended.
             restart = container.restart_policy != v1.CONTAINER_RESTART_POLICY_NEVER
         if not sidecar and not restart:
@@ -1101,9 +1056,7 @@ class _Starter:
             recorder = self.manager.pod_init_container_time_recorder
             if recorder is not None and not sidecar:
                 recorder.record_init_container_started(pod.metadata.uid, self.manager.clock.now())
-            klog.v(4).info_s(
-                "Completed init container for pod", containerName=container.name, pod=klog.kobj(pod)
-            )
+            klog.v(4).info_s("Completed init container for pod", containerName=container.name, pod=klog.kobj(pod))
             return True
         if sidecar:
             klog.v(4).info_s(
@@ -1216,9 +1169,7 @@ def _increment_image_volume_metrics(
             metrics.IMAGE_VOLUME_MOUNTED_SUCCEED_TOTAL.inc()
 
 
-def _compute_new_sandbox_actions(
-    pod: v1.Pod, pod_status: kubecontainer.PodStatus, changes: PodActions
-) -> None:
+def _compute_new_sandbox_actions(pod: v1.Pod, pod_status: kubecontainer.PodStatus, changes: PodActions) -> None:
     """Everything is killed and made anew, unless there is nothing left to run."""
     if not should_restart_on_failure(pod) and changes.attempt != 0 and pod_status.container_statuses:
         # Without any container the sandbox never came to use, and is tried again.
@@ -1240,9 +1191,7 @@ def _compute_new_sandbox_actions(
 
 def _runs_once(pod: v1.Pod, container: v1.Container) -> bool:
     """Whether a success is final."""
-    if container.restart_policy is not None and features.feature_gate.enabled(
-        features.CONTAINER_RESTART_RULES
-    ):
+    if container.restart_policy is not None and features.feature_gate.enabled(features.CONTAINER_RESTART_RULES):
         return container.restart_policy == v1.CONTAINER_RESTART_POLICY_ON_FAILURE
     return pod.spec.restart_policy == v1.RESTART_POLICY_ON_FAILURE
 
@@ -1257,9 +1206,7 @@ def _has_initialized(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
     return any(status is not None and status.state in begun for status in statuses)
 
 
-def _unknown_state_kill(
-    container: v1.Container, status: kubecontainer.Status, what: str
-) -> ContainerToKillInfo:
+def _unknown_state_kill(container: v1.Container, status: kubecontainer.Status, what: str) -> ContainerToKillInfo:
     """It may well run: killed first, so that there are not two of it."""
     message = f'{what} is in "{status.state}" state, try killing it before restart'
     return ContainerToKillInfo(container, container.name, message, REASON_UNKNOWN)

@@ -34,9 +34,7 @@ class ListOptions:
         """Go: containerFilter"""
         container_filter = runtimeapi.ContainerFilter(label_selector=self._label_selector())
         if self.only_running_ready:
-            container_filter.state.CopyFrom(
-                runtimeapi.ContainerStateValue(state=runtimeapi.CONTAINER_RUNNING)
-            )
+            container_filter.state.CopyFrom(runtimeapi.ContainerStateValue(state=runtimeapi.CONTAINER_RUNNING))
         return container_filter
 
     def sandbox_filter(self) -> runtimeapi.PodSandboxFilter:
@@ -65,9 +63,7 @@ class SandboxMethods(SandboxLinuxMethods):
         """The new sandbox's id. Raises SandboxError."""
         try:
             config = self.generate_pod_sandbox_config(ctx, pod, attempt)
-        except (
-            Exception
-        ) as err:  # DNS, host name, runtime class, security settings: all end this attempt alike.
+        except Exception as err:  # DNS, host name, runtime class, security settings: all end this attempt alike.
             klog.error_s(err, "Failed to generate sandbox config for pod", pod=klog.kobj(pod))
             message = f'Failed to generate sandbox config for pod "{format.pod(pod)}": {err}'
             raise SandboxError(message, err) from err
@@ -112,9 +108,7 @@ class SandboxMethods(SandboxLinuxMethods):
         )
         if not kubecontainer.is_host_network_pod(pod):
             hostname, domain = self.runtime_helper.generate_pod_host_name_and_domain(pod)
-            config.hostname = kubeutil.get_nodename_for_kernel(
-                hostname, domain, pod.spec.set_hostname_as_fqdn
-            )
+            config.hostname = kubeutil.get_nodename_for_kernel(hostname, domain, pod.spec.set_hostname_as_fqdn)
         self.apply_sandbox_resources(pod, config)
         return config
 
@@ -123,9 +117,7 @@ class SandboxMethods(SandboxLinuxMethods):
             privileged=kubecontainer.has_privileged_container(pod),
             # Always the runtime's default profile, so that containers can have tighter ones.
             seccomp=runtimeapi.SecurityProfile(profile_type=runtimeapi.SecurityProfile.RuntimeDefault),
-            namespace_options=runtimeutil.namespaces_for_pod(
-                pod, self.runtime_helper, self.runtime_class_manager
-            ),
+            namespace_options=runtimeutil.namespaces_for_pod(pod, self.runtime_helper, self.runtime_class_manager),
         )
         pod_sc = pod.spec.security_context
         if pod_sc is not None:
@@ -194,9 +186,7 @@ class SandboxMethods(SandboxLinuxMethods):
         """
         ids = self.get_sandbox_id_by_pod_uid(ctx, pod_uid)
         if not ids:
-            raise LookupError(
-                f"failed to find sandboxID for pod {format.pod_desc(pod_name, pod_namespace, pod_uid)}"
-            )
+            raise LookupError(f"failed to find sandboxID for pod {format.pod_desc(pod_name, pod_namespace, pod_uid)}")
         request = runtimeapi.PortForwardRequest(pod_sandbox_id=ids[0], port=ports)
         return self.runtime_service.port_forward(ctx, request).url
 

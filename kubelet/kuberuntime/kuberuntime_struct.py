@@ -123,9 +123,7 @@ class KubeRuntimeStruct:
         self.cpu_cfs_quota = options.cpu_cfs_quota
         self.cpu_cfs_quota_period = options.cpu_cfs_quota_period
         self.runtime_service: internalapi.RuntimeService = InstrumentedRuntimeService(options.runtime_service)
-        self.image_service: internalapi.ImageManagerService = InstrumentedImageManagerService(
-            options.image_service
-        )
+        self.image_service: internalapi.ImageManagerService = InstrumentedImageManagerService(options.image_service)
         self.container_manager = options.container_manager
         self.internal_lifecycle = options.container_manager.internal_container_lifecycle()
         self.log_manager = options.log_manager

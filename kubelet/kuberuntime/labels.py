@@ -112,9 +112,7 @@ def new_container_annotations(
             _lifecycle_handler_fields(container.lifecycle.pre_stop)
         )
     if container.ports:
-        annotations[_CONTAINER_PORTS_LABEL] = _go_json(
-            [_container_port_fields(port) for port in container.ports]
-        )
+        annotations[_CONTAINER_PORTS_LABEL] = _go_json([_container_port_fields(port) for port in container.ports])
     return annotations
 
 
@@ -144,12 +142,8 @@ def get_container_info_from_annotations(annotations: Mapping[str, str]) -> Annot
         hash=_parse_label(annotations, _CONTAINER_HASH_LABEL, lambda text: int(text, 16), 0),
         restart_count=_parse_label(annotations, _CONTAINER_RESTART_COUNT_LABEL, int, 0),
         pod_deletion_grace_period=_parse_label(annotations, _POD_DELETION_GRACE_PERIOD_LABEL, int, None),
-        pod_termination_grace_period=_parse_label(
-            annotations, _POD_TERMINATION_GRACE_PERIOD_LABEL, int, None
-        ),
-        termination_message_path=_get_string_value_from_label(
-            annotations, _CONTAINER_TERMINATION_MESSAGE_PATH_LABEL
-        ),
+        pod_termination_grace_period=_parse_label(annotations, _POD_TERMINATION_GRACE_PERIOD_LABEL, int, None),
+        termination_message_path=_get_string_value_from_label(annotations, _CONTAINER_TERMINATION_MESSAGE_PATH_LABEL),
         termination_message_policy=_get_string_value_from_label(
             annotations, _CONTAINER_TERMINATION_MESSAGE_POLICY_LABEL
         ),
@@ -175,9 +169,7 @@ def get_hash_from_annotations(annotations: Mapping[str, str]) -> int:
 
 def _get_string_value_from_label(labels: Mapping[str, str], label: str) -> str:
     if label not in labels:
-        klog.v(3).info_s(
-            "Container doesn't have requested label, it may be an old or invalid container", label=label
-        )
+        klog.v(3).info_s("Container doesn't have requested label, it may be an old or invalid container", label=label)
     return labels.get(label, "")
 
 

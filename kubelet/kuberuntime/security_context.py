@@ -26,9 +26,7 @@ class SecurityContextMethods(HelperMethods):
         effective = securitycontext.determine_effective_security_context(pod, container)
         synthesized = convert_to_runtime_security_context(effective)
         synthesized.seccomp.CopyFrom(
-            self.get_seccomp_profile(
-                pod.spec.security_context, container.security_context, self.seccomp_default
-            )
+            self.get_seccomp_profile(pod.spec.security_context, container.security_context, self.seccomp_default)
         )
         apparmor, synthesized.apparmor_profile = get_app_armor_profile(pod, container)
         if apparmor is not None:
@@ -43,14 +41,10 @@ class SecurityContextMethods(HelperMethods):
         self._add_supplemental_groups(synthesized, pod)
         synthesized.no_new_privs = securitycontext.add_no_new_privileges(effective)
         synthesized.masked_paths.extend(securitycontext.convert_to_runtime_masked_paths(effective.proc_mount))
-        synthesized.readonly_paths.extend(
-            securitycontext.convert_to_runtime_readonly_paths(effective.proc_mount)
-        )
+        synthesized.readonly_paths.extend(securitycontext.convert_to_runtime_readonly_paths(effective.proc_mount))
         return synthesized
 
-    def _add_supplemental_groups(
-        self, synthesized: runtimeapi.LinuxContainerSecurityContext, pod: v1.Pod
-    ) -> None:
+    def _add_supplemental_groups(self, synthesized: runtimeapi.LinuxContainerSecurityContext, pod: v1.Pod) -> None:
         pod_sc = pod.spec.security_context
         if pod_sc is not None:
             if pod_sc.fs_group is not None:

@@ -177,9 +177,7 @@ class FakeRuntimeService(_Recorder):
     def close(self, ctx: golang.Context) -> None:
         self._record("Close")
 
-    def run_pod_sandbox(
-        self, ctx: golang.Context, config: runtimeapi.PodSandboxConfig, runtime_handler: str
-    ) -> str:
+    def run_pod_sandbox(self, ctx: golang.Context, config: runtimeapi.PodSandboxConfig, runtime_handler: str) -> str:
         self._record("RunPodSandbox", config, runtime_handler)
         sandbox_id = build_sandbox_name(config.metadata)
         options = config.linux.security_context.namespace_options
@@ -356,9 +354,7 @@ class FakeRuntimeService(_Recorder):
     def reopen_container_log(self, ctx: golang.Context, container_id: str) -> None:
         self._record("ReopenContainerLog", container_id)
 
-    def checkpoint_container(
-        self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest
-    ) -> None:
+    def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None:
         self._record("CheckpointContainer", options)
 
     def get_container_events(
@@ -430,9 +426,7 @@ class FakeImageService(_Recorder):
             id=name, size=self.fake_image_size, repo_tags=[name], spec=runtimeapi.ImageSpec(image=name)
         )
 
-    def list_images(
-        self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None
-    ) -> Sequence[runtimeapi.Image]:
+    def list_images(self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None) -> Sequence[runtimeapi.Image]:
         self._record("ListImages", filter)
         with self.lock:
             wanted = filter.image.image if filter is not None else ""
@@ -610,6 +604,4 @@ def create_test_runtime_manager(
     manager = KubeGenericRuntimeManager(golang.background(), RuntimeManagerOptions(**(values | overrides)))
     manager.get_swap_controller_available = lambda: False
     runtime.reset_calls()
-    return TestRuntime(
-        manager, runtime, images, recorder, helper, os_interface, pod_state, http, pulling, clock
-    )
+    return TestRuntime(manager, runtime, images, recorder, helper, os_interface, pod_state, http, pulling, clock)

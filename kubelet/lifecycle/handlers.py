@@ -61,9 +61,7 @@ class HTTPClient:
         connection = self._connection(parsed.scheme, parsed.hostname or "", parsed.port)
         target = parsed.path or "/"
         try:
-            connection.request(
-                "GET", f"{target}?{parsed.query}" if parsed.query else target, headers=dict(headers)
-            )
+            connection.request("GET", f"{target}?{parsed.query}" if parsed.query else target, headers=dict(headers))
             connection.getresponse().read(_MAX_RESP_BODY_LENGTH)
         except ssl.SSLError as err:
             if err.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
@@ -157,9 +155,7 @@ class HandlerRunner:
             return
         metrics.LIFECYCLE_HANDLER_SLEEP_TERMINATED.inc()
         err = InterruptedError("container terminated before sleep hook finished")
-        klog.v(1).info_s(
-            "Sleep lifecycle hook for Container in Pod failed", sleepSeconds=seconds, **log, err=err
-        )
+        klog.v(1).info_s("Sleep lifecycle hook for Container in Pod failed", sleepSeconds=seconds, **log, err=err)
         raise HookError(err, f"Sleep lifecycle hook ({seconds}) {where} {err}")
 
     def _run_http_handler(

@@ -81,9 +81,7 @@ def new_container_log_manager(
     if parsed_max_size < 0:
         return ContainerLogManagerStub()
     policy = LogRotatePolicy(parsed_max_size, max_files)
-    return ContainerLogManagerImpl(
-        runtime_service, os_interface, policy, max_workers, monitor_interval, clock
-    )
+    return ContainerLogManagerImpl(runtime_service, os_interface, policy, max_workers, monitor_interval, clock)
 
 
 class ContainerLogManagerImpl:

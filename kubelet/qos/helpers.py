@@ -22,9 +22,7 @@ def min_regular_container_memory(pod: v1.Pod) -> int:
 
 def remaining_pod_mem_req_per_container(pod: v1.Pod) -> int:
     """What the pod's own memory request leaves over after its containers', shared out among them."""
-    pod_request = (
-        pod.spec.resources.requests.get(v1.RESOURCE_MEMORY) if pod.spec.resources is not None else None
-    )
+    pod_request = pod.spec.resources.requests.get(v1.RESOURCE_MEMORY) if pod.spec.resources is not None else None
     if pod_request is None or pod_request.is_zero():
         return 0
     containers = len(pod.spec.containers) + len(pod.spec.init_containers)

@@ -31,8 +31,7 @@ class Allowlist:
     def _add(self, pattern: str) -> None:
         if len(pattern) > _SYSCTL_MAX_LENGTH or not _PATTERN.fullmatch(pattern):
             raise ValueError(
-                f'sysctl "{pattern}" must have at most {_SYSCTL_MAX_LENGTH} characters'
-                f" and match regex ^{_PATTERN_FMT}$"
+                f'sysctl "{pattern}" must have at most {_SYSCTL_MAX_LENGTH} characters and match regex ^{_PATTERN_FMT}$'
             )
         namespace, name, prefixed = utilsysctl.get_namespace(pattern)
         if namespace == utilsysctl.UNKNOWN_NAMESPACE:

@@ -71,9 +71,7 @@ def default_docker_config_json_paths() -> list[str]:
 
 def read_dockercfg_file(search_paths: Iterable[str] = ()) -> DockerConfig:
     """The first readable .dockercfg. Raises FileNotFoundError when none is."""
-    return _read_first(
-        list(search_paths) or default_dockercfg_paths(), _CONFIG_FILE_NAME, docker_config_from_bytes
-    )
+    return _read_first(list(search_paths) or default_dockercfg_paths(), _CONFIG_FILE_NAME, docker_config_from_bytes)
 
 
 def read_docker_config_json_file(search_paths: Iterable[str] = ()) -> DockerConfig:

@@ -144,9 +144,7 @@ def urls_match(glob: str, target: str) -> bool:
         return False
     if not target_path.startswith(glob_path):
         return False
-    return all(
-        fnmatch.fnmatchcase(part, pattern) for pattern, part in zip(glob_parts, target_parts, strict=True)
-    )
+    return all(fnmatch.fnmatchcase(part, pattern) for pattern, part in zip(glob_parts, target_parts, strict=True))
 
 
 def _split_url(schemeless: str) -> tuple[list[str], str, str]:

@@ -64,9 +64,7 @@ def _parse_normalized_named(image: str) -> tuple[str, str, str]:
 def _split_docker_domain(name: str) -> tuple[str, str]:
     """Domain and rest; what has no domain in front of its first slash is of the default registry."""
     first, slash, rest = name.partition("/")
-    has_domain = bool(slash) and (
-        any(c in first for c in ".:") or first == "localhost" or first.lower() != first
-    )
+    has_domain = bool(slash) and (any(c in first for c in ".:") or first == "localhost" or first.lower() != first)
     domain, remainder = (first, rest) if has_domain else (_DEFAULT_DOMAIN, name)
     if domain == _LEGACY_DEFAULT_DOMAIN:
         domain = _DEFAULT_DOMAIN

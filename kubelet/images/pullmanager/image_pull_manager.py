@@ -190,9 +190,7 @@ class PullManager:
             return
         try:
             images = self._image_service.list_images(ctx)
-        except (
-            Exception
-        ) as err:  # Whatever the runtime's trouble is, the intents simply stay for the next start.
+        except Exception as err:  # Whatever the runtime's trouble is, the intents simply stay for the next start.
             klog.error_s(err, "failed to list images")
             return
         for found in images:

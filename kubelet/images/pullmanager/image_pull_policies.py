@@ -13,9 +13,7 @@ from pkg.util import parsers
 ImagePullPolicyEnforcer = Callable[[str, bool], bool]
 
 
-def image_pull_credential_verification_policy(
-    policy: str, image_allow_list: Iterable[str]
-) -> ImagePullPolicyEnforcer:
+def image_pull_credential_verification_policy(policy: str, image_allow_list: Iterable[str]) -> ImagePullPolicyEnforcer:
     """Go: NewImagePullCredentialVerificationPolicy.
 
     Raises ValueError for an unknown policy or a bad pattern.
@@ -68,9 +66,7 @@ def _get_allowlist_image_pattern(pattern: str) -> tuple[str, bool]:
     if not trimmed:
         raise ValueError(f"the supplied pattern is too short: {pattern}")
     if "*" in trimmed:
-        raise ValueError(
-            f"not a valid wildcard pattern, only patterns ending with '/*' are allowed: {pattern}"
-        )
+        raise ValueError(f"not a valid wildcard pattern, only patterns ending with '/*' are allowed: {pattern}")
     if is_wildcard:
         if len(trimmed) == 1:
             raise ValueError("at least registry hostname is required")

@@ -14,9 +14,7 @@ import msgspec
 from pkg import golang
 
 
-class ImagePullSecret(
-    msgspec.Struct, frozen=True, omit_defaults=True, rename={"credential_hash": "credentialHash"}
-):
+class ImagePullSecret(msgspec.Struct, frozen=True, omit_defaults=True, rename={"credential_hash": "credentialHash"}):
     """A secret that an image was pulled with; credential_hash tells whether its contents changed."""
 
     uid: str

@@ -187,9 +187,7 @@ def read_logs(
             try:
                 writer.write(msg, is_new_line)
             except _MaximumWriteError:
-                klog.v(2).info_s(
-                    "Finished parsing log file, hit bytes limit", path=path, limit=opts.limit_bytes
-                )
+                klog.v(2).info_s("Finished parsing log file, hit bytes limit", path=path, limit=opts.limit_bytes)
                 return
             reader.line_written()
             is_new_line = not msg.log or msg.log.endswith(b"\n")

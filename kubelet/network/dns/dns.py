@@ -113,9 +113,7 @@ class Configurer:
         loopbacks = ["::1" if ip.version == 6 else "127.0.0.1" for ip in self._node_ips]
         return runtimeapi.DNSConfig(servers=loopbacks or ["127.0.0.1"], searches=["."])
 
-    def _generate_searches_for_dns_cluster_first(
-        self, host_searches: Iterable[str], pod: v1.Pod
-    ) -> list[str]:
+    def _generate_searches_for_dns_cluster_first(self, host_searches: Iterable[str], pod: v1.Pod) -> list[str]:
         domain = self.cluster_domain
         if not domain:
             return list(host_searches)

@@ -21,9 +21,7 @@ def is_required(pod: v1.Pod) -> bool:
             return True
     prefix = v1.DEPRECATED_APP_ARMOR_BETA_CONTAINER_ANNOTATION_KEY_PREFIX
     unconfined = v1.DEPRECATED_APP_ARMOR_BETA_PROFILE_NAME_UNCONFINED
-    return any(
-        key.startswith(prefix) and value != unconfined for key, value in pod.metadata.annotations.items()
-    )
+    return any(key.startswith(prefix) and value != unconfined for key, value in pod.metadata.annotations.items())
 
 
 def get_profile(pod: v1.Pod, container: v1.Container) -> v1.AppArmorProfile | None:
@@ -37,9 +35,7 @@ def get_profile(pod: v1.Pod, container: v1.Container) -> v1.AppArmorProfile | No
     return pod.spec.security_context.app_armor_profile if pod.spec.security_context is not None else None
 
 
-def _get_profile_from_pod_annotations(
-    annotations: Mapping[str, str], container_name: str
-) -> v1.AppArmorProfile | None:
+def _get_profile_from_pod_annotations(annotations: Mapping[str, str], container_name: str) -> v1.AppArmorProfile | None:
     value = annotations.get(v1.DEPRECATED_APP_ARMOR_BETA_CONTAINER_ANNOTATION_KEY_PREFIX + container_name)
     if value is None:
         return None

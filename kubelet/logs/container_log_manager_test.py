@@ -1,0 +1,232 @@
+"""Go: pkg/kubelet/logs/container_log_manager_test.go"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from kubelet import logs
+from kubelet.cri import errors as crierror
+from kubelet.kuberuntime import testing
+from pkg import golang
+from pkg.apimachinery.clock import testing as testingclock
+
+_CTX = golang.background()
+
+
+class _World:
+    """Containers c1, c2… that log to 1.log, 2.log…"""
+
+    def __init__(self, directory: Path, max_files: int = 3, max_size: int = 10) -> None:
+        self.directory = directory
+        self.clock = testingclock.FakeClock()
+        self.runtime = testing.FakeRuntimeService()
+        self.manager = logs.ContainerLogManagerImpl(
+            self.runtime,
+            kubecontainer.RealOS(),
+            logs.LogRotatePolicy(max_size, max_files),
+            1,
+            10.0,
+            self.clock,
+        )
+        self.stamp = self.clock.now().astimezone().strftime("%Y%m%d-%H%M%S")
+
+    def run(self, *states: Any) -> None:
+        self.runtime.set_fake_containers(
+            testing.FakeContainer(
+                runtimeapi.ContainerStatus(id=f"c{i}", state=state, log_path=str(self.directory / f"{i}.log")),
+                "sandbox",
+            )
+            for i, state in enumerate(states, 1)
+        )
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.directory.iterdir())
+
+
+_RUNNING = runtimeapi.CONTAINER_RUNNING
+
+
+def _fill(world: _World, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (world.directory / name).write_text(text)
+
+
+def test_rotation(tmp_path: Path) -> None:
+    world = _World(tmp_path)
+    world.run(_RUNNING, _RUNNING, _RUNNING, runtimeapi.CONTAINER_EXITED)
+    long = "longer than 10 bytes"
+    _fill(
+        world,
+        {
+            "1.log": "short",
+            "2.log": long,
+            "3.log": long,
+            "4.log": long,
+            "3.log.00000000-000001": "kept",
+            "3.log.00000000-000000.gz": "excess",
+        },
+    )
+    for i in (1, 2, 3):
+        world.manager.process_container(_CTX, f"c{i}", 1)
+    assert world.files() == [
+        "1.log",
+        f"2.log.{world.stamp}",
+        "3.log.00000000-000001.gz",
+        f"3.log.{world.stamp}",
+        "4.log",
+    ]
+    assert gzip.decompress((tmp_path / "3.log.00000000-000001.gz").read_bytes()) == b"kept"
+    assert world.runtime.requests("ReopenContainerLog") == [("c2",), ("c3",)]
+
+
+def test_workers_are_given_running_containers_alone(tmp_path: Path) -> None:
+    world = _World(tmp_path)
+    world.run(_RUNNING, runtimeapi.CONTAINER_EXITED, _RUNNING)
+    _fill(world, {f"{i}.log": "longer than 10 bytes" for i in (1, 2, 3)})
+    ctx, cancel = golang.with_cancel(_CTX)
+    reopened: golang.Channel[str] = golang.Channel(10)
+
+    def on_call(call: testing.Call) -> None:
+        if call.method == "ReopenContainerLog":
+            reopened.send(call.args[0])
+
+    world.runtime.on_call = on_call
+    world.manager.start(ctx)
+    assert [reopened.recv(timeout=10)[0] for _ in range(2)] == ["c1", "c3"]
+    cancel()
+    assert "2.log" in world.files()
+
+
+def test_rotation_goes_on_after_the_runtime_was_down(tmp_path: Path) -> None:
+    world = _World(tmp_path)
+    world.run(_RUNNING)
+    _fill(world, {"1.log": "longer than 10 bytes"})
+    world.runtime.inject_error("ReopenContainerLog", crierror.RemoteError(grpc.StatusCode.UNKNOWN, "down"))
+    world.manager.process_container(_CTX, "c1", 1)
+    assert world.files() == ["1.log"], "moved back"
+    world.manager.process_container(_CTX, "c1", 1)
+    assert world.files() == [f"1.log.{world.stamp}"]
+
+
+def test_log_lost_in_an_interrupted_rotation_is_reopened(tmp_path: Path) -> None:
+    world = _World(tmp_path)
+    world.run(_RUNNING)
+    world.manager.process_container(_CTX, "c1", 1)
+    assert world.runtime.requests("ReopenContainerLog") == [("c1",)]
+
+
+def test_unknown_container_is_logged_and_left(tmp_path: Path) -> None:
+    world = _World(tmp_path)
+    world.manager.process_container(_CTX, "gone", 1)
+    assert world.runtime.called() == ["ContainerStatus"]
+
+
+def test_clean_removes_all_logs_of_one_container(tmp_path: Path) -> None:
+    world = _World(tmp_path)
+    world.run(_RUNNING, _RUNNING)
+    _fill(
+        world,
+        dict.fromkeys(("1.log", "1.log.00000000-000000.gz", "2.log", "2.log.0.gz", "2.log.1"), ""),
+    )
+    world.manager.clean(_CTX, "c2")
+    assert world.files() == ["1.log", "1.log.00000000-000000.gz"]
+
+
+def test_clean_waits_for_the_rotation_of_the_container(tmp_path: Path) -> None:
+    world = _World(tmp_path)
+    world.run(_RUNNING)
+    _fill(world, {"1.log": "longer than 10 bytes"})
+    held: golang.Channel[None] = golang.Channel()
+    release: golang.Channel[None] = golang.Channel()
+
+    def on_call(call: testing.Call) -> None:
+        if call.method == "ReopenContainerLog":
+            held.send(None)
+            release.recv(timeout=10)
+
+    world.runtime.on_call = on_call
+    rotation = golang.go(world.manager.process_container, _CTX, "c1", 1, name="rotation")
+    held.recv(timeout=10)
+    cleaning = golang.go(world.manager.clean, _CTX, "c1", name="cleaning")
+    cleaning.join(timeout=0.1)
+    assert cleaning.is_alive()
+    release.close()
+    for thread in (rotation, cleaning):
+        thread.join(timeout=10)
+    assert world.files() == []
+
+
+def test_unused_logs_go(tmp_path: Path) -> None:
+    world = _World(tmp_path, max_files=9)
+    world.run(_RUNNING)
+    _fill(
+        world,
+        {
+            "1.log": "longer than 10 bytes",
+            "1.log.1.tmp": "half written",
+            "1.log.2": "compressed already",
+            "1.log.2.gz": "",
+        },
+    )
+    world.manager.process_container(_CTX, "c1", 1)
+    assert world.files() == ["1.log.2.gz", f"1.log.{world.stamp}"]
+
+
+@pytest.mark.parametrize(("max_files", "left"), [(2, []), (3, ["4"]), (4, ["3", "4"]), (9, ["1", "2", "3", "4"])])
+def test_excess_logs_go_oldest_first(tmp_path: Path, max_files: int, left: list[str]) -> None:
+    world = _World(tmp_path, max_files=max_files)
+    world.run(_RUNNING)
+    _fill(world, {"1.log": "longer than 10 bytes", **{f"1.log.{i}.gz": "" for i in (3, 1, 2, 4)}})
+    world.manager.process_container(_CTX, "c1", 1)
+    assert world.files() == sorted([*(f"1.log.{i}.gz" for i in left), f"1.log.{world.stamp}"])
+
+
+def test_get_all_logs(tmp_path: Path) -> None:
+    names = ("1.log", "1.log.20060102-150405", "1.log.20060101-150405.gz", "1.log.20060101-150405", "1.log.x.tmp")
+    for name in names:
+        (tmp_path / name).touch()
+    assert [Path(path).name for path in logs.get_all_logs(str(tmp_path / "1.log"))] == [
+        "1.log.20060101-150405.gz",
+        "1.log.20060102-150405",
+        "1.log",
+    ]
+
+
+def test_compressed_log_keeps_its_mode(tmp_path: Path) -> None:
+    world = _World(tmp_path)
+    world.run(_RUNNING)
+    _fill(world, {"1.log": "longer than 10 bytes", "1.log.1": "text"})
+    (tmp_path / "1.log.1").chmod(0o640)
+    world.manager.process_container(_CTX, "c1", 1)
+    assert (tmp_path / "1.log.1.gz").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    ("max_size", "max_files", "fault"),
+    [("10Mi", 1, "invalid MaxFiles 1, must be > 1"), ("lots", 2, 'failed to parse container log max size "lots"')],
+)
+def test_bad_settings(max_size: str, max_files: int, fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        logs.new_container_log_manager(
+            testing.FakeRuntimeService(),
+            kubecontainer.RealOS(),
+            max_size,
+            max_files,
+            1,
+            10.0,
+            testingclock.FakeClock(),
+        )
+
+
+def test_negative_size_switches_rotation_off() -> None:
+    manager = logs.new_container_log_manager(
+        testing.FakeRuntimeService(), kubecontainer.RealOS(), "-1", 2, 1, 10.0, testingclock.FakeClock()
+    )
+    assert isinstance(manager, logs.ContainerLogManagerStub)

@@ -25,8 +25,8 @@ def pod(running: bool, **volume: object) -> v1.Pod:
 
 
 def observed(name: str) -> float:
-    histogram = getattr(metrics, name)
-    return float(sum(sample.value for sample in next(iter(histogram.collect())).samples if sample.name.endswith("_sum")))
+    samples = next(iter(getattr(metrics, name).collect())).samples
+    return float(sum(sample.value for sample in samples if sample.name.endswith("_sum")))
 
 
 @pytest.mark.parametrize(

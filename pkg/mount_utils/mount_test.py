@@ -31,7 +31,7 @@ def test_directory_is_no_mount_point(tmp_path: Path) -> None:
 
 
 def test_failed_mount_says_what_was_tried(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="mount --no-canonicalize -t nosuchfs .*exit status"):
+    with pytest.raises(OSError, match=r"mount --no-canonicalize -t nosuchfs .*exit status"):
         mount_utils.Mounter().mount("none", str(tmp_path), "nosuchfs", [])
 
 

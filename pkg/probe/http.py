@@ -5,33 +5,39 @@ Go: pkg/probe/http/http.go, request.go
 
 from __future__ import annotations
 
+import functools
 import http.client
+import io
+import socket
 import ssl
 import time
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from pkg import klog
 from pkg.api.core import v1
 from pkg.component_base import version
+from pkg.probe.dialer import dial, join_host_port
 from pkg.probe.probe import Result, resolve_container_port
 
 MAX_RESPONSE_BODY_LENGTH = 10 * 1024
 MAX_REDIRECTS = 10
 _REDIRECTS = (301, 302, 303, 307, 308)
+# What of a path or query stays as it is; the rest, blanks and umlauts for example, is escaped.
+_PLAIN = "/%!$&'()*+,;=:@~?[]"
 
 
 def new_request_url(action: v1.HTTPGetAction, container: v1.Container, pod_ip: str) -> str:
     """The URL of the action. Raises ValueError for a port that is not there."""
     scheme = action.scheme.lower() or "http"
-    host = action.host or pod_ip
-    host = f"[{host}]" if ":" in host else host
     port = resolve_container_port(action.port, container)
-    path = action.path if action.path.startswith("/") else "/" + action.path
-    return f"{scheme}://{host}:{port}{path}"
+    path = action.path
+    if path and not path.startswith(("/", "?")):
+        path = "/" + path
+    return f"{scheme}://{join_host_port(action.host or pod_ip, port)}{path}"
 
 
 def headers_of(action: v1.HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
-    """The action's headers with the kubelet's own; an empty Accept leaves that one out."""
+    """The action's headers with the kubelet's own; one of those is left out when the action has it empty."""
     headers = [(header.name, header.value) for header in action.http_headers]
     names = {name.lower() for name, _ in headers}
     if "user-agent" not in names:
@@ -39,54 +45,130 @@ def headers_of(action: v1.HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
         headers.append(("User-Agent", f"kube-{purpose}/{info.major}.{info.minor}"))
     if "accept" not in names:
         headers.append(("Accept", "*/*"))
-    return [(name, value) for name, value in headers if value or name.lower() != "accept"]
+    own = ("user-agent", "accept", "host")
+    return [(name, value) for name, value in headers if value or name.lower() not in own]
 
 
 def probe_http(url: str, headers: list[tuple[str, str]], timeout: float) -> tuple[Result, str]:
     """GET the URL within timeout seconds, redirects on the same host included; certificates are not verified.
 
-    A redirect to another host is a warning: the container answered, and its probe does not follow.
+    A redirect to another host is a warning: the container answered, and its probe does not follow. Raises OSError or
+    HTTPException when the answer breaks off in its body, which says nothing about the container's health.
     """
     deadline = time.monotonic() + timeout
     first_host = urlsplit(url).hostname
-    try:
-        for _ in range(MAX_REDIRECTS):
-            status, location, body = _get(url, headers, max(deadline - time.monotonic(), 0.001))
+    for _ in range(MAX_REDIRECTS):
+        try:
+            response = _get(url, headers, deadline)
+        except TimeoutError as err:
+            return Result.FAILURE, f'Get "{url}": {err}'
+        except (OSError, http.client.HTTPException, ValueError) as err:
+            return Result.FAILURE, f'Get "{url}": {str(err) or type(err).__name__}'
+        with response:
+            location = response.getheader("Location", "")
             target = urljoin(url, location)
-            if status not in _REDIRECTS or not location or urlsplit(target).hostname != first_host:
-                return _verdict(status, body)
-            url = target
-    except (OSError, http.client.HTTPException, ValueError) as err:
-        return Result.FAILURE, f'Get "{url}": {err}'
+            if response.status not in _REDIRECTS or not location or urlsplit(target).hostname != first_host:
+                return _verdict(response.status, response.read(MAX_RESPONSE_BODY_LENGTH).decode(errors="replace"))
+        if urlsplit(location).netloc:
+            headers = [(name, value) for name, value in headers if name.lower() != "host"]
+        url = target
     return Result.FAILURE, f'Get "{url}": stopped after {MAX_REDIRECTS} redirects'
 
 
-def _get(url: str, headers: list[tuple[str, str]], timeout: float) -> tuple[int, str, str]:
-    """Status, Location header and the first part of the body."""
+def _get(url: str, headers: list[tuple[str, str]], deadline: float) -> http.client.HTTPResponse:
+    """Send the request and read the answer's headers. The caller reads the body and closes it."""
     parts = urlsplit(url)
-    connection: http.client.HTTPConnection
-    if parts.scheme == "https":
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(
-            parts.hostname or "", parts.port, timeout=timeout, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
+    if parts.scheme not in ("http", "https"):
+        raise ValueError(f'unsupported protocol scheme "{parts.scheme}"')
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    connection = http.client.HTTPConnection(host, port)
+    # It closes the connection itself after these headers; until then errors must.
+    sock = _connect(parts.scheme, host, port, deadline)
     try:
+        connection.sock = _DeadlineSocket(sock, deadline)
         has_host = any(name.lower() == "host" for name, _ in headers)
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.putrequest("GET", path, skip_host=has_host, skip_accept_encoding=True)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.putrequest("GET", quote(target, safe=_PLAIN), skip_host=True, skip_accept_encoding=True)
+        if not has_host:
+            connection.putheader("Host", parts.netloc)
         for name, value in headers:
             connection.putheader(name, value)
         connection.putheader("Connection", "close")
         connection.endheaders()
-        response = connection.getresponse()
-        body = response.read(MAX_RESPONSE_BODY_LENGTH).decode(errors="replace")
-        return response.status, response.getheader("Location", ""), body
-    finally:
-        connection.close()
+        return connection.getresponse()
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _connect(scheme: str, host: str, port: int, deadline: float) -> socket.socket:
+    sock = dial(host, port, _left(deadline))
+    if scheme == "http":
+        return sock
+    try:
+        sock.settimeout(_left(deadline))
+        return _unverified().wrap_socket(sock, server_hostname=host)
+    except BaseException:
+        sock.close()
+        raise
+
+
+@functools.cache
+def _unverified() -> ssl.SSLContext:
+    """One for all probes: making it takes longer than a probe."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _left(deadline: float) -> float:
+    """Seconds until the deadline. Raises TimeoutError when there are none, in the words of Go's client."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+    return left
+
+
+class _DeadlineSocket:
+    """What http.client needs of a socket, with one deadline for all of it: a socket's own time-out begins anew with
+    each byte, and a server that sends one a second would never be done.
+    """
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock = sock
+        self._deadline = deadline
+
+    def sendall(self, data: bytes) -> None:
+        self._sock.settimeout(_left(self._deadline))
+        self._sock.sendall(data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_DeadlineReader(self._sock, self._deadline))
+
+    def close(self) -> None:
+        """The reader closes the socket, after the body."""
+
+
+class _DeadlineReader(io.RawIOBase):
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock = sock
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            self._sock.settimeout(_left(self._deadline))
+            return self._sock.recv_into(buffer)
+        except TimeoutError:
+            _left(self._deadline)
+            raise
+
+    def close(self) -> None:
+        self._sock.close()
+        super().close()
 
 
 def _verdict(status: int, body: str) -> tuple[Result, str]:

@@ -57,7 +57,9 @@ class Quantity:
         """The amount in units of 10^exponent, rounded away from zero."""
         shift = exponent + 9
         if shift <= 0:
-            return int(self.nanos * 10**-shift)
+            # Typed: for the checker a power with a negative exponent would be a float.
+            factor: int = 10**-shift
+            return self.nanos * factor
         magnitude = -(-abs(self.nanos) // 10**shift)
         return magnitude if self.nanos >= 0 else -magnitude
 

@@ -11,9 +11,9 @@ import shutil
 
 from pkg import klog, mount_utils
 from pkg.api.core import v1
-from pkg.component_helpers import resource
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apis.core.v1 import helper as v1helper
+from pkg.component_helpers import resource
 from pkg.volume import util as volumeutil
 from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost, VolumePlugin
 from pkg.volume.volume import Attributes, Mounter, MounterArgs, Unmounter
@@ -69,8 +69,8 @@ def calculate_empty_dir_memory_size(
     node_allocatable: dict[str, Quantity], source: v1.EmptyDirVolumeSource, pod: v1.Pod
 ) -> Quantity | None:
     """The least of what the node, the pod's limit and the volume's own limit allow; None when nothing bounds it."""
-    bounds = [node_allocatable.get(v1.RESOURCE_MEMORY), resource.pod_limits(pod, resource.PodResourcesOptions()).get(v1.RESOURCE_MEMORY)]
-    bounds.append(source.size_limit)
+    limits = resource.pod_limits(pod, resource.PodResourcesOptions())
+    bounds = (node_allocatable.get(v1.RESOURCE_MEMORY), limits.get(v1.RESOURCE_MEMORY), source.size_limit)
     return min((bound for bound in bounds if bound is not None and not bound.is_zero()), default=None)
 
 

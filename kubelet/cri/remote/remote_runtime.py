@@ -83,9 +83,13 @@ class RemoteRuntimeService:
     def version(self, ctx: golang.Context, api_version: str) -> runtimeapi.VersionResponse:
         """Raises InvalidResponseError naming the fields that the runtime left out."""
         request = runtimeapi.VersionRequest(version=api_version)
-        typed_version: runtimeapi.VersionResponse = self._call(
-            ctx, "Version", request, "Version from runtime service failed"
-        )
+        typed_version: runtimeapi.VersionResponse
+        try:
+            typed_version = self._call(ctx, "Version", request, "Version from runtime service failed")
+        except errors.RemoteError as err:
+            if hint := self._hint(ctx, err):
+                raise errors.RemoteError(err.code, err.message + hint) from err
+            raise
         fields = {
             "Version": typed_version.version,
             "RuntimeName": typed_version.runtime_name,

@@ -43,8 +43,8 @@ e2e-node: ## test the kubelet as a process on a private containerd; takes root
 verify: ## check style, types, the map from the Go sources, and the documents; changes nothing
 	@hack/setup python
 	$(PYTHON) -m ruff check . $(SCRIPTS)
-	$(PYTHON) -m mypy kubelet pkg
-	$(PYTHON) -m mypy --scripts-are-modules test/framework $(SCRIPTS)
+	$(PYTHON) -m mypy kubelet pkg cmd
+	$(PYTHON) -m mypy --scripts-are-modules test/framework test/e2e_node test/hack $(SCRIPTS)
 	$(PYTHON) hack/verify_go_map
 	$(PYTHON) hack/verify_docs
 

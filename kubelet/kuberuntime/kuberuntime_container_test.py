@@ -360,7 +360,7 @@ def test_run_in_container_joins_the_streams(fake: testing.TestRuntime) -> None:
 
 def test_logs_of_an_unknown_container(fake: testing.TestRuntime) -> None:
     with pytest.raises(LookupError, match="unable to retrieve container logs for fakeRuntime://cid"):
-        fake.manager.get_container_logs(_CTX, _pod(), _ID, None, None, None)
+        fake.manager.get_container_logs(_CTX, _pod(), _ID, v1.PodLogOptions(), None, None)
 
 
 def _manager(tmp_path: Path, **overrides: Any) -> testing.TestRuntime:

@@ -520,7 +520,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
     def _announce_new_sandbox(self, pod: v1.Pod, changes: PodActions) -> None:
         if changes.sandbox_id:
             message = "Pod sandbox changed, it will be killed and re-created."
-            self.recorder.event(pod, v1.EVENT_TYPE_NORMAL, events.SANDBOX_CHANGED, message)
+            self.recorder.event(_pod_reference(pod), v1.EVENT_TYPE_NORMAL, events.SANDBOX_CHANGED, message)
         else:
             klog.v(4).info_s("SyncPod received new pod, will create a sandbox for it", pod=klog.kobj(pod))
 
@@ -677,7 +677,9 @@ class KubeGenericRuntimeManager(ContainerMethods):
             self.runtime_helper.prepare_dynamic_resources(ctx, pod)
         except Exception as err:  # Drivers fail with errors of their own; the next sync tries again.
             message = f"Failed to prepare dynamic resources: {err}"
-            self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_PREPARE_DYNAMIC_RESOURCES, message)
+            self.recorder.event(
+                _pod_reference(pod), v1.EVENT_TYPE_WARNING, events.FAILED_PREPARE_DYNAMIC_RESOURCES, message
+            )
             klog.error_s(err, "Failed to prepare dynamic resources", pod=klog.kobj(pod))
             return False
         return True
@@ -692,7 +694,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
         create_result.fail(kubecontainer.ErrCreatePodSandbox(), err.message)
         klog.error_s(err, "CreatePodSandbox for pod failed", pod=klog.kobj(pod))
         message = f"Failed to create pod sandbox: {err}"
-        self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_CREATE_POD_SANDBOX, message)
+        self.recorder.event(_pod_reference(pod), v1.EVENT_TYPE_WARNING, events.FAILED_CREATE_POD_SANDBOX, message)
 
     def _new_sandbox_status(
         self,
@@ -705,7 +707,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
             return self.runtime_service.pod_sandbox_status(ctx, pod_sandbox_id, False).status
         except crierror.RemoteError as err:
             message = f"Unable to get pod sandbox status: {err}"
-            self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_STATUS_POD_SANDBOX, message)
+            self.recorder.event(_pod_reference(pod), v1.EVENT_TYPE_WARNING, events.FAILED_STATUS_POD_SANDBOX, message)
             klog.error_s(err, "Failed to get pod sandbox status; Skipping pod", pod=klog.kobj(pod))
             result.fail(err)
             return None

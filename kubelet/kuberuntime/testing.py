@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 from kubelet import cadvisor as cadvisorapi
 from kubelet import cm, logs
+from kubelet import container as kubecontainer
 from kubelet.container import testing as containertest
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import KubeGenericRuntimeManager, RuntimeManagerOptions
@@ -565,7 +566,8 @@ def create_test_runtime_manager(
     pulling = FakePodPullingTimeRecorder()
     allocatable = {name: resource.must_parse(text) for name, text in _FAKE_NODE_ALLOCATABLE.items()}
     values: dict[str, Any] = {
-        "recorder": recorder,
+        # As the kubelet gives it: what is no reference is dropped.
+        "recorder": kubecontainer.filter_event_recorder(recorder),
         "liveness_manager": proberesults.Manager(),
         "readiness_manager": proberesults.Manager(),
         "startup_manager": proberesults.Manager(),

@@ -21,6 +21,7 @@ setup: ## install what is missing: .venv, and as root on Debian containerd and w
 	@hack/setup
 
 run: ## run the example pods and print how they fare, until Ctrl-C
+	@command -v python3 >/dev/null || hack/setup python
 	@python3 hack/run --runtime '$(RUNTIME)' --check
 	@hack/setup $(if $(filter hollow,$(RUNTIME)),python,all)
 	@exec $(PYTHON) hack/run --runtime '$(RUNTIME)' --runtime-endpoint '$(RUNTIME_ENDPOINT)' --v '$(V)'

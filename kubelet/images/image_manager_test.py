@@ -430,3 +430,23 @@ def test_failed_pull_passes_the_turn_on() -> None:
     serial = puller.SerialImagePuller(service)
     request = puller.ImagePullRequest(_CTX, kubecontainer.ImageSpec(image="img"), [], None)
     assert [str(serial.pull_image(request).err) for _ in range(2)] == ["404", "404"]
+
+
+@pytest.mark.parametrize("serial", [True, False])
+def test_pull_of_a_deleted_pod_does_not_wait_for_its_turn(serial: bool) -> None:
+    service: Any = _Images()
+    gate = service.on_pull = _Gate()
+    a_puller: puller.ImagePuller = puller.SerialImagePuller(service)
+    if not serial:
+        a_puller = puller.ParallelImagePuller(service, 1)
+    (busy,) = _pull_at_once(a_puller, 1)
+    assert gate.entered.recv(timeout=10)[1]
+    ctx, cancel = golang.with_cancel(_CTX)
+    cancel()
+    request = puller.ImagePullRequest(ctx, kubecontainer.ImageSpec(image="img"), [], None)
+    assert isinstance(a_puller.pull_image(request).err, golang.Canceled)
+    (later,) = _pull_at_once(a_puller, 1)
+    gate.release.close()
+    for thread in (busy, later):
+        thread.join(timeout=10)
+    assert service.calls.count("PullImage") == 2

@@ -45,7 +45,7 @@ class ImagePuller(Protocol):
     """Go: imagePuller. Thread-safe."""
 
     def pull_image(self, request: ImagePullRequest) -> PullResult:
-        """Blocks until the image was pulled or failed to be.
+        """Blocks until the image was pulled or failed to be, or the request's context is done.
 
         # DIVERGES: Go hands the result over a channel that the caller at once waits on; here the caller's own
         # thread does the pull, which saves a thread per pull.
@@ -64,7 +64,10 @@ class ParallelImagePuller:
     def pull_image(self, request: ImagePullRequest) -> PullResult:
         if self._tokens is None:
             return _pull(self._image_service, request)
-        self._tokens.send(None)
+        try:
+            self._tokens.send(None, request.ctx)
+        except golang.ContextError as err:
+            return PullResult(err=err)
         try:
             return _pull(self._image_service, request)
         finally:
@@ -82,20 +85,36 @@ class SerialImagePuller:
         self._waiting: list[golang.Channel[None]] = []
 
     def pull_image(self, request: ImagePullRequest) -> PullResult:
-        self._wait_for_turn()
+        """See ImagePuller.
+
+        DIVERGES: in Go a pod that was deleted meanwhile waits for its turn all the same.
+        """
+        try:
+            self._wait_for_turn(request.ctx)
+        except golang.ContextError as err:
+            return PullResult(err=err)
         try:
             return _pull(self._image_service, request)
         finally:
             self._pass_turn()
 
-    def _wait_for_turn(self) -> None:
+    def _wait_for_turn(self, ctx: golang.Context) -> None:
         turn: golang.Channel[None] = golang.Channel(1)
         with self._lock:
             if not self._busy:
                 self._busy = True
                 return
             self._waiting.append(turn)
-        turn.recv()
+        if golang.select(turn, ctx.done()).index == 0:
+            return
+        with self._lock:
+            waiting = turn in self._waiting
+            if waiting:
+                self._waiting.remove(turn)
+        if not waiting:
+            # The turn came at the same time: it goes to the next one.
+            self._pass_turn()
+        raise ctx.err() or golang.Canceled()
 
     def _pass_turn(self) -> None:
         with self._lock:

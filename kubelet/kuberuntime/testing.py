@@ -509,7 +509,7 @@ class FakeHTTPDoer:
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.err = err
 
-    def do(self, url: str, headers: Mapping[str, str]) -> None:
+    def do(self, ctx: golang.Context, url: str, headers: Mapping[str, str]) -> None:
         self.requests.append((url, dict(headers)))
         if self.err is not None:
             raise self.err

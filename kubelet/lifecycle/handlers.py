@@ -5,7 +5,9 @@ Go: pkg/kubelet/lifecycle/handlers.go
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
 import ssl
 from collections.abc import Mapping
 from typing import Protocol
@@ -21,6 +23,8 @@ from pkg.component_base import version
 
 # Of a hook's answer no more is read.
 _MAX_RESP_BODY_LENGTH = 10 << 10
+# Seconds; Go's transport has the same.
+_CONNECT_TIMEOUT = 30.0
 
 
 class HookError(Exception):
@@ -41,10 +45,10 @@ class HTTPResponseError(Exception):
 class HTTPDoer(Protocol):
     """Makes the requests of httpGet hooks."""
 
-    def do(self, url: str, headers: Mapping[str, str]) -> None:
-        """A GET whose answer does not matter. Raises OSError or http.client.HTTPException when there is none,
+    def do(self, ctx: golang.Context, url: str, headers: Mapping[str, str]) -> None:
+        """A GET whose answer does not matter; it ends when ctx is cancelled.
 
-        and HTTPResponseError.
+        Raises OSError or http.client.HTTPException when there is no answer, and HTTPResponseError.
         """
         ...
 
@@ -55,14 +59,23 @@ class HTTPClient:
     def __init__(self) -> None:
         self._context = ssl._create_unverified_context()
 
-    def do(self, url: str, headers: Mapping[str, str]) -> None:
+    def do(self, ctx: golang.Context, url: str, headers: Mapping[str, str]) -> None:
         """See HTTPDoer. Redirects are not followed."""
         parsed = urlsplit(url)
         connection = self._connection(parsed.scheme, parsed.hostname or "", parsed.port)
         target = parsed.path or "/"
+        if parsed.query:
+            target = f"{target}?{parsed.query}"
         try:
-            connection.request("GET", f"{target}?{parsed.query}" if parsed.query else target, headers=dict(headers))
-            connection.getresponse().read(_MAX_RESP_BODY_LENGTH)
+            connection.connect()
+            # The hook may take as long as it likes; only connecting is limited.
+            connection.sock.settimeout(None)
+            stop = golang.after_func(ctx, lambda: _shut_down(connection.sock))
+            try:
+                connection.request("GET", target, headers=dict(headers))
+                connection.getresponse().read(_MAX_RESP_BODY_LENGTH)
+            finally:
+                stop()
         except ssl.SSLError as err:
             if err.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
                 raise HTTPResponseError from err
@@ -72,8 +85,14 @@ class HTTPClient:
 
     def _connection(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
         if scheme == "https":
-            return http.client.HTTPSConnection(host, port, context=self._context)
-        return http.client.HTTPConnection(host, port)
+            return http.client.HTTPSConnection(host, port, timeout=_CONNECT_TIMEOUT, context=self._context)
+        return http.client.HTTPConnection(host, port, timeout=_CONNECT_TIMEOUT)
+
+
+def _shut_down(sock: socket.socket) -> None:
+    """Wakes whoever reads from it; it may have been closed meanwhile."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 class PodStatusProvider(Protocol):
@@ -165,7 +184,7 @@ class HandlerRunner:
         headers = _headers(action.http_headers)
         url = _format_url(action, container, host)
         try:
-            self._http_doer.do(url, headers)
+            self._http_doer.do(ctx, url, headers)
         except HTTPResponseError as err:
             netloc = urlsplit(url).netloc
             klog.v(1).info_s(
@@ -175,7 +194,7 @@ class HandlerRunner:
                 err=err,
             )
             plain = {name: value for name, value in headers.items() if name.lower() != "authorization"}
-            self._http_doer.do("http" + url.removeprefix("https"), plain)
+            self._http_doer.do(ctx, "http" + url.removeprefix("https"), plain)
             metrics.LIFECYCLE_HANDLER_HTTP_FALLBACKS.inc()
             message = f"request to HTTPS lifecycle hook {netloc} got HTTP response, retry with HTTP succeeded"
             self._event_recorder.event(pod, v1.EVENT_TYPE_WARNING, "LifecycleHTTPFallback", message)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import http.server
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -134,8 +136,8 @@ def test_http_without_pod_ip() -> None:
 
 def test_https_falls_back_to_http_without_credentials() -> None:
     class Doer(FakeHTTPDoer):
-        def do(self, url: str, headers: Any) -> None:
-            super().do(url, headers)
+        def do(self, ctx: golang.Context, url: str, headers: Any) -> None:
+            super().do(ctx, url, headers)
             if url.startswith("https"):
                 raise HTTPResponseError
 
@@ -199,15 +201,33 @@ def server() -> Iterator[str]:
 @pytest.mark.parametrize("status", [200, 302, 500])
 def test_client_does_not_mind_the_status(server: str, status: int) -> None:
     _Server.status = status
-    HTTPClient().do(f"http://{server}/a/b?c=d", {"X-Test": "1"})
+    HTTPClient().do(_CTX, f"http://{server}/a/b?c=d", {"X-Test": "1"})
     assert _Server.seen == ("/a/b?c=d", "1")
 
 
 def test_client_tells_plain_http_behind_https(server: str) -> None:
     with pytest.raises(HTTPResponseError):
-        HTTPClient().do(f"https://{server}/", {})
+        HTTPClient().do(_CTX, f"https://{server}/", {})
 
 
 def test_client_tells_that_nobody_listens() -> None:
     with pytest.raises(OSError, match="refused"):
-        HTTPClient().do("http://127.0.0.1:1/", {})
+        HTTPClient().do(_CTX, "http://127.0.0.1:1/", {})
+
+
+def test_client_ends_with_its_context() -> None:
+    ctx, cancel = golang.with_cancel(_CTX)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+
+        def accept_and_cancel() -> None:
+            connection, _ = silent.accept()
+            with connection:
+                connection.recv(100)
+                cancel()
+                connection.recv(1000)
+
+        thread = golang.go(accept_and_cancel, name="silent-server")
+        with pytest.raises((OSError, http.client.HTTPException)):
+            HTTPClient().do(ctx, f"http://127.0.0.1:{port}/", {})
+        thread.join(timeout=10)

@@ -6,6 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
@@ -13,15 +16,24 @@ from framework.hollow import ROOT, HollowNode
 from framework.waiting import wait_for
 
 
-def _kubemark(*flags: str, tmp: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def _kubemark(*flags: str, tmp: Path) -> Iterator[subprocess.Popen[str]]:
+    """The process, killed if it does not end in time, so that whoever reads its output reads its end."""
+    with subprocess.Popen(
         [sys.executable, "-m", "cmd.kubemark", *flags],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    )
+    ) as process:
+        killer = threading.Timer(30, process.kill)
+        killer.start()
+        try:
+            yield process
+        finally:
+            killer.cancel()
+            killer.join()
 
 
 def test_with_a_runtime_and_directory_of_its_own(tmp_path: Path) -> None:

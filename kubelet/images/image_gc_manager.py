@@ -172,10 +172,21 @@ class ImageGCManager:
         for pod in self._runtime.get_pods(ctx, True):
             for container in pod.containers:
                 in_use.add(_image_key(container.image_id, container.image_runtime_handler))
-                status = self._runtime.get_container_status(ctx, pod.id, container.id)
-                mounted = {mount.image.image for mount in status.mounts if mount.image is not None}
-                in_use |= mounted & ids
+                in_use |= self._mounted_images(ctx, pod, container) & ids
         return in_use
+
+    def _mounted_images(
+        self, ctx: golang.Context, pod: kubecontainer.Pod, container: kubecontainer.Container
+    ) -> set[str]:
+        """Images of image volumes. Go: handleImageVolumes"""
+        try:
+            status = self._runtime.get_container_status(ctx, pod.id, container.id)
+        except crierror.RemoteError as err:
+            # DIVERGES: a container that was removed since it was listed ends the collection in Go.
+            if crierror.is_not_found(err):
+                return set()
+            raise
+        return {mount.image.image for mount in status.mounts if mount.image is not None}
 
     def garbage_collect(self, ctx: golang.Context, began_gc: datetime) -> None:
         """Applies the policy. began_gc is when the kubelet began to collect at all.

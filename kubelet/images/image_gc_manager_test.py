@@ -16,6 +16,7 @@ from kubelet.images.image_gc_manager import FsStats, ImageGCError, format_size
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.apimachinery.util import wait
 from pkg.client_go.tools import record
 
 _CTX = golang.background()
@@ -27,6 +28,7 @@ class _Runtime(containertest.FakeRuntime):
     def __init__(self) -> None:
         super().__init__()
         self.stuck: set[str] = set()
+        self.gone: set[str] = set()
         self.mounted: dict[str, str] = {}
 
     def remove_image(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> None:
@@ -38,6 +40,8 @@ class _Runtime(containertest.FakeRuntime):
         self, ctx: golang.Context, pod_uid: str, id: kubecontainer.ContainerID
     ) -> kubecontainer.Status:
         status = kubecontainer.Status()
+        if id.id in self.gone:
+            raise crierror.RemoteError(grpc.StatusCode.NOT_FOUND, "gone")
         if id.id in self.mounted:
             spec = runtimeapi.ImageSpec(image=self.mounted[id.id])
             status.mounts = [kubecontainer.Mount(image=spec)]
@@ -110,6 +114,15 @@ def test_delete_unused_images_keeps_used_pinned_and_mounted_ones() -> None:
     world.manager.delete_unused_images(_CTX)
     assert world.left() == ["image-0", "image-2", "image-3"]
     assert world.hooks == [([], world.clock.now())]
+
+
+def test_container_removed_meanwhile_does_not_stop_the_collection() -> None:
+    world = _World()
+    world.set_images(0, 1)
+    world.use(0)
+    world.runtime.gone = {"c0"}
+    world.manager.delete_unused_images(_CTX)
+    assert world.left() == ["image-0"]
 
 
 def test_below_high_threshold_nothing_goes() -> None:
@@ -205,8 +218,11 @@ def test_image_list_is_kept_biggest_first() -> None:
     assert world.manager.get_image_list() == []
     ctx, cancel = golang.with_cancel(_CTX)
     world.manager.start(ctx)
-    while not world.manager.get_image_list():
-        pass
+
+    def listed() -> bool:
+        return bool(world.manager.get_image_list())
+
+    wait.poll_until_context_timeout(_CTX, 0.001, 10.0, True, listed)
     cancel()
     assert [image.id for image in world.manager.get_image_list()] == ["9", "5", "2"]
 

@@ -1113,12 +1113,8 @@ class _Starter:
                 "Container start failed in pod", **log, containerMessage=failure.message, err=failure.reason
             )
         else:
-            klog.error_s(
-                failure.reason,
-                "Unhandled Error",
-                err=f"{type_name} {container.name} start failed in pod {format.pod(pod)}:"
-                f" {failure.reason}: {failure.message}",
-            )
+            where = f"{type_name} {container.name} start failed in pod {format.pod(pod)}"
+            klog.error_s(RuntimeError(f"{where}: {failure}"), "Unhandled Error", logger="UnhandledError")
         return False
 
     def _to_kube_container_image_volumes(self, container: v1.Container) -> kubecontainer.ImageVolumes:

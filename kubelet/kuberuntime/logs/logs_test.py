@@ -15,6 +15,7 @@ from kubelet.kuberuntime import logs, testing
 from kubelet.kuberuntime.logs import tail
 from kubelet.kuberuntime.logs.logs import parse_cri_log, parse_docker_json_log
 from pkg import golang
+from pkg.apimachinery.util import wait
 
 _CTX = golang.background()
 _LINES = (
@@ -159,9 +160,12 @@ def test_follow_sees_new_lines_and_ends_with_the_container(log: Path) -> None:
 def test_follow_goes_on_in_the_new_file_after_a_rotation(log: Path) -> None:
     follower = _Follower(log, tail_lines=1)
     assert follower.next() == b"three\n"
+
     # The watch is there once the container was asked after.
-    while "ContainerStatus" not in follower.runtime.called():
-        pass
+    def watching() -> bool:
+        return "ContainerStatus" in follower.runtime.called()
+
+    wait.poll_until_context_timeout(_CTX, 0.001, 10.0, True, watching)
     os.rename(log, f"{log}.20200927-111804")
     log.write_text("2020-09-27T11:18:05Z stdout F five\n")
     assert follower.next() == b"five\n"

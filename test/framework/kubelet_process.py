@@ -28,6 +28,8 @@ LOG_LINES_IN_ERRORS = 40
 class KubeletProcess:
     """A kubelet with its own root directory, manifests and ports. The names of its pods end in its node's."""
 
+    program = "cmd.kubelet"
+
     def __init__(
         self,
         folder: Path,
@@ -65,6 +67,7 @@ class KubeletProcess:
             "v": 4,
             **(flags or {}),
         }
+        self.environment: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
     # The process.
@@ -80,8 +83,9 @@ class KubeletProcess:
         flags = [f"--{name}={value}" for name, value in self._flags.items()]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "cmd.kubelet", *flags],
+                [sys.executable, "-m", self.program, *flags],
                 cwd=ROOT,
+                env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

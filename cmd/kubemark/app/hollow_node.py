@@ -129,10 +129,13 @@ def hollow_dependencies(
 
     kc = kubelet_server.kubelet_configuration
     timeout = kc.runtime_request_timeout
+    runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout)
+    image_service = remote.RemoteImageService(ctx, kc.container_runtime_endpoint, timeout)
+    server.wait_for_runtime(ctx, runtime_service, image_service)
     return kubelet_struct.Dependencies(
         recorder=record.StandaloneRecorder(),
-        remote_runtime_service=remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout),
-        remote_image_service=remote.RemoteImageService(ctx, kc.container_runtime_endpoint, timeout),
+        remote_runtime_service=runtime_service,
+        remote_image_service=image_service,
         container_manager=cm.ContainerManagerStub(),
         cadvisor_interface=cadvisor.Cadvisor(),
         os_interface=containertesting.FakeOS(),

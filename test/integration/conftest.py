@@ -1,0 +1,52 @@
+"""Fixtures of the integration tests: kubelets on the hollow runtime."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from framework.containerd import ROOT
+from framework.hollow_kubelet import HollowKubelet
+
+LOGS = ROOT / ".build" / "integration"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_leaked_threads() -> Iterator[None]:
+    """In place of the fixture that looks after each test: the runtime's server lives as long as its file."""
+    before = set(threading.enumerate())
+    yield
+    leaked = [thread.name for thread in threading.enumerate() if thread not in before and not thread.daemon]
+    if leaked:
+        pytest.fail(f"threads still run: {sorted(leaked)}", pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def new_kubelet(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., HollowKubelet]]:
+    """Make kubelets, given what HollowKubelet takes after the folder; all are ended after the file.
+    The runtime of each is up unless it is said not to be.
+
+    Their logs are kept in .build/integration when a test of the file failed.
+    """
+    made: list[HollowKubelet] = []
+    failed_before = request.session.testsfailed
+
+    def make(node: str, config: Mapping[str, object] | None = None, runtime_up: bool = True) -> HollowKubelet:
+        kubelet = HollowKubelet(tmp_path_factory.mktemp(node, numbered=False), node, config)
+        made.append(kubelet)
+        if runtime_up:
+            kubelet.server.start()
+        return kubelet
+
+    yield make
+    for kubelet in made:
+        kubelet.end()
+        if request.session.testsfailed > failed_before and kubelet.log.exists():
+            LOGS.mkdir(parents=True, exist_ok=True)
+            shutil.copy(kubelet.log, LOGS)
+            print(f"log of kubelet {kubelet.node}: {LOGS / Path(kubelet.log).name}")

@@ -29,7 +29,7 @@ _PLAIN = "/%!$&'()*+,;=:@~?[]"
 def new_request_url(action: v1.HTTPGetAction, container: v1.Container, pod_ip: str) -> str:
     """The URL of the action. Raises ValueError for a port that is not there."""
     scheme = action.scheme.lower() or "http"
-    port = resolve_container_port(action.port, container)
+    port = resolve_container_port(action.port or 0, container)
     path = action.path
     if path and not path.startswith(("/", "?")):
         path = "/" + path

@@ -205,7 +205,10 @@ class Kubelet(KubeletPods):
         self.pleg.start(ctx)
         if self.evented_pleg is not None:
             self.evented_pleg.start(ctx)
-        self.sync_loop(ctx, updates, self)
+        try:
+            self.sync_loop(ctx, updates, self)
+        finally:
+            self.probe_manager.stop_all()
 
     def birth_cry(self) -> None:
         """Say in an event that the kubelet has started."""

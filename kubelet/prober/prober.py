@@ -72,9 +72,7 @@ class Prober:
                 return results.SUCCESS
             case probing.Result.WARNING:
                 klog.v(3).info_s("Probe succeeded with a warning", **where, output=output)
-                self._record(
-                    pod, container, events.CONTAINER_PROBE_WARNING, f"{probe_type} probe warning: {output}"
-                )
+                self._record(pod, container, events.CONTAINER_PROBE_WARNING, f"{probe_type} probe warning: {output}")
                 return results.SUCCESS
         klog.v(1).info_s("Probe failed", **where, probeResult=result, output=output)
         self._record(pod, container, events.CONTAINER_UNHEALTHY, f"{probe_type} probe failed: {output}")
@@ -132,8 +130,8 @@ class Prober:
             return self._runner.run_in_container(ctx, container_id, command, timeout)
         except remote.ExecExitError as err:
             raise execprobe.CommandExitError(err.code, err.stdout + err.stderr) from err
-        except (golang.DeadlineExceeded, TimeoutError) as err:
-            raise execprobe.CommandTimedOutError(f'command timed out: "{" ".join(command)}"') from err
+        except remote.CommandTimedOutError as err:
+            raise execprobe.CommandTimedOutError(str(err)) from err
 
     def _record(self, pod: v1.Pod, container: v1.Container, reason: str, message: str) -> None:
         try:

@@ -5,15 +5,16 @@ Go: pkg/kubelet/prober/prober_manager.go
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kubelet import container as kubecontainer
 from kubelet import metrics
 from kubelet.prober import results
 from kubelet.prober.prober import Prober, ProbeType, probe_spec
-from kubelet.prober.worker import RESTART_GRACE_PERIOD, Worker
+from kubelet.prober.worker import Worker
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
@@ -21,6 +22,11 @@ from pkg.apimachinery import clock as clocklib
 
 if TYPE_CHECKING:
     from pkg.client_go.tools import record
+
+# Seconds before the kubelet's start: a container started earlier was seen by a kubelet before this one.
+RESTART_GRACE_PERIOD = 10.0
+
+_RESULT_LABELS = {results.SUCCESS: "successful", results.FAILURE: "failed", results.UNKNOWN: "unknown"}
 
 
 class StatusProvider(Protocol):
@@ -57,6 +63,7 @@ class Manager:
             ProbeType.READINESS: readiness_manager,
             ProbeType.STARTUP: startup_manager,
         }
+        self._ctx, self._cancel = golang.with_cancel(golang.background())
         self._lock = threading.Lock()  # guards _workers
         self._workers: dict[_ProbeKey, Worker] = {}
 
@@ -65,8 +72,6 @@ class Manager:
 
     def add_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Probe the pod's containers, those that are not probed already, until remove_pod."""
-        # The pod worker's context ends with each step of the pod; probing goes on.
-        probing = golang.without_cancel(ctx)
         for container in _probed_containers(pod):
             for probe_type in ProbeType:
                 if probe_spec(container, probe_type) is None:
@@ -77,34 +82,33 @@ class Manager:
                         continue
                     worker = self._workers[key] = Worker(self, probe_type, pod, container)
                 name = f"prober-{probe_type.lower()}-{pod.metadata.name}-{container.name}"
-                golang.go(worker.run, probing, name=name)
+                # Not ctx: that ends with this step of the pod, and probing goes on.
+                golang.go(worker.run, self._ctx, name=name)
 
     def stop_liveness_and_startup(self, pod: v1.Pod) -> None:
-        """Stop what could have a container of the terminating pod restarted; readiness is still probed."""
-        self._stop(pod.metadata.uid, (ProbeType.LIVENESS, ProbeType.STARTUP))
+        """Stop what could have a container of the terminating pod restarted; readiness is still probed.
+
+        Sidecars outlive the pod's containers, and so do all their probes.
+        """
+        self._stop(_keys(pod.metadata.uid, pod.spec.containers, (ProbeType.LIVENESS, ProbeType.STARTUP)))
 
     def remove_pod(self, pod: v1.Pod) -> None:
         """Stop all probes of the pod."""
-        self._stop(pod.metadata.uid, tuple(ProbeType))
+        self._stop(_keys(pod.metadata.uid, _probed_containers(pod), ProbeType))
 
     def cleanup_pods(self, desired_pods: Collection[str]) -> None:
         """Stop all probes of pods whose uid is not desired."""
         with self._lock:
-            unwanted = {key.pod_uid for key in self._workers if key.pod_uid not in desired_pods}
-        for uid in unwanted:
-            self._stop(uid, tuple(ProbeType))
+            unwanted = [key for key in self._workers if key.pod_uid not in desired_pods]
+        self._stop(unwanted)
 
     def stop_all(self) -> None:
-        """Stop every probe; for the end of the kubelet."""
-        self.cleanup_pods(())
+        """Stop every probe for good, those that wait for a reader of their results too; for the end of the kubelet."""
+        self._cancel()
 
-    def _stop(self, pod_uid: str, probe_types: tuple[ProbeType, ...]) -> None:
+    def _stop(self, keys: Iterable[_ProbeKey]) -> None:
         with self._lock:
-            workers = [
-                worker
-                for key, worker in self._workers.items()
-                if key.pod_uid == pod_uid and key.probe_type in probe_types
-            ]
+            workers = [self._workers[key] for key in keys if key in self._workers]
         for worker in workers:
             worker.stop()
 
@@ -112,20 +116,22 @@ class Manager:
         """Called by a worker whose thread ends."""
         key = _ProbeKey(worker.pod.metadata.uid, worker.container.name, worker.probe_type)
         with self._lock:
-            if self._workers.get(key) is worker:
-                del self._workers[key]
+            if self._workers.get(key) is not worker:
+                return
+            del self._workers[key]
+        for result in _RESULT_LABELS:
+            metrics.PROBER_RESULTS.remove(*_result_labels(worker, result))
+        metrics.PROBER_DURATION.remove(*_duration_labels(worker))
 
     def worker_count(self) -> int:
         with self._lock:
             return len(self._workers)
 
-    def observe(self, worker: Worker, result: results.Result) -> None:
-        """Count a result in the metrics."""
-        label = {results.SUCCESS: "successful", results.FAILURE: "failed"}.get(result, "unknown")
-        pod = worker.pod.metadata
-        metrics.PROBER_RESULTS.labels(
-            str(worker.probe_type), label, worker.container.name, pod.name, pod.namespace, pod.uid
-        ).inc()
+    def observe(self, worker: Worker, result: results.Result, duration: float) -> None:
+        """Count a result in the metrics, and how many seconds it took unless it is a failure."""
+        metrics.PROBER_RESULTS.labels(*_result_labels(worker, result)).inc()
+        if result != results.FAILURE:
+            metrics.PROBER_DURATION.labels(*_duration_labels(worker)).observe(duration)
 
     def update_pod_status(self, ctx: golang.Context, pod: v1.Pod, pod_status: v1.PodStatus) -> None:
         """Set `started` and `ready` of the container statuses in pod_status, which must be the caller's own."""
@@ -175,14 +181,15 @@ class Manager:
         if worker is not None:
             # Do not wait for the tick: the pod may be ready since a moment ago.
             worker.trigger()
-        if spec is not None and self._started_before_the_kubelet(status):
+        if spec is not None and self.started_before_the_kubelet(status):
             if result is None and worker is not None:
                 return podutil.is_pod_ready_condition_true(pod.status)
             if spec.readiness_probe is not None and not podutil.is_pod_ready_condition_true(pod.status):
                 return False
         return worker is None
 
-    def _started_before_the_kubelet(self, status: v1.ContainerStatus) -> bool:
+    def started_before_the_kubelet(self, status: v1.ContainerStatus) -> bool:
+        """Whether the running container was there, and may have been ready, before the kubelet (re)started."""
         running = status.state.running
         if running is None or running.started_at is None:
             return False
@@ -193,6 +200,22 @@ def _probed_containers(pod: v1.Pod) -> Iterator[v1.Container]:
     """Regular containers and sidecars; plain init containers are not probed."""
     yield from pod.spec.containers
     yield from (c for c in pod.spec.init_containers if podutil.is_restartable_init_container(c))
+
+
+def _keys(pod_uid: str, containers: Iterable[v1.Container], probe_types: Iterable[ProbeType]) -> Iterator[_ProbeKey]:
+    for container, probe_type in itertools.product(containers, probe_types):
+        yield _ProbeKey(pod_uid, container.name, probe_type)
+
+
+def _result_labels(worker: Worker, result: results.Result) -> tuple[str, ...]:
+    pod = worker.pod.metadata
+    label = _RESULT_LABELS[result]
+    return str(worker.probe_type), label, worker.container.name, pod.name, pod.namespace, pod.uid
+
+
+def _duration_labels(worker: Worker) -> tuple[str, ...]:
+    pod = worker.pod.metadata
+    return str(worker.probe_type), worker.container.name, pod.name, pod.namespace
 
 
 def _find(containers: list[v1.Container], name: str) -> v1.Container | None:

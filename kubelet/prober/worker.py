@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING
 from kubelet import container as kubecontainer
 from kubelet.prober import results
 from kubelet.prober.prober import ProbeType, probe_spec
-from pkg import golang, klog
+from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 
 if TYPE_CHECKING:
     from kubelet.prober.prober_manager import Manager
-
-# Seconds before the kubelet's start: a container started earlier was seen by a kubelet before this one.
-RESTART_GRACE_PERIOD = 10.0
 
 _INITIAL_VALUES = {
     ProbeType.READINESS: results.FAILURE,
@@ -71,11 +68,21 @@ class Worker:
                         return
                     case 3:
                         ticker.reset(period)
+                        self._log_manual_run()
         finally:
             ticker.stop()
             if self._container_id is not None:
                 self._results.remove(self._container_id)
             self._manager.remove_worker(self)
+
+    def _log_manual_run(self) -> None:
+        klog.v(4).info_s(
+            "Triggered Probe by manual run",
+            probeType=self.probe_type,
+            pod=klog.kobj(self.pod),
+            podUID=self.pod.metadata.uid,
+            containerName=self.container.name,
+        )
 
     def _wait_for_turn(self, ctx: golang.Context, period: float) -> bool:
         """After a restart of the kubelet, spread the first probes over the period. Whether to go on.
@@ -100,14 +107,13 @@ class Worker:
             return True
 
     def _do_probe(self, ctx: golang.Context) -> bool:
+        began = self._manager.clock.monotonic()
         status, found = self._manager.status_manager.get_pod_status(self.pod.metadata.uid)
         if not found:
             klog.v(3).info_s("No status for pod", pod=klog.kobj(self.pod))
             return True
         if podutil.is_pod_phase_terminal(status.phase):
-            klog.v(3).info_s(
-                "Pod is terminated, exiting probe worker", pod=klog.kobj(self.pod), phase=status.phase
-            )
+            klog.v(3).info_s("Pod is terminated, exiting probe worker", pod=klog.kobj(self.pod), phase=status.phase)
             return False
         container = self._container_status(status)
         if container is None:
@@ -121,16 +127,14 @@ class Worker:
         if self._on_hold:
             return True
         if container.state.running is None:
-            return self._container_stopped(ctx, container, container_id)
+            return self._container_stopped(ctx, status, container, container_id)
         if self.pod.metadata.deletion_timestamp is not None and self.probe_type is not ProbeType.READINESS:
             self._results.set(container_id, results.SUCCESS, self.pod, ctx)
             return False
         if not self._is_due(container):
             return True
-        result = self._manager.prober.probe(
-            ctx, self.probe_type, self.pod, status, self.container, container_id
-        )
-        self._manager.observe(self, result)
+        result = self._manager.prober.probe(ctx, self.probe_type, self.pod, status, self.container, container_id)
+        self._manager.observe(self, result, self._manager.clock.monotonic() - began)
         self._take(ctx, container_id, result)
         return True
 
@@ -142,9 +146,7 @@ class Worker:
                 return found
         return None
 
-    def _follow_container(
-        self, ctx: golang.Context, status: v1.ContainerStatus
-    ) -> kubecontainer.ContainerID:
+    def _follow_container(self, ctx: golang.Context, status: v1.ContainerStatus) -> kubecontainer.ContainerID:
         """Begin anew when the container is another than last time."""
         container_id = kubecontainer.parse_container_id(status.container_id)
         if container_id == self._container_id:
@@ -153,44 +155,44 @@ class Worker:
             self._results.remove(self._container_id)
         self._container_id = container_id
         self._on_hold = False
-        if self._runs_since_before_the_kubelet(status):
-            # The result it had then stands until a probe says otherwise: a restart of the kubelet changes no pod.
-            if self.probe_type is ProbeType.STARTUP and status.started:
-                self._results.set(container_id, results.SUCCESS, self.pod, ctx)
-        else:
+        if self.probe_type is ProbeType.STARTUP and status.started and self._is_sidecar():
+            # Regular containers are only seen as initialized once sidecars have a result.
+            self._results.set(container_id, results.SUCCESS, self.pod, ctx)
+        # The result it had before a restart of the kubelet stands until a probe says otherwise.
+        if not self._manager.started_before_the_kubelet(status):
             self._results.set(container_id, _INITIAL_VALUES[self.probe_type], self.pod, ctx)
         return container_id
 
-    def _runs_since_before_the_kubelet(self, status: v1.ContainerStatus) -> bool:
-        running = status.state.running
-        if running is None or running.started_at is None:
-            return False
-        return (self._manager.start_time - running.started_at).total_seconds() > RESTART_GRACE_PERIOD
+    def _is_sidecar(self) -> bool:
+        is_init = any(container.name == self.container.name for container in self.pod.spec.init_containers)
+        return is_init and podutil.is_restartable_init_container(self.container)
 
     def _container_stopped(
-        self, ctx: golang.Context, status: v1.ContainerStatus, container_id: kubecontainer.ContainerID
+        self,
+        ctx: golang.Context,
+        pod_status: v1.PodStatus,
+        status: v1.ContainerStatus,
+        container_id: kubecontainer.ContainerID,
     ) -> bool:
         """Note that it does not run. Whether it will again."""
-        klog.v(3).info_s(
-            "Non-running container probed", pod=klog.kobj(self.pod), containerName=self.container.name
-        )
+        klog.v(3).info_s("Non-running container probed", pod=klog.kobj(self.pod), containerName=self.container.name)
         self._results.set(container_id, results.FAILURE, self.pod, ctx)
         ended = status.state.terminated
-        return ended is None or podutil.container_should_restart(
-            self.container, self.pod.spec, ended.exit_code
-        )
+        if ended is None or podutil.container_should_restart(self.container, self.pod.spec, ended.exit_code):
+            return True
+        restarts_all = features.feature_gate.enabled(features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS)
+        return restarts_all and kubecontainer.should_all_containers_restart(self.pod, None, pod_status)
 
     def _is_due(self, status: v1.ContainerStatus) -> bool:
         """Whether the container has run long enough, and this probe's time (before or after its start-up) is now."""
         running = status.state.running
         if running is not None and running.started_at is not None:
-            if self._manager.clock.since(running.started_at) < self._spec.initial_delay_seconds:
+            age = self._manager.clock.since(running.started_at)
+            if age < self._spec.initial_delay_seconds:
                 return False
         return bool(status.started) != (self.probe_type is ProbeType.STARTUP)
 
-    def _take(
-        self, ctx: golang.Context, container_id: kubecontainer.ContainerID, result: results.Result
-    ) -> None:
+    def _take(self, ctx: golang.Context, container_id: kubecontainer.ContainerID, result: results.Result) -> None:
         """Count the result, and announce it once it came often enough in a row."""
         self._result_run = self._result_run + 1 if result == self._last_result else 1
         self._last_result = result

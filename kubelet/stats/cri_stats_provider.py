@@ -9,8 +9,8 @@ import os
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
-from kubelet.images import image_gc_manager as images
 from kubelet.cri import apis as internalapi
+from kubelet.images import image_gc_manager as images
 from pkg import golang
 
 

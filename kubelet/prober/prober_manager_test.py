@@ -1,0 +1,292 @@
+"""Tests of the probe manager."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from kubelet import container as kubecontainer
+from kubelet import metrics
+from kubelet.prober import results
+from kubelet.prober.prober import ProbeType
+from kubelet.prober.testing import CONTAINER_NAME, POD_UID, ProbeWorld, new_pod, set_probe
+from kubelet.prober.worker_test import eventually
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+CTX = golang.background()
+LIVENESS, READINESS, STARTUP = ProbeType.LIVENESS, ProbeType.READINESS, ProbeType.STARTUP
+
+Probes = set[tuple[str, str, ProbeType]]
+
+
+@pytest.fixture
+def world() -> ProbeWorld:
+    return ProbeWorld()
+
+
+def container(name: str, *probes: ProbeType, restart_policy: str | None = None) -> v1.Container:
+    made = v1.Container(name=name, restart_policy=restart_policy)
+    for probe_type in probes:
+        set_probe(made, probe_type, period_seconds=1000)
+    return made
+
+
+def pod(uid: str, *containers: v1.Container, init: list[v1.Container] | None = None) -> v1.Pod:
+    spec = v1.PodSpec(containers=list(containers), init_containers=init or [])
+    return v1.Pod(metadata=metav1.ObjectMeta(uid=uid), spec=spec)
+
+
+def probes(world: ProbeWorld) -> Probes:
+    with world.manager._lock:
+        return {(key.pod_uid, key.container_name, key.probe_type) for key in world.manager._workers}
+
+
+def stop(world: ProbeWorld) -> None:
+    world.manager.stop_all()
+    assert eventually(lambda: world.manager.worker_count() == 0)
+
+
+def test_add_and_remove_pods(world: ProbeWorld) -> None:
+    plain = pod("plain", container("a"), container("b"))
+    probed = pod(
+        "probed",
+        container("none"),
+        container("readiness", READINESS),
+        container("none too"),
+        container("liveness", LIVENESS),
+        container("startup", STARTUP),
+    )
+    expected: Probes = {
+        ("probed", "readiness", READINESS),
+        ("probed", "liveness", LIVENESS),
+        ("probed", "startup", STARTUP),
+    }
+    world.manager.add_pod(CTX, plain)
+    assert probes(world) == set()
+    world.manager.add_pod(CTX, probed)
+    assert probes(world) == expected
+    world.manager.add_pod(CTX, probed)
+    world.manager.remove_pod(plain)
+    assert probes(world) == expected
+    world.manager.remove_pod(probed)
+    assert eventually(lambda: probes(world) == set())
+    world.manager.remove_pod(probed)
+
+
+@pytest.mark.parametrize("restart_policy", [None, v1.CONTAINER_RESTART_POLICY_ALWAYS])
+def test_of_init_containers_only_sidecars_are_probed(world: ProbeWorld, restart_policy: str | None) -> None:
+    init = container("init", LIVENESS, READINESS, STARTUP, restart_policy=restart_policy)
+    probed = pod("u", container("main"), init=[container("first"), init])
+    world.manager.add_pod(CTX, probed)
+    expected = {("u", "init", probe_type) for probe_type in ProbeType} if restart_policy else set()
+    assert probes(world) == expected
+    world.manager.remove_pod(probed)
+    assert eventually(lambda: probes(world) == set())
+
+
+def test_probes_cease_when_the_step_that_began_them_does_not(world: ProbeWorld) -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    world.manager.add_pod(ctx, pod("u", container("c", READINESS)))
+    cancel()
+    assert probes(world) == {("u", "c", READINESS)}
+    stop(world)
+
+
+def test_terminating_pod_keeps_its_readiness_probes_and_its_sidecars(world: ProbeWorld) -> None:
+    sidecar = container("sidecar", LIVENESS, restart_policy=v1.CONTAINER_RESTART_POLICY_ALWAYS)
+    probed = pod("u", container("c", LIVENESS, READINESS, STARTUP), init=[sidecar])
+    world.manager.add_pod(CTX, probed)
+    world.manager.stop_liveness_and_startup(probed)
+    assert eventually(lambda: world.manager.worker_count() == 2)
+    assert probes(world) == {("u", "c", READINESS), ("u", "sidecar", LIVENESS)}
+    stop(world)
+
+
+def test_cleanup_pods(world: ProbeWorld) -> None:
+    for uid in ("keep", "clean up"):
+        world.manager.add_pod(CTX, pod(uid, container("a", READINESS), container("b", LIVENESS, STARTUP)))
+    for _ in range(10):
+        world.manager.cleanup_pods({"keep"})
+    assert eventually(lambda: world.manager.worker_count() == 3)
+    assert {uid for uid, _, _ in probes(world)} == {"keep"}
+    world.manager.cleanup_pods(set())
+    assert eventually(lambda: world.manager.worker_count() == 0)
+
+
+def test_pod_that_is_gone_leaves_no_series_in_the_metrics(world: ProbeWorld) -> None:
+    probed = pod("gone", container("c", READINESS))
+    world.manager.add_pod(CTX, probed)
+    worker = world.manager._worker(probed, "c", READINESS)
+    assert worker is not None
+    for result in results.Result:
+        world.manager.observe(worker, result, 0.1)
+    assert len(series("gone")) == 3
+    world.manager.remove_pod(probed)
+    assert eventually(lambda: world.manager.worker_count() == 0)
+    assert eventually(lambda: series("gone") == [])
+
+
+def series(pod_uid: str) -> list[str]:
+    return [
+        sample.labels["result"]
+        for metric in metrics.PROBER_RESULTS.collect()
+        for sample in metric.samples
+        if sample.labels.get("pod_uid") == pod_uid and sample.name.endswith("_total")
+    ]
+
+
+# ---- update_pod_status ----
+
+RUNNING = v1.ContainerState(running=v1.ContainerStateRunning())
+ENDED = v1.ContainerState(terminated=v1.ContainerStateTerminated())
+FAILED = v1.ContainerState(terminated=v1.ContainerStateTerminated(exit_code=1))
+
+
+def status(name: str, state: v1.ContainerState = RUNNING, **fields: Any) -> v1.ContainerStatus:
+    return v1.ContainerStatus(name=name, container_id=f"test://{name}", state=state, **fields)
+
+
+def know(world: ProbeWorld, probe_type: ProbeType, name: str, result: results.Result) -> None:
+    container_id = kubecontainer.ContainerID("test", name)
+    world.manager.results_manager(probe_type).set(container_id, result, v1.Pod())
+
+
+def test_update_pod_status(world: ProbeWorld) -> None:
+    """Workers are added and stand still: the fake clock does not move, and no status lets them probe."""
+    spec = pod(
+        POD_UID,
+        container("unprobed", LIVENESS),
+        container("probed ready", READINESS),
+        container("probed pending", READINESS),
+        container("probed unready", READINESS),
+        container("not started", STARTUP),
+        container("started", STARTUP),
+        container("ended", READINESS),
+        container("no probe"),
+    )
+    world.manager.add_pod(CTX, spec)
+    know(world, READINESS, "probed ready", results.SUCCESS)
+    know(world, READINESS, "probed unready", results.FAILURE)
+    know(world, STARTUP, "started", results.SUCCESS)
+    know(world, READINESS, "ended", results.SUCCESS)
+    statuses = [status(c.name, ENDED if c.name == "ended" else RUNNING) for c in spec.spec.containers]
+    pod_status = v1.PodStatus(phase=v1.POD_RUNNING, container_statuses=statuses)
+    world.manager.update_pod_status(CTX, spec, pod_status)
+    assert {s.name: (s.started, s.ready) for s in statuses} == {
+        "unprobed": (True, True),
+        "probed ready": (True, True),
+        "probed pending": (True, False),
+        "probed unready": (True, False),
+        "not started": (False, False),
+        "started": (True, True),
+        "ended": (False, False),
+        "no probe": (True, True),
+    }
+    stop(world)
+
+
+@pytest.mark.parametrize(
+    ("restart_policy", "expected"),
+    [
+        (
+            None,
+            {
+                "not started": (False, False),
+                "started": (True, False),
+                "ended": (False, True),
+                "failed": (False, False),
+            },
+        ),
+        (
+            v1.CONTAINER_RESTART_POLICY_ALWAYS,
+            {
+                "not started": (False, False),
+                "started": (True, True),
+                "ended": (False, False),
+                "failed": (False, False),
+            },
+        ),
+    ],
+)
+def test_update_pod_status_with_init_containers(
+    world: ProbeWorld, restart_policy: str | None, expected: dict[str, tuple[bool, bool]]
+) -> None:
+    init = [container(name, restart_policy=restart_policy) for name in expected]
+    sidecar = container("not started", STARTUP, restart_policy=v1.CONTAINER_RESTART_POLICY_ALWAYS)
+    world.manager.add_pod(CTX, pod(POD_UID, init=[sidecar]))
+    know(world, STARTUP, "started", results.SUCCESS)
+    states = {"ended": ENDED, "failed": FAILED}
+    statuses = [status(name, states.get(name, RUNNING)) for name in expected]
+    pod_status = v1.PodStatus(phase=v1.POD_RUNNING, init_container_statuses=statuses)
+    world.manager.update_pod_status(CTX, pod(POD_UID, init=init), pod_status)
+    assert {s.name: (s.started, s.ready) for s in statuses} == expected
+    stop(world)
+
+
+@pytest.mark.parametrize("sidecar", [False, True])
+@pytest.mark.parametrize(
+    ("age", "was_ready", "probed", "result", "ready"),
+    [
+        (300, True, True, None, True),
+        (300, False, True, None, False),
+        (300, True, True, results.FAILURE, False),
+        (300, False, True, results.SUCCESS, True),
+        (300, True, False, None, True),
+        (300, False, False, None, True),
+        (5, True, True, None, False),
+    ],
+)
+def test_restart_of_the_kubelet_leaves_containers_ready(
+    world: ProbeWorld,
+    sidecar: bool,
+    age: float,
+    was_ready: bool,
+    probed: bool,
+    result: results.Result | None,
+    ready: bool,
+) -> None:
+    policy = v1.CONTAINER_RESTART_POLICY_ALWAYS if sidecar else None
+    made = container("c", *([READINESS] if probed else []), restart_policy=policy)
+    spec = pod(POD_UID, init=[made]) if sidecar else pod(POD_UID, made)
+    if was_ready:
+        spec.status.conditions = [v1.PodCondition(type=v1.POD_READY, status=v1.CONDITION_TRUE)]
+    world.manager.add_pod(CTX, spec)
+    if result is not None:
+        know(world, READINESS, "c", result)
+    since = world.clock.now() - datetime.timedelta(seconds=age)
+    found = status("c", v1.ContainerState(running=v1.ContainerStateRunning(started_at=since)))
+    pod_status = v1.PodStatus(init_container_statuses=[found]) if sidecar else v1.PodStatus(container_statuses=[found])
+    world.manager.update_pod_status(CTX, spec, pod_status)
+    assert found.ready == ready
+    stop(world)
+
+
+def test_restart_of_the_kubelet_leaves_containers_started(world: ProbeWorld) -> None:
+    spec = pod(POD_UID, container("c", STARTUP))
+    world.manager.add_pod(CTX, spec)
+    was_started = status("c", started=True)
+    world.manager.update_pod_status(CTX, spec, v1.PodStatus(container_statuses=[was_started]))
+    assert was_started.started
+    was_not = status("c", started=False)
+    world.manager.update_pod_status(CTX, spec, v1.PodStatus(container_statuses=[was_not]))
+    assert was_not.started is False
+    stop(world)
+
+
+def test_container_that_is_not_ready_is_probed_at_once(world: ProbeWorld) -> None:
+    spec = new_pod()
+    set_probe(spec.spec.containers[0], READINESS, period_seconds=1000)
+    world.set_status(world.running())
+    world.clock.step(3600)
+    world.runner.fail()
+    world.manager.add_pod(CTX, spec)
+    assert eventually(lambda: world.runner.runs == 1)
+    world.runner.succeed()
+    world.manager.update_pod_status(CTX, spec, world.running())
+    assert eventually(lambda: world.result(READINESS) == results.SUCCESS)
+    assert world.manager._worker(spec, CONTAINER_NAME, READINESS) is not None
+    stop(world)

@@ -1,0 +1,185 @@
+"""Tests of single probes: what is asked, what the answer means, what is told in events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubelet import container as kubecontainer
+from kubelet.cri import remote
+from kubelet.prober import results
+from kubelet.prober.prober import Prober, ProbeType
+from kubelet.prober.testing import CONTAINER_ID, FakeRunner
+from pkg import golang, probe
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.tools.record.testing import FakeRecorder
+
+CTX = golang.background()
+POD = v1.Pod(metadata=metav1.ObjectMeta(name="p", namespace="ns", uid="u"))
+
+
+class World:
+    def __init__(self) -> None:
+        self.runner = FakeRunner()
+        self.recorder = FakeRecorder(10)
+        self.prober = Prober(self.runner, self.recorder)
+
+    def probe(
+        self, spec: v1.Probe | None, *env: v1.EnvVar, probe_type: ProbeType = ProbeType.LIVENESS
+    ) -> results.Result:
+        container = v1.Container(name="c", env=list(env))
+        setattr(container, f"{probe_type.lower()}_probe", spec)
+        pod = v1.deepcopy(POD)
+        pod.spec.containers = [container]
+        status = v1.PodStatus(pod_ip="127.0.0.1")
+        return self.prober.probe(CTX, probe_type, pod, status, container, CONTAINER_ID)
+
+    def events(self) -> list[str]:
+        return self.recorder.drain()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def command(*words: str) -> v1.Probe:
+    return v1.Probe(exec=v1.ExecAction(command=list(words)), timeout_seconds=3)
+
+
+all_types = pytest.mark.parametrize("probe_type", list(ProbeType))
+
+
+@all_types
+def test_no_probe_is_a_success(world: World, probe_type: ProbeType) -> None:
+    assert world.probe(None, probe_type=probe_type) == results.SUCCESS
+
+
+@all_types
+def test_probe_without_a_handler(world: World, probe_type: ProbeType) -> None:
+    with pytest.raises(ValueError, match="missing probe handler for ns/p:c"):
+        world.probe(v1.Probe(), probe_type=probe_type)
+    assert world.events() == [
+        f"Warning Unhealthy {probe_type} probe errored and resulted in unknown state: missing probe handler for ns/p:c"
+    ]
+
+
+@all_types
+@pytest.mark.parametrize(
+    ("outcome", "result", "event"),
+    [
+        ((probe.Result.SUCCESS, "fine"), results.SUCCESS, None),
+        ((probe.Result.WARNING, "so so"), results.SUCCESS, "Warning ProbeWarning {} probe warning: so so"),
+        ((probe.Result.FAILURE, "ill"), results.FAILURE, "Warning Unhealthy {} probe failed: ill"),
+    ],
+)
+def test_meaning_of_answers(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    probe_type: ProbeType,
+    outcome: tuple[probe.Result, str],
+    result: results.Result,
+    event: str | None,
+) -> None:
+    monkeypatch.setattr(probe, "probe_exec", lambda run: outcome)
+    assert world.probe(command(), probe_type=probe_type) == result
+    assert world.events() == ([event.format(probe_type)] if event else [])
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "expected"),
+    [
+        (["/bin/bash", "-c", "some script"], [], ["/bin/bash", "-c", "some script"]),
+        (
+            ["/bin/bash", "-c", "some $(A) $(B)"],
+            [v1.EnvVar(name="A", value="script")],
+            ["/bin/bash", "-c", "some script $(B)"],
+        ),
+    ],
+)
+def test_command_is_run_in_the_container(
+    world: World, words: list[str], env: list[v1.EnvVar], expected: list[str]
+) -> None:
+    assert world.probe(command(*words), *env) == results.SUCCESS
+    assert world.runner.cmd == expected
+    assert world.runner.container_id == CONTAINER_ID
+
+
+def test_command_that_fails(world: World) -> None:
+    world.runner.err = remote.ExecExitError(ValueError("exited"), 2, b"out ", b"err")
+    assert world.probe(command("false")) == results.FAILURE
+    assert world.events() == ["Warning Unhealthy Liveness probe failed: out err"]
+    assert world.runner.runs == 1, "an answer is not asked for again"
+
+
+def test_command_that_takes_too_long_is_a_failure(world: World) -> None:
+    world.runner.err = remote.CommandTimedOutError(["sleep", "9"], 3)
+    assert world.probe(command("sleep", "9")) == results.FAILURE
+    assert world.events() == [
+        'Warning Unhealthy Liveness probe failed: command timed out: "sleep 9" timed out after 3s'
+    ]
+
+
+def test_probe_that_cannot_be_carried_out_is_tried_three_times(world: World) -> None:
+    world.runner.break_down()
+    with pytest.raises(RuntimeError, match="runtime is away"):
+        world.probe(command("true"))
+    assert world.runner.runs == 3
+    assert world.events() == ["Warning Unhealthy Liveness probe errored and resulted in unknown state: runtime is away"]
+
+
+def test_cancelled_probe_is_not_tried_again(world: World) -> None:
+    world.runner.err = golang.Canceled()
+    with pytest.raises(golang.Canceled):
+        world.probe(command("true"))
+    assert world.runner.runs == 1
+    assert world.events() == []
+
+
+@pytest.mark.parametrize(
+    ("handler", "message"),
+    [
+        ({"http_get": v1.HTTPGetAction(port="nope")}, 'port "nope" not found'),
+        ({"tcp_socket": v1.TCPSocketAction(port="nope")}, 'port "nope" not found'),
+        ({"tcp_socket": v1.TCPSocketAction(port=0)}, "invalid port number: 0"),
+    ],
+)
+def test_port_that_is_not_there_is_told_of(world: World, handler: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        world.probe(v1.Probe(timeout_seconds=1, **handler))
+    assert world.events() == [f"Warning Unhealthy Liveness probe errored and resulted in unknown state: {message}"]
+
+
+def test_hosts_default_to_the_pods_address(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def note(*args: object) -> tuple[probe.Result, str]:
+        asked.append(args[:2] if isinstance(args[1], int) else args[0])
+        return probe.Result.SUCCESS, ""
+
+    monkeypatch.setattr(probe, "probe_http", note)
+    monkeypatch.setattr(probe, "probe_tcp", note)
+    for host in ("", "10.1.2.3"):
+        world.probe(v1.Probe(http_get=v1.HTTPGetAction(port=80, host=host, path="/x")))
+        world.probe(v1.Probe(tcp_socket=v1.TCPSocketAction(port=81, host=host)))
+    assert asked == ["http://127.0.0.1:80/x", ("127.0.0.1", 81), "http://10.1.2.3:80/x", ("10.1.2.3", 81)]
+
+
+def test_events_name_the_container() -> None:
+    class Recorder(FakeRecorder):
+        def event(self, obj: object, event_type: str, reason: str, message: str, /) -> None:
+            assert isinstance(obj, v1.ObjectReference)
+            super().event(obj, obj.field_path, reason, message)
+
+    recorder = Recorder(10)
+    runner = FakeRunner()
+    runner.fail()
+    container = v1.Container(name="c", liveness_probe=command("x"))
+    pod = v1.deepcopy(POD)
+    pod.spec.containers = [container]
+    Prober(runner, recorder).probe(
+        CTX, ProbeType.LIVENESS, pod, v1.PodStatus(), container, kubecontainer.ContainerID("t", "i")
+    )
+    assert recorder.drain() == ["spec.containers{c} Unhealthy Liveness probe failed: "]

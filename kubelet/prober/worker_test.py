@@ -1,0 +1,418 @@
+"""Tests of probe workers, most of them round by round on the test's own thread."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubelet.prober import results
+from kubelet.prober.prober import ProbeType
+from kubelet.prober.testing import CONTAINER_ID, ProbeWorld, new_pod, set_probe, terminated, waiting
+from kubelet.prober.worker import Worker
+from pkg import features, golang
+from pkg.api.core import v1
+from pkg.component_base.featuregate import testing as featuregatetesting
+
+CTX = golang.background()
+LIVENESS, READINESS, STARTUP = ProbeType.LIVENESS, ProbeType.READINESS, ProbeType.STARTUP
+
+all_types = pytest.mark.parametrize("probe_type", list(ProbeType))
+
+
+@pytest.fixture
+def world() -> ProbeWorld:
+    return ProbeWorld()
+
+
+def expect(world: ProbeWorld, worker: Worker, result: results.Result | None, hint: str = "") -> None:
+    """One more round, after which the worker goes on and this is its container's result."""
+    assert worker.do_probe(CTX), hint
+    assert world.result(worker.probe_type) == result, hint
+
+
+@all_types
+@pytest.mark.parametrize(
+    ("case", "goes_on", "result"),
+    [
+        ("no status", set(ProbeType), None),
+        ("pod failed", set(), None),
+        ("pod succeeded", set(), None),
+        ("pod is being deleted", {READINESS}, results.SUCCESS),
+        ("no status of the container", set(ProbeType), None),
+        ("container has no id", set(ProbeType), None),
+        ("container waits", set(ProbeType), results.FAILURE),
+        ("container ended", set(), results.FAILURE),
+        ("probe succeeds", set(ProbeType), results.SUCCESS),
+        ("initial delay is over", set(ProbeType), results.SUCCESS),
+    ],
+)
+def test_do_probe(
+    world: ProbeWorld, probe_type: ProbeType, case: str, goes_on: set[ProbeType], result: results.Result | None
+) -> None:
+    worker = world.worker(probe_type, initial_delay_seconds=10 if "delay" in case else 0)
+    status = world.running(started=probe_type is not STARTUP, age=10)
+    container = status.container_statuses[0]
+    match case:
+        case "pod failed":
+            status.phase = v1.POD_FAILED
+        case "pod succeeded":
+            status.phase = v1.POD_SUCCEEDED
+        case "pod is being deleted":
+            worker.pod.metadata.deletion_timestamp = world.clock.now()
+        case "no status of the container":
+            container.name = "other"
+        case "container has no id":
+            container.container_id = ""
+        case "container waits":
+            status = waiting()
+        case "container ended":
+            status = terminated(0)
+    if case != "no status":
+        world.set_status(status)
+    assert worker.do_probe(CTX) == (probe_type in goes_on)
+    assert world.result(probe_type) == result
+
+
+def rule(action: str, *codes: int) -> v1.ContainerRestartRule:
+    on_exit = v1.ContainerRestartRuleOnExitCodes(operator="In", values=list(codes))
+    return v1.ContainerRestartRule(action=action, exit_codes=on_exit)
+
+
+@all_types
+@pytest.mark.parametrize(
+    ("policy", "rules", "exit_code", "goes_on"),
+    [
+        (None, [], 1, False),
+        ("OnFailure", [], 1, True),
+        ("OnFailure", [], 0, False),
+        ("Always", [], 1, True),
+        ("Always", [], 0, True),
+        ("Never", [], 1, False),
+        ("Never", [], 0, False),
+        ("Never", [rule("Restart", 1)], 1, True),
+        ("Never", [rule("Restart", 99)], 1, False),
+        ("Never", [rule("RestartAllContainers", 1)], 1, True),
+    ],
+)
+def test_container_that_ended_is_probed_again_only_if_it_is_restarted(
+    world: ProbeWorld,
+    probe_type: ProbeType,
+    policy: str | None,
+    rules: list[v1.ContainerRestartRule],
+    exit_code: int,
+    goes_on: bool,
+) -> None:
+    worker = world.worker(probe_type)
+    worker.container.restart_policy, worker.container.restart_policy_rules = policy, rules
+    world.set_status(terminated(exit_code))
+    assert worker.do_probe(CTX) == goes_on
+    assert world.result(probe_type) == results.FAILURE
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_container_that_another_one_restarts_is_probed_again(world: ProbeWorld, enabled: bool) -> None:
+    worker = world.worker(LIVENESS)
+    trigger = v1.Container(name="trigger", restart_policy="Never")
+    trigger.restart_policy_rules = [rule("RestartAllContainers", 1)]
+    worker.pod.spec.containers.append(trigger)
+    status = terminated(1)
+    ended = v1.ContainerState(terminated=v1.ContainerStateTerminated(exit_code=1))
+    status.container_statuses.append(v1.ContainerStatus(name="trigger", state=ended))
+    world.set_status(status)
+    gate = features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS
+    with featuregatetesting.set_feature_gate_during_test(features.feature_gate, gate, enabled):
+        assert worker.do_probe(CTX) == enabled
+
+
+@all_types
+def test_sidecar_that_ended_is_probed_again_whatever_the_pods_policy(world: ProbeWorld, probe_type: ProbeType) -> None:
+    worker = world.sidecar_worker(probe_type)
+    status = terminated(0)
+    status.init_container_statuses, status.container_statuses = status.container_statuses, []
+    world.set_status(status)
+    expect(world, worker, results.FAILURE)
+
+
+@pytest.mark.parametrize(
+    ("probe_type", "initial"),
+    [(LIVENESS, results.SUCCESS), (READINESS, results.FAILURE), (STARTUP, results.UNKNOWN)],
+)
+def test_initial_delay(world: ProbeWorld, probe_type: ProbeType, initial: results.Result) -> None:
+    worker = world.worker(probe_type, initial_delay_seconds=10)
+    world.set_status(world.running(started=probe_type is not STARTUP))
+    world.clock.step(9)
+    expect(world, worker, initial)
+    assert world.runner.runs == 0
+    world.clock.step(1)
+    expect(world, worker, results.SUCCESS)
+
+
+def test_failure_threshold(world: ProbeWorld) -> None:
+    worker = world.worker(READINESS, failure_threshold=3)
+    world.set_status(world.running())
+    for _ in range(2):
+        world.runner.succeed()
+        for _ in range(3):
+            expect(world, worker, results.SUCCESS)
+        world.runner.fail()
+        for n in range(1, 6):
+            expect(world, worker, results.SUCCESS if n < 3 else results.FAILURE, f"failure {n}")
+
+
+def test_success_threshold(world: ProbeWorld) -> None:
+    worker = world.worker(READINESS, success_threshold=3)
+    world.set_status(world.running())
+    for _ in range(2):
+        for n in range(1, 6):
+            expect(world, worker, results.FAILURE if n < 3 else results.SUCCESS, f"success {n}")
+        world.runner.fail()
+        expect(world, worker, results.FAILURE)
+        world.runner.succeed()
+
+
+def test_failures_are_counted_in_a_row(world: ProbeWorld) -> None:
+    worker = world.worker(READINESS, failure_threshold=2)
+    world.set_status(world.running())
+    expect(world, worker, results.SUCCESS)
+    for _ in range(3):
+        world.runner.fail()
+        expect(world, worker, results.SUCCESS)
+        world.runner.succeed()
+        expect(world, worker, results.SUCCESS)
+
+
+def test_probe_that_could_not_be_carried_out_does_not_count(world: ProbeWorld) -> None:
+    worker = world.worker(READINESS, failure_threshold=2)
+    world.set_status(world.running())
+    expect(world, worker, results.SUCCESS)
+    world.runner.fail()
+    expect(world, worker, results.SUCCESS)
+    world.runner.break_down()
+    for _ in range(5):
+        expect(world, worker, results.SUCCESS)
+    world.runner.fail()
+    expect(world, worker, results.FAILURE, "the run of failures was not broken")
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_startup_probe_rests_once_it_has_answered(world: ProbeWorld, succeeds: bool) -> None:
+    worker = world.worker(STARTUP, failure_threshold=3)
+    world.set_status(world.running(started=False))
+    if succeeds:
+        expect(world, worker, results.SUCCESS)
+    else:
+        world.runner.fail()
+        for result in (results.UNKNOWN, results.UNKNOWN, results.FAILURE):
+            expect(world, worker, result)
+    runs = world.runner.runs
+    answer = world.result(STARTUP)
+    world.runner.succeed()
+    expect(world, worker, answer, "on hold")
+    assert world.runner.runs == runs
+
+
+@pytest.mark.parametrize("probe_type", [LIVENESS, STARTUP])
+def test_failed_probe_is_on_hold_until_there_is_a_new_container(world: ProbeWorld, probe_type: ProbeType) -> None:
+    worker = world.worker(probe_type)
+    status = world.running(started=probe_type is not STARTUP)
+    world.set_status(status)
+    world.runner.fail()
+    expect(world, worker, results.FAILURE)
+    world.runner.succeed()
+    expect(world, worker, results.FAILURE, "on hold")
+    status.container_statuses[0].container_id = "test://new"
+    assert worker.do_probe(CTX)
+    assert world.result(probe_type, "test://new") == results.SUCCESS
+    assert world.result(probe_type) is None, "the old container's result is forgotten"
+
+
+@pytest.mark.parametrize("probe_type", [LIVENESS, STARTUP])
+def test_restarted_container_gets_all_its_attempts(world: ProbeWorld, probe_type: ProbeType) -> None:
+    worker = world.worker(probe_type, failure_threshold=3)
+    status = world.running(started=probe_type is not STARTUP)
+    world.set_status(status)
+    world.runner.fail()
+    for container_id in (str(CONTAINER_ID), "test://second", "test://third"):
+        status.container_statuses[0].container_id = container_id
+        found = []
+        for _ in range(3):
+            assert worker.do_probe(CTX)
+            found.append(world.result(probe_type, container_id) == results.FAILURE)
+        assert found == [False, False, True], container_id
+
+
+def test_failed_readiness_probe_goes_on(world: ProbeWorld) -> None:
+    worker = world.worker(READINESS)
+    world.set_status(world.running())
+    world.runner.fail()
+    expect(world, worker, results.FAILURE)
+    world.runner.succeed()
+    expect(world, worker, results.SUCCESS)
+
+
+@pytest.mark.parametrize(("probe_type", "initial"), [(LIVENESS, results.SUCCESS), (READINESS, results.FAILURE)])
+def test_probes_wait_for_the_start(world: ProbeWorld, probe_type: ProbeType, initial: results.Result) -> None:
+    worker = world.worker(probe_type)
+    world.runner.fail()
+    for started in (False, None):
+        world.set_status(world.running(started=started))
+        expect(world, worker, initial)
+    assert world.runner.runs == 0
+    world.set_status(world.running())
+    expect(world, worker, results.FAILURE)
+
+
+def test_startup_probe_ends_with_the_start(world: ProbeWorld) -> None:
+    worker = world.worker(STARTUP, failure_threshold=2)
+    world.set_status(world.running(started=False))
+    world.runner.fail()
+    expect(world, worker, results.UNKNOWN)
+    world.set_status(world.running())
+    for _ in range(3):
+        expect(world, worker, results.UNKNOWN)
+    assert world.runner.runs == 1
+
+
+@all_types
+@pytest.mark.parametrize("age", [300.0, 10.0, 0.0])
+def test_restart_of_the_kubelet_flips_no_result(world: ProbeWorld, probe_type: ProbeType, age: float) -> None:
+    worker = world.worker(probe_type, initial_delay_seconds=1000)
+    world.set_status(world.running(age=age))
+    initial = {LIVENESS: results.SUCCESS, READINESS: results.FAILURE, STARTUP: results.UNKNOWN}[probe_type]
+    expect(world, worker, None if age > 10 else initial)
+
+
+@pytest.mark.parametrize(
+    ("probe_type", "started", "result"),
+    [
+        (STARTUP, True, results.SUCCESS),
+        (STARTUP, False, None),
+        (LIVENESS, True, None),
+        (READINESS, True, None),
+    ],
+)
+def test_restart_of_the_kubelet_leaves_a_sidecar_started(
+    world: ProbeWorld, probe_type: ProbeType, started: bool, result: results.Result | None
+) -> None:
+    worker = world.sidecar_worker(probe_type, initial_delay_seconds=1000)
+    status = world.running(started=started, age=300)
+    status.init_container_statuses, status.container_statuses = status.container_statuses, []
+    world.set_status(status)
+    expect(world, worker, result)
+
+
+def test_fault_of_a_round_does_not_end_the_probing(world: ProbeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = world.worker(LIVENESS)
+
+    def crash(uid: str) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(world.statuses, "get_pod_status", crash)
+    assert worker.do_probe(CTX)
+
+
+def test_cancelled_probe_ends_the_probing(world: ProbeWorld) -> None:
+    worker = world.worker(LIVENESS)
+    world.set_status(world.running())
+    world.runner.err = golang.Canceled()
+    assert not worker.do_probe(CTX)
+
+
+# ---- On a thread ----
+
+
+class Running:
+    """A worker of the manager on its thread, and the means to wait for its probes."""
+
+    def __init__(self, world: ProbeWorld, **spec: int) -> None:
+        self.world = world
+        self.pod = new_pod()
+        set_probe(self.pod.spec.containers[0], READINESS, **spec)
+        world.set_status(world.running())
+        # Long after the kubelet's start, so that the first probe does not wait for its share of the period.
+        world.clock.step(3600)
+        world.manager.add_pod(CTX, self.pod)
+
+    def next_result(self) -> results.Result:
+        update, ok = self.world.manager.results_manager(READINESS).updates().recv(timeout=10)
+        assert ok
+        assert update is not None
+        return update.result
+
+    def wait_for_round(self, runs: int) -> None:
+        """Wait until the probe has run this often, and its worker waits for the next tick."""
+        assert eventually(lambda: self.world.runner.runs >= runs)
+
+
+def eventually(condition: object, seconds: float = 10.0) -> bool:
+    assert callable(condition)
+    ctx, cancel = golang.with_timeout(golang.background(), seconds)
+    while not condition() and not ctx.wait(0.005):
+        pass
+    cancel()
+    return bool(condition())
+
+
+def test_worker_probes_at_each_period_and_cleans_up(world: ProbeWorld) -> None:
+    running = Running(world, period_seconds=10)
+    assert [running.next_result(), running.next_result()] == [results.FAILURE, results.SUCCESS]
+    world.runner.fail()
+    assert eventually(lambda: world.clock.waiters() == 1)
+    world.clock.step(10)
+    assert running.next_result() == results.FAILURE
+    for _ in range(10):
+        world.manager.remove_pod(running.pod)
+    assert eventually(lambda: world.manager.worker_count() == 0)
+    assert world.result(READINESS) is None
+    assert world.clock.waiters() == 0
+
+
+def test_trigger_probes_at_once_and_begins_the_period_anew(world: ProbeWorld) -> None:
+    running = Running(world, period_seconds=10)
+    running.wait_for_round(1)
+    world.clock.step(6)
+    worker = world.manager._worker(running.pod, running.pod.spec.containers[0].name, READINESS)
+    assert worker is not None
+    world.runner.fail()
+    worker.trigger()
+    running.wait_for_round(2)
+    world.manager.remove_pod(running.pod)
+    assert eventually(lambda: world.manager.worker_count() == 0)
+
+
+def test_first_probes_after_a_start_of_the_kubelet_are_spread_over_the_period(world: ProbeWorld) -> None:
+    for n in range(20):
+        pod = new_pod()
+        pod.metadata.uid = f"uid-{n}"
+        set_probe(pod.spec.containers[0], LIVENESS, period_seconds=100)
+        status = world.running()
+        status.container_statuses[0].container_id = f"test://{n}"
+        world.statuses.statuses[pod.metadata.uid] = status
+        world.manager.add_pod(CTX, pod)
+    assert eventually(lambda: world.clock.waiters() == 40), "a ticker and a delay each"
+    assert world.runner.runs == 0
+    world.clock.step(50)
+    assert eventually(lambda: world.clock.waiters() < 40)
+    assert world.clock.waiters() > 20, "not all at once"
+    world.clock.step(50)
+    assert eventually(lambda: world.clock.waiters() == 20), "all have had their turn"
+    world.manager.stop_all()
+    assert eventually(lambda: world.manager.worker_count() == 0)
+
+
+def test_worker_whose_results_nobody_reads_can_be_stopped(world: ProbeWorld) -> None:
+    updates = world.manager.results_manager(READINESS).updates()
+    while updates.try_send(results.Update(CONTAINER_ID, results.UNKNOWN, "other")):
+        pass
+    Running(world)
+    assert eventually(lambda: world.result(READINESS) is not None)
+    world.manager.stop_all()
+    assert eventually(lambda: world.manager.worker_count() == 0)
+
+
+def test_worker_that_waits_for_its_turn_can_be_stopped(world: ProbeWorld) -> None:
+    pod = new_pod()
+    set_probe(pod.spec.containers[0], READINESS, period_seconds=100)
+    world.manager.add_pod(CTX, pod)
+    world.manager.remove_pod(pod)
+    assert eventually(lambda: world.manager.worker_count() == 0)
+    assert world.runner.runs == 0

@@ -1,0 +1,346 @@
+"""Which function of the Go kubelet is where in this one.
+
+hack/go-map/release-1.27.tsv lists what Go declares. A function is *present* when the Python package of the same path
+has it under the same name, in Python's spelling. What is not is decided in hack/go-map/decisions.tsv: it is *renamed*
+to a place that is given there, *absent* for a reason, or *to come* with an issue. Go's file and function may be
+patterns there; the longest that fits counts, and a function's own row before any pattern.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DECLARATIONS = ROOT / "hack/go-map/release-1.27.tsv"
+DECISIONS = ROOT / "hack/go-map/decisions.tsv"
+TABLE = ROOT / "docs/go-python-map.md"
+
+# The Go folders whose functions must all be accounted for, and the kinds of file that are no part of the product.
+SCOPE = ("pkg/kubelet", "pkg/probe", "cmd/kubelet")
+OTHER_SYSTEMS = {"windows", "darwin", "freebsd"}
+MARKS_LEFT_OUT = {"testing", "fake", "mock", "example", "generated"}
+ISSUES = {"3", "4", "5", "6", "7"}
+STATES = ("present", "renamed", "absent", "to come")
+_DUNDERS = {"string": {"__str__", "__repr__"}, "error": {"__str__", "__init__"}}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Function:
+    """A function or method that Go declares; the receiver is its type without the asterisk."""
+
+    package: str
+    file: str
+    receiver: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.package}/{self.file}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.receiver}.{self.name}" if self.receiver else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    line: int
+    path: str
+    function: str
+    kind: str
+    target: str
+    reason: str
+
+    @property
+    def exact(self) -> bool:
+        return not any(sign in self.path + self.function for sign in "*?[")
+
+    def fits(self, function: Function) -> bool:
+        return fnmatchcase(function.path, self.path) and fnmatchcase(function.title, self.function)
+
+
+@dataclass(slots=True)
+class Row:
+    """What became of one Go function: one of STATES, where it is or why not."""
+
+    function: Function
+    state: str
+    detail: str
+
+
+@dataclass(slots=True)
+class Module:
+    """What one Python file defines: the names at its top, and of each class its bases and what it defines."""
+
+    path: str
+    names: set[str] = field(default_factory=set)
+    bases: dict[str, list[str]] = field(default_factory=dict)
+    members: dict[str, set[str]] = field(default_factory=dict)
+
+    def has(self, name: str) -> bool:
+        owner, _, member = name.rpartition(".")
+        return member in self.members.get(owner, set()) if owner else name in self.names | self.bases.keys()
+
+
+def plain(name: str) -> str:
+    """A name without what differs between the languages: case, underscores, and `_locked` for who holds the lock."""
+    return name.removesuffix("_locked").replace("_", "").lower()
+
+
+def read_functions(path: Path = DECLARATIONS, scope: tuple[str, ...] = SCOPE) -> list[Function]:
+    found = set()
+    for row in path.read_text().splitlines()[1:]:
+        package, file, kind, receiver, name, _, mark, goos = row.split("\t")
+        if kind not in ("func", "method") or goos in OTHER_SYSTEMS or MARKS_LEFT_OUT & set(mark.split("+")):
+            continue
+        if any(package == each or package.startswith(each + "/") for each in scope):
+            found.add(Function(package, file, re.sub(r"^\*|\[.*", "", receiver), name))
+    return sorted(found)
+
+
+def read_decisions(path: Path = DECISIONS) -> list[Decision]:
+    """The decisions in the order of the file; raises ValueError for a row that is none."""
+    decisions = []
+    for number, text in enumerate(path.read_text().splitlines(), 1):
+        if not text or text.startswith("#"):
+            continue
+        columns = text.split("\t")
+        if len(columns) != 5:
+            raise ValueError(f"{path.name}:{number}: want 5 columns, not {len(columns)}")
+        decisions.append(Decision(number, *columns))
+    return decisions
+
+
+@cache
+def read_module(path: Path, root: Path = ROOT) -> Module:
+    module = Module(str(path.relative_to(root)))
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            module.bases[node.name] = [ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases]
+            module.members[node.name] = set(_defined(node.body))
+        else:
+            module.names.update(_defined([node]))
+    return module
+
+
+def _defined(body: list[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.If | ast.Try):
+            yield from _defined(node.body)
+
+
+class PythonTree:
+    """The Python files, looked up by the Go names that they mirror."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self.root = root
+
+    def package_of(self, package: str) -> Path:
+        return self.root / re.sub(r"^pkg/kubelet", "kubelet", package).replace("-", "_")
+
+    def mirrored(self, package: str, file: str) -> list[Module]:
+        """The files that may hold what a Go file declares: of the same name, or the only one of the package."""
+        folder, stem = self.package_of(package), file.removesuffix(".go").replace("-", "_")
+        paths = [folder / f"{stem}.py", folder / f"{stem.removesuffix('_linux')}.py"]
+        if stem in (folder.name, "doc"):
+            paths += [folder.with_suffix(".py"), folder / "__init__.py"]
+        return [read_module(path, self.root) for path in dict.fromkeys(paths) if path.is_file()]
+
+    def modules(self, package: str) -> list[Module]:
+        folder = self.package_of(package)
+        paths = [folder.with_suffix(".py"), *sorted(folder.glob("*.py"))]
+        return [
+            read_module(path, self.root)
+            for path in paths
+            if path.is_file() and path.name != "testing.py" and not path.name.endswith("_test.py")
+        ]
+
+    def find(self, function: Function) -> str | None:
+        """Where the function is under its own name ("file:Class.method"), or None."""
+        own, package = self.mirrored(function.package, function.file), self.modules(function.package)
+        if function.receiver:
+            return _find_method(function, own, package)
+        return _find_function(function, own, package)
+
+    def has(self, target: str) -> bool:
+        path, _, name = target.partition(":")
+        return (self.root / path).is_file() and (not name or read_module(self.root / path, self.root).has(name))
+
+
+def _find_function(function: Function, own: list[Module], package: list[Module]) -> str | None:
+    """At the top of a file, or the class that a New makes, or a method of the mirrored file."""
+    name = plain(function.name)
+    made = name.removeprefix("new") if name.startswith("new") else None
+    for module in own + package:
+        for found in sorted(module.names):
+            if _same(found, name):
+                return f"{module.path}:{found}"
+        for cls in module.bases:
+            if made and plain(cls) in (made, made + "impl"):
+                return f"{module.path}:{cls}"
+    return _member({name}, _all_classes(own), [])
+
+
+def _find_method(function: Function, own: list[Module], package: list[Module]) -> str | None:
+    """In the class that has the receiver's name or its bases (if there is none, in any class of the mirrored file),
+    or a function of that file."""
+    name = plain(function.name)
+    receivers = {plain(function.receiver), plain(function.receiver) + "impl"}
+    classes = [(module, cls) for module in own + package for cls in module.bases if plain(cls) in receivers]
+    if classes:
+        found = _member({name, *_DUNDERS.get(name, ())}, classes, package)
+    else:
+        found = _member({name}, _all_classes(own), package)
+    return found or next((f"{m.path}:{top}" for m in own for top in sorted(m.names) if _same(top, name)), None)
+
+
+def _all_classes(modules: list[Module]) -> list[tuple[Module, str]]:
+    """All classes that do something."""
+    return [(module, cls) for module in modules for cls, bases in module.bases.items() if "Protocol" not in bases]
+
+
+def _member(wanted: set[str], classes: list[tuple[Module, str]], package: list[Module]) -> str | None:
+    """The first member with a wanted name, in the classes and then in those of their bases that the package has."""
+    while classes:
+        module, cls = classes[0]
+        for member in sorted(module.members[cls]):
+            if member in wanted or any(_same(member, name) for name in wanted):
+                return f"{module.path}:{cls}.{member}"
+        classes = classes[1:] + [(m, name) for m in package for name in m.bases if name in module.bases[cls]]
+    return None
+
+
+def _same(ours: str, wanted: str) -> bool:
+    """Whether a name is the wanted plain one, and no constant or special method that sounds like it."""
+    return plain(ours) == wanted and not ours.isupper() and not ours.startswith("__")
+
+
+@dataclass(slots=True)
+class Map:
+    rows: list[Row] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def counts(self, state: str) -> Counter[str]:
+        return Counter(row.function.package for row in self.rows if row.state == state)
+
+
+def build(functions: list[Function], decisions: list[Decision], tree: PythonTree) -> Map:
+    """Say of every function what became of it, and collect what is wrong with the decisions."""
+    result = Map()
+    used: set[int] = set()
+    for function in functions:
+        found = tree.find(function)
+        fitting = [each for each in decisions if each.fits(function)]
+        exact = [each for each in fitting if each.exact]
+        what = f"{function.path} {function.title}"
+        if len(exact) > 1:
+            result.faults.append(f"{what}: decided twice, in lines {exact[0].line} and {exact[1].line}")
+        used.update(each.line for each in exact)
+        if found is not None:
+            result.rows.append(Row(function, "present", found))
+            result.faults += [f"{what}: line {each.line} is stale, it is in {found}" for each in exact]
+            continue
+        if not fitting:
+            result.faults.append(f"{what}: neither present nor decided")
+            result.rows.append(Row(function, "", "undecided"))
+            continue
+        chosen = exact[0] if exact else max(fitting, key=lambda each: len(each.path) + len(each.function))
+        used.add(chosen.line)
+        result.rows.append(_decided(function, chosen))
+    result.faults += [f"line {each.line}: no function needs it" for each in decisions if each.line not in used]
+    result.faults += [fault for each in decisions for fault in _faults_of(each, tree)]
+    return result
+
+
+def _decided(function: Function, decision: Decision) -> Row:
+    match decision.kind:
+        case "renamed":
+            return Row(function, "renamed", "; ".join(filter(None, (decision.target, decision.reason))))
+        case "issue":
+            return Row(function, "to come", f"issue {decision.target}")
+    return Row(function, decision.kind, decision.reason)
+
+
+def _faults_of(decision: Decision, tree: PythonTree) -> Iterator[str]:
+    where = f"line {decision.line}"
+    match decision.kind:
+        case "renamed":
+            if not tree.has(decision.target):
+                yield f"{where}: there is no {decision.target}"
+        case "absent":
+            if not decision.reason:
+                yield f"{where}: absent needs a reason"
+        case "issue":
+            if decision.target not in ISSUES:
+                yield f"{where}: there is no issue {decision.target!r}"
+        case other:
+            yield f"{where}: {other!r} is none of renamed, absent, issue"
+
+
+def count_table(result: Map) -> list[tuple[str, ...]]:
+    """A header, a row for each Go package and a sum, all as text."""
+    counts = {state: result.counts(state) for state in STATES}
+    packages = sorted({row.function.package for row in result.rows})
+    rows = [(package, *(str(counts[state][package]) for state in STATES)) for package in packages]
+    total = ("all", *(str(sum(counts[state].values())) for state in STATES))
+    return [("Go package", *STATES), *rows, total]
+
+
+def document(result: Map, tree: PythonTree) -> str:
+    """docs/go-python-map.md: counts by package, and for each Go file with a counterpart where that is."""
+    header, *rows = count_table(result)
+    lines = [_HEAD, _table_row(header), _table_row(["---"] + ["---:"] * (len(header) - 1)), *map(_table_row, rows)]
+    lines += [_FILES, _table_row(("Go file", "Python", *STATES)), _table_row(["---"] * 2 + ["---:"] * 4)]
+    files: dict[tuple[str, str], list[Row]] = {}
+    for row in result.rows:
+        files.setdefault((row.function.package, row.function.file), []).append(row)
+    for (package, file), found in files.items():
+        states = Counter(row.state for row in found)
+        places = Counter(row.detail.split(":")[0] for row in found if row.state == "present")
+        mirrored = [module.path for module in tree.mirrored(package, file)]
+        main = [path for path, _ in places.most_common(1)] or mirrored[:1]
+        if main:
+            link = f"[{main[0]}](../{main[0]})"
+            lines.append(_table_row((f"`{package}/{file}`", link, *(str(states[state]) for state in STATES))))
+    return "\n".join(lines) + "\n"
+
+
+def _table_row(cells: tuple[str, ...] | list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+_HEAD = """# From Go to Python, file by file
+
+Written by `hack/verify_go_map --update`; `make verify` fails when it is out of date.
+
+Each function and method that Go's release 1.27 declares under `pkg/kubelet`, `pkg/probe` and `cmd/kubelet` for Linux
+is counted once, fakes and generated code left out:
+
+- **present**: the Python package of the same path has it, under the same name in Python's spelling.
+- **renamed**: it has another name or place here.
+- **absent**: it is left out on purpose.
+- **to come**: an issue will bring it.
+
+`hack/verify_go_map --list WORD` prints where each function is, or why it is not.
+
+## Packages
+"""
+
+_FILES = """
+## Files
+
+Go files that have a counterpart, with the Python file that holds most of it.
+"""

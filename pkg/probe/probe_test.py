@@ -1,0 +1,360 @@
+"""Tests of single probes against real sockets on loopback."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from pkg.api.core import v1
+from pkg.component_base import version
+from pkg.probe import Result, probe_exec, probe_http, probe_tcp, resolve_container_port
+from pkg.probe import exec as execprobe
+from pkg.probe import http as httpprobe
+
+TIMEOUT = 10.0
+# Key and certificate of somebody else, whom nobody has signed for.
+SELF_SIGNED = Path(__file__).parents[2] / "test/data/tls/self-signed.pem"
+Handler = http.server.BaseHTTPRequestHandler
+
+
+@contextmanager
+def serving(answer: Callable[[Handler], None], context: ssl.SSLContext | None = None) -> Iterator[str]:
+    """A web server whose GETs are answered by `answer`; gives its URL."""
+
+    class Answering(Handler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"{'https' if context else 'http'}://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def reply(handler: Handler, status: int, body: str = "", location: str = "") -> None:
+    handler.send_response(status)
+    if location:
+        handler.send_header("Location", location)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body.encode())
+
+
+def echo_headers(handler: Handler) -> None:
+    reply(handler, 200, "".join(f"{name}: {value}\n" for name, value in handler.headers.items()))
+
+
+def headers(*pairs: tuple[str, str]) -> list[tuple[str, str]]:
+    action = v1.HTTPGetAction(http_headers=[v1.HTTPHeader(name=name, value=value) for name, value in pairs])
+    return httpprobe.headers_of(action, "probe")
+
+
+@pytest.mark.parametrize(
+    ("status", "result", "output"),
+    [
+        (200, Result.SUCCESS, "body"),
+        (204, Result.SUCCESS, ""),
+        (299, Result.SUCCESS, "body"),
+        (300, Result.WARNING, "Probe terminated redirects, Response body: body"),
+        (304, Result.WARNING, "Probe terminated redirects, Response body: "),
+        (308, Result.WARNING, "Probe terminated redirects, Response body: body"),
+        (400, Result.FAILURE, "HTTP probe failed with statuscode: 400"),
+        (500, Result.FAILURE, "HTTP probe failed with statuscode: 500"),
+    ],
+)
+def test_http_status(status: int, result: Result, output: str) -> None:
+    with serving(lambda handler: reply(handler, status, "body")) as url:
+        assert probe_http(url, headers(), TIMEOUT) == (result, output)
+
+
+@pytest.mark.parametrize(
+    ("sent", "there", "missing"),
+    [
+        ([], "Accept: */*", "Accept-Encoding"),
+        ([], f"User-Agent: kube-probe/{version.get().major}.{version.get().minor}", "Cookie"),
+        ([], "Connection: close", "keep-alive"),
+        ([("Accept-Encoding", "gzip")], "Accept-Encoding: gzip", "identity"),
+        ([("Accept-Encoding", "")], "Accept-Encoding: \n", "identity"),
+        ([("X-Muffins-Or-Cupcakes", "muffins")], "X-Muffins-Or-Cupcakes: muffins", "cupcakes:"),
+        ([("user-agent", "foo/1.0")], "user-agent: foo/1.0", "kube-probe"),
+        ([("User-Agent", "")], "Accept: */*", "User-Agent"),
+        ([("Accept", "text/html")], "Accept: text/html", "*/*"),
+        ([("Accept", "")], "User-Agent: ", "Accept:"),
+        ([("Host", "muffins.cupcakes.org")], "Host: muffins.cupcakes.org\n", "127.0.0.1"),
+        ([("Host", "")], "Host: 127.0.0.1:", "Host: \n"),
+        ([("A", "1"), ("A", "2")], "A: 1\nA: 2\n", "A: 1, 2"),
+    ],
+)
+def test_http_headers(sent: list[tuple[str, str]], there: str, missing: str) -> None:
+    with serving(echo_headers) as url:
+        result, output = probe_http(url, headers(*sent), TIMEOUT)
+    assert result is Result.SUCCESS
+    assert there in output
+    assert missing not in output
+
+
+def test_header_with_a_newline_is_a_failure_that_says_so() -> None:
+    with serving(echo_headers) as url:
+        result, output = probe_http(url, headers(("X", "a\r\nb: c")), TIMEOUT)
+    assert result is Result.FAILURE
+    assert "Invalid header value" in output
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(("then", "result"), [(200, Result.SUCCESS), (500, Result.FAILURE)])
+def test_http_redirect_on_the_same_host(status: int, then: int, result: Result) -> None:
+    def answer(handler: Handler) -> None:
+        if handler.path == "/":
+            reply(handler, status, location="/new")
+        else:
+            reply(handler, then if handler.path == "/new" else 404)
+
+    with serving(answer) as url:
+        assert probe_http(url, headers(), TIMEOUT)[0] is result
+
+
+def redirecting(handler: Handler) -> None:
+    parts = urlsplit(handler.path)
+    match parts.path:
+        case "/redirect":
+            reply(handler, 302, location=parse_qs(parts.query)["loc"][0])
+        case "/loop":
+            reply(handler, 302, location="/loop")
+        case "/success":
+            reply(handler, 200, handler.headers["Host"])
+        case _:
+            reply(handler, 500)
+
+
+@pytest.mark.parametrize(
+    ("location", "result", "output"),
+    [
+        ("/success", Result.SUCCESS, ""),
+        ("/fail", Result.FAILURE, "statuscode: 500"),
+        ("OTHER/success", Result.SUCCESS, ""),
+        ("OTHER/fail", Result.FAILURE, "statuscode: 500"),
+        ("http://0.0.0.0/fail", Result.WARNING, "Probe terminated redirects"),
+        ("/loop", Result.FAILURE, "stopped after 10 redirects"),
+        ("ftp://127.0.0.1/x", Result.FAILURE, 'unsupported protocol scheme "ftp"'),
+    ],
+)
+def test_http_redirect_elsewhere(location: str, result: Result, output: str) -> None:
+    with serving(redirecting) as url, serving(redirecting) as other:
+        target = location.replace("OTHER", other)
+        found = probe_http(f"{url}/redirect?loc={target}", headers(), TIMEOUT)
+    assert found[0] is result
+    assert output in found[1]
+
+
+def test_host_header_is_kept_on_a_relative_redirect_alone() -> None:
+    sent = headers(("Host", "www.success.com"))
+    with serving(redirecting) as url:
+        assert probe_http(f"{url}/redirect?loc=/success", sent, TIMEOUT)[1] == "www.success.com"
+        there = urlsplit(url).netloc
+        assert probe_http(f"{url}/redirect?loc={url}/success", sent, TIMEOUT)[1] == there
+
+
+@pytest.mark.parametrize("surplus", [-1, 0, 1])
+def test_http_body_is_cut(surplus: int) -> None:
+    length = httpprobe.MAX_RESPONSE_BODY_LENGTH
+    with serving(lambda handler: reply(handler, 200, "a" * (length + surplus))) as url:
+        _, output = probe_http(url, headers(), TIMEOUT)
+    assert len(output) == min(length, length + surplus)
+
+
+@pytest.mark.parametrize(
+    ("path", "seen"), [("/a b", "/a%20b"), ("/a%20b?c=ä", "/a%20b?c=%C3%A4"), ("?x", "/?x"), ("", "/"), ("/#f", "/")]
+)
+def test_http_path_is_escaped(path: str, seen: str) -> None:
+    with serving(lambda handler: reply(handler, 200, handler.path)) as url:
+        assert probe_http(url + path, headers(), TIMEOUT) == (Result.SUCCESS, seen)
+
+
+def test_https_certificate_is_not_verified() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(SELF_SIGNED)
+    with serving(lambda handler: reply(handler, 200, "safe"), context) as url:
+        assert probe_http(url, headers(), TIMEOUT) == (Result.SUCCESS, "safe")
+        plain = url.replace("https", "http")
+        assert probe_http(plain, headers(), TIMEOUT)[0] is Result.FAILURE
+
+
+def test_http_without_a_server() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    result, output = probe_http(url, headers(), TIMEOUT)
+    assert result is Result.FAILURE
+    assert output == f'Get "{url}": dial tcp {urlsplit(url).netloc}: connect: connection refused'
+
+
+def test_http_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(lambda handler: reply(handler, 200, "through a proxy")) as proxy:
+        for name in ("http_proxy", "HTTP_PROXY"):
+            monkeypatch.setenv(name, proxy)
+        assert probe_http(f"http://127.0.0.1:{free_port()}", headers(), TIMEOUT)[0] is Result.FAILURE
+
+
+@contextmanager
+def raw_server(talk: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server whose only connection is handled by `talk` after the request has come."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                try:
+                    talk(connection)
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
+
+
+def drip(text: bytes) -> Callable[[socket.socket], None]:
+    """Sends the text, then a letter every few milliseconds until the other side has had enough."""
+
+    def talk(connection: socket.socket) -> None:
+        connection.sendall(text)
+        pause = threading.Event()
+        while not pause.wait(0.01):
+            connection.sendall(b"x")
+
+    return talk
+
+
+@pytest.mark.parametrize("headers_sent", [b"", b"HTTP/1.1 200 OK\r\nX: "])
+def test_server_that_never_ends_its_headers_is_a_failure_in_time(headers_sent: bytes) -> None:
+    with raw_server(drip(headers_sent)) as url:
+        result, output = probe_http(url, headers(), 0.3)
+    assert result is Result.FAILURE
+    assert "deadline exceeded" in output
+
+
+def test_answer_that_breaks_off_in_its_body_says_nothing() -> None:
+    with (
+        raw_server(drip(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n")) as url,
+        pytest.raises((OSError, HTTPException), match="deadline exceeded"),
+    ):
+        probe_http(url, headers(), 0.3)
+
+
+@pytest.mark.parametrize(
+    ("action", "url"),
+    [
+        ({"port": 93}, "http://10.0.0.1:93"),
+        ({"port": 93, "host": "localhost", "path": "/path"}, "http://localhost:93/path"),
+        ({"port": 93, "path": "?foo"}, "http://10.0.0.1:93?foo"),
+        ({"port": 93, "path": "path"}, "http://10.0.0.1:93/path"),
+        ({"port": 93, "scheme": "HTTPS", "path": "/path?bar"}, "https://10.0.0.1:93/path?bar"),
+        ({"port": "web", "host": "fd00::1", "path": "/"}, "http://[fd00::1]:80/"),
+    ],
+)
+def test_request_url(action: dict[str, str | int], url: str) -> None:
+    container = v1.Container(ports=[v1.ContainerPort(name="web", container_port=80)])
+    made = v1.HTTPGetAction(
+        port=action["port"],
+        host=str(action.get("host", "")),
+        path=str(action.get("path", "")),
+        scheme=str(action.get("scheme", "")),
+    )
+    assert httpprobe.new_request_url(made, container, "10.0.0.1") == url
+
+
+@pytest.mark.parametrize(
+    ("port", "expected"),
+    [
+        (-1, "invalid port number: -1"),
+        (0, "invalid port number: 0"),
+        (65536, "invalid port number: 65536"),
+        ("", 'port "" not found'),
+        ("-1", 'port "-1" not found'),
+        ("not-found", 'port "not-found" not found'),
+        ("found", 93),
+        (76, 76),
+        ("118", 118),
+    ],
+)
+def test_resolve_container_port(port: int | str, expected: int | str) -> None:
+    container = v1.Container(ports=[v1.ContainerPort(name="found", container_port=93)])
+    if isinstance(expected, int):
+        assert resolve_container_port(port, container) == expected
+    else:
+        with pytest.raises(ValueError, match=f"^{expected}$"):
+            resolve_container_port(port, container)
+
+
+def test_tcp() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert probe_tcp("127.0.0.1", port, TIMEOUT) == (Result.SUCCESS, "")
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.recv(1) == b"", "the server sees an orderly end, no reset"
+    refused = (Result.FAILURE, f"dial tcp 127.0.0.1:{port}: connect: connection refused")
+    assert probe_tcp("127.0.0.1", port, TIMEOUT) == refused
+
+
+def test_tcp_time_out() -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        address = full.getsockname()
+        with socket.create_connection(address):
+            # The queue holds one connection; the next must wait for room that never comes.
+            result, output = probe_tcp(address[0], address[1], 0.2)
+    assert (result, output) == (Result.FAILURE, f"dial tcp 127.0.0.1:{address[1]}: i/o timeout")
+
+
+def fail(err: Exception) -> Callable[[], bytes]:
+    def run() -> bytes:
+        raise err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (lambda: b"OK", (Result.SUCCESS, "OK")),
+        (lambda: b"logs-123" * 2000, (Result.SUCCESS, "logs-123" * 1280)),
+        (fail(execprobe.CommandExitError(1, b"Fail")), (Result.FAILURE, "Fail")),
+        (fail(execprobe.CommandExitError(1, b"logs-123" * 2000)), (Result.FAILURE, "logs-123" * 1280)),
+        (fail(execprobe.CommandTimedOutError("timed out")), (Result.FAILURE, "timed out")),
+        (lambda: b"\xff", (Result.SUCCESS, "\ufffd")),
+    ],
+)
+def test_exec(run: Callable[[], bytes], expected: tuple[Result, str]) -> None:
+    assert probe_exec(run) == expected
+
+
+def test_exec_that_could_not_be_carried_out() -> None:
+    with pytest.raises(RuntimeError, match="unknown"):
+        probe_exec(fail(RuntimeError("unknown")))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

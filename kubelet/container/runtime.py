@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kubelet.container.container_gc import GCPolicy
     from kubelet.container.sync_result import PodSyncResult
     from pkg import credentialprovider, volume
-    from pkg.client_go.tools import remotecommand
     from pkg.client_go.util import flowcontrol
 
 
@@ -240,7 +239,7 @@ class Attacher(Protocol):
         stdout: BinaryWriter | None,
         stderr: BinaryWriter | None,
         tty: bool,
-        resize: golang.Channel[remotecommand.TerminalSize] | None,
+        resize: golang.Channel[tuple[int, int]] | None,  # width and height
     ) -> None: ...
 
 
@@ -527,7 +526,7 @@ class VolumeInfo:
     """A volume of a pod, mounted on the host."""
 
     mounter: volume.Mounter | None = None
-    block_volume_mapper: volume.BlockVolumeMapper | None = None
+    block_volume_mapper: Any = None
     se_linux_labeled: bool = False
     read_only: bool = False
     # The persistent volume's name where there is one, else the volume's own.

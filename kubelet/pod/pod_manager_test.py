@@ -1,0 +1,172 @@
+"""Go: pkg/kubelet/pod/pod_manager_test.go, mirror_client_test.go"""
+
+from __future__ import annotations
+
+import pytest
+
+from kubelet import metrics
+from kubelet import pod as kubepod
+from kubelet import types as kubetypes
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+CTX = golang.background()
+
+
+def make_pod(uid: str, name: str, annotations: dict[str, str]) -> v1.Pod:
+    metadata = metav1.ObjectMeta(uid=uid, name=name, namespace="default", annotations=annotations)
+    return v1.Pod(metadata=metadata)
+
+
+MIRROR = make_pod(
+    "mirror-uid",
+    "static",
+    {kubetypes.CONFIG_SOURCE_ANNOTATION_KEY: "api", kubetypes.CONFIG_MIRROR_ANNOTATION_KEY: "h"},
+)
+STATIC = make_pod(
+    "static-uid",
+    "static",
+    {kubetypes.CONFIG_SOURCE_ANNOTATION_KEY: "file", kubetypes.CONFIG_HASH_ANNOTATION_KEY: "h"},
+)
+NORMAL = make_pod("normal-uid", "normal", {})
+
+
+@pytest.mark.parametrize("order", [(MIRROR, STATIC, NORMAL), (NORMAL, STATIC, MIRROR)], ids=["a", "b"])
+def test_get_set_pods(order: tuple[v1.Pod, ...]) -> None:
+    manager = kubepod.BasicManager()
+    manager.set_pods(order)
+    assert {pod.metadata.uid for pod in manager.get_pods()} == {"static-uid", "normal-uid"}
+    assert manager.get_pod_by_full_name("static_default") is STATIC
+    assert manager.get_pod_by_name("default", "normal") is NORMAL
+    assert manager.get_pod_by_uid("static-uid") is STATIC
+    assert manager.get_pod_by_uid("mirror-uid") is None
+    assert manager.translate_pod_uid("mirror-uid") == "static-uid"
+    assert manager.translate_pod_uid("normal-uid") == "normal-uid"
+    assert manager.translate_pod_uid("") == ""
+    assert manager.get_uid_translations() == ({"static-uid": "mirror-uid"}, {"mirror-uid": "static-uid"})
+    assert manager.get_mirror_pod_by_pod(STATIC) is MIRROR
+    assert manager.get_mirror_pod_by_pod(NORMAL) is None
+    assert manager.get_pod_by_mirror_pod(MIRROR) is STATIC
+    assert manager.get_pod_and_mirror_pod(MIRROR) == (STATIC, MIRROR, True)
+    assert manager.get_pod_and_mirror_pod(STATIC) == (STATIC, MIRROR, False)
+    assert manager.get_pod_and_mirror_pod(NORMAL) == (NORMAL, None, False)
+    assert manager.get_static_pod_to_mirror_pod_map() == [(STATIC, MIRROR)]
+
+
+@pytest.mark.parametrize(
+    ("removed", "pods", "mirror_pods", "orphaned"),
+    [
+        pytest.param(MIRROR, [STATIC, NORMAL], [], [], id="mirror"),
+        pytest.param(STATIC, [NORMAL], [MIRROR], ["static_default"], id="static"),
+        pytest.param(NORMAL, [STATIC], [MIRROR], [], id="normal"),
+    ],
+)
+def test_remove_pods(
+    removed: v1.Pod, pods: list[v1.Pod], mirror_pods: list[v1.Pod], orphaned: list[str]
+) -> None:
+    manager = kubepod.BasicManager()
+    manager.set_pods([MIRROR, STATIC, NORMAL])
+    manager.remove_pod(removed)
+    manager.remove_pod(removed)
+    assert manager.get_pods_and_mirror_pods() == (pods, mirror_pods, orphaned)
+
+
+def test_static_pod_without_mirror() -> None:
+    manager = kubepod.BasicManager()
+    manager.add_pod(STATIC)
+    assert manager.get_uid_translations() == ({"static-uid": ""}, {})
+
+
+def test_ephemeral_containers_are_counted() -> None:
+    manager = kubepod.BasicManager()
+    metrics.MANAGED_EPHEMERAL_CONTAINERS.set(0)
+    pod = make_pod("u", "p", {})
+    manager.add_pod(pod)
+    debugged = make_pod("u", "p", {})
+    debugged.spec.ephemeral_containers = [v1.EphemeralContainer(name="d"), v1.EphemeralContainer(name="e")]
+    manager.update_pod(debugged)
+    assert metrics.MANAGED_EPHEMERAL_CONTAINERS._value.get() == 2
+    manager.remove_pod(debugged)
+    assert metrics.MANAGED_EPHEMERAL_CONTAINERS._value.get() == 0
+
+
+def test_is_mirror_pod_of() -> None:
+    assert kubepod.is_mirror_pod_of(MIRROR, STATIC)
+    assert not kubepod.is_mirror_pod_of(STATIC, STATIC)
+    newer = make_pod("x", "static", {kubetypes.CONFIG_HASH_ANNOTATION_KEY: "other"})
+    assert not kubepod.is_mirror_pod_of(MIRROR, newer)
+    assert not kubepod.is_mirror_pod_of(MIRROR, NORMAL)
+
+
+class Client:
+    """An API server with at most one pod."""
+
+    def __init__(self, existing: v1.Pod | None = None) -> None:
+        self.pod = existing
+        self.deleted: list[tuple[str, str, int, str | None]] = []
+        self.err: Exception | None = None
+
+    def create_pod(self, ctx: golang.Context, pod: v1.Pod) -> v1.Pod:
+        if self.pod is not None:
+            raise kubepod.ErrAlreadyExists
+        self.pod = pod
+        return pod
+
+    def get_pod(self, ctx: golang.Context, namespace: str, name: str) -> v1.Pod:
+        assert self.pod is not None
+        return self.pod
+
+    def delete_pod(
+        self, ctx: golang.Context, namespace: str, name: str, grace_period_seconds: int, uid: str | None
+    ) -> None:
+        if self.err is not None:
+            raise self.err
+        self.deleted.append((namespace, name, grace_period_seconds, uid))
+
+
+class Nodes:
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+
+    def get(self, name: str) -> v1.Node:
+        return v1.Node(metadata=metav1.ObjectMeta(name=name, uid=self.uid))
+
+
+def test_create_mirror_pod() -> None:
+    client = Client()
+    kubepod.BasicMirrorClient(client, "node", Nodes("node-uid")).create_mirror_pod(CTX, STATIC)
+    assert client.pod is not None
+    assert client.pod.metadata.annotations[kubetypes.CONFIG_MIRROR_ANNOTATION_KEY] == "h"
+    owner = client.pod.metadata.owner_references[0]
+    assert (owner.kind, owner.name, owner.uid, owner.controller) == ("Node", "node", "node-uid", True)
+    assert kubetypes.CONFIG_MIRROR_ANNOTATION_KEY not in STATIC.metadata.annotations
+
+
+def test_create_mirror_pod_that_exists() -> None:
+    kubepod.BasicMirrorClient(Client(MIRROR), "node", Nodes("u")).create_mirror_pod(CTX, STATIC)
+    with pytest.raises(kubepod.ErrAlreadyExists):
+        kubepod.BasicMirrorClient(Client(NORMAL), "node", Nodes("u")).create_mirror_pod(CTX, STATIC)
+
+
+def test_create_mirror_pod_before_the_node_exists() -> None:
+    with pytest.raises(RuntimeError, match="failed to get node UID: UID unset for node node"):
+        kubepod.BasicMirrorClient(Client(), "node", Nodes("")).create_mirror_pod(CTX, STATIC)
+
+
+def test_delete_mirror_pod() -> None:
+    client = Client()
+    mirror_client = kubepod.BasicMirrorClient(client, "node", Nodes("u"))
+    assert mirror_client.delete_mirror_pod(CTX, "p_ns", "uid")
+    assert client.deleted == [("ns", "p", 0, "uid")]
+    for err in (kubepod.ErrNotFound(), RuntimeError("no connection")):
+        client.err = err
+        assert not mirror_client.delete_mirror_pod(CTX, "p_ns", None)
+    with pytest.raises(ValueError, match="failed to parse the pod full name"):
+        mirror_client.delete_mirror_pod(CTX, "bad", None)
+
+
+def test_standalone() -> None:
+    mirror_client = kubepod.BasicMirrorClient(None, "node", Nodes(""))
+    mirror_client.create_mirror_pod(CTX, STATIC)
+    assert not mirror_client.delete_mirror_pod(CTX, "p_ns", None)

@@ -1,0 +1,69 @@
+"""Go: pkg/api/v1/resource/helpers_test.go"""
+
+from __future__ import annotations
+
+import pytest
+
+from pkg.api.core import v1
+from pkg.api.v1 import resource as resourceutil
+from pkg.apimachinery.api import resource
+
+
+def quantities(**kwargs: str) -> dict[str, resource.Quantity]:
+    return {name.replace("_", "-"): resource.must_parse(text) for name, text in kwargs.items()}
+
+
+CONTAINER = v1.Container(
+    name="c",
+    resources=v1.ResourceRequirements(
+        requests=quantities(cpu="100m", memory="1Ki", ephemeral_storage="9", hugepages_2Mi="4Mi"),
+        limits=quantities(cpu="9", memory="3Mi"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "divisor", "expected"),
+    [
+        ("limits.cpu", None, "9"),
+        ("limits.cpu", "0", "9"),
+        ("requests.cpu", None, "1"),  # rounded up
+        ("requests.cpu", "1m", "100"),
+        ("requests.memory", None, "1024"),
+        ("limits.memory", "1Mi", "3"),
+        ("limits.memory", "2Mi", "2"),
+        ("requests.ephemeral-storage", "2", "5"),
+        ("limits.ephemeral-storage", None, "0"),
+        ("requests.hugepages-2Mi", "1Mi", "4"),
+    ],
+)
+def test_extract_container_resource_value(name: str, divisor: str | None, expected: str) -> None:
+    selector = v1.ResourceFieldSelector(
+        resource=name, divisor=None if divisor is None else resource.must_parse(divisor)
+    )
+    assert resourceutil.extract_container_resource_value(selector, CONTAINER) == expected
+
+
+@pytest.mark.parametrize("name", ["limits.pods", "cpu", "", "requests.", "others.cpu"])
+def test_unsupported(name: str) -> None:
+    with pytest.raises(ValueError, match="unsupported container resource"):
+        resourceutil.extract_container_resource_value(v1.ResourceFieldSelector(resource=name), CONTAINER)
+
+
+def test_node_allocatable() -> None:
+    pod = v1.Pod(spec=v1.PodSpec(containers=[v1.Container(name="bare"), CONTAINER]))
+    selector = v1.ResourceFieldSelector(resource="limits.cpu")
+    extract = resourceutil.extract_resource_value_by_container_name_and_node_allocatable
+    assert extract(selector, pod, "bare", quantities(cpu="4")) == "4"
+    assert extract(selector, pod, "c", quantities(cpu="4")) == "9"
+    assert pod.spec.containers[0].resources.limits == {}
+    with pytest.raises(LookupError, match="container none not found"):
+        resourceutil.extract_resource_value_by_container_name(selector, pod, "none")
+
+
+def test_get_resource_request() -> None:
+    pod = v1.Pod(spec=v1.PodSpec(containers=[CONTAINER, CONTAINER], overhead=quantities(cpu="50m", pods="1")))
+    assert resourceutil.get_resource_request(pod, "cpu") == 250
+    assert resourceutil.get_resource_request(pod, "memory") == 2048
+    assert resourceutil.get_resource_request(pod, "pods") == 1
+    assert resourceutil.get_resource_request(pod, "example.com/none") == 0

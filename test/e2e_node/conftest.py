@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from framework.containerd import ROOT, Containerd
+from framework.containerd import ROOT, Containerd, search_path
 from framework.cri import CRIClient
 from framework.kubelet_process import KubeletProcess
 
@@ -20,7 +20,7 @@ NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
 @pytest.fixture(scope="session")
 def containerd() -> Iterator[Containerd]:
     """A containerd with the test images, removed with everything it made when the session ends."""
-    missing = [program for program in NEEDED if shutil.which(program) is None]
+    missing = [program for program in NEEDED if shutil.which(program, path=search_path()) is None]
     if os.geteuid() != 0 or missing:
         pytest.fail(f"the node tests run as root and need {', '.join(missing or NEEDED)}; hack/setup installs them")
     # Directly below /tmp, for the socket's path must be short.

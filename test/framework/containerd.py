@@ -1,7 +1,14 @@
-"""A containerd that belongs to the tests alone, started and removed by hack/containerd."""
+"""A containerd that belongs to the tests alone, started and removed by hack/containerd.
+
+The environment variable CONTAINERD_BIN_DIR names a directory with another containerd than the machine's, its
+shim, ctr and, if it is not to use the machine's, runc:
+
+    CONTAINERD_BIN_DIR=/opt/containerd-2.1/bin pytest test/e2e_node
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +22,25 @@ BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 WEB = "registry.k8s.io/e2e-test-images/web:1.0"
 
 
+def search_path() -> str:
+    """Where the programs are looked for. Raises FileNotFoundError if CONTAINERD_BIN_DIR has no containerd."""
+    path = os.environ.get("PATH", os.defpath)
+    folder = os.environ.get("CONTAINERD_BIN_DIR")
+    if not folder:
+        return path
+    if not Path(folder, "containerd").exists():
+        raise FileNotFoundError(f"CONTAINERD_BIN_DIR: no containerd in {folder}")
+    return f"{folder}{os.pathsep}{path}"
+
+
 def hack(script: str, *arguments: str) -> str:
     """Run a developer script with this interpreter; its output is part of the error when it fails."""
     finished = subprocess.run(
-        [sys.executable, str(ROOT / "hack" / script), *arguments], capture_output=True, text=True, check=False
+        [sys.executable, str(ROOT / "hack" / script), *arguments],
+        env={**os.environ, "PATH": search_path()},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if finished.returncode != 0:
         raise RuntimeError(f"hack/{script} {' '.join(arguments)}: {finished.stdout}{finished.stderr}")

@@ -34,6 +34,16 @@ class CRIClient:
             return False
         return all(condition.status for condition in answer.status.conditions)
 
+    def has_events(self) -> bool:
+        """Whether the runtime tells of its containers' events: it keeps the stream open until the deadline."""
+        try:
+            next(self.runtime.GetContainerEvents(runtimeapi.GetEventsRequest(), timeout=2))
+        except grpc.RpcError as err:
+            if err.code() not in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNIMPLEMENTED):
+                raise
+            return err.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        return True
+
     def sandboxes(self, pod: str = "") -> list[runtimeapi.PodSandbox]:
         """The sandboxes in any state, of one pod if its name is given, the newest first."""
         selector = {POD_NAME: pod} if pod else {}

@@ -167,6 +167,11 @@ class KubeletProcess:
         items = json.loads(self.get("/pods")).get("items") or []
         return {each.name.removesuffix(f"-{self.node}"): each for each in map(Pod, items)}
 
+    def metric(self, name: str) -> float:
+        """The value of a metric that has no labels."""
+        (value,) = (line.split()[1] for line in self.get("/metrics").splitlines() if line.startswith(f"{name} "))
+        return float(value)
+
     def full_name(self, name: str) -> str:
         """The name that the pod of a manifest has in the API and in the runtime."""
         return f"{name}-{self.node}"

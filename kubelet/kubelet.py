@@ -644,6 +644,8 @@ class Kubelet(KubeletPods):
 
         # Do not believe the runtime: starting something for a pod that has ended would be worse than one call.
         stopped = self._fresh_pod_status(ctx, pod)
+        # A stopped pod has lost its addresses in the runtime, but is to be shown with those that it had.
+        stopped.ips = pod_status.ips
         still_running = [
             str(container.id)
             for container in stopped.container_statuses

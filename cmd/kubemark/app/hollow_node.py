@@ -101,6 +101,8 @@ def write_dropin(directory: Path, endpoint: str) -> Path:
         "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": endpoint,
         "podLogsDir": f"{directory}/pod-logs",
+        # Nobody writes logs here: less than nothing means that none are rotated.
+        "containerLogMaxSize": "-1",
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
         "failSwapOn": False,

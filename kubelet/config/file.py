@@ -18,6 +18,7 @@ from pathlib import Path
 
 from watchdog.observers import inotify_c
 
+from kubelet import container as kubecontainer
 from kubelet import events
 from kubelet import types as kubetypes
 from kubelet.config import common
@@ -30,6 +31,7 @@ from pkg.client_go.util import flowcontrol
 _EVENT_BUFFER_LEN = 10
 _RETRY_PERIOD = 1.0  # seconds
 _MAX_RETRY_PERIOD = 20.0
+_NO_FILE = "manifest path is not a directory or file"
 
 
 class PodEventType(enum.IntEnum):
@@ -194,7 +196,7 @@ class SourceFile:
                     self._report(path, err)
             else:
                 klog.error_s(None, "Manifest path is not a directory or file", path=path, mode=stat.filemode(mode))
-                self._report(path, ManifestError("manifest path is not a directory or file"))
+                self._report(path, ManifestError(_NO_FILE))
         return manifests
 
     def _extract_from_file(self, filename: str, known: _Manifest | None = None) -> _Manifest:
@@ -208,7 +210,7 @@ class SourceFile:
         with os.fdopen(descriptor, "rb") as file:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode):
-                raise ManifestError(f"{filename}: not a regular file")
+                raise ManifestError(f"{filename}: {_NO_FILE}")
             signature = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
             if known is not None and known.signature == signature:
                 return known
@@ -247,7 +249,14 @@ class SourceFile:
         self._send(ctx)
 
     def _send(self, ctx: golang.Context) -> None:
-        pods = [self._store[path].pod for path in sorted(self._store)]
+        paths = sorted(self._store)
+        pods = [self._store[path].pod for path in paths]
+        first: dict[str, str] = {}
+        for path, pod in zip(paths, pods, strict=True):
+            other = first.setdefault(kubecontainer.get_pod_full_name(pod), path)
+            if other != path:
+                fault = f'metadata.name: the pod "{pod.metadata.name}" is in {other} as well, which counts'
+                self._report(path, ManifestError(fault))
         self._updates.send(kubetypes.PodUpdate(pods, kubetypes.SET, kubetypes.FILE_SOURCE), ctx)
 
     # From here on file_linux.go.
@@ -337,7 +346,7 @@ class SourceFile:
                     raise
                 except (OSError, ManifestError) as err:
                     self._report(event.file_name, err)
-                    raise ManifestError(f"can't process config file: {err}") from err
+                    raise ManifestError(f'can\'t process config file "{event.file_name}": {err}') from err
                 self._send(ctx)
             case PodEventType.POD_DELETE:
                 if self._store.pop(event.file_name, None) is not None:

@@ -247,7 +247,7 @@ def test_bad_file_while_watching(tmp_path: Path, watch: Watch) -> None:
     watched.expect("good")
     watched.expect("good")
     os.mkfifo(tmp_path / "fifo.yaml")  # opening one for reading waits for a writer, if one is not careful
-    watched.expect_event("fifo.yaml", "not a regular file")
+    watched.expect_event("fifo.yaml", "manifest path is not a directory or file")
     (tmp_path / "late.yaml").write_bytes(manifest("late", "late"))
     watched.expect("good", "late")
 
@@ -260,11 +260,13 @@ def test_unreadable_file(tmp_path: Path, watch: Watch) -> None:
 
 
 def test_two_files_with_one_pod_name_are_both_sent(tmp_path: Path, watch: Watch) -> None:
-    """PodConfig then keeps the first and says so."""
+    """PodConfig then keeps the first; the event names the files, which it does not know."""
     (tmp_path / "a.yaml").write_bytes(manifest(image="a"))
     (tmp_path / "b.yaml").write_bytes(manifest(image="b"))
-    pods = watch(tmp_path).expect("a", "b")
+    watched = watch(tmp_path)
+    pods = watched.expect("a", "b")
     assert pods[0].metadata.name == pods[1].metadata.name and pods[0].metadata.uid != pods[1].metadata.uid
+    watched.expect_event(str(tmp_path / "b.yaml"), "metadata.name", f"is in {tmp_path / 'a.yaml'} as well")
 
 
 def test_threads_end_while_nobody_receives(tmp_path: Path) -> None:

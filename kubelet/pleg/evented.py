@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from cri_api.v1 import api_pb2 as runtimeapi
+from google.protobuf import text_format
 
 from kubelet import container as kubecontainer
 from kubelet import metrics
@@ -210,7 +211,8 @@ class EventedPLEG:
         message, types = _EVENT_TYPES[event.container_event_type]
         for type in types:
             self._send_pod_lifecycle_event(event, type)
-        klog.v(4).info_s(message, event=event)
+        if klog.v(4).enabled:
+            klog.info_s(message, event=text_format.MessageToString(event, as_one_line=True))
 
     def _send_pod_lifecycle_event(
         self, event: runtimeapi.ContainerEventResponse, type: PodLifeCycleEventType

@@ -376,7 +376,8 @@ class GenericPLEG:
             known = pod.id in self._slow
             self._slow.add(pod.id)
         if not known:
-            klog.warning_s("PLEG: Inspecting the pod takes long, going on without it", call=inspection.call)
+            call = str(inspection.call)
+            klog.warning_s("PLEG: Inspecting the pod takes long, going on without it", call=call)
         self._release_inspector()
         return None
 

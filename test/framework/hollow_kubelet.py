@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from cri_api.v1 import api_pb2 as runtimeapi
+
 from framework.kubelet_process import KubeletProcess
 from framework.pods import Manifest
 from framework.waiting import wait_for
-
 from kubelet.cri.remote import fake
 
 T = TypeVar("T")

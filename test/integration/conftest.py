@@ -28,7 +28,7 @@ def _no_leaked_threads() -> Iterator[None]:
 def new_kubelet(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., HollowKubelet]]:
-    """Make kubelets, given what HollowKubelet takes after the folder; all are ended after the file.
+    """Make kubelets, given what HollowKubelet takes; all are ended after the file.
     The runtime of each is up unless it is said not to be.
 
     Their logs are kept in .build/integration when a test of the file failed.
@@ -36,8 +36,14 @@ def new_kubelet(
     made: list[HollowKubelet] = []
     failed_before = request.session.testsfailed
 
-    def make(node: str, config: Mapping[str, object] | None = None, runtime_up: bool = True) -> HollowKubelet:
-        kubelet = HollowKubelet(tmp_path_factory.mktemp(node, numbered=False), node, config)
+    def make(
+        node: str,
+        config: Mapping[str, object] | None = None,
+        root_dir: Path | None = None,
+        runtime_up: bool = True,
+    ) -> HollowKubelet:
+        folder = tmp_path_factory.mktemp(node, numbered=False)
+        kubelet = HollowKubelet(folder, node, config, root_dir=root_dir)
         made.append(kubelet)
         if runtime_up:
             kubelet.server.start()

@@ -1,0 +1,49 @@
+"""The PLEG that listens: the runtime's events stand in for relisting, and relisting for events that do not come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from framework.hollow_kubelet import HollowKubelet
+from framework.pods import pod, sleeper
+
+_EVENTED: Mapping[str, object] = {"featureGates": {"EventedPLEG": True}}
+
+
+def _full_lists(kubelet: HollowKubelet) -> int:
+    """How often all sandboxes, those that ended as well, have been listed."""
+    calls = kubelet.runtime.recorder.calls(["ListPodSandbox"])
+    return sum(not call.request.filter.ByteSize() for call in calls)
+
+
+def test_events_stand_in_for_relisting(new_kubelet: Callable[..., HollowKubelet]) -> None:
+    kubelet = new_kubelet("evented", _EVENTED)
+    kubelet.start()
+    kubelet.wait_for_condition("the stream of events", lambda: kubelet.runtime.subscribers == 1)
+    kubelet.write(pod("dies", sleeper()))
+    (first,) = kubelet.wait_for_running("dies")
+    listed = _full_lists(kubelet)
+
+    kubelet.runtime.end_container(first.container_id(), 3)
+
+    second = kubelet.wait_for_pod("dies", lambda found: found.running and found.restarts() == 1)
+    assert second.state(which="lastState")["exitCode"] == 3
+    assert second.state(which="lastState")["containerID"] == first.container()["containerID"]
+    kubelet.remove("dies")
+    kubelet.wait_for("the pod gone", lambda pods: not pods)
+    kubelet.wait_for_condition("its directory gone", lambda: not kubelet.pod_directories())
+    assert kubelet.logged("Received Container Stopped Event", first.container_id())
+    assert _full_lists(kubelet) == listed
+
+
+def test_without_events_it_relists(new_kubelet: Callable[..., HollowKubelet]) -> None:
+    kubelet = new_kubelet("fallen-back", _EVENTED)
+    kubelet.runtime.events_enabled = False
+    kubelet.start()
+    kubelet.wait_for_log("Fall back to Generic PLEG relisting since Evented PLEG is not working")
+    kubelet.write(pod("dies", sleeper()))
+    (first,) = kubelet.wait_for_running("dies")
+
+    kubelet.runtime.end_container(first.container_id(), 3)
+
+    kubelet.wait_for_pod("dies", lambda found: found.running and found.restarts() == 1)

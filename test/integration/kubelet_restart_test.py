@@ -1,0 +1,91 @@
+"""The kubelet ends, is killed, comes again, or comes twice; its pods take no notice."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable
+
+import pytest
+from framework.hollow_kubelet import HollowKubelet
+from framework.pods import pod, sleeper
+
+
+@pytest.fixture(scope="module")
+def kubelet(new_kubelet: Callable[..., HollowKubelet]) -> HollowKubelet:
+    """A kubelet with a pod of two containers; each test leaves it so."""
+    kubelet = new_kubelet("restart")
+    kubelet.write(pod("stays", sleeper("one"), sleeper("two")))
+    kubelet.start()
+    kubelet.wait_for_running("stays")
+    return kubelet
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_the_kubelet_and_leaves_containers(kubelet: HollowKubelet, number: signal.Signals) -> None:
+    """Also while the runtime does not answer: nothing that hangs there may hold the kubelet up."""
+    before = kubelet.container_ids("stays")
+    assert len(before) == 2
+    hang = kubelet.runtime.faults.hang("*")
+    kubelet.wait_for_call_in(hang)
+
+    kubelet.signal(number)
+
+    assert kubelet.wait_for_exit(timeout=5) == 0
+    kubelet.runtime.faults.remove(hang)
+    assert kubelet.container_ids("stays") == before
+    kubelet.start()
+    kubelet.wait_for_running("stays")
+    assert kubelet.container_ids("stays") == before
+
+
+def test_killed_kubelet_takes_over_and_reconciles(kubelet: HollowKubelet) -> None:
+    kubelet.write(pod("removed-meanwhile", sleeper()))
+    kubelet.write(pod("edited-meanwhile", sleeper()))
+    kubelet.write(pod("ended-meanwhile", sleeper()))
+    removed, edited, ended = kubelet.wait_for_running("removed-meanwhile", "edited-meanwhile", "ended-meanwhile")
+    (stays,) = kubelet.wait_for_running("stays")
+    before = kubelet.container_ids("stays")
+
+    kubelet.kill()
+    kubelet.remove("removed-meanwhile")
+    kubelet.write(pod("added-meanwhile", sleeper()))
+    kubelet.write(pod("edited-meanwhile", sleeper("renamed")))
+    kubelet.runtime.end_container(ended.container_id(), 5)
+    kubelet.start()
+
+    kubelet.wait_for_running("added-meanwhile", "stays")
+    kubelet.wait_for_condition(
+        "the removed pod's container ended", lambda: not kubelet.container_ids("removed-meanwhile")
+    )
+    (stopped,) = kubelet.calls("removed-meanwhile", "StopContainer")
+    assert stopped.request.timeout == 2
+    restarted = kubelet.wait_for_pod("ended-meanwhile", lambda found: found.running and found.restarts() == 1)
+    assert restarted.state(which="lastState")["exitCode"] == 5
+    new = kubelet.wait_for_pod("edited-meanwhile", lambda found: found.running and found.uid != edited.uid)
+    assert kubelet.container_ids("edited-meanwhile") == [new.container_id("renamed")]
+    kubelet.wait_for_condition(
+        "the old directories gone", lambda: not {removed.uid, edited.uid} & kubelet.pod_directories()
+    )
+    after = kubelet.pods()
+    assert set(after) == {"stays", "added-meanwhile", "edited-meanwhile", "ended-meanwhile"}
+    assert after["stays"].uid == stays.uid
+    assert [after["stays"].restarts(name) for name in ("one", "two")] == [0, 0]
+    assert kubelet.container_ids("stays") == before
+
+
+def test_second_kubelet_refuses_and_names_the_first(
+    kubelet: HollowKubelet, new_kubelet: Callable[..., HollowKubelet]
+) -> None:
+    before = kubelet.container_ids("stays")
+    second = new_kubelet("second", root_dir=kubelet.root_dir)
+    second.write(pod("never-started", sleeper()))
+
+    second.spawn()
+
+    assert second.wait_for_exit(timeout=30) == 1
+    (line,) = second.logged("Error: ")
+    assert re.search(rf"in use by process {kubelet.pid}\b", line)
+    assert not second.runtime.sandboxes
+    kubelet.wait_for_running("stays")
+    assert kubelet.container_ids("stays") == before

@@ -5,8 +5,10 @@ Go: pkg/kubelet/cm/cgroup_manager_linux.go, cgroup_v1_manager_linux.go, cgroup_v
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import time
 from pathlib import Path
 from typing import Protocol
 
@@ -18,14 +20,21 @@ CGROUPFS = "cgroupfs"
 SYSTEMD = "systemd"
 # The v1 hierarchies in which pods get a cgroup of their own, those of them that the node has mounted.
 V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "devices", "freezer", "blkio", "systemd")
+# Those without which a cgroup counts as missing. A runtime or another kubelet may leave out the rest.
+V1_REQUIRED = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "systemd")
 V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids", "hugetlb")
+V2_REQUIRED = frozenset({"cpuset", "cpu", "memory", "pids", "hugetlb"})
+# A cgroup is busy until the last of its killed processes has gone: how often, and after how many seconds the first
+# time, doubling, it is tried again to remove it.
+REMOVE_TRIES = 6
+REMOVE_DELAY = 0.01
 
 
 class CgroupManager(Protocol):
     """Cgroups by name. All methods raise OSError when the kernel refuses, and are safe from any thread."""
 
     def name(self, name: CgroupName) -> str:
-        """The cgroup in the form of the driver in use, as the runtime takes it for a cgroup parent."""
+        """The cgroup's path in the form of the driver in use, as the runtime takes it for a cgroup parent."""
         ...
 
     def exists(self, name: CgroupName) -> bool: ...
@@ -42,8 +51,8 @@ class CgroupManager(Protocol):
         """Processes in the cgroup and below it; none when it does not exist."""
         ...
 
-    def children(self, name: CgroupName) -> list[str]:
-        """Directory names of the cgroups right below; none when it does not exist."""
+    def children(self, name: CgroupName) -> list[CgroupName]:
+        """The cgroups right below; none when it does not exist."""
         ...
 
 
@@ -66,6 +75,11 @@ def to_systemd(name: CgroupName) -> str:
     return "/" + "/".join(slices)
 
 
+def last_part_of_slice(unit: str) -> str:
+    """The last part of the name of a slice, without its suffix, as a component of a CgroupName."""
+    return unit.rsplit("-", 1)[-1].replace("_", "-")
+
+
 class _CgroupfsManager:
     """What both versions share: names, and a directory per cgroup in one or several hierarchies."""
 
@@ -74,36 +88,40 @@ class _CgroupfsManager:
         self._hierarchies = hierarchies
 
     def name(self, name: CgroupName) -> str:
-        if self._driver == SYSTEMD:
-            return to_systemd(name).rsplit("/", 1)[-1] or "/"
-        return "/" + "/".join(name)
+        return to_systemd(name) if self._driver == SYSTEMD else "/" + "/".join(name)
 
     def _paths(self, name: CgroupName) -> list[str]:
-        relative = to_systemd(name) if self._driver == SYSTEMD else "/" + "/".join(name)
-        return [hierarchy + relative for hierarchy in self._hierarchies]
-
-    def exists(self, name: CgroupName) -> bool:
-        return all(os.path.isdir(path) for path in self._paths(name))
+        return [hierarchy + self.name(name) for hierarchy in self._hierarchies]
 
     def destroy(self, name: CgroupName) -> None:
+        error: OSError | None = None
         for path in self._paths(name):
             for directory, _, _ in os.walk(path, topdown=False):
-                os.rmdir(directory)
+                try:
+                    _remove(directory)
+                except OSError as err:
+                    # What stays in one hierarchy is no reason to leave the others.
+                    error = error or err
+        if error is not None:
+            raise error
 
     def pids(self, name: CgroupName) -> list[int]:
         found: set[int] = set()
         for path in self._paths(name):
             for directory, _, files in os.walk(path):
                 if "cgroup.procs" in files:
-                    found.update(int(pid) for pid in Path(directory, "cgroup.procs").read_text().split())
+                    found.update(_processes(directory))
         return sorted(found)
 
-    def children(self, name: CgroupName) -> list[str]:
+    def children(self, name: CgroupName) -> list[CgroupName]:
         found: set[str] = set()
         for path in self._paths(name):
             if os.path.isdir(path):
                 found.update(entry.name for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False))
-        return sorted(found)
+        if self._driver == SYSTEMD:
+            slices = (directory.removesuffix(".slice") for directory in found if directory.endswith(".slice"))
+            found = {last_part_of_slice(unit) for unit in slices}
+        return [CgroupName((*name, part)) for part in sorted(found)]
 
 
 class CgroupV1Manager(_CgroupfsManager):
@@ -114,13 +132,19 @@ class CgroupV1Manager(_CgroupfsManager):
         # Controllers that are mounted together are links to one directory.
         super().__init__(driver, list(dict.fromkeys(os.path.realpath(path) for path in mounted)))
         self._root = root
+        self._required = [os.path.realpath(path) for path in mounted if os.path.basename(path) in V1_REQUIRED]
+
+    def exists(self, name: CgroupName) -> bool:
+        return all(os.path.isdir(hierarchy + self.name(name)) for hierarchy in self._required)
 
     def create(self, name: CgroupName, config: ResourceConfig) -> None:
         for path in self._paths(name):
             os.makedirs(path, exist_ok=True)
-            if os.path.basename(path[: -len("/".join(name)) - 1]) == "cpuset":
-                self._inherit_cpuset(path)
+        self._inherit_cpuset(self._controller_path("cpuset", name))
         self.update(name, config)
+
+    def _controller_path(self, controller: str, name: CgroupName) -> str:
+        return os.path.realpath(os.path.join(self._root, controller)) + self.name(name)
 
     def _inherit_cpuset(self, path: str) -> None:
         """A v1 cpuset takes no process until its cpus and memory nodes are set."""
@@ -144,9 +168,8 @@ class CgroupV1Manager(_CgroupfsManager):
             ("hugetlb", f"hugetlb.{page_size_name(size)}.limit_in_bytes", limit)
             for size, limit in config.huge_page_limit.items()
         ]
-        relative = to_systemd(name) if self._driver == SYSTEMD else "/" + "/".join(name)
         for controller, file, value in settings:
-            path = Path(os.path.realpath(os.path.join(self._root, controller)) + relative, file)
+            path = Path(self._controller_path(controller, name), file)
             if value is not None and path.exists():
                 path.write_text(str(value))
 
@@ -158,18 +181,25 @@ class CgroupV2Manager(_CgroupfsManager):
         super().__init__(driver, [root])
         self._root = root
 
+    def exists(self, name: CgroupName) -> bool:
+        needed = V2_REQUIRED & _controllers(self._root)
+        try:
+            return needed <= _controllers(self._paths(name)[0])
+        except FileNotFoundError:
+            return False
+
     def create(self, name: CgroupName, config: ResourceConfig) -> None:
         path = self._paths(name)[0]
-        os.makedirs(path, exist_ok=True)
-        parent = self._root
+        directory = self._root
         for component in os.path.relpath(path, self._root).split(os.sep):
-            self._enable_controllers(parent)
-            parent = os.path.join(parent, component)
+            self._enable_controllers(directory)
+            directory = os.path.join(directory, component)
+            os.makedirs(directory, exist_ok=True)
         self._enable_controllers(path)
         self.update(name, config)
 
     def _enable_controllers(self, path: str) -> None:
-        available = Path(path, "cgroup.controllers").read_text().split()
+        available = _controllers(path)
         wanted = " ".join(f"+{controller}" for controller in V2_CONTROLLERS if controller in available)
         try:
             Path(path, "cgroup.subtree_control").write_text(wanted)
@@ -194,6 +224,36 @@ class CgroupV2Manager(_CgroupfsManager):
             target = Path(path, file)
             if target.exists():
                 target.write_text(value)
+
+
+def _controllers(path: str) -> set[str]:
+    """The controllers in force in a v2 cgroup."""
+    return set(Path(path, "cgroup.controllers").read_text().split())
+
+
+def _processes(directory: str) -> list[int]:
+    try:
+        return [int(pid) for pid in Path(directory, "cgroup.procs").read_text().split()]
+    except OSError as err:
+        # It went while we looked, or may not be asked: its threads are then listed further up.
+        klog.v(4).info_s("Cgroup manager encountered error getting procs for cgroup path", path=directory, err=err)
+        return []
+
+
+def _remove(directory: str) -> None:
+    """Remove one cgroup, waiting a moment for processes that are about to go."""
+    delay = REMOVE_DELAY
+    for attempt in range(1, REMOVE_TRIES + 1):
+        try:
+            os.rmdir(directory)
+            return
+        except FileNotFoundError:
+            return
+        except OSError as err:
+            if err.errno != errno.EBUSY or attempt == REMOVE_TRIES:
+                raise
+        time.sleep(delay)
+        delay *= 2
 
 
 def cpu_shares_to_weight(shares: int) -> int:

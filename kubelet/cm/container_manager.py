@@ -53,9 +53,7 @@ class ResourceUpdates:
 class InternalContainerLifecycle:
     """Where the resource managers take part in a container's life. None of them is there yet."""
 
-    def pre_create_container(
-        self, pod: v1.Pod, container: v1.Container, config: runtimeapi.ContainerConfig
-    ) -> None:
+    def pre_create_container(self, pod: v1.Pod, container: v1.Container, config: runtimeapi.ContainerConfig) -> None:
         return None
 
     def pre_start_container(self, pod: v1.Pod, container: v1.Container, container_id: str) -> None:

@@ -75,7 +75,12 @@ def _milli(amounts: dict[str, Quantity], name: str) -> int:
 
 def _all_limited(pod: v1.Pod, limits: dict[str, Quantity], name: str) -> bool:
     """Whether a sum of the containers' limits bounds the pod: it does only if every container has one."""
-    if pod.spec.resources is not None and name in pod.spec.resources.limits:
+    if pod.spec.resources is not None and _is_set(pod.spec.resources.limits, name):
         return True
     containers = [*pod.spec.init_containers, *pod.spec.containers]
-    return name in limits and all(name in container.resources.limits for container in containers)
+    return _is_set(limits, name) and all(_is_set(container.resources.limits, name) for container in containers)
+
+
+def _is_set(amounts: dict[str, Quantity], name: str) -> bool:
+    """Whether there is a limit: one of 0 is none."""
+    return name in amounts and not amounts[name].is_zero()

@@ -6,11 +6,10 @@ Go: pkg/kubelet/cm/pod_container_manager_linux.go, pod_container_manager_stub.go
 from __future__ import annotations
 
 import os
-import re
 import signal
 from typing import Protocol
 
-from kubelet.cm.cgroup_manager import CgroupManager
+from kubelet.cm.cgroup_manager import CgroupManager, huge_page_sizes
 from kubelet.cm.helpers import MIN_SHARES, resource_config_for_pod
 from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig, cgroup_name
 from pkg import klog
@@ -18,7 +17,6 @@ from pkg.api.core import v1
 from pkg.apis.core.v1.helper import qos as v1qos
 
 POD_CGROUP_NAME_PREFIX = "pod"
-_POD_DIRECTORY = re.compile(r"(?:.*-)?pod([0-9a-f][0-9a-f_-]+)(?:\.slice)?")
 
 
 class PodContainerManager(Protocol):
@@ -82,6 +80,8 @@ class PodContainerManagerImpl:
         config = resource_config_for_pod(pod, self._enforce_cpu_limits, self._cpu_cfs_quota_period)
         if self._pod_pids_limit > 0:
             config.pids_limit = self._pod_pids_limit
+        for size in huge_page_sizes():
+            config.huge_page_limit.setdefault(size, 0)
         self._cgroup_manager.create(name, config)
 
     def destroy(self, name: CgroupName) -> None:
@@ -100,10 +100,10 @@ class PodContainerManagerImpl:
         found: dict[str, CgroupName] = {}
         qos = self._qos_containers
         for parent in (qos.guaranteed, qos.burstable, qos.best_effort):
-            for directory in self._cgroup_manager.children(parent):
-                if match := _POD_DIRECTORY.fullmatch(directory):
-                    uid = match[1].replace("_", "-")
-                    found[uid] = CgroupName((*parent, POD_CGROUP_NAME_PREFIX + uid))
+            for child in self._cgroup_manager.children(parent):
+                uid = child[-1].removeprefix(POD_CGROUP_NAME_PREFIX)
+                if uid and uid != child[-1]:
+                    found[uid] = child
         return found
 
 

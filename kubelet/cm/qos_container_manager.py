@@ -12,8 +12,8 @@ from kubelet.cm.cgroup_manager import CgroupManager
 from kubelet.cm.helpers import MIN_SHARES, milli_cpu_to_shares
 from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig, cgroup_name
 from pkg.api.core import v1
-from pkg.component_helpers import resource
 from pkg.apis.core.v1.helper import qos as v1qos
+from pkg.component_helpers import resource
 
 
 class QOSContainerManager:
@@ -38,8 +38,12 @@ class QOSContainerManager:
         self._active_pods = active_pods
         for name in (self._info.guaranteed, self._info.burstable, self._info.best_effort):
             shares = MIN_SHARES if name == self._info.best_effort else None
-            if not self._cgroup_manager.exists(name):
-                self._cgroup_manager.create(name, ResourceConfig(cpu_shares=shares))
+            config = ResourceConfig(cpu_shares=shares)
+            if self._cgroup_manager.exists(name):
+                # Somebody may have changed what an earlier kubelet set.
+                self._cgroup_manager.update(name, config)
+            else:
+                self._cgroup_manager.create(name, config)
         self.update_cgroups()
 
     def update_cgroups(self) -> None:

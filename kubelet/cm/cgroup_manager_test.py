@@ -1,0 +1,306 @@
+"""Tests of cgroup managers: on imitated hierarchies, and one on the machine's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from kubelet.cm import cgroup_manager
+from kubelet.cm.cgroup_manager import CgroupManager, cpu_shares_to_weight, new_cgroup_manager, to_systemd
+from kubelet.cm.testing import FakeCgroupfs
+from kubelet.cm.types import CgroupName, ResourceConfig, cgroup_name
+
+ROOT = CgroupName(())
+POD = cgroup_name(ROOT, "kubepods", "burstable", "pod-6c1a4e95")
+DRIVERS = ("cgroupfs", "systemd")
+POD_PATHS = {
+    "cgroupfs": "kubepods/burstable/pod-6c1a4e95",
+    "systemd": "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod_6c1a4e95.slice",
+}
+
+
+@pytest.mark.parametrize("component", ["a_b", "a/b", "_", "/"])
+def test_name_with_a_character_that_drivers_need_is_refused(component: str) -> None:
+    with pytest.raises(ValueError, match="invalid character in component"):
+        cgroup_name(ROOT, "kubepods", component)
+
+
+@pytest.mark.parametrize(
+    ("name", "systemd"),
+    [
+        ((), "/"),
+        (("system",), "/system.slice"),
+        (("system", "Burstable"), "/system.slice/system-Burstable.slice"),
+        (("Burstable", "pod-123"), "/Burstable.slice/Burstable-pod_123.slice"),
+        (("test", "a", "b"), "/test.slice/test-a.slice/test-a-b.slice"),
+        (
+            ("BestEffort", "pod-6c1a4e95-6bb6-11e6-bc26-28d2444e470d"),
+            "/BestEffort.slice/BestEffort-pod_6c1a4e95_6bb6_11e6_bc26_28d2444e470d.slice",
+        ),
+    ],
+)
+def test_names_of_drivers(name: tuple[str, ...], systemd: str, tmp_path: Path) -> None:
+    made = cgroup_name(ROOT, *name)
+    assert to_systemd(made) == systemd
+    assert new_cgroup_manager("systemd", str(tmp_path)).name(made) == systemd
+    assert new_cgroup_manager("cgroupfs", str(tmp_path)).name(made) == "/" + "/".join(name)
+
+
+@pytest.mark.parametrize(
+    ("shares", "weight"), [(0, 1), (2, 1), (28, 1), (29, 2), (1024, 39), (102400, 3906), (262144, 10000)]
+)
+def test_cpu_shares_to_weight(shares: int, weight: int) -> None:
+    assert cpu_shares_to_weight(shares) == weight
+
+
+@pytest.mark.parametrize(
+    ("size", "name"), [(2 << 20, "2MB"), (1 << 30, "1GB"), (64 << 10, "64KB"), (512, "512B"), (3 << 29, "1536MB")]
+)
+def test_page_size_name(size: int, name: str) -> None:
+    assert cgroup_manager.page_size_name(size) == name
+
+
+def test_huge_page_sizes(tmp_path: Path) -> None:
+    for name in ("hugepages-1048576kB", "hugepages-2048kB", "other"):
+        (tmp_path / name).mkdir()
+    assert cgroup_manager.huge_page_sizes(str(tmp_path)) == [2 << 20, 1 << 30]
+    assert cgroup_manager.huge_page_sizes(str(tmp_path / "missing")) == []
+
+
+@pytest.fixture
+def v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCgroupfs:
+    return FakeCgroupfs(tmp_path, 1, monkeypatch)
+
+
+@pytest.fixture
+def v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCgroupfs:
+    return FakeCgroupfs(tmp_path, 2, monkeypatch)
+
+
+def manager_of(fake: FakeCgroupfs, driver: str = "cgroupfs") -> CgroupManager:
+    return new_cgroup_manager(driver, str(fake.root))
+
+
+FULL = ResourceConfig(
+    memory=1 << 20,
+    cpu_shares=512,
+    cpu_quota=20000,
+    cpu_period=50000,
+    pids_limit=100,
+    huge_page_limit={2 << 20: 4 << 20, 1 << 30: 0},
+)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_v1_create(v1: FakeCgroupfs, driver: str) -> None:
+    manager = manager_of(v1, driver)
+    assert not manager.exists(POD)
+    manager.create(POD, FULL)
+    assert manager.exists(POD)
+    where = POD_PATHS[driver]
+    assert {
+        file: v1.read(f"{file.split('.')[0]}/{where}/{file}")
+        for file in (
+            "cpu.shares",
+            "cpu.cfs_period_us",
+            "cpu.cfs_quota_us",
+            "memory.limit_in_bytes",
+            "pids.max",
+            "hugetlb.2MB.limit_in_bytes",
+            "hugetlb.1GB.limit_in_bytes",
+            "cpuset.cpus",
+            "cpuset.mems",
+        )
+    } == {
+        "cpu.shares": "512",
+        "cpu.cfs_period_us": "50000",
+        "cpu.cfs_quota_us": "20000",
+        "memory.limit_in_bytes": str(1 << 20),
+        "pids.max": "100",
+        "hugetlb.2MB.limit_in_bytes": str(4 << 20),
+        "hugetlb.1GB.limit_in_bytes": "0",
+        "cpuset.cpus": "0-1",
+        "cpuset.mems": "0",
+    }
+
+
+def test_v1_cpuset_that_was_set_stays(v1: FakeCgroupfs) -> None:
+    manager = manager_of(v1)
+    manager.create(cgroup_name(ROOT, "kubepods"), ResourceConfig())
+    v1.write("cpuset/kubepods/cpuset.cpus", "1")
+    manager.create(POD, ResourceConfig())
+    assert v1.read(f"cpuset/{POD_PATHS['cgroupfs']}/cpuset.cpus") == "1"
+
+
+def test_v1_what_is_none_is_left_alone(v1: FakeCgroupfs) -> None:
+    manager = manager_of(v1)
+    manager.create(POD, FULL)
+    manager.update(POD, ResourceConfig(cpu_shares=2))
+    where = POD_PATHS["cgroupfs"]
+    assert v1.read(f"cpu/{where}/cpu.shares") == "2"
+    assert v1.read(f"cpu/{where}/cpu.cfs_quota_us") == "20000"
+    assert v1.read(f"memory/{where}/memory.limit_in_bytes") == str(1 << 20)
+
+
+@pytest.mark.parametrize(("controller", "exists"), [("cpu", False), ("memory", False), ("devices", True)])
+def test_v1_cgroup_must_be_in_the_hierarchies_that_limit_it(v1: FakeCgroupfs, controller: str, exists: bool) -> None:
+    manager = manager_of(v1)
+    manager.create(POD, ResourceConfig())
+    os.rmdir(v1.root / controller / POD_PATHS["cgroupfs"])
+    assert manager.exists(POD) == exists
+
+
+def test_v1_controllers_that_share_a_hierarchy(v1: FakeCgroupfs) -> None:
+    os.rmdir(v1.root / "cpuacct")
+    (v1.root / "cpuacct").symlink_to("cpu")
+    manager = manager_of(v1)
+    manager.create(POD, FULL)
+    assert manager.exists(POD)
+    assert v1.read(f"cpuacct/{POD_PATHS['cgroupfs']}/cpu.shares") == "512"
+    manager.destroy(POD)
+    assert not manager.exists(POD)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_v2_create(v2: FakeCgroupfs, driver: str) -> None:
+    manager = manager_of(v2, driver)
+    assert not manager.exists(POD)
+    manager.create(POD, FULL)
+    assert manager.exists(POD)
+    where = POD_PATHS[driver]
+    files = ("cpu.weight", "cpu.max", "memory.max", "pids.max", "cgroup.controllers")
+    assert {file: v2.read(f"{where}/{file}") for file in files} == {
+        "cpu.weight": "20",
+        "cpu.max": "20000 50000",
+        "memory.max": str(1 << 20),
+        "pids.max": "100",
+        "cgroup.controllers": "cpu memory pids",
+    }
+    assert v2.read(f"{where}/cgroup.subtree_control") == "+cpu +memory +pids", "for the containers below"
+
+
+@pytest.mark.parametrize(
+    ("config", "file", "text"),
+    [
+        (ResourceConfig(cpu_quota=-1, cpu_period=100000), "cpu.max", "max 100000"),
+        (ResourceConfig(cpu_quota=5000), "cpu.max", "5000"),
+        (ResourceConfig(memory=-1), "memory.max", "max"),
+        (ResourceConfig(pids_limit=-1), "pids.max", "max"),
+        (ResourceConfig(cpu_shares=2), "cpu.weight", "1"),
+    ],
+)
+def test_v2_update(v2: FakeCgroupfs, config: ResourceConfig, file: str, text: str) -> None:
+    manager = manager_of(v2)
+    manager.create(POD, FULL)
+    manager.update(POD, config)
+    assert v2.read(f"{POD_PATHS['cgroupfs']}/{file}") == text
+
+
+def test_v2_cgroup_without_a_controller_counts_as_missing(v2: FakeCgroupfs) -> None:
+    manager = manager_of(v2)
+    manager.create(POD, ResourceConfig())
+    v2.write(f"{POD_PATHS['cgroupfs']}/cgroup.controllers", "cpu pids")
+    assert not manager.exists(POD)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("driver", DRIVERS)
+class TestBothVersions:
+    @pytest.fixture
+    def fake(self, version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCgroupfs:
+        return FakeCgroupfs(tmp_path, version, monkeypatch)
+
+    def paths(self, fake: FakeCgroupfs, driver: str) -> list[str]:
+        prefixes = ["cpu", "memory"] if fake.version == 1 else [""]
+        return [os.path.join(prefix, POD_PATHS[driver]) for prefix in prefixes]
+
+    def test_destroy(self, fake: FakeCgroupfs, driver: str) -> None:
+        manager = manager_of(fake, driver)
+        before = fake.directories()
+        manager.create(POD, FULL)
+        for path in self.paths(fake, driver):
+            os.makedirs(fake.root / path / "container/below")
+        for depth in range(len(POD), 0, -1):
+            manager.destroy(CgroupName(POD[:depth]))
+        assert fake.directories() == before
+        manager.destroy(POD)
+
+    def test_destroy_waits_for_dying_processes(
+        self, fake: FakeCgroupfs, driver: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        delays: list[float] = []
+        monkeypatch.setattr(time, "sleep", delays.append)
+        manager = manager_of(fake, driver)
+        manager.create(POD, FULL)
+        first, *others = [str(fake.root / path) for path in self.paths(fake, driver)]
+        fake.busy[first] = 3
+        manager.destroy(POD)
+        assert delays == [0.01, 0.02, 0.04]
+        manager.create(POD, FULL)
+        fake.busy[first] = 100
+        with pytest.raises(OSError, match="busy"):
+            manager.destroy(POD)
+        assert not any(os.path.exists(path) for path in others), "the other hierarchies are cleared all the same"
+
+    def test_pids(self, fake: FakeCgroupfs, driver: str) -> None:
+        manager = manager_of(fake, driver)
+        assert manager.pids(POD) == []
+        manager.create(POD, FULL)
+        assert manager.pids(POD) == []
+        for n, path in enumerate(self.paths(fake, driver)):
+            os.makedirs(fake.root / path / "container")
+            fake.write(f"{path}/cgroup.procs", "12\n")
+            fake.write(f"{path}/container/cgroup.procs", f"3\n{100 + n}\n")
+        assert manager.pids(POD) == [3, 12, 100, 101][: 4 if fake.version == 1 else 3]
+
+    def test_children(self, fake: FakeCgroupfs, driver: str) -> None:
+        manager = manager_of(fake, driver)
+        burstable = CgroupName(POD[:-1])
+        assert manager.children(burstable) == []
+        manager.create(POD, FULL)
+        other = cgroup_name(burstable, "podffff")
+        manager.create(other, ResourceConfig())
+        assert manager.children(burstable) == [POD, other]
+        assert manager.children(CgroupName(POD[:1])) == [burstable]
+        assert manager.children(POD) == []
+
+
+def test_on_the_cgroups_of_this_machine() -> None:
+    """Needs root and cgroups, and works in a cgroup of its own that it removes."""
+    problem = _missing_on_this_machine()
+    assert problem is None, problem
+    manager = new_cgroup_manager("cgroupfs")
+    top = cgroup_name(ROOT, f"kubelet-test-{os.getpid()}")
+    pod = cgroup_name(top, "podabc")
+    try:
+        manager.create(pod, ResourceConfig(cpu_shares=512, memory=64 << 20, pids_limit=50))
+        assert manager.exists(pod)
+        assert manager.children(top) == [pod]
+        process = subprocess.Popen(["sleep", "100"])
+        try:
+            for path in manager._paths(pod):  # type: ignore[attr-defined]
+                Path(path, "cgroup.procs").write_text(str(process.pid))
+            assert manager.pids(top) == [process.pid]
+        finally:
+            process.kill()
+            # Not waited for on purpose: as a zombie it no longer keeps its cgroup busy.
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        manager.destroy(pod)
+        assert not manager.exists(pod)
+        process.wait()
+    finally:
+        manager.destroy(top)
+    assert not manager.exists(top)
+
+
+def _missing_on_this_machine() -> str | None:
+    root = cgroup_manager.CGROUP_ROOT
+    if os.geteuid() != 0:
+        return "this test needs root"
+    if not cgroup_manager.is_cgroup2_unified_mode() and not os.path.isdir(os.path.join(root, "cpu")):
+        return f"this test needs cgroups, and {root} has neither cgroup.controllers nor the hierarchy cpu"
+    return None

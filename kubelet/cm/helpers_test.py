@@ -1,0 +1,140 @@
+"""Tests of the way from amounts in a spec to figures in a cgroup."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubelet import cm
+from kubelet.cm.helpers import resource_config_for_pod
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+from pkg.apimachinery.api.resource import Quantity
+
+MI = 1 << 20
+DEFAULT, TUNED = 100_000, 5_000
+Amounts = tuple[str, str]
+NONE: Amounts = ("", "")
+
+
+def amounts(pair: Amounts) -> dict[str, Quantity]:
+    return {name: resource.parse_quantity(text) for name, text in zip(("cpu", "memory"), pair, strict=True) if text}
+
+
+def requirements(requests: Amounts, limits: Amounts = NONE) -> v1.ResourceRequirements:
+    return v1.ResourceRequirements(requests=amounts(requests), limits=amounts(limits))
+
+
+def pod(
+    *containers: v1.ResourceRequirements,
+    init: list[v1.ResourceRequirements] | None = None,
+    whole: v1.ResourceRequirements | None = None,
+) -> v1.Pod:
+    spec = v1.PodSpec(
+        containers=[v1.Container(name=f"c{n}", resources=r) for n, r in enumerate(containers)],
+        init_containers=[v1.Container(name=f"i{n}", resources=r) for n, r in enumerate(init or [])],
+        resources=whole,
+    )
+    return v1.Pod(spec=spec)
+
+
+EMPTY = requirements(NONE)
+SMALL = ("100m", "100Mi")
+LARGE = ("200m", "200Mi")
+BURSTABLE = requirements(SMALL, LARGE)
+GUARANTEED = requirements(SMALL, SMALL)
+UNLIMITED = requirements(SMALL)
+
+CASES = {
+    "besteffort": (pod(EMPTY), True, DEFAULT, (2, None, None, None)),
+    "burstable-no-limits": (pod(UNLIMITED), True, DEFAULT, (102, None, None, None)),
+    "burstable-with-limits": (pod(BURSTABLE), True, DEFAULT, (102, 20000, DEFAULT, 200 * MI)),
+    "burstable-with-limits-no-cpu-enforcement": (pod(BURSTABLE), False, DEFAULT, (102, -1, DEFAULT, 200 * MI)),
+    "burstable-partial-limits": (pod(BURSTABLE, UNLIMITED), True, DEFAULT, (204, None, None, None)),
+    "burstable-with-a-limit-of-zero": (
+        pod(BURSTABLE, requirements(SMALL, ("0", "0"))),
+        True,
+        DEFAULT,
+        (204, None, None, None),
+    ),
+    "burstable-with-tuned-quota": (pod(BURSTABLE), True, TUNED, (102, 1000, TUNED, 200 * MI)),
+    "burstable-no-cpu-enforcement-with-tuned-quota": (pod(BURSTABLE), False, TUNED, (102, -1, TUNED, 200 * MI)),
+    "guaranteed": (pod(GUARANTEED), True, DEFAULT, (102, 10000, DEFAULT, 100 * MI)),
+    "guaranteed-no-cpu-enforcement": (pod(GUARANTEED), False, DEFAULT, (102, -1, DEFAULT, 100 * MI)),
+    "guaranteed-with-tuned-quota": (pod(GUARANTEED), True, TUNED, (102, 1000, TUNED, 100 * MI)),
+    "burstable-partial-limits-with-init-containers": (
+        pod(GUARANTEED, UNLIMITED, init=[GUARANTEED, UNLIMITED]),
+        True,
+        TUNED,
+        (204, None, None, None),
+    ),
+    "besteffort-with-pod-level-resources": (pod(EMPTY, whole=EMPTY), True, DEFAULT, (2, None, None, None)),
+    "burstable-with-pod-level-requests": (pod(EMPTY, whole=UNLIMITED), True, DEFAULT, (102, None, None, None)),
+    "burstable-with-pod-level-resources": (
+        pod(EMPTY, whole=BURSTABLE),
+        True,
+        DEFAULT,
+        (102, 20000, DEFAULT, 200 * MI),
+    ),
+    "burstable-with-pod-and-container-level-resources": (
+        pod(requirements(("10m", "50Mi"), ("50m", "100Mi")), whole=BURSTABLE),
+        True,
+        DEFAULT,
+        (102, 20000, DEFAULT, 200 * MI),
+    ),
+    "burstable-with-partial-pod-level-limits": (
+        pod(requirements(LARGE, LARGE), whole=requirements(("200m", "300Mi"))),
+        True,
+        DEFAULT,
+        (204, 20000, DEFAULT, 200 * MI),
+    ),
+    "guaranteed-with-pod-level-resources": (
+        pod(EMPTY, whole=GUARANTEED),
+        True,
+        DEFAULT,
+        (102, 10000, DEFAULT, 100 * MI),
+    ),
+    "guaranteed-pod-level-resources-with-init-containers": (
+        pod(requirements(("10m", "50Mi"), ("50m", "50Mi")), init=[UNLIMITED], whole=GUARANTEED),
+        True,
+        DEFAULT,
+        (102, 10000, DEFAULT, 100 * MI),
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "enforce", "period", "expected"), CASES.values(), ids=list(CASES))
+def test_resource_config_for_pod(
+    spec: v1.Pod, enforce: bool, period: int, expected: tuple[int, int | None, int | None, int | None]
+) -> None:
+    config = resource_config_for_pod(spec, enforce, period)
+    assert (config.cpu_shares, config.cpu_quota, config.cpu_period, config.memory) == expected
+
+
+@pytest.mark.parametrize(
+    ("milli_cpu", "quota"),
+    [(0, 0), (5, 1000), (9, 1000), (10, 1000), (200, 20000), (500, 50000), (1000, 100000), (1500, 150000)],
+)
+def test_milli_cpu_to_quota(milli_cpu: int, quota: int) -> None:
+    assert cm.milli_cpu_to_quota(milli_cpu, DEFAULT) == quota
+
+
+@pytest.mark.parametrize(
+    ("milli_cpu", "shares"), [(0, 2), (1, 2), (2, 2), (3, 3), (100, 102), (1000, 1024), (1_000_000, 262144)]
+)
+def test_milli_cpu_to_shares(milli_cpu: int, shares: int) -> None:
+    assert cm.milli_cpu_to_shares(milli_cpu) == shares
+
+
+@pytest.mark.parametrize(
+    ("resources", "limits"),
+    [
+        ({}, {}),
+        ({"cpu": "1", "memory": "1Gi"}, {}),
+        ({"hugepages-2Mi": "100Mi"}, {2 * MI: 100 * MI}),
+        ({"hugepages-2Mi": "100Mi", "hugepages-1Gi": "2Gi"}, {2 * MI: 100 * MI, 1024 * MI: 2048 * MI}),
+        ({"hugepages-2048Ki": "2Mi", "hugepages-2Mi": "4Mi"}, {2 * MI: 6 * MI}),
+    ],
+)
+def test_huge_page_limits(resources: dict[str, str], limits: dict[int, int]) -> None:
+    quantities = {name: resource.parse_quantity(text) for name, text in resources.items()}
+    assert cm.huge_page_limits(quantities) == limits

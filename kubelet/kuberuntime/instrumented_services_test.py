@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 
+import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import metrics
 from kubelet.cri import apis as internalapi
 from kubelet.cri import remote, testing
-from kubelet.cri.remote import fake
 from kubelet.kuberuntime import instrumented_services
 from pkg import golang
 
@@ -22,14 +22,18 @@ def _value(name: str, **labels: str) -> float:
     return metrics.get_gather().get_sample_value(name, labels) or 0.0
 
 
+def _error(message: str) -> remote.RemoteError:
+    return remote.RemoteError(grpc.StatusCode.UNKNOWN, message)
+
+
 def test_operations_and_errors_are_counted() -> None:
-    runtime = fake.FakeRuntime()
-    service = instrumented_services.InstrumentedRuntimeService(testing.FakeRuntimeService(runtime))
+    runtime = testing.FakeRuntimeService()
+    service = instrumented_services.InstrumentedRuntimeService(runtime)
     before = _value("kubelet_runtime_operations_total", operation_type="version")
     errors_before = _value("kubelet_runtime_operations_errors_total", operation_type="version")
     timed_before = _value("kubelet_runtime_operations_duration_seconds_count", operation_type="version")
     service.version(CTX, "")
-    runtime.faults.fail("Version", "down")
+    runtime.inject_error("Version", _error("down"))
     with pytest.raises(remote.RemoteError, match="down"):
         service.version(CTX, "")
     assert _value("kubelet_runtime_operations_total", operation_type="version") == before + 2
@@ -39,9 +43,9 @@ def test_operations_and_errors_are_counted() -> None:
 
 
 def test_sandboxes_are_counted_by_runtime_handler() -> None:
-    runtime = fake.FakeRuntime()
-    runtime.faults.fail("RunPodSandbox", "no network", times=1)
-    service = instrumented_services.InstrumentedRuntimeService(testing.FakeRuntimeService(runtime))
+    runtime = testing.FakeRuntimeService()
+    runtime.inject_error("RunPodSandbox", _error("no network"))
+    service = instrumented_services.InstrumentedRuntimeService(runtime)
     before = _value("kubelet_run_podsandbox_errors_total", runtime_handler="kata")
     config = runtimeapi.PodSandboxConfig(metadata=runtimeapi.PodSandboxMetadata(name="a", uid="b"))
     with pytest.raises(remote.RemoteError, match="no network"):

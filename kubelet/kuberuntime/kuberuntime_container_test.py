@@ -14,6 +14,7 @@ from kubelet import cadvisor as cadvisorapi
 from kubelet import cm
 from kubelet import container as kubecontainer
 from kubelet.cri import errors as crierror
+from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import (
     get_hugepage_limits_from_resources,
     helpers,
@@ -79,7 +80,7 @@ def _put(fake: testing.TestRuntime, **fields: Any) -> runtimeapi.ContainerStatus
         },
         **fields,
     )
-    fake.runtime.set_fake_containers([testing.FakeContainer(status, "sandbox")])
+    fake.runtime.set_fake_containers([critesting.FakeContainer(status, "sandbox")])
     return status
 
 

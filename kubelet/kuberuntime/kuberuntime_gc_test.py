@@ -14,6 +14,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet.cri import errors as crierror
+from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import testing
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
@@ -78,7 +79,7 @@ def _container_id(c: _Container) -> str:
 def _set_containers(fake: testing.TestRuntime, containers: list[_Container]) -> None:
     now = fake.clock.now().timestamp()
     fake.runtime.set_fake_containers(
-        testing.FakeContainer(
+        critesting.FakeContainer(
             runtimeapi.ContainerStatus(
                 id=_container_id(c),
                 state=c.state,

@@ -13,6 +13,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import container as kubecontainer
 from kubelet import images
 from kubelet.cri import errors as crierror
+from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import ErrVersionNotSupported, testing
 from kubelet.kuberuntime.kuberuntime_container import ErrCreateContainer, ErrCreateContainerConfig
 from kubelet.kuberuntime.kuberuntime_manager import RuntimeVersion
@@ -68,13 +69,13 @@ def fake(tmp_path: Path, clock: testingclock.FakeClock) -> testing.TestRuntime:
 
 
 def test_version_and_type(fake: testing.TestRuntime) -> None:
-    assert fake.manager.type() == testing.FAKE_RUNTIME_NAME
+    assert fake.manager.type() == critesting.FAKE_RUNTIME_NAME
     assert str(fake.manager.version(_CTX)) == "0.1.0"
     assert fake.manager.api_version().compare("0.1.0") == 0
 
 
 def test_other_api_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testing, "FAKE_VERSION", "0.2.0")
+    monkeypatch.setattr(critesting, "FAKE_VERSION", "0.2.0")
     with pytest.raises(ErrVersionNotSupported):
         testing.create_test_runtime_manager(str(tmp_path))
 
@@ -438,8 +439,8 @@ def test_kill_pod_takes_what_is_gone_for_killed(fake: testing.TestRuntime) -> No
     pod = _pod(_container("foo1", "busybox"))
     _sync(fake, pod)
     running = fake.manager.get_pod(_CTX, _UID)
-    fake.runtime.inject_error("StopContainer", testing.not_found("container", "x"))
-    fake.runtime.inject_error("StopPodSandbox", testing.not_found("sandbox", "x"))
+    fake.runtime.inject_error("StopContainer", critesting.not_found("container", "x"))
+    fake.runtime.inject_error("StopPodSandbox", critesting.not_found("sandbox", "x"))
     fake.manager.kill_pod(_CTX, pod, running, None)
 
 
@@ -490,7 +491,7 @@ def test_get_pod_status_leaves_out_what_was_removed_meanwhile(fake: testing.Test
     fake.runtime.remove_container(_CTX, f"{_SANDBOX}_foo1_0")
     status = fake.manager.get_pod_status(_CTX, listed)
     assert [s.name for s in status.container_statuses] == ["foo2"]
-    assert status.ips == [testing.FAKE_POD_SANDBOX_IP]
+    assert status.ips == [critesting.FAKE_POD_SANDBOX_IP]
     assert status.time_stamp == listed.timestamp
     assert [s.name for s in status.active_container_statuses] == ["foo2"]
     fake.runtime.remove_pod_sandbox(_CTX, _SANDBOX)
@@ -520,7 +521,7 @@ def test_generate_pod_status_from_an_event(fake: testing.TestRuntime) -> None:
     )
     status = fake.manager.generate_pod_status(event)
     assert (status.id, status.name, status.namespace) == (_UID, "foo", "new")
-    assert status.ips == [testing.FAKE_POD_SANDBOX_IP]
+    assert status.ips == [critesting.FAKE_POD_SANDBOX_IP]
     assert {s.name for s in status.container_statuses} == {"foo1", "foo2"}
 
 

@@ -13,7 +13,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import container as kubecontainer
 from kubelet import logs
 from kubelet.cri import errors as crierror
-from kubelet.kuberuntime import testing
+from kubelet.cri import testing
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
 

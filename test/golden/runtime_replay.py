@@ -19,7 +19,6 @@ from kubelet import cadvisor, cm, kuberuntime, logs
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
 from kubelet.container import testing as containertesting
-from kubelet.cri import testing as critesting
 from kubelet.cri.remote import fake
 from kubelet.prober import results as proberesults
 from pkg import golang
@@ -171,8 +170,8 @@ class Replay:
             single_process_oom_kill=None,
             cpu_cfs_quota=True,
             cpu_cfs_quota_period=0.1,
-            runtime_service=critesting.FakeRuntimeService(self.runtime),
-            image_service=critesting.FakeImageService(self.runtime),
+            runtime_service=fake.InProcessRuntimeService(self.runtime),
+            image_service=fake.InProcessImageService(self.runtime),
             container_manager=cm.ContainerManagerStub(),
             log_manager=logs.ContainerLogManagerStub(),
             runtime_class_manager=None,

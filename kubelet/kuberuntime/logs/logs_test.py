@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
-from kubelet.kuberuntime import logs, testing
+from kubelet.cri import testing
+from kubelet.kuberuntime import logs
 from kubelet.kuberuntime.logs import tail
 from kubelet.kuberuntime.logs.logs import parse_cri_log, parse_docker_json_log
 from pkg import golang

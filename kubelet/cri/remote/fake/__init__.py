@@ -9,6 +9,7 @@ Go: k8s.io/cri-client/pkg/fake
 from kubelet.cri.remote.fake.behaviour import Behaviour, Behaviours
 from kubelet.cri.remote.fake.faults import Fault, Faults
 from kubelet.cri.remote.fake.images import FakeImages, image_id_of, not_found
+from kubelet.cri.remote.fake.in_process import InProcessImageService, InProcessRuntimeService
 from kubelet.cri.remote.fake.recorder import Call, Recorder
 from kubelet.cri.remote.fake.runtime import FakeRuntime
 from kubelet.cri.remote.fake.server import FakeServer
@@ -22,6 +23,8 @@ __all__ = [
     "FakeServer",
     "Fault",
     "Faults",
+    "InProcessImageService",
+    "InProcessRuntimeService",
     "Recorder",
     "image_id_of",
     "not_found",

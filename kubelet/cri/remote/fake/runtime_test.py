@@ -12,7 +12,7 @@ import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
-from kubelet.cri import remote, testing
+from kubelet.cri import remote
 from kubelet.cri.remote import fake
 from kubelet.cri.remote.fake import behaviour
 from pkg import golang
@@ -28,7 +28,7 @@ class Node:
     def __init__(self) -> None:
         self.clock = clocktesting.FakeClock()
         self.runtime = fake.FakeRuntime(self.clock, images_present=["busybox"])
-        self.service = testing.FakeRuntimeService(self.runtime)
+        self.service = fake.InProcessRuntimeService(self.runtime)
 
     def config(self, pod: str, annotations: dict[str, str] | None = None) -> runtimeapi.PodSandboxConfig:
         return runtimeapi.PodSandboxConfig(

@@ -187,6 +187,11 @@ def test_too_many_pulls() -> None:
     assert world.took() == ([], ["Pulling", "Failed"])
 
 
+def test_no_burst_refuses_every_pull() -> None:
+    world = _World(qps=5, burst=0)
+    assert world.error("present_image", "Always").message == "pull QPS exceeded"
+
+
 def test_throttle_off_is_the_service_itself() -> None:
     service = _Images()
     assert helpers.throttle_image_pulling(service, 0.0, 5) is service  # type: ignore[arg-type, comparison-overlap]

@@ -17,23 +17,17 @@ class RateLimiter(Protocol):
         """Take a token if there is one."""
         ...
 
-    def accept(self) -> None:
-        """Take a token, waiting for it."""
-        ...
-
     def wait(self, ctx: golang.Context) -> None:
         """Take a token, waiting for it; raises ctx.err() if ctx is done first."""
         ...
 
-    def qps(self) -> float: ...
-
 
 class TokenBucketRateLimiter:
-    """Allows `qps` calls a second on average and `burst` at once; safe from any thread."""
+    """Allows `qps` calls a second on average and `burst` at once, with burst 0 none ever; safe from any thread."""
 
     def __init__(self, qps: float, burst: int, clock: clock_.Clock | None = None) -> None:
-        if qps <= 0 or burst < 1:
-            raise ValueError(f"rate limiter: qps and burst must be positive, got {qps} and {burst}")
+        if qps <= 0 or burst < 0:
+            raise ValueError(f"rate limiter: qps must be positive and burst not negative, got {qps} and {burst}")
         self._qps = qps
         self._burst = burst
         self._clock = clock or clock_.RealClock()
@@ -49,10 +43,9 @@ class TokenBucketRateLimiter:
             self._tokens -= 1
             return True
 
-    def accept(self) -> None:
-        self.wait(golang.background())
-
     def wait(self, ctx: golang.Context) -> None:
+        if self._burst == 0:
+            raise ValueError("rate limiter: burst 0 lets nobody through, however long the wait")
         with self._lock:
             self._refill_locked()
             self._tokens -= 1
@@ -65,9 +58,6 @@ class TokenBucketRateLimiter:
             with self._lock:
                 self._tokens += 1
             raise err
-
-    def qps(self) -> float:
-        return self._qps
 
     def _refill_locked(self) -> None:
         now = self._clock.monotonic()

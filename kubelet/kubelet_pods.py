@@ -19,7 +19,7 @@ from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
 from kubelet.kubelet_node_status import KubeletNodeStatus
 from kubelet.pod_workers import KillPodOptions, PodWorkerState, PodWorkerSync, UpdatePodOptions
-from pkg import fieldpath, golang, klog
+from pkg import features, fieldpath, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.api.v1 import resource
@@ -28,6 +28,7 @@ from pkg.apimachinery.util import validation
 from pkg.apis.core import pods as podshelper
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.apis.core.v1.helper import qos as v1qos
+from pkg.component_helpers import resource as resourcehelper
 from pkg.util import expansion
 from pkg.util import pod as utilpod
 from pkg.volume import util as volumeutil
@@ -414,7 +415,8 @@ class KubeletPods(KubeletNodeStatus):
                 klog.v(3).info_s(
                     "Orphaned pod found, but volumes not yet removed.  Reducing cpu to minimum", podUID=uid
                 )
-                _log_oserror("Failed to reduce cpu time for pod pending volume cleanup", uid, pcm.reduce_cpu_limits, name)
+                message = "Failed to reduce cpu time for pod pending volume cleanup"
+                _log_oserror(message, uid, pcm.reduce_cpu_limits, name)
                 continue
             klog.v(3).info_s("Orphaned pod found, removing pod cgroups", podUID=uid)
             message = "Failed to destroy orphaned pod cgroup"
@@ -531,6 +533,10 @@ class KubeletPods(KubeletNodeStatus):
             [c for c, _ in podutil.container_iter(spec, podutil.EPHEMERAL_CONTAINERS)],
             False,
         )
+        if features.feature_gate.enabled(features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING):
+            # DIVERGES: Go shows what it reads from a running pod's cgroup, where no limit is a limit of 8 EiB.
+            new.resources = _effective_allocated_resources(pod)
+            new.allocated_resources = dict(new.resources.requests)
         return new
 
     def _convert_to_api_container_statuses(
@@ -972,9 +978,8 @@ def _count_init_containers(pod: v1.Pod, statuses: dict[str, v1.ContainerStatus])
         ended = _last_end(found)
         if found is None or found.state.running is not None or ended is None:
             counts["pending"] += 1
-        elif ended.exit_code != 0:
-            if not podutil.container_should_restart(container, pod.spec, ended.exit_code):
-                counts["failed for good"] += 1
+        elif ended.exit_code != 0 and not podutil.container_should_restart(container, pod.spec, ended.exit_code):
+            counts["failed for good"] += 1
     return counts
 
 
@@ -1135,7 +1140,8 @@ def _record_pod_counts(
         gauge.labels("true").set(static)
     metrics.MIRROR_POD_COUNT.set(len(mirror_pods))
     counts = Counter(working_pods.values())
-    for config_state, orphan, has_config in (("desired", False, True), ("orphan", True, True), ("runtime_only", True, False)):
+    config_states = (("desired", False, True), ("orphan", True, True), ("runtime_only", True, False))
+    for config_state, orphan, has_config in config_states:
         for static in (True, False) if has_config else (False,):
             for state in PodWorkerState:
                 sync = PodWorkerSync(state=state, orphan=orphan, has_config=has_config, static=static)
@@ -1162,6 +1168,17 @@ def _log_oserror(message: str, uid: str, action: Callable[[cm.CgroupName], None]
         action(name)
     except OSError as err:
         klog.info_s(message, podUID=uid, err=err)
+
+
+def _effective_allocated_resources(pod: v1.Pod) -> v1.ResourceRequirements:
+    """The pod's own resources, and where it has none the sum of its containers'."""
+    options = resourcehelper.PodResourcesOptions(
+        skip_pod_level_resources=not features.feature_gate.enabled(features.POD_LEVEL_RESOURCES)
+    )
+    resources = v1.deepcopy(pod.spec.resources) if pod.spec.resources is not None else v1.ResourceRequirements()
+    resources.requests = resourcehelper.pod_requests(pod, options)
+    resources.limits = resourcehelper.pod_limits(pod, options)
+    return resources
 
 
 def _family(ip: str) -> int:

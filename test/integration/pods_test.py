@@ -1,7 +1,7 @@
-"""The life of static pods on the hollow runtime: how they come, fail, change and go without a trace.
+"""One kubelet on the hollow runtime, from its start until nothing is left of its pods.
 
 The pods of the tests that take long are dropped all at once, and each test then looks at its own, so that their
-waiting overlaps.
+waiting overlaps. The collector of garbage, for which the last test waits, runs a minute after the start.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ def test_failing_liveness_probe_restarts_the_container(kubelet: HollowKubelet) -
 
 def test_readiness_probe_flips_ready(kubelet: HollowKubelet, web: ManifestServer) -> None:
     def ready(found: Pod) -> bool:
-        return {each["type"]: each["status"] for each in found.status["conditions"]}["Ready"] == "True"
+        conditions = {each["type"]: each["status"] for each in found.status["conditions"]}
+        return bool(conditions["Ready"] == "True")
 
     kubelet.wait_for_event("ready", "Unhealthy", "Readiness probe failed", "500")
     unready = kubelet.wait_for_pod("ready", lambda found: found.phase == "Running")
@@ -255,6 +256,56 @@ def test_crashing_container_is_restarted_with_growing_back_off(kubelet: HollowKu
     assert second - first < 10 <= third - second
     attempts = [call.request.config.metadata.attempt for call in kubelet.calls("crashes", "CreateContainer")]
     assert attempts == [0, 1, 2]
+
+
+def test_one_hanging_sandbox_stalls_its_own_pod_alone(kubelet: HollowKubelet) -> None:
+    hangs = {f"stuck-{method.lower()}": method for method in ("PodSandboxStatus", "ContainerStatus")}
+    faults = {name: kubelet.hang(method, name) for name, method in hangs.items()}
+
+    kubelet.write_all(*(pod(name, sleeper()) for name in hangs))
+    for fault in faults.values():
+        kubelet.wait_for_call_in(fault)
+    kubelet.write(pod("beside", sleeper()))
+    (beside,) = kubelet.wait_for_running("beside")
+    kubelet.runtime.end_container(beside.container_id(), 1)
+    kubelet.wait_for_pod("beside", lambda found: found.running and found.restarts() == 1)
+    kubelet.remove("beside")
+    kubelet.wait_for("the removed pod gone", lambda pods: "beside" not in pods)
+    kubelet.wait_for_condition("its directory gone", lambda: beside.uid not in kubelet.pod_directories())
+
+    for name, fault in faults.items():
+        stuck = kubelet.pods()[name]
+        (sandbox,) = (each.id for each in kubelet.runtime.sandboxes if each.config.metadata.uid == stuck.uid)
+        call = f'call="GetPodStatus of pod default/{stuck.name} (uid {stuck.uid}, sandbox {sandbox}) has not returned'
+        kubelet.wait_for_log("Inspecting the pod takes long", call)
+        assert (stuck.phase, fault.waiting > 0) == ("Pending", True)
+    assert kubelet.get("/healthz", kubelet.healthz_port) == "ok"
+
+    for fault in faults.values():
+        kubelet.runtime.faults.remove(fault)
+    kubelet.wait_for_running(*hangs)
+
+
+def test_runtime_that_dies_and_comes_again(kubelet: HollowKubelet) -> None:
+    kubelet.write_all(pod("stays", sleeper()), pod("goes", sleeper()))
+    stays, goes = kubelet.wait_for_running("stays", "goes")
+
+    kubelet.server.stop()
+    kubelet.wait_for_log("GenericPLEG: Unable to retrieve pods", "is the container runtime running?")
+    kubelet.write(pod("comes", sleeper()))
+    kubelet.remove("goes")
+    kubelet.wait_for_event("comes", "FailedCreatePodSandBox", "is the container runtime running?")
+    kubelet.wait_for_log("Pod has been deleted and must be killed", goes.name)
+    assert kubelet.pods()["stays"].running
+    kubelet.server.start()
+
+    kubelet.wait_for_running("stays", "comes")
+    kubelet.wait_for_condition("the removed pod's container ended", lambda: not kubelet.container_ids("goes"))
+    kubelet.wait_for_condition("its directory gone", lambda: goes.uid not in kubelet.pod_directories())
+    found = kubelet.pods()["stays"]
+    assert (found.container_id(), found.restarts()) == (stays.container_id(), 0)
+    assert kubelet.container_ids("stays") == [stays.container_id()]
+    assert [len(kubelet.calls(name, "StartContainer")) for name in ("stays", "comes")] == [1, 1]
 
 
 def test_nothing_is_left(kubelet: HollowKubelet, threads_of_empty: int) -> None:

@@ -5,7 +5,7 @@ RUNTIME_ENDPOINT ?=
 V ?= 2
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
-SCRIPTS := hack/build_images hack/containerd hack/run hack/verify_docs hack/watch_pods.py
+SCRIPTS := hack/build_images hack/containerd hack/run hack/update-divergences hack/verify_docs hack/verify_go_map hack/watch_pods.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

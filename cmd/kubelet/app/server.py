@@ -470,7 +470,10 @@ def _apply_process_limits(server: options.KubeletServer) -> None:
 
 def run_kubelet(ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies) -> None:
     """Make the kubelet and start its threads. Returns when they run."""
+    from pkg import credentialprovider
+
     klog.v(2).info_s("Using root directory", path=server.kubelet_flags.root_directory)
+    credentialprovider.set_preferred_dockercfg_path(server.kubelet_flags.root_directory)
     try:
         kubelet = create_and_init_kubelet(ctx, server, kube_deps)
     except (ValueError, OSError) as err:

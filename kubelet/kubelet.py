@@ -198,9 +198,7 @@ class Kubelet(KubeletPods):
             self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.KUBELET_SETUP_FAILED, str(err))
             raise
         golang.go(self.volume_manager.run, ctx, self.sources_ready, name="volume-manager")
-        golang.go(
-            wait.until, lambda: self.update_runtime_up(ctx), RUNTIME_CHECK_PERIOD, ctx, name="runtime-check"
-        )
+        golang.go(wait.until, lambda: self.update_runtime_up(ctx), RUNTIME_CHECK_PERIOD, ctx, name="runtime-check")
         self.status_manager.start(ctx)
         self.pleg.start(ctx)
         if self.evented_pleg is not None:
@@ -212,9 +210,7 @@ class Kubelet(KubeletPods):
 
     def birth_cry(self) -> None:
         """Say in an event that the kubelet has started."""
-        self.recorder.event(
-            self.node_ref, v1.EVENT_TYPE_NORMAL, events.STARTING_KUBELET, "Starting kubelet."
-        )
+        self.recorder.event(self.node_ref, v1.EVENT_TYPE_NORMAL, events.STARTING_KUBELET, "Starting kubelet.")
 
     # ---- The main loop ----
 
@@ -292,17 +288,13 @@ class Kubelet(KubeletPods):
                         klog.v(2).info_s("SyncLoop (PLEG): event for pod", pod=klog.kobj(pod), event=event)
                         handler.handle_pod_syncs(ctx, [pod])
                     else:
-                        klog.v(4).info_s(
-                            "SyncLoop (PLEG): pod does not exist, ignore irrelevant event", event=event
-                        )
+                        klog.v(4).info_s("SyncLoop (PLEG): pod does not exist, ignore irrelevant event", event=event)
                 if event.type is pleg.CONTAINER_DIED and isinstance(event.data, str):
                     self.clean_up_containers_in_pod(event.id, event.data)
 
             case LoopCase.SYNC:
                 if pods_to_sync := self.get_pods_to_sync():
-                    klog.v(4).info_s(
-                        "SyncLoop (SYNC) pods", total=len(pods_to_sync), pods=klog.kobjs(pods_to_sync)
-                    )
+                    klog.v(4).info_s("SyncLoop (SYNC) pods", total=len(pods_to_sync), pods=klog.kobjs(pods_to_sync))
                     handler.handle_pod_syncs(ctx, pods_to_sync)
 
             case LoopCase.LIVENESS:
@@ -339,14 +331,10 @@ class Kubelet(KubeletPods):
                 return False
         return True
 
-    def _dispatch_config_update(
-        self, ctx: golang.Context, update: kubetypes.PodUpdate, handler: SyncHandler
-    ) -> None:
+    def _dispatch_config_update(self, ctx: golang.Context, update: kubetypes.PodUpdate, handler: SyncHandler) -> None:
         """Hand the pods of an update to the handler of its operation, and note that the source has spoken."""
         level = 4 if update.op is kubetypes.RECONCILE else 2
-        klog.v(level).info_s(
-            f"SyncLoop {update.op.name}", source=update.source, pods=klog.kobjs(update.pods)
-        )
+        klog.v(level).info_s(f"SyncLoop {update.op.name}", source=update.source, pods=klog.kobjs(update.pods))
         match update.op:
             case kubetypes.PodOperation.ADD:
                 handler.handle_pod_additions(ctx, update.pods)
@@ -386,9 +374,7 @@ class Kubelet(KubeletPods):
         # The pod in the update is as old as its probe worker: ask for today's.
         pod = self.pod_manager.get_pod_by_uid(update.pod_uid)
         if pod is None:
-            klog.v(4).info_s(
-                "SyncLoop (probe): ignore irrelevant update", probe=probe, status=status, update=update
-            )
+            klog.v(4).info_s("SyncLoop (probe): ignore irrelevant update", probe=probe, status=status, update=update)
             return
         klog.v(1).info_s("SyncLoop (probe)", probe=probe, status=status, pod=klog.kobj(pod))
         handler.handle_pod_syncs(ctx, [pod])
@@ -430,9 +416,7 @@ class Kubelet(KubeletPods):
             return
         self.pod_workers.update_pod(
             ctx,
-            UpdatePodOptions(
-                pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_UPDATE, start_time=start
-            ),
+            UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_UPDATE, start_time=start),
         )
 
     def handle_pod_updates(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
@@ -488,9 +472,7 @@ class Kubelet(KubeletPods):
                 continue
             self.pod_workers.update_pod(
                 ctx,
-                UpdatePodOptions(
-                    pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_SYNC, start_time=start
-                ),
+                UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_SYNC, start_time=start),
             )
 
     # ---- PodSyncer: what a pod worker's thread does ----
@@ -533,8 +515,9 @@ class Kubelet(KubeletPods):
         pull_secrets = self.get_pull_secrets_for_pod(pod)
         self.probe_manager.add_pod(ctx, pod)
         # What was begun with the runtime is carried through: half a start would have to be cleaned up.
+        restarting = _restarts_all_containers(api_status)
         result = self.container_runtime.sync_pod(
-            golang.without_cancel(ctx), pod, pod_status, pull_secrets, self.crash_loop_back_off, False
+            golang.without_cancel(ctx), pod, pod_status, pull_secrets, self.crash_loop_back_off, restarting
         )
         self.reason_cache.update(pod.metadata.uid, result)
         klog.v(4).info_s("SyncPod exit", pod=klog.kobj(pod), podUID=pod.metadata.uid, isTerminal=False)
@@ -582,9 +565,7 @@ class Kubelet(KubeletPods):
                 f"failed to ensure that the pod: {pod.metadata.uid} cgroups exist and are correctly applied: {err}"
             ) from err
 
-    def try_reconcile_mirror_pods(
-        self, ctx: golang.Context, static_pod: v1.Pod, mirror_pod: v1.Pod | None
-    ) -> None:
+    def try_reconcile_mirror_pods(self, ctx: golang.Context, static_pod: v1.Pod, mirror_pod: v1.Pod | None) -> None:
         """See that the API server has the mirror of a static pod, and that it mirrors this one."""
         if self.kube_client is None or not kubetypes.is_static_pod(static_pod):
             return
@@ -697,9 +678,7 @@ class Kubelet(KubeletPods):
             podUID=pod.metadata.uid,
         )
 
-    def sync_terminated_pod(
-        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
-    ) -> None:
+    def sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
         """Give back what a pod that no longer runs still holds: volumes, cgroup; then its status is final.
 
         Others may do the same behind our back after a restart, so every step takes "already gone" for done.
@@ -739,9 +718,7 @@ class Kubelet(KubeletPods):
                 "Failed to delete pod", pod=klog.kobj(pod), err="skipping delete because sources aren't ready yet"
             )
             return
-        klog.v(3).info_s(
-            "Pod has been deleted and must be killed", pod=klog.kobj(pod), podUID=pod.metadata.uid
-        )
+        klog.v(3).info_s("Pod has been deleted and must be killed", pod=klog.kobj(pod), podUID=pod.metadata.uid)
         self.pod_workers.update_pod(ctx, UpdatePodOptions(pod=pod, update_type=kubetypes.SYNC_POD_KILL))
 
     def reject_pod(self, pod: v1.Pod, reason: str, message: str) -> None:
@@ -854,6 +831,14 @@ def is_sync_pod_worthy(event: pleg.PodLifecycleEvent) -> bool:
     return event.type is not pleg.CONTAINER_REMOVED
 
 
+def _restarts_all_containers(api_status: v1.PodStatus) -> bool:
+    """Whether the pod is being restarted in place."""
+    return any(
+        condition.type == v1.ALL_CONTAINERS_RESTARTING and condition.status == v1.CONDITION_TRUE
+        for condition in api_status.conditions
+    )
+
+
 def _condition_error(message: str, condition: kubecontainer.RuntimeCondition | None) -> Exception | None:
     if condition is not None and condition.status:
         return None
@@ -877,9 +862,7 @@ def make_pod_source_config(
     startup_tracker: config.PodStartupSLIObserver,
 ) -> config.PodConfig:
     """Start the sources that the configuration names."""
-    pod_config = config.PodConfig(
-        config.POD_CONFIG_NOTIFICATION_INCREMENTAL, kube_deps.recorder, startup_tracker
-    )
+    pod_config = config.PodConfig(config.POD_CONFIG_NOTIFICATION_INCREMENTAL, kube_deps.recorder, startup_tracker)
     if kube_cfg.static_pod_path:
         klog.info_s("Adding static pod path", path=kube_cfg.static_pod_path)
         config.new_source_file(
@@ -938,9 +921,7 @@ def new_main_kubelet(
     klog.info_s("Kubelet is running in standalone mode, will skip API server sync")
     startup_tracker = BasicPodStartupLatencyTracker()
     if kube_deps.pod_config is None:
-        kube_deps.pod_config = make_pod_source_config(
-            ctx, kube_cfg, kube_deps, options.node_name, startup_tracker
-        )
+        kube_deps.pod_config = make_pod_source_config(ctx, kube_cfg, kube_deps, options.node_name, startup_tracker)
     kubelet = _new_kubelet(kube_cfg, kube_deps, options)
     _build_pod_state(kubelet, startup_tracker)
     _build_pod_workers(kubelet)
@@ -1011,9 +992,7 @@ def _build_pod_state(kubelet: Kubelet, startup_tracker: BasicPodStartupLatencyTr
     kubelet.startup_manager = proberesults.Manager()
     kubelet.pod_cache = kubecontainer.CacheImpl()
     kubelet.pod_manager = kubepod.BasicManager()
-    kubelet.status_manager = status.Manager(
-        kubelet.kube_client, kubelet.pod_manager, kubelet, startup_tracker
-    )
+    kubelet.status_manager = status.Manager(kubelet.kube_client, kubelet.pod_manager, kubelet, startup_tracker)
     kubelet.reason_cache = ReasonCache()
 
 
@@ -1089,9 +1068,7 @@ def _build_runtime(
     )
     kubelet.container_runtime = runtime
     kubelet.image_manager = _new_image_manager(kubelet, kube_deps, runtime)
-    kubelet.runtime_cache = kubecontainer.RuntimeCacheImpl(
-        runtime, RUNTIME_CACHE_REFRESH_PERIOD, kubelet.clock
-    )
+    kubelet.runtime_cache = kubecontainer.RuntimeCacheImpl(runtime, RUNTIME_CACHE_REFRESH_PERIOD, kubelet.clock)
     kubelet.runtime_state = RuntimeState(MAX_WAIT_FOR_CONTAINER_RUNTIME, kubelet.clock)
     kubelet.crash_loop_back_off = flowcontrol.Backoff(
         INITIAL_CRASH_LOOP_BACK_OFF, _max_crash_loop_back_off(kube_cfg), clock=kubelet.clock
@@ -1163,9 +1140,7 @@ def _build_garbage_collection(ctx: golang.Context, kubelet: Kubelet, options: Ku
         max_per_pod_container=options.max_per_pod_container_count,
         max_containers=options.max_container_count,
     )
-    kubelet.container_gc = kubecontainer.RealContainerGC(
-        kubelet.container_runtime, policy, kubelet.sources_ready
-    )
+    kubelet.container_gc = kubecontainer.RealContainerGC(kubelet.container_runtime, policy, kubelet.sources_ready)
     keep = max(policy.max_per_pod_container, MIN_DEAD_CONTAINER_IN_POD)
     kubelet.container_deletor = PodContainerDeletor(ctx, kubelet.container_runtime, keep)
 

@@ -5,10 +5,11 @@ Go: pkg/kubelet/kubelet_pods.go
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 # Waiting reasons of containers that nothing has been tried for yet.
 POD_INITIALIZING = "PodInitializing"
 CONTAINER_CREATING = "ContainerCreating"
+# Why a container ended that was removed because another one's exit restarts the whole pod in place.
+RESTARTING_ALL_CONTAINERS = "RestartingAllContainers"
+_REMOVED_TO_RESTART = "The container is removed because RestartAllContainers in place"
 
 ETC_HOSTS_PATH = "/etc/hosts"
 MANAGED_HOSTS_HEADER = "# Kubernetes-managed hosts file.\n"
@@ -403,9 +407,7 @@ class KubeletPods(KubeletNodeStatus):
             working_pods[running_pod.id] = PodWorkerSync(state=PodWorkerState.TERMINATING_POD, orphan=True)
             metrics.ORPHANED_RUNTIME_POD_TOTAL.inc()
 
-    def _cleanup_orphaned_pod_cgroups(
-        self, cgroup_pods: dict[str, cm.CgroupName], possibly_running: set[str]
-    ) -> None:
+    def _cleanup_orphaned_pod_cgroups(self, cgroup_pods: dict[str, cm.CgroupName], possibly_running: set[str]) -> None:
         """Remove the cgroups of pods that cannot be running any more, off this thread: the kernel may take long."""
         pcm = self.container_manager.new_pod_container_manager()
         for uid, name in cgroup_pods.items():
@@ -480,12 +482,13 @@ class KubeletPods(KubeletNodeStatus):
         conditions.append(status.generate_pod_initialized_condition(pod, old, statuses, new.phase))
         conditions.append(status.generate_pod_ready_condition(pod, old, conditions, statuses, new.phase))
         conditions.append(status.generate_containers_ready_condition(pod, old, statuses, new.phase))
-        generation = podutil.calculate_pod_condition_observed_generation(
-            old, pod.metadata.generation, v1.POD_SCHEDULED
-        )
+        generation = podutil.calculate_pod_condition_observed_generation(old, pod.metadata.generation, v1.POD_SCHEDULED)
         conditions.append(
             v1.PodCondition(type=v1.POD_SCHEDULED, status=v1.CONDITION_TRUE, observed_generation=generation)
         )
+        if _restarts_in_place() and podutil.all_containers_could_restart(pod.spec):
+            restarting = status.generate_all_containers_restarting_condition(pod, pod_status, old, new.phase)
+            conditions.append(restarting)
         return conditions
 
     def _set_host_ips(self, ctx: golang.Context, pod: v1.Pod, new: v1.PodStatus) -> None:
@@ -509,8 +512,9 @@ class KubeletPods(KubeletNodeStatus):
         """At most one address of each family, the node's own family first."""
         first = _family(self.node_ips[0]) if self.node_ips else 4
         by_family: dict[int, str] = {}
-        for ip in pod_ips:
-            by_family.setdefault(_family(ip), str(ip_address(ip)))
+        for text in pod_ips:
+            if (ip := _parse_ip(text)) is not None:
+                by_family.setdefault(ip.version, str(ip))
         return [by_family[family] for family in (first, 10 - first) if family in by_family]
 
     def _convert_status_to_api_status(
@@ -521,18 +525,12 @@ class KubeletPods(KubeletNodeStatus):
         new.pod_ips = [v1.PodIP(ip=ip) for ip in self.sort_pod_ips(pod_status.ips)]
         new.pod_ip = new.pod_ips[0].ip if new.pod_ips else ""
         spec = pod.spec
-        convert = self._convert_to_api_container_statuses
-        new.container_statuses = convert(pod, pod_status, old.container_statuses, spec.containers, False)
-        new.init_container_statuses = convert(
-            pod, pod_status, old.init_container_statuses, spec.init_containers, True
-        )
-        new.ephemeral_container_statuses = convert(
-            pod,
-            pod_status,
-            old.ephemeral_container_statuses,
-            [c for c, _ in podutil.container_iter(spec, podutil.EPHEMERAL_CONTAINERS)],
-            False,
-        )
+        ephemeral = [c for c, _ in podutil.container_iter(spec, podutil.EPHEMERAL_CONTAINERS)]
+        restarting = _restarts_in_place() and kubecontainer.should_all_containers_restart(pod, pod_status, old)
+        convert = functools.partial(self._convert_to_api_container_statuses, pod, pod_status, pod_restarting=restarting)
+        new.container_statuses = convert(old.container_statuses, spec.containers)
+        new.init_container_statuses = convert(old.init_container_statuses, spec.init_containers, is_init=True)
+        new.ephemeral_container_statuses = convert(old.ephemeral_container_statuses, ephemeral)
         if features.feature_gate.enabled(features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING):
             # DIVERGES: Go shows what it reads from a running pod's cgroup, where no limit is a limit of 8 EiB.
             new.resources = _effective_allocated_resources(pod)
@@ -545,14 +543,15 @@ class KubeletPods(KubeletNodeStatus):
         pod_status: kubecontainer.PodStatus,
         previous: list[v1.ContainerStatus],
         containers: list[v1.Container],
-        is_init: bool,
+        is_init: bool = False,
+        pod_restarting: bool = False,
     ) -> list[v1.ContainerStatus]:
         """One status per container of the spec, in the order of their names (init containers: of the spec)."""
         default_reason = POD_INITIALIZING if pod.spec.init_containers else CONTAINER_CREATING
         old = {container_status.name: container_status for container_status in previous}
         statuses = {c.name: self._default_status(pod, c, old.get(c.name), default_reason) for c in containers}
-        _note_lost_containers(pod, pod_status, statuses, old, default_reason)
-        self._apply_runtime_statuses(pod, pod_status, statuses, old)
+        _note_lost_containers(pod, pod_status, statuses, old, default_reason, pod_restarting)
+        self._apply_runtime_statuses(pod, pod_status, statuses, old, pod_restarting)
         for container in containers:
             self._explain_waiting(pod, pod_status, container, statuses[container.name], is_init)
         if is_init:
@@ -587,9 +586,7 @@ class KubeletPods(KubeletNodeStatus):
                     if resolve_recursive_read_only(mount, supported):
                         mode = v1.RECURSIVE_READ_ONLY_ENABLED
                 except ValueError as err:
-                    klog.error_s(
-                        err, "failed to resolve recursive read-only mode", mode=mount.recursive_read_only
-                    )
+                    klog.error_s(err, "failed to resolve recursive read-only mode", mode=mount.recursive_read_only)
             statuses.append(
                 v1.VolumeMountStatus(
                     name=mount.name,
@@ -606,6 +603,7 @@ class KubeletPods(KubeletNodeStatus):
         pod_status: kubecontainer.PodStatus,
         statuses: dict[str, v1.ContainerStatus],
         old: dict[str, v1.ContainerStatus],
+        pod_restarting: bool,
     ) -> None:
         """The newest container of each name gives the state, the one before it the last state."""
         seen: Counter[str] = Counter()
@@ -614,7 +612,7 @@ class KubeletPods(KubeletNodeStatus):
             name = runtime_status.name
             if name not in statuses or seen[name] >= 2:
                 continue
-            new = _convert_container_status(runtime_status, old.get(name))
+            new = _convert_container_status(runtime_status, old.get(name), pod_restarting)
             if seen[name] == 0:
                 self._add_container_details(pod, runtime_status, new, old.get(name))
                 statuses[name] = new
@@ -759,9 +757,7 @@ def make_mounts(
             )
         )
     if mount_hosts_file:
-        hosts = make_hosts_mount(
-            pod_dir, pod_ips, host_name, host_domain, pod.spec.host_aliases, pod.spec.host_network
-        )
+        hosts = make_hosts_mount(pod_dir, pod_ips, host_name, host_domain, pod.spec.host_aliases, pod.spec.host_network)
         mounts.append(hosts)
     return mounts, cleanup_action
 
@@ -928,18 +924,14 @@ def truncate_pod_hostname_if_needed(pod_name: str, hostname: str) -> str:
     return truncated
 
 
-def container_resource_runtime_value(
-    selector: v1.ResourceFieldSelector, pod: v1.Pod, container: v1.Container
-) -> str:
+def container_resource_runtime_value(selector: v1.ResourceFieldSelector, pod: v1.Pod, container: v1.Container) -> str:
     """The value of a resourceFieldRef, of this container unless it names another."""
     if not selector.container_name:
         return resource.extract_container_resource_value(selector, container)
     return resource.extract_resource_value_by_container_name(selector, pod, selector.container_name)
 
 
-def get_phase(
-    pod: v1.Pod, statuses: list[v1.ContainerStatus], pod_is_terminal: bool, pod_has_initialized: bool
-) -> str:
+def get_phase(pod: v1.Pod, statuses: list[v1.ContainerStatus], pod_is_terminal: bool, pod_has_initialized: bool) -> str:
     """The pod's phase, from the statuses of its init, sidecar and regular containers.
 
     pod_is_terminal says that nothing of the pod will be started again, whatever its restart policy.
@@ -978,7 +970,7 @@ def _count_init_containers(pod: v1.Pod, statuses: dict[str, v1.ContainerStatus])
         ended = _last_end(found)
         if found is None or found.state.running is not None or ended is None:
             counts["pending"] += 1
-        elif ended.exit_code != 0 and not podutil.container_should_restart(container, pod.spec, ended.exit_code):
+        elif ended.exit_code != 0 and not _is_restarted(pod, container, ended):
             counts["failed for good"] += 1
     return counts
 
@@ -1005,7 +997,7 @@ def _count_regular_containers(pod: v1.Pod, statuses: dict[str, v1.ContainerStatu
             counts["running"] += 1
         elif (ended := _last_end(found)) is not None:
             counts["stopped"] += 1
-            if not podutil.container_should_restart(container, pod.spec, ended.exit_code):
+            if not _is_restarted(pod, container, ended):
                 counts["stopped for good"] += 1
             if found.state.terminated is not None and ended.exit_code == 0:
                 counts["succeeded"] += 1
@@ -1014,6 +1006,12 @@ def _count_regular_containers(pod: v1.Pod, statuses: dict[str, v1.ContainerStatu
         else:
             counts["unknown"] += 1
     return counts
+
+
+def _is_restarted(pod: v1.Pod, container: v1.Container, ended: v1.ContainerStateTerminated) -> bool:
+    if podutil.container_should_restart(container, pod.spec, ended.exit_code):
+        return True
+    return _restarts_in_place() and ended.reason == RESTARTING_ALL_CONTAINERS
 
 
 def _last_end(found: v1.ContainerStatus | None) -> v1.ContainerStateTerminated | None:
@@ -1026,9 +1024,9 @@ def _last_end(found: v1.ContainerStatus | None) -> v1.ContainerStateTerminated |
 
 
 def _convert_container_status(
-    runtime_status: kubecontainer.Status, old: v1.ContainerStatus | None
+    runtime_status: kubecontainer.Status, old: v1.ContainerStatus | None, pod_restarting: bool
 ) -> v1.ContainerStatus:
-    """A runtime status in the API's words."""
+    """A runtime status in the API's words. The old status fills in what the runtime cannot know any more."""
     new = v1.ContainerStatus(
         name=runtime_status.name,
         restart_count=runtime_status.restart_count,
@@ -1038,9 +1036,13 @@ def _convert_container_status(
     )
     if old is not None:
         new.volume_mounts = old.volume_mounts
+        if _restarts_in_place():
+            _keep_history(new, old)
     match runtime_status.state:
         case kubecontainer.State.RUNNING:
             new.state.running = v1.ContainerStateRunning(started_at=runtime_status.started_at)
+            if _restarts_in_place() and old is not None and old.state.terminated is not None:
+                new.restart_count = max(new.restart_count, old.restart_count + 1)
         case kubecontainer.State.EXITED:
             new.state.terminated = v1.ContainerStateTerminated(
                 exit_code=runtime_status.exit_code,
@@ -1052,7 +1054,7 @@ def _convert_container_status(
             )
         case kubecontainer.State.UNKNOWN if old is not None and old.state.running is not None:
             new.state.terminated = v1.ContainerStateTerminated(
-                reason=kubecontainer.CONTAINER_REASON_STATUS_UNKNOWN,
+                reason=RESTARTING_ALL_CONTAINERS if pod_restarting else kubecontainer.CONTAINER_REASON_STATUS_UNKNOWN,
                 message="The container could not be located when the pod was terminated",
                 exit_code=UNKNOWN_EXIT_CODE,
             )
@@ -1062,18 +1064,38 @@ def _convert_container_status(
     return new
 
 
+def _keep_history(new: v1.ContainerStatus, old: v1.ContainerStatus) -> None:
+    """Carry over restarts and the last end. A restart in place removes the containers that could tell of them."""
+    new.restart_count = max(new.restart_count, old.restart_count)
+    if old.container_id != new.container_id and old.state.terminated is not None:
+        new.last_state = v1.ContainerState(terminated=old.state.terminated)
+    elif old.last_state.terminated is not None:
+        new.last_state = v1.ContainerState(terminated=old.last_state.terminated)
+
+
+def _restarts_in_place() -> bool:
+    """Whether a container's exit can restart the whole pod in place on this node."""
+    return features.feature_gate.enabled(features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS)
+
+
 def _note_lost_containers(
     pod: v1.Pod,
     pod_status: kubecontainer.PodStatus,
     statuses: dict[str, v1.ContainerStatus],
     old: dict[str, v1.ContainerStatus],
     default_reason: str,
+    pod_restarting: bool,
 ) -> None:
     """A container that was running and that the runtime has no trace of ended, and nobody knows how."""
     in_runtime = {runtime_status.name for runtime_status in pod_status.container_statuses}
     for name, new in statuses.items():
         before = old.get(name)
-        if name in in_runtime or before is None or before.state.running is None:
+        if name in in_runtime or before is None:
+            continue
+        if pod_restarting and before.state.waiting is None:
+            _show_removed_to_restart(new, before)
+            continue
+        if before.state.running is None:
             continue
         waiting = new.state.waiting
         if waiting is None or waiting.reason != default_reason or new.last_state.terminated is not None:
@@ -1126,6 +1148,16 @@ def _container_status_resources(
         elif measured.milli_value() > least_milli or (name in target and target[name].milli_value() > least_milli):
             target[name] = measured
     return resources
+
+
+def _show_removed_to_restart(new: v1.ContainerStatus, before: v1.ContainerStatus) -> None:
+    waiting = v1.ContainerStateWaiting(reason=RESTARTING_ALL_CONTAINERS, message=_REMOVED_TO_RESTART)
+    ended = v1.ContainerStateTerminated(
+        reason=RESTARTING_ALL_CONTAINERS, message=_REMOVED_TO_RESTART, exit_code=UNKNOWN_EXIT_CODE
+    )
+    new.state = v1.ContainerState(waiting=waiting)
+    new.last_state = v1.ContainerState(terminated=ended)
+    new.restart_count = before.restart_count + 1
 
 
 def _record_pod_counts(
@@ -1183,3 +1215,14 @@ def _effective_allocated_resources(pod: v1.Pod) -> v1.ResourceRequirements:
 
 def _family(ip: str) -> int:
     return ip_address(ip).version
+
+
+def _parse_ip(text: str) -> IPv4Address | IPv6Address | None:
+    """The address, IPv4 ones with leading zeros or in IPv6's clothes too; None when it is none."""
+    if "." in text and ":" not in text:
+        text = ".".join(part.lstrip("0") or "0" for part in text.split("."))
+    try:
+        ip = ip_address(text)
+    except ValueError:
+        return None
+    return getattr(ip, "ipv4_mapped", None) or ip

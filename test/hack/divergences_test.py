@@ -13,7 +13,7 @@ import pytest
     [
         pytest.param('"""What it is.\n\nDIVERGES: Go has none.\n"""\n', "", "Go has none.", id="of a module"),
         pytest.param(
-            'class A:\n    def f(self):\n        """Does.\n\n        DIVERGES: here\n        and there.\n\n        """\n',
+            'class A:\n    def f(self):\n        """Does.\n\n        DIVERGES: here\n        and there.\n        """\n',
             "A.f",
             "here and there.",
             id="paragraph of a docstring",

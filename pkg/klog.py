@@ -158,11 +158,6 @@ def info_s_depth(depth: int, msg: str, /, **kv: Any) -> None:
     _log("I", 0, sys._getframe(depth + 1), msg, None, kv)
 
 
-def error_s_depth(depth: int, err: BaseException | None, msg: str, /, **kv: Any) -> None:
-    """As error_s, as if called `depth` callers further up; for helpers that log."""
-    _log("E", 0, sys._getframe(depth + 1), msg, err, kv)
-
-
 def stacktrace(err: BaseException | None) -> str:
     """The traceback of an exception, as a value to log."""
     return "" if err is None else "".join(traceback.format_exception(err)).rstrip()
@@ -199,15 +194,11 @@ def _stream() -> TextIO:
     return _Settings.output or sys.stderr
 
 
-def _log(
-    severity: str, level: int, frame: FrameType, msg: str, err: BaseException | None, kv: _Values
-) -> None:
+def _log(severity: str, level: int, frame: FrameType, msg: str, err: BaseException | None, kv: _Values) -> None:
     _write(severity, level, frame.f_code.co_filename, frame.f_lineno, msg, err, kv)
 
 
-def _write(
-    severity: str, level: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values
-) -> None:
+def _write(severity: str, level: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values) -> None:
     layout = _json_line if _Settings.json else _text_line
     text = layout(severity, level, path, line, msg, err, kv)
     with _Settings.lock:
@@ -219,9 +210,7 @@ def _write(
             pass  # nowhere is left to complain: the log itself is gone or closed
 
 
-def _text_line(
-    severity: str, _: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values
-) -> str:
+def _text_line(severity: str, _: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values) -> str:
     now = time.time()
     day = time.strftime("%m%d %H:%M:%S", time.localtime(now))
     place = f"{os.path.basename(path)}:{line}"  # a PurePath costs ten times as much

@@ -41,9 +41,7 @@ CLIENTS_ALLOW_CA_ROTATION = "ClientsAllowCARotation"
 CLIENTS_ALLOW_CBOR = "ClientsAllowCBOR"
 CLIENTS_ALLOW_TLS_CACHE_GC = "ClientsAllowTLSCacheGC"
 CLIENTS_PREFER_CBOR = "ClientsPreferCBOR"
-CLOUD_CONTROLLER_MANAGER_WATCH_BASED_ROUTES_RECONCILIATION = (
-    "CloudControllerManagerWatchBasedRoutesReconciliation"
-)
+CLOUD_CONTROLLER_MANAGER_WATCH_BASED_ROUTES_RECONCILIATION = "CloudControllerManagerWatchBasedRoutesReconciliation"
 CLOUD_CONTROLLER_MANAGER_WEBHOOK = "CloudControllerManagerWebhook"
 CLUSTER_TRUST_BUNDLE = "ClusterTrustBundle"
 CLUSTER_TRUST_BUNDLE_PROJECTION = "ClusterTrustBundleProjection"
@@ -221,9 +219,7 @@ STREAMING_COLLECTION_ENCODING_TO_JSON = "StreamingCollectionEncodingToJSON"
 STREAMING_COLLECTION_ENCODING_TO_PROTOBUF = "StreamingCollectionEncodingToProtobuf"
 STRICT_IP_CIDR_VALIDATION = "StrictIPCIDRValidation"
 STRUCTURED_AUTHENTICATION_CONFIGURATION = "StructuredAuthenticationConfiguration"
-STRUCTURED_AUTHENTICATION_CONFIGURATION_EGRESS_SELECTOR = (
-    "StructuredAuthenticationConfigurationEgressSelector"
-)
+STRUCTURED_AUTHENTICATION_CONFIGURATION_EGRESS_SELECTOR = "StructuredAuthenticationConfigurationEgressSelector"
 STRUCTURED_AUTHENTICATION_CONFIGURATION_JWKS_METRICS = "StructuredAuthenticationConfigurationJWKSMetrics"
 SUPPLEMENTAL_GROUPS_POLICY = "SupplementalGroupsPolicy"
 SYSTEMD_WATCHDOG = "SystemdWatchdog"

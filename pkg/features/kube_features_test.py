@@ -9,9 +9,7 @@ from pkg.features import kube_features
 
 def test_alpha_gates_are_off() -> None:
     specs = kube_features.DEFAULT_KUBERNETES_FEATURE_GATES
-    assert [
-        name for name, spec in specs.items() if spec.pre_release == PreRelease.ALPHA and spec.default
-    ] == []
+    assert [name for name, spec in specs.items() if spec.pre_release == PreRelease.ALPHA and spec.default] == []
 
 
 def test_dependencies_are_known_gates() -> None:

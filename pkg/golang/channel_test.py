@@ -234,10 +234,7 @@ def test_two_selects_meet_on_one_channel() -> None:
     """Each may send or receive on the same channel: one does this, the other does that."""
     ch: golang.Channel[str] = golang.Channel()
     got: golang.Channel[golang.Selected] = golang.Channel(2)
-    threads = [
-        golang.go(lambda: got.send(golang.select(ch, golang.Send(ch, "x"))), name=f"peer-{i}")
-        for i in range(2)
-    ]
+    threads = [golang.go(lambda: got.send(golang.select(ch, golang.Send(ch, "x"))), name=f"peer-{i}") for i in range(2)]
     taken = [got.recv(WAIT)[0] for _ in range(2)]
     assert sorted(t.index for t in taken if t) == [0, 1]
     assert [t.value for t in taken if t and t.index == 0] == ["x"]

@@ -56,15 +56,12 @@ class Quantity:
     def scaled_value(self, exponent: int) -> int:
         """The amount in units of 10^exponent, rounded away from zero."""
         shift = exponent + 9
+        # For the checker a power is no int, since its exponent might be negative.
+        power = int(10 ** abs(shift))
         if shift <= 0:
-            # Typed: for the checker a power with a negative exponent would be a float.
-            factor: int = 10**-shift
-            return self.nanos * factor
-        magnitude = -(-abs(self.nanos) // 10**shift)
+            return self.nanos * power
+        magnitude = -(-abs(self.nanos) // power)
         return magnitude if self.nanos >= 0 else -magnitude
-
-    def as_approximate_float64(self) -> float:
-        return self.nanos / NANO
 
     def sign(self) -> int:
         return (self.nanos > 0) - (self.nanos < 0)
@@ -82,12 +79,6 @@ class Quantity:
 
     def sub(self, other: Quantity) -> Quantity:
         return Quantity(self.nanos - other.nanos, other.format if self.is_zero() else self.format)
-
-    def mul(self, factor: int) -> Quantity:
-        return Quantity(self.nanos * factor, self.format)
-
-    def neg(self) -> Quantity:
-        return Quantity(-self.nanos, self.format)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.nanos == other.nanos
@@ -173,8 +164,3 @@ def new_quantity(value: int, format: Format = Format.DECIMAL_SI) -> Quantity:
 def new_milli_quantity(value: int, format: Format = Format.DECIMAL_SI) -> Quantity:
     """A quantity of thousandths."""
     return Quantity(value * 10**6, format)
-
-
-def new_scaled_quantity(value: int, exponent: int) -> Quantity:
-    """A quantity of value × 10^exponent, exponent at least −9."""
-    return Quantity(value * 10 ** (exponent + 9), Format.DECIMAL_SI)

@@ -104,9 +104,7 @@ class Requirement:
         if self.operator in (Operator.GREATER_THAN, Operator.LESS_THAN) and _parse_int(value) is None:
             errs.append("for 'Gt', 'Lt' operators, the value must be an integer")
         if errs:
-            raise ValueError(
-                f"values[{index}][{self.key}]: Invalid value: {klog.quote(value)}: {'; '.join(errs)}"
-            )
+            raise ValueError(f"values[{index}][{self.key}]: Invalid value: {klog.quote(value)}: {'; '.join(errs)}")
 
 
 @dataclass(slots=True, frozen=True)
@@ -125,9 +123,7 @@ class Selector:
 
     def add(self, *requirements: Requirement) -> Selector:
         """A selector that asks for these too."""
-        return Selector(
-            tuple(sorted((*self.requirements, *requirements), key=lambda r: r.key)), self.selects_nothing
-        )
+        return Selector(tuple(sorted((*self.requirements, *requirements), key=lambda r: r.key)), self.selects_nothing)
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))

@@ -34,9 +34,7 @@ from pkg.apimachinery.labels import Operator, Requirement
         (Operator.LESS_THAN, ("2",), "10", False),
     ],
 )
-def test_requirement(
-    operator: Operator, values: tuple[str, ...], present: str | None, expected: bool
-) -> None:
+def test_requirement(operator: Operator, values: tuple[str, ...], present: str | None, expected: bool) -> None:
     have = {"other": "a"} if present is None else {"key": present}
     assert Requirement("key", operator, values).matches(have) is expected
 
@@ -53,9 +51,7 @@ def test_requirement(
         ("k", Operator.IN, ("ok", "not ok"), r'values\[1\]\[k\]: Invalid value: "not ok"'),
     ],
 )
-def test_requirements_that_make_no_sense(
-    key: str, operator: Operator, values: tuple[str, ...], message: str
-) -> None:
+def test_requirements_that_make_no_sense(key: str, operator: Operator, values: tuple[str, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Requirement(key, operator, values)
 
@@ -64,9 +60,7 @@ def test_selector() -> None:
     selector = labels.selector_from_set({"b": "2", "a": "1"})
     assert str(selector) == "a=1,b=2"
     assert selector.matches({"a": "1", "b": "2", "c": "3"}) and not selector.matches({"a": "1"})
-    more = selector.add(
-        Requirement("aa", Operator.NOT_IN, ("y", "x")), Requirement("z", Operator.DOES_NOT_EXIST)
-    )
+    more = selector.add(Requirement("aa", Operator.NOT_IN, ("y", "x")), Requirement("z", Operator.DOES_NOT_EXIST))
     assert str(more) == "a=1,aa notin (x,y),b=2,!z"
     assert labels.everything().matches({}) and labels.everything().empty()
     assert not labels.nothing().matches({}) and not labels.nothing().empty()

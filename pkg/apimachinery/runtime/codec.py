@@ -74,9 +74,7 @@ def _compact(obj: object) -> object:
     match obj:
         case msgspec.Struct():
             return {
-                name: value
-                for name in obj.__struct_fields__
-                if (value := _compact(getattr(obj, name))) is not None
+                name: value for name in obj.__struct_fields__ if (value := _compact(getattr(obj, name))) is not None
             }
         case dict():
             return {key: _compact(value) for key, value in obj.items()} or None

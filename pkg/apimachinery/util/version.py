@@ -13,9 +13,7 @@ from itertools import zip_longest
 from pkg import klog
 
 _VERSION = re.compile(r"\s*v?([0-9]+(?:\.[0-9]+)*)(.*)", re.ASCII | re.DOTALL)
-_EXTRA = re.compile(
-    r"(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?\s*", re.ASCII
-)
+_EXTRA = re.compile(r"(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?\s*", re.ASCII)
 
 
 @total_ordering
@@ -48,12 +46,6 @@ class Version:
         if not (self.semver and other.semver):
             return 0
         return _compare_pre_release(self.pre_release, other.pre_release)
-
-    def at_least(self, minimum: Version) -> bool:
-        return self.compare(minimum) >= 0
-
-    def less_than(self, other: Version) -> bool:
-        return self.compare(other) < 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Version) and self.compare(other) == 0
@@ -89,10 +81,6 @@ def parse(text: str) -> Version:
         return parse_generic(text)
 
 
-def major_minor(major: int, minor: int) -> Version:
-    return Version((major, minor))
-
-
 def _parse(text: str, *, semver: bool) -> Version:
     match = _VERSION.fullmatch(text)
     if match is None:
@@ -119,9 +107,7 @@ def _parse_extra(extra: str, text: str) -> tuple[str, str]:
 
 def _refuse_zero_prefix(number: str, text: str) -> None:
     if number.startswith("0") and number != "0":
-        raise ValueError(
-            f"illegal zero-prefixed version component {klog.quote(number)} in {klog.quote(text)}"
-        )
+        raise ValueError(f"illegal zero-prefixed version component {klog.quote(number)} in {klog.quote(text)}")
 
 
 def _compare_pre_release(mine: str, theirs: str) -> int:

@@ -163,8 +163,7 @@ class FeatureGate:
             if disabled and is_on(feature):
                 errors.append(
                     ValueError(
-                        f"{feature} is enabled, but depends on features that are disabled: "
-                        f"[{' '.join(disabled)}]"
+                        f"{feature} is enabled, but depends on features that are disabled: [{' '.join(disabled)}]"
                     )
                 )
         return errors

@@ -55,8 +55,7 @@ def test_set(value: str, alpha: bool, beta: bool, locked: bool) -> None:
         ),
         (
             "Nope=true,LockedOn=false",
-            "[unrecognized feature gate: Nope, "
-            "cannot set feature gate LockedOn to false, feature is locked to true]",
+            "[unrecognized feature gate: Nope, cannot set feature gate LockedOn to false, feature is locked to true]",
         ),
     ],
 )

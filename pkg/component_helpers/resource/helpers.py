@@ -116,9 +116,7 @@ def _uses_pod_level_status(pod: v1.Pod, opts: PodResourcesOptions) -> bool:
     )
 
 
-def _set_supported(
-    target: ResourceList, names: Mapping[str, Quantity], values: Mapping[str, Quantity]
-) -> None:
+def _set_supported(target: ResourceList, names: Mapping[str, Quantity], values: Mapping[str, Quantity]) -> None:
     for name in filter(is_supported_pod_level_resource, names):
         target[name] = values.get(name, _ZERO)
 
@@ -218,19 +216,12 @@ def is_pod_resize_infeasible(pod: v1.Pod) -> bool:
     return _resize_pending_reason(pod) == v1.POD_REASON_INFEASIBLE
 
 
-def is_pod_resize_deferred(pod: v1.Pod) -> bool:
-    """Whether the pod waits for a resize that this node cannot grant now."""
-    return _resize_pending_reason(pod) == v1.POD_REASON_DEFERRED
-
-
 def _resize_pending_reason(pod: v1.Pod) -> str | None:
     conditions = pod.status.conditions
     return next((c.reason for c in conditions if c.type == v1.POD_RESIZE_PENDING), None)
 
 
-def _apply_non_missing(
-    requests: Mapping[str, Quantity], non_missing: Mapping[str, Quantity]
-) -> Mapping[str, Quantity]:
+def _apply_non_missing(requests: Mapping[str, Quantity], non_missing: Mapping[str, Quantity]) -> Mapping[str, Quantity]:
     return {**non_missing, **requests} if non_missing else requests
 
 

@@ -3,6 +3,6 @@
 Go: pkg/security/apparmor
 """
 
-from pkg.security.apparmor.helpers import get_profile, is_required
+from pkg.security.apparmor.helpers import get_profile
 
-__all__ = ["get_profile", "is_required"]
+__all__ = ["get_profile"]

@@ -8,20 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pkg.api.core import v1
-from pkg.api.v1 import pod as podutil
-
-
-def is_required(pod: v1.Pod) -> bool:
-    """Whether any profile but Unconfined is asked for."""
-    contexts: list[v1.PodSecurityContext | v1.SecurityContext | None] = [pod.spec.security_context]
-    contexts += [c.security_context for c, _ in podutil.container_iter(pod.spec, podutil.ALL_CONTAINERS)]
-    for context in contexts:
-        profile = context.app_armor_profile if context is not None else None
-        if profile is not None and profile.type != v1.APP_ARMOR_PROFILE_TYPE_UNCONFINED:
-            return True
-    prefix = v1.DEPRECATED_APP_ARMOR_BETA_CONTAINER_ANNOTATION_KEY_PREFIX
-    unconfined = v1.DEPRECATED_APP_ARMOR_BETA_PROFILE_NAME_UNCONFINED
-    return any(key.startswith(prefix) and value != unconfined for key, value in pod.metadata.annotations.items())
 
 
 def get_profile(pod: v1.Pod, container: v1.Container) -> v1.AppArmorProfile | None:

@@ -3,6 +3,6 @@
 Go: pkg/util/config
 """
 
-from pkg.util.config.config import Accessor, Merger, Mux
+from pkg.util.config.config import Merger, Mux
 
-__all__ = ["Accessor", "Merger", "Mux"]
+__all__ = ["Merger", "Mux"]

@@ -6,7 +6,7 @@ Go: pkg/util/config/config.go
 from __future__ import annotations
 
 import threading
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pkg import golang
 
@@ -19,13 +19,6 @@ class Merger(Protocol[T_contra]):
 
     def merge(self, ctx: golang.Context, source: str, update: T_contra) -> None:
         """Called for each update, on the thread of its source; must be safe to call from several at once."""
-
-
-class Accessor(Protocol):
-    """Gives the state that all sources together make."""
-
-    def merged_state(self) -> Any:
-        """A copy of the merged state. Safe from any thread."""
 
 
 class Mux(Generic[T]):

@@ -27,9 +27,7 @@ class AlreadyExistsError(Exception):
 @dataclass(slots=True)
 class _Operation:
     pending: bool
-    exp_backoff: exponentialbackoff.ExponentialBackoff = field(
-        default_factory=exponentialbackoff.ExponentialBackoff
-    )
+    exp_backoff: exponentialbackoff.ExponentialBackoff = field(default_factory=exponentialbackoff.ExponentialBackoff)
 
 
 class GoRoutineMap:

@@ -52,9 +52,7 @@ def test_a_failure_delays_the_next_run(out: io.StringIO) -> None:
         grm.wait_for_completion()
         assert not grm.is_operation_pending("op")
         clock.step(pause)
-        with pytest.raises(
-            exponentialbackoff.ExponentialBackoffError, match=rf'\({pause:g}s\)\. Last error: "bad"'
-        ):
+        with pytest.raises(exponentialbackoff.ExponentialBackoffError, match=rf'\({pause:g}s\)\. Last error: "bad"'):
             grm.run("op", fail)
         clock.step(0.001)
     grm.run("op", lambda: None)

@@ -98,9 +98,7 @@ class EmptyDir:
         return Attributes(read_only=False, managed=True, selinux_relabel=True)
 
     def get_path(self) -> str:
-        return self._host.get_pod_volume_dir(
-            self._pod_uid, EMPTY_DIR_PLUGIN_NAME.replace("/", "~"), self._volume_name
-        )
+        return self._host.get_pod_volume_dir(self._pod_uid, EMPTY_DIR_PLUGIN_NAME.replace("/", "~"), self._volume_name)
 
     def _meta_dir(self) -> str:
         plugin_dir = self._host.get_pod_plugin_dir(self._pod_uid, EMPTY_DIR_PLUGIN_NAME.replace("/", "~"))

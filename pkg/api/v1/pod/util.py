@@ -5,7 +5,6 @@ Go: pkg/api/v1/pod/util.go
 
 from __future__ import annotations
 
-import datetime
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
@@ -28,14 +27,8 @@ INIT_CONTAINERS = ContainerType.INIT_CONTAINERS
 EPHEMERAL_CONTAINERS = ContainerType.EPHEMERAL_CONTAINERS
 ALL_CONTAINERS = INIT_CONTAINERS | CONTAINERS | EPHEMERAL_CONTAINERS
 
-# Both return whether to go on visiting.
-ContainerVisitor = Callable[[v1.Container, ContainerType], bool]
+# Returns whether to go on visiting.
 Visitor = Callable[[str], bool]
-
-
-def all_feature_enabled_containers() -> ContainerType:
-    """All container types that no feature gate switches off, which today are all."""
-    return ALL_CONTAINERS
 
 
 def container_iter(pod_spec: v1.PodSpec, mask: ContainerType) -> Iterator[tuple[v1.Container, ContainerType]]:
@@ -52,11 +45,6 @@ def container_iter(pod_spec: v1.PodSpec, mask: ContainerType) -> Iterator[tuple[
     if mask & EPHEMERAL_CONTAINERS:
         for ephemeral in pod_spec.ephemeral_containers:
             yield cast(v1.Container, ephemeral), EPHEMERAL_CONTAINERS
-
-
-def visit_containers(pod_spec: v1.PodSpec, mask: ContainerType, visitor: ContainerVisitor) -> bool:
-    """Call visitor for the masked containers until it returns False; returns whether it never did."""
-    return all(visitor(container, kind) for container, kind in container_iter(pod_spec, mask))
 
 
 def visit_pod_secret_names(pod: v1.Pod, visitor: Visitor) -> bool:
@@ -138,31 +126,6 @@ def _container_configmap_names(container: v1.Container) -> Iterator[str]:
 def get_container_status(statuses: Iterable[v1.ContainerStatus], name: str) -> v1.ContainerStatus | None:
     """The status of the container of that name, or None."""
     return next((status for status in statuses if status.name == name), None)
-
-
-def get_existing_container_status(statuses: Iterable[v1.ContainerStatus], name: str) -> v1.ContainerStatus:
-    """The status of the container of that name, or an empty one."""
-    return get_container_status(statuses, name) or v1.ContainerStatus()
-
-
-def get_index_of_container_status(statuses: Iterable[v1.ContainerStatus], name: str) -> int | None:
-    """Where in the list the container's status is, or None."""
-    return next((i for i, status in enumerate(statuses) if status.name == name), None)
-
-
-def is_pod_available(pod: v1.Pod, min_ready_seconds: int, now: datetime.datetime) -> bool:
-    """Whether the pod has been ready for at least min_ready_seconds."""
-    condition = get_pod_ready_condition(pod.status)
-    if condition is None or condition.status != v1.CONDITION_TRUE:
-        return False
-    since = condition.last_transition_time
-    return min_ready_seconds == 0 or (
-        since is not None and since + datetime.timedelta(seconds=min_ready_seconds) <= now
-    )
-
-
-def is_pod_ready(pod: v1.Pod) -> bool:
-    return is_pod_ready_condition_true(pod.status)
 
 
 def is_pod_terminal(pod: v1.Pod) -> bool:
@@ -267,9 +230,7 @@ def _rule_restarts(rule: v1.ContainerRestartRule) -> bool:
     return rule.action == v1.CONTAINER_RESTART_RULE_ACTION_RESTART
 
 
-def find_matching_container_restart_rule(
-    container: v1.Container, exit_code: int
-) -> v1.ContainerRestartRule | None:
+def find_matching_container_restart_rule(container: v1.Container, exit_code: int) -> v1.ContainerRestartRule | None:
     """The container's first restart rule that speaks of exit_code, or None."""
     for rule in container.restart_policy_rules:
         if rule.exit_codes is None:

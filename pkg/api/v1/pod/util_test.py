@@ -26,17 +26,10 @@ SPEC = v1.PodSpec(
         (podutil.ALL_CONTAINERS, ["i", "c1", "c2", "e"]),
     ],
 )
-def test_visit_containers(mask: podutil.ContainerType, expected: list[str]) -> None:
-    seen: list[str] = []
-
-    def visit(container: v1.Container, kind: podutil.ContainerType) -> bool:
-        assert kind & mask
-        seen.append(container.name)
-        return True
-
-    assert podutil.visit_containers(SPEC, mask, visit)
-    assert seen == expected
-    assert not podutil.visit_containers(SPEC, mask, lambda *_: False)
+def test_container_iter(mask: podutil.ContainerType, expected: list[str]) -> None:
+    found = list(podutil.container_iter(SPEC, mask))
+    assert [container.name for container, _ in found] == expected
+    assert all(kind & mask for _, kind in found)
 
 
 def test_visit_references() -> None:
@@ -94,20 +87,6 @@ def test_update_pod_condition() -> None:
     assert [condition.type for condition in status.conditions] == ["Ready", "New"]
 
 
-@pytest.mark.parametrize(
-    ("min_ready", "age", "expected"), [(0, 0, True), (10, 5, False), (10, 10, True)]
-)
-def test_is_pod_available(min_ready: int, age: float, expected: bool) -> None:
-    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    ready = v1.PodCondition(
-        type="Ready", status="True", last_transition_time=now - datetime.timedelta(seconds=age)
-    )
-    pod = v1.Pod(status=v1.PodStatus(conditions=[ready]))
-    assert podutil.is_pod_ready(pod)
-    assert podutil.is_pod_available(pod, min_ready, now) is expected
-    assert not podutil.is_pod_available(v1.Pod(), min_ready, now)
-
-
 def rule(action: str, operator: str, *values: int) -> v1.ContainerRestartRule:
     codes = v1.ContainerRestartRuleOnExitCodes(operator=operator, values=list(values))
     return v1.ContainerRestartRule(action=action, exit_codes=codes)
@@ -135,9 +114,7 @@ def rule(action: str, operator: str, *values: int) -> v1.ContainerRestartRule:
         ),
     ],
 )
-def test_container_should_restart(
-    container: dict[str, Any], pod_policy: str, exit_code: int, expected: bool
-) -> None:
+def test_container_should_restart(container: dict[str, Any], pod_policy: str, exit_code: int, expected: bool) -> None:
     spec = v1.PodSpec(restart_policy=pod_policy)
     assert podutil.container_should_restart(v1.Container(**container), spec, exit_code) is expected
 
@@ -155,5 +132,3 @@ def test_get_container_status() -> None:
     statuses = [v1.ContainerStatus(name="a"), v1.ContainerStatus(name="b")]
     assert podutil.get_container_status(statuses, "b") is statuses[1]
     assert podutil.get_container_status(statuses, "c") is None
-    assert podutil.get_existing_container_status(statuses, "c") == v1.ContainerStatus()
-    assert podutil.get_index_of_container_status(statuses, "a") == 0

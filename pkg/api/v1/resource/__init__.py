@@ -7,8 +7,6 @@ from pkg.api.v1.resource.helpers import (
     extract_container_resource_value,
     extract_resource_value_by_container_name,
     extract_resource_value_by_container_name_and_node_allocatable,
-    get_resource_request,
-    get_resource_request_quantity,
     is_huge_page_resource_name,
     merge_container_resource_limits,
 )
@@ -17,8 +15,6 @@ __all__ = [
     "extract_container_resource_value",
     "extract_resource_value_by_container_name",
     "extract_resource_value_by_container_name_and_node_allocatable",
-    "get_resource_request",
-    "get_resource_request_quantity",
     "is_huge_page_resource_name",
     "merge_container_resource_limits",
 ]

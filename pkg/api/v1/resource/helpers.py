@@ -7,45 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pkg import features
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.api.resource import Quantity
-from pkg.component_helpers import resource as resourcehelper
 
 _BINARY = frozenset({v1.RESOURCE_MEMORY, v1.RESOURCE_STORAGE, v1.RESOURCE_EPHEMERAL_STORAGE})
 _DEFAULTED_BY_NODE = (v1.RESOURCE_CPU, v1.RESOURCE_MEMORY, v1.RESOURCE_EPHEMERAL_STORAGE)
 
 
-def get_resource_request_quantity(pod: v1.Pod, resource_name: str) -> Quantity:
-    """What the pod requests of one resource, with the RuntimeClass's overhead if it requests any."""
-    format = resource.Format.BINARY_SI if resource_name in _BINARY else resource.Format.DECIMAL_SI
-    pod_level = features.feature_gate.enabled(features.POD_LEVEL_RESOURCES)
-    opts = resourcehelper.PodResourcesOptions(
-        skip_container_level_resources=pod_level and resourcehelper.is_pod_level_resources_set(pod),
-        exclude_overhead=True,
-    )
-    quantity = Quantity(0, format)
-    requested = resourcehelper.pod_requests(pod, opts).get(resource_name)
-    if requested is not None:
-        quantity = quantity.add(requested)
-    overhead = pod.spec.overhead.get(resource_name)
-    if overhead is not None and not quantity.is_zero():
-        quantity = quantity.add(overhead)
-    return quantity
-
-
-def get_resource_request(pod: v1.Pod, resource: str) -> int:
-    """What the pod requests of one resource, in thousandths of a core or in units; of pods, 1."""
-    if resource == v1.RESOURCE_PODS:
-        return 1
-    quantity = get_resource_request_quantity(pod, resource)
-    return quantity.milli_value() if resource == v1.RESOURCE_CPU else quantity.value()
-
-
-def extract_resource_value_by_container_name(
-    fs: v1.ResourceFieldSelector, pod: v1.Pod, container_name: str
-) -> str:
+def extract_resource_value_by_container_name(fs: v1.ResourceFieldSelector, pod: v1.Pod, container_name: str) -> str:
     """As extract_container_resource_value, of the container of that name; raises LookupError too."""
     return extract_container_resource_value(fs, _find_container_in_pod(pod, container_name))
 

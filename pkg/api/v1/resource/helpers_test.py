@@ -59,11 +59,3 @@ def test_node_allocatable() -> None:
     assert pod.spec.containers[0].resources.limits == {}
     with pytest.raises(LookupError, match="container none not found"):
         resourceutil.extract_resource_value_by_container_name(selector, pod, "none")
-
-
-def test_get_resource_request() -> None:
-    pod = v1.Pod(spec=v1.PodSpec(containers=[CONTAINER, CONTAINER], overhead=quantities(cpu="50m", pods="1")))
-    assert resourceutil.get_resource_request(pod, "cpu") == 250
-    assert resourceutil.get_resource_request(pod, "memory") == 2048
-    assert resourceutil.get_resource_request(pod, "pods") == 1
-    assert resourceutil.get_resource_request(pod, "example.com/none") == 0

@@ -14,14 +14,6 @@ from pkg.apimachinery.util.validation import field
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def is_valid_ip(path: field.Path | None, value: str) -> field.ErrorList:
-    """An address in the one form that is canonical; for fields that have always asked for that."""
-    address, errs = _parse_ip(path, value, strict=True)
-    if not errs and str(address) != value:
-        errs.append(field.invalid(path, value, f'must be in canonical form ("{address}")'))
-    return errs
-
-
 def is_valid_ip_for_legacy_field(
     path: field.Path | None, value: str, strict_validation: bool, valid_old_ips: Collection[str] = ()
 ) -> field.ErrorList:

@@ -8,9 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pkg.apimachinery.util.validation import field
-
-DNS1035_LABEL_MAX_LENGTH = 63
 DNS1123_LABEL_MAX_LENGTH = 63
 DNS1123_SUBDOMAIN_MAX_LENGTH = 253
 LABEL_VALUE_MAX_LENGTH = 63
@@ -88,46 +85,17 @@ _DNS1123_SUBDOMAIN = _Form(
 _UNDERSCORE_LABEL_FMT = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _UNDERSCORE_SUBDOMAIN = _Form(
     rf"{_UNDERSCORE_LABEL_FMT}(\.{_UNDERSCORE_LABEL_FMT})*",
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
-    f"'_', '-' or '.', {_ENDS}",
+    f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', {_ENDS}",
     ("example.com",),
-)
-_WILDCARD_SUBDOMAIN = _Form(
-    rf"\*\.{_DNS1123_SUBDOMAIN_FMT}",
-    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must "
-    "consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
-    ("*.example.com",),
-)
-_DNS1035_LABEL = _Form(
-    "[a-z]([-a-z0-9]*[a-z0-9])?",
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-    "character, and end with an alphanumeric character",
-    ("my-name", "abc-123"),
-)
-_C_IDENTIFIER = _Form(
-    "[A-Za-z_][A-Za-z0-9_]*",
-    "a valid C identifier must start with alphabetic character or '_', "
-    "followed by a string of alphanumeric characters or '_'",
-    ("my_name", "MY_NAME", "MyName"),
-)
-_PERCENT = _Form(
-    "[0-9]+%", "a valid percent string must be a numeric string followed by an ending '%'", ("1%", "93%")
 )
 _HTTP_HEADER_NAME = _Form(
     "[-A-Za-z0-9]+", "a valid HTTP header must consist of alphanumeric characters or '-'", ("X-Header-Name",)
-)
-_ENV_VAR_NAME = _Form(
-    "[-._a-zA-Z][-._a-zA-Z0-9]*",
-    "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', "
-    "and must not start with a digit",
-    ("my.env-name", "MY_ENV.NAME", "MyEnvName1"),
 )
 _CONFIG_MAP_KEY = _Form(
     "[-._a-zA-Z0-9]+",
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
     ("key.name", "KEY_NAME", "key-name"),
 )
-_HTTP_PATH = _Form(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+", "Invalid path", ())
 
 
 def is_qualified_name(value: str) -> list[str]:
@@ -141,42 +109,11 @@ def is_qualified_name(value: str) -> list[str]:
         errs.append("prefix part " + empty_error())
     elif slash:
         errs += [
-            f"prefix part {err}"
-            for err in _DNS1123_SUBDOMAIN.check(prefix, DNS1123_SUBDOMAIN_MAX_LENGTH, "bytes")
+            f"prefix part {err}" for err in _DNS1123_SUBDOMAIN.check(prefix, DNS1123_SUBDOMAIN_MAX_LENGTH, "bytes")
         ]
     if not name:
         errs.append("name part " + empty_error())
     return errs + [f"name part {err}" for err in _LABEL_KEY.check(name, _LABEL_KEY_MAX_LENGTH, "bytes")]
-
-
-def is_fully_qualified_name(path: field.Path | None, name: str) -> field.ErrorList:
-    """A domain of at least three segments."""
-    return _is_qualified_domain(path, name, 3, "three")
-
-
-def is_fully_qualified_domain_name(path: field.Path | None, name: str) -> field.ErrorList:
-    """A domain of at least two segments, each a label; a dot may end it."""
-    name = name.removesuffix(".") or name
-    errs = _is_qualified_domain(path, name, 2, "two")
-    if errs:
-        return errs
-    for label in name.split("."):
-        if label_errs := is_dns1123_label(label):
-            return field.ErrorList([field.invalid(path, label, ",".join(label_errs))])
-    return errs
-
-
-def is_domain_prefixed_path(path: field.Path | None, value: str) -> field.ErrorList:
-    """`acme.io/foo`: a DNS subdomain, a slash and an HTTP path."""
-    if not value:
-        return field.ErrorList([field.required(path)])
-    host, _, rest = value.partition("/")
-    if not host or not rest:
-        detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        return field.ErrorList([field.invalid(path, value, detail)])
-    errs = field.ErrorList(field.invalid(path, host, err) for err in is_dns1123_subdomain(host))
-    errs.extend(field.invalid(path, rest, err) for err in _HTTP_PATH.check(rest))
-    return errs
 
 
 def is_valid_label_value(value: str) -> list[str]:
@@ -198,18 +135,6 @@ def is_dns1123_subdomain(value: str) -> list[str]:
 
 def is_dns1123_subdomain_with_underscore(value: str) -> list[str]:
     return _UNDERSCORE_SUBDOMAIN.check(value, DNS1123_SUBDOMAIN_MAX_LENGTH)
-
-
-def is_dns1035_label(value: str) -> list[str]:
-    return _DNS1035_LABEL.check(value, DNS1035_LABEL_MAX_LENGTH)
-
-
-def is_wildcard_dns1123_subdomain(value: str) -> list[str]:
-    return _WILDCARD_SUBDOMAIN.check(value, DNS1123_SUBDOMAIN_MAX_LENGTH)
-
-
-def is_c_identifier(value: str) -> list[str]:
-    return _C_IDENTIFIER.check(value)
 
 
 def is_valid_port_num(port: int) -> list[str]:
@@ -244,16 +169,8 @@ def is_valid_port_name(port: str) -> list[str]:
     return errs
 
 
-def is_valid_percent(percent: str) -> list[str]:
-    return _PERCENT.check(percent)
-
-
 def is_http_header_name(value: str) -> list[str]:
     return _HTTP_HEADER_NAME.check(value)
-
-
-def is_env_var_name(value: str) -> list[str]:
-    return _ENV_VAR_NAME.check(value) + _has_ch_dir_prefix(value)
 
 
 def is_relaxed_env_var_name(value: str) -> list[str]:
@@ -261,26 +178,12 @@ def is_relaxed_env_var_name(value: str) -> list[str]:
     if not value:
         return ["environment variable name " + empty_error()]
     if not value.isascii() or not value.isprintable() or "=" in value:
-        return [
-            "a valid environment variable name must consist only of printable ASCII characters other than '='"
-        ]
+        return ["a valid environment variable name must consist only of printable ASCII characters other than '='"]
     return []
 
 
 def is_config_map_key(value: str) -> list[str]:
     return _CONFIG_MAP_KEY.check(value, DNS1123_SUBDOMAIN_MAX_LENGTH) + _has_ch_dir_prefix(value)
-
-
-def _is_qualified_domain(path: field.Path | None, name: str, segments: int, word: str) -> field.ErrorList:
-    errs = field.ErrorList()
-    if not name:
-        errs.append(field.required(path))
-    elif domain_errs := is_dns1123_subdomain(name):
-        errs.append(field.invalid(path, name, ",".join(domain_errs)))
-    elif len(name.split(".")) < segments:
-        detail = f"should be a domain with at least {word} segments separated by dots"
-        errs.append(field.invalid(path, name, detail))
-    return errs
 
 
 def _has_ch_dir_prefix(value: str) -> list[str]:

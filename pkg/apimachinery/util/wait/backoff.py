@@ -5,11 +5,8 @@ Go: k8s.io/apimachinery/pkg/util/wait/backoff.go
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from pkg import golang
 from pkg.apimachinery.util.wait import wait
 
 
@@ -43,25 +40,3 @@ class Backoff:
         if 0 < self.cap < self.duration:
             self.duration = self.cap
             self.steps = 0
-
-
-def exponential_backoff(
-    backoff: Backoff,
-    condition: Callable[[], bool],
-    ctx: golang.Context = wait.NEVER_STOP,
-    clock: golang.TimerSource | None = None,
-) -> None:
-    """Try the condition up to `backoff.steps` times, with a growing pause between.
-
-    Raises Interrupted if it never came true, ctx.err() if ctx is done, and what the condition raises.
-    """
-    backoff = dataclasses.replace(backoff)
-    while backoff.steps > 0:
-        if (err := ctx.err()) is not None:
-            raise err
-        if condition():
-            return
-        if backoff.steps == 1:
-            break
-        wait.pause(ctx, backoff.step(), clock)
-    raise wait.Interrupted

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pkg import golang
-from pkg.apimachinery.util.wait import wait
 
 
 def poll_until_context_cancel(
@@ -45,16 +44,3 @@ def poll_until_context_timeout(
         poll_until_context_cancel(child, interval, immediate, condition)
     finally:
         cancel()
-
-
-def poll_until(
-    interval: float,
-    condition: Callable[[], bool],
-    ctx: golang.Context,
-    clock: golang.TimerSource | None = None,
-) -> None:
-    """As poll_until_context_cancel, first after one interval; raises Interrupted when ctx is done."""
-    try:
-        poll_until_context_cancel(ctx, interval, False, condition, clock)
-    except golang.ContextError as err:
-        raise wait.Interrupted from err

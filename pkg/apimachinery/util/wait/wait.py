@@ -1,6 +1,6 @@
 """Loops that end when a context is done.
 
-Go: k8s.io/apimachinery/pkg/util/wait/wait.go, backoff.go, error.go
+Go: k8s.io/apimachinery/pkg/util/wait/wait.go, backoff.go
 """
 
 from __future__ import annotations
@@ -9,21 +9,6 @@ import random
 from collections.abc import Callable
 
 from pkg import golang, klog
-
-# The context of loops that run as long as the process.
-NEVER_STOP = golang.background()
-
-
-class Interrupted(TimeoutError):
-    """The condition did not come true in the steps that were allowed."""
-
-    def __init__(self) -> None:
-        super().__init__("timed out waiting for the condition")
-
-
-def interrupted(err: BaseException | None) -> bool:
-    """Whether an error only says that waiting was given up."""
-    return isinstance(err, Interrupted | golang.ContextError)
 
 
 def jitter(duration: float, max_factor: float) -> float:
@@ -36,11 +21,6 @@ def until(
 ) -> None:
     """Call fn until ctx is done, `period` seconds from the end of one call to the start of the next."""
     jitter_until(fn, period, 0.0, True, ctx, clock)
-
-
-def forever(fn: Callable[[], object], period: float) -> None:
-    """As until, as long as the process runs."""
-    until(fn, period, NEVER_STOP)
 
 
 def jitter_until(

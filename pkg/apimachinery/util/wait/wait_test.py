@@ -146,38 +146,6 @@ def test_backoff_jitter_does_not_accumulate() -> None:
         assert base <= backoff.step() <= base * 1.5
 
 
-def test_exponential_backoff() -> None:
-    s = Stepper()
-    backoff = wait.Backoff(1.0, factor=2, steps=4)
-
-    def third_time() -> bool:
-        s.call()
-        return len(s.calls) == 3
-
-    thread = s.run(lambda: wait.exponential_backoff(backoff, third_time, s.ctx, s.clock))
-    for pause in (1, 2):
-        s.await_call()
-        s.await_waiter()
-        s.clock.step(pause)
-    thread.join(WAIT)
-    assert s.calls == [0, 1, 3]
-    assert backoff.steps == 4, "the caller's parameters stay"
-
-
-def test_exponential_backoff_gives_up_without_a_last_pause() -> None:
-    calls: list[int] = []
-    with pytest.raises(wait.Interrupted, match="timed out waiting for the condition"):
-        wait.exponential_backoff(wait.Backoff(3600, steps=1), lambda: bool(calls.append(1)))  # type: ignore[func-returns-value]
-    assert calls == [1]
-
-
-def test_exponential_backoff_ends_with_its_context() -> None:
-    ctx, cancel = golang.with_cancel(golang.background())
-    cancel()
-    with pytest.raises(golang.Canceled):
-        wait.exponential_backoff(wait.Backoff(1, steps=5), lambda: False, ctx)
-
-
 @pytest.mark.parametrize(("immediate", "expected"), [(True, [0, 5]), (False, [5, 10])])
 def test_poll_until_context_cancel(immediate: bool, expected: list[float]) -> None:
     s = Stepper()
@@ -205,8 +173,6 @@ def test_poll_gives_up() -> None:
     cancel()
     with pytest.raises(golang.Canceled):
         wait.poll_until_context_cancel(ctx, 3600, True, lambda: False)
-    with pytest.raises(wait.Interrupted):
-        wait.poll_until(3600, lambda: False, ctx)
 
 
 def test_poll_raises_what_the_condition_raises() -> None:
@@ -215,17 +181,3 @@ def test_poll_raises_what_the_condition_raises() -> None:
 
     with pytest.raises(ValueError, match="bad"):
         wait.poll_until_context_cancel(golang.background(), 1.0, True, crash)
-
-
-@pytest.mark.parametrize(
-    ("err", "expected"),
-    [
-        (wait.Interrupted(), True),
-        (golang.Canceled(), True),
-        (golang.DeadlineExceeded(), True),
-        (ValueError(), False),
-        (None, False),
-    ],
-)
-def test_interrupted(err: Exception | None, expected: bool) -> None:
-    assert wait.interrupted(err) is expected

@@ -13,9 +13,7 @@ from pkg.apimachinery.clock import testing
 from pkg.client_go.tools import record
 
 POD = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid="u1"))
-CONTAINER = v1.ObjectReference(
-    kind="Pod", api_version="v1", namespace="ns", name="p", field_path="spec.containers{c}"
-)
+CONTAINER = v1.ObjectReference(kind="Pod", api_version="v1", namespace="ns", name="p", field_path="spec.containers{c}")
 
 
 def test_standalone_logs_and_keeps() -> None:

@@ -60,9 +60,7 @@ class StandaloneRecorder:
         with self._lock:
             return list(self._events)
 
-    def _record(
-        self, obj: Any, annotations: Mapping[str, str], event_type: str, reason: str, message: str
-    ) -> None:
+    def _record(self, obj: Any, annotations: Mapping[str, str], event_type: str, reason: str, message: str) -> None:
         ref = reference_to(obj)
         event = RecordedEvent(self._clock.now(), ref, event_type, reason, message, dict(annotations))
         with self._lock:

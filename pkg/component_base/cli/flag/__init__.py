@@ -5,7 +5,7 @@ Go: staging/src/k8s.io/component-base/cli/flag, github.com/spf13/pflag
 
 from pkg.component_base.cli.flag.ciphersuites_flag import check_tls_cipher_suites, check_tls_version
 from pkg.component_base.cli.flag.duration import format_duration, parse_duration
-from pkg.component_base.cli.flag.flag_set import Flag, FlagError, FlagSet, stderr_flag_set
+from pkg.component_base.cli.flag.flag_set import Flag, FlagError, FlagSet
 from pkg.component_base.cli.flag.values import (
     Collection,
     Ref,
@@ -55,7 +55,6 @@ __all__ = [
     "parse_duration",
     "parse_int",
     "parse_map_bool",
-    "stderr_flag_set",
     "string_slice_value",
     "string_value",
 ]

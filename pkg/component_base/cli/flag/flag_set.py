@@ -6,7 +6,6 @@ name means `-`. Go: github.com/spf13/pflag (flag.go)
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -120,11 +119,6 @@ class FlagSet:
         return "".join(_usage(flag, width) for flag in self)
 
 
-def stderr_flag_set() -> FlagSet:
-    """A set that warns about deprecated flags on standard error."""
-    return FlagSet(sys.stderr)
-
-
 def _normalize(name: str) -> str:
     return name.replace("_", "-")
 
@@ -139,7 +133,6 @@ def _usage(flag: Flag, width: int) -> str:
     if flag.deprecated:
         text += f" (DEPRECATED: {flag.deprecated})"
     lines = [
-        textwrap.fill(line, width, initial_indent=" " * 12, subsequent_indent=" " * 12)
-        for line in text.splitlines()
+        textwrap.fill(line, width, initial_indent=" " * 12, subsequent_indent=" " * 12) for line in text.splitlines()
     ]
     return "\n".join([head, *lines]) + "\n"

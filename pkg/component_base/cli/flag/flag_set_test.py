@@ -55,9 +55,7 @@ def _flag_set(target: _Target, output: io.StringIO | None = None) -> cliflag.Fla
     for name, (path, make_value) in _FLAGS.items():
         fs.add(name, make_value(cliflag.Ref(target, path)), f"usage of {name}")
     fs.add("v", cliflag.level_value(cliflag.Ref(target, "level")), "verbosity", shorthand="v")
-    fs.add(
-        "old", cliflag.string_value(cliflag.Ref(target, "inner.name")), "old", deprecated="use --inner-name"
-    )
+    fs.add("old", cliflag.string_value(cliflag.Ref(target, "inner.name")), "old", deprecated="use --inner-name")
     return fs
 
 

@@ -5,14 +5,12 @@ Go: k8s.io/component-helpers/scheduling/corev1
 
 from pkg.component_helpers.scheduling.corev1.helpers import (
     find_matching_untolerated_taint,
-    pod_priority,
     tolerates_taint,
     tolerations_tolerate_taint,
 )
 
 __all__ = [
     "find_matching_untolerated_taint",
-    "pod_priority",
     "tolerates_taint",
     "tolerations_tolerate_taint",
 ]

@@ -16,11 +16,6 @@ _DECIMAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _INT64 = range(-(2**63), 2**63)
 
 
-def pod_priority(pod: v1.Pod) -> int:
-    """0 for a pod from before there were priorities."""
-    return pod.spec.priority or 0
-
-
 def tolerations_tolerate_taint(
     tolerations: Iterable[v1.Toleration], taint: v1.Taint, enable_comparison_operators: bool
 ) -> bool:

@@ -45,8 +45,3 @@ def test_find_matching_untolerated_taint() -> None:
     assert find(taints, tolerations, None, False) is first
     assert find(taints, [], lambda taint: taint.effect == NO_EXECUTE, False) is second
     assert find(taints, tolerations, lambda taint: taint.effect == NO_EXECUTE, False) is None
-
-
-def test_pod_priority() -> None:
-    assert corev1.pod_priority(v1.Pod()) == 0
-    assert corev1.pod_priority(v1.Pod(spec=v1.PodSpec(priority=7))) == 7

@@ -10,16 +10,12 @@ from pkg.apimachinery.util.validation.field.errors import (
     ErrorType,
     duplicate,
     forbidden,
-    internal_error,
     invalid,
     not_found,
     not_supported,
     required,
-    too_few,
     too_long,
     too_many,
-    too_short,
-    type_invalid,
 )
 from pkg.apimachinery.util.validation.field.path import Path
 
@@ -31,14 +27,10 @@ __all__ = [
     "Path",
     "duplicate",
     "forbidden",
-    "internal_error",
     "invalid",
     "not_found",
     "not_supported",
     "required",
-    "too_few",
     "too_long",
     "too_many",
-    "too_short",
-    "type_invalid",
 ]

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from pkg import klog
-from pkg.apimachinery.util import errors
 from pkg.apimachinery.util.validation.field.path import Path
 
 
@@ -23,17 +22,13 @@ class ErrorType(enum.Enum):
     REQUIRED = "Required value"
     DUPLICATE = "Duplicate value"
     INVALID = "Invalid value"
-    TYPE_INVALID = "Invalid value "
     NOT_SUPPORTED = "Unsupported value"
     FORBIDDEN = "Forbidden"
     TOO_LONG = "Too long"
-    TOO_SHORT = "Too short"
     TOO_MANY = "Too many"
-    TOO_FEW = "Too few"
-    INTERNAL = "Internal error"
 
     def __str__(self) -> str:
-        return self.value.rstrip()  # TYPE_INVALID reads like INVALID and is not its alias
+        return self.value
 
 
 # As bad value: say only what is wrong.
@@ -43,8 +38,6 @@ _WITHOUT_VALUE = {
     ErrorType.REQUIRED,
     ErrorType.FORBIDDEN,
     ErrorType.TOO_LONG,
-    ErrorType.TOO_SHORT,
-    ErrorType.INTERNAL,
 }
 
 
@@ -70,19 +63,6 @@ class Error(ValueError):
 
 class ErrorList(list[Error]):
     """What a validation found."""
-
-    def to_aggregate(self) -> errors.Aggregate | None:
-        """All as one exception, the same message only once; None if there are none."""
-        return errors.new_aggregate({str(err): err for err in self}.values())
-
-    def raise_if_any(self) -> None:
-        """Raise the aggregate, if there is one."""
-        if (aggregate := self.to_aggregate()) is not None:
-            raise aggregate
-
-
-def type_invalid(path: Path | None, value: Any, detail: str) -> Error:
-    return Error(ErrorType.TYPE_INVALID, path, value, detail)
 
 
 def not_found(path: Path | None, value: Any) -> Error:
@@ -117,27 +97,10 @@ def too_long(path: Path | None, value: Any, max_length: int) -> Error:
     return Error(ErrorType.TOO_LONG, path, "<value omitted>", detail)
 
 
-def too_short(path: Path | None, value: Any, min_length: int) -> Error:
-    detail = (
-        f"must be at least {_count(min_length, 'character')}" if min_length >= 0 else "value is too short"
-    )
-    return Error(ErrorType.TOO_SHORT, path, value, detail)
-
-
 def too_many(path: Path | None, actual: int, maximum: int) -> Error:
     """A negative number is one that is not known."""
     detail = f"must have at most {_count(maximum, 'item')}" if maximum >= 0 else "has too many items"
     return Error(ErrorType.TOO_MANY, path, actual if actual >= 0 else OMIT_VALUE, detail)
-
-
-def too_few(path: Path | None, actual: int, minimum: int) -> Error:
-    """A negative number is one that is not known."""
-    detail = f"must have at least {_count(minimum, 'item')}" if minimum >= 0 else "has too few items"
-    return Error(ErrorType.TOO_FEW, path, actual if actual >= 0 else OMIT_VALUE, detail)
-
-
-def internal_error(path: Path | None, err: Exception) -> Error:
-    return Error(ErrorType.INTERNAL, path, err, str(err))
 
 
 def _count(n: int, noun: str) -> str:

@@ -4,12 +4,6 @@ Go: pkg/apis/core/v1/helper
 """
 
 from pkg.apis.core.v1.helper.helpers import (
-    add_or_update_toleration_in_pod_spec,
-    contains_access_mode,
-    get_access_modes_as_string,
-    get_access_modes_from_string,
-    huge_page_resource_name,
-    huge_page_size_from_medium,
     huge_page_size_from_resource_name,
     huge_page_unit_size_from_byte_size,
     is_attachable_volume_resource_name,
@@ -23,12 +17,6 @@ from pkg.apis.core.v1.helper.helpers import (
 )
 
 __all__ = [
-    "add_or_update_toleration_in_pod_spec",
-    "contains_access_mode",
-    "get_access_modes_as_string",
-    "get_access_modes_from_string",
-    "huge_page_resource_name",
-    "huge_page_size_from_medium",
     "huge_page_size_from_resource_name",
     "huge_page_unit_size_from_byte_size",
     "is_attachable_volume_resource_name",

@@ -6,18 +6,11 @@ Go: pkg/apis/core/v1/helper/helpers.go
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 
 _QUALIFIED_NAME = re.compile(r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_ACCESS_MODES = {
-    v1.READ_WRITE_ONCE: "RWO",
-    v1.READ_ONLY_MANY: "ROX",
-    v1.READ_WRITE_MANY: "RWX",
-    v1.READ_WRITE_ONCE_POD: "RWOP",
-}
 
 
 def is_extended_resource_name(name: str) -> bool:
@@ -39,10 +32,6 @@ def is_native_resource(name: str) -> bool:
 
 def is_huge_page_resource_name(name: str) -> bool:
     return name.startswith(v1.RESOURCE_HUGE_PAGES_PREFIX)
-
-
-def huge_page_resource_name(page_size: resource.Quantity) -> str:
-    return f"{v1.RESOURCE_HUGE_PAGES_PREFIX}{page_size}"
 
 
 def huge_page_size_from_resource_name(name: str) -> resource.Quantity:
@@ -68,15 +57,6 @@ def is_huge_page_medium(medium: str) -> bool:
     return medium == v1.STORAGE_MEDIUM_HUGE_PAGES or medium.startswith(v1.STORAGE_MEDIUM_HUGE_PAGES_PREFIX)
 
 
-def huge_page_size_from_medium(medium: str) -> resource.Quantity:
-    """The page size that the medium names; raises ValueError if it names none."""
-    if not is_huge_page_medium(medium):
-        raise ValueError(f"medium: {medium} is not a hugepage medium")
-    if medium == v1.STORAGE_MEDIUM_HUGE_PAGES:
-        raise ValueError(f"medium: {medium} doesn't have size information")
-    return resource.parse_quantity(medium.removeprefix(v1.STORAGE_MEDIUM_HUGE_PAGES_PREFIX))
-
-
 def is_overcommit_allowed(name: str) -> bool:
     """Whether limits of this resource may exceed its requests."""
     return is_native_resource(name) and not is_huge_page_resource_name(name)
@@ -89,39 +69,3 @@ def is_attachable_volume_resource_name(name: str) -> bool:
 def is_service_ip_set(service: v1.Service) -> bool:
     """Whether the service has an address of its own."""
     return service.spec.cluster_ip not in ("", v1.CLUSTER_IP_NONE)
-
-
-def get_access_modes_as_string(modes: Sequence[str]) -> str:
-    """The modes' short names, always in the same order."""
-    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in modes)
-
-
-def get_access_modes_from_string(modes: str) -> list[str]:
-    """The modes of the short names; unknown ones are left out."""
-    long = {short: mode for mode, short in _ACCESS_MODES.items()}
-    return [long[short.strip(" ")] for short in modes.split(",") if short.strip(" ") in long]
-
-
-def contains_access_mode(modes: Sequence[str], mode: str) -> bool:
-    return mode in modes
-
-
-def add_or_update_toleration_in_pod_spec(spec: v1.PodSpec, toleration: v1.Toleration) -> bool:
-    """Put the toleration in place of those for the same taint; returns whether that changed the spec."""
-    if toleration in spec.tolerations:
-        return False
-    kept = [toleration if _match_toleration(toleration, other) else other for other in spec.tolerations]
-    if toleration not in kept:
-        kept.append(toleration)
-    spec.tolerations = kept
-    return True
-
-
-def _match_toleration(toleration: v1.Toleration, other: v1.Toleration) -> bool:
-    """Whether the two are for the same taint, whatever their seconds."""
-    return (toleration.key, toleration.effect, toleration.operator, toleration.value) == (
-        other.key,
-        other.effect,
-        other.operator,
-        other.value,
-    )

@@ -10,7 +10,7 @@ from pkg.component_helpers.node.util.sysctl.namespace import (
     Namespace,
     get_namespace,
 )
-from pkg.component_helpers.node.util.sysctl.sysctl import get_sysctl, normalize_name, set_sysctl
+from pkg.component_helpers.node.util.sysctl.sysctl import normalize_name
 
 __all__ = [
     "IPC_NAMESPACE",
@@ -18,7 +18,5 @@ __all__ = [
     "UNKNOWN_NAMESPACE",
     "Namespace",
     "get_namespace",
-    "get_sysctl",
     "normalize_name",
-    "set_sysctl",
 ]

@@ -52,9 +52,7 @@ def _process_resource_list(target: dict[str, Quantity], new: Mapping[str, Quanti
 
 
 def _has_all_qos_resources(resources: Mapping[str, Quantity]) -> bool:
-    return all(
-        name in resources and resources[name].sign() > 0 for name in _SUPPORTED_QOS_COMPUTE_RESOURCES
-    )
+    return all(name in resources and resources[name].sign() > 0 for name in _SUPPORTED_QOS_COMPUTE_RESOURCES)
 
 
 def _match(requests: Mapping[str, Quantity], limits: Mapping[str, Quantity]) -> bool:

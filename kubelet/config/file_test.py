@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -252,11 +253,21 @@ def test_bad_file_while_watching(tmp_path: Path, watch: Watch) -> None:
     watched.expect("good", "late")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_unreadable_file(tmp_path: Path, watch: Watch) -> None:
+def test_unreadable_file(tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read every file, so the system's refusal is imitated."""
+    really_open = os.open
+
+    def refuse_bad(path: str, *args: int) -> int:
+        if path.endswith("bad.yaml"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return really_open(path, *args)
+
     (tmp_path / "bad.yaml").write_bytes(manifest())
-    (tmp_path / "bad.yaml").chmod(0)
-    watch(tmp_path).expect_event("Permission denied")
+    (tmp_path / "good.yaml").write_bytes(manifest("good", "good"))
+    monkeypatch.setattr(os, "open", refuse_bad)
+    watched = watch(tmp_path)
+    watched.expect("good")
+    watched.expect_event("bad.yaml", "Permission denied")
 
 
 def test_two_files_with_one_pod_name_are_both_sent(tmp_path: Path, watch: Watch) -> None:

@@ -9,10 +9,7 @@ import grpc
 
 from pkg import golang
 
-# A runtime puts one of these words at the start of the message of a failed image pull or container creation.
-ERR_REGISTRY_UNAVAILABLE = "RegistryUnavailable"
-ERR_SIGNATURE_VALIDATION_FAILED = "SignatureValidationFailed"
-ERR_RRO_UNSUPPORTED = "RROUnsupported"
+# A runtime puts this word at the start of the message of a failed container creation.
 ERR_IMAGE_VOLUME_MOUNT_FAILED = "ImageVolumeMountFailed"
 
 # "NOT_FOUND" → "NotFound": the spelling of Go's codes, which is what users find in events.

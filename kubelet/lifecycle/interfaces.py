@@ -48,22 +48,10 @@ class PodAdmitHandler(Protocol):
     def admit(self, attrs: PodAdmitAttributes) -> PodAdmitResult: ...
 
 
-class PodAdmitTarget(Protocol):
-    """Takes admit handlers in; asked in the order in which they were added."""
-
-    def add_pod_admit_handler(self, handler: PodAdmitHandler) -> None: ...
-
-
 class PodSyncLoopHandler(Protocol):
     """Asked about every pod in each turn of the sync loop; must answer at once."""
 
     def should_sync(self, pod: v1.Pod) -> bool: ...
-
-
-class PodSyncLoopTarget(Protocol):
-    """Takes sync loop handlers in."""
-
-    def add_pod_sync_loop_handler(self, handler: PodSyncLoopHandler) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +70,3 @@ class PodSyncHandler(Protocol):
     """
 
     def should_evict(self, pod: v1.Pod) -> ShouldEvictResponse: ...
-
-
-class PodSyncTarget(Protocol):
-    """Takes pod sync handlers in."""
-
-    def add_pod_sync_handler(self, handler: PodSyncHandler) -> None: ...
-
-
-class PodLifecycleTarget(PodAdmitTarget, PodSyncLoopTarget, PodSyncTarget, Protocol):
-    """Takes all three kinds of handlers in."""
-
-
-class PodAdmitHandlers(list[PodAdmitHandler]):
-    """The admit handlers in their order."""
-
-    def add_pod_admit_handler(self, handler: PodAdmitHandler) -> None:
-        self.append(handler)
-
-
-class PodSyncLoopHandlers(list[PodSyncLoopHandler]):
-    """The sync loop handlers in their order."""
-
-    def add_pod_sync_loop_handler(self, handler: PodSyncLoopHandler) -> None:
-        self.append(handler)
-
-
-class PodSyncHandlers(list[PodSyncHandler]):
-    """The pod sync handlers in their order."""
-
-    def add_pod_sync_handler(self, handler: PodSyncHandler) -> None:
-        self.append(handler)

@@ -25,21 +25,14 @@ POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch"
 POD_OS_NOT_SUPPORTED = "PodOSNotSupported"
 # The kubelet does not know its own node.
 INVALID_NODE_INFO = "InvalidNodeInfo"
-# An init container restarts in a way that this kubelet does not know.
-INIT_CONTAINER_RESTART_POLICY_FORBIDDEN = "InitContainerRestartPolicyForbidden"
 # The runtime cannot keep to the pod's groups alone.
 SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported"
 # Something went wrong while deciding.
 UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
 # A filter said no without a reason, or with one of a kind that is not known here.
-UNKNOWN_REASON = "UnknownReason"
 UNEXPECTED_PREDICATE_FAILURE_TYPE = "UnexpectedPredicateFailureType"
 # What is missing follows this prefix.
 INSUFFICIENT_RESOURCE_PREFIX = "OutOf"
-OUT_OF_CPU = "OutOfcpu"
-OUT_OF_MEMORY = "OutOfmemory"
-OUT_OF_EPHEMERAL_STORAGE = "OutOfephemeral-storage"
-OUT_OF_PODS = "OutOfpods"
 
 _LABEL_OS_STABLE = "kubernetes.io/os"
 # The only operating system this runs on.

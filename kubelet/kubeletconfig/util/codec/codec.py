@@ -9,11 +9,6 @@ from kubelet.apis.config import KubeletConfiguration, scheme
 from kubelet.apis.config.v1beta1 import set_defaults_kubelet_configuration
 
 
-def encode_kubelet_config(kc: KubeletConfiguration) -> scheme.Document:
-    """The configuration as users would write it, with apiVersion and kind."""
-    return {"apiVersion": scheme.API_VERSION, "kind": scheme.KIND, **scheme.to_versioned(kc)}
-
-
 def decode_kubelet_configuration(data: bytes) -> KubeletConfiguration:
     """Read YAML or JSON strictly and fill in the defaults. Raises ValueError that names every fault."""
     try:

@@ -20,7 +20,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DECLARATIONS = ROOT / "hack/go-map/release-1.27.tsv"
 DECISIONS = ROOT / "hack/go-map/decisions.tsv"
-TABLE = ROOT / "docs/go-python-map.md"
 
 # The Go folders whose functions must all be accounted for, and the kinds of file that are no part of the product.
 SCOPE = ("pkg/kubelet", "pkg/probe", "cmd/kubelet")
@@ -185,13 +184,12 @@ def _find_function(function: Function, own: list[Module], package: list[Module])
     name = plain(function.name)
     made = name.removeprefix("new") if name.startswith("new") else None
     for module in own + package:
-        for found in sorted(module.names):
-            if _same(found, name):
-                return f"{module.path}:{found}"
+        if found := _pick(module.names, {name}, function):
+            return f"{module.path}:{found}"
         for cls in module.bases:
             if made and plain(cls) in (made, made + "impl"):
                 return f"{module.path}:{cls}"
-    return _member({name}, _all_classes(own), [])
+    return _member({name}, function, _all_classes(own), [])
 
 
 def _find_method(function: Function, own: list[Module], package: list[Module]) -> str | None:
@@ -201,10 +199,10 @@ def _find_method(function: Function, own: list[Module], package: list[Module]) -
     receivers = {plain(function.receiver), plain(function.receiver) + "impl"}
     classes = [(module, cls) for module in own + package for cls in module.bases if plain(cls) in receivers]
     if classes:
-        found = _member({name, *_DUNDERS.get(name, ())}, classes, package)
+        found = _member({name, *_DUNDERS.get(name, ())}, function, classes, package)
     else:
-        found = _member({name}, _all_classes(own), package)
-    return found or next((f"{m.path}:{top}" for m in own for top in sorted(m.names) if _same(top, name)), None)
+        found = _member({name}, function, _all_classes(own), package)
+    return found or next((f"{m.path}:{top}" for m in own if (top := _pick(m.names, {name}, function))), None)
 
 
 def _all_classes(modules: list[Module]) -> list[tuple[Module, str]]:
@@ -212,20 +210,30 @@ def _all_classes(modules: list[Module]) -> list[tuple[Module, str]]:
     return [(module, cls) for module in modules for cls, bases in module.bases.items() if "Protocol" not in bases]
 
 
-def _member(wanted: set[str], classes: list[tuple[Module, str]], package: list[Module]) -> str | None:
+def _member(
+    wanted: set[str], function: Function, classes: list[tuple[Module, str]], package: list[Module]
+) -> str | None:
     """The first member with a wanted name, in the classes and then in those of their bases that the package has."""
     while classes:
         module, cls = classes[0]
-        for member in sorted(module.members[cls]):
-            if member in wanted or any(_same(member, name) for name in wanted):
-                return f"{module.path}:{cls}.{member}"
+        if member := _pick(module.members[cls], wanted, function):
+            return f"{module.path}:{cls}.{member}"
         classes = classes[1:] + [(m, name) for m in package for name in m.bases if name in module.bases[cls]]
     return None
 
 
-def _same(ours: str, wanted: str) -> bool:
-    """Whether a name is the wanted plain one, and no constant or special method that sounds like it."""
-    return plain(ours) == wanted and not ours.isupper() and not ours.startswith("__")
+def _pick(names: set[str], wanted: set[str], function: Function) -> str | None:
+    """The name that is a wanted plain one, and no constant or special method that sounds like it.
+
+    Where Go has both `Merge` and `merge`, `merge` and `_merge` are told apart.
+    """
+    exported = function.name[0].isupper()
+    found = [
+        name
+        for name in names
+        if name in wanted or (plain(name) in wanted and not name.isupper() and not name.startswith("__"))
+    ]
+    return min(found, key=lambda name: (name.startswith("_") == exported, name), default=None)
 
 
 @dataclass(slots=True)
@@ -241,17 +249,23 @@ def build(functions: list[Function], decisions: list[Decision], tree: PythonTree
     """Say of every function what became of it, and collect what is wrong with the decisions."""
     result = Map()
     used: set[int] = set()
-    for function in functions:
-        found = tree.find(function)
+    places = {function: tree.find(function) for function in functions}
+    claims = Counter(places.values())
+    claimed: dict[str, str] = {}
+    for function, found in places.items():
         fitting = [each for each in decisions if each.fits(function)]
         exact = [each for each in fitting if each.exact]
         what = f"{function.path} {function.title}"
         if len(exact) > 1:
             result.faults.append(f"{what}: decided twice, in lines {exact[0].line} and {exact[1].line}")
         used.update(each.line for each in exact)
-        if found is not None:
+        # Of two functions that could be the same one, a decision says which it is not.
+        if found is not None and not (exact and claims[found] > 1):
             result.rows.append(Row(function, "present", found))
             result.faults += [f"{what}: line {each.line} is stale, it is in {found}" for each in exact]
+            if found in claimed:
+                result.faults.append(f"{what}: {found} is {claimed[found]} already, so decide what this is")
+            claimed[found] = function.title
             continue
         if not fitting:
             result.faults.append(f"{what}: neither present nor decided")
@@ -288,59 +302,3 @@ def _faults_of(decision: Decision, tree: PythonTree) -> Iterator[str]:
                 yield f"{where}: there is no issue {decision.target!r}"
         case other:
             yield f"{where}: {other!r} is none of renamed, absent, issue"
-
-
-def count_table(result: Map) -> list[tuple[str, ...]]:
-    """A header, a row for each Go package and a sum, all as text."""
-    counts = {state: result.counts(state) for state in STATES}
-    packages = sorted({row.function.package for row in result.rows})
-    rows = [(package, *(str(counts[state][package]) for state in STATES)) for package in packages]
-    total = ("all", *(str(sum(counts[state].values())) for state in STATES))
-    return [("Go package", *STATES), *rows, total]
-
-
-def document(result: Map, tree: PythonTree) -> str:
-    """docs/go-python-map.md: counts by package, and for each Go file with a counterpart where that is."""
-    header, *rows = count_table(result)
-    lines = [_HEAD, _table_row(header), _table_row(["---"] + ["---:"] * (len(header) - 1)), *map(_table_row, rows)]
-    lines += [_FILES, _table_row(("Go file", "Python", *STATES)), _table_row(["---"] * 2 + ["---:"] * 4)]
-    files: dict[tuple[str, str], list[Row]] = {}
-    for row in result.rows:
-        files.setdefault((row.function.package, row.function.file), []).append(row)
-    for (package, file), found in files.items():
-        states = Counter(row.state for row in found)
-        places = Counter(row.detail.split(":")[0] for row in found if row.state == "present")
-        mirrored = [module.path for module in tree.mirrored(package, file)]
-        main = [path for path, _ in places.most_common(1)] or mirrored[:1]
-        if main:
-            link = f"[{main[0]}](../{main[0]})"
-            lines.append(_table_row((f"`{package}/{file}`", link, *(str(states[state]) for state in STATES))))
-    return "\n".join(lines) + "\n"
-
-
-def _table_row(cells: tuple[str, ...] | list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-_HEAD = """# From Go to Python, file by file
-
-Written by `hack/verify_go_map --update`; `make verify` fails when it is out of date.
-
-Each function and method that Go's release 1.27 declares under `pkg/kubelet`, `pkg/probe` and `cmd/kubelet` for Linux
-is counted once, fakes and generated code left out:
-
-- **present**: the Python package of the same path has it, under the same name in Python's spelling.
-- **renamed**: it has another name or place here.
-- **absent**: it is left out on purpose.
-- **to come**: an issue will bring it.
-
-`hack/verify_go_map --list WORD` prints where each function is, or why it is not.
-
-## Packages
-"""
-
-_FILES = """
-## Files
-
-Go files that have a counterpart, with the Python file that holds most of it.
-"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import go_map
+import go_map_document
 import pytest
 from go_map import Decision, Function
 
@@ -175,8 +176,24 @@ def test_row_with_a_missing_column_is_refused(tmp_path: Path) -> None:
 def test_document_counts_by_package_and_file(tree: go_map.PythonTree) -> None:
     functions = [function("killPodNow"), function("gone"), function("lost", "unknown.go")]
     decisions = [decision("absent", reason="x"), Decision(2, "pkg/*", "lost", "issue", "5", "")]
-    text = go_map.document(go_map.build(functions, decisions, tree), tree)
+    text = go_map_document.document(go_map.build(functions, decisions, tree), tree)
     assert "| pkg/kubelet/worker-pool | 1 | 0 | 1 | 1 |" in text
     path = "kubelet/worker_pool/pod_workers.py"
     assert f"| `pkg/kubelet/worker-pool/pod_workers.go` | [{path}](../{path}) | 1 | 0 | 1 | 0 |" in text
     assert "unknown.go" not in text
+
+
+def test_what_differs_only_in_being_exported_is_told_apart(tree: go_map.PythonTree) -> None:
+    module = tree.root / "kubelet/worker_pool/merge.py"
+    module.write_text("class Storage:\n    def merge(self): ...\n\n    def _merge(self): ...\n")
+    assert tree.find(function("storage.Merge", "merge.go")) == "kubelet/worker_pool/merge.py:Storage.merge"
+    assert tree.find(function("storage.merge", "merge.go")) == "kubelet/worker_pool/merge.py:Storage._merge"
+
+
+def test_one_place_is_not_two_functions(tree: go_map.PythonTree) -> None:
+    both = [function("Helper"), function("helper")]
+    (fault,) = go_map.build(both, [], tree).faults
+    assert "is Helper already, so decide what this is" in fault
+    result = go_map.build(both, [decision("renamed", "helper", "kubelet/worker_pool/elsewhere.py:helper")], tree)
+    assert not result.faults
+    assert [row.state for row in result.rows] == ["present", "renamed"]

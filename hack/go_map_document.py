@@ -1,0 +1,65 @@
+"""The map from the Go sources as tables: counts by package, and docs/go-python-map.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import go_map
+
+TABLE = go_map.ROOT / "docs/go-python-map.md"
+
+
+def count_table(result: go_map.Map) -> list[tuple[str, ...]]:
+    """A header, a row for each Go package and a sum, all as text."""
+    counts = {state: result.counts(state) for state in go_map.STATES}
+    packages = sorted({row.function.package for row in result.rows})
+    rows = [(package, *(str(counts[state][package]) for state in go_map.STATES)) for package in packages]
+    total = ("all", *(str(sum(counts[state].values())) for state in go_map.STATES))
+    return [("Go package", *go_map.STATES), *rows, total]
+
+
+def document(result: go_map.Map, tree: go_map.PythonTree) -> str:
+    """docs/go-python-map.md: counts by package, and for each Go file with a counterpart where that is."""
+    header, *rows = count_table(result)
+    lines = [_HEAD, _table_row(header), _table_row(["---"] + ["---:"] * (len(header) - 1)), *map(_table_row, rows)]
+    lines += [_FILES, _table_row(("Go file", "Python", *go_map.STATES)), _table_row(["---"] * 2 + ["---:"] * 4)]
+    files: dict[tuple[str, str], list[go_map.Row]] = {}
+    for row in result.rows:
+        files.setdefault((row.function.package, row.function.file), []).append(row)
+    for (package, file), found in files.items():
+        states = Counter(row.state for row in found)
+        places = Counter(row.detail.split(":")[0] for row in found if row.state == "present")
+        mirrored = [module.path for module in tree.mirrored(package, file)]
+        main = [path for path, _ in places.most_common(1)] or mirrored[:1]
+        if main:
+            link = f"[{main[0]}](../{main[0]})"
+            lines.append(_table_row((f"`{package}/{file}`", link, *(str(states[state]) for state in go_map.STATES))))
+    return "\n".join(lines) + "\n"
+
+
+def _table_row(cells: tuple[str, ...] | list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+_HEAD = """# From Go to Python, file by file
+
+Written by `hack/verify_go_map --update`; `make verify` fails when it is out of date.
+
+Each function and method that Go's release 1.27 declares under `pkg/kubelet`, `pkg/probe` and `cmd/kubelet` for Linux
+is counted once, fakes and generated code left out:
+
+- **present**: the Python package of the same path has it, under the same name in Python's spelling.
+- **renamed**: it has another name or place here.
+- **absent**: it is left out on purpose.
+- **to come**: an issue will bring it.
+
+`hack/verify_go_map --list WORD` prints where each function is, or why it is not.
+
+## Packages
+"""
+
+_FILES = """
+## Files
+
+Go files that have a counterpart, with the Python file that holds most of it.
+"""

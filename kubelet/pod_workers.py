@@ -206,7 +206,7 @@ class PodSyncStatus:
     # state on the way. Nobody else gets to see it before the worker takes it.
     pending_update: UpdatePodOptions | None = None
     # What the worker took last, pod and mirror pod kept from earlier updates where it brought none. Set from
-    # the moment the pod may start, and then what the rest of the kubelet works towards.
+    # the moment the pod may start, and then what every other part of the kubelet works towards.
     active_update: UpdatePodOptions | None = None
 
     # When the pod was first seen, allowed to start, asked to end, and had no running container left.
@@ -313,7 +313,7 @@ class PodWorkers:
     should_pod_runtime_be_removed (volumes, cgroups) or should_pod_content_be_removed (directories) and begin.
     The `is_…` queries and could_have_running_containers are for the kubelet's own loops.
 
-    Static pods that share a full name run one after another, in the order in which they came. Thread-safe.
+    Static pods that share a full name run one after another, first come first. Thread-safe.
     """
 
     def __init__(

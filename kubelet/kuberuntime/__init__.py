@@ -1,6 +1,6 @@
 """Turns pod specs into calls to a container runtime, and what the runtime holds into pod statuses.
 
-Reading order: kuberuntime_manager.py (what to do for a pod, and doing it), kuberuntime_container.py and
+Reading order: kuberuntime_manager.py (what a pod needs, and doing it), kuberuntime_container.py and
 kuberuntime_sandbox.py (how), kuberuntime_gc.py (what is left over).
 
 Go: pkg/kubelet/kuberuntime

@@ -34,7 +34,7 @@ class ContainerGCInfo:
 
 @dataclass(frozen=True, slots=True)
 class SandboxGCInfo:
-    """A sandbox; active means that it is ready or still has containers."""
+    """A sandbox; active ones are ready, or have containers left in them."""
 
     id: str
     create_time: datetime

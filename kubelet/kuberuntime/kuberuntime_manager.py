@@ -82,7 +82,7 @@ class ContainerToRemoveInfo:
 
 @dataclass(slots=True)
 class PodActions:
-    """What to do for a pod. Containers to start are given by their index in the spec. Go: podActions"""
+    """The outcome of compute_pod_actions. Containers to start are given by their index in the spec. Go: podActions"""
 
     # Stop all containers and the sandbox.
     kill_pod: bool = False
@@ -401,7 +401,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
     def _compute_init_container_actions(
         self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, changes: PodActions
     ) -> bool:
-        """Adds the next init container to start and the sidecars to restart; True if the pod is initialized.
+        """Adds the init container whose turn it is and the sidecars to restart; True if the pod is initialized.
 
         Goes backwards: finished init containers may have been removed, and the last one that is there tells
         how

@@ -66,7 +66,7 @@ class ShouldEvictResponse:
 class PodSyncHandler(Protocol):
     """Asked in every sync of a pod whether it must be evicted; must answer at once.
 
-    A pod that must is marked as failed with the given reason and message, and killed.
+    A pod that must is killed, and its status shows as failed with what the answer says.
     """
 
     def should_evict(self, pod: v1.Pod) -> ShouldEvictResponse: ...

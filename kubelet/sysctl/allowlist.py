@@ -22,7 +22,7 @@ class Allowlist:
     """Sysctl names, and patterns that end in a star, which pods may set."""
 
     def __init__(self, patterns: list[str]) -> None:
-        """Raises ValueError for a malformed pattern or one that is not known to be namespaced."""
+        """Raises ValueError for a malformed pattern or one outside of the known namespaces."""
         self._sysctls: dict[str, utilsysctl.Namespace] = {}
         self._prefixes: dict[str, utilsysctl.Namespace] = {}
         for pattern in patterns:

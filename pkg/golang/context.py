@@ -97,7 +97,7 @@ class Context:
         self._value = value
 
     def done(self) -> Channel[None]:
-        """A channel that is closed when the context is cancelled or its deadline passes."""
+        """Closed once the context is cancelled or its deadline has passed; nothing is ever sent on it."""
         return self._state
 
     def err(self) -> ContextError | None:

@@ -23,7 +23,7 @@ class AdmissionResult:
 
 
 def admission_check(pod: v1.Pod, node_info: framework.NodeInfo) -> list[AdmissionResult]:
-    """All reasons why the pod does not fit the node; none if it does."""
+    """Every reason that speaks against the pod on this node; none if it fits."""
     results = [AdmissionResult(insufficient_resource=lacking) for lacking in noderesources.fits(pod, node_info)]
     if not corev1nodeaffinity.get_required_node_affinity(pod).match(node_info.node):
         results.append(AdmissionResult(nodeaffinity.NAME, nodeaffinity.ERR_REASON_POD))

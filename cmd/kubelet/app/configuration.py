@@ -235,7 +235,7 @@ def _effective(document: scheme.Document, kc: kubeletconfig.KubeletConfiguration
 
 
 def kubelet_config_flag_precedence(kc: kubeletconfig.KubeletConfiguration, args: list[str]) -> None:
-    """Let the flags override what the files say, by reading the command line into the new object."""
+    """Let the flags override what the files say, by parsing the arguments once more, on top of it."""
     fs = cliflag.FlagSet()
     # These were read the first time; here they only keep the command line readable.
     options.KubeletFlags().add_flags(fs)

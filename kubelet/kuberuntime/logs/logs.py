@@ -74,7 +74,7 @@ def _parse_timestamp(text: bytes) -> tuple[int, bytes]:
 
 
 def parse_cri_log(line: bytes) -> _LogMessage:
-    """A line such as "2016-10-06T00:17:09.669794202Z stdout F text". Raises ValueError."""
+    """A line such as "2026-01-02T03:04:05.678901234Z stdout F text". Raises ValueError."""
     parts = line.split(b" ", 3)
     if len(parts) < 4:
         raise ValueError("timestamp, stream type or log tag is not found")
@@ -95,7 +95,7 @@ class _JSONLog(msgspec.Struct):
 
 
 def parse_docker_json_log(line: bytes) -> _LogMessage:
-    """A line such as {"log":"text\\n","stream":"stdout","time":"2016-10-20T18:39:20.57606443Z"}.
+    """A line such as {"log":"text\\n","stream":"stdout","time":"2026-01-02T03:04:05.67890123Z"}.
 
     Raises ValueError.
     """

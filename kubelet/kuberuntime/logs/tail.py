@@ -36,7 +36,7 @@ def find_tail_line_start_index(f: BinaryIO, n: int) -> int:
 
 
 def read_at_most(path: str, limit: int) -> tuple[bytes, bool]:
-    """(at most `limit` bytes from the end of the file, whether there were more). Raises OSError."""
+    """(the last `limit` bytes of the file or fewer, whether it has more). Raises OSError."""
     with Path(path).open("rb") as f:
         size = f.seek(0, os.SEEK_END)
         f.seek(max(size - limit, 0))

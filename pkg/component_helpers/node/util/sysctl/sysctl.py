@@ -9,7 +9,7 @@ _SWAP = str.maketrans("./", "/.")
 
 
 def normalize_name(name: str) -> str:
-    """The dotted form: net/ipv4/conf/eno2.100/rp_filter → net.ipv4.conf.eno2/100.rp_filter."""
+    """The dotted form: net/ipv6/conf/br0.7/mtu → net.ipv6.conf.br0/7.mtu."""
     for character in name:
         if character == ".":
             return name

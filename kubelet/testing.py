@@ -1,0 +1,214 @@
+"""A kubelet on fakes, and the fake workers it hands its pods to.
+
+Go: newTestKubelet in pkg/kubelet/kubelet_test.go, fakePodWorkers in pkg/kubelet/pod_workers_test.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from kubelet import cadvisor, cm, config, kubelet_struct, status
+from kubelet import container as kubecontainer
+from kubelet import kubelet as kubelet_module
+from kubelet.apis.config import scheme, v1beta1
+from kubelet.config.testing import FakePodStartupSLIObserver
+from kubelet.container import testing as containertesting
+from kubelet.cri import testing as critesting
+from kubelet.pod_workers import PodWorkers, PodWorkerSync, UpdatePodOptions
+from kubelet.volumemanager import VolumeManager
+from pkg import golang, volume
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock.testing import FakeClock
+from pkg.client_go.tools.record.testing import FakeRecorder
+from pkg.mount_utils.testing import FakeMounter
+from pkg.volume.util.hostutil.testing import FakeHostUtil
+from pkg.volume.util.subpath.testing import FakeSubpather
+
+
+class FakePodWorkers:
+    """Records updates; its answers about pods are sets of uids."""
+
+    def __init__(self) -> None:
+        self.updates: list[UpdatePodOptions] = []
+        self.known: dict[str, PodWorkerSync] = {}
+        self.terminating: set[str] = set()
+        self.terminated: set[str] = set()
+        self.running: set[str] = set()
+        self.finished: set[str] = set()
+        self.content_removable: set[str] = set()
+        self.terminating_static: set[str] = set()
+
+    def update_pod(self, ctx: golang.Context, options: UpdatePodOptions) -> None:
+        self.updates.append(options)
+
+    def update_types(self) -> list[tuple[str, str]]:
+        """What was asked for which pod, by name; of pods that only the runtime knows by uid."""
+        found = []
+        for update in self.updates:
+            assert update.pod is not None or update.running_pod is not None
+            name = update.pod.metadata.name if update.pod is not None else cast(Any, update.running_pod).id
+            found.append((update.update_type.name, name))
+        return found
+
+    def sync_known_pods(self, desired_pods: Iterable[v1.Pod]) -> dict[str, PodWorkerSync]:
+        return dict(self.known)
+
+    def is_pod_known_terminated(self, uid: str) -> bool:
+        return uid in self.terminated
+
+    def could_have_running_containers(self, uid: str) -> bool:
+        return uid in self.running
+
+    def should_pod_be_finished(self, uid: str) -> bool:
+        return uid in self.finished
+
+    def is_pod_termination_requested(self, uid: str) -> bool:
+        return uid in self.terminating
+
+    def should_pod_containers_be_terminating(self, uid: str) -> bool:
+        return uid in self.terminating
+
+    def should_pod_runtime_be_removed(self, uid: str) -> bool:
+        return uid in self.terminated
+
+    def should_pod_content_be_removed(self, uid: str) -> bool:
+        return uid in self.content_removable
+
+    def is_pod_for_mirror_pod_terminating_by_full_name(self, pod_full_name: str) -> bool:
+        return pod_full_name in self.terminating_static
+
+
+class FakePLEG:
+    """Events come only from the test; records what it is asked to look at."""
+
+    def __init__(self) -> None:
+        self.channel: golang.Channel[Any] = golang.Channel(100)
+        self.relists: list[str] = []
+        self.reinspections: list[str] = []
+
+    def start(self, ctx: golang.Context) -> None: ...
+
+    def watch(self) -> golang.Channel[Any]:
+        return self.channel
+
+    def healthy(self) -> None: ...
+
+    def request_relist(self, pod_uid: str) -> None:
+        self.relists.append(pod_uid)
+
+    def request_reinspect(self, pod_uid: str) -> None:
+        self.reinspections.append(pod_uid)
+
+
+class FakeVolumeManager:
+    """Everything is mounted at once, but for what `err` says; `mounted` are the volumes of each pod by uid."""
+
+    def __init__(self) -> None:
+        self.mounted: dict[str, kubecontainer.VolumeMap] = {}
+        self.possibly_mounted: set[str] = set()
+        self.err: Exception | None = None
+        self.waits: list[tuple[str, str]] = []
+
+    def wait_for_attach_and_mount(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        self.waits.append(("mount", pod.metadata.uid))
+        if self.err is not None:
+            raise self.err
+
+    def wait_for_unmount(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        self.waits.append(("unmount", pod.metadata.uid))
+        if self.err is not None:
+            raise self.err
+
+    def get_mounted_volumes_for_pod(self, pod_name: str) -> kubecontainer.VolumeMap:
+        return self.mounted.get(pod_name, {})
+
+    def has_possibly_mounted_volumes_for_pod(self, pod_name: str) -> bool:
+        return pod_name in self.possibly_mounted
+
+    def get_extra_supplemental_groups_for_pod(self, pod: v1.Pod) -> list[int]:
+        return []
+
+    def run(self, ctx: golang.Context, sources_ready: config.SourcesReady) -> None: ...
+
+
+class TestKubelet:
+    """The real kubelet below `root`, on a fake runtime, clock and pod workers; `close` it after use."""
+
+    __test__ = False
+
+    def __init__(self, root: Path, plugins: list[volume.VolumePlugin] | None = None) -> None:
+        self.ctx, self._cancel = golang.with_cancel(golang.background())
+        self.clock = FakeClock()
+        self.recorder = FakeRecorder(1000)
+        self.runtime = containertesting.FakeRuntime()
+        self.workers = FakePodWorkers()
+        self.pleg = FakePLEG()
+        self.volumes = FakeVolumeManager()
+        self.mounter = FakeMounter()
+        root.joinpath("pods").mkdir(parents=True, exist_ok=True)
+        document: scheme.Document = {}
+        v1beta1.set_defaults_kubelet_configuration(document)
+        kube_cfg = scheme.to_internal(document)
+        kube_cfg.pod_logs_dir = str(root / "logs")
+        kube_cfg.sync_frequency = 60.0
+        kube_cfg.cluster_domain = "cluster.test"
+        dependencies = kubelet_struct.Dependencies(
+            recorder=self.recorder,
+            remote_runtime_service=critesting.FakeRuntimeService(),
+            remote_image_service=critesting.FakeImageService(),
+            container_manager=cm.ContainerManagerStub(),
+            cadvisor_interface=cadvisor.Cadvisor(),
+            os_interface=containertesting.FakeOS(),
+            mounter=self.mounter,
+            hostutil=FakeHostUtil(),
+            subpather=FakeSubpather(),
+            volume_plugins=plugins or [],
+            pod_config=config.PodConfig(
+                config.POD_CONFIG_NOTIFICATION_INCREMENTAL, self.recorder, FakePodStartupSLIObserver()
+            ),
+            clock=self.clock,
+        )
+        options = kubelet_module.KubeletOptions(
+            hostname="127.0.0.1", node_name="node", node_ips=["127.0.0.1"], root_directory=str(root)
+        )
+        self.kubelet = kubelet_module.new_main_kubelet(self.ctx, kube_cfg, dependencies, options)
+        self._put_fakes()
+
+    def _put_fakes(self) -> None:
+        kubelet = self.kubelet
+        kubelet.pod_workers = cast(PodWorkers, self.workers)
+        kubelet.container_runtime = self.runtime
+        kubelet.runtime_cache = containertesting.FakeRuntimeCache(self.runtime)
+        kubelet.pleg = self.pleg
+        kubelet.runtime_state.set_network_state(None)
+        kubelet.admit_handlers.clear()
+        kubelet.volume_manager = cast(VolumeManager, self.volumes)
+
+    def close(self) -> None:
+        self.kubelet.probe_manager.stop_all()
+        self._cancel()
+
+    @property
+    def status_manager(self) -> status.Manager:
+        return self.kubelet.status_manager
+
+    def events(self) -> list[str]:
+        return self.recorder.drain()
+
+
+def new_pod(name: str, uid: str = "", **spec: Any) -> v1.Pod:
+    """A pod of the API with one container, unless spec has others."""
+    spec.setdefault("containers", [v1.Container(name="c", image="i")])
+    spec.setdefault("enable_service_links", True)
+    metadata = metav1.ObjectMeta(name=name, namespace="ns", uid=uid or f"uid-{name}")
+    return v1.Pod(metadata=metadata, spec=v1.PodSpec(**spec))
+
+
+def runtime_pod(pod: v1.Pod, *containers: kubecontainer.Container) -> containertesting.FakePod:
+    """The same pod as the fake runtime lists it."""
+    meta = pod.metadata
+    found = kubecontainer.Pod(id=meta.uid, name=meta.name, namespace=meta.namespace, containers=list(containers))
+    return containertesting.FakePod(found)

@@ -70,9 +70,6 @@ WORKER_BACK_OFF_PERIOD_JITTER_FACTOR = 0.5
 # Seconds until a retry where the cause is expected to pass soon.
 BACK_OFF_ON_TRANSIENT_ERROR_PERIOD = 1.0
 
-# What a step raises if the code is wrong, and not the world.
-_PROGRAMMING_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
-
 # Seconds that a worker waits for a pod's status before it looks at the clock again.
 _CLOCK_CHECK_PERIOD = 30.0
 
@@ -832,7 +829,7 @@ class PodWorkers:
             # Whoever cancelled has left an update for us.
             klog.v(2).info_s("Sync exited with context cancellation error", **ref, updateType=str(update.work_type))
         elif err is not None:
-            _log_sync_error(err, ref)
+            klog.error_s(err, "Error syncing pod, skipping", **ref)
         elif update.work_type == TERMINATED_POD:
             self._complete_terminated(pod_uid)
             done = True
@@ -1247,14 +1244,6 @@ def _is_canceled(err: BaseException | None) -> bool:
             return any(_is_canceled(e) for e in err.exceptions)
         err = err.__cause__
     return False
-
-
-def _log_sync_error(err: Exception, ref: dict[str, str]) -> None:
-    """Failed syncs are daily business: where one failed only matters if the fault is in our own code."""
-    if isinstance(err, _PROGRAMMING_ERRORS) or klog.v(4).enabled:
-        klog.error_s(err, "Error syncing pod, skipping", **ref, stacktrace=klog.stacktrace(err))
-    else:
-        klog.error_s(err, "Error syncing pod, skipping", **ref)
 
 
 def _mentions_network_not_ready(err: BaseException) -> bool:

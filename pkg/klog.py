@@ -149,7 +149,7 @@ def warning_s(msg: str, /, **kv: Any) -> None:
 
 
 def error_s(err: BaseException | None, msg: str, /, **kv: Any) -> None:
-    """Log an error; its text only, add `stacktrace=klog.stacktrace(err)` where the place matters."""
+    """Log an error: its text, and the traceback only of one that means a fault in our own code."""
     _log("E", 0, sys._getframe(1), msg, err, kv)
 
 
@@ -194,7 +194,25 @@ def _stream() -> TextIO:
     return _Settings.output or sys.stderr
 
 
+# What is raised if the code is wrong, and not the world.
+_PROGRAMMING_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    NameError,
+    RecursionError,
+    TypeError,
+)
+
+
 def _log(severity: str, level: int, frame: FrameType, msg: str, err: BaseException | None, kv: _Values) -> None:
+    # Failures are daily business for a kubelet, and their text says enough. Of a fault in our own code, caught where
+    # anything is caught so that the node goes on, only the place says enough.
+    caught = kv.get("err") if err is None else err
+    if isinstance(caught, _PROGRAMMING_ERRORS) and "stacktrace" not in kv:
+        kv = {**kv, "stacktrace": stacktrace(caught)}
     _write(severity, level, frame.f_code.co_filename, frame.f_lineno, msg, err, kv)
 
 

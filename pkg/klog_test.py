@@ -189,6 +189,18 @@ def test_a_log_that_is_gone_does_no_harm(out: io.StringIO) -> None:
     klog.set_output(io.StringIO())
 
 
+@pytest.mark.parametrize(("err", "shown"), [(KeyError("k"), True), (AttributeError("a"), True), (OSError("o"), False)])
+def test_faults_of_the_code_show_where_they_are(out: io.StringIO, err: Exception, shown: bool) -> None:
+    def fail() -> None:
+        raise err
+
+    with pytest.raises(type(err)):
+        fail()
+    klog.error_s(err, "m")
+    klog.info_s("m", err=err)
+    assert out.getvalue().count("in fail") == (2 if shown else 0)
+
+
 def test_stacktrace() -> None:
     assert klog.stacktrace(None) == ""
     assert klog.stacktrace(ValueError("bad")) == "ValueError: bad"

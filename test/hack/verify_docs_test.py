@@ -53,6 +53,17 @@ def test_lets_pass(tmp_path: Path, text: str) -> None:
     assert list(verify_docs.faults(document(tmp_path, text))) == []
 
 
+def test_names_of_threads() -> None:
+    source = 'golang.go(f, name="one")\ngolang.go(f, 1, name=f"two-{uid}")\ngolang.go(f)\nother.go(f, name="no")\n'
+    assert list(verify_docs.thread_names(source)) == ["one", "two-"]
+
+
+def test_table_without_threads_lacks_all() -> None:
+    missing = list(verify_docs.missing_threads("## Threads\n`pleg-relist` `podworker-UID`\n## More\n`pleg-inspect`\n"))
+    assert any("the thread pleg-inspect of kubelet/pleg/generic.py" in each for each in missing)
+    assert not any("pleg-relist" in each or "podworker" in each for each in missing)
+
+
 def document(directory: Path, text: str) -> Path:
     (directory / "other.md").write_text("# Title\n\n## A heading, and more\n")
     path = directory / "code.py"

@@ -52,7 +52,24 @@ class KubeletNodeStatus(KubeletNetwork):
         node.status.allocatable = self._allocatable(node.status.capacity)
         node.status.addresses = [v1.NodeAddress(type=v1.NODE_INTERNAL_IP, address=ip) for ip in self.node_ips]
         node.status.addresses.append(v1.NodeAddress(type=v1.NODE_HOST_NAME, address=self.hostname))
+        self._set_runtime_features(node.status)
         return node
+
+    def _set_runtime_features(self, status: v1.NodeStatus) -> None:
+        """What the runtime says it can do.  Go: nodestatus/setters.go, NodeFeatures and RuntimeHandlers"""
+        features = self.runtime_state.runtime_features()
+        if features is not None:
+            status.features = v1.NodeFeatures(supplemental_groups_policy=features.supplemental_groups_policy)
+        status.runtime_handlers = [
+            v1.NodeRuntimeHandler(
+                name=handler.name,
+                features=v1.NodeRuntimeHandlerFeatures(
+                    recursive_read_only_mounts=handler.supports_recursive_read_only_mounts,
+                    user_namespaces=handler.supports_user_namespaces,
+                ),
+            )
+            for handler in self.runtime_state.runtime_handlers()
+        ]
 
     def _capacity(self) -> dict[str, resource.Quantity]:
         capacity = cadvisor.capacity_from_machine_info(self.cadvisor.machine_info())

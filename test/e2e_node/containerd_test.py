@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from framework.containerd import BUSYBOX, PAUSE, WEB, Containerd
 from framework.cri import CRIClient
 from framework.ports import free_port
 from framework.waiting import wait_for
+from framework.web import fetch
 
 
 @pytest.fixture
@@ -51,11 +51,6 @@ def start_container(
     container_id: str = cri.runtime.CreateContainer(request).container_id
     cri.runtime.StartContainer(runtimeapi.StartContainerRequest(container_id=container_id))
     return container_id
-
-
-def fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return str(answer.read().decode())
 
 
 def test_images_are_there(cri: CRIClient) -> None:

@@ -10,7 +10,6 @@ import os
 import select
 import signal
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from framework.kubelet_process import KubeletProcess
 from framework.pods import lines_of, pod, shell, sleeper, with_evidence
 from framework.ports import free_port
 from framework.waiting import wait_for
+from framework.web import fetch
 
 # The garbage collector that removes sandboxes and logs of pods that are gone runs once a minute.
 COLLECTED = 100
@@ -74,8 +74,7 @@ def test_host_port_answers(kubelet: KubeletProcess) -> None:
     kubelet.write(pod("web", web))
     kubelet.wait_for_running("web")
 
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
-        assert answer.read() == b"web-static\n"
+    assert fetch(f"http://127.0.0.1:{port}/") == "web-static\n"
 
 
 def test_killed_process_is_restarted_with_back_off(kubelet: KubeletProcess, cri: CRIClient) -> None:

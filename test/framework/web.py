@@ -1,13 +1,28 @@
-"""An HTTP server that gives out manifests, and can be told to fail."""
+"""HTTP: a server that gives out manifests and can be told to fail, and a look at servers in pods."""
 
 from __future__ import annotations
 
 import threading
+import urllib.error
+import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 
 from framework.waiting import wait_for
+
+
+def fetch(url: str) -> str:
+    """What a server answers that may only just have been started, and not listen yet."""
+
+    def look() -> list[str]:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return [answer.read().decode()]
+        except (urllib.error.URLError, ConnectionError):
+            return []
+
+    return wait_for(f"an answer from {url}", look, timeout=10)[0]
 
 
 class ManifestServer:

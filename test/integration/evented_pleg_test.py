@@ -47,3 +47,18 @@ def test_without_events_it_relists(new_kubelet: Callable[..., HollowKubelet]) ->
     kubelet.runtime.end_container(first.container_id(), 3)
 
     kubelet.wait_for_pod("dies", lambda found: found.running and found.restarts() == 1)
+
+
+def test_broken_stream_leaves_relisting(new_kubelet: Callable[..., HollowKubelet]) -> None:
+    kubelet = new_kubelet("broken-stream", _EVENTED)
+    kubelet.start()
+    kubelet.write(pod("dies", sleeper()))
+    (first,) = kubelet.wait_for_running("dies")
+
+    kubelet.server.stop()
+    kubelet.runtime.end_container(first.container_id(), 3)
+    kubelet.wait_for_log("Fall back to Generic PLEG relisting since Evented PLEG is not working")
+    kubelet.server.start()
+
+    second = kubelet.wait_for_pod("dies", lambda found: found.running and found.restarts() == 1)
+    assert second.uid == first.uid

@@ -37,6 +37,7 @@ def threads_of_empty(empty: HollowKubelet) -> int:
     empty.wait_for_running("first")
     empty.remove("first")
     wait_until_gone(empty)
+    empty.wait_for_log("Pod worker has stopped")
     return empty.threads()
 
 
@@ -86,7 +87,8 @@ def wait_until_gone(kubelet: HollowKubelet) -> None:
 
 
 def wait_for_threads(kubelet: HollowKubelet, count: int) -> None:
-    kubelet.wait_for_condition(f"{count} threads", lambda: kubelet.threads() == count)
+    """Wait until there are as few threads again."""
+    kubelet.wait_for_condition(f"{count} threads", lambda: kubelet.threads() <= count)
 
 
 def test_hundred_pods_at_once_come_and_go(empty: HollowKubelet, threads_of_empty: int) -> None:
@@ -98,7 +100,7 @@ def test_hundred_pods_at_once_come_and_go(empty: HollowKubelet, threads_of_empty
     assert [each.restarts() for each in running] == [0] * CROWD
     assert len({each.status["podIP"] for each in running}) == CROWD
     assert empty.pod_directories() == {each.uid for each in running}
-    assert len(empty.runtime.containers) == CROWD
+    assert all(len(empty.container_ids(name)) == 1 for name in names)
 
     for name in names:
         empty.remove(name)
@@ -249,13 +251,13 @@ def test_image_is_pulled_once_it_is_there(kubelet: HollowKubelet) -> None:
 def test_crashing_container_is_restarted_with_growing_back_off(kubelet: HollowKubelet) -> None:
     kubelet.wait_for_log("Back-off restarting failed container", "back-off 20s", "crashes-pods")
 
-    crashing = kubelet.wait_for_pod("crashes", lambda found: found.restarts() == 2)
+    crashing = kubelet.wait_for_pod("crashes", lambda found: found.restarts() >= 2)
     assert crashing.phase == "Running"
     kubelet.wait_for_event("crashes", "BackOff", "Back-off restarting failed container main")
-    first, second, third = (call.start for call in kubelet.calls("crashes", "StartContainer"))
+    first, second, third = (call.start for call in kubelet.calls("crashes", "StartContainer")[:3])
     assert second - first < 10 <= third - second
     attempts = [call.request.config.metadata.attempt for call in kubelet.calls("crashes", "CreateContainer")]
-    assert attempts == [0, 1, 2]
+    assert attempts[:3] == [0, 1, 2]
 
 
 def test_one_hanging_sandbox_stalls_its_own_pod_alone(kubelet: HollowKubelet) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from cri_api.v1 import api_pb2 as runtimeapi
+from google.protobuf import text_format
 
 from kubelet.cri import apis as internalapi
 from kubelet.cri import errors
@@ -318,7 +319,9 @@ class RemoteRuntimeService:
         try:
             for response in stream:
                 container_events_ch.send(response, ctx)
-                klog.v(4).info_s("container event received", resp=response)
+                if klog.v(4).enabled:
+                    line = text_format.MessageToString(response, as_one_line=True)
+                    klog.info_s("container event received", resp=line)
         except golang.Canceled:
             raise
         except errors.RemoteError as err:

@@ -1,0 +1,586 @@
+"""Tests of what containers are given, and of housekeeping."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from kubelet import kubelet_pods
+from kubelet import types as kubetypes
+from kubelet.kubelet_pods import make_mounts, resolve_recursive_read_only
+from kubelet.pod_workers import PodWorkerState, PodWorkerSync
+from kubelet.testing import TestKubelet, new_pod, runtime_pod
+from pkg import volume
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.volume.util.hostutil.testing import FakeHostUtil
+from pkg.volume.util.subpath.testing import FakeSubpather
+
+
+@pytest.fixture
+def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
+    kubelet = TestKubelet(tmp_path)
+    yield kubelet
+    kubelet.close()
+
+
+# ---- The hosts file ----
+
+ALIASES = [
+    v1.HostAlias(ip="123.45.67.89", hostnames=["foo", "bar"]),
+    v1.HostAlias(ip="fd00::1", hostnames=["baz"]),
+]
+ALIAS_TEXT = "\n# Entries added by HostAliases.\n123.45.67.89\tfoo\tbar\nfd00::1\tbaz\n"
+LOOPBACK = (
+    "# Kubernetes-managed hosts file.\n"
+    "127.0.0.1\tlocalhost\n"
+    "::1\tlocalhost ip6-localhost ip6-loopback\n"
+    "fe00::0\tip6-localnet\n"
+    "fe00::0\tip6-mcastprefix\n"
+    "fe00::1\tip6-allnodes\n"
+    "fe00::2\tip6-allrouters\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("ips", "domain", "aliases", "expected"),
+    [
+        (["123.45.67.89"], "", [], LOOPBACK + "123.45.67.89\tpodFoo\n"),
+        (["203.0.113.1"], "domainFoo", [], LOOPBACK + "203.0.113.1\tpodFoo.domainFoo\tpodFoo\n"),
+        (["1.2.3.4"], "d", ALIASES, LOOPBACK + "1.2.3.4\tpodFoo.d\tpodFoo\n" + ALIAS_TEXT),
+        (["1.2.3.4", "fd00::6"], "d", [], LOOPBACK + "1.2.3.4\tpodFoo.d\tpodFoo\nfd00::6\tpodFoo.d\tpodFoo\n"),
+    ],
+)
+def test_managed_hosts_file_content(ips: list[str], domain: str, aliases: list[v1.HostAlias], expected: str) -> None:
+    assert kubelet_pods.managed_hosts_file_content(ips, "podFoo", domain, aliases).decode() == expected
+
+
+@pytest.mark.parametrize("aliases", [[], ALIASES])
+def test_node_hosts_file_content(tmp_path: Path, aliases: list[v1.HostAlias]) -> None:
+    own = tmp_path / "hosts"
+    own.write_bytes(b"# mine\n1.2.3.4\tcaf\xe9\n")
+    text = kubelet_pods.node_hosts_file_content(str(own), aliases)
+    header = b"# Kubernetes-managed hosts file (host network).\n"
+    assert text == header + own.read_bytes() + (ALIAS_TEXT.encode() if aliases else b"")
+
+
+def test_hosts_file_is_rewritten_in_place(tmp_path: Path) -> None:
+    path = kubelet_pods.get_etc_hosts_path(str(tmp_path))
+    kubelet_pods.ensure_hosts_file(path, ["1.1.1.1"], "h", "", ALIASES, False)
+    inode = os.stat(path).st_ino
+    kubelet_pods.ensure_hosts_file(path, ["2.2.2.2"], "h", "", [], False)
+    assert os.stat(path).st_ino == inode, "it is mounted into containers"
+    assert os.stat(path).st_mode & 0o777 == 0o644
+    assert Path(path).read_text() == LOOPBACK + "2.2.2.2\th\n"
+
+
+@pytest.mark.parametrize(
+    ("ips", "host_network", "mounted"), [([], False, False), (["1.1.1.1"], False, True), ([], True, True)]
+)
+def test_hosts_file_is_mounted_once_there_is_an_address(
+    tmp_path: Path, ips: list[str], host_network: bool, mounted: bool
+) -> None:
+    pod = new_pod("p", host_network=host_network)
+    found, _ = mounts_of(tmp_path, v1.Container(name="c"), {}, pod=pod, ips=ips)
+    assert [mount.container_path for mount in found] == (["/etc/hosts"] if mounted else [])
+    assert [mount.se_linux_relabel for mount in found] == ([True] if mounted else [])
+
+
+# ---- Host names ----
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "expected"),
+    [
+        ("test-pod", {}, ("test-pod", "")),
+        ("test-pod", {"hostname": "custom"}, ("custom", "")),
+        ("test-pod", {"subdomain": "sub"}, ("test-pod", "sub.ns.svc.cluster.test")),
+        ("test-pod", {"hostname": "custom", "subdomain": "sub"}, ("custom", "sub.ns.svc.cluster.test")),
+        ("test-pod", {"hostname": "a", "subdomain": "b", "hostname_override": "valid.name"}, ("valid.name", "")),
+        ("a" * 65, {}, ("a" * 63, "")),
+        ("test-pod", {"hostname": "Bad!"}, 'pod Hostname "Bad!" is not a valid DNS label'),
+        ("test-pod", {"subdomain": "bad_one"}, 'pod Subdomain "bad_one" is not a valid DNS label'),
+        ("test-pod", {"hostname_override": "Bad!"}, 'pod HostnameOverride "Bad!" is not a valid DNS subdomain'),
+        ("test-pod", {"hostname": "a" * 64}, "must be no more than 63"),
+    ],
+)
+def test_pod_host_name_and_domain(
+    test_kubelet: TestKubelet, name: str, spec: dict[str, str], expected: tuple[str, str] | str
+) -> None:
+    pod = new_pod(name, **spec)
+    if isinstance(expected, tuple):
+        assert test_kubelet.kubelet.generate_pod_host_name_and_domain(pod) == expected
+    else:
+        with pytest.raises(ValueError, match=expected):
+            test_kubelet.kubelet.generate_pod_host_name_and_domain(pod)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("test.pod.hostname", "test.pod.hostname"),
+        ("1234567." * 9, ("1234567." * 8)[:-1]),
+        ("1234567." * 7 + "123456.1234567.", "1234567." * 7 + "123456"),
+        ("1234567." * 7 + "123456-1234567.", "1234567." * 7 + "123456"),
+    ],
+)
+def test_truncate_pod_hostname(given: str, expected: str) -> None:
+    assert kubelet_pods.truncate_pod_hostname_if_needed("p", given) == expected
+
+
+def test_hostname_of_which_nothing_is_left() -> None:
+    with pytest.raises(ValueError, match="was invalid"):
+        kubelet_pods.truncate_pod_hostname_if_needed("p", "-" * 64)
+
+
+# ---- Mounts ----
+
+
+class StubVolume:
+    def __init__(self, path: str, **attributes: bool) -> None:
+        self.path = path
+        self.attributes = volume.Attributes(**attributes)
+
+    def get_path(self) -> str:
+        return self.path
+
+    def get_attributes(self) -> volume.Attributes:
+        return self.attributes
+
+
+def volumes(**paths: Any) -> kubecontainer.VolumeMap:
+    return {
+        name: kubecontainer.VolumeInfo(
+            mounter=path if isinstance(path, StubVolume) else StubVolume(path),  # type: ignore[arg-type]
+            inner_volume_spec_name=name,
+        )
+        for name, path in paths.items()
+    }
+
+
+def mounts_of(
+    pod_dir: Path,
+    container: v1.Container,
+    pod_volumes: kubecontainer.VolumeMap,
+    *,
+    pod: v1.Pod | None = None,
+    ips: list[str] | None = None,
+    subpather: FakeSubpather | None = None,
+    envs: dict[str, str] | None = None,
+    supports_rro: bool = False,
+    images: dict[str, runtimeapi.ImageSpec] | None = None,
+) -> tuple[list[kubecontainer.Mount], Any]:
+    return make_mounts(
+        pod or new_pod("p"),
+        str(pod_dir),
+        container,
+        "fakepodname",
+        "",
+        ips or [],
+        pod_volumes,
+        FakeHostUtil(),
+        subpather or FakeSubpather(),
+        [kubecontainer.EnvVar(name=name, value=value) for name, value in (envs or {}).items()],
+        supports_rro,
+        images or {},
+    )
+
+
+def container_with(*mounts: v1.VolumeMount) -> v1.Container:
+    return v1.Container(name="container1", volume_mounts=list(mounts))
+
+
+def test_make_mounts(tmp_path: Path) -> None:
+    container = container_with(
+        v1.VolumeMount(name="disk", mount_path="/etc/hosts", mount_propagation="HostToContainer"),
+        v1.VolumeMount(name="disk", mount_path="/mnt/path3", read_only=True, mount_propagation="None"),
+        v1.VolumeMount(name="disk4", mount_path="relative/path", mount_propagation="Bidirectional"),
+        v1.VolumeMount(name="locked", mount_path="/locked"),
+    )
+    pod_volumes = volumes(disk="/mnt/disk", disk4="/mnt/host", locked=StubVolume("/mnt/locked", read_only=True))
+    found, cleanup = mounts_of(tmp_path, container, pod_volumes, ips=["1.1.1.1"])
+    assert cleanup is None
+    assert found == [
+        kubecontainer.Mount(
+            name="disk",
+            container_path="/etc/hosts",
+            host_path="/mnt/disk",
+            propagation=runtimeapi.PROPAGATION_HOST_TO_CONTAINER,
+        ),
+        kubecontainer.Mount(name="disk", container_path="/mnt/path3", host_path="/mnt/disk", read_only=True),
+        kubecontainer.Mount(
+            name="disk4",
+            container_path="/relative/path",
+            host_path="/mnt/host",
+            propagation=runtimeapi.PROPAGATION_BIDIRECTIONAL,
+        ),
+        kubecontainer.Mount(name="locked", container_path="/locked", host_path="/mnt/locked", read_only=True),
+    ], "and no managed hosts file: the pod has its own"
+
+
+def test_volume_is_relabelled_once(tmp_path: Path) -> None:
+    container = container_with(*(v1.VolumeMount(name="v", mount_path=path) for path in ("/a", "/b")))
+    pod_volumes = volumes(v=StubVolume("/mnt/v", managed=True, selinux_relabel=True))
+    found, _ = mounts_of(tmp_path, container, pod_volumes)
+    assert [mount.se_linux_relabel for mount in found] == [True, False]
+
+
+def test_image_volume(tmp_path: Path) -> None:
+    image = runtimeapi.ImageSpec(image="image1")
+    container = container_with(v1.VolumeMount(name="v", mount_path="/v", sub_path="some/path"))
+    found, cleanup = mounts_of(tmp_path, container, volumes(v=""), images={"v": image})
+    assert (found[0].image, found[0].image_sub_path, found[0].host_path) == (image, "some/path", "")
+    assert cleanup is None
+
+
+@pytest.mark.parametrize(
+    ("mount", "error"),
+    [
+        (v1.VolumeMount(name="absent", mount_path="/v"), 'cannot find volume "absent" to mount into container'),
+        (v1.VolumeMount(name="pathless", mount_path="/v"), "path is empty"),
+        (v1.VolumeMount(name="v", mount_path="/v", mount_propagation="Sideways"), "invalid MountPropagation mode"),
+        (v1.VolumeMount(name="v", mount_path="/v", sub_path="no/backsteps/../allowed"), "must not contain '..'"),
+        (v1.VolumeMount(name="v", mount_path="/v", sub_path="/abs"), "must not be an absolute path"),
+        (v1.VolumeMount(name="v", mount_path="/v", sub_path_expr="$(UP)/x"), "must not contain '..'"),
+        (v1.VolumeMount(name="v", mount_path="/v", sub_path_expr="$(ABSENT)"), "missing value for"),
+        (
+            v1.VolumeMount(name="v", mount_path="/v", read_only=True, recursive_read_only="Enabled"),
+            "not supported by the runtime",
+        ),
+    ],
+)
+def test_mounts_that_are_refused(tmp_path: Path, mount: v1.VolumeMount, error: str) -> None:
+    pod_volumes = volumes(v="/mnt/v", pathless="")
+    with pytest.raises(ValueError, match=error):
+        mounts_of(tmp_path, container_with(mount), pod_volumes, envs={"UP": ".."})
+
+
+def test_sub_path_is_made_and_bound(tmp_path: Path) -> None:
+    subpather = FakeSubpather()
+    mount = v1.VolumeMount(name="v", mount_path="/v", sub_path_expr="data/$(NAME)")
+    pod_volumes = volumes(v=str(tmp_path))
+    found, cleanup = mounts_of(
+        tmp_path / "pod", container_with(mount), pod_volumes, subpather=subpather, envs={"NAME": "one"}
+    )
+    assert found[0].host_path == str(tmp_path / "data/one")
+    assert (tmp_path / "data/one").is_dir()
+    assert [(s.volume_name, s.container_name, s.volume_mount_index) for s in subpather.prepared] == [
+        ("v", "container1", 0)
+    ]
+    assert cleanup is not None
+
+
+RRO_ERRORS = {
+    "unknown": "unknown recursive read-only mode",
+    "writable": "not read-only",
+    "propagation": "not compatible with propagation",
+    "runtime": "not supported by the runtime",
+}
+
+
+@pytest.mark.parametrize(
+    ("mode", "read_only", "propagation", "supported", "expected"),
+    [
+        (None, False, None, True, False),
+        (None, True, None, True, False),
+        ("Disabled", True, None, True, False),
+        ("IfPossible", True, None, True, True),
+        ("IfPossible", True, None, False, False),
+        ("IfPossible", True, "None", True, True),
+        ("IfPossible", True, "HostToContainer", True, "propagation"),
+        ("IfPossible", True, "Bidirectional", True, "propagation"),
+        ("IfPossible", False, None, True, "writable"),
+        ("IfPossible", False, None, False, "writable"),
+        ("Enabled", True, None, True, True),
+        ("Enabled", True, "None", True, True),
+        ("Enabled", True, "HostToContainer", True, "propagation"),
+        ("Enabled", False, None, True, "writable"),
+        ("Enabled", True, None, False, "runtime"),
+        ("foo", True, None, True, "unknown"),
+    ],
+)
+def test_resolve_recursive_read_only(
+    mode: str | None, read_only: bool, propagation: str | None, supported: bool, expected: bool | str
+) -> None:
+    mount = v1.VolumeMount(name="m", read_only=read_only, recursive_read_only=mode, mount_propagation=propagation)
+    if isinstance(expected, bool):
+        assert resolve_recursive_read_only(mount, supported) == expected
+    else:
+        with pytest.raises(ValueError, match=RRO_ERRORS[expected]):
+            resolve_recursive_read_only(mount, supported)
+
+
+# ---- The environment ----
+
+
+def environment(test_kubelet: TestKubelet, pod: v1.Pod, *env: v1.EnvVar) -> dict[str, str]:
+    container = v1.Container(name="c", env=list(env))
+    container.resources.limits = {"cpu": resource.parse_quantity("2")}
+    pod.spec.containers = [container, v1.Container(name="other")]
+    found = test_kubelet.kubelet.make_environment_variables(
+        test_kubelet.ctx, pod, container, "10.0.0.5", ["fd00::5", "10.0.0.5"]
+    )
+    assert len({variable.name for variable in found}) == len(found)
+    return {variable.name: variable.value for variable in found}
+
+
+def field(name: str, path: str, version: str = "v1") -> v1.EnvVar:
+    reference = v1.ObjectFieldSelector(api_version=version, field_path=path)
+    return v1.EnvVar(name=name, value_from=v1.EnvVarSource(field_ref=reference))
+
+
+def amount(name: str, of: str, container: str = "") -> v1.EnvVar:
+    reference = v1.ResourceFieldSelector(resource=of, container_name=container)
+    return v1.EnvVar(name=name, value_from=v1.EnvVarSource(resource_field_ref=reference))
+
+
+def test_downward_api(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("name", node_name="node", service_account_name="special")
+    pod.metadata.labels = {"app": "web"}
+    test_kubelet.kubelet.node_ips = ["192.168.0.1", "fd00::1"]
+    paths = {
+        "metadata.name": "name",
+        "metadata.namespace": "ns",
+        "metadata.uid": "uid-name",
+        "metadata.labels['app']": "web",
+        "spec.nodeName": "node",
+        "spec.serviceAccountName": "special",
+        "status.hostIP": "192.168.0.1",
+        "status.hostIPs": "192.168.0.1,fd00::1",
+        "status.podIP": "10.0.0.5",
+        "status.podIPs": "10.0.0.5,fd00::5",
+    }
+    variables = [field(f"V{n}", path) for n, path in enumerate(paths)]
+    found = environment(test_kubelet, pod, *variables)
+    assert dict(zip(paths, found.values(), strict=True)) == paths
+
+
+def test_resources_in_the_environment(test_kubelet: TestKubelet) -> None:
+    found = environment(test_kubelet, new_pod("p"), amount("OWN", "limits.cpu"), amount("NODE", "limits.cpu", "other"))
+    cores = test_kubelet.kubelet.cadvisor.machine_info().num_cores
+    assert found == {"OWN": "2", "NODE": str(cores)}, "without a limit all of the node"
+
+
+def test_variables_expand_those_before_them(test_kubelet: TestKubelet) -> None:
+    found = environment(
+        test_kubelet,
+        new_pod("name"),
+        v1.EnvVar(name="A", value="a"),
+        field("NAME", "metadata.name"),
+        v1.EnvVar(name="B", value="$(A)-$(NAME)-$(LATER)-$$(A)"),
+        v1.EnvVar(name="LATER", value="x"),
+        v1.EnvVar(name="A", value="again $(A)"),
+        v1.EnvVar(name="EMPTY"),
+    )
+    assert found == {"A": "again a", "NAME": "name", "B": "a-name-$(LATER)-$(A)", "LATER": "x", "EMPTY": ""}
+
+
+def service(name: str, namespace: str, ip: str) -> v1.Service:
+    spec = v1.ServiceSpec(cluster_ip=ip, ports=[v1.ServicePort(port=8081, protocol="TCP")])
+    return v1.Service(metadata=metav1.ObjectMeta(name=name, namespace=namespace), spec=spec)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_services(test_kubelet: TestKubelet, links: bool) -> None:
+    services = [
+        service("kubernetes", "default", "1.2.3.1"),
+        service("test", "ns", "1.2.3.3"),
+        service("elsewhere", "other", "1.2.3.4"),
+        service("headless", "ns", "None"),
+    ]
+    test_kubelet.kubelet.service_lister = lambda: services
+    pod = new_pod("p", enable_service_links=links)
+    found = environment(
+        test_kubelet,
+        pod,
+        v1.EnvVar(name="MASTER", value="$(KUBERNETES_SERVICE_HOST)"),
+        v1.EnvVar(name="KUBERNETES_SERVICE_PORT", value="own"),
+    )
+    assert found["MASTER"] == found["KUBERNETES_SERVICE_HOST"] == "1.2.3.1"
+    assert found["KUBERNETES_SERVICE_PORT"] == "own"
+    assert ("TEST_SERVICE_HOST" in found) == links
+    assert not any(name.startswith(("ELSEWHERE", "HEADLESS")) for name in found)
+
+
+CONFIG_MAP = v1.EnvVarSource(config_map_key_ref=v1.ConfigMapKeySelector(name="m", key="k"))
+OPTIONAL = v1.EnvVarSource(secret_key_ref=v1.SecretKeySelector(name="s", key="k", optional=True))
+
+
+def test_environments_that_cannot_be_made(test_kubelet: TestKubelet) -> None:
+    with pytest.raises(ValueError, match="enableServiceLinks"):
+        environment(test_kubelet, new_pod("p", enable_service_links=None))
+    with pytest.raises(ValueError, match="couldn't get configMap ns/m, no kubeClient defined"):
+        environment(test_kubelet, new_pod("p"), v1.EnvVar(name="A", value_from=CONFIG_MAP))
+    assert environment(test_kubelet, new_pod("p"), v1.EnvVar(name="A", value_from=OPTIONAL)) == {"A": ""}
+    with pytest.raises(ValueError, match="not supported"):
+        environment(test_kubelet, new_pod("p"), field("A", "status.phase.of.moon"))
+    test_kubelet.kubelet.service_has_synced = lambda: False
+    with pytest.raises(ValueError, match="services have not yet been read"):
+        environment(test_kubelet, new_pod("p"))
+    static = new_pod("p")
+    static.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = kubetypes.FILE_SOURCE
+    assert environment(test_kubelet, static) == {}, "static pods do not wait for services"
+
+
+def test_pull_secrets_are_missed_in_an_event(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p", image_pull_secrets=[v1.LocalObjectReference(name="s"), v1.LocalObjectReference(name="")])
+    assert test_kubelet.kubelet.get_pull_secrets_for_pod(pod) == []
+    (event,) = test_kubelet.events()
+    assert event.startswith("Warning FailedToRetrieveImagePullSecret Unable to retrieve some image pull secrets (s);")
+
+
+# ---- Which pods hold resources ----
+
+
+@pytest.mark.parametrize(
+    ("api_phase", "known_phase", "terminated", "terminating", "active"),
+    [
+        ("Running", None, False, False, True),
+        ("Running", None, True, False, False),
+        ("Failed", None, False, False, False),
+        ("Failed", None, False, True, True),
+        ("Running", "Succeeded", False, False, False),
+        ("Running", "Succeeded", False, True, True),
+        ("Running", "Succeeded", True, True, False),
+    ],
+)
+def test_active_pods(
+    test_kubelet: TestKubelet,
+    api_phase: str,
+    known_phase: str | None,
+    terminated: bool,
+    terminating: bool,
+    active: bool,
+) -> None:
+    pod = new_pod("p")
+    pod.status.phase = api_phase
+    test_kubelet.kubelet.pod_manager.add_pod(pod)
+    if known_phase is not None:
+        test_kubelet.status_manager.set_pod_status(pod, v1.PodStatus(phase=known_phase))
+    uid = pod.metadata.uid
+    test_kubelet.workers.terminated = {uid} if terminated else set()
+    test_kubelet.workers.terminating = {uid} if terminating else set()
+    assert test_kubelet.kubelet.get_active_pods() == ([pod] if active else [])
+
+
+# ---- handle_pod_cleanups ----
+
+
+def clean_up(test_kubelet: TestKubelet) -> list[tuple[str, str]]:
+    """A round of housekeeping; what workers were asked for."""
+    test_kubelet.workers.updates.clear()
+    test_kubelet.kubelet.handle_pod_cleanups(test_kubelet.ctx)
+    return test_kubelet.workers.update_types()
+
+
+SYNCING = PodWorkerSync(PodWorkerState.SYNC_POD, has_config=True)
+
+
+def test_pod_that_workers_know_is_left_to_them(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p")
+    test_kubelet.kubelet.pod_manager.add_pod(pod)
+    test_kubelet.runtime.pod_list = [runtime_pod(pod)]
+    test_kubelet.workers.known = {pod.metadata.uid: SYNCING}
+    assert clean_up(test_kubelet) == []
+
+
+def test_pod_that_runs_and_nobody_wants_is_ended(test_kubelet: TestKubelet) -> None:
+    stranger = new_pod("stranger")
+    test_kubelet.runtime.pod_list = [runtime_pod(stranger)]
+    assert clean_up(test_kubelet) == [("KILL", stranger.metadata.uid)]
+    (update,) = test_kubelet.workers.updates
+    assert update.kill_pod_options is not None
+    assert update.kill_pod_options.pod_termination_grace_period_seconds_override == 1
+
+
+def test_orphan_that_is_terminating_is_not_ended_twice(test_kubelet: TestKubelet) -> None:
+    stranger = new_pod("stranger")
+    test_kubelet.runtime.pod_list = [runtime_pod(stranger)]
+    test_kubelet.workers.known = {stranger.metadata.uid: PodWorkerSync(PodWorkerState.TERMINATING_POD, orphan=True)}
+    assert clean_up(test_kubelet) == []
+
+
+def test_wanted_pod_without_a_worker_is_started_and_not_taken_for_an_orphan(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p")
+    pod.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = kubetypes.FILE_SOURCE
+    test_kubelet.kubelet.pod_manager.add_pod(pod)
+    test_kubelet.runtime.pod_list = [runtime_pod(pod)]
+    assert clean_up(test_kubelet) == [("CREATE", "p")]
+
+
+def test_pods_that_were_refused_are_not_started(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p")
+    test_kubelet.kubelet.pod_manager.add_pod(pod)
+    test_kubelet.kubelet.reject_pod(pod, "NodeAffinity", "not here")
+    assert clean_up(test_kubelet) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "deleted", "running", "known", "expected"),
+    [
+        ("Failed", True, False, False, [("KILL", "p")]),
+        ("Succeeded", True, False, False, [("KILL", "p")]),
+        ("Failed", False, False, False, []),
+        ("Failed", True, False, True, []),
+        # Ended by the runtime's pod, as one that nobody has a worker for.
+        ("Failed", True, True, False, [("KILL", "uid-p")]),
+        ("Running", True, False, False, [("CREATE", "p")]),
+    ],
+)
+def test_terminal_pods_that_are_being_deleted_are_handed_to_workers(
+    test_kubelet: TestKubelet,
+    phase: str,
+    deleted: bool,
+    running: bool,
+    known: bool,
+    expected: list[tuple[str, str]],
+) -> None:
+    pod = new_pod("p")
+    pod.status.phase = phase
+    pod.metadata.deletion_timestamp = test_kubelet.clock.now() if deleted else None
+    test_kubelet.kubelet.pod_manager.add_pod(pod)
+    test_kubelet.runtime.pod_list = [runtime_pod(pod)] if running else []
+    test_kubelet.workers.known = {pod.metadata.uid: SYNCING} if known else {}
+    assert clean_up(test_kubelet) == expected
+
+
+def test_what_pods_left_behind_is_cleared(test_kubelet: TestKubelet) -> None:
+    kubelet = test_kubelet.kubelet
+    gone, stays = new_pod("gone"), new_pod("stays")
+    kubelet.pod_manager.add_pod(stays)
+    test_kubelet.workers.known = {stays.metadata.uid: SYNCING}
+    for pod in (gone, stays):
+        test_kubelet.status_manager.set_pod_status(pod, v1.PodStatus(phase="Running"))
+        kubelet.make_pod_data_dirs(pod)
+        kubelet.crash_loop_back_off.next(pod.metadata.uid, test_kubelet.clock.now())
+    clean_up(test_kubelet)
+    assert not test_kubelet.status_manager.get_pod_status(gone.metadata.uid)[1]
+    assert test_kubelet.status_manager.get_pod_status(stays.metadata.uid)[1]
+    assert os.listdir(kubelet.get_pods_dir()) == [stays.metadata.uid]
+    test_kubelet.clock.step(3600)
+    clean_up(test_kubelet)
+    assert kubelet.crash_loop_back_off.get(stays.metadata.uid) == 0
+
+
+def test_housekeeping_needs_to_see_the_runtime(test_kubelet: TestKubelet) -> None:
+    test_kubelet.runtime.err = RuntimeError("runtime is away")
+    with pytest.raises(RuntimeError, match="runtime is away"):
+        clean_up(test_kubelet)
+
+
+def test_find_container(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p")
+    container = kubecontainer.Container(id=kubecontainer.ContainerID("test", "1"), name="c")
+    test_kubelet.runtime.pod_list = [runtime_pod(pod, container)]
+    find = test_kubelet.kubelet.find_container
+    assert find(test_kubelet.ctx, "p_ns", "", "c") is container
+    assert find(test_kubelet.ctx, "", pod.metadata.uid, "c") is container
+    assert find(test_kubelet.ctx, "p_ns", "", "other") is None
+    assert find(test_kubelet.ctx, "other_ns", "", "c") is None

@@ -423,8 +423,6 @@ _GATED: dict[str, tuple[Collector, ...]] = {
         RESOURCE_MANAGER_CONTAINER_ASSIGNMENTS,
     ),
 }
-# Registered by who fills it.
-_LATER: tuple[Collector, ...] = (CRI_LOSING_SUPPORT,)
 
 _register_lock = threading.Lock()
 _registered = False
@@ -437,7 +435,7 @@ def register() -> None:
         if _registered:
             return
         _registered = True
-    hidden = {id(metric) for metric in _LATER}
+    hidden: set[int] = set()
     for gate, gated in _GATED.items():
         if not features.feature_gate.enabled(gate):
             hidden.update(map(id, gated))

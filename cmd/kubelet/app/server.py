@@ -45,6 +45,9 @@ _RUNTIME_TIMEOUT = 5.0
 _RUNTIME_RETRY = 0.1
 _RUNTIME_RETRY_MAX = 5.0
 
+# The Kubernetes version from which on a runtime must tell its cgroup driver.
+_RUNTIME_CONFIG_REQUIRED_IN = "1.37.0"
+
 _LONG = """\
 The kubelet is the agent of a Kubernetes node. It takes pods from files, from a URL and from the API
 server, and keeps their containers running, on a container runtime that speaks CRI.
@@ -384,6 +387,7 @@ def get_cgroup_driver_from_cri(
     import grpc
     from cri_api.v1 import api_pb2 as runtimeapi
 
+    from kubelet import metrics
     from kubelet.cri.errors import RemoteError
 
     kc = server.kubelet_configuration
@@ -396,6 +400,7 @@ def get_cgroup_driver_from_cri(
                 "CRI implementation should be updated to support RuntimeConfig. "
                 "Falling back to using cgroupDriver from kubelet config."
             )
+            metrics.CRI_LOSING_SUPPORT.labels(_RUNTIME_CONFIG_REQUIRED_IN).set(1)
         else:
             klog.warning_s(
                 "Container runtime does not tell its cgroup driver, using the configured one",

@@ -228,7 +228,7 @@ class Kubelet(KubeletPods):
             while ctx.err() is None:
                 if err := self.runtime_state.runtime_errors():
                     klog.error_s(err, "Skipping pod synchronization")
-                    ctx.wait(pause)
+                    golang.select(ctx.done(), self.clock.after(pause))
                     pause = min(RUNTIME_ERROR_BACK_OFF_MAX, 2 * pause)
                     continue
                 pause = RUNTIME_ERROR_BACK_OFF_BASE
@@ -992,8 +992,19 @@ def _build_pod_state(kubelet: Kubelet, startup_tracker: BasicPodStartupLatencyTr
     kubelet.startup_manager = proberesults.Manager()
     kubelet.pod_cache = kubecontainer.CacheImpl()
     kubelet.pod_manager = kubepod.BasicManager()
+    kubelet.mirror_pod_client = kubepod.BasicMirrorClient(kubelet.kube_client, kubelet.node_name, _OwnNode(kubelet))
     kubelet.status_manager = status.Manager(kubelet.kube_client, kubelet.pod_manager, kubelet, startup_tracker)
     kubelet.reason_cache = ReasonCache()
+
+
+class _OwnNode:
+    """The node as the mirror client asks for it."""
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+
+    def get(self, name: str) -> v1.Node:
+        return self._kubelet.get_node(golang.background())
 
 
 def _build_pod_workers(kubelet: Kubelet) -> None:

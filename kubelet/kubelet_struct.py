@@ -62,7 +62,7 @@ class Dependencies:
     clock: clock.Clock = field(default_factory=clock.RealClock)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class KubeletStruct:
     """Everything the kubelet's loops share. Fields are set once by new_main_kubelet unless their comment says more.
 

@@ -1,0 +1,712 @@
+"""Tests of the sync loop, of its handlers, and of the steps that pod workers take."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubelet import cm, lifecycle, pleg
+from kubelet import container as kubecontainer
+from kubelet import kubelet as kubelet_module
+from kubelet import types as kubetypes
+from kubelet.prober import results as proberesults
+from kubelet.testing import TestKubelet, new_pod, runtime_pod
+from pkg import golang
+from pkg.api.core import v1
+
+State = kubecontainer.State
+
+
+@pytest.fixture
+def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
+    kubelet = TestKubelet(tmp_path)
+    yield kubelet
+    kubelet.close()
+
+
+class FakeHandler:
+    """Records what the loop hands on; `err` is what cleaning up raises."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[str]]] = []
+        self.err: Exception | None = None
+
+    def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        self._note("additions", pods)
+
+    def handle_pod_updates(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        self._note("updates", pods)
+
+    def handle_pod_removes(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        self._note("removes", pods)
+
+    def handle_pod_reconcile(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        self._note("reconcile", pods)
+
+    def handle_pod_syncs(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        self._note("syncs", pods)
+
+    def handle_pod_cleanups(self, ctx: golang.Context) -> None:
+        self._note("cleanups", [])
+        if self.err is not None:
+            raise self.err
+
+    def _note(self, what: str, pods: list[v1.Pod]) -> None:
+        self.calls.append((what, [pod.metadata.name for pod in pods]))
+
+
+class Loop:
+    """Single iterations of the sync loop on channels of the test."""
+
+    def __init__(self, test_kubelet: TestKubelet) -> None:
+        self.test_kubelet = test_kubelet
+        self.kubelet = test_kubelet.kubelet
+        self.handler = FakeHandler()
+        self.config_ch: golang.Channel[kubetypes.PodUpdate] = golang.Channel(10)
+        self.sync_ch: golang.Channel[Any] = golang.Channel(1)
+        self.housekeeping_ch: golang.Channel[Any] = golang.Channel(1)
+        self.pod = new_pod("p")
+        self.kubelet.pod_manager.add_pod(self.pod)
+
+    def iterate(self, ctx: golang.Context | None = None) -> bool:
+        return self.kubelet.sync_loop_iteration(
+            ctx or self.test_kubelet.ctx,
+            self.config_ch,
+            self.handler,
+            self.sync_ch,
+            self.housekeeping_ch,
+            self.test_kubelet.pleg.channel,
+        )
+
+
+@pytest.fixture
+def loop(test_kubelet: TestKubelet) -> Loop:
+    return Loop(test_kubelet)
+
+
+# ---- sync_loop_iteration ----
+
+
+@pytest.mark.parametrize(
+    ("operation", "call"),
+    [
+        (kubetypes.ADD, "additions"),
+        (kubetypes.UPDATE, "updates"),
+        (kubetypes.DELETE, "updates"),
+        (kubetypes.REMOVE, "removes"),
+        (kubetypes.RECONCILE, "reconcile"),
+    ],
+)
+def test_config_update(loop: Loop, operation: kubetypes.PodOperation, call: str) -> None:
+    loop.config_ch.send(kubetypes.PodUpdate(pods=[new_pod("a"), new_pod("b")], op=operation, source="file"))
+    assert loop.iterate()
+    assert loop.handler.calls == [(call, ["a", "b"])]
+
+
+def test_config_update_that_the_loop_does_not_know(loop: Loop) -> None:
+    loop.config_ch.send(kubetypes.PodUpdate(pods=[new_pod("a")], op=kubetypes.SET, source="file"))
+    assert loop.iterate()
+    assert loop.handler.calls == []
+
+
+def test_source_that_has_spoken_is_noted(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources: list[str] = []
+    monkeypatch.setattr(loop.kubelet.sources_ready, "add_source", sources.append)
+    loop.config_ch.send(kubetypes.PodUpdate(pods=[], op=kubetypes.ADD, source="url"))
+    assert loop.iterate()
+    assert sources == ["url"]
+
+
+def test_loop_ends_with_its_config_channel(loop: Loop) -> None:
+    loop.config_ch.close()
+    assert not loop.iterate()
+    assert loop.handler.calls == []
+
+
+def test_loop_ends_with_its_context(loop: Loop) -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    assert not loop.iterate(ctx)
+
+
+@pytest.mark.parametrize(
+    ("event_type", "worthy"),
+    [
+        (pleg.CONTAINER_STARTED, True),
+        (pleg.CONTAINER_DIED, True),
+        (pleg.CONTAINER_CHANGED, True),
+        (pleg.POD_SYNC, True),
+        (pleg.CONTAINER_REMOVED, False),
+    ],
+)
+def test_pleg_event(loop: Loop, event_type: Any, worthy: bool) -> None:
+    event = pleg.PodLifecycleEvent(id=loop.pod.metadata.uid, type=event_type, data=None)
+    assert kubelet_module.is_sync_pod_worthy(event) == worthy
+    loop.test_kubelet.pleg.channel.send(event)
+    assert loop.iterate()
+    assert loop.handler.calls == ([("syncs", ["p"])] if worthy else [])
+
+
+def test_pleg_event_of_an_unknown_pod(loop: Loop) -> None:
+    loop.test_kubelet.pleg.channel.send(pleg.PodLifecycleEvent(id="unknown", type=pleg.CONTAINER_STARTED, data="c"))
+    assert loop.iterate()
+    assert loop.handler.calls == []
+
+
+def test_dead_container_is_cleared_away(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    cleared: list[tuple[str, str]] = []
+    monkeypatch.setattr(loop.kubelet, "clean_up_containers_in_pod", lambda *args: cleared.append(args))
+    for event_type in (pleg.CONTAINER_DIED, pleg.CONTAINER_STARTED):
+        loop.test_kubelet.pleg.channel.send(pleg.PodLifecycleEvent(id="gone", type=event_type, data="container"))
+        assert loop.iterate()
+    assert cleared == [("gone", "container")], "of pods that are gone, too"
+
+
+def test_sync_tick(loop: Loop) -> None:
+    loop.sync_ch.send(None)
+    assert loop.iterate()
+    assert loop.handler.calls == [], "no pod's time has come"
+    loop.kubelet.work_queue.enqueue(loop.pod.metadata.uid, 5.0)
+    loop.test_kubelet.clock.step(6)
+    loop.sync_ch.send(None)
+    assert loop.iterate()
+    assert loop.handler.calls == [("syncs", ["p"])]
+
+
+CONTAINER = kubecontainer.ContainerID("test", "c")
+
+
+@pytest.mark.parametrize(
+    ("result", "called"),
+    [(proberesults.FAILURE, True), (proberesults.SUCCESS, False), (proberesults.UNKNOWN, False)],
+)
+def test_liveness_update(loop: Loop, result: proberesults.Result, called: bool) -> None:
+    loop.kubelet.liveness_manager.set(CONTAINER, result, loop.pod)
+    assert loop.iterate()
+    assert loop.handler.calls == ([("syncs", ["p"])] if called else [])
+
+
+@pytest.mark.parametrize("result", [proberesults.SUCCESS, proberesults.FAILURE])
+@pytest.mark.parametrize("kind", ["readiness", "startup"])
+def test_readiness_and_startup_updates(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, kind: str, result: proberesults.Result
+) -> None:
+    noted: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(loop.kubelet.status_manager, f"set_container_{kind}", lambda *args: noted.append(args))
+    getattr(loop.kubelet, f"{kind}_manager").set(CONTAINER, result, loop.pod)
+    assert loop.iterate()
+    assert noted == [(loop.pod.metadata.uid, CONTAINER, result == proberesults.SUCCESS)]
+    assert loop.handler.calls == [("syncs", ["p"])]
+
+
+def test_probe_of_a_pod_that_is_gone(loop: Loop) -> None:
+    loop.kubelet.liveness_manager.set(CONTAINER, proberesults.FAILURE, new_pod("gone"))
+    assert loop.iterate()
+    assert loop.handler.calls == []
+
+
+def test_container_manager_update(loop: Loop) -> None:
+    loop.kubelet.container_manager.updates().send(cm.ResourceUpdates(["gone", loop.pod.metadata.uid]))
+    assert loop.iterate()
+    loop.kubelet.container_manager.updates().send(cm.ResourceUpdates(["gone"]))
+    assert loop.iterate()
+    assert loop.handler.calls == [("syncs", ["p"])]
+
+
+class Sources:
+    def __init__(self, ready: bool) -> None:
+        self.ready = ready
+
+    def add_source(self, source: str) -> None: ...
+
+    def all_ready(self) -> bool:
+        return self.ready
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_housekeeping_waits_for_all_sources(loop: Loop, ready: bool) -> None:
+    loop.kubelet.sources_ready = Sources(ready)
+    loop.housekeeping_ch.send(None)
+    assert loop.iterate()
+    assert loop.handler.calls == ([("cleanups", [])] if ready else [])
+
+
+def test_failed_housekeeping_does_not_end_the_loop(loop: Loop) -> None:
+    loop.handler.err = RuntimeError("runtime is away")
+    loop.kubelet.sources_ready = Sources(True)
+    loop.housekeeping_ch.send(None)
+    assert loop.iterate()
+
+
+# ---- sync_loop ----
+
+
+def test_loop_pauses_longer_and_longer_while_the_runtime_is_in_trouble(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet = test_kubelet.kubelet
+    pauses: list[float] = []
+    trouble = [True] * 9 + [False] + [True] * 2 + [False]
+
+    def errors() -> Exception | None:
+        return RuntimeError("runtime is down") if trouble.pop(0) else None
+
+    def iterate(*args: object) -> bool:
+        return bool(trouble)
+
+    def after(seconds: float) -> golang.Channel[datetime.datetime]:
+        """A pause that is over when the clock says so, which is at once."""
+        pauses.append(seconds)
+        timer = test_kubelet.clock.new_timer(seconds)
+        test_kubelet.clock.step(seconds)
+        return timer.channel
+
+    monkeypatch.setattr(kubelet.runtime_state, "runtime_errors", errors)
+    monkeypatch.setattr(kubelet, "sync_loop_iteration", iterate)
+    monkeypatch.setattr(test_kubelet.clock, "after", after)
+    kubelet.sync_loop(test_kubelet.ctx, golang.Channel(1), FakeHandler())
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0, 0.1, 0.2]
+
+
+def test_pause_of_the_loop_ends_with_its_context(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx, cancel = golang.with_cancel(test_kubelet.ctx)
+
+    def errors() -> Exception:
+        cancel()
+        return RuntimeError("runtime is down")
+
+    monkeypatch.setattr(test_kubelet.kubelet.runtime_state, "runtime_errors", errors)
+    test_kubelet.kubelet.sync_loop(ctx, golang.Channel(1), FakeHandler())
+
+
+def test_loop_notes_when_it_came_round(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubelet = test_kubelet.kubelet
+    seen: list[datetime.datetime | None] = [kubelet.latest_loop_entry_time()]
+    rounds = [True, False]
+
+    def iterate(*args: object) -> bool:
+        seen.append(kubelet.latest_loop_entry_time())
+        test_kubelet.clock.step(7)
+        return rounds.pop(0)
+
+    monkeypatch.setattr(kubelet.runtime_state, "runtime_errors", lambda: None)
+    monkeypatch.setattr(kubelet, "sync_loop_iteration", iterate)
+    start = test_kubelet.clock.now()
+    kubelet.sync_loop(test_kubelet.ctx, golang.Channel(1), FakeHandler())
+    assert seen == [None, start, start + datetime.timedelta(seconds=7)]
+    assert test_kubelet.clock.waiters() == 0, "its tickers are stopped"
+
+
+# ---- Handlers ----
+
+
+class AdmitHandler:
+    """Refuses pods by name."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused = refused
+        self.asked: list[tuple[str, list[str]]] = []
+
+    def admit(self, attributes: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
+        name = attributes.pod.metadata.name
+        self.asked.append((name, [pod.metadata.name for pod in attributes.other_pods]))
+        if name in self.refused:
+            return lifecycle.PodAdmitResult(admit=False, reason="Rejected", message="is rejected")
+        return lifecycle.PodAdmitResult(admit=True)
+
+
+def test_additions_are_admitted_oldest_first(test_kubelet: TestKubelet) -> None:
+    admit = AdmitHandler("younger")
+    test_kubelet.kubelet.admit_handlers.append(admit)
+    pods = [new_pod("younger"), new_pod("older"), new_pod("oldest")]
+    for age, pod in enumerate(pods):
+        pod.metadata.creation_timestamp = test_kubelet.clock.now() - datetime.timedelta(seconds=age)
+    test_kubelet.kubelet.handle_pod_additions(test_kubelet.ctx, pods)
+    assert test_kubelet.workers.update_types() == [("CREATE", "oldest"), ("CREATE", "older")]
+    assert admit.asked == [("oldest", []), ("older", ["oldest"]), ("younger", ["oldest", "older"])]
+    status, found = test_kubelet.status_manager.get_pod_status("uid-younger")
+    assert found
+    assert (status.phase, status.reason, status.message) == ("Failed", "Rejected", "Pod was rejected: is rejected")
+    assert test_kubelet.events() == ["Warning Rejected is rejected"]
+    assert test_kubelet.kubelet.pod_manager.get_pod_by_uid("uid-younger") is not None, "it stays known"
+
+
+def test_refused_pod_does_not_stand_in_the_way_of_others(test_kubelet: TestKubelet) -> None:
+    admit = AdmitHandler("first")
+    test_kubelet.kubelet.admit_handlers.append(admit)
+    for name in ("first", "second"):
+        test_kubelet.kubelet.handle_pod_additions(test_kubelet.ctx, [new_pod(name)])
+    assert admit.asked == [("first", []), ("second", [])]
+
+
+@pytest.mark.parametrize(("terminating", "phase"), [(True, "Running"), (False, "Failed")])
+def test_pod_that_is_at_its_end_is_not_asked_for_admission(
+    test_kubelet: TestKubelet, terminating: bool, phase: str
+) -> None:
+    admit = AdmitHandler("p")
+    test_kubelet.kubelet.admit_handlers.append(admit)
+    pod = new_pod("p")
+    pod.status.phase = phase
+    test_kubelet.workers.terminating = {pod.metadata.uid} if terminating else set()
+    test_kubelet.kubelet.handle_pod_additions(test_kubelet.ctx, [pod])
+    assert admit.asked == []
+    assert test_kubelet.workers.update_types() == [("CREATE", "p")]
+
+
+def test_first_refusal_counts(test_kubelet: TestKubelet) -> None:
+    first, second = AdmitHandler("p"), AdmitHandler("p")
+    test_kubelet.kubelet.admit_handlers += [first, second]
+    assert not test_kubelet.kubelet.can_admit_pod([], new_pod("p")).admit
+    assert test_kubelet.kubelet.can_admit_pod([], new_pod("other")).admit
+    assert ([name for name, _ in first.asked], [name for name, _ in second.asked]) == (["p", "other"], ["other"])
+
+
+def static_and_mirror() -> tuple[v1.Pod, v1.Pod]:
+    static, mirror = new_pod("p"), new_pod("p", uid="mirror")
+    static.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = "file"
+    mirror.metadata.annotations |= {kubetypes.CONFIG_SOURCE_ANNOTATION_KEY: "api", v1.MIRROR_POD_ANNOTATION_KEY: "x"}
+    return static, mirror
+
+
+@pytest.mark.parametrize("how", ["additions", "updates", "removes"])
+def test_change_of_a_mirror_pod_is_work_for_its_static_pod(test_kubelet: TestKubelet, how: str) -> None:
+    static, mirror = static_and_mirror()
+    handle = getattr(test_kubelet.kubelet, f"handle_pod_{how}")
+    handle(test_kubelet.ctx, [mirror])
+    assert test_kubelet.workers.updates == [], "there is no such static pod"
+    test_kubelet.kubelet.pod_manager.add_pod(static)
+    handle(test_kubelet.ctx, [mirror])
+    (update,) = test_kubelet.workers.updates
+    assert (update.update_type, update.pod) == (kubetypes.SYNC_POD_UPDATE, static)
+    assert update.mirror_pod == mirror
+
+
+def test_updates_and_syncs(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p")
+    test_kubelet.kubelet.handle_pod_updates(test_kubelet.ctx, [pod])
+    assert test_kubelet.kubelet.pod_manager.get_pods() == [pod]
+    test_kubelet.kubelet.handle_pod_syncs(test_kubelet.ctx, [pod])
+    assert test_kubelet.workers.update_types() == [("UPDATE", "p"), ("SYNC", "p")]
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_removed_pod_is_ended_once_all_sources_have_spoken(test_kubelet: TestKubelet, ready: bool) -> None:
+    test_kubelet.kubelet.sources_ready = Sources(ready)
+    pod = new_pod("p")
+    test_kubelet.kubelet.pod_manager.add_pod(pod)
+    test_kubelet.kubelet.handle_pod_removes(test_kubelet.ctx, [pod])
+    assert test_kubelet.kubelet.pod_manager.get_pods() == []
+    assert test_kubelet.workers.update_types() == ([("KILL", "p")] if ready else [])
+
+
+def test_reconcile(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        test_kubelet.kubelet.container_deletor, "delete_containers_in_pod", lambda *args: deleted.append(args)
+    )
+    status = kubecontainer.PodStatus(id="uid-evicted")
+    test_kubelet.kubelet.pod_cache.set("uid-evicted", status, None, test_kubelet.clock.now())
+    plain, gated, evicted = new_pod("plain"), new_pod("gated"), new_pod("evicted")
+    gated.spec.readiness_gates = [v1.PodReadinessGate(condition_type="example.com/gate")]
+    gated.status.conditions = [v1.PodCondition(type="Ready", status="True")]
+    evicted.status.phase, evicted.status.reason = "Failed", "Evicted"
+    test_kubelet.kubelet.handle_pod_reconcile(test_kubelet.ctx, [plain, gated, evicted])
+    assert test_kubelet.workers.update_types() == [("SYNC", "gated")], "its readiness is another now"
+    assert deleted == [("", status, True)]
+
+
+def test_pods_to_sync(test_kubelet: TestKubelet) -> None:
+    class Deadline:
+        def should_sync(self, pod: v1.Pod) -> bool:
+            return pod.metadata.name == "late"
+
+    kubelet = test_kubelet.kubelet
+    kubelet.pod_sync_loop_handlers = [Deadline()]
+    for name in ("due", "later", "late", "none"):
+        kubelet.pod_manager.add_pod(new_pod(name))
+    for name, delay in (("due", 0.0), ("later", 10.0), ("gone", 0.0)):
+        kubelet.work_queue.enqueue(f"uid-{name}", delay)
+    test_kubelet.clock.step(1)
+    assert sorted(pod.metadata.name for pod in kubelet.get_pods_to_sync()) == ["due", "late"]
+    test_kubelet.clock.step(10)
+    assert sorted(pod.metadata.name for pod in kubelet.get_pods_to_sync()) == ["late", "later"]
+
+
+@pytest.mark.parametrize("all_of_them", [True, False])
+def test_clean_up_containers_in_pod(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, all_of_them: bool
+) -> None:
+    deleted: list[tuple[Any, ...]] = []
+    kubelet = test_kubelet.kubelet
+    monkeypatch.setattr(kubelet.container_deletor, "delete_containers_in_pod", lambda *args: deleted.append(args))
+    status = kubecontainer.PodStatus(id="u")
+    kubelet.pod_cache.set("u", status, None, test_kubelet.clock.now())
+    test_kubelet.workers.content_removable = {"u"} if all_of_them else set()
+    kubelet.clean_up_containers_in_pod("u", "dead")
+    assert deleted == [("dead", status, all_of_them)]
+
+
+# ---- update_runtime_up ----
+
+
+def conditions(**ready: bool) -> kubecontainer.RuntimeStatus:
+    return kubecontainer.RuntimeStatus(
+        conditions=[kubecontainer.RuntimeCondition(type=name, status=status) for name, status in ready.items()]
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "runtime_error", "network_error", "synced"),
+    [
+        (conditions(RuntimeReady=True, NetworkReady=True), None, None, True),
+        (conditions(RuntimeReady=True, NetworkReady=False), None, "network not ready", True),
+        (conditions(RuntimeReady=False, NetworkReady=True), "container runtime not ready", None, False),
+        (conditions(RuntimeReady=True), None, "network not ready", True),
+        (conditions(), "container runtime not ready", "network not ready", False),
+        (RuntimeError("no socket"), "status check may not have completed", None, False),
+    ],
+)
+def test_update_runtime_up(
+    test_kubelet: TestKubelet,
+    answer: kubecontainer.RuntimeStatus | Exception,
+    runtime_error: str | None,
+    network_error: str | None,
+    synced: bool,
+) -> None:
+    if isinstance(answer, Exception):
+        test_kubelet.runtime.status_err = answer
+    else:
+        test_kubelet.runtime.runtime_status = answer
+    kubelet = test_kubelet.kubelet
+    kubelet.update_runtime_up(test_kubelet.ctx)
+    errors, network = str(kubelet.runtime_state.runtime_errors()), str(kubelet.runtime_state.network_errors())
+    assert (runtime_error or "None") in errors
+    assert (network_error or "None") in network
+    assert kubelet.runtime_modules_started == synced
+
+
+def test_silent_runtime_counts_as_down_after_a_while(test_kubelet: TestKubelet) -> None:
+    kubelet, runtime = test_kubelet.kubelet, test_kubelet.runtime
+    runtime.runtime_status = conditions(RuntimeReady=True, NetworkReady=True)
+    kubelet.update_runtime_up(test_kubelet.ctx)
+    runtime.status_err = RuntimeError("no answer")
+    test_kubelet.clock.step(29)
+    kubelet.update_runtime_up(test_kubelet.ctx)
+    assert kubelet.runtime_state.runtime_errors() is None
+    test_kubelet.clock.step(1)
+    assert "container runtime is down" in str(kubelet.runtime_state.runtime_errors())
+    runtime.status_err = None
+    kubelet.update_runtime_up(test_kubelet.ctx)
+    assert kubelet.runtime_state.runtime_errors() is None
+
+
+def test_modules_that_need_the_runtime_are_started_once(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[None] = []
+    kubelet = test_kubelet.kubelet
+    monkeypatch.setattr(kubelet, "initialize_runtime_dependent_modules", lambda ctx: started.append(None))
+    test_kubelet.runtime.runtime_status = conditions(RuntimeReady=True, NetworkReady=True)
+    for _ in range(3):
+        kubelet.update_runtime_up(test_kubelet.ctx)
+    assert started == [None]
+
+
+# ---- Steps of pod workers ----
+
+
+def sync(test_kubelet: TestKubelet, pod: v1.Pod, *now: kubecontainer.Status) -> tuple[bool, Callable[[], None] | None]:
+    pod_status = kubecontainer.PodStatus(id=pod.metadata.uid, ips=["10.0.0.1"], container_statuses=list(now))
+    return test_kubelet.kubelet.sync_pod(test_kubelet.ctx, kubetypes.SYNC_POD_CREATE, pod, None, pod_status)
+
+
+def ended(exit_code: int) -> kubecontainer.Status:
+    return kubecontainer.Status(id=CONTAINER, name="c", state=State.EXITED, exit_code=exit_code)
+
+
+def test_sync_pod(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p")
+    terminal, after = sync(test_kubelet, pod)
+    assert not terminal
+    assert after is None, "the runtime did nothing"
+    assert test_kubelet.runtime.started_pods == [pod.metadata.uid]
+    assert test_kubelet.volumes.waits == [("mount", pod.metadata.uid)]
+    assert Path(test_kubelet.kubelet.get_pod_dir(pod.metadata.uid), "volumes").is_dir()
+    status, _ = test_kubelet.status_manager.get_pod_status(pod.metadata.uid)
+    assert (status.phase, status.pod_ip) == ("Pending", "10.0.0.1")
+
+
+def test_sync_that_did_something_is_looked_at_at_once(test_kubelet: TestKubelet) -> None:
+    result = kubecontainer.PodSyncResult()
+    result.add_sync_result(kubecontainer.SyncResult(kubecontainer.START_CONTAINER, "c"))
+    test_kubelet.runtime.sync_results = result
+    pod = new_pod("p")
+    _, after = sync(test_kubelet, pod)
+    assert test_kubelet.pleg.relists == []
+    assert after is not None
+    after()
+    assert test_kubelet.pleg.relists == [pod.metadata.uid]
+
+
+@pytest.mark.parametrize(("policy", "code", "terminal"), [("Never", 1, True), ("Never", 0, True), ("Always", 1, False)])
+def test_pod_that_has_ended_is_not_started_again(
+    test_kubelet: TestKubelet, policy: str, code: int, terminal: bool
+) -> None:
+    pod = new_pod("p", restart_policy=policy)
+    assert sync(test_kubelet, pod, ended(code))[0] == terminal
+    assert test_kubelet.runtime.started_pods == ([] if terminal else [pod.metadata.uid])
+
+
+@pytest.mark.parametrize("host_network", [True, False])
+def test_pod_waits_for_its_network(test_kubelet: TestKubelet, host_network: bool) -> None:
+    test_kubelet.kubelet.runtime_state.set_network_state(RuntimeError("no CNI"))
+    pod = new_pod("p", host_network=host_network)
+    if host_network:
+        sync(test_kubelet, pod)
+        assert test_kubelet.events() == []
+    else:
+        with pytest.raises(RuntimeError, match="network is not ready: no CNI"):
+            sync(test_kubelet, pod)
+        assert test_kubelet.events() == ["Warning NetworkNotReady network is not ready: no CNI"]
+    assert bool(test_kubelet.runtime.started_pods) == host_network
+
+
+def test_failed_mount_is_an_event(test_kubelet: TestKubelet) -> None:
+    test_kubelet.volumes.err = RuntimeError("unmounted volumes=[v]")
+    with pytest.raises(RuntimeError, match="unmounted volumes"):
+        sync(test_kubelet, new_pod("p"))
+    assert test_kubelet.events() == ["Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[v]"]
+    assert test_kubelet.runtime.started_pods == []
+
+
+def test_cancelled_mount_is_no_event(test_kubelet: TestKubelet) -> None:
+    test_kubelet.volumes.err = golang.Canceled()
+    with pytest.raises(golang.Canceled):
+        sync(test_kubelet, new_pod("p"))
+    assert test_kubelet.events() == []
+
+
+def test_directories_that_cannot_be_made_are_an_event(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p")
+    Path(test_kubelet.kubelet.get_pod_dir(pod.metadata.uid)).write_text("in the way")
+    with pytest.raises(OSError, match="exists"):
+        sync(test_kubelet, pod)
+    (event,) = test_kubelet.events()
+    assert event.startswith("Warning Failed error making pod data directories: ")
+
+
+def test_failed_start_is_raised_and_remembered(test_kubelet: TestKubelet) -> None:
+    result = kubecontainer.PodSyncResult()
+    start = kubecontainer.SyncResult(kubecontainer.START_CONTAINER, "c")
+    start.fail(RuntimeError("ImagePullBackOff"), "back-off pulling")
+    result.add_sync_result(start)
+    test_kubelet.runtime.sync_results = result
+    pod = new_pod("p")
+    with pytest.raises(kubecontainer.SyncErrors) as raised:
+        sync(test_kubelet, pod)
+    assert "ImagePullBackOff" in str(raised.value)
+    reason = test_kubelet.kubelet.reason_cache.get(pod.metadata.uid, "c")
+    assert reason is not None
+    assert reason.message == "back-off pulling"
+
+
+def terminate(test_kubelet: TestKubelet, pod: v1.Pod, grace: int | None = None) -> None:
+    now = kubecontainer.Status(id=CONTAINER, name="c", state=State.RUNNING)
+    pod_status = kubecontainer.PodStatus(id=pod.metadata.uid, name="p", namespace="ns", container_statuses=[now])
+    test_kubelet.kubelet.sync_terminating_pod(test_kubelet.ctx, pod, pod_status, grace, None)
+
+
+def test_sync_terminating_pod(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p")
+    test_kubelet.runtime.pod_list = [runtime_pod(pod)]
+    test_kubelet.runtime.pod_status = kubecontainer.PodStatus(id=pod.metadata.uid, container_statuses=[ended(137)])
+    terminate(test_kubelet, pod)
+    assert test_kubelet.runtime.killed_pods == [pod.metadata.uid]
+    status, _ = test_kubelet.status_manager.get_pod_status(pod.metadata.uid)
+    assert status.phase == "Failed"
+    found = status.container_statuses[0].state.terminated
+    assert found is not None
+    assert found.exit_code == 137, "known before its container is removed"
+
+
+def test_pod_that_the_runtime_has_forgotten_is_terminated(test_kubelet: TestKubelet) -> None:
+    terminate(test_kubelet, new_pod("p"))
+    assert test_kubelet.runtime.called_functions.count("get_pod_status") == 1
+
+
+def test_runtime_that_says_killed_and_runs_on_is_not_believed(test_kubelet: TestKubelet) -> None:
+    still = kubecontainer.Status(id=CONTAINER, name="c", state=State.RUNNING)
+    test_kubelet.runtime.pod_status = kubecontainer.PodStatus(container_statuses=[still])
+    with pytest.raises(RuntimeError, match="detected running containers after a successful KillPod, CRI violation"):
+        terminate(test_kubelet, new_pod("p"))
+
+
+def test_failed_kill_is_an_event(test_kubelet: TestKubelet) -> None:
+    test_kubelet.runtime.err = RuntimeError("runtime is away")
+    with pytest.raises(RuntimeError, match="runtime is away"):
+        terminate(test_kubelet, new_pod("p"))
+    assert test_kubelet.events() == ["Warning FailedKillPod error killing pod: runtime is away"]
+
+
+def test_cancelled_kill_is_no_event(test_kubelet: TestKubelet) -> None:
+    test_kubelet.runtime.err = golang.Canceled()
+    with pytest.raises(golang.Canceled):
+        terminate(test_kubelet, new_pod("p"))
+    assert test_kubelet.events() == []
+
+
+def test_orphan_of_the_runtime_is_killed_within_a_second(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(test_kubelet.runtime, "kill_pod", lambda *args: kills.append(args[2:]))
+    orphan = runtime_pod(new_pod("orphan")).pod
+    test_kubelet.kubelet.sync_terminating_runtime_pod(test_kubelet.ctx, orphan)
+    assert kills == [(orphan, 1)]
+
+
+def test_sync_terminated_pod(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p", restart_policy="Always")
+    pod_status = kubecontainer.PodStatus(id=pod.metadata.uid, container_statuses=[ended(0)])
+    test_kubelet.kubelet.sync_terminated_pod(test_kubelet.ctx, pod, pod_status)
+    assert test_kubelet.volumes.waits == [("unmount", pod.metadata.uid)]
+    status, _ = test_kubelet.status_manager.get_pod_status(pod.metadata.uid)
+    assert status.phase == "Succeeded"
+
+
+def test_pod_with_resource_claims_is_refused(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p", resource_claims=[v1.PodResourceClaim(name="gpu")])
+    with pytest.raises(ValueError, match="resource claims are not supported"):
+        test_kubelet.kubelet.prepare_dynamic_resources(test_kubelet.ctx, pod)
+    test_kubelet.kubelet.prepare_dynamic_resources(test_kubelet.ctx, new_pod("other"))
+
+
+def test_sandbox_is_shown_before_images_are_pulled(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p")
+    test_kubelet.kubelet.on_pod_sandbox_ready(test_kubelet.ctx, pod)
+    status, _ = test_kubelet.status_manager.get_pod_status(pod.metadata.uid)
+    assert [(c.type, c.status) for c in status.conditions] == [("PodReadyToStartContainers", "True")]
+    assert pod.status.conditions == []
+
+
+# ---- run ----
+
+
+def test_run_ends_with_its_context_and_leaves_nothing_behind(test_kubelet: TestKubelet) -> None:
+    ctx, cancel = golang.with_cancel(test_kubelet.ctx)
+    cancel()
+    test_kubelet.kubelet.run(ctx, golang.Channel(1))
+    for path in ("plugins", "plugins_registry", "pod-resources", "checkpoints", "pods"):
+        assert Path(test_kubelet.kubelet.get_root_dir(), path).is_dir()
+
+
+def test_run_says_which_directory_cannot_be_made(test_kubelet: TestKubelet) -> None:
+    Path(test_kubelet.kubelet.get_plugins_dir()).write_text("in the way")
+    with pytest.raises(OSError, match="plugins"):
+        test_kubelet.kubelet.run(test_kubelet.ctx, golang.Channel(1))
+    (event,) = test_kubelet.events()
+    assert event.startswith("Warning KubeletSetupFailed")

@@ -69,8 +69,8 @@ class ContainerManager(Protocol):
     ) -> tuple[bytes, bytes]:
         """Run a command to its end; returns stdout and stderr.
 
-        Raises `remote.ExecExitError`, which carries both, when it ends with another code than 0, and
-        `remote.CommandTimedOutError` when it takes longer than `timeout` (0: no limit).
+        Raises `pkg.util.exec.CodeExitError`, which carries both, when it ends with another code than 0, and
+        `pkg.util.exec.CommandTimedOutError` when it takes longer than `timeout` (0: no limit).
         """
 
     def exec(self, ctx: golang.Context, request: runtimeapi.ExecRequest) -> runtimeapi.ExecResponse:

@@ -20,6 +20,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.client_go.tools import record
 from pkg.component_base import version
+from pkg.util import exec as utilexec
 
 # Of a hook's answer no more is read.
 _MAX_RESP_BODY_LENGTH = 10 << 10
@@ -157,7 +158,7 @@ class HandlerRunner:
         try:
             self._command_runner.run_in_container(ctx, container_id, action.command, 0)
         except Exception as err:  # The runtime's refusal, or the command's exit code.
-            output = getattr(err, "output", b"").decode(errors="replace")
+            output = err.output.decode(errors="replace") if isinstance(err, utilexec.CodeExitError) else ""
             klog.v(1).info_s(
                 "Exec lifecycle hook for Container in Pod failed",
                 execCommand=action.command,
@@ -166,7 +167,7 @@ class HandlerRunner:
                 err=err,
             )
             command = " ".join(action.command)
-            message = f'Exec lifecycle hook ([{command}]) {where} {err}, message: "{output}"'
+            message = f"Exec lifecycle hook ([{command}]) {where} {err}, message: {klog.quote(output)}"
             raise HookError(err, message) from err
 
     def _run_sleep(self, ctx: golang.Context, seconds: int, where: str, log: Mapping[str, object]) -> None:

@@ -19,6 +19,7 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.tools import record
+from pkg.util import exec as utilexec
 
 _CTX = golang.background()
 _ID = kubecontainer.ContainerID("test", "abc1234")
@@ -75,6 +76,11 @@ def test_exec() -> None:
     world = _World()
     assert world.run(exec=v1.ExecAction(command=["ls", "-a"])) == ""
     assert world.commands.commands == [(["ls", "-a"], 0)]
+
+
+def test_exec_failure_tells_what_the_command_wrote() -> None:
+    err = utilexec.CodeExitError(ValueError("exit 1"), 1, b'no "a"\n')
+    assert _World(err).fault(exec=v1.ExecAction(command=["ls"])).endswith(r'error: exit 1, message: "no \"a\"\n"')
 
 
 def test_exec_failure() -> None:

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 from kubelet import container as kubecontainer
 from kubelet import events
-from kubelet.cri import remote
 from kubelet.prober import results
 from pkg import golang, klog
 from pkg import probe as probing
 from pkg.api.core import v1
-from pkg.probe import exec as execprobe
 from pkg.probe import http as httpprobe
 
 if TYPE_CHECKING:
@@ -111,7 +109,7 @@ class Prober:
         timeout = float(spec.timeout_seconds)
         if spec.exec is not None:
             command = kubecontainer.expand_container_command_only_static(spec.exec.command, container.env)
-            return probing.probe_exec(lambda: self._run_in_container(ctx, container_id, command, timeout))
+            return probing.probe_exec(lambda: self._runner.run_in_container(ctx, container_id, command, timeout))
         if spec.http_get is not None:
             url = httpprobe.new_request_url(spec.http_get, container, status.pod_ip)
             klog.v(4).info_s("HTTP-Probe", url=url, timeout=timeout)
@@ -122,16 +120,6 @@ class Prober:
             klog.v(4).info_s("TCP-Probe", host=host, port=port, timeout=timeout)
             return probing.probe_tcp(host, port, timeout)
         raise ValueError(f"missing probe handler for {klog.kobj(pod)}:{container.name}")
-
-    def _run_in_container(
-        self, ctx: golang.Context, container_id: kubecontainer.ContainerID, command: list[str], timeout: float
-    ) -> bytes:
-        try:
-            return self._runner.run_in_container(ctx, container_id, command, timeout)
-        except remote.ExecExitError as err:
-            raise execprobe.CommandExitError(err.code, err.stdout + err.stderr) from err
-        except remote.CommandTimedOutError as err:
-            raise execprobe.CommandTimedOutError(str(err)) from err
 
     def _record(self, pod: v1.Pod, container: v1.Container, reason: str, message: str) -> None:
         try:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kubelet import container as kubecontainer
-from kubelet.cri import remote
 from kubelet.prober import results
 from kubelet.prober.prober import Prober, ProbeType
 from kubelet.prober.testing import CONTAINER_ID, FakeRunner
@@ -15,6 +14,7 @@ from pkg import golang, probe
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.tools.record.testing import FakeRecorder
+from pkg.util import exec as utilexec
 
 CTX = golang.background()
 POD = v1.Pod(metadata=metav1.ObjectMeta(name="p", namespace="ns", uid="u"))
@@ -108,14 +108,14 @@ def test_command_is_run_in_the_container(
 
 
 def test_command_that_fails(world: World) -> None:
-    world.runner.err = remote.ExecExitError(ValueError("exited"), 2, b"out ", b"err")
+    world.runner.err = utilexec.CodeExitError(ValueError("exited"), 2, b"out err")
     assert world.probe(command("false")) == results.FAILURE
     assert world.events() == ["Warning Unhealthy Liveness probe failed: out err"]
     assert world.runner.runs == 1, "an answer is not asked for again"
 
 
 def test_command_that_takes_too_long_is_a_failure(world: World) -> None:
-    world.runner.err = remote.CommandTimedOutError(["sleep", "9"], 3)
+    world.runner.err = utilexec.CommandTimedOutError(["sleep", "9"], 3)
     assert world.probe(command("sleep", "9")) == results.FAILURE
     assert world.events() == [
         'Warning Unhealthy Liveness probe failed: command timed out: "sleep 9" timed out after 3s'

@@ -10,7 +10,6 @@ from typing import Any
 
 from kubelet import container as kubecontainer
 from kubelet.container import testing as containertesting
-from kubelet.cri import remote
 from kubelet.prober import prober_manager, results
 from kubelet.prober.prober import ProbeType
 from kubelet.prober.worker import Worker
@@ -19,6 +18,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.client_go.tools.record.testing import FakeRecorder
+from pkg.util import exec as utilexec
 
 POD_UID = "pOd_UiD"
 CONTAINER_NAME = "cOnTaInEr_NaMe"
@@ -38,7 +38,7 @@ class FakeRunner(containertesting.FakeContainerCommandRunner):
         self.err = None
 
     def fail(self) -> None:
-        self.err = remote.ExecExitError(ValueError("exited with 1"), 1, b"", b"")
+        self.err = utilexec.CodeExitError(ValueError("exited with 1"), 1)
 
     def break_down(self) -> None:
         self.err = RuntimeError("runtime is away")

@@ -17,8 +17,8 @@ import pytest
 from pkg.api.core import v1
 from pkg.component_base import version
 from pkg.probe import Result, probe_exec, probe_http, probe_tcp, resolve_container_port
-from pkg.probe import exec as execprobe
 from pkg.probe import http as httpprobe
+from pkg.util import exec as utilexec
 
 TIMEOUT = 10.0
 # Key and certificate of somebody else, whom nobody has signed for.
@@ -339,9 +339,12 @@ def fail(err: Exception) -> Callable[[], bytes]:
     [
         (lambda: b"OK", (Result.SUCCESS, "OK")),
         (lambda: b"logs-123" * 2000, (Result.SUCCESS, "logs-123" * 1280)),
-        (fail(execprobe.CommandExitError(1, b"Fail")), (Result.FAILURE, "Fail")),
-        (fail(execprobe.CommandExitError(1, b"logs-123" * 2000)), (Result.FAILURE, "logs-123" * 1280)),
-        (fail(execprobe.CommandTimedOutError("timed out")), (Result.FAILURE, "timed out")),
+        (fail(utilexec.CodeExitError(ValueError("exited"), 1, b"Fail")), (Result.FAILURE, "Fail")),
+        (
+            fail(utilexec.CodeExitError(ValueError("exited"), 1, b"logs-123" * 2000)),
+            (Result.FAILURE, "logs-123" * 1280),
+        ),
+        (fail(utilexec.CommandTimedOutError(["c"], 1)), (Result.FAILURE, 'command timed out: "c" timed out after 1s')),
         (lambda: b"\xff", (Result.SUCCESS, "\ufffd")),
     ],
 )

@@ -33,13 +33,6 @@ class ContainerStatusNilError(Exception):
         super().__init__("container status is nil")
 
 
-class CommandTimedOutError(Exception):
-    """A command in a container took longer than it was given. Go: ErrCommandTimedOut"""
-
-    def __init__(self, cmd: Sequence[str], timeout: float) -> None:
-        super().__init__(f'command timed out: "{" ".join(cmd)}" timed out after {timeout:g}s')
-
-
 class RemoteRuntimeService:
     """An `apis.RuntimeService` on a unix socket.
 
@@ -219,12 +212,12 @@ class RemoteRuntimeService:
             response = self._call_within(ctx, limit, "ExecSync", request, what, containerID=container_id, cmd=cmd)
         except errors.RemoteError as err:
             if err.code is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise CommandTimedOutError(cmd, timeout) from err
+                raise utilexec.CommandTimedOutError(cmd, timeout) from err
             raise
         if response.exit_code != 0:
             stderr = response.stderr.decode(errors="replace")
             text = f"command '{' '.join(cmd)}' exited with {response.exit_code}: {stderr}"
-            raise ExecExitError(ValueError(text), response.exit_code, response.stdout, response.stderr)
+            raise utilexec.CodeExitError(ValueError(text), response.exit_code, response.stdout + response.stderr)
         return response.stdout, response.stderr
 
     def exec(self, ctx: golang.Context, request: runtimeapi.ExecRequest) -> runtimeapi.ExecResponse:
@@ -380,15 +373,6 @@ class RemoteRuntimeService:
             raise
         self._log_reduction.clear_id(parent_id)
         return response
-
-
-class ExecExitError(utilexec.CodeExitError):
-    """A command ended with another code than 0, after it wrote this."""
-
-    def __init__(self, err: Exception, code: int, stdout: bytes, stderr: bytes) -> None:
-        super().__init__(err, code)
-        self.stdout = stdout
-        self.stderr = stderr
 
 
 def _refuse(what: str, message: str) -> errors.InvalidResponseError:

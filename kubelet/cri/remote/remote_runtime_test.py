@@ -18,6 +18,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet.cri import remote
 from kubelet.cri.remote import fake
 from pkg import golang
+from pkg.util import exec as utilexec
 
 CTX = golang.background()
 
@@ -277,15 +278,15 @@ def test_runtime_that_comes_back_is_found(server: fake.FakeServer, service: remo
 def test_exec_sync_carries_code_and_output(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
     server.runtime.behaviours.add(fake.Behaviour(exec_exit_code=2, exec_stdout="out", exec_stderr="err"))
     _, container_id = run_container(service)
-    with pytest.raises(remote.ExecExitError, match="command 'a b' exited with 2: err") as raised:
+    with pytest.raises(utilexec.CodeExitError, match="command 'a b' exited with 2: err") as raised:
         service.exec_sync(CTX, container_id, ["a", "b"], 1)
-    assert (raised.value.exit_status(), raised.value.stdout, raised.value.stderr) == (2, b"out", b"err")
+    assert (raised.value.code, raised.value.output) == (2, b"outerr")
 
 
 def test_exec_sync_timeout(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
     server.runtime.behaviours.add(fake.Behaviour(exec_for=60))
     _, container_id = run_container(service)
-    with pytest.raises(remote.CommandTimedOutError, match='"sleep 60" timed out after 1s'):
+    with pytest.raises(utilexec.CommandTimedOutError, match='"sleep 60" timed out after 1s'):
         service.exec_sync(CTX, container_id, ["sleep", "60"], 1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 from framework.cri import CRIClient
@@ -61,3 +62,22 @@ def test_groups_of_the_image_are_left_out(
     else:
         found = kubelet.wait_for_pod("strict", lambda found: found.phase == "Failed")
         assert found.status["reason"] == "SupplementalGroupsPolicyNotSupported"
+
+
+def test_cgroup_driver_is_the_runtimes(
+    new_kubelet: Callable[..., KubeletProcess], cri: CRIClient, kubelet: KubeletProcess
+) -> None:
+    """A wrong one in the configuration does no harm, unless the runtime is too old to tell its own."""
+    losing_support = 'kubelet_cri_losing_support{version="1.37.0"} 1.0'
+    try:
+        told = cri.runtime.RuntimeConfig(runtimeapi.RuntimeConfigRequest(), timeout=10)
+    except grpc.RpcError as err:
+        assert err.code() == grpc.StatusCode.UNIMPLEMENTED
+        assert losing_support in kubelet.get("/metrics")
+        return
+    assert told.linux.cgroup_driver == runtimeapi.CGROUPFS
+    misled = new_kubelet("misled", {"cgroupDriver": "systemd"})
+    misled.write(pod("runs", sleeper()))
+    misled.start()
+    misled.wait_for_running("runs")
+    assert losing_support not in misled.get("/metrics")

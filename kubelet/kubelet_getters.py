@@ -6,7 +6,6 @@ Go: pkg/kubelet/kubelet_getters.go
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubelet import kubeletconfig
@@ -135,4 +134,4 @@ def _list_dir(path: str) -> list[tuple[str, str]]:
 
 def list_pods_from_disk(pods_dir: str) -> list[str]:
     """UIDs of all pods that have a directory.  Go: kubelet_pods.go, listPodsFromDisk"""
-    return sorted(entry.name for entry in Path(pods_dir).iterdir() if entry.is_dir())
+    return sorted(entry.name for entry in os.scandir(pods_dir) if entry.is_dir(follow_symlinks=False))

@@ -73,7 +73,12 @@ class KubeletVolumes(KubeletGetters):
         errors: list[Exception] = []
         try:
             for path in self.get_pod_volume_path_list_from_disk(pod_uid):
-                _try(errors, f"orphaned pod {pod_uid!r} found, but failed to rmdir() volume at path {path}", os.rmdir, path)
+                _try(
+                    errors,
+                    f"orphaned pod {pod_uid!r} found, but failed to rmdir() volume at path {path}",
+                    os.rmdir,
+                    path,
+                )
             for path in self.get_pod_volume_subpath_list_from_disk(pod_uid):
                 message = f"orphaned pod {pod_uid!r} found, but failed to remove subpath at path {path}"
                 _try(errors, message, removeall.remove, path)
@@ -89,7 +94,12 @@ class KubeletVolumes(KubeletGetters):
         """Remove what is left of a pod's directory once its volumes are gone."""
         pod_dir = self.get_pod_dir(pod_uid)
         errors: list[Exception] = []
-        for name in sorted(os.listdir(pod_dir)):
+        try:
+            names = sorted(os.listdir(pod_dir))
+        except OSError as err:
+            message = f"orphaned pod {pod_uid!r} found, but error occurred during reading the pod dir from disk: {err}"
+            return [OSError(message)]
+        for name in names:
             if name == "volumes":
                 errors.append(OSError(f"orphaned pod {pod_uid!r} found, but its volumes subdir was not removed"))
                 continue

@@ -1,0 +1,109 @@
+"""Tests of paths and look-ups, and of the node as the kubelet makes it up."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubelet import types as kubetypes
+from kubelet.kubelet_getters import list_pods_from_disk
+from kubelet.testing import TestKubelet, new_pod, runtime_pod
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+
+
+@pytest.fixture
+def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
+    kubelet = TestKubelet(tmp_path)
+    yield kubelet
+    kubelet.close()
+
+
+def test_paths(test_kubelet: TestKubelet, tmp_path: Path) -> None:
+    kubelet = test_kubelet.kubelet
+    paths = {
+        kubelet.get_root_dir(): "",
+        kubelet.get_pods_dir(): "pods",
+        kubelet.get_plugins_dir(): "plugins",
+        kubelet.get_plugins_registration_dir(): "plugins_registry",
+        kubelet.get_plugin_dir("foobar"): "plugins/foobar",
+        kubelet.get_checkpoints_dir(): "checkpoints",
+        kubelet.get_pod_resources_dir(): "pod-resources",
+        kubelet.get_pod_dir("abc123"): "pods/abc123",
+        kubelet.get_pod_volumes_dir("abc123"): "pods/abc123/volumes",
+        kubelet.get_pod_volume_dir("abc123", "plugin", "foobar"): "pods/abc123/volumes/plugin/foobar",
+        kubelet.get_pod_volume_subpaths_dir("abc123"): "pods/abc123/volume-subpaths",
+        kubelet.get_pod_plugins_dir("abc123"): "pods/abc123/plugins",
+        kubelet.get_pod_plugin_dir("abc123", "foobar"): "pods/abc123/plugins/foobar",
+        kubelet.get_pod_container_dir("abc123", "def456"): "pods/abc123/containers/def456",
+    }
+    for found, expected in paths.items():
+        assert Path(found) == tmp_path / expected
+
+
+def test_pods_on_disk_are_directories_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("a")
+    assert list_pods_from_disk(str(tmp_path)) == ["a", "b"]
+
+
+def test_pods_have_the_status_that_the_kubelet_knows_if_they_are_static(test_kubelet: TestKubelet) -> None:
+    static, other, unknown = new_pod("static"), new_pod("other"), new_pod("unknown")
+    for pod in (static, unknown):
+        pod.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = "file"
+    other.status.phase = "Pending"
+    for pod in (static, other, unknown):
+        test_kubelet.kubelet.pod_manager.add_pod(pod)
+    for pod in (static, other):
+        test_kubelet.status_manager.set_pod_status(pod, v1.PodStatus(phase="Running"))
+    phases = {pod.metadata.name: pod.status.phase for pod in test_kubelet.kubelet.get_pods()}
+    assert phases == {"static": "Running", "other": "Pending", "unknown": ""}
+    assert static.status.phase == "", "the pod itself belongs to the pod manager"
+
+
+def test_look_ups(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p")
+    kubelet = test_kubelet.kubelet
+    kubelet.pod_manager.add_pod(pod)
+    assert kubelet.get_pod_by_name("ns", "p") is pod
+    assert kubelet.get_pod_by_full_name("p_ns") is pod
+    assert kubelet.get_pod_by_name("other", "p") is None
+    test_kubelet.runtime.pod_list = [runtime_pod(new_pod("running"))]
+    assert [found.metadata.name for found in kubelet.get_running_pods(test_kubelet.ctx)] == ["running"]
+
+
+def test_node(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubelet = test_kubelet.kubelet
+    kubelet.node_labels = {"zone": "a", "kubernetes.io/os": "made-up"}
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    reserved = {"cpu": resource.parse_quantity("100m"), "memory": resource.parse_quantity("1Ei")}
+    monkeypatch.setattr(kubelet.container_manager, "get_node_allocatable_reservation", lambda: reserved)
+    node = kubelet.get_node(test_kubelet.ctx)
+    assert node.metadata.name == "node"
+    assert node.metadata.labels["kubernetes.io/hostname"] == "127.0.0.1"
+    assert node.metadata.labels["zone"] == "a"
+    assert node.metadata.labels["kubernetes.io/os"] == "made-up", "what was asked for wins"
+    assert node.metadata.labels["kubernetes.io/arch"] == "arm64", "Go's word for it"
+    capacity, allocatable = node.status.capacity, node.status.allocatable
+    assert allocatable["cpu"].milli_value() == capacity["cpu"].milli_value() - 100
+    assert allocatable["memory"].value() == 0, "not less than nothing"
+    assert capacity["pods"].value() == kubelet.max_pods
+    assert [(a.type, a.address) for a in node.status.addresses] == [
+        ("InternalIP", "127.0.0.1"),
+        ("Hostname", "127.0.0.1"),
+    ]
+    kubelet.node_ips = []
+    with pytest.raises(ValueError, match="host IP unknown"):
+        kubelet.get_host_ips_any_way(test_kubelet.ctx)
+
+
+def test_pod_cidr(test_kubelet: TestKubelet) -> None:
+    kubelet = test_kubelet.kubelet
+    assert kubelet.update_pod_cidr(test_kubelet.ctx, "10.0.0.0/24")
+    assert not kubelet.update_pod_cidr(test_kubelet.ctx, "10.0.0.0/24")
+    assert kubelet.runtime_state.pod_cidr() == "10.0.0.0/24"

@@ -1,0 +1,180 @@
+"""Tests of what becomes of the volumes and directories of pods that are gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubelet import container as kubecontainer
+from kubelet import metrics
+from kubelet.testing import TestKubelet, new_pod, runtime_pod
+from pkg.mount_utils import MountPoint
+
+UID = "pod1uid"
+
+
+@pytest.fixture
+def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
+    kubelet = TestKubelet(tmp_path)
+    yield kubelet
+    kubelet.close()
+
+
+def clean_up(test_kubelet: TestKubelet, *uids: str, running: tuple[str, ...] = ()) -> None:
+    pods = [new_pod("p", uid=uid) for uid in uids]
+    running_pods = [runtime_pod(new_pod("r", uid=uid)).pod for uid in running]
+    test_kubelet.kubelet.cleanup_orphaned_pod_dirs(pods, running_pods)
+
+
+def pod_dir(test_kubelet: TestKubelet, *parts: str) -> Path:
+    return Path(test_kubelet.kubelet.get_pod_dir(UID), *parts)
+
+
+def test_nothing_to_do(test_kubelet: TestKubelet) -> None:
+    clean_up(test_kubelet)
+
+
+def test_pods_directory_that_is_not_there(test_kubelet: TestKubelet) -> None:
+    os.rmdir(test_kubelet.kubelet.get_pods_dir())
+    with pytest.raises(FileNotFoundError):
+        clean_up(test_kubelet)
+
+
+@pytest.mark.parametrize("known", ["configured", "running"])
+def test_directory_of_a_pod_that_is_known_stays(test_kubelet: TestKubelet, known: str) -> None:
+    pod_dir(test_kubelet, "volumes/plugin/name").mkdir(parents=True)
+    if known == "configured":
+        clean_up(test_kubelet, UID)
+    else:
+        clean_up(test_kubelet, running=(UID,))
+    assert pod_dir(test_kubelet, "volumes/plugin/name").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("directories", "files", "goes"),
+    [
+        (["volumes"], [], True),
+        (["volumes/plugin/name"], [], True),
+        (["volumes/plugin/name/subdir"], [], False),
+        (["volume-subpaths/volume/container/0"], [], True),
+        (["volume-subpaths/volume/container"], [], True),
+        (["volumes/plugin/name"], ["volumes/plugin/name/test.txt"], False),
+        (["volume-subpaths/volume/container/0"], ["volume-subpaths/volume/container/0/test.txt"], False),
+        (["volume-subpaths/volume/container"], ["volume-subpaths/volume/container/0"], True),
+        (["volumes", "containers/c", "plugins/p"], ["etc-hosts", "containers/c/123abc"], True),
+        ([], ["volumes"], False),
+    ],
+)
+def test_directory_of_an_orphan(
+    test_kubelet: TestKubelet, directories: list[str], files: list[str], goes: bool
+) -> None:
+    for name in directories:
+        pod_dir(test_kubelet, name).mkdir(parents=True, exist_ok=True)
+    for name in files:
+        pod_dir(test_kubelet, name).parent.mkdir(parents=True, exist_ok=True)
+        pod_dir(test_kubelet, name).write_text("content")
+    clean_up(test_kubelet)
+    assert pod_dir(test_kubelet).exists() != goes
+    for name in files:
+        assert pod_dir(test_kubelet, name).exists() != goes, "what somebody may need stays"
+
+
+@pytest.mark.parametrize("where", ["volumes/plugin/name", "plugins/below", "containers/c/deep"])
+def test_nothing_across_a_mount_is_removed(test_kubelet: TestKubelet, where: str) -> None:
+    mounted = pod_dir(test_kubelet, where)
+    mounted.mkdir(parents=True)
+    (mounted / "precious").write_text("data")
+    test_kubelet.mounter.mount_points.append(MountPoint("server:/x", str(mounted), "nfs", ()))
+    if where.startswith("volumes"):
+        clean_up(test_kubelet)
+    else:
+        with pytest.raises(ExceptionGroup) as raised:
+            clean_up(test_kubelet)
+        assert any("error occurred when trying to remove subdir" in str(err) for err in raised.value.exceptions)
+    assert (mounted / "precious").read_text() == "data"
+
+
+def test_orphan_whose_volume_may_be_mounted_stays(test_kubelet: TestKubelet) -> None:
+    pod_dir(test_kubelet, "containers").mkdir(parents=True)
+    test_kubelet.volumes.possibly_mounted = {UID}
+    clean_up(test_kubelet)
+    assert pod_dir(test_kubelet, "containers").is_dir()
+    test_kubelet.volumes.possibly_mounted = set()
+    clean_up(test_kubelet)
+    assert not pod_dir(test_kubelet).exists()
+
+
+def test_one_orphan_does_not_hide_the_others(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = Path(test_kubelet.kubelet.get_pods_dir())
+    for uid in ("a", "b", "c", "d"):
+        (pods / uid / "containers").mkdir(parents=True)
+    rmdir, listdir = os.rmdir, os.listdir
+
+    def failing_rmdir(path: str, **kwargs: int) -> None:
+        if str(path) == str(pods / "a"):
+            raise PermissionError("not allowed")
+        rmdir(path, **kwargs)
+
+    def failing_listdir(path: str = ".") -> list[str]:
+        if str(path) == str(pods / "b"):
+            raise OSError("bad disk")
+        return listdir(path)
+
+    monkeypatch.setattr(os, "rmdir", failing_rmdir)
+    monkeypatch.setattr(os, "listdir", failing_listdir)
+    with pytest.raises(ExceptionGroup) as raised:
+        clean_up(test_kubelet)
+    monkeypatch.undo()
+    assert [str(err) for err in raised.value.exceptions] == [
+        "orphaned pod 'a' found, but error occurred when trying to remove the pod directory: not allowed",
+        "orphaned pod 'b' found, but error occurred during reading the pod dir from disk: bad disk",
+    ]
+    assert sorted(os.listdir(pods)) == ["a", "b"]
+    assert value(metrics.ORPHAN_POD_CLEANED_VOLUMES) == 4
+    assert value(metrics.ORPHAN_POD_CLEANED_VOLUMES_ERRORS) == 2
+
+
+def value(gauge: object) -> float:
+    (metric,) = gauge.collect()  # type: ignore[attr-defined]
+    (sample,) = metric.samples
+    return float(sample.value)
+
+
+@pytest.mark.parametrize(
+    ("directories", "mounted", "exist"),
+    [
+        ([], [], False),
+        (["volumes"], [], False),
+        (["volumes/plugin/name"], [], False),
+        (["volumes/plugin/name"], ["volumes/plugin/name"], True),
+        (["volumes/plugin/name/mount"], ["volumes/plugin/name/mount"], False),
+        (["volumes/kubernetes.io~csi/name"], [], False),
+        (["volumes/kubernetes.io~csi/name/mount"], [], False),
+        (["volumes/kubernetes.io~csi/name/mount"], ["volumes/kubernetes.io~csi/name/mount"], True),
+    ],
+)
+def test_pod_volumes_exist(test_kubelet: TestKubelet, directories: list[str], mounted: list[str], exist: bool) -> None:
+    for name in directories:
+        pod_dir(test_kubelet, name).mkdir(parents=True)
+    points = [MountPoint("/dev/sdb", str(pod_dir(test_kubelet, name)), "ext4", ()) for name in mounted]
+    test_kubelet.mounter.mount_points = points
+    assert test_kubelet.kubelet.pod_volumes_exist(UID) == exist
+
+
+def test_in_doubt_volumes_exist(test_kubelet: TestKubelet) -> None:
+    pod_dir(test_kubelet).mkdir()
+    pod_dir(test_kubelet, "volumes").write_text("no directory")
+    assert test_kubelet.kubelet.pod_volumes_exist(UID)
+
+
+def test_volumes_of_a_pod(test_kubelet: TestKubelet) -> None:
+    mounter = object()
+    test_kubelet.volumes.mounted[UID] = {
+        "mounted": kubecontainer.VolumeInfo(mounter=mounter),  # type: ignore[arg-type]
+        "block": kubecontainer.VolumeInfo(),
+    }
+    assert test_kubelet.kubelet.list_volumes_for_pod(UID) == {"mounted": mounter}
+    assert test_kubelet.kubelet.list_volumes_for_pod("other") == {}

@@ -1039,43 +1039,7 @@ def _build_runtime(
         kubelet.clock,
     )
     runtime = kuberuntime.KubeGenericRuntimeManager(
-        ctx,
-        kuberuntime.RuntimeManagerOptions(
-            recorder=kubecontainer.filter_event_recorder(kubelet.recorder),
-            liveness_manager=kubelet.liveness_manager,
-            readiness_manager=kubelet.readiness_manager,
-            startup_manager=kubelet.startup_manager,
-            root_directory=kubelet.root_directory,
-            pod_logs_directory=kubelet.pod_logs_directory,
-            machine_info=kubelet.cadvisor.machine_info(),
-            pod_state_provider=kubelet.pod_workers,
-            os_interface=kubelet.os,
-            runtime_helper=kubelet,
-            insecure_container_lifecycle_http_client=lifecycle.HTTPClient(),
-            image_back_off=flowcontrol.Backoff(BACK_OFF_PERIOD, MAX_IMAGE_BACK_OFF, clock=kubelet.clock),
-            serialize_image_pulls=kube_cfg.serialize_image_pulls,
-            max_parallel_image_pulls=kube_cfg.max_parallel_image_pulls,
-            image_pull_qps=kube_cfg.registry_pull_qps,
-            image_pull_burst=kube_cfg.registry_burst,
-            image_pulls_credential_verification_policy=kube_cfg.image_pull_credentials_verification_policy,
-            preloaded_images_credential_verification_whitelist=kube_cfg.preloaded_images_verification_allowlist,
-            single_process_oom_kill=kube_cfg.single_process_oom_kill,
-            cpu_cfs_quota=kube_cfg.cpu_cfs_quota,
-            cpu_cfs_quota_period=kube_cfg.cpu_cfs_quota_period,
-            runtime_service=kube_deps.remote_runtime_service,
-            image_service=kube_deps.remote_image_service,
-            container_manager=kubelet.container_manager,
-            log_manager=kubelet.container_log_manager,
-            runtime_class_manager=kubelet.runtime_class_manager,
-            seccomp_default=options.seccomp_default,
-            memory_swap_behavior=kube_cfg.memory_swap.swap_behavior,
-            get_node_allocatable=lambda: kubelet.get_node_any_way(ctx).status.allocatable,
-            memory_throttling_factor=kube_cfg.memory_throttling_factor or 0.0,
-            memory_reservation_policy=kube_cfg.memory_reservation_policy,
-            pod_pulling_time_recorder=startup_tracker,
-            pod_init_container_time_recorder=startup_tracker,
-            clock=kubelet.clock,
-        ),
+        ctx, _runtime_manager_options(ctx, kubelet, kube_deps, options, startup_tracker)
     )
     kubelet.container_runtime = runtime
     kubelet.image_manager = _new_image_manager(kubelet, kube_deps, runtime)
@@ -1092,6 +1056,52 @@ def _build_runtime(
         runtime,
         kubelet.recorder,
         kubelet.clock,
+    )
+
+
+def _runtime_manager_options(
+    ctx: golang.Context,
+    kubelet: Kubelet,
+    kube_deps: Dependencies,
+    options: KubeletOptions,
+    startup_tracker: BasicPodStartupLatencyTracker,
+) -> kuberuntime.RuntimeManagerOptions:
+    kube_cfg = kubelet.kubelet_configuration
+    return kuberuntime.RuntimeManagerOptions(
+        recorder=kubecontainer.filter_event_recorder(kubelet.recorder),
+        liveness_manager=kubelet.liveness_manager,
+        readiness_manager=kubelet.readiness_manager,
+        startup_manager=kubelet.startup_manager,
+        root_directory=kubelet.root_directory,
+        pod_logs_directory=kubelet.pod_logs_directory,
+        machine_info=kubelet.cadvisor.machine_info(),
+        pod_state_provider=kubelet.pod_workers,
+        os_interface=kubelet.os,
+        runtime_helper=kubelet,
+        insecure_container_lifecycle_http_client=lifecycle.HTTPClient(),
+        image_back_off=flowcontrol.Backoff(BACK_OFF_PERIOD, MAX_IMAGE_BACK_OFF, clock=kubelet.clock),
+        serialize_image_pulls=kube_cfg.serialize_image_pulls,
+        max_parallel_image_pulls=kube_cfg.max_parallel_image_pulls,
+        image_pull_qps=kube_cfg.registry_pull_qps,
+        image_pull_burst=kube_cfg.registry_burst,
+        image_pulls_credential_verification_policy=kube_cfg.image_pull_credentials_verification_policy,
+        preloaded_images_credential_verification_whitelist=kube_cfg.preloaded_images_verification_allowlist,
+        single_process_oom_kill=kube_cfg.single_process_oom_kill,
+        cpu_cfs_quota=kube_cfg.cpu_cfs_quota,
+        cpu_cfs_quota_period=kube_cfg.cpu_cfs_quota_period,
+        runtime_service=kube_deps.remote_runtime_service,
+        image_service=kube_deps.remote_image_service,
+        container_manager=kubelet.container_manager,
+        log_manager=kubelet.container_log_manager,
+        runtime_class_manager=kubelet.runtime_class_manager,
+        seccomp_default=options.seccomp_default,
+        memory_swap_behavior=kube_cfg.memory_swap.swap_behavior,
+        get_node_allocatable=lambda: kubelet.get_node_any_way(ctx).status.allocatable,
+        memory_throttling_factor=kube_cfg.memory_throttling_factor or 0.0,
+        memory_reservation_policy=kube_cfg.memory_reservation_policy,
+        pod_pulling_time_recorder=startup_tracker,
+        pod_init_container_time_recorder=startup_tracker,
+        clock=kubelet.clock,
     )
 
 

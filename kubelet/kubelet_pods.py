@@ -730,9 +730,7 @@ def make_mounts(
             volume.se_linux_labeled = True
         sub_path = _sub_path(mount, expand_envs)
         image = image_volumes.get(mount.name)
-        host_path = ""
-        if image is None:
-            host_path = volumeutil.get_path(volume.mounter)
+        host_path = "" if image is not None else volumeutil.get_path(volume.mounter)
         if sub_path and image is None:
             target = subpath.Subpath(
                 volume_mount_index=index,

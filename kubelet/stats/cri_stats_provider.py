@@ -36,6 +36,4 @@ class CRIStatsProvider:
 def _fs_stats(usage: runtimeapi.FilesystemUsage) -> images.FsStats:
     """What the runtime uses of a file system, with what the whole of it has."""
     disk = os.statvfs(usage.fs_id.mountpoint)
-    return images.FsStats(
-        available_bytes=disk.f_bavail * disk.f_frsize, capacity_bytes=disk.f_blocks * disk.f_frsize
-    )
+    return images.FsStats(available_bytes=disk.f_bavail * disk.f_frsize, capacity_bytes=disk.f_blocks * disk.f_frsize)

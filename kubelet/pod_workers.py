@@ -739,13 +739,13 @@ class PodWorkers:
         klog.v(4).info_s("Processing pod event", pod=pod_ref, podUID=pod_uid, updateType=str(update.work_type))
         try:
             status = self._wait_for_status(ctx, update.options, last_sync_time)
-        except Exception as err:
+        except Exception as err:  # _complete logs it, and puts the pod into the work queue.
             outcome.err = err
             return outcome
         post_sync = None
         try:
             outcome.is_terminal, post_sync = self._call_syncer(ctx, update, status)
-        except Exception as err:
+        except Exception as err:  # As above.
             outcome.err = err
         outcome.last_sync_time = self.clock.monotonic()
         if post_sync is not None:

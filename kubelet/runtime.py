@@ -103,7 +103,7 @@ class RuntimeState:
         for check in health_checks:
             try:
                 check.fn()
-            except Exception as err:
+            except Exception as err:  # Whatever a check raises is why it is not healthy.
                 errs.append(RuntimeError(f"{check.name} is not healthy: {err}"))
         if runtime_error is not None:
             errs.append(runtime_error)

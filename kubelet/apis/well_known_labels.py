@@ -36,6 +36,4 @@ def is_kubelet_label(key: str) -> bool:
     if key in _KUBELET_LABELS:
         return True
     namespace = key.partition("/")[0] if "/" in key else ""
-    return any(
-        namespace == allowed or namespace.endswith(f".{allowed}") for allowed in _KUBELET_LABEL_NAMESPACES
-    )
+    return any(namespace == allowed or namespace.endswith(f".{allowed}") for allowed in _KUBELET_LABEL_NAMESPACES)

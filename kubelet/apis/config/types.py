@@ -83,12 +83,8 @@ class KubeletAuthentication(msgspec.Struct, kw_only=True):
     """How a client of the kubelet's own server shows who it is."""
 
     x509: KubeletX509Authentication = field(default_factory=KubeletX509Authentication, name="x509")
-    webhook: KubeletWebhookAuthentication = field(
-        default_factory=KubeletWebhookAuthentication, name="webhook"
-    )
-    anonymous: KubeletAnonymousAuthentication = field(
-        default_factory=KubeletAnonymousAuthentication, name="anonymous"
-    )
+    webhook: KubeletWebhookAuthentication = field(default_factory=KubeletWebhookAuthentication, name="webhook")
+    anonymous: KubeletAnonymousAuthentication = field(default_factory=KubeletAnonymousAuthentication, name="anonymous")
 
 
 class MemoryReservation(msgspec.Struct, kw_only=True):
@@ -186,17 +182,13 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     tls_min_version: str = field(default="", name="tlsMinVersion")
     rotate_certificates: bool = field(default=False, name="rotateCertificates")
     server_tls_bootstrap: bool = field(default=False, name="serverTLSBootstrap")
-    authentication: KubeletAuthentication = field(
-        default_factory=KubeletAuthentication, name="authentication"
-    )
+    authentication: KubeletAuthentication = field(default_factory=KubeletAuthentication, name="authentication")
     authorization: KubeletAuthorization = field(default_factory=KubeletAuthorization, name="authorization")
 
     # Image pulls and events. A rate of 0 is no limit for pulls.
     registry_pull_qps: Int32 = field(default=0, name="registryPullQPS")
     registry_burst: Int32 = field(default=0, name="registryBurst")
-    image_pull_credentials_verification_policy: str = field(
-        default="", name="imagePullCredentialsVerificationPolicy"
-    )
+    image_pull_credentials_verification_policy: str = field(default="", name="imagePullCredentialsVerificationPolicy")
     preloaded_images_verification_allowlist: list[str] = field(
         default_factory=list, name="preloadedImagesVerificationAllowlist"
     )
@@ -240,9 +232,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     memory_manager_policy: str = field(default="", name="memoryManagerPolicy")
     topology_manager_policy: str = field(default="", name="topologyManagerPolicy")
     topology_manager_scope: str = field(default="", name="topologyManagerScope")
-    topology_manager_policy_options: dict[str, str] = field(
-        default_factory=dict, name="topologyManagerPolicyOptions"
-    )
+    topology_manager_policy_options: dict[str, str] = field(default_factory=dict, name="topologyManagerPolicyOptions")
     qos_reserved: dict[str, str] = field(default_factory=dict, name="qosReserved")
 
     # Pods.
@@ -275,9 +265,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
     eviction_hard: dict[str, str] = field(default_factory=dict, name="evictionHard")
     eviction_soft: dict[str, str] = field(default_factory=dict, name="evictionSoft")
     eviction_soft_grace_period: dict[str, str] = field(default_factory=dict, name="evictionSoftGracePeriod")
-    eviction_pressure_transition_period: Duration = field(
-        default=0.0, name="evictionPressureTransitionPeriod"
-    )
+    eviction_pressure_transition_period: Duration = field(default=0.0, name="evictionPressureTransitionPeriod")
     eviction_max_pod_grace_period: Int32 = field(default=0, name="evictionMaxPodGracePeriod")
     eviction_minimum_reclaim: dict[str, str] = field(default_factory=dict, name="evictionMinimumReclaim")
     merge_default_eviction_settings: bool = field(default=False, name="mergeDefaultEvictionSettings")
@@ -328,9 +316,7 @@ class KubeletConfiguration(msgspec.Struct, kw_only=True):
         default_factory=list, name="shutdownGracePeriodByPodPriority"
     )
 
-    crash_loop_back_off: CrashLoopBackOffConfig = field(
-        default_factory=CrashLoopBackOffConfig, name="crashLoopBackOff"
-    )
+    crash_loop_back_off: CrashLoopBackOffConfig = field(default_factory=CrashLoopBackOffConfig, name="crashLoopBackOff")
     reserved_memory: list[MemoryReservation] = field(default_factory=list, name="reservedMemory")
     enable_profiling_handler: bool = field(default=False, name="enableProfilingHandler")
     enable_debug_flags_handler: bool = field(default=False, name="enableDebugFlagsHandler")

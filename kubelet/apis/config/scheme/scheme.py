@@ -103,9 +103,7 @@ def _check_kind(document: Mapping[str, Any], kind: str) -> None:
         missing = "apiVersion" if not api_version else "kind"
         raise ValueError(f"Object '{missing}' is missing: expected apiVersion: {API_VERSION}, kind: {kind}")
     if (api_version, got) != (API_VERSION, kind):
-        raise ValueError(
-            f'no kind "{got}" is registered for version "{api_version}": expected {API_VERSION}, {kind}'
-        )
+        raise ValueError(f'no kind "{got}" is registered for version "{api_version}": expected {API_VERSION}, {kind}')
 
 
 @cache
@@ -220,9 +218,7 @@ def _hint_name(hint: Any) -> str:
     origin = typing.get_origin(hint)
     if origin in (list, dict):
         return "a list" if origin is list else "an object"
-    return {bool: "true or false", str: "a string", float: "a number", Quantity: "a quantity"}.get(
-        hint, "a time"
-    )
+    return {bool: "true or false", str: "a string", float: "a number", Quantity: "a quantity"}.get(hint, "a time")
 
 
 def _type_name(value: Any) -> str:

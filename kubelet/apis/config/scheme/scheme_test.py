@@ -134,8 +134,5 @@ def test_wire_path() -> None:
 
 
 def test_all_paths_are_among_the_path_refs() -> None:
-    refs = {
-        name
-        for _, name in kubeletconfig.kubelet_configuration_path_refs(kubeletconfig.KubeletConfiguration())
-    }
+    refs = {name for _, name in kubeletconfig.kubelet_configuration_path_refs(kubeletconfig.KubeletConfiguration())}
     assert {"static_pod_path", "client_ca_file", "resolver_config", "pod_logs_dir"} <= refs

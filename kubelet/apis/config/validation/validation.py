@@ -96,21 +96,15 @@ def _validate_ranges(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[st
             yield f"{_INVALID}{name} {value} must be between {low} and {high}, inclusive"
     # A port of 0 switches these servers off.
     if not 0 <= kc.healthz_port <= 65535:
-        yield (
-            f"{_INVALID}healthzPort (--healthz-port) {kc.healthz_port} must be between 1 and 65535, inclusive"
-        )
+        yield (f"{_INVALID}healthzPort (--healthz-port) {kc.healthz_port} must be between 1 and 65535, inclusive")
     if not 0 <= kc.read_only_port <= 65535:
-        yield (
-            f"{_INVALID}readOnlyPort (--read-only-port) {kc.read_only_port} "
-            "must be between 0 and 65535, inclusive"
-        )
+        yield (f"{_INVALID}readOnlyPort (--read-only-port) {kc.read_only_port} must be between 0 and 65535, inclusive")
 
 
 def _validate_cgroups(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[str]:
     if kc.system_cgroups and not kc.cgroup_root:
         yield (
-            f"{_INVALID}systemCgroups (--system-cgroups) was specified and "
-            "cgroupRoot (--cgroup-root) was not specified"
+            f"{_INVALID}systemCgroups (--system-cgroups) was specified and cgroupRoot (--cgroup-root) was not specified"
         )
     period = f"cpuCFSQuotaPeriod (--cpu-cfs-quota-period) {format_duration(kc.cpu_cfs_quota_period)}"
     if not gate.enabled(features.CPU_CFS_QUOTA_PERIOD):
@@ -130,8 +124,7 @@ def _validate_images(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[st
     minimum, maximum = kc.image_minimum_gc_age, kc.image_maximum_gc_age
     if maximum != 0 and not gate.enabled(features.IMAGE_MAXIMUM_GC_AGE):
         yield (
-            f"{_INVALID}ImageMaximumGCAge feature gate is required for Kubelet configuration option "
-            "imageMaximumGCAge"
+            f"{_INVALID}ImageMaximumGCAge feature gate is required for Kubelet configuration option imageMaximumGCAge"
         )
     for value, name in ((minimum, "imageMinimumGCAge"), (maximum, "imageMaximumGCAge")):
         if value < 0:
@@ -179,6 +172,18 @@ def _validate_image_credentials(kc: KubeletConfiguration, gate: FeatureGate) -> 
             f"{_INVALID}can't set `preloadedImagesVerificationAllowlist` if "
             '`imagePullCredentialsVertificationPolicy` is not "NeverVerifyAllowlistedImages"'
         )
+    elif allowlist:
+        yield from _validate_image_patterns(allowlist)
+
+
+def _validate_image_patterns(patterns: list[str]) -> Iterator[str]:
+    # Brings half of the kubelet with it, which a configuration without a list does without.
+    from kubelet.images import pullmanager
+
+    try:
+        pullmanager.validate_allowlist_images_patterns(patterns)
+    except ValueError as err:
+        yield f"{_INVALID}invalid image pattern in `preloadedImagesVerificationAllowlist`: {err}"
 
 
 def _validate_node(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[str]:
@@ -245,8 +250,7 @@ def _validate_shutdown(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[
         )
     elif by_priority and (total > 0 or critical > 0):
         yield (
-            f"{_INVALID}Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod "
-            "at the same time"
+            f"{_INVALID}Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time"
         )
 
 
@@ -307,18 +311,13 @@ def _validate_enforcement(kc: KubeletConfiguration, value: str, field: str) -> I
         return
     for keys, cgroup, name in _RESERVED_CGROUPS:
         if value in keys and not cgroup(kc):
-            yield (
-                f"{_INVALID}{name} must be specified when {_q(keys[0])} or {_q(keys[1])} included in {field}"
-            )
+            yield (f"{_INVALID}{name} must be specified when {_q(keys[0])} or {_q(keys[1])} included in {field}")
     reserved = [key for keys, _, _ in _RESERVED_CGROUPS for key in keys]
     valid = [kubetypes.NODE_ALLOCATABLE_ENFORCEMENT_KEY, *reserved, kubetypes.NODE_ALLOCATABLE_NONE_KEY]
     if value not in valid:
         yield f"{_INVALID}option {_q(value)} specified for {field}. Valid options are {_one_of(valid)}"
     elif not kc.cgroups_per_qos:
-        yield (
-            f"{_INVALID}cgroupsPerQOS (--cgroups-per-qos) must be set to true when {_q(value)} "
-            f"contained in {field}"
-        )
+        yield (f"{_INVALID}cgroupsPerQOS (--cgroups-per-qos) must be set to true when {_q(value)} contained in {field}")
 
 
 def _validate_reserved(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[str]:
@@ -370,10 +369,7 @@ def _validate_vmodule(log: LoggingConfiguration) -> Iterator[str]:
         if not item.file_pattern:
             yield f"{path}: Required value: File pattern must not be empty"
         if set(item.file_pattern) & set("=,"):
-            yield (
-                f"{path}: Invalid value: {_q(item.file_pattern)}: "
-                "File pattern must not contain equal sign or comma"
-            )
+            yield (f"{path}: Invalid value: {_q(item.file_pattern)}: File pattern must not contain equal sign or comma")
         if item.verbosity > _MAX_INT32:
             yield f"{path}: Invalid value: {item.verbosity}: Must be <= {_MAX_INT32}"
 
@@ -412,10 +408,7 @@ def _validate_memory_qos(kc: KubeletConfiguration, gate: FeatureGate) -> Iterato
     if enabled and factor is None:
         yield f"{_INVALID}memoryThrottlingFactor is required when MemoryQoS feature flag is enabled"
     if factor is not None and not 0 < factor <= 1:
-        yield (
-            f"{_INVALID}memoryThrottlingFactor {factor:g} must be greater than 0 and less than or "
-            "equal to 1.0"
-        )
+        yield (f"{_INVALID}memoryThrottlingFactor {factor:g} must be greater than 0 and less than or equal to 1.0")
     policies = (
         kubeletconfig.NONE_MEMORY_RESERVATION_POLICY,
         kubeletconfig.TIERED_RESERVATION_MEMORY_RESERVATION_POLICY,
@@ -439,10 +432,7 @@ def _validate_logs_and_runtime(kc: KubeletConfiguration, gate: FeatureGate) -> I
     if kc.container_log_max_workers < 1:
         yield f"{_INVALID}containerLogMaxWorkers must be greater than or equal to 1"
     if kc.container_log_monitor_interval < 3:
-        yield (
-            f"{_INVALID}containerLogMonitorInterval must be a positive time duration "
-            "greater than or equal to 3s"
-        )
+        yield (f"{_INVALID}containerLogMonitorInterval must be a positive time duration greater than or equal to 3s")
     if kc.container_log_max_files <= 1:
         yield f"{_INVALID}containerLogMaxFiles must be greater than 1"
     yield from _validate_pod_logs_dir(kc.pod_logs_dir)

@@ -29,10 +29,7 @@ def validate_kubelet_os_configuration(kc: KubeletConfiguration) -> Iterator[str]
             "allows it)"
         )
     if cgroup1 and kc.single_process_oom_kill is False:
-        yield (
-            "invalid configuration: singleProcessOOMKill must not be explicitly set to false "
-            "when using cgroup v1"
-        )
+        yield ("invalid configuration: singleProcessOOMKill must not be explicitly set to false when using cgroup v1")
     ids = kc.user_namespaces.ids_per_pod if kc.user_namespaces else None
     if ids is None:
         return

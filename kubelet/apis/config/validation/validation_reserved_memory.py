@@ -25,8 +25,7 @@ def validate_reserved_memory_configuration(kc: KubeletConfiguration) -> Iterator
                 )
             if quantity.is_zero():
                 yield (
-                    f"invalid configuration: reserved memory may not be zero for NUMA node {node} "
-                    f'and resource "{name}"'
+                    f'invalid configuration: reserved memory may not be zero for NUMA node {node} and resource "{name}"'
                 )
             if (node, name) in seen:
                 yield (

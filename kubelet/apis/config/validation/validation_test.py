@@ -172,8 +172,7 @@ _CASES: list[tuple[dict[str, Any], dict[str, bool], str]] = [
             ),
             False,
         ),
-        "specifying shutdownGracePeriod or shutdownGracePeriodCriticalPods requires feature gate "
-        "GracefulNodeShutdown",
+        "specifying shutdownGracePeriod or shutdownGracePeriodCriticalPods requires feature gate GracefulNodeShutdown",
     ),
     (
         {
@@ -186,8 +185,7 @@ _CASES: list[tuple[dict[str, Any], dict[str, bool], str]] = [
     (
         {"shutdown_grace_period_by_pod_priority": [kubeletconfig.ShutdownGracePeriodByPodPriority()]},
         {"GracefulNodeShutdownBasedOnPodPriority": False},
-        "Specifying shutdownGracePeriodByPodPriority requires feature gate "
-        "GracefulNodeShutdownBasedOnPodPriority",
+        "Specifying shutdownGracePeriodByPodPriority requires feature gate GracefulNodeShutdownBasedOnPodPriority",
     ),
     (
         {"memory_swap.swap_behavior": "x"},
@@ -202,8 +200,7 @@ _CASES: list[tuple[dict[str, Any], dict[str, bool], str]] = [
     (
         {"crash_loop_back_off.max_container_restart_period": None},
         {"KubeletCrashLoopBackOffMax": True},
-        "FeatureGate KubeletCrashLoopBackOffMax is enabled, "
-        "CrashLoopBackOff.MaxContainerRestartPeriod must be set",
+        "FeatureGate KubeletCrashLoopBackOffMax is enabled, CrashLoopBackOff.MaxContainerRestartPeriod must be set",
     ),
     (
         {"crash_loop_back_off.max_container_restart_period": 10.0},
@@ -250,6 +247,15 @@ _CASES: list[tuple[dict[str, Any], dict[str, bool], str]] = [
         {},
         'option "x" specified for imagePullCredentialsVerificationPolicy. Valid options are "NeverVerify", '
         '"NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages" or "AlwaysVerify"',
+    ),
+    (
+        {
+            "image_pull_credentials_verification_policy": "NeverVerifyAllowlistedImages",
+            "preloaded_images_verification_allowlist": ["a.test/b", "a.test/*/c"],
+        },
+        {},
+        "invalid image pattern in `preloadedImagesVerificationAllowlist`: not a valid wildcard pattern, "
+        "only patterns ending with '/*' are allowed: a.test/*/c",
     ),
     (
         {"preloaded_images_verification_allowlist": ["a.test/b"]},
@@ -333,8 +339,7 @@ _CASES: list[tuple[dict[str, Any], dict[str, bool], str]] = [
     (
         {"reserved_memory": [kubeletconfig.MemoryReservation(limits={"cpu": parse_quantity("1")})]},
         {},
-        'the limit type "cpu" for NUMA node 0 is not supported, only [memory '
-        "hugepages-<HugePageSize>] is accepted",
+        'the limit type "cpu" for NUMA node 0 is not supported, only [memory hugepages-<HugePageSize>] is accepted',
     ),
     (
         {"reserved_memory": [kubeletconfig.MemoryReservation(limits={"memory": parse_quantity("0")})]},

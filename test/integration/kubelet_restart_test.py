@@ -74,6 +74,36 @@ def test_killed_kubelet_takes_over_and_reconciles(kubelet: HollowKubelet) -> Non
     assert kubelet.container_ids("stays") == before
 
 
+def test_kubelet_killed_at_work_finishes_it(kubelet: HollowKubelet) -> None:
+    """Killed while some pods start and one terminates: after that each has what it should have, once."""
+    kubelet.write(pod("terminating", sleeper(), grace=9))
+    kubelet.wait_for_running("terminating")
+    hang = kubelet.hang("StopContainer", "terminating")
+    kubelet.remove("terminating")
+    kubelet.wait_for_call_in(hang)
+    names = [f"starting-{number}" for number in range(20)]
+    kubelet.write_all(*(pod(name, sleeper()) for name in names))
+    kubelet.wait_for_condition(
+        "some of them started", lambda: sum(bool(kubelet.container_ids(name)) for name in names) >= 3
+    )
+
+    kubelet.kill()
+    kubelet.runtime.faults.remove(hang)
+    started = {name: kubelet.container_ids(name) for name in names}
+    kubelet.start()
+
+    kubelet.wait_for_running(*names)
+    for name in names:
+        (container,) = kubelet.container_ids(name)
+        assert started[name] in ([], [container])
+        ready = [each for each in kubelet.runtime.sandboxes if each.ready]
+        assert [each.config.metadata.name for each in ready].count(kubelet.full_name(name)) == 1
+    kubelet.wait_for_condition("the pod terminated", lambda: not kubelet.container_ids("terminating"))
+    for name in names:
+        kubelet.remove(name)
+    kubelet.wait_for("the pods gone", lambda pods: not set(pods) & {*names, "terminating"})
+
+
 def test_second_kubelet_refuses_and_names_the_first(
     kubelet: HollowKubelet, new_kubelet: Callable[..., HollowKubelet]
 ) -> None:

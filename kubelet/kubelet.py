@@ -209,7 +209,7 @@ class Kubelet(KubeletPods):
             self.probe_manager.stop_all()
 
     def birth_cry(self) -> None:
-        """Say in an event that the kubelet has started."""
+        """Tell of the start in an event of the node."""
         self.recorder.event(self.node_ref, v1.EVENT_TYPE_NORMAL, events.STARTING_KUBELET, "Starting kubelet.")
 
     # ---- The main loop ----

@@ -289,7 +289,7 @@ class KubeletPods(KubeletNodeStatus):
         return found and podutil.is_pod_phase_terminal(known.phase)
 
     def remove_orphaned_pod_statuses(self, pods: list[v1.Pod], mirror_pods: list[v1.Pod]) -> None:
-        """Forget the statuses of pods that are no longer known."""
+        """Forget the statuses of pods that nobody knows any more."""
         self.status_manager.remove_orphaned_statuses({pod.metadata.uid for pod in [*pods, *mirror_pods]})
 
     def handle_pod_cleanups(self, ctx: golang.Context) -> None:

@@ -117,7 +117,7 @@ class BasicMirrorClient:
 
 
 def get_hash_from_mirror_pod(pod: v1.Pod) -> str | None:
-    """The hash of the static pod that a mirror pod was made for; None if it is no mirror pod."""
+    """The hash that the mirrored static pod had; None if it is no mirror pod."""
     return pod.metadata.annotations.get(kubetypes.CONFIG_MIRROR_ANNOTATION_KEY)
 
 

@@ -108,7 +108,7 @@ class BasicManager:
             self._update_pod_locked(pod)
 
     def _update_pod_locked(self, pod: v1.Pod) -> None:
-        """Replace one pod in all indices. A static pod and its mirror pod find each other by full name."""
+        """Replace one pod in all indices. Mirror pods and static pods find each other by full name."""
         full_name = kubecontainer.get_pod_full_name(pod)
         uid = pod.metadata.uid
         if kubetypes.is_mirror_pod(pod):
@@ -209,7 +209,7 @@ class BasicManager:
 
 
 def _update_metrics(old_pod: v1.Pod | None, new_pod: v1.Pod | None) -> None:
-    """Count ephemeral containers; None stands for a pod that is not there."""
+    """Count ephemeral containers; None stands for no pod."""
     old, new = (len(pod.spec.ephemeral_containers) if pod is not None else 0 for pod in (old_pod, new_pod))
     if old != new:
         metrics.MANAGED_EPHEMERAL_CONTAINERS.inc(new - old)

@@ -42,7 +42,7 @@ class Worker:
         # The container that was probed last; None before the first.
         self._container_id: kubecontainer.ContainerID | None = None
         self._last_result: results.Result | None = None
-        # How many times in a row the last result came.
+        # Length of the run of equal results that the last one ends.
         self._result_run = 0
         # A failed liveness probe waits for the restart, a startup probe that has answered for the next container.
         self._on_hold = False

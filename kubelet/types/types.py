@@ -16,7 +16,7 @@ from pkg.apimachinery.api.resource import Quantity
 
 # A pod's uid after translation from a mirror pod's, if it was one.
 ResolvedPodUID = NewType("ResolvedPodUID", str)
-# The uid of a mirror pod in the API server.
+# The uid that the API server gave a mirror pod.
 MirrorPodUID = NewType("MirrorPodUID", str)
 
 _ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)

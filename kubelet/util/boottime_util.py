@@ -1,4 +1,4 @@
-"""When the machine was started.
+"""Since when the machine is up.
 
 Go: pkg/kubelet/util/boottime_util_linux.go
 """
@@ -13,7 +13,7 @@ from pkg import klog
 
 
 def get_boot_time() -> datetime.datetime:
-    """The time at which the machine was started, in whole seconds; raises OSError if nothing tells it."""
+    """Since when the machine is up, to the second; raises OSError if nothing tells it."""
     try:
         return _get_boot_time_with_proc_stat()
     except (OSError, ValueError) as err:

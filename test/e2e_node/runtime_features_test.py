@@ -68,7 +68,7 @@ def test_cgroup_driver_is_the_runtimes(
     new_kubelet: Callable[..., KubeletProcess], cri: CRIClient, kubelet: KubeletProcess
 ) -> None:
     """A wrong one in the configuration does no harm, unless the runtime is too old to tell its own."""
-    losing_support = 'kubelet_cri_losing_support{version="1.37.0"} 1.0'
+    losing_support = 'kubelet_cri_losing_support{version="1.37.0"} 1'
     try:
         told = cri.runtime.RuntimeConfig(runtimeapi.RuntimeConfigRequest(), timeout=10)
     except grpc.RpcError as err:

@@ -23,6 +23,7 @@ from kubelet.cri.remote.fake.faults import Faults
 from kubelet.cri.remote.fake.sandboxes import (
     CREATED,
     EXITED,
+    POD_UID_LABEL,
     RUNNING,
     Container,
     NewContainer,
@@ -618,12 +619,12 @@ class FakeRuntime:
         holder = getattr(request, "filter", request)
         sandbox_id = getattr(holder, "pod_sandbox_id", "")
         container_id = getattr(holder, "container_id", "")
-        uid = getattr(holder, "label_selector", {}).get("io.kubernetes.pod.uid", "")
+        uid = getattr(holder, "label_selector", {}).get(POD_UID_LABEL, "")
         with self._lock:
             container = self._store.containers.get(container_id)
             sandbox = container.sandbox if container else self._store.sandboxes.get(sandbox_id)
             if sandbox is None and uid:
-                selector = runtimeapi.PodSandboxFilter(label_selector={"io.kubernetes.pod.uid": uid})
+                selector = runtimeapi.PodSandboxFilter(label_selector={POD_UID_LABEL: uid})
                 sandbox = next(iter(self._store.find_sandboxes(selector)), None)
         return () if sandbox is None else (sandbox.id, sandbox.config.metadata.name)
 

@@ -12,7 +12,7 @@ from kubelet.cri.remote.fake.behaviour import Behaviour
 from pkg import golang
 
 # The label by which the kubelet looks for what belongs to one pod.
-_POD_UID_LABEL = "io.kubernetes.pod.uid"
+POD_UID_LABEL = "io.kubernetes.pod.uid"
 
 RUNNING = runtimeapi.CONTAINER_RUNNING
 CREATED = runtimeapi.CONTAINER_CREATED
@@ -197,7 +197,7 @@ class Store:
         selector = dict(filter.label_selector)
         if filter.id:
             candidates: Iterable[Container] = self._starting_with(filter.id)
-        elif filter.pod_sandbox_id or _POD_UID_LABEL in selector:
+        elif filter.pod_sandbox_id or POD_UID_LABEL in selector:
             candidates = [
                 container
                 for sandbox in self._candidates(filter.pod_sandbox_id, selector)
@@ -222,8 +222,8 @@ class Store:
         if sandbox_id:
             sandbox = self.sandboxes.get(sandbox_id)
             return [] if sandbox is None else [sandbox]
-        if _POD_UID_LABEL in selector:
-            return list(self._by_pod_uid.get(selector[_POD_UID_LABEL], {}).values())
+        if POD_UID_LABEL in selector:
+            return list(self._by_pod_uid.get(selector[POD_UID_LABEL], {}).values())
         return self.sandboxes.values()
 
 

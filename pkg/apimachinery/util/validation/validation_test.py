@@ -113,13 +113,3 @@ def test_ip(value: str, error: str, strict_error: str, canonical_error: str) -> 
     ):
         assert len(errs) == (1 if expected else 0), (errs, expected)
         assert not errs or expected in str(errs[0])
-
-
-@pytest.mark.parametrize(
-    ("check", "value", "expected"),
-    [],
-)
-def test_domains(check: Callable[[field.Path, str], field.ErrorList], value: str, expected: str | None) -> None:
-    errs = check(field.Path("f"), value)
-    assert len(errs) == (expected is not None)
-    assert expected is None or expected in str(errs[0])

@@ -112,9 +112,7 @@ class InstrumentedRuntimeService:
         with _recorded("reopen_container_log"):
             self._service.reopen_container_log(ctx, container_id)
 
-    def checkpoint_container(
-        self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest
-    ) -> None:
+    def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None:
         with _recorded("checkpoint_container"):
             self._service.checkpoint_container(ctx, options)
 
@@ -127,9 +125,7 @@ class InstrumentedRuntimeService:
         with _recorded("get_container_events"):
             self._service.get_container_events(ctx, container_events_ch, connection_established_callback)
 
-    def run_pod_sandbox(
-        self, ctx: golang.Context, config: runtimeapi.PodSandboxConfig, runtime_handler: str
-    ) -> str:
+    def run_pod_sandbox(self, ctx: golang.Context, config: runtimeapi.PodSandboxConfig, runtime_handler: str) -> str:
         with _recorded("run_podsandbox"), _recorded_sandbox(runtime_handler):
             return self._service.run_pod_sandbox(ctx, config, runtime_handler)
 
@@ -219,9 +215,7 @@ class InstrumentedImageManagerService:
     def __init__(self, service: internalapi.ImageManagerService) -> None:
         self._service = service
 
-    def list_images(
-        self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None
-    ) -> Sequence[runtimeapi.Image]:
+    def list_images(self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None) -> Sequence[runtimeapi.Image]:
         with _recorded("list_images"):
             return self._service.list_images(ctx, filter)
 

@@ -42,9 +42,7 @@ class HollowNodeCommand:
             return 1
         print(_NOTICE, file=sys.stderr, flush=True)
         try:
-            with tempfile.TemporaryDirectory(
-                prefix="hollow-kubelet.", ignore_cleanup_errors=True
-            ) as directory:
+            with tempfile.TemporaryDirectory(prefix="hollow-kubelet.", ignore_cleanup_errors=True) as directory:
                 return self._run(hollow, Path(directory), kubelet_args)
         except OSError as err:
             print(f"Error: {err}", file=sys.stderr)
@@ -60,9 +58,7 @@ class HollowNodeCommand:
         with fake.FakeServer(endpoint, new_runtime(hollow)):
             return self._run_kubelet(hollow, directory, endpoint, kubelet_args)
 
-    def _run_kubelet(
-        self, hollow: HollowOptions, directory: Path, endpoint: str, kubelet_args: list[str]
-    ) -> int:
+    def _run_kubelet(self, hollow: HollowOptions, directory: Path, endpoint: str, kubelet_args: list[str]) -> int:
         flags = [
             f"--root-dir={directory}/kubelet",
             f"--hostname-override={hollow.name}",
@@ -112,9 +108,7 @@ def write_dropin(directory: Path, endpoint: str) -> Path:
     return dropins
 
 
-def hollow_dependencies(
-    ctx: golang.Context, kubelet_server: options.KubeletServer
-) -> kubelet_struct.Dependencies:
+def hollow_dependencies(ctx: golang.Context, kubelet_server: options.KubeletServer) -> kubelet_struct.Dependencies:
     """What a hollow kubelet is built on: it makes its directories, and changes nothing else of the machine.
 
     Go: NewHollowKubelet

@@ -82,6 +82,20 @@ IMAGE_GC_PERIOD = 300.0
 MIN_DEAD_CONTAINER_IN_POD = 1
 # The reason of pods that were ended to free what the node was short of.
 EVICTED = "Evicted"
+# Reasons of refused pods that the metric of refusals tells apart.
+_REJECTION_REASONS = frozenset(
+    {
+        EVICTED,
+        lifecycle.POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH,
+        lifecycle.POD_OS_NOT_SUPPORTED,
+        lifecycle.INVALID_NODE_INFO,
+        lifecycle.SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED,
+        lifecycle.UNEXPECTED_ADMISSION_ERROR,
+        lifecycle.UNEXPECTED_PREDICATE_FAILURE_TYPE,
+        sysctl.FORBIDDEN_REASON,
+        *(lifecycle.INSUFFICIENT_RESOURCE_PREFIX + name for name in ("cpu", "memory", "ephemeral-storage", "pods")),
+    }
+)
 
 
 class SyncHandler(Protocol):
@@ -385,7 +399,7 @@ class Kubelet(KubeletPods):
         """Admit pods that are new, oldest first, and start their workers; or refuse them for good."""
         start = self.clock.now()
         for added in sliceutils.pods_by_creation_time(pods):
-            existing = self.pod_manager.get_pods()
+            existing = [pod for pod in self.pod_manager.get_pods() if pod.metadata.uid != added.metadata.uid]
             self.pod_manager.add_pod(added)
             pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(added)
             if was_mirror:
@@ -523,6 +537,10 @@ class Kubelet(KubeletPods):
         klog.v(4).info_s("SyncPod exit", pod=klog.kobj(pod), podUID=pod.metadata.uid, isTerminal=False)
         if err := result.error():
             raise err
+        if restarting and any(done.action is kubecontainer.REMOVE_CONTAINER for done in result.sync_results):
+            # All are gone: start them now. The next sync finds none to remove, so this does not go on for ever.
+            again = UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_UPDATE)
+            self.pod_workers.update_pod(ctx, again)
         if not result.sync_results:
             return False, None
         # Something was done: do not wait for the next relist to see what came of it.
@@ -548,9 +566,8 @@ class Kubelet(KubeletPods):
         if pcm.exists(pod):
             return
         if any(container.state.running is not None for container in api_status.container_statuses):
-            running = kubecontainer.convert_pod_status_to_running_pod(self.get_runtime().type(), pod_status)
-            self.kill_pod(ctx, pod, running, None)
-            if not any(podutil.is_container_restartable(pod.spec, c) for c in pod.spec.containers):
+            killed = self._try_to_kill(ctx, pod, pod_status)
+            if killed and not _is_ever_restarted(pod.spec):
                 return
         try:
             self.container_manager.update_qos_cgroups()
@@ -564,6 +581,18 @@ class Kubelet(KubeletPods):
             raise RuntimeError(
                 f"failed to ensure that the pod: {pod.metadata.uid} cgroups exist and are correctly applied: {err}"
             ) from err
+
+    def _try_to_kill(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
+        running = kubecontainer.convert_pod_status_to_running_pod(self.get_runtime().type(), pod_status)
+        try:
+            self.kill_pod(ctx, pod, running, None)
+        except golang.Canceled:
+            raise
+        except Exception as err:
+            # Better outside of its cgroup than not running at all.
+            klog.error_s(err, "KillPod failed", pod=klog.kobj(pod))
+            return False
+        return True
 
     def try_reconcile_mirror_pods(self, ctx: golang.Context, static_pod: v1.Pod, mirror_pod: v1.Pod | None) -> None:
         """See that the API server has the mirror of a static pod, and that it mirrors this one."""
@@ -724,7 +753,7 @@ class Kubelet(KubeletPods):
     def reject_pod(self, pod: v1.Pod, reason: str, message: str) -> None:
         """Refuse a pod for good: it fails without ever having run."""
         self.recorder.event(pod, v1.EVENT_TYPE_WARNING, reason, message)
-        metrics.ADMISSION_REJECTIONS_TOTAL.labels(reason).inc()
+        metrics.ADMISSION_REJECTIONS_TOTAL.labels(_rejection_label(reason)).inc()
         refused = v1.PodStatus(
             qos_class=v1qos.get_pod_qos(pod),
             phase=v1.POD_FAILED,
@@ -829,6 +858,20 @@ class _GarbageCollection:
 def is_sync_pod_worthy(event: pleg.PodLifecycleEvent) -> bool:
     """Whether the event says anything about the pod: the removal of a dead container does not."""
     return event.type is not pleg.CONTAINER_REMOVED
+
+
+def _rejection_label(reason: str) -> str:
+    """The reason if it is one of the few that are known: extended resources and plug-ins could have any number."""
+    if reason in _REJECTION_REASONS:
+        return reason
+    return "OutOfExtendedResources" if reason.startswith(lifecycle.INSUFFICIENT_RESOURCE_PREFIX) else "Other"
+
+
+def _is_ever_restarted(spec: v1.PodSpec) -> bool:
+    """Whether a container of the pod would be started again after it has been stopped."""
+    if spec.restart_policy != v1.RESTART_POLICY_NEVER:
+        return True
+    return any(podutil.is_container_restartable(spec, container) for container in spec.containers)
 
 
 def _restarts_all_containers(api_status: v1.PodStatus) -> bool:

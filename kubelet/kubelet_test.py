@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubelet import cm, lifecycle, pleg
+from kubelet import cm, lifecycle, metrics, pleg
 from kubelet import container as kubecontainer
 from kubelet import kubelet as kubelet_module
 from kubelet import types as kubetypes
@@ -365,6 +365,22 @@ def test_first_refusal_counts(test_kubelet: TestKubelet) -> None:
     assert ([name for name, _ in first.asked], [name for name, _ in second.asked]) == (["p", "other"], ["other"])
 
 
+@pytest.mark.parametrize(
+    ("reason", "label"),
+    [
+        ("OutOfcpu", "OutOfcpu"),
+        ("OutOfexample.com/gpu", "OutOfExtendedResources"),
+        ("SysctlForbidden", "SysctlForbidden"),
+        ("WhateverAPluginSays", "Other"),
+    ],
+)
+def test_refusals_are_counted_by_reasons_that_are_few(test_kubelet: TestKubelet, reason: str, label: str) -> None:
+    counter = metrics.ADMISSION_REJECTIONS_TOTAL.labels(label)
+    before = counter._value.get()
+    test_kubelet.kubelet.reject_pod(new_pod("p"), reason, "no")
+    assert counter._value.get() == before + 1
+
+
 def static_and_mirror() -> tuple[v1.Pod, v1.Pod]:
     static, mirror = new_pod("p"), new_pod("p", uid="mirror")
     static.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = "file"
@@ -599,6 +615,74 @@ def test_directories_that_cannot_be_made_are_an_event(test_kubelet: TestKubelet)
     assert event.startswith("Warning Failed error making pod data directories: ")
 
 
+class PodCgroups:
+    """Says whether the pod's cgroup exists, and records that it was made."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def exists(self, pod: v1.Pod) -> bool:
+        return pod.metadata.uid in self.made
+
+    def ensure_exists(self, pod: v1.Pod) -> None:
+        self.made.append(pod.metadata.uid)
+
+
+@pytest.mark.parametrize(
+    ("policy", "running", "kill_fails", "killed", "made"),
+    [
+        ("Always", False, False, False, True),
+        ("Always", True, False, True, True),
+        ("Never", True, False, True, False),
+        ("Never", True, True, True, True),
+    ],
+)
+def test_containers_outside_of_their_cgroup_are_stopped(
+    test_kubelet: TestKubelet,
+    monkeypatch: pytest.MonkeyPatch,
+    policy: str,
+    running: bool,
+    kill_fails: bool,
+    killed: bool,
+    made: bool,
+) -> None:
+    cgroups = PodCgroups()
+    monkeypatch.setattr(test_kubelet.kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    pod = new_pod("p", restart_policy=policy)
+    now = [kubecontainer.Status(id=CONTAINER, name="c", state=State.RUNNING)] if running else []
+    if kill_fails:
+        test_kubelet.runtime.err = RuntimeError("runtime is away")
+    test_kubelet.runtime.sync_results = kubecontainer.PodSyncResult()
+    sync(test_kubelet, pod, *now)
+    assert test_kubelet.runtime.killed_pods == ([pod.metadata.uid] if killed else [])
+    assert cgroups.made == ([pod.metadata.uid] if made else [])
+    if made:
+        sync(test_kubelet, pod, *now)
+        assert len(test_kubelet.runtime.killed_pods) == killed, "once it is in its cgroup it runs on"
+
+
+def test_pod_whose_containers_were_removed_to_restart_is_synced_at_once(test_kubelet: TestKubelet) -> None:
+    codes = v1.ContainerRestartRuleOnExitCodes(operator="In", values=[42])
+    rule = v1.ContainerRestartRule(action="RestartAllContainers", exit_codes=codes)
+    container = v1.Container(name="c", restart_policy="Never", restart_policy_rules=[rule])
+    result = kubecontainer.PodSyncResult()
+    result.add_sync_result(kubecontainer.SyncResult(kubecontainer.REMOVE_CONTAINER, "c"))
+    test_kubelet.runtime.sync_results = result
+    pod = new_pod("p", containers=[container], restart_policy="Always")
+    sync(test_kubelet, new_pod("other", restart_policy="Always"), ended(42))
+    assert test_kubelet.workers.update_types() == []
+    sync(test_kubelet, pod, ended(42))
+    assert test_kubelet.workers.update_types() == [("UPDATE", "p")]
+
+
+def test_pod_that_is_added_again_does_not_stand_in_its_own_way(test_kubelet: TestKubelet) -> None:
+    admit = AdmitHandler()
+    test_kubelet.kubelet.admit_handlers.append(admit)
+    for _ in range(2):
+        test_kubelet.kubelet.handle_pod_additions(test_kubelet.ctx, [new_pod("p")])
+    assert admit.asked == [("p", []), ("p", [])]
+
+
 def test_failed_start_is_raised_and_remembered(test_kubelet: TestKubelet) -> None:
     result = kubecontainer.PodSyncResult()
     start = kubecontainer.SyncResult(kubecontainer.START_CONTAINER, "c")
@@ -616,7 +700,9 @@ def test_failed_start_is_raised_and_remembered(test_kubelet: TestKubelet) -> Non
 
 def terminate(test_kubelet: TestKubelet, pod: v1.Pod, grace: int | None = None) -> None:
     now = kubecontainer.Status(id=CONTAINER, name="c", state=State.RUNNING)
-    pod_status = kubecontainer.PodStatus(id=pod.metadata.uid, name="p", namespace="ns", container_statuses=[now])
+    pod_status = kubecontainer.PodStatus(
+        id=pod.metadata.uid, name="p", namespace="ns", ips=["10.0.0.1"], container_statuses=[now]
+    )
     test_kubelet.kubelet.sync_terminating_pod(test_kubelet.ctx, pod, pod_status, grace, None)
 
 
@@ -631,6 +717,7 @@ def test_sync_terminating_pod(test_kubelet: TestKubelet) -> None:
     found = status.container_statuses[0].state.terminated
     assert found is not None
     assert found.exit_code == 137, "known before its container is removed"
+    assert status.pod_ip == "10.0.0.1", "which the runtime has forgotten"
 
 
 def test_pod_that_the_runtime_has_forgotten_is_terminated(test_kubelet: TestKubelet) -> None:

@@ -1,0 +1,34 @@
+"""The parts of hack/containerd that need no containerd; test/e2e_node has the rest."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "hack" / "containerd"
+# A script has no .py that import would look for.
+loader = SourceFileLoader("hack_containerd", str(SCRIPT))
+spec = spec_from_loader(loader.name, loader)
+assert spec is not None
+containerd = module_from_spec(spec)
+sys.modules[loader.name] = containerd  # where dataclasses look for the types of their fields
+loader.exec_module(containerd)
+
+
+def test_only_dead_sockets_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A socket's path must be short.
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind("dead")
+    with socket.socket(socket.AF_UNIX) as live:
+        live.bind("live")
+        live.listen()
+
+        containerd.remove_dead_sockets(Path())
+
+        assert [path.name for path in tmp_path.iterdir()] == ["live"]

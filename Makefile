@@ -46,6 +46,7 @@ verify: ## check style, types, the map from the Go sources, and the documents; c
 	$(PYTHON) -m ruff check . $(SCRIPTS)
 	$(PYTHON) -m mypy kubelet pkg cmd
 	$(PYTHON) -m mypy --scripts-are-modules test/framework test/e2e_node test/hack $(SCRIPTS)
+	$(PYTHON) hack/update-api-types --check
 	$(PYTHON) hack/verify_go_map
 	$(PYTHON) hack/verify_docs
 

@@ -547,6 +547,8 @@ class KubeletPods(KubeletNodeStatus):
         pod_restarting: bool = False,
     ) -> list[v1.ContainerStatus]:
         """One status per container of the spec, in the order of their names (init containers: of the spec)."""
+        if not containers:
+            return []
         default_reason = POD_INITIALIZING if pod.spec.init_containers else CONTAINER_CREATING
         old = {container_status.name: container_status for container_status in previous}
         statuses = {c.name: self._default_status(pod, c, old.get(c.name), default_reason) for c in containers}

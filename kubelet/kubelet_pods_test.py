@@ -470,6 +470,24 @@ def test_active_pods(
     assert test_kubelet.kubelet.get_active_pods() == ([pod] if active else [])
 
 
+@pytest.mark.parametrize("qos_fails", [True, False])
+def test_kill_pod_gives_its_shares_back_after_it_was_killed(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, qos_fails: bool
+) -> None:
+    order: list[str] = []
+
+    def update_qos_cgroups() -> None:
+        order.append("qos")
+        if qos_fails:
+            raise OSError("no such cgroup")
+
+    monkeypatch.setattr(test_kubelet.runtime, "kill_pod", lambda *args: order.append("kill"))
+    monkeypatch.setattr(test_kubelet.kubelet.container_manager, "update_qos_cgroups", update_qos_cgroups)
+    pod = new_pod("p")
+    test_kubelet.kubelet.kill_pod(test_kubelet.ctx, pod, runtime_pod(pod).pod, None)
+    assert order == ["kill", "qos"]
+
+
 # ---- handle_pod_cleanups ----
 
 

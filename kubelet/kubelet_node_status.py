@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 
-from kubelet import cadvisor
+from kubelet import cadvisor, nodestatus
 from kubelet.kubelet_network import KubeletNetwork
 from pkg import golang
 from pkg.api.core import v1
@@ -32,11 +32,13 @@ class KubeletNodeStatus(KubeletNetwork):
         return self.get_node(ctx)
 
     def get_host_ips_any_way(self, ctx: golang.Context) -> list[str]:
-        """The node's addresses, at least one.  Raises ValueError when it has none.  Go: kubelet_getters.go"""
-        addresses = [a.address for a in self.get_node_any_way(ctx).status.addresses if a.type == v1.NODE_INTERNAL_IP]
-        if not addresses:
-            raise ValueError("host IP unknown; known addresses: []")
-        return addresses
+        """The node's addresses, at least one; without --node-ip the name service may be asked.
+
+        Raises ValueError when the machine has none.  Go: kubelet_getters.go
+        """
+        addresses = self.get_node_any_way(ctx).status.addresses
+        known = [address.address for address in addresses if address.type == v1.NODE_INTERNAL_IP]
+        return known or [nodestatus.node_address(self.node_name)]
 
     def initial_node(self, ctx: golang.Context) -> v1.Node:
         """A node object of this machine: names, capacity and what of it pods may use."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cached_property
 from pathlib import Path
 
 from kubelet.cadvisor.types import MachineInfo
@@ -16,12 +17,16 @@ _MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
 
 
 class Cadvisor:
-    """Reads the machine below the given roots, which tests may set."""
+    """Reads the machine below the given root, which tests may set; once, for every admission of a pod asks."""
 
     def __init__(self, root: str = "/") -> None:
         self._root = Path(root)
 
     def machine_info(self) -> MachineInfo:
+        return self._machine_info
+
+    @cached_property
+    def _machine_info(self) -> MachineInfo:
         memory = {name: int(kib) * 1024 for name, kib in _MEMINFO.findall(self._text("proc/meminfo"))}
         return MachineInfo(
             num_cores=len(os.sched_getaffinity(0)),

@@ -16,7 +16,6 @@ from kubelet.cm.types import CgroupName, ResourceConfig
 from pkg import klog
 
 CGROUP_ROOT = "/sys/fs/cgroup"
-CGROUPFS = "cgroupfs"
 SYSTEMD = "systemd"
 # The v1 hierarchies in which pods get a cgroup of their own, those of them that the node has mounted.
 V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "devices", "freezer", "blkio", "systemd")

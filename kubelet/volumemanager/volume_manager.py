@@ -52,9 +52,7 @@ class VolumeManager:
     ) -> None:
         self._desired = DesiredStateOfWorld(plugins)
         self._actual = ActualStateOfWorld()
-        self._populator = DesiredStateOfWorldPopulator(
-            pod_manager, pod_state_provider, self._desired, self._actual
-        )
+        self._populator = DesiredStateOfWorldPopulator(pod_manager, pod_state_provider, self._desired)
         self._reconciler = Reconciler(
             self._desired,
             self._actual,

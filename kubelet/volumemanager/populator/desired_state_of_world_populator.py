@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from typing import Protocol
 
-from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
+from kubelet.volumemanager.cache import DesiredStateOfWorld
 from pkg import klog
 from pkg.api.core import v1
 from pkg.volume import Spec
@@ -39,12 +39,10 @@ class DesiredStateOfWorldPopulator:
         pod_manager: PodManager,
         pod_state_provider: PodStateProvider,
         desired: DesiredStateOfWorld,
-        actual: ActualStateOfWorld,
     ) -> None:
         self._pod_manager = pod_manager
         self._pod_state_provider = pod_state_provider
         self._desired = desired
-        self._actual = actual
         self._lock = threading.Lock()  # guards the two below
         self._processed_pods: set[str] = set()
         self._has_added_pods = False

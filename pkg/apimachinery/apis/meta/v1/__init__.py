@@ -5,7 +5,9 @@ Go: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1
 
 import datetime
 
+from pkg.apimachinery.apis.meta.v1 import options as _options
 from pkg.apimachinery.apis.meta.v1 import types as _types
+from pkg.apimachinery.apis.meta.v1.options import *  # noqa: F403
 from pkg.apimachinery.apis.meta.v1.types import *  # noqa: F403
 from pkg.apimachinery.runtime.codec import deepcopy
 
@@ -21,7 +23,16 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
 
+def micro_time(time: datetime.datetime) -> datetime.datetime:
+    """The time to the microsecond, as events and leases store it.
+
+    The API server refuses such a time without a fraction, and a fraction of zero is not written: it becomes one.
+    """
+    return time.replace(microsecond=time.microsecond or 1)
+
+
 __all__ = [
+    *_options.__all__,
     *_types.__all__,
     "CONDITION_FALSE",
     "CONDITION_TRUE",
@@ -29,5 +40,6 @@ __all__ = [
     "NAMESPACE_DEFAULT",
     "NAMESPACE_SYSTEM",
     "deepcopy",
+    "micro_time",
     "now",
 ]

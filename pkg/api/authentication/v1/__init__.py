@@ -1,0 +1,9 @@
+"""The authentication.k8s.io API group, version 1: who somebody is, and tokens of service accounts.
+
+Go: staging/src/k8s.io/api/authentication/v1
+"""
+
+from pkg.api.authentication.v1 import types as _types
+from pkg.api.authentication.v1.types import *  # noqa: F403
+
+__all__ = [*_types.__all__]

@@ -1,0 +1,9 @@
+"""The node.k8s.io API group, version 1: runtime classes.
+
+Go: staging/src/k8s.io/api/node/v1
+"""
+
+from pkg.api.node.v1 import types as _types
+from pkg.api.node.v1.types import *  # noqa: F403
+
+__all__ = [*_types.__all__]

@@ -1,0 +1,9 @@
+"""The policy API group, version 1: evictions.
+
+Go: staging/src/k8s.io/api/policy/v1
+"""
+
+from pkg.api.policy.v1 import types as _types
+from pkg.api.policy.v1.types import *  # noqa: F403
+
+__all__ = [*_types.__all__]

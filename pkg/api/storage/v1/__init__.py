@@ -1,0 +1,9 @@
+"""The storage.k8s.io API group, version 1: CSI drivers, attachments, storage classes.
+
+Go: staging/src/k8s.io/api/storage/v1
+"""
+
+from pkg.api.storage.v1 import types as _types
+from pkg.api.storage.v1.types import *  # noqa: F403
+
+__all__ = [*_types.__all__]

@@ -13,7 +13,7 @@ import datetime
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pkg.api.core import v1
 from pkg.apimachinery import clock
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kubelet.util.queue import WorkQueue
     from pkg import mount_utils
     from pkg import volume as pkgvolume
+    from pkg.client_go import kubernetes
     from pkg.client_go.tools import record
     from pkg.client_go.util import flowcontrol
     from pkg.volume.util import hostutil, subpath
@@ -58,7 +59,12 @@ class Dependencies:
     subpather: subpath.Interface
     volume_plugins: list[pkgvolume.VolumePlugin]
     pod_config: config.PodConfig | None = None
-    kube_client: Any = None
+    # The three clients are None in standalone mode. Heartbeats must not wait behind other calls.
+    kube_client: kubernetes.Interface | None = None
+    heartbeat_client: kubernetes.Interface | None = None
+    event_client: kubernetes.Interface | None = None
+    # Called after repeated failures of heartbeats: the connections may be dead.
+    on_heartbeat_failure: Callable[[], None] | None = None
     clock: clock.Clock = field(default_factory=clock.RealClock)
 
 
@@ -79,7 +85,7 @@ class KubeletStruct:
     pod_logs_directory: str
     clock: clock.Clock
     recorder: record.EventRecorder
-    kube_client: Any
+    kube_client: kubernetes.Interface | None
     runtime_service: internalapi.RuntimeService
     cadvisor: kubecadvisor.Interface
     os: kubecontainer.OSInterface

@@ -1,0 +1,370 @@
+"""A cluster's certificate authority: certificates for servers and users, kubeconfig files, and the signing of requests.
+
+Keys are elliptic-curve keys, which cost a hundredth of a millisecond to make where RSA's cost a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import ipaddress
+import json
+import os
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+SIGNER_CLIENT = "kubernetes.io/kube-apiserver-client"
+SIGNER_KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
+SIGNER_KUBELET_SERVING = "kubernetes.io/kubelet-serving"
+
+_BACKDATE = datetime.timedelta(minutes=5)
+# A certificate that lives for less is not ended earlier by what it was backdated.
+_SHORT = datetime.timedelta(hours=8)
+_YEAR = datetime.timedelta(days=365)
+_USER_PREFIX = "system:node:"
+_NODES = "system:nodes"
+
+_KEY_USAGES = {
+    "signing": "digital_signature",
+    "digital signature": "digital_signature",
+    "content commitment": "content_commitment",
+    "key encipherment": "key_encipherment",
+    "key agreement": "key_agreement",
+    "data encipherment": "data_encipherment",
+}
+_EXTENDED_KEY_USAGES = {
+    "any": ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
+    "server auth": ExtendedKeyUsageOID.SERVER_AUTH,
+    "client auth": ExtendedKeyUsageOID.CLIENT_AUTH,
+    "code signing": ExtendedKeyUsageOID.CODE_SIGNING,
+}
+
+SigningKey = ec.EllipticCurvePrivateKey
+
+
+class RequestError(Exception):
+    """A certificate signing request that its signer will not sign; the message is what upstream's signer says."""
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """A certificate and its key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def write(self, directory: Path, name: str) -> tuple[Path, Path]:
+        """Write NAME.crt and NAME.key, which only the owner may read, and return their paths."""
+        directory.mkdir(parents=True, exist_ok=True)
+        certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
+        certificate.write_bytes(self.certificate)
+        write_private(key, self.key)
+        return certificate, key
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that was never readable by others, in one step."""
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.unlink(missing_ok=True)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    unfinished.rename(path)
+
+
+class CertificateAuthority:
+    """Signs with one key. Safe to use from several threads: nothing of it changes."""
+
+    def __init__(self, certificate: x509.Certificate, key: SigningKey) -> None:
+        self.certificate = certificate
+        self.key = key
+
+    @classmethod
+    def create(cls, name: str = "kubernetes", lifetime: datetime.timedelta = 10 * _YEAR) -> CertificateAuthority:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        now = _now()
+        key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        certificate = (
+            x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+            .not_valid_before(now - _BACKDATE)
+            .not_valid_after(now + lifetime)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_key_usage({"digital_signature", "key_encipherment", "key_cert_sign"}), critical=True)
+            .add_extension(key_id, critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        return cls(certificate, key)
+
+    @classmethod
+    def load_or_create(cls, directory: Path, name: str = "kubernetes") -> CertificateAuthority:
+        """The authority kept in NAME-ca.crt and NAME-ca.key of a directory, made if it is not there."""
+        certificate, key = directory / f"{name}-ca.crt", directory / f"{name}-ca.key"
+        if certificate.exists() and key.exists():
+            return cls(x509.load_pem_x509_certificate(certificate.read_bytes()), load_signing_key(key.read_bytes()))
+        authority = cls.create(name)
+        KeyPair(authority.pem, private_key_pem(authority.key)).write(directory, f"{name}-ca")
+        return authority
+
+    @property
+    def pem(self) -> bytes:
+        """Its certificate, with which clients verify what it signed."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def server_pair(
+        self, names: Iterable[str] = ("localhost", "127.0.0.1"), lifetime: datetime.timedelta = _YEAR
+    ) -> KeyPair:
+        """A certificate for a server with these host names and IP addresses."""
+        found = list(names)
+        alternative = x509.SubjectAlternativeName([_general_name(each) for each in found])
+        return self._pair(found[0], [], ["server auth"], _now() + lifetime, alternative)
+
+    def client_pair(
+        self,
+        user: str,
+        groups: Sequence[str] = (),
+        lifetime: datetime.timedelta = _YEAR,
+    ) -> KeyPair:
+        """A certificate that makes its holder this user, a member of these groups.
+
+        A lifetime may be negative: then the certificate has expired.
+        """
+        return self._pair(user, groups, ["client auth"], _now() + lifetime, None)
+
+    def node_pair(self, node: str, lifetime: datetime.timedelta = _YEAR) -> KeyPair:
+        """A client certificate of a node."""
+        return self.client_pair(f"{_USER_PREFIX}{node}", [_NODES], lifetime)
+
+    def sign(self, request: bytes, usages: Sequence[str], lifetime: datetime.timedelta) -> bytes:
+        """Sign a PEM certificate request as the signers of kube-controller-manager do; return PEM."""
+        parsed = parse_request(request)
+        if not parsed.is_signature_valid:
+            raise RequestError("unable to verify certificate request signature: x509: signature mismatch")
+        end = lifetime if lifetime < _SHORT else lifetime - _BACKDATE
+        alternative = _extension(parsed.extensions, x509.SubjectAlternativeName)
+        return self._issue(parsed.subject, parsed.public_key(), usages, _now() + end, alternative)
+
+    def _pair(
+        self,
+        name: str,
+        organizations: Sequence[str],
+        usages: Sequence[str],
+        end: datetime.datetime,
+        alternative: x509.SubjectAlternativeName | None,
+    ) -> KeyPair:
+        key = ec.generate_private_key(ec.SECP256R1())
+        attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+        subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        usages = ["digital signature", "key encipherment", *usages]
+        return KeyPair(self._issue(subject, key.public_key(), usages, end, alternative), private_key_pem(key))
+
+    def _issue(
+        self,
+        subject: x509.Name,
+        public_key: object,
+        usages: Sequence[str],
+        end: datetime.datetime,
+        alternative: x509.SubjectAlternativeName | None,
+    ) -> bytes:
+        assert isinstance(public_key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey)
+        # One that has ended, too, must have begun before.
+        start = min(_now(), end) - _BACKDATE
+        bits = {_KEY_USAGES[usage] for usage in usages if usage in _KEY_USAGES}
+        extended = [_EXTENDED_KEY_USAGES[usage] for usage in usages if usage in _EXTENDED_KEY_USAGES]
+        ca_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = (
+            x509.CertificateBuilder(self.certificate.subject, subject, public_key, x509.random_serial_number())
+            .not_valid_before(start)
+            .not_valid_after(min(end, self.certificate.not_valid_after_utc))
+            .add_extension(_key_usage(bits), critical=True)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(ca_id, critical=False)
+        )
+        if extended:
+            builder = builder.add_extension(x509.ExtendedKeyUsage(extended), critical=False)
+        if alternative is not None:
+            builder = builder.add_extension(alternative, critical=False)
+        return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+# --- Requests --------------------------------------------------------------------------------------
+
+
+def parse_request(pem: bytes) -> x509.CertificateSigningRequest:
+    """The request of a CSR object. Raises RequestError."""
+    if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem:
+        raise RequestError("PEM block type must be CERTIFICATE REQUEST")
+    try:
+        return x509.load_pem_x509_csr(pem)
+    except ValueError as err:
+        raise RequestError(str(err)) from err
+
+
+def common_name(subject: x509.Name) -> str:
+    found = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[-1].value) if found else ""
+
+
+def organizations(subject: x509.Name) -> list[str]:
+    return [str(each.value) for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+
+
+def check_request(request: x509.CertificateSigningRequest, signer: str, usages: Collection[str]) -> None:
+    """Raise RequestError if a signer of kubernetes.io will not sign this request."""
+    match signer:
+        case "kubernetes.io/kube-apiserver-client-kubelet":
+            _check_kubelet_client(request, usages)
+        case "kubernetes.io/kubelet-serving":
+            _check_kubelet_serving(request, usages)
+        case "kubernetes.io/kube-apiserver-client":
+            _check_client_usages(usages)
+        case _:
+            raise RequestError(f'unrecognized signerName: "{signer}"')
+
+
+def _check_kubelet_client(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
+    names = _alternative_names(request)
+    if organizations(request.subject) != [_NODES]:
+        raise RequestError("subject organization is not system:nodes")
+    for kind, word in (
+        (x509.DNSName, "DNS"),
+        (x509.RFC822Name, "Email"),
+        (x509.IPAddress, "IP"),
+        (x509.UniformResourceIdentifier, "URI"),
+    ):
+        if any(isinstance(name, kind) for name in names):
+            raise RequestError(f"{word} subjectAltNames are not allowed")
+    if not common_name(request.subject).startswith(_USER_PREFIX):
+        raise RequestError("subject common name does not begin with system:node:")
+    _check_usages(usages, "client auth")
+
+
+def _check_kubelet_serving(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
+    names = _alternative_names(request)
+    if organizations(request.subject) != [_NODES]:
+        raise RequestError("subject organization is not system:nodes")
+    if not any(isinstance(name, x509.DNSName | x509.IPAddress) for name in names):
+        raise RequestError("DNS or IP subjectAltName is required")
+    for kind, word in ((x509.RFC822Name, "Email"), (x509.UniformResourceIdentifier, "URI")):
+        if any(isinstance(name, kind) for name in names):
+            raise RequestError(f"{word} subjectAltNames are not allowed")
+    _check_usages(usages, "server auth")
+    if not common_name(request.subject).startswith(_USER_PREFIX):
+        raise RequestError("subject common name does not begin with system:node:")
+
+
+def _check_usages(usages: Collection[str], purpose: str) -> None:
+    """A key that is no RSA key can do without key encipherment."""
+    if set(usages) - {"key encipherment"} != {"digital signature", purpose}:
+        wanted = " ".join(sorted({"digital signature", "key encipherment", purpose}))
+        raise RequestError(f"usages did not match [{wanted}]")
+
+
+def _check_client_usages(usages: Collection[str]) -> None:
+    for usage in usages:
+        if usage not in ("digital signature", "key encipherment", "client auth"):
+            raise RequestError(f"invalid usage for client certificate: {usage}")
+    if "client auth" not in usages:
+        raise RequestError("missing required usage for client certificate: client auth")
+
+
+def _alternative_names(request: x509.CertificateSigningRequest) -> list[x509.GeneralName]:
+    found = _extension(request.extensions, x509.SubjectAlternativeName)
+    return list(found) if found is not None else []
+
+
+def _extension(
+    extensions: x509.Extensions, kind: type[x509.SubjectAlternativeName]
+) -> x509.SubjectAlternativeName | None:
+    try:
+        return extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def make_request(user: str, groups: Sequence[str] = (), names: Sequence[str] = ()) -> tuple[bytes, bytes]:
+    """A certificate request and its key, both PEM, for who wants to be this user or to serve under these names."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    builder = x509.CertificateSigningRequestBuilder(
+        x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
+    )
+    if names:
+        alternative = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        builder = builder.add_extension(alternative, critical=False)
+    request = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return request, private_key_pem(key)
+
+
+# --- Kubeconfig ------------------------------------------------------------------------------------
+
+
+def kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair | None = None, token: str = "") -> bytes:
+    """A kubeconfig for one user who shows a certificate or a token, or neither. JSON, which is YAML, too."""
+    credentials: dict[str, str] = {}
+    if pair is not None:
+        credentials["client-certificate-data"] = _base64(pair.certificate)
+        credentials["client-key-data"] = _base64(pair.key)
+    if token:
+        credentials["token"] = token
+    cluster = {"server": server, "certificate-authority-data": _base64(authority)}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "kubernetes", "cluster": cluster}],
+        "contexts": [{"name": "default", "context": {"cluster": "kubernetes", "user": user}}],
+        "current-context": "default",
+        "users": [{"name": user, "user": credentials}],
+    }
+    return json.dumps(config, indent=2).encode() + b"\n"
+
+
+# --- Small things ----------------------------------------------------------------------------------
+
+
+def load_signing_key(pem: bytes) -> SigningKey:
+    """A private key as private_key_pem wrote it."""
+    key = serialization.load_pem_private_key(pem, None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"the key is no elliptic-curve key but a {type(key).__name__}")
+    return key
+
+
+def private_key_pem(key: SigningKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _key_usage(bits: Collection[str]) -> x509.KeyUsage:
+    names = (
+        "digital_signature",
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "key_cert_sign",
+        "crl_sign",
+    )
+    return x509.KeyUsage(*(name in bits for name in names), encipher_only=False, decipher_only=False)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

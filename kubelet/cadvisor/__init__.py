@@ -6,7 +6,15 @@ Go: pkg/kubelet/cadvisor
 """
 
 from kubelet.cadvisor.cadvisor import Cadvisor
-from kubelet.cadvisor.types import Interface, MachineInfo
-from kubelet.cadvisor.util import capacity_from_machine_info
+from kubelet.cadvisor.types import FsInfo, Interface, MachineInfo, VersionInfo
+from kubelet.cadvisor.util import capacity_from_machine_info, ephemeral_storage_capacity_from_fs_info
 
-__all__ = ["Cadvisor", "Interface", "MachineInfo", "capacity_from_machine_info"]
+__all__ = [
+    "Cadvisor",
+    "FsInfo",
+    "Interface",
+    "MachineInfo",
+    "VersionInfo",
+    "capacity_from_machine_info",
+    "ephemeral_storage_capacity_from_fs_info",
+]

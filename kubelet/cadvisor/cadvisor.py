@@ -10,20 +10,49 @@ import re
 from functools import cached_property
 from pathlib import Path
 
-from kubelet.cadvisor.types import MachineInfo
+from kubelet.cadvisor.types import FsInfo, MachineInfo, VersionInfo
 
 _MEMINFO = re.compile(r"^(MemTotal|SwapTotal):\s+(\d+) kB$", re.MULTILINE)
 _MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+_SYSTEM_UUID_FILES = (
+    "/sys/class/dmi/id/product_uuid",
+    "/proc/device-tree/system-id",
+    "/proc/device-tree/vm,uuid",
+    "/etc/machine-id",
+)
+_PRETTY_NAME = re.compile(r"""^PRETTY_NAME=["']?(.*?)["']?$""", re.MULTILINE)
 
 
 class Cadvisor:
-    """Reads the machine below the given root, which tests may set; once, for every admission of a pod asks."""
+    """Reads the machine below the given root, which tests may set; once, for every admission of a pod asks.
 
-    def __init__(self, root: str = "/") -> None:
+    root_path is the kubelet's root directory.
+    """
+
+    def __init__(self, root: str = "/", root_path: str = "/") -> None:
         self._root = Path(root)
+        self._root_path = root_path
 
     def machine_info(self) -> MachineInfo:
         return self._machine_info
+
+    def version_info(self) -> VersionInfo:
+        return self._version_info
+
+    def root_fs_info(self) -> FsInfo:
+        disk = os.statvfs(self._root_path)
+        return FsInfo(capacity=disk.f_blocks * disk.f_frsize)
+
+    @cached_property
+    def _version_info(self) -> VersionInfo:
+        return VersionInfo(
+            kernel_version=self._text("proc/sys/kernel/osrelease").strip(), container_os_version=self._os_image()
+        )
+
+    def _os_image(self) -> str:
+        """What the system calls itself; Go's cAdvisor says "Linux" for one that has no name."""
+        match = _PRETTY_NAME.search(self._first_of(("/etc/os-release", "/usr/lib/os-release")))
+        return match[1] if match else "Linux"
 
     @cached_property
     def _machine_info(self) -> MachineInfo:
@@ -33,7 +62,7 @@ class Cadvisor:
             memory_capacity=memory["MemTotal"],
             swap_capacity=memory.get("SwapTotal", 0),
             machine_id=self._first_of(_MACHINE_ID_FILES),
-            system_uuid=self._first_of(("/sys/class/dmi/id/product_uuid",)),
+            system_uuid=self._first_of(_SYSTEM_UUID_FILES).rstrip("\0"),
             boot_id=self._first_of(("/proc/sys/kernel/random/boot_id",)),
             huge_pages=self._huge_pages(),
         )

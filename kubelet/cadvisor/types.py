@@ -23,9 +23,32 @@ class MachineInfo:
     huge_pages: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class VersionInfo:
+    """Which kernel runs, and which system it was made for, in the system's own words."""
+
+    kernel_version: str = ""
+    container_os_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FsInfo:
+    """A file system; sizes in bytes."""
+
+    capacity: int
+
+
 class Interface(Protocol):
     """Where machine facts come from; safe from any thread."""
 
     def machine_info(self) -> MachineInfo:
         """Raises OSError when /proc cannot be read."""
+        ...
+
+    def version_info(self) -> VersionInfo:
+        """Raises OSError when the kernel does not tell its version."""
+        ...
+
+    def root_fs_info(self) -> FsInfo:
+        """The file system of the kubelet's root directory. Raises OSError."""
         ...

@@ -5,7 +5,7 @@ Go: pkg/kubelet/cadvisor/util.go
 
 from __future__ import annotations
 
-from kubelet.cadvisor.types import MachineInfo
+from kubelet.cadvisor.types import FsInfo, MachineInfo
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 
@@ -21,3 +21,8 @@ def capacity_from_machine_info(info: MachineInfo) -> dict[str, resource.Quantity
         name = f"{v1.RESOURCE_HUGE_PAGES_PREFIX}{page}"
         capacity[name] = resource.new_quantity(size * pages, resource.Format.BINARY_SI)
     return capacity
+
+
+def ephemeral_storage_capacity_from_fs_info(info: FsInfo) -> dict[str, resource.Quantity]:
+    """The storage that goes with the node, by resource name."""
+    return {v1.RESOURCE_EPHEMERAL_STORAGE: resource.new_quantity(info.capacity, resource.Format.BINARY_SI)}

@@ -10,9 +10,11 @@ from kubelet.cm.cgroup_manager import CgroupManager, is_cgroup2_unified_mode, ne
 from kubelet.cm.container_manager import (
     ContainerManager,
     ContainerManagerImpl,
+    DevicePluginResourceCapacity,
     InternalContainerLifecycle,
     NodeConfig,
     ResourceUpdates,
+    Status,
 )
 from kubelet.cm.container_manager_stub import ContainerManagerStub
 from kubelet.cm.helpers import (
@@ -42,6 +44,7 @@ __all__ = [
     "ContainerManager",
     "ContainerManagerImpl",
     "ContainerManagerStub",
+    "DevicePluginResourceCapacity",
     "InternalContainerLifecycle",
     "NodeConfig",
     "PodContainerManager",
@@ -49,6 +52,7 @@ __all__ = [
     "QOSContainersInfo",
     "ResourceConfig",
     "ResourceUpdates",
+    "Status",
     "huge_page_limits",
     "is_cgroup2_unified_mode",
     "milli_cpu_to_quota",

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kubelet import cadvisor
 from kubelet import container as kubecontainer
 from kubelet.cm.cgroup_manager import new_cgroup_manager
+from kubelet.cm.helpers import hard_eviction_reservation
 from kubelet.cm.pod_container_manager import (
     PodContainerManager,
     PodContainerManagerImpl,
@@ -18,6 +20,7 @@ from kubelet.cm.pod_container_manager import (
 )
 from kubelet.cm.qos_container_manager import QOSContainerManager
 from kubelet.cm.types import CgroupName, QOSContainersInfo, cgroup_name
+from kubelet.eviction import api as evictionapi
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
@@ -41,6 +44,24 @@ class NodeConfig:
     cpu_cfs_quota_period: float = 0.1  # seconds
     kube_reserved: dict[str, Quantity] = field(default_factory=dict)
     system_reserved: dict[str, Quantity] = field(default_factory=dict)
+    # What is kept free by evicting pods is kept from them in the first place.
+    hard_eviction_thresholds: list[evictionapi.Threshold] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How the container manager is."""
+
+    # What was asked for and could not be done, although the node works without.
+    soft_requirements: Exception | None = None
+
+
+class DevicePluginResourceCapacity(NamedTuple):
+    """What device plugins offer: capacity, what of it is healthy, and resources that are gone for good."""
+
+    capacity: dict[str, Quantity]
+    allocatable: dict[str, Quantity]
+    removed: list[str]
 
 
 @dataclass(slots=True)
@@ -80,6 +101,18 @@ class ContainerManager(Protocol):
         """What of the capacity is kept from pods."""
         ...
 
+    def get_capacity(self, local_storage_capacity_isolation: bool) -> dict[str, Quantity]:
+        """What the node has of what this manager counts; of storage only if that is asked for."""
+        ...
+
+    def get_device_plugin_resource_capacity(self) -> DevicePluginResourceCapacity: ...
+
+    def should_reset_extended_resource_capacity(self) -> bool:
+        """Whether the node was made anew, so that no device of old can still be there."""
+        ...
+
+    def status(self) -> Status: ...
+
     def update_qos_cgroups(self) -> None: ...
 
     def get_resources(
@@ -100,8 +133,9 @@ class ContainerManager(Protocol):
 class ContainerManagerImpl:
     """The container manager of a Linux node."""
 
-    def __init__(self, node_config: NodeConfig) -> None:
+    def __init__(self, node_config: NodeConfig, cadvisor_interface: cadvisor.Interface | None = None) -> None:
         self._node_config = node_config
+        self._cadvisor = cadvisor_interface or cadvisor.Cadvisor()
         self._cgroup_manager = new_cgroup_manager(node_config.cgroup_driver)
         root = CgroupName(tuple(part for part in node_config.cgroup_root.split("/") if part))
         if node_config.cgroups_per_qos:
@@ -134,10 +168,28 @@ class ContainerManagerImpl:
         return self._qos_container_manager.get_qos_containers_info()
 
     def get_node_allocatable_reservation(self) -> dict[str, Quantity]:
-        reserved = dict(self._node_config.kube_reserved)
-        for name, quantity in self._node_config.system_reserved.items():
+        """Go: node_container_manager_linux.go"""
+        config = self._node_config
+        kept = hard_eviction_reservation(config.hard_eviction_thresholds, self.get_capacity(True))
+        reserved = dict(config.kube_reserved)
+        for name, quantity in [*config.system_reserved.items(), *kept.items()]:
             reserved[name] = reserved[name].add(quantity) if name in reserved else quantity
         return reserved
+
+    def get_capacity(self, local_storage_capacity_isolation: bool) -> dict[str, Quantity]:
+        capacity = cadvisor.capacity_from_machine_info(self._cadvisor.machine_info())
+        if local_storage_capacity_isolation:
+            capacity |= cadvisor.ephemeral_storage_capacity_from_fs_info(self._cadvisor.root_fs_info())
+        return capacity
+
+    def get_device_plugin_resource_capacity(self) -> DevicePluginResourceCapacity:
+        return DevicePluginResourceCapacity({}, {}, [])
+
+    def should_reset_extended_resource_capacity(self) -> bool:
+        return False
+
+    def status(self) -> Status:
+        return Status()
 
     def update_qos_cgroups(self) -> None:
         if self._node_config.cgroups_per_qos:

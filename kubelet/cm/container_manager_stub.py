@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kubelet import cadvisor
 from kubelet import container as kubecontainer
-from kubelet.cm.container_manager import InternalContainerLifecycle, NodeConfig, ResourceUpdates
+from kubelet.cm.container_manager import (
+    DevicePluginResourceCapacity,
+    InternalContainerLifecycle,
+    NodeConfig,
+    ResourceUpdates,
+    Status,
+)
 from kubelet.cm.pod_container_manager import PodContainerManager, PodContainerManagerNoop
 from kubelet.cm.types import CgroupName, QOSContainersInfo
 from pkg import golang, klog
@@ -36,6 +43,21 @@ class ContainerManagerStub:
 
     def get_node_allocatable_reservation(self) -> dict[str, Quantity]:
         return {}
+
+    def get_capacity(self, local_storage_capacity_isolation: bool) -> dict[str, Quantity]:
+        # DIVERGES: Go's stub has no storage, and so no pod that asks for some could run on a hollow node.
+        if not local_storage_capacity_isolation:
+            return {}
+        return cadvisor.ephemeral_storage_capacity_from_fs_info(cadvisor.Cadvisor().root_fs_info())
+
+    def get_device_plugin_resource_capacity(self) -> DevicePluginResourceCapacity:
+        return DevicePluginResourceCapacity({}, {}, [])
+
+    def should_reset_extended_resource_capacity(self) -> bool:
+        return False
+
+    def status(self) -> Status:
+        return Status()
 
     def update_qos_cgroups(self) -> None:
         return None

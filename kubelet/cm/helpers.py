@@ -1,11 +1,12 @@
 """From amounts in a pod's spec to figures in a cgroup.
 
-Go: pkg/kubelet/cm/helpers_linux.go
+Go: pkg/kubelet/cm/helpers_linux.go, helpers.go
 """
 
 from __future__ import annotations
 
 from kubelet.cm.types import ResourceConfig
+from kubelet.eviction import api as evictionapi
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apis.core.v1 import helper as v1helper
@@ -84,3 +85,19 @@ def _all_limited(pod: v1.Pod, limits: dict[str, Quantity], name: str) -> bool:
 def _is_set(amounts: dict[str, Quantity], name: str) -> bool:
     """Whether there is a limit: one of 0 is none."""
     return name in amounts and not amounts[name].is_zero()
+
+
+def hard_eviction_reservation(
+    thresholds: list[evictionapi.Threshold], capacity: dict[str, Quantity]
+) -> dict[str, Quantity]:
+    """What pods cannot have because they would be evicted before, by resource name.  Go: helpers.go"""
+    resources = {
+        evictionapi.Signal.MEMORY_AVAILABLE: v1.RESOURCE_MEMORY,
+        evictionapi.Signal.NODE_FS_AVAILABLE: v1.RESOURCE_EPHEMERAL_STORAGE,
+    }
+    reserved = {}
+    for threshold in thresholds:
+        name = resources.get(threshold.signal)
+        if name is not None:
+            reserved[name] = evictionapi.get_threshold_quantity(threshold.value, capacity[name])
+    return reserved

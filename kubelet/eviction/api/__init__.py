@@ -1,0 +1,8 @@
+"""The words of eviction: signals and thresholds.
+
+Go: pkg/kubelet/eviction/api
+"""
+
+from kubelet.eviction.api.types import Signal, Threshold, ThresholdValue, get_threshold_quantity
+
+__all__ = ["Signal", "Threshold", "ThresholdValue", "get_threshold_quantity"]

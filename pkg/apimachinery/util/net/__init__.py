@@ -1,0 +1,8 @@
+"""Addresses of the machine.
+
+Go: staging/src/k8s.io/apimachinery/pkg/util/net
+"""
+
+from pkg.apimachinery.util.net.interface import IPAddress, resolve_bind_address
+
+__all__ = ["IPAddress", "resolve_bind_address"]

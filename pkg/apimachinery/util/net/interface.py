@@ -1,0 +1,42 @@
+"""Which address of this machine others reach it by.
+
+Go: staging/src/k8s.io/apimachinery/pkg/util/net/interface.go
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+IPAddress = IPv4Address | IPv6Address
+
+# Nobody has these addresses. A datagram socket that is connected to one sends nothing, and tells which of the
+# machine's own addresses would be the sender.
+_NOWHERE = {4: (socket.AF_INET, "192.0.2.1"), 6: (socket.AF_INET6, "2001:db8::1")}
+
+
+def resolve_bind_address(bind_address: IPAddress | None) -> IPAddress:
+    """bind_address if it is one; for None, "any" or loopback the address that the default route starts from.
+
+    Version 4 is preferred, unless bind_address is of version 6. Raises ValueError when there is no such route.
+    DIVERGES: Go reads the routing tables and the interfaces; here the kernel is asked whom it would send as.
+    """
+    if bind_address is not None and not (bind_address.is_unspecified or bind_address.is_loopback):
+        return bind_address
+    preferred = bind_address.version if bind_address is not None else 4
+    for version in (preferred, 10 - preferred):
+        address = _of_default_route(version)
+        if address is not None:
+            return address
+    raise ValueError("no default routes found on the host")
+
+
+def _of_default_route(version: int) -> IPAddress | None:
+    family, nowhere = _NOWHERE[version]
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((nowhere, 9))
+        address = ip_address(probe.getsockname()[0])
+        if not (address.is_loopback or address.is_link_local or address.is_unspecified):
+            return address
+    return None

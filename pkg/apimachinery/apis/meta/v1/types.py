@@ -96,6 +96,10 @@ class ObjectMeta(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel
     resource_version: str = ""
     self_link: str = ""
     uid: str = ""
+    PATCH_TAGS: ClassVar[dict[str, tuple[str, str]]] = {
+        "ownerReferences": ("merge", "uid"),
+        "finalizers": ("merge", ""),
+    }
 
 
 class OwnerReference(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):

@@ -1,0 +1,24 @@
+"""What can be wrong with a patch, whichever kind it is.
+
+Go: k8s.io/apimachinery/pkg/util/mergepatch
+"""
+
+from pkg.apimachinery.util.mergepatch.errors import (
+    BadArgTypeError,
+    BadJSONDocError,
+    BadPatchFormatError,
+    BadPatchTypeError,
+    NoListOfListsError,
+    NoMergeKeyError,
+    PatchError,
+)
+
+__all__ = [
+    "BadArgTypeError",
+    "BadJSONDocError",
+    "BadPatchFormatError",
+    "BadPatchTypeError",
+    "NoListOfListsError",
+    "NoMergeKeyError",
+    "PatchError",
+]

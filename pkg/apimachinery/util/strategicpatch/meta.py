@@ -1,0 +1,62 @@
+"""How the fields of a type are merged.
+
+Go: k8s.io/apimachinery/pkg/util/strategicpatch/meta.go, k8s.io/apimachinery/third_party/forked/golang/json/fields.go
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+
+RETAIN_KEYS_STRATEGY = "retainKeys"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchMeta:
+    """How one field is merged, and of which struct its value or its elements are."""
+
+    type: type | None = None
+    strategy: str = ""
+    merge_key: str = ""
+    retain_keys: bool = False
+
+
+_PLAIN = PatchMeta()
+
+
+def lookup(type_: type | None, key: str) -> PatchMeta:
+    """What is known of the field `key` of a struct.
+
+    DIVERGES: Go refuses a map or list in a field that it does not know. Here such a field, and every field of
+    type None, is merged as plain JSON: what is newer than our types must not make a patch fail.
+    """
+    return _fields(type_).get(key, _PLAIN) if type_ is not None else _PLAIN
+
+
+@cache
+def _fields(type_: type) -> dict[str, PatchMeta]:
+    tags: dict[str, tuple[str, str]] = getattr(type_, "PATCH_TAGS", {})
+    return {
+        field.encode_name: _meta(_struct_of(field.type), *tags.get(field.encode_name, ("", "")))
+        for field in msgspec.structs.fields(type_)
+    }
+
+
+def _meta(type_: type | None, strategies: str, merge_key: str) -> PatchMeta:
+    names = [name for name in strategies.split(",") if name]
+    others = [name for name in names if name != RETAIN_KEYS_STRATEGY]
+    return PatchMeta(type_, others[0] if others else "", merge_key, RETAIN_KEYS_STRATEGY in names)
+
+
+def _struct_of(hint: Any) -> type | None:
+    """The struct in X, X | None and list[X]; None for scalars and for maps, whose keys are no fields."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return hint
+    if typing.get_origin(hint) in (list, typing.Union, types.UnionType):
+        return next((found for arg in typing.get_args(hint) if (found := _struct_of(arg))), None)
+    return None

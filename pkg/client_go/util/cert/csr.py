@@ -1,0 +1,85 @@
+"""Requests for certificates, PKCS #10.
+
+Go: k8s.io/client-go/util/cert/csr.go
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pkg.client_go.util import keyutil
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(slots=True, frozen=True)
+class CertificateRequest:
+    """What a certificate is wanted for. Go: crypto/x509.CertificateRequest, as a template"""
+
+    common_name: str
+    organization: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    ip_addresses: tuple[IPAddress, ...] = ()
+
+
+def make_csr(
+    private_key: keyutil.PrivateKey,
+    common_name: str,
+    organization: tuple[str, ...] = (),
+    dns_sans: tuple[str, ...] = (),
+    ip_sans: tuple[IPAddress, ...] = (),
+) -> bytes:
+    """A PEM request, signed with the key."""
+    return make_csr_from_template(private_key, CertificateRequest(common_name, organization, dns_sans, ip_sans))
+
+
+def make_csr_from_template(private_key: keyutil.PrivateKey, template: CertificateRequest) -> bytes:
+    """A PEM request, signed with the key. Raises ValueError for a template that no certificate can hold."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+
+    builder = x509.CertificateSigningRequestBuilder().subject_name(subject_name(template))
+    names: list[x509.GeneralName] = [x509.DNSName(name) for name in template.dns_names]
+    names.extend(x509.IPAddress(ip) for ip in template.ip_addresses)
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    request = builder.sign(private_key, _signature_hash(private_key))
+    return request.public_bytes(serialization.Encoding.PEM)
+
+
+def subject_name(template: CertificateRequest) -> x509.Name:
+    """The subject in the order of Go's encoding: all organizations as one part, then the common name."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    parts = []
+    if template.organization:
+        organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in template.organization]
+        parts.append(x509.RelativeDistinguishedName(organizations))
+    if template.common_name:
+        common_name = x509.NameAttribute(NameOID.COMMON_NAME, template.common_name, _validate=False)
+        parts.append(x509.RelativeDistinguishedName([common_name]))
+    return x509.Name(parts)
+
+
+def _signature_hash(private_key: keyutil.PrivateKey) -> hashes.SHA256 | hashes.SHA384 | hashes.SHA512 | None:
+    """The longer the key, the longer its hash; None for the kinds of keys that bring their own."""
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    match private_key:
+        case rsa.RSAPrivateKey():
+            size, steps = private_key.key_size, (3072, 4096)
+        case ec.EllipticCurvePrivateKey():
+            size, steps = private_key.curve.key_size, (384, 521)
+        case _:
+            return None
+    if size >= steps[1]:
+        return hashes.SHA512()
+    return hashes.SHA384() if size >= steps[0] else hashes.SHA256()

@@ -1,0 +1,42 @@
+"""Certificates in files.
+
+Go: k8s.io/client-go/util/cert/io.go
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pkg.client_go.util.cert import pem
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+
+def can_read_cert_and_key(cert_path: str, key_path: str) -> bool:
+    """Whether both files are there and readable. Raises ValueError, naming the other, if only one is."""
+    cert_readable, key_readable = os.access(cert_path, os.R_OK), os.access(key_path, os.R_OK)
+    if cert_readable != key_readable:
+        missing = key_path if cert_readable else cert_path
+        raise ValueError(f"error reading {missing}, certificate and key must be supplied as a pair")
+    return cert_readable
+
+
+def write_cert(cert_path: str, data: bytes) -> None:
+    """Write PEM data to a file that all may read (0644); directories are made as needed (0755)."""
+    path = Path(cert_path)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+def certs_from_file(file: str) -> list[x509.Certificate]:
+    """Raises OSError if the file cannot be read, ValueError, naming it, if it holds no certificate."""
+    data = Path(file).read_bytes()
+    try:
+        return pem.parse_certs_pem(data)
+    except ValueError as err:
+        raise ValueError(f"error reading {file}: {err}") from err

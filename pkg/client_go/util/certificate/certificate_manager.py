@@ -1,0 +1,443 @@
+"""Renew a certificate before it ends.
+
+Go: k8s.io/client-go/util/certificate/certificate_manager.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from pkg import golang, klog
+from pkg.api.certificates import v1 as certificates
+from pkg.apimachinery import clock as clock_
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.util import wait
+from pkg.client_go.util import cert as certutil
+from pkg.client_go.util import keyutil
+from pkg.client_go.util.certificate import csr, tls
+from pkg.client_go.util.certificate.certificate_store import NoCertKeyError
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+
+# All times in seconds. How long one request may wait for its approval before another is made.
+CERTIFICATE_WAIT_TIMEOUT = 15 * 60.0
+# How often a template that may change is looked at.
+_TEMPLATE_PERIOD = 1.0
+# How long a timer may run before the time of day is looked at again.
+_MAX_SLEEP = 60.0
+
+# What a failed step of a renewal raises; all else is a fault of ours.
+_FAILURES = (apierrors.StatusError, csr.CertificateSigningRequestError, OSError, ValueError)
+
+ClientsetFunc = Callable[[tls.Certificate | None], "kubernetes.Interface"]
+"""Makes the client for requests; gets the current certificate if that is still valid."""
+
+GetUsages = Callable[[keyutil.PrivateKey | None], list[str]]
+
+
+def default_kubelet_serving_get_usages(private_key: keyutil.PrivateKey | None) -> list[str]:
+    """What the kubelet's serving certificate is for."""
+    return _usages(private_key, certificates.USAGE_SERVER_AUTH)
+
+
+def default_kubelet_client_get_usages(private_key: keyutil.PrivateKey | None) -> list[str]:
+    """What the kubelet's client certificate is for."""
+    return _usages(private_key, certificates.USAGE_CLIENT_AUTH)
+
+
+def _usages(private_key: keyutil.PrivateKey | None, auth: str) -> list[str]:
+    """Only RSA keys encipher the keys of sessions; signers refuse that usage for others."""
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    if isinstance(private_key, rsa.RSAPrivateKey):
+        return [certificates.USAGE_DIGITAL_SIGNATURE, certificates.USAGE_KEY_ENCIPHERMENT, auth]
+    return [certificates.USAGE_DIGITAL_SIGNATURE, auth]
+
+
+class Manager(Protocol):
+    """Has a certificate, and renews it in the background."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def current(self) -> tls.Certificate | None:
+        """The certificate to use, None if there is none yet or it has ended. Safe from any thread."""
+        ...
+
+    def server_healthy(self) -> bool:
+        """Whether the API server answered lately, as far as the manager knows. Safe from any thread."""
+        ...
+
+
+class Store(Protocol):
+    """Keeps the current certificate with its key."""
+
+    def current(self) -> tls.Certificate:
+        """Raises NoCertKeyError if there is none."""
+        ...
+
+    def update(self, cert_data: bytes, key_data: bytes) -> tls.Certificate:
+        """Make the PEM pair the current one. Raises OSError or ValueError."""
+        ...
+
+
+class Histogram(Protocol):
+    def observe(self, value: float) -> None: ...
+
+
+class Counter(Protocol):
+    def inc(self) -> None: ...
+
+
+class Observer(Protocol):
+    """Is told how a renewal goes, on the manager's thread."""
+
+    def waiting(self, current: tls.Certificate | None, request_name: str) -> None:
+        """There is no new certificate yet. Called about every second while the request waits, and after each
+        try that failed, then with an empty name. The current certificate may have ended."""
+        ...
+
+    def renewed(self) -> None:
+        """There is a new certificate."""
+        ...
+
+
+@dataclass(slots=True)
+class Config:
+    """What a manager is made of."""
+
+    certificate_store: Store
+    signer_name: str
+    get_usages: GetUsages
+    get_template: Callable[[], certutil.CertificateRequest | None]
+    """What to ask for; None if that is not known yet, then nothing is asked for."""
+    dynamic_template: bool = False
+    """Whether the template may change; then the certificate is renewed when it no longer fits."""
+    clientset_fn: ClientsetFunc | None = None
+    """Without it nothing is renewed."""
+    requested_certificate_lifetime: float | None = None
+    """Seconds, a wish that the signer need not heed."""
+    bootstrap_certificate_pem: bytes = b""
+    """With its key what to use while the store is empty; renewed at once."""
+    bootstrap_key_pem: bytes = b""
+    certificate_rotation: Histogram | None = None
+    """Gets the age in seconds of each certificate that is replaced."""
+    certificate_renew_failure: Counter | None = None
+    observer: Observer | None = None
+    name: str = ""
+    """For logs and the thread; the signer's if empty."""
+    clock: clock_.Clock | None = None
+
+
+class ManagerImpl:
+    """One thread asks for certificates and waits for them; `current` may be called from any."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises OSError or ValueError if the stored certificate or the one to start with cannot be used."""
+        self._clientset_fn = config.clientset_fn
+        self._get_template = config.get_template
+        self._dynamic_template = config.dynamic_template
+        self._signer_name = config.signer_name
+        self._requested_certificate_lifetime = config.requested_certificate_lifetime
+        self._get_usages = config.get_usages
+        self._cert_store = config.certificate_store
+        self._certificate_rotation = config.certificate_rotation
+        self._certificate_renew_failure = config.certificate_renew_failure
+        self._observer = config.observer
+        self._name = config.name or config.signer_name
+        self._clock = config.clock or clock_.RealClock()
+        # What was asked for last; only the manager's thread looks at it.
+        self._last_request: certutil.CertificateRequest | None = None
+        self._lock = threading.Lock()  # guards _cert and _server_health
+        self._server_health = False
+        self._cert, self._force_rotation = self._get_current_certificate_or_bootstrap(config)
+        self._ctx, self._cancel = golang.with_cancel(golang.background())
+
+    def current(self) -> tls.Certificate | None:
+        with self._lock:
+            cert = self._cert
+        if cert is not None and self._clock.now() > cert.not_after:
+            klog.v(2).info_s("Current certificate is expired", logger=self._name)
+            return None
+        return cert
+
+    def server_healthy(self) -> bool:
+        with self._lock:
+            return self._server_health
+
+    def start(self) -> None:
+        """Renew in a thread of its own until stop."""
+        # Without a client there is nobody to ask.
+        if self._clientset_fn is None:
+            klog.v(2).info_s("Certificate rotation is not enabled, no connection to the apiserver", logger=self._name)
+            return
+        klog.v(2).info_s("Certificate rotation is enabled", logger=self._name)
+        golang.go(self.run, name=f"certificate-{self._name.rpartition('/')[2]}")
+
+    def stop(self) -> None:
+        """End the thread; the current certificate stays. A call in flight is given up."""
+        self._cancel()
+
+    def run(self) -> None:
+        """Renew until stop.
+
+        DIVERGES: Go looks at the template in a second goroutine, which interrupts the first. Here the one thread
+        does so whenever it waits.
+        """
+        wait.until(self._rotate, 1.0, self._ctx, self._clock)
+
+    def _rotate(self) -> None:
+        """Wait until the certificate has to be renewed, and renew it."""
+        if not self._wait_for_rotation() or self._get_template() is None:
+            return
+        backoff = wait.Backoff(2.0, factor=2.0, jitter=0.1, steps=4)
+        while self._ctx.err() is None and not self.rotate_certs(self._ctx):
+            self._tell_waiting("")
+            if backoff.steps == 0:
+                err = TimeoutError("timed out waiting for the condition")
+                klog.error_s(err, "Reached backoff limit, still unable to rotate certs", logger=self._name)
+            self._sleep(backoff.step())
+
+    def _wait_for_rotation(self) -> bool:
+        """Return True when it is time to renew, False once stopped.
+
+        DIVERGES: Go starts one timer, which knows nothing of a clock that is set and of a machine that sleeps.
+        """
+        deadline = self._next_rotation_deadline()
+        period = _TEMPLATE_PERIOD if self._dynamic_template else _MAX_SLEEP
+        remaining = (deadline - self._clock.now()).total_seconds()
+        if remaining > 0:
+            sleep = datetime.timedelta(seconds=round(remaining))
+            klog.v(2).info_s("Waiting for next certificate rotation", logger=self._name, sleep=str(sleep))
+        while remaining > 0:
+            if not self._sleep(min(remaining, period)):
+                return False
+            if self._template_changed():
+                klog.v(2).info_s("Certificate template changed, rotating", logger=self._name)
+                return True
+            remaining = (deadline - self._clock.now()).total_seconds()
+        return self._ctx.err() is None
+
+    def _template_changed(self) -> bool:
+        """Whether something else is wanted than what the certificate is for and what was asked for last."""
+        if not self._dynamic_template or self._cert_satisfies_template():
+            return False
+        return self._last_request != self._get_template()
+
+    def _sleep(self, seconds: float) -> bool:
+        """Wait by the clock; False if the manager was stopped meanwhile."""
+        timer = self._clock.new_timer(seconds)
+        golang.select(self._ctx.done(), timer.channel)
+        timer.stop()
+        return self._ctx.err() is None
+
+    def _get_current_certificate_or_bootstrap(self, config: Config) -> tuple[tls.Certificate | None, bool]:
+        """The certificate to start with, and whether to renew it at once."""
+        try:
+            current = self._cert_store.current()
+        except NoCertKeyError:
+            pass
+        else:
+            if self._clock.now() < current.not_after:
+                return current, False
+        if not config.bootstrap_certificate_pem or not config.bootstrap_key_pem:
+            return None, True
+        bootstrap = tls.x509_key_pair(config.bootstrap_certificate_pem, config.bootstrap_key_pem)
+        try:
+            bootstrap = self._cert_store.update(config.bootstrap_certificate_pem, config.bootstrap_key_pem)
+        except (OSError, ValueError) as err:
+            message = "Unable to set the cert/key pair to the bootstrap certificate"
+            klog.error_s(err, message, logger=self._name)
+        return bootstrap, True
+
+    def rotate_certs(self, ctx: golang.Context) -> bool:
+        """Ask for a certificate, wait until it is issued, store it. Whether there is a new one; failures are logged.
+
+        What the API server answers also tells whether that is healthy.
+        """
+        klog.v(2).info_s("Rotating certificates", logger=self._name)
+        try:
+            template, csr_pem, key_pem, private_key = self._generate_csr()
+        except ValueError as err:
+            return self._failed(err, "Unable to generate a certificate signing request")
+        try:
+            client = self._get_clientset()
+        except _FAILURES as err:
+            return self._failed(err, "Unable to load a client to request certificates")
+        try:
+            name, uid = csr.request_certificate(
+                ctx,
+                client,
+                csr_pem,
+                "",
+                self._signer_name,
+                self._requested_certificate_lifetime,
+                self._get_usages(private_key),
+                private_key,
+            )
+        except _FAILURES as err:
+            self._update_server_error(err)
+            return self._failed(err, "Failed while requesting a signed certificate from the control plane")
+        except golang.Canceled:
+            return False
+        self._last_request = template
+        try:
+            certificate_pem = self._wait_for_certificate(ctx, client, name, uid)
+        except (*_FAILURES, golang.Canceled) as err:
+            return self._failed(err, "Certificate request was not signed")
+        try:
+            new = self._cert_store.update(certificate_pem, key_pem)
+        except (OSError, ValueError) as err:
+            return self._failed(err, "Unable to store the new cert/key pair")
+        self._use(new)
+        return True
+
+    def _wait_for_certificate(self, ctx: golang.Context, client: kubernetes.Interface, name: str, uid: str) -> bytes:
+        ctx, cancel = golang.with_timeout(ctx, CERTIFICATE_WAIT_TIMEOUT)
+
+        def while_waiting() -> None:
+            # What would be issued is no longer what is wanted.
+            if self._template_changed():
+                cancel()
+            self._tell_waiting(name)
+
+        try:
+            return csr.wait_for_certificate(ctx, client, name, uid, self._clock, while_waiting)
+        finally:
+            cancel()
+
+    def _failed(self, err: Exception, message: str) -> bool:
+        if self._ctx.err() is None:  # else it was given up, not refused
+            klog.error_s(err, message, logger=self._name)
+            if self._certificate_renew_failure is not None:
+                self._certificate_renew_failure.inc()
+        return False
+
+    def _use(self, new: tls.Certificate) -> None:
+        old = self._update_cached(new)
+        if old is not None and self._certificate_rotation is not None:
+            self._certificate_rotation.observe(self._clock.since(old.not_before))
+        if self._observer is not None:
+            self._observer.renewed()
+
+    def _tell_waiting(self, request_name: str) -> None:
+        if self._observer is not None and self._ctx.err() is None:
+            with self._lock:
+                cert = self._cert
+            self._observer.waiting(cert, request_name)
+
+    def _get_clientset(self) -> kubernetes.Interface:
+        assert self._clientset_fn is not None
+        return self._clientset_fn(self.current())
+
+    def _cert_satisfies_template(self) -> bool:
+        """Whether the certificate is for all that the template asks for; it may be for more."""
+        with self._lock:
+            cert = self._cert
+        if cert is None:
+            return False
+        template = self._get_template()
+        return template is None or _satisfies(cert, template, self._name)
+
+    def _next_rotation_deadline(self) -> datetime.datetime:
+        """When 70 to 90 % of the certificate's life are over; now if it has to be renewed anyway."""
+        if self._force_rotation:
+            self._force_rotation = False
+            return self._clock.now()
+        with self._lock:
+            cert = self._cert
+        if cert is None or not self._cert_satisfies_template():
+            return self._clock.now()
+        total = (cert.not_after - cert.not_before).total_seconds()
+        deadline = cert.not_before + datetime.timedelta(seconds=jittery_duration(total))
+        klog.v(2).info_s(
+            "Certificate rotation deadline determined",
+            logger=self._name,
+            expiration=cert.not_after,
+            deadline=deadline,
+        )
+        return deadline
+
+    def _update_cached(self, cert: tls.Certificate) -> tls.Certificate | None:
+        """Use the new certificate; returns the old one."""
+        with self._lock:
+            self._server_health = True
+            old, self._cert = self._cert, cert
+        return old
+
+    def _update_server_error(self, err: Exception) -> None:
+        """Infer from an answer whether the API server is well.
+
+        Proxies say that somebody is unauthorized too. Anything else that is not expected of a request for a
+        certificate may come from a load balancer in front of a server that is not there.
+        """
+        healthy = apierrors.is_unauthorized(err) or (
+            not apierrors.is_unexpected_server_error(err)
+            and (apierrors.is_not_found(err) or apierrors.is_forbidden(err))
+        )
+        with self._lock:
+            self._server_health = healthy
+
+    def _generate_csr(self) -> tuple[certutil.CertificateRequest, bytes, bytes, keyutil.PrivateKey]:
+        """Template, PEM request, PEM key and key. Raises ValueError if there is no template or it makes no request."""
+        key_pem = keyutil.make_elliptic_private_key_pem()
+        private_key = keyutil.parse_private_key_pem(key_pem)
+        template = self._get_template()
+        if template is None:
+            raise ValueError("unable to create a csr, no template available")
+        try:
+            csr_pem = certutil.make_csr_from_template(private_key, template)
+        except ValueError as err:
+            raise ValueError(f"unable to create a csr from the private key: {err}") from err
+        return template, csr_pem, key_pem, private_key
+
+
+def new_manager(config: Config) -> ManagerImpl:
+    """Raises OSError or ValueError if the stored certificate or the one to start with cannot be used."""
+    return ManagerImpl(config)
+
+
+def jittery_duration(total_duration: float) -> float:
+    """70 to 90 % of it, at random: nodes that were made together should not renew together for ever after."""
+    return wait.jitter(total_duration, 0.2) - total_duration * 0.3
+
+
+def _satisfies(cert: tls.Certificate, template: certutil.CertificateRequest, name: str) -> bool:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    def subject(oid: x509.ObjectIdentifier) -> list[str]:
+        return [str(attribute.value) for attribute in cert.leaf.subject.get_attributes_for_oid(oid)]
+
+    common_name = "".join(subject(NameOID.COMMON_NAME)[-1:])
+    if template.common_name != common_name:
+        message = "Current certificate CN does not match requested CN"
+        klog.v(2).info_s(message, logger=name, currentName=common_name, requestedName=template.common_name)
+        return False
+    try:
+        names = cert.leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = x509.SubjectAlternativeName([])
+    if missing := set(template.dns_names) - set(names.get_values_for_type(x509.DNSName)):
+        message = "Current certificate is missing requested DNS names"
+        klog.v(2).info_s(message, logger=name, dnsNames=sorted(missing))
+        return False
+    if missing := {str(ip) for ip in template.ip_addresses} - set(map(str, names.get_values_for_type(x509.IPAddress))):
+        klog.v(2).info_s("Current certificate is missing requested IP addresses", logger=name, IPs=sorted(missing))
+        return False
+    if missing := set(template.organization) - set(subject(NameOID.ORGANIZATION_NAME)):
+        klog.v(2).info_s("Current certificate is missing requested orgs", logger=name, orgs=sorted(missing))
+        return False
+    return True
+
+
+if TYPE_CHECKING:
+
+    def _is_manager(impl: ManagerImpl) -> Manager:
+        return impl

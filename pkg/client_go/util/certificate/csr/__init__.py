@@ -1,0 +1,18 @@
+"""Ask the API server for a certificate, and wait until it is issued.
+
+Go: k8s.io/client-go/util/certificate/csr
+"""
+
+from pkg.client_go.util.certificate.csr.csr import (
+    CertificateSigningRequestError,
+    duration_to_expiration_seconds,
+    request_certificate,
+    wait_for_certificate,
+)
+
+__all__ = [
+    "CertificateSigningRequestError",
+    "duration_to_expiration_seconds",
+    "request_certificate",
+    "wait_for_certificate",
+]

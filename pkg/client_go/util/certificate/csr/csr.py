@@ -1,0 +1,264 @@
+"""Create a certificate signing request and follow it until its certificate is there.
+
+Go: k8s.io/client-go/util/certificate/csr/csr.go
+
+DIVERGES: only certificates.k8s.io/v1, which every API server since 1.19 has; Go also tries v1beta1.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pkg import golang, klog
+from pkg.api.certificates import v1 as certificatesv1
+from pkg.apimachinery import clock as clock_
+from pkg.apimachinery import fields, watch
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.util import cert as certutil
+from pkg.client_go.util import keyutil
+from pkg.client_go.util.keyutil import pem
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+    from pkg.client_go import kubernetes
+
+# Seconds between two tries of a list or watch that failed.
+_RETRY_PERIOD = 1.0
+# How often who waits gets the chance to do something else.
+_TICK = 1.0
+
+
+class CertificateSigningRequestError(Exception):
+    """The request will never get a certificate: denied, failed, deleted, or another one of the same name."""
+
+
+def request_certificate(
+    ctx: golang.Context,
+    client: kubernetes.Interface,
+    csr_data: bytes,
+    name: str,
+    signer_name: str,
+    requested_duration: float | None,
+    usages: list[str],
+    private_key: keyutil.PrivateKey,
+) -> tuple[str, str]:
+    """Create a request, or find the one that an earlier run has made under that name; returns its name and UID.
+
+    With an empty name the server chooses one. `requested_duration`: seconds that the certificate should live;
+    signers need not heed it. Raises what the API server answers, or ValueError if the request of that name is
+    for something else or another key.
+    """
+    request = certificatesv1.CertificateSigningRequest(
+        api_version="certificates.k8s.io/v1",
+        kind="CertificateSigningRequest",
+        metadata=metav1.ObjectMeta(name=name, generate_name="" if name else "csr-"),
+        spec=certificatesv1.CertificateSigningRequestSpec(request=csr_data, usages=usages, signer_name=signer_name),
+    )
+    if requested_duration is not None:
+        request.spec.expiration_seconds = duration_to_expiration_seconds(requested_duration)
+    requests = client.certificates_v1.certificate_signing_requests()
+    try:
+        created = requests.create(ctx, request)
+    except apierrors.StatusError as err:
+        if not name or not apierrors.is_already_exists(err):
+            raise _format_error("cannot create certificate signing request", err) from err
+    else:
+        klog.v(2).info_s("Certificate signing request created", csr=created.metadata.name)
+        return created.metadata.name, created.metadata.uid
+
+    klog.info_s("csr for this node already exists, reusing")
+    try:
+        existing = requests.get(ctx, name)
+    except apierrors.StatusError as err:
+        raise _format_error("cannot retrieve certificate signing request", err) from err
+    try:
+        _ensure_compatible(existing, request, private_key)
+    except ValueError as err:
+        raise ValueError(f"retrieved csr is not compatible: {err}") from err
+    klog.info_s("csr for this node is still valid")
+    return existing.metadata.name, existing.metadata.uid
+
+
+def duration_to_expiration_seconds(duration: float) -> int:
+    return int(duration)
+
+
+def wait_for_certificate(
+    ctx: golang.Context,
+    client: kubernetes.Interface,
+    req_name: str,
+    req_uid: str,
+    clock: clock_.Clock | None = None,
+    while_waiting: Callable[[], object] | None = None,
+) -> bytes:
+    """The PEM certificate of the request, once it is approved and issued.
+
+    An API server that is away is asked again until ctx ends; `while_waiting` is called about every second, and
+    may end ctx. Raises CertificateSigningRequestError, TimeoutError when ctx's time is over, Canceled.
+    """
+    waiter = _Waiter(ctx, client, req_name, req_uid, clock or clock_.RealClock(), while_waiting or (lambda: None))
+    while True:
+        if (certificate := waiter.list_and_watch()) is not None:
+            return certificate
+        waiter.pause()
+
+
+class _Waiter:
+    """Lists and watches one request. Go: watchtools.UntilWithSync"""
+
+    def __init__(
+        self,
+        ctx: golang.Context,
+        client: kubernetes.Interface,
+        req_name: str,
+        req_uid: str,
+        clock: clock_.Clock,
+        while_waiting: Callable[[], object],
+    ) -> None:
+        self._ctx = ctx
+        self._requests = client.certificates_v1.certificate_signing_requests()
+        self._name = req_name
+        self._uid = req_uid
+        self._clock = clock
+        self._while_waiting = while_waiting
+        self._field_selector = str(fields.one_term_equal_selector("metadata.name", req_name))
+        self._seen = False
+
+    def list_and_watch(self) -> bytes | None:
+        """The certificate, or None when the watch has ended or could not start."""
+        try:
+            found = self._requests.list(self._ctx, metav1.ListOptions(field_selector=self._field_selector))
+            if not found.items and self._seen:
+                raise CertificateSigningRequestError(f'csr "{self._name}" was deleted')
+            for request in found.items:
+                if certificate := self._check(request):
+                    return certificate
+            options = metav1.ListOptions(
+                field_selector=self._field_selector,
+                resource_version=found.metadata.resource_version,
+                allow_watch_bookmarks=True,
+            )
+            watcher = self._requests.watch(self._ctx, options)
+        except (apierrors.StatusError, OSError) as err:
+            self._raise_if_done()
+            klog.v(2).info_s("Error fetching v1 certificate signing request", err=err)
+            return None
+        except golang.ContextError:
+            self._raise_if_done()
+            raise
+        try:
+            return self._follow(watcher)
+        finally:
+            watcher.stop()
+
+    def _follow(self, watcher: watch.Interface[certificatesv1.CertificateSigningRequest]) -> bytes | None:
+        ticker = self._clock.new_ticker(_TICK)
+        try:
+            while True:
+                selected = golang.select(self._ctx.done(), watcher.result_chan(), ticker.channel)
+                self._raise_if_done()
+                if selected.index == 2:
+                    self._while_waiting()
+                    continue
+                if not selected.ok:
+                    return None
+                event = selected.value
+                match event.type:
+                    case watch.ADDED | watch.MODIFIED:
+                        if certificate := self._check(event.object):
+                            return certificate
+                    case watch.DELETED:
+                        raise CertificateSigningRequestError(f'csr "{self._name}" was deleted')
+                    case watch.ERROR:
+                        return None  # the list that follows knows what was missed
+        finally:
+            ticker.stop()
+
+    def _check(self, request: certificatesv1.CertificateSigningRequest) -> bytes | None:
+        """The certificate if it is there. Raises CertificateSigningRequestError if it never will be."""
+        self._seen = True
+        if request.metadata.uid != self._uid:
+            raise CertificateSigningRequestError(f'csr "{self._name}" changed UIDs')
+        approved = False
+        for condition in request.status.conditions:
+            told = f"reason: {condition.reason}, message: {condition.message}"
+            match condition.type:
+                case certificatesv1.CERTIFICATE_DENIED:
+                    raise CertificateSigningRequestError(f"certificate signing request is denied, {told}")
+                case certificatesv1.CERTIFICATE_FAILED:
+                    raise CertificateSigningRequestError(f"certificate signing request failed, {told}")
+                case certificatesv1.CERTIFICATE_APPROVED:
+                    approved = True
+        if not approved:
+            return None
+        if request.status.certificate:
+            klog.v(2).info_s("Certificate signing request is issued", csr=self._name)
+            return request.status.certificate
+        klog.v(2).info_s("Certificate signing request is approved, waiting to be issued", csr=self._name)
+        return None
+
+    def pause(self) -> None:
+        """Before the next try: a server that ends each watch at once must not be asked without end."""
+        self._while_waiting()
+        timer = self._clock.new_timer(_RETRY_PERIOD)
+        golang.select(self._ctx.done(), timer.channel)
+        timer.stop()
+        self._raise_if_done()
+
+    def _raise_if_done(self) -> None:
+        match self._ctx.err():
+            case None:
+                return
+            case golang.DeadlineExceeded() as err:
+                raise TimeoutError("timed out waiting for the condition") from err
+            case err:
+                raise err
+
+
+def _ensure_compatible(
+    new: certificatesv1.CertificateSigningRequest,
+    orig: certificatesv1.CertificateSigningRequest,
+    private_key: keyutil.PrivateKey,
+) -> None:
+    """Raise ValueError unless `new`, found on the server, asks for what `orig` does, with the same key."""
+    new_csr, orig_csr = _parse_csr(new.spec.request, "new"), _parse_csr(orig.spec.request, "original")
+    if new_csr.subject != orig_csr.subject:
+        raise ValueError(
+            f"csr subjects differ: new: {new_csr.subject.rfc4514_string()}, orig: {orig_csr.subject.rfc4514_string()}"
+        )
+    if new.spec.signer_name and orig.spec.signer_name and new.spec.signer_name != orig.spec.signer_name:
+        raise ValueError(f'csr signerNames differ: new "{new.spec.signer_name}", orig: "{orig.spec.signer_name}"')
+    if not new_csr.is_signature_valid or new_csr.public_key() != private_key.public_key():
+        raise ValueError("error validating signature new CSR against old key: it is of another key")
+    if not new.status.certificate:
+        return
+    try:
+        certs = certutil.parse_certs_pem(new.status.certificate)
+    except ValueError as err:
+        raise ValueError(f"error parsing signed certificate for CSR: {err}") from err
+    for cert in certs:
+        if datetime.datetime.now(datetime.UTC) > cert.not_valid_after_utc:
+            raise ValueError(f"one of the certificates for the CSR has expired: {cert.not_valid_after_utc}")
+
+
+def _parse_csr(pem_data: bytes | None, which: str) -> x509.CertificateSigningRequest:
+    from cryptography import x509
+
+    block = next(pem.blocks(pem_data or b""), None)
+    if block is None or block.type != certutil.CERTIFICATE_REQUEST_BLOCK_TYPE:
+        raise ValueError(f"unable to parse {which} csr: PEM block type must be CERTIFICATE REQUEST")
+    try:
+        return x509.load_der_x509_csr(block.data)
+    except ValueError as err:
+        raise ValueError(f"unable to parse {which} csr: {err}") from err
+
+
+def _format_error(what: str, err: apierrors.StatusError) -> apierrors.StatusError:
+    """The same error, with what was tried in front of its message."""
+    status = metav1.deepcopy(err.status)
+    status.message = f"{what}: {status.message}"
+    return apierrors.StatusError(status)

@@ -1,0 +1,79 @@
+"""A certificate with its key.
+
+Go: crypto/tls.Certificate, X509KeyPair
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pkg.client_go.util import cert as certutil
+from pkg.client_go.util import keyutil
+
+if TYPE_CHECKING:
+    import datetime
+
+    from cryptography import x509
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Certificate:
+    """A certificate, those between it and its authority, and the key. Equal only to itself, as pointers are in Go."""
+
+    chain: tuple[x509.Certificate, ...]
+    private_key: keyutil.PrivateKey
+    cert_pem: bytes
+    key_pem: bytes
+    cert_file: str = ""
+    """Where the pair was read from; "" if it is in no file. The files may hold another one by now."""
+    key_file: str = ""
+
+    @property
+    def leaf(self) -> x509.Certificate:
+        """The certificate proper."""
+        return self.chain[0]
+
+    @property
+    def not_before(self) -> datetime.datetime:
+        return self.leaf.not_valid_before_utc
+
+    @property
+    def not_after(self) -> datetime.datetime:
+        return self.leaf.not_valid_after_utc
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Make the context present this pair, whatever its files hold by now.
+
+        The ssl module reads files only; this one is nameless and never on a disk.
+        """
+        descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(self.cert_pem + b"\n" + self.key_pem)
+            file.flush()
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+
+
+def x509_key_pair(cert_pem: bytes, key_pem: bytes, cert_file: str = "", key_file: str = "") -> Certificate:
+    """The pair that the PEM data holds. Raises ValueError if one is missing or they do not belong together."""
+    from cryptography.hazmat.primitives import serialization
+
+    chain = tuple(certutil.parse_certs_pem(cert_pem))
+    private_key = keyutil.parse_private_key_pem(key_pem)
+    form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    if chain[0].public_key().public_bytes(*form) != private_key.public_key().public_bytes(*form):
+        raise ValueError("private key does not match public key")
+    return Certificate(chain, private_key, cert_pem, key_pem, cert_file, key_file)
+
+
+def load_x509_key_pair(cert_file: str, key_file: str) -> Certificate:
+    """The pair in the files, which may be one. Raises OSError or ValueError; both name the file."""
+    cert_pem = Path(cert_file).read_bytes()
+    key_pem = cert_pem if key_file == cert_file else Path(key_file).read_bytes()
+    try:
+        return x509_key_pair(cert_pem, key_pem, cert_file, key_file)
+    except ValueError as err:
+        raise ValueError(f'could not convert data from "{cert_file}", "{key_file}" into cert/key pair: {err}') from err

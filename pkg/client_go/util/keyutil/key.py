@@ -1,0 +1,113 @@
+"""Make, read and write private keys.
+
+Go: k8s.io/client-go/util/keyutil/key.go
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from pkg.client_go.util.keyutil import pem
+
+# The cryptography library is imported where it is used: a kubelet without certificates does not load it.
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import types as keytypes
+
+    PrivateKey: TypeAlias = keytypes.CertificateIssuerPrivateKeyTypes
+else:
+    PrivateKey: TypeAlias = object
+
+EC_PRIVATE_KEY_BLOCK_TYPE = "EC PRIVATE KEY"
+RSA_PRIVATE_KEY_BLOCK_TYPE = "RSA PRIVATE KEY"
+PRIVATE_KEY_BLOCK_TYPE = "PRIVATE KEY"
+
+_KEY_BLOCK_TYPES = (EC_PRIVATE_KEY_BLOCK_TYPE, RSA_PRIVATE_KEY_BLOCK_TYPE, PRIVATE_KEY_BLOCK_TYPE)
+
+
+def make_elliptic_private_key_pem() -> bytes:
+    """A new key on the curve P-256."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return marshal_private_key_to_pem(ec.generate_private_key(ec.SECP256R1()))
+
+
+def write_key(key_path: str, data: bytes) -> None:
+    """Write a PEM key to a file that only its owner may read (0600); directories are made as needed.
+
+    DIVERGES: Go overwrites the file in place and keeps the mode that it has. Ours replaces it by a complete
+    one: a crash in between must not lose the key of a request that somebody is about to approve.
+    """
+    path = Path(key_path)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+    temporary.replace(path)
+
+
+def load_or_generate_key_file(key_path: str) -> tuple[bytes, bool]:
+    """The PEM key in the file, or a new one that is written there; and whether it is new.
+
+    Raises ValueError, naming the file, if that holds no key; OSError if it cannot be read or written.
+    """
+    path = Path(key_path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        data = make_elliptic_private_key_pem()
+        write_key(key_path, data)
+        return data, True
+    try:
+        parse_private_key_pem(data)
+    except ValueError as err:
+        raise ValueError(f"error loading key from {key_path}: {err}") from err
+    return data, False
+
+
+def marshal_private_key_to_pem(private_key: PrivateKey) -> bytes:
+    """A PEM block in the form of the key's kind. Raises ValueError if it is neither RSA nor ECDSA."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    if not isinstance(private_key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
+        raise ValueError(f"private key is not a recognized type: {type(private_key).__name__}")
+    return private_key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+
+
+def private_key_from_file(file: str) -> PrivateKey:
+    """Raises OSError if the file cannot be read, ValueError, naming it, if it holds no key."""
+    data = Path(file).read_bytes()
+    try:
+        return parse_private_key_pem(data)
+    except ValueError as err:
+        raise ValueError(f"error reading private key file {file}: {err}") from err
+
+
+def parse_private_key_pem(key_data: bytes) -> PrivateKey:
+    """The first key among the PEM blocks, in SEC 1, PKCS #1 or PKCS #8 form and not encrypted.
+
+    Other blocks are skipped, as "EC PARAMETERS" or the certificate that lies in the same file.
+    Raises ValueError if there is none.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+    for block in pem.blocks(key_data):
+        if block.type not in _KEY_BLOCK_TYPES or block.has_headers:
+            continue
+        try:
+            key = serialization.load_der_private_key(block.data, None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            continue
+        if isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey):
+            return key
+    raise ValueError("data does not contain a valid RSA or ECDSA private key")

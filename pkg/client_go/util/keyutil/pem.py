@@ -1,0 +1,49 @@
+"""The blocks of PEM data.
+
+Go: encoding/pem
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Headers, which encrypted keys have, end with an empty line.
+_BLOCK = re.compile(
+    rb"^-----BEGIN (?P<type>[^\r\n-]+)-----[ \t]*\r?\n"
+    rb"(?P<headers>(?:[^\r\n:]+:[^\r\n]*\r?\n)*)"
+    rb"(?P<body>[A-Za-z0-9+/=\s]*?)"
+    rb"-----END (?P=type)-----",
+    re.MULTILINE,
+)
+
+
+@dataclass(slots=True, frozen=True)
+class Block:
+    """One part of PEM data."""
+
+    type: str
+    """As in its first line: "CERTIFICATE", "EC PRIVATE KEY"."""
+    has_headers: bool
+    data: bytes
+    """What the base64 text holds: DER."""
+
+
+def blocks(data: bytes) -> Iterator[Block]:
+    """All blocks in order. What is between them is skipped, and so are blocks that are no base64."""
+    for match in _BLOCK.finditer(data):
+        try:
+            body = base64.b64decode(b"".join(match["body"].split()), validate=True)
+        except binascii.Error:
+            continue
+        yield Block(match["type"].decode(errors="replace"), bool(match["headers"].strip()), body)
+
+
+def encode(block_type: str, data: bytes) -> bytes:
+    """One block, in lines of 64 characters."""
+    text = base64.b64encode(data).decode()
+    lines = "".join(text[i : i + 64] + "\n" for i in range(0, len(text), 64))
+    return f"-----BEGIN {block_type}-----\n{lines}-----END {block_type}-----\n".encode()

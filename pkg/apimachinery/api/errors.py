@@ -1,0 +1,269 @@
+"""What the API server says when it refuses, and questions to ask of an error.
+
+Go: staging/src/k8s.io/apimachinery/pkg/api/errors/errors.go
+"""
+
+from __future__ import annotations
+
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+# Reasons of a Status.  Go: apis/meta/v1/types.go
+REASON_UNKNOWN = ""
+REASON_UNAUTHORIZED = "Unauthorized"
+REASON_FORBIDDEN = "Forbidden"
+REASON_NOT_FOUND = "NotFound"
+REASON_ALREADY_EXISTS = "AlreadyExists"
+REASON_CONFLICT = "Conflict"
+REASON_GONE = "Gone"
+REASON_INVALID = "Invalid"
+REASON_SERVER_TIMEOUT = "ServerTimeout"
+REASON_TIMEOUT = "Timeout"
+REASON_TOO_MANY_REQUESTS = "TooManyRequests"
+REASON_BAD_REQUEST = "BadRequest"
+REASON_METHOD_NOT_ALLOWED = "MethodNotAllowed"
+REASON_NOT_ACCEPTABLE = "NotAcceptable"
+REASON_REQUEST_ENTITY_TOO_LARGE = "RequestEntityTooLarge"
+REASON_UNSUPPORTED_MEDIA_TYPE = "UnsupportedMediaType"
+REASON_INTERNAL_ERROR = "InternalError"
+REASON_EXPIRED = "Expired"
+REASON_SERVICE_UNAVAILABLE = "ServiceUnavailable"
+
+CAUSE_RESOURCE_VERSION_TOO_LARGE = "ResourceVersionTooLarge"
+CAUSE_UNEXPECTED_SERVER_RESPONSE = "UnexpectedServerResponse"
+
+# The reason that a code stands for when a Status names none.
+_REASONS = {
+    400: REASON_BAD_REQUEST,
+    401: REASON_UNAUTHORIZED,
+    403: REASON_FORBIDDEN,
+    404: REASON_NOT_FOUND,
+    405: REASON_METHOD_NOT_ALLOWED,
+    406: REASON_NOT_ACCEPTABLE,
+    409: REASON_CONFLICT,
+    410: REASON_GONE,
+    413: REASON_REQUEST_ENTITY_TOO_LARGE,
+    415: REASON_UNSUPPORTED_MEDIA_TYPE,
+    422: REASON_INVALID,
+    429: REASON_TOO_MANY_REQUESTS,
+    500: REASON_INTERNAL_ERROR,
+    503: REASON_SERVICE_UNAVAILABLE,
+    504: REASON_TIMEOUT,
+}
+
+
+class StatusError(Exception):
+    """An answer of the API server that is an error."""
+
+    def __init__(self, status: metav1.Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+    def __str__(self) -> str:
+        return self.status.message or f"unknown error (code {self.status.code})"
+
+    @property
+    def code(self) -> int:
+        return self.status.code
+
+    @property
+    def reason(self) -> str:
+        return self.status.reason
+
+
+def _status_error(code: int, reason: str, message: str, details: metav1.StatusDetails | None = None) -> StatusError:
+    return StatusError(
+        metav1.Status(
+            api_version="v1",
+            kind="Status",
+            status="Failure",
+            code=code,
+            reason=reason,
+            message=message,
+            details=details,
+        )
+    )
+
+
+def _details(resource: str, name: str) -> metav1.StatusDetails:
+    """`resource` with its group, as in leases.coordination.k8s.io."""
+    kind, _, group = resource.partition(".")
+    return metav1.StatusDetails(kind=kind, group=group, name=name)
+
+
+def new_not_found(resource: str, name: str) -> StatusError:
+    return _status_error(404, REASON_NOT_FOUND, f'{resource} "{name}" not found', _details(resource, name))
+
+
+def new_already_exists(resource: str, name: str) -> StatusError:
+    return _status_error(409, REASON_ALREADY_EXISTS, f'{resource} "{name}" already exists', _details(resource, name))
+
+
+def new_conflict(resource: str, name: str, err: object) -> StatusError:
+    message = f'Operation cannot be fulfilled on {resource} "{name}": {err}'
+    return _status_error(409, REASON_CONFLICT, message, _details(resource, name))
+
+
+def new_unauthorized(message: str) -> StatusError:
+    return _status_error(401, REASON_UNAUTHORIZED, message or "not authorized")
+
+
+def new_forbidden(resource: str, name: str, err: object) -> StatusError:
+    subject = f'{resource} "{name}" is forbidden' if name else f"{resource} is forbidden"
+    return _status_error(403, REASON_FORBIDDEN, f"{subject}: {err}", _details(resource, name))
+
+
+def new_gone(message: str) -> StatusError:
+    return _status_error(410, REASON_GONE, message)
+
+
+def new_resource_expired(message: str) -> StatusError:
+    return _status_error(410, REASON_EXPIRED, message)
+
+
+def new_bad_request(message: str) -> StatusError:
+    return _status_error(400, REASON_BAD_REQUEST, message)
+
+
+def new_invalid(kind: str, name: str, err: object) -> StatusError:
+    return _status_error(422, REASON_INVALID, f'{kind} "{name}" is invalid: {err}', _details(kind, name))
+
+
+def new_too_many_requests(message: str, retry_after_seconds: int) -> StatusError:
+    details = metav1.StatusDetails(retry_after_seconds=retry_after_seconds)
+    return _status_error(429, REASON_TOO_MANY_REQUESTS, message, details)
+
+
+def new_service_unavailable(message: str) -> StatusError:
+    return _status_error(503, REASON_SERVICE_UNAVAILABLE, message)
+
+
+def new_internal_error(err: object) -> StatusError:
+    details = metav1.StatusDetails(causes=[metav1.StatusCause(message=str(err))])
+    return _status_error(500, REASON_INTERNAL_ERROR, f"Internal error occurred: {err}", details)
+
+
+def new_timeout_error(message: str, retry_after_seconds: int) -> StatusError:
+    details = metav1.StatusDetails(retry_after_seconds=retry_after_seconds)
+    return _status_error(504, REASON_TIMEOUT, f"Timeout: {message}", details)
+
+
+def new_server_timeout(resource: str, operation: str, retry_after_seconds: int) -> StatusError:
+    kind, _, group = resource.partition(".")
+    details = metav1.StatusDetails(kind=kind, group=group, name=operation, retry_after_seconds=retry_after_seconds)
+    message = f"The {operation} operation against {resource} could not be completed at this time, please try again."
+    return _status_error(500, REASON_SERVER_TIMEOUT, message, details)
+
+
+def from_status(status: metav1.Status) -> StatusError:
+    """The error of a Status object, as a watch may send one."""
+    return StatusError(status)
+
+
+def status_of(err: BaseException) -> metav1.Status | None:
+    """The Status of the error or of what caused it; None if none of them is the API server's."""
+    seen: BaseException | None = err
+    while seen is not None:
+        if isinstance(seen, StatusError):
+            return seen.status
+        seen = seen.__cause__
+    return None
+
+
+def reason_for_error(err: BaseException) -> str:
+    """The reason, "" if the error is not the API server's."""
+    status = status_of(err)
+    if status is None:
+        return REASON_UNKNOWN
+    return status.reason or _REASONS.get(status.code, REASON_UNKNOWN)
+
+
+def _is(err: BaseException, reason: str, code: int) -> bool:
+    """By the reason, and by the code if the reason is none that is known here."""
+    status = status_of(err)
+    if status is None:
+        return False
+    return status.reason == reason or (status.code == code and status.reason not in _KNOWN)
+
+
+_KNOWN = frozenset(_REASONS.values()) | {REASON_ALREADY_EXISTS, REASON_EXPIRED, REASON_SERVER_TIMEOUT}
+
+
+def is_not_found(err: BaseException) -> bool:
+    return _is(err, REASON_NOT_FOUND, 404)
+
+
+def is_already_exists(err: BaseException) -> bool:
+    return reason_for_error(err) == REASON_ALREADY_EXISTS
+
+
+def is_conflict(err: BaseException) -> bool:
+    return _is(err, REASON_CONFLICT, 409)
+
+
+def is_invalid(err: BaseException) -> bool:
+    return _is(err, REASON_INVALID, 422)
+
+
+def is_gone(err: BaseException) -> bool:
+    return _is(err, REASON_GONE, 410)
+
+
+def is_resource_expired(err: BaseException) -> bool:
+    return reason_for_error(err) == REASON_EXPIRED
+
+
+def is_bad_request(err: BaseException) -> bool:
+    return _is(err, REASON_BAD_REQUEST, 400)
+
+
+def is_unauthorized(err: BaseException) -> bool:
+    return _is(err, REASON_UNAUTHORIZED, 401)
+
+
+def is_forbidden(err: BaseException) -> bool:
+    return _is(err, REASON_FORBIDDEN, 403)
+
+
+def is_timeout(err: BaseException) -> bool:
+    return _is(err, REASON_TIMEOUT, 504)
+
+
+def is_server_timeout(err: BaseException) -> bool:
+    return reason_for_error(err) == REASON_SERVER_TIMEOUT
+
+
+def is_internal_error(err: BaseException) -> bool:
+    return _is(err, REASON_INTERNAL_ERROR, 500)
+
+
+def is_service_unavailable(err: BaseException) -> bool:
+    return _is(err, REASON_SERVICE_UNAVAILABLE, 503)
+
+
+def is_too_many_requests(err: BaseException) -> bool:
+    # A server in trouble may answer with the code alone.
+    status = status_of(err)
+    return status is not None and (status.reason == REASON_TOO_MANY_REQUESTS or status.code == 429)
+
+
+def is_too_large_resource_version(err: BaseException) -> bool:
+    """The server has not come as far as the asked resource version yet."""
+    return has_status_cause(err, CAUSE_RESOURCE_VERSION_TOO_LARGE)
+
+
+def has_status_cause(err: BaseException, reason: str) -> bool:
+    status = status_of(err)
+    if status is None or status.details is None:
+        return False
+    return any(cause.reason == reason for cause in status.details.causes)
+
+
+def suggests_client_delay(err: BaseException) -> float | None:
+    """Seconds after which the server wants to be asked again; None if it did not say."""
+    status = status_of(err)
+    if status is None or status.details is None:
+        return None
+    seconds = status.details.retry_after_seconds
+    if seconds > 0 or status.reason in (REASON_SERVER_TIMEOUT, REASON_TOO_MANY_REQUESTS):
+        return float(seconds)
+    return None

@@ -1,0 +1,49 @@
+"""Pieces of work side by side."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from pkg import golang
+from pkg.client_go.util import workqueue
+
+
+@pytest.mark.parametrize(
+    ("workers", "pieces", "threads"),
+    [
+        pytest.param(4, 0, 0, id="nothing to do"),
+        pytest.param(4, 1, 1, id="one piece needs no thread but the caller's"),
+        pytest.param(2, 5, 2, id="more pieces than workers"),
+        pytest.param(8, 3, 3, id="fewer pieces than workers"),
+    ],
+)
+def test_every_piece_once(workers: int, pieces: int, threads: int) -> None:
+    done: list[int] = []
+    names: set[str] = set()
+    # All workers meet here before any goes on, so that each is seen to take part.
+    meeting = threading.Barrier(max(threads, 1))
+
+    def work(piece: int) -> None:
+        if piece < threads:
+            meeting.wait(10)
+        names.add(threading.current_thread().name)
+        done.append(piece)
+
+    workqueue.parallelize_until(golang.background(), workers, pieces, work, name="test")
+    assert sorted(done) == list(range(pieces))
+    assert len(names) == threads
+
+
+def test_pieces_that_have_not_begun_are_left_out() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    done: list[int] = []
+
+    def work(piece: int) -> None:
+        done.append(piece)
+        if piece == 1:
+            cancel()
+
+    workqueue.parallelize_until(ctx, 1, 4, work, name="test")
+    assert done == [0, 1]

@@ -178,7 +178,8 @@ class Authenticator:
         except errors.ApiError as err:
             raise tokens.TokenError(f"{word} {name} is not there: {err}") from err
         if found["metadata"]["uid"] != reference["uid"]:
-            raise tokens.TokenError(f"{word} UID ({found['metadata']['uid']}) does not match claim ({reference['uid']})")
+            uids = f"UID ({found['metadata']['uid']}) does not match claim ({reference['uid']})"
+            raise tokens.TokenError(f"{word} {uids}")
 
     def _of_api(self, audiences: Collection[str]) -> tuple[str, ...]:
         """The audiences of a token that is meant for the API server. Raises TokenError if none is wanted."""
@@ -219,7 +220,7 @@ def _bootstrap_groups(extra: str) -> tuple[str, ...] | None:
 
 
 def _extra_of_claims(claims: tokens.Claims) -> dict[str, tuple[str, ...]]:
-    extra = {f"{_EXTRA}/credential-id": (f"JTI={claims['jti']}",)}
+    extra: dict[str, tuple[str, ...]] = {f"{_EXTRA}/credential-id": (f"JTI={claims['jti']}",)}
     for claim in ("node", "pod"):
         if reference := claims["kubernetes.io"].get(claim):
             extra[f"{_EXTRA}/{claim}-name"] = (reference["name"],)
@@ -253,7 +254,8 @@ class TokenRequests:
         account = store.get("serviceaccounts", request.name, request.namespace)
         uid = account["metadata"]["uid"]
         if metadata.get("uid", uid) != uid:
-            why = f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account ({uid})"
+            asked = f"the UID in the token request ({metadata['uid']})"
+            why = f"{asked} does not match the UID of the service account ({uid})"
             raise errors.conflict("TokenRequest", "authentication.k8s.io", request.name, why)
         spec = body.setdefault("spec", {})
         _set_defaults(spec, self._authenticator.api_audiences)

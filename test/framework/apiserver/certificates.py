@@ -6,6 +6,7 @@ Keys are elliptic-curve keys, which cost a hundredth of a millisecond to make wh
 from __future__ import annotations
 
 import base64
+import binascii
 import datetime
 import ipaddress
 import json
@@ -141,14 +142,13 @@ class CertificateAuthority:
         """A client certificate of a node."""
         return self.client_pair(f"{_USER_PREFIX}{node}", [_NODES], lifetime)
 
-    def sign(self, request: bytes, usages: Sequence[str], lifetime: datetime.timedelta) -> bytes:
-        """Sign a PEM certificate request as the signers of kube-controller-manager do; return PEM."""
-        parsed = parse_request(request)
-        if not parsed.is_signature_valid:
-            raise RequestError("unable to verify certificate request signature: x509: signature mismatch")
+    def sign(
+        self, request: x509.CertificateSigningRequest, usages: Sequence[str], lifetime: datetime.timedelta
+    ) -> bytes:
+        """Sign a certificate request as the signers of kube-controller-manager do; return PEM."""
         end = lifetime if lifetime < _SHORT else lifetime - _BACKDATE
-        alternative = _extension(parsed.extensions, x509.SubjectAlternativeName)
-        return self._issue(parsed.subject, parsed.public_key(), usages, _now() + end, alternative)
+        alternative = _extension(request.extensions, x509.SubjectAlternativeName)
+        return self._issue(request.subject, request.public_key(), usages, _now() + end, alternative)
 
     def _pair(
         self,
@@ -201,9 +201,20 @@ def parse_request(pem: bytes) -> x509.CertificateSigningRequest:
     if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem:
         raise RequestError("PEM block type must be CERTIFICATE REQUEST")
     try:
-        return x509.load_pem_x509_csr(pem)
+        request = x509.load_pem_x509_csr(pem)
     except ValueError as err:
         raise RequestError(str(err)) from err
+    if not request.is_signature_valid:
+        raise RequestError("unable to verify certificate request signature")
+    return request
+
+
+def decode_request(encoded: str) -> x509.CertificateSigningRequest:
+    """The request as a CSR object carries it, in base64. Raises RequestError."""
+    try:
+        return parse_request(base64.b64decode(encoded, validate=True))
+    except binascii.Error as err:
+        raise RequestError(f"the request is no base64: {err}") from err
 
 
 def common_name(subject: x509.Name) -> str:
@@ -350,16 +361,17 @@ def _general_name(name: str) -> x509.GeneralName:
 
 
 def _key_usage(bits: Collection[str]) -> x509.KeyUsage:
-    names = (
-        "digital_signature",
-        "content_commitment",
-        "key_encipherment",
-        "data_encipherment",
-        "key_agreement",
-        "key_cert_sign",
-        "crl_sign",
+    return x509.KeyUsage(
+        digital_signature="digital_signature" in bits,
+        content_commitment="content_commitment" in bits,
+        key_encipherment="key_encipherment" in bits,
+        data_encipherment="data_encipherment" in bits,
+        key_agreement="key_agreement" in bits,
+        key_cert_sign="key_cert_sign" in bits,
+        crl_sign="crl_sign" in bits,
+        encipher_only=False,
+        decipher_only=False,
     )
-    return x509.KeyUsage(*(name in bits for name in names), encipher_only=False, decipher_only=False)
 
 
 def _base64(data: bytes) -> str:

@@ -23,10 +23,7 @@ _SECRET_REFERENCES = {
 # Those of a CSI driver's volume that a kubelet, and not a controller, gives to the driver.
 _CSI_NODE_SECRETS = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
 
-_LOCAL_VOLUMES = frozenset(
-    "awsElasticBlockStore azureDisk cephfs cinder downwardAPI emptyDir fc flexVolume flocker gcePersistentDisk gitRepo "
-    "hostPath image iscsi nfs photonPersistentDisk portworxVolume quobyte rbd scaleIO storageos vsphereVolume".split()
-)
+# Sources of volumes that make a pod refer to something of the API, by what they refer to.
 _API_VOLUMES = {
     "configMap": "configmaps (via configmap volumes)",
     "secret": "secrets (via secret volumes)",
@@ -76,7 +73,7 @@ def secret_names(pod: Object) -> set[str]:
 
 def config_map_names(pod: Object) -> set[str]:
     """The config maps in the pod's namespace that it refers to."""
-    names = set(_names_in_environment(pod, "configMapKeyRef", "configMapRef"))
+    names: set[Any] = set(_names_in_environment(pod, "configMapKeyRef", "configMapRef"))
     for volume in volumes(pod):
         names.add((volume.get("configMap") or {}).get("name"))
         names |= {(each.get("configMap") or {}).get("name") for each in _projections(volume)}
@@ -124,8 +121,6 @@ def api_references(pod: Object) -> str:
 
 
 def _api_reference_of_volume(volume: Object) -> str:
-    if _LOCAL_VOLUMES & set(volume):
-        return ""
     for source, words in _API_VOLUMES.items():
         if source in volume:
             return words

@@ -40,7 +40,9 @@ class TokenSigner:
     now is the seconds since 1970, as time.time.
     """
 
-    def __init__(self, key: certificates.SigningKey | None = None, issuer: str = ISSUER, now: Clock = time.time) -> None:
+    def __init__(
+        self, key: certificates.SigningKey | None = None, issuer: str = ISSUER, now: Clock = time.time
+    ) -> None:
         self.issuer = issuer
         self._key = key or ec.generate_private_key(ec.SECP256R1())
         self._now = now
@@ -83,7 +85,7 @@ class TokenSigner:
             raise TokenError("service account token is not valid yet")
         if not set(claims.get("aud", [])) & set(audiences):
             wanted, got = sorted(audiences), claims.get("aud", [])
-            raise TokenError(f'token audiences {_quoted(got)} is invalid for the target audiences {_quoted(wanted)}')
+            raise TokenError(f"token audiences {_quoted(got)} is invalid for the target audiences {_quoted(wanted)}")
         return claims
 
     def _verify_signature(self, token: str) -> Claims:

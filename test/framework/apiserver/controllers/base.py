@@ -1,0 +1,197 @@
+"""What controllers share: threads that watch, and writes that are repeated when others wrote first."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from framework.apiserver.errors import ApiError
+from framework.apiserver.interfaces import Object, Server, Store, Watch, WatchEvent
+from pkg import golang, klog
+
+_ATTEMPTS = 10
+
+
+class WatchController:
+    """Handles the changes of some resources, one at a time and in the order in which they come.
+
+    One thread a resource. handle is called with _lock held, which guards what a subclass keeps.
+    """
+
+    name = ""
+    resources: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watches: list[Watch] = []
+        self._threads: list[golang.Thread] = []
+        self._stopped = threading.Event()
+        self._store: Store | None = None
+
+    @property
+    def store(self) -> Store:
+        assert self._store is not None, f"{self.name} was never started"
+        return self._store
+
+    def start(self, server: Server) -> None:
+        self._store = server.store
+        self._stopped.clear()
+        self.prepare()
+        for resource in self.resources:
+            watch = self.store.watch(resource)
+            self._watches.append(watch)
+            self._threads.append(golang.go(self._run, resource, watch, name=f"{self.name}-{resource}"))
+
+    def stop(self) -> None:
+        self._stopped.set()
+        for watch in self._watches:
+            watch.stop()
+        for thread in self._threads:
+            thread.join()
+        self._watches, self._threads = [], []
+
+    def prepare(self) -> None:
+        """Called before anything is watched."""
+
+    def handle(self, resource: str, event: WatchEvent) -> None:
+        """Called for every change, and in the beginning with ADDED for everything that exists."""
+
+    def _run(self, resource: str, watch: Watch) -> None:
+        for event in watch:
+            if self._stopped.is_set():
+                return
+            try:
+                with self._lock:
+                    self.handle(resource, event)
+            except ApiError as err:
+                # Somebody deleted or changed what it is about: the next event tells of it.
+                metadata = event.object["metadata"]
+                klog.v(2).info_s(
+                    "Controller failed", controller=self.name, resource=resource, name=metadata["name"], err=str(err)
+                )
+
+
+def change(
+    store: Store,
+    resource: str,
+    name: str,
+    namespace: str,
+    mutate: Callable[[Object], bool],
+    subresource: str = "",
+) -> Object | None:
+    """Read, change and write until nobody else wrote in between; mutate says whether it changed anything.
+
+    Returns what was written; None if there was nothing to change, or nothing that has this name.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            found = store.get(resource, name, namespace)
+            return store.update(resource, found, subresource=subresource) if mutate(found) else None
+        except ApiError as err:
+            if err.code == 404:
+                return None
+            if err.code != 409:
+                raise
+    raise ApiError(409, "Conflict", f"{resource} {namespace}/{name} changes all the time")
+
+
+def create_unless_exists(store: Store, resource: str, obj: Object) -> None:
+    try:
+        store.create(resource, obj)
+    except ApiError as err:
+        if err.reason != "AlreadyExists":
+            raise
+
+
+def delete_if_exists(
+    store: Store, resource: str, obj: Mapping[str, Any], grace_period_seconds: int | None = None
+) -> None:
+    """Delete exactly this object, and not another that has its name by now."""
+    metadata = obj["metadata"]
+    try:
+        store.delete(
+            resource,
+            metadata["name"],
+            metadata.get("namespace", ""),
+            grace_period_seconds=grace_period_seconds,
+            uid=metadata["uid"],
+        )
+    except ApiError as err:
+        if err.code not in (404, 409):
+            raise
+
+
+def reference(kind: str, obj: Mapping[str, Any]) -> Object:
+    """A reference to an object, as events have it."""
+    metadata = obj["metadata"]
+    found = {"apiVersion": "v1", "kind": kind, "name": metadata["name"], "uid": metadata.get("uid", "")}
+    for key in ("namespace", "resourceVersion"):
+        if metadata.get(key):
+            found[key] = metadata[key]
+    return found
+
+
+def record(store: Store, involved: Object, component: str, kind: str, reason: str, message: str) -> None:
+    """Make an event as the recorder of client-go does."""
+    now = timestamp()
+    namespace = involved.get("namespace", "default")
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": _event_name(involved), "namespace": namespace},
+        "involvedObject": involved,
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": "",
+    }
+    store.create("events", event)
+
+
+def record_action(
+    store: Store, involved: Object, component: str, kind: str, reason: str, action: str, message: str
+) -> None:
+    """Make an event as the recorder of events.k8s.io does, which the scheduler uses."""
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": _event_name(involved), "namespace": involved.get("namespace", "default")},
+        "involvedObject": involved,
+        "type": kind,
+        "reason": reason,
+        "action": action,
+        "message": message,
+        "eventTime": micro_timestamp(),
+        "source": {},
+        "reportingComponent": component,
+        "reportingInstance": f"{component}-{socket.gethostname()}",
+    }
+    store.create("events", event)
+
+
+def _event_name(involved: Mapping[str, Any]) -> str:
+    return f"{involved['name']}.{time.time_ns():x}"
+
+
+def timestamp(seconds: float | None = None) -> str:
+    """A time as objects have it: now, or so many seconds after 1970."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() if seconds is None else seconds))
+
+
+def micro_timestamp() -> str:
+    now = time.time_ns()
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now // 10**9))}.{now // 1000 % 10**6:06d}Z"
+
+
+def condition(obj: Mapping[str, Any], kind: str) -> Object | None:
+    """The condition of this type of an object, if it has one."""
+    conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
+    return next((each for each in conditions if each.get("type") == kind), None)

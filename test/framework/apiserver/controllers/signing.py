@@ -1,0 +1,159 @@
+"""Approves and signs certificate signing requests.
+
+Go: pkg/controller/certificates/approver/sarapprove.go and pkg/controller/certificates/signer/signer.go
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cryptography import x509
+
+from framework.apiserver import certificates
+from framework.apiserver.controllers import base
+from framework.apiserver.interfaces import Authorizer, Object, Request, UserInfo, WatchEvent
+
+_SIGNERS = (
+    certificates.SIGNER_CLIENT,
+    certificates.SIGNER_KUBELET_CLIENT,
+    certificates.SIGNER_KUBELET_SERVING,
+)
+_SHORTEST = datetime.timedelta(minutes=10)
+
+
+@dataclass
+class Policy:
+    """What becomes of requests. Each may be changed at any time, and holds for what comes after.
+
+    Approval of a node's client certificate takes a user who may have one, as upstream's does; lifetime is what a
+    certificate lives for that does not ask for less.
+    """
+
+    approve_clients: bool = True
+    approve_serving: bool = False
+    deny: bool = False
+    fail: bool = False
+    sign: bool = True
+    lifetime: datetime.timedelta = datetime.timedelta(days=365)
+    # For tests of rotation: what a certificate lives for, whatever it asks for, and however short that is.
+    forced_lifetime: datetime.timedelta | None = None
+
+
+class Signing(base.WatchController):
+    name = "signing"
+    resources = ("certificatesigningrequests",)
+
+    def __init__(self, authority: certificates.CertificateAuthority, authorizer: Authorizer) -> None:
+        super().__init__()
+        self.policy = Policy()
+        self._authority = authority
+        self._authorizer = authorizer
+
+    def reconsider(self) -> None:
+        """Look again at the requests that nobody decided about, after the policy changed."""
+        with self._lock:
+            for csr in self.store.list("certificatesigningrequests"):
+                self._decide(csr)
+
+    def handle(self, resource: str, event: WatchEvent) -> None:
+        if event.type != "DELETED":
+            self._decide(event.object)
+
+    def _decide(self, csr: Object) -> None:
+        status = csr.get("status") or {}
+        conditions = {each["type"] for each in status.get("conditions") or [] if each.get("status", "True") == "True"}
+        if status.get("certificate") or conditions & {"Denied", "Failed"}:
+            return
+        if "Approved" in conditions:
+            if self.policy.sign and csr["spec"].get("signerName") in _SIGNERS:
+                self._sign(csr)
+            return
+        if self.policy.deny:
+            self._add_condition(csr, "Denied", "DeniedByPolicy", "This request is denied.", "approval")
+        elif message := self._approval(csr):
+            self._add_condition(csr, "Approved", "AutoApproved", message, "approval")
+
+    # Approval.
+
+    def _approval(self, csr: Object) -> str:
+        """What to say of a request that is to be approved; nothing if it is not."""
+        spec = csr["spec"]
+        try:
+            request = certificates.decode_request(spec["request"])
+            certificates.check_request(request, spec["signerName"], spec.get("usages") or [])
+        except certificates.RequestError:
+            return ""
+        if spec["signerName"] == certificates.SIGNER_KUBELET_SERVING:
+            return "Auto approving kubelet serving certificate." if self.policy.approve_serving else ""
+        if spec["signerName"] != certificates.SIGNER_KUBELET_CLIENT or not self.policy.approve_clients:
+            return ""
+        own = spec.get("username") == certificates.common_name(request.subject)
+        if own and self._may(csr, "selfnodeclient"):
+            return "Auto approving self kubelet client certificate after SubjectAccessReview."
+        if self._may(csr, "nodeclient"):
+            return "Auto approving kubelet client certificate after SubjectAccessReview."
+        return ""
+
+    def _may(self, csr: Object, kind: str) -> bool:
+        spec = csr["spec"]
+        user = UserInfo(spec.get("username", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()))
+        request = Request(
+            "POST",
+            "",
+            user=user,
+            verb="create",
+            group="certificates.k8s.io",
+            resource="certificatesigningrequests",
+            subresource=kind,
+        )
+        return self._authorizer.authorize(request)[0]
+
+    # Signing.
+
+    def _sign(self, csr: Object) -> None:
+        spec = csr["spec"]
+        if self.policy.fail:
+            self._add_condition(csr, "Failed", "SignerValidationFailure", "This request fails.", "status")
+            return
+        try:
+            request = certificates.decode_request(spec["request"])
+            certificates.check_request(request, spec["signerName"], spec.get("usages") or [])
+        except certificates.RequestError as err:
+            self._add_condition(csr, "Failed", "SignerValidationFailure", str(err), "status")
+            return
+        certificate = self._certificate(request, spec.get("usages") or [], spec.get("expirationSeconds"))
+
+        def put(found: Object) -> bool:
+            found.setdefault("status", {})["certificate"] = base64.b64encode(certificate).decode()
+            return True
+
+        base.change(self.store, "certificatesigningrequests", csr["metadata"]["name"], "", put, "status")
+
+    def _certificate(
+        self, request: x509.CertificateSigningRequest, usages: Sequence[str], seconds: int | None
+    ) -> bytes:
+        lifetime = self.policy.lifetime
+        if seconds is not None:
+            lifetime = min(max(datetime.timedelta(seconds=seconds), _SHORTEST), lifetime)
+        return self._authority.sign(request, usages, self.policy.forced_lifetime or lifetime)
+
+    def _add_condition(self, csr: Object, kind: str, reason: str, message: str, subresource: str) -> None:
+        now = base.timestamp()
+        condition = {
+            "type": kind,
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastUpdateTime": now,
+            "lastTransitionTime": now,
+        }
+
+        def add(found: Object) -> bool:
+            status = found.setdefault("status", {})
+            status["conditions"] = [*(status.get("conditions") or []), condition]
+            return True
+
+        base.change(self.store, "certificatesigningrequests", csr["metadata"]["name"], "", add, subresource)

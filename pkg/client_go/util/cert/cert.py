@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pkg.client_go.util import keyutil
 from pkg.client_go.util.cert import pem
-from pkg.client_go.util.cert.csr import IPAddress
+from pkg.client_go.util.cert.csr import CertificateRequest, IPAddress, subject_name
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -36,23 +36,16 @@ def generate_self_signed_cert_key(
     valid_from = datetime.datetime.now(datetime.UTC) - _CLOCK_SKEW
     made = int(datetime.datetime.now(datetime.UTC).timestamp())
     ca_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    ca_name = _name(f"{host}-ca@{made}")
+    ca_name = subject_name(CertificateRequest(f"{host}-ca@{made}"))
     ca_builder = _builder(ca_name, ca_name, ca_key.public_key(), valid_from)
     ca_cert = _with_usages(ca_builder, ca_key.public_key(), ca=True).sign(ca_key, _sha256())
 
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    builder = _builder(_name(f"{host}@{made}"), ca_name, key.public_key(), valid_from)
+    name = subject_name(CertificateRequest(f"{host}@{made}"))
+    builder = _builder(name, ca_name, key.public_key(), valid_from)
     builder = builder.add_extension(_alternative_names(host, alternate_ips, alternate_dns), critical=False)
     cert = _with_usages(builder, ca_key.public_key(), ca=False).sign(ca_key, _sha256())
     return pem.encode_certificates(cert, ca_cert), keyutil.marshal_private_key_to_pem(key)
-
-
-def _name(common_name: str) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    # A host name may be longer than the 64 characters that the standard grants a common name.
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name, _validate=False)])
 
 
 def _builder(

@@ -6,6 +6,9 @@ Go: k8s.io/client-go/util/cert/csr.go
 from __future__ import annotations
 
 import ipaddress
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,9 +66,20 @@ def subject_name(template: CertificateRequest) -> x509.Name:
         organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in template.organization]
         parts.append(x509.RelativeDistinguishedName(organizations))
     if template.common_name:
-        common_name = x509.NameAttribute(NameOID.COMMON_NAME, template.common_name, _validate=False)
+        with long_names_allowed():
+            common_name = x509.NameAttribute(NameOID.COMMON_NAME, template.common_name, _validate=False)
         parts.append(x509.RelativeDistinguishedName([common_name]))
     return x509.Name(parts)
+
+
+@contextmanager
+def long_names_allowed() -> Iterator[None]:
+    """Keep the library from warning of names of more than 64 characters: the standard's limit for common names
+    is below Kubernetes' for the names of nodes, and nobody checks it.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Attribute's length must be")
+        yield
 
 
 def _signature_hash(private_key: keyutil.PrivateKey) -> hashes.SHA256 | hashes.SHA384 | hashes.SHA512 | None:

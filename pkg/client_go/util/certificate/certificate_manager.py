@@ -99,8 +99,11 @@ class Observer(Protocol):
     """Is told how a renewal goes, on the manager's thread."""
 
     def waiting(self, current: tls.Certificate | None, request_name: str) -> None:
-        """There is no new certificate yet. Called about every second while the request waits, and after each
-        try that failed, then with an empty name. The current certificate may have ended."""
+        """The request is not granted yet; called about every second. The current certificate may have ended."""
+        ...
+
+    def failed(self, current: tls.Certificate | None, err: Exception) -> None:
+        """A try to get a new certificate has failed; others follow."""
         ...
 
     def renewed(self) -> None:
@@ -160,8 +163,7 @@ class ManagerImpl:
         self._ctx, self._cancel = golang.with_cancel(golang.background())
 
     def current(self) -> tls.Certificate | None:
-        with self._lock:
-            cert = self._cert
+        cert = self._stored()
         if cert is not None and self._clock.now() > cert.not_after:
             klog.v(2).info_s("Current certificate is expired", logger=self._name)
             return None
@@ -198,7 +200,6 @@ class ManagerImpl:
             return
         backoff = wait.Backoff(2.0, factor=2.0, jitter=0.1, steps=4)
         while self._ctx.err() is None and not self.rotate_certs(self._ctx):
-            self._tell_waiting("")
             if backoff.steps == 0:
                 err = TimeoutError("timed out waiting for the condition")
                 klog.error_s(err, "Reached backoff limit, still unable to rotate certs", logger=self._name)
@@ -305,7 +306,8 @@ class ManagerImpl:
             # What would be issued is no longer what is wanted.
             if self._template_changed():
                 cancel()
-            self._tell_waiting(name)
+            if self._observer is not None:
+                self._observer.waiting(self._stored(), name)
 
         try:
             return csr.wait_for_certificate(ctx, client, name, uid, self._clock, while_waiting)
@@ -317,6 +319,8 @@ class ManagerImpl:
             klog.error_s(err, message, logger=self._name)
             if self._certificate_renew_failure is not None:
                 self._certificate_renew_failure.inc()
+            if self._observer is not None:
+                self._observer.failed(self._stored(), err)
         return False
 
     def _use(self, new: tls.Certificate) -> None:
@@ -326,11 +330,10 @@ class ManagerImpl:
         if self._observer is not None:
             self._observer.renewed()
 
-    def _tell_waiting(self, request_name: str) -> None:
-        if self._observer is not None and self._ctx.err() is None:
-            with self._lock:
-                cert = self._cert
-            self._observer.waiting(cert, request_name)
+    def _stored(self) -> tls.Certificate | None:
+        """The current certificate even if it has ended."""
+        with self._lock:
+            return self._cert
 
     def _get_clientset(self) -> kubernetes.Interface:
         assert self._clientset_fn is not None
@@ -338,8 +341,7 @@ class ManagerImpl:
 
     def _cert_satisfies_template(self) -> bool:
         """Whether the certificate is for all that the template asks for; it may be for more."""
-        with self._lock:
-            cert = self._cert
+        cert = self._stored()
         if cert is None:
             return False
         template = self._get_template()
@@ -350,8 +352,7 @@ class ManagerImpl:
         if self._force_rotation:
             self._force_rotation = False
             return self._clock.now()
-        with self._lock:
-            cert = self._cert
+        cert = self._stored()
         if cert is None or not self._cert_satisfies_template():
             return self._clock.now()
         total = (cert.not_after - cert.not_before).total_seconds()
@@ -413,7 +414,8 @@ def _satisfies(cert: tls.Certificate, template: certutil.CertificateRequest, nam
     from cryptography.x509.oid import NameOID
 
     def subject(oid: x509.ObjectIdentifier) -> list[str]:
-        return [str(attribute.value) for attribute in cert.leaf.subject.get_attributes_for_oid(oid)]
+        with certutil.long_names_allowed():
+            return [str(attribute.value) for attribute in cert.leaf.subject.get_attributes_for_oid(oid)]
 
     common_name = "".join(subject(NameOID.COMMON_NAME)[-1:])
     if template.common_name != common_name:

@@ -226,10 +226,10 @@ def _ensure_compatible(
 ) -> None:
     """Raise ValueError unless `new`, found on the server, asks for what `orig` does, with the same key."""
     new_csr, orig_csr = _parse_csr(new.spec.request, "new"), _parse_csr(orig.spec.request, "original")
-    if new_csr.subject != orig_csr.subject:
-        raise ValueError(
-            f"csr subjects differ: new: {new_csr.subject.rfc4514_string()}, orig: {orig_csr.subject.rfc4514_string()}"
-        )
+    with certutil.long_names_allowed():
+        found, wanted = new_csr.subject, orig_csr.subject
+    if found != wanted:
+        raise ValueError(f"csr subjects differ: new: {found.rfc4514_string()}, orig: {wanted.rfc4514_string()}")
     if new.spec.signer_name and orig.spec.signer_name and new.spec.signer_name != orig.spec.signer_name:
         raise ValueError(f'csr signerNames differ: new "{new.spec.signer_name}", orig: "{orig.spec.signer_name}"')
     if not new_csr.is_signature_valid or new_csr.public_key() != private_key.public_key():

@@ -1,0 +1,117 @@
+"""Warn, in an event on the node, while there is still time to approve the request for the next certificate.
+
+DIVERGES: Go only logs that a request was not signed; the node is lost when its certificate ends.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from pkg import klog
+from pkg.api.core import v1
+from pkg.apimachinery import clock as clock_
+from pkg.client_go.tools import record
+from pkg.client_go.util import certificate
+
+# The event's reason.
+CERTIFICATE_EXPIRING = "CertificateExpiring"
+
+# All times in seconds. When to begin: this long before the end, or at this part of a shorter life.
+_WARN_BEFORE = 30 * 86400.0
+_WARN_LIFE_LEFT = 0.25
+# How long a request may wait without a word, and the least time between two warnings; for short lives a part of them.
+_PATIENCE = 600.0
+_PATIENCE_OF_LIFE = 0.01
+# Between two warnings once the certificate has ended, or if there never was one.
+_REPEAT_AFTER_END = 3600.0
+
+
+class ExpiryWarning:
+    """Is told by a certificate manager how its renewal goes. Warns when half of the time is over since the last
+    warning, so more often the nearer the end comes. Implements certificate.Observer.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        node_ref: v1.ObjectReference,
+        recorder: record.EventRecorder | None = None,
+        clock: clock_.Clock | None = None,
+    ) -> None:
+        """`what`: "client" or "serving"."""
+        # The recorder needs the client, which needs the certificate: it may be set later, and from any thread.
+        self.recorder = recorder
+        self._what = what
+        self._node_ref = node_ref
+        self._clock = clock or clock_.RealClock()
+        # Only the manager's thread uses these.
+        self._since: datetime.datetime | None = None
+        self._next: datetime.datetime | None = None
+
+    def waiting(self, current: certificate.Certificate | None, request_name: str) -> None:
+        """Warn that nobody approves the request, if it is time to."""
+        self._warn(current, f"certificate signing request {request_name} waits for approval")
+
+    def failed(self, current: certificate.Certificate | None, err: Exception) -> None:
+        """Warn that no certificate could be had, if it is time to."""
+        self._warn(current, f"the last try to get a new one failed: {err}")
+
+    def renewed(self) -> None:
+        """Forget what was waited for."""
+        self._since = self._next = None
+
+    def _warn(self, current: certificate.Certificate | None, why: str) -> None:
+        now = self._clock.now()
+        if self._since is None:
+            self._since = now
+        recorder = self.recorder
+        if recorder is None or not self._due(now, current):
+            return
+        message = f"{self._state(now, current)}, and {why}"
+        klog.warning_s(message)
+        recorder.event(self._node_ref, v1.EVENT_TYPE_WARNING, CERTIFICATE_EXPIRING, message)
+        self._next = now + datetime.timedelta(seconds=_pause(now, current))
+
+    def _due(self, now: datetime.datetime, current: certificate.Certificate | None) -> bool:
+        assert self._since is not None
+        if self._next is not None:
+            return now >= self._next
+        if (now - self._since).total_seconds() < _patience(current):
+            return False
+        return current is None or _left(now, current) < min(_WARN_BEFORE, _life(current) * _WARN_LIFE_LEFT)
+
+    def _state(self, now: datetime.datetime, current: certificate.Certificate | None) -> str:
+        if current is None:
+            return f"This node has no {self._what} certificate"
+        left = _left(now, current)
+        when = f"ends in {_duration(left)}" if left > 0 else f"ended {_duration(-left)} ago"
+        end = current.not_after.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"The {self._what} certificate of this node {when}, at {end}"
+
+
+def _life(cert: certificate.Certificate) -> float:
+    return (cert.not_after - cert.not_before).total_seconds()
+
+
+def _left(now: datetime.datetime, cert: certificate.Certificate) -> float:
+    return (cert.not_after - now).total_seconds()
+
+
+def _patience(current: certificate.Certificate | None) -> float:
+    return _PATIENCE if current is None else min(_PATIENCE, _life(current) * _PATIENCE_OF_LIFE)
+
+
+def _pause(now: datetime.datetime, current: certificate.Certificate | None) -> float:
+    if current is None or _left(now, current) <= 0:
+        return _REPEAT_AFTER_END
+    return max(_left(now, current) / 2, _patience(current))
+
+
+def _duration(seconds: float) -> str:
+    """The two largest units: "3d4h", "2h5m", "1m30s"."""
+    days, rest = divmod(int(seconds), 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, secs = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (secs, "s")]
+    first = next((i for i, (amount, _) in enumerate(parts) if amount), 3)
+    return "".join(f"{amount}{unit}" for amount, unit in parts[first : first + 2] if amount) or "0s"

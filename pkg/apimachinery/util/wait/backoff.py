@@ -5,9 +5,15 @@ Go: k8s.io/apimachinery/pkg/util/wait/backoff.go
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from pkg.apimachinery.util.wait import wait
+
+
+class _Clock(Protocol):
+    def monotonic(self) -> float: ...
 
 
 @dataclass(slots=True)
@@ -32,6 +38,21 @@ class Backoff:
             self.steps -= 1
             self._grow()
         return wait.jitter(duration, self.jitter) if self.jitter > 0 else duration
+
+    def delay_with_reset(self, clock: _Clock, reset_interval: float) -> Callable[[], float]:
+        """A function that gives the seconds of each pause, from the start again every `reset_interval` seconds.
+
+        For one thread. This backoff stays as it is.
+        """
+        current, last_start = replace(self), clock.monotonic()
+
+        def delay() -> float:
+            nonlocal current, last_start
+            if clock.monotonic() - last_start > reset_interval:
+                current, last_start = replace(self), clock.monotonic()
+            return current.step()
+
+        return delay
 
     def _grow(self) -> None:
         if not self.factor:

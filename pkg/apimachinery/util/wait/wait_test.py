@@ -146,6 +146,18 @@ def test_backoff_jitter_does_not_accumulate() -> None:
         assert base <= backoff.step() <= base * 1.5
 
 
+def test_delay_with_reset() -> None:
+    clock = testing.FakeClock()
+    backoff = wait.Backoff(1.0, factor=2, steps=5, cap=4)
+    delay = backoff.delay_with_reset(clock, 120.0)
+    assert [delay() for _ in range(5)] == [1, 2, 4, 4, 4]
+    clock.step(120)
+    assert delay() == 4
+    clock.step(0.1)
+    assert [delay(), delay()] == [1, 2]
+    assert backoff.duration == 1.0
+
+
 @pytest.mark.parametrize(("immediate", "expected"), [(True, [0, 5]), (False, [5, 10])])
 def test_poll_until_context_cancel(immediate: bool, expected: list[float]) -> None:
     s = Stepper()

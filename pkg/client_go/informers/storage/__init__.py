@@ -1,0 +1,4 @@
+"""Informers of the API group storage.k8s.io.
+
+Go: k8s.io/client-go/informers/storage
+"""

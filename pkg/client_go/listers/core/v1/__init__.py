@@ -1,0 +1,9 @@
+"""Readers of the group's version v1.
+
+Go: k8s.io/client-go/listers/core/v1
+"""
+
+from pkg.client_go.listers.core.v1.node import NodeLister
+from pkg.client_go.listers.core.v1.service import ServiceLister
+
+__all__ = ["NodeLister", "ServiceLister"]

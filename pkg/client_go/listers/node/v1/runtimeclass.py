@@ -1,0 +1,16 @@
+"""Reads RuntimeClass objects from an informer's store.
+
+Go: k8s.io/client-go/listers/node/v1/runtimeclass.go
+"""
+
+from __future__ import annotations
+
+from pkg.api.node import v1 as nodev1
+from pkg.client_go.tools import cache
+
+
+class RuntimeClassLister(cache.GenericLister[nodev1.RuntimeClass]):
+    """Objects are shared and must not be changed."""
+
+    def __init__(self, indexer: cache.Indexer[nodev1.RuntimeClass]) -> None:
+        super().__init__(indexer, "runtimeclasses.node.k8s.io")

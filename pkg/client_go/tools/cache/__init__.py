@@ -1,0 +1,111 @@
+"""Local copies of what the API server has, kept up to date by watching it.
+
+Go: k8s.io/client-go/tools/cache
+
+A Reflector lists and watches one kind of object (listwatch.py, reflector.py) and writes it to a store (store.py),
+to one that hands on everything at each change (undelta_store.py), or to a queue (delta_fifo.py) behind which a
+SharedIndexInformer keeps a store with indices and tells its handlers (controller.py, shared_informer.py).
+"""
+
+from pkg.client_go.tools.cache.controller import (
+    Config,
+    Controller,
+    ResourceEventHandler,
+    ResourceEventHandlerFuncs,
+)
+from pkg.client_go.tools.cache.delta_fifo import (
+    DeletedFinalStateUnknown,
+    Delta,
+    DeltaFIFO,
+    Deltas,
+    DeltaType,
+    deletion_handling_meta_namespace_key_func,
+)
+from pkg.client_go.tools.cache.fifo import FIFOClosedError
+from pkg.client_go.tools.cache.index import NAMESPACE_INDEX, Indexers, IndexFunc, meta_namespace_index_func
+from pkg.client_go.tools.cache.listers import GenericLister, list_all, list_all_by_namespace
+from pkg.client_go.tools.cache.listwatch import (
+    ListerWatcher,
+    ListWatch,
+    new_filtered_list_watch_from_client,
+    new_list_watch_from_client,
+)
+from pkg.client_go.tools.cache.reflector import (
+    Reflector,
+    ReflectorStore,
+    VeryShortWatchError,
+    WatchErrorHandler,
+    default_watch_error_handler,
+)
+from pkg.client_go.tools.cache.shared_informer import (
+    DoneChecker,
+    InformerSynced,
+    ResourceEventHandlerRegistration,
+    SharedIndexInformer,
+    wait_for,
+    wait_for_cache_sync,
+)
+from pkg.client_go.tools.cache.store import (
+    Cache,
+    ExplicitKey,
+    Indexer,
+    KeyFunc,
+    ObjectKeyError,
+    ObjectName,
+    Store,
+    meta_namespace_key_func,
+    new_indexer,
+    new_store,
+    object_to_name,
+    split_meta_namespace_key,
+)
+from pkg.client_go.tools.cache.undelta_store import UndeltaStore
+
+__all__ = [
+    "NAMESPACE_INDEX",
+    "Cache",
+    "Config",
+    "Controller",
+    "DeletedFinalStateUnknown",
+    "Delta",
+    "DeltaFIFO",
+    "DeltaType",
+    "Deltas",
+    "DoneChecker",
+    "ExplicitKey",
+    "FIFOClosedError",
+    "GenericLister",
+    "IndexFunc",
+    "Indexer",
+    "Indexers",
+    "InformerSynced",
+    "KeyFunc",
+    "ListWatch",
+    "ListerWatcher",
+    "ObjectKeyError",
+    "ObjectName",
+    "Reflector",
+    "ReflectorStore",
+    "ResourceEventHandler",
+    "ResourceEventHandlerFuncs",
+    "ResourceEventHandlerRegistration",
+    "SharedIndexInformer",
+    "Store",
+    "UndeltaStore",
+    "VeryShortWatchError",
+    "WatchErrorHandler",
+    "default_watch_error_handler",
+    "deletion_handling_meta_namespace_key_func",
+    "list_all",
+    "list_all_by_namespace",
+    "meta_namespace_index_func",
+    "meta_namespace_key_func",
+    "new_filtered_list_watch_from_client",
+    "new_indexer",
+    "new_list_watch_from_client",
+    "new_store",
+    "object_to_name",
+    "split_meta_namespace_key",
+    "wait_for",
+    "wait_for_cache_sync",
+]

@@ -1,0 +1,413 @@
+"""One copy of the API server's objects of a kind, for any number of readers and handlers.
+
+Go: k8s.io/client-go/tools/cache/shared_informer.go
+
+Threads: the informer's own (run), which takes changes from the queue, applies them to the store and hands
+notifications out; the reflector's, which fills the queue; and one per handler, which calls it. Between the
+informer and a handler is a queue without a limit, so a slow handler holds up nobody else.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from pkg import golang, klog
+from pkg.apimachinery import clock as clock_
+from pkg.apimachinery.util import wait
+from pkg.client_go.tools.cache.controller import Config, Controller, ResourceEventHandler, process_deltas
+from pkg.client_go.tools.cache.delta_fifo import DeltaFIFO, Deltas, deletion_handling_meta_namespace_key_func
+from pkg.client_go.tools.cache.index import Indexers
+from pkg.client_go.tools.cache.listwatch import ListerWatcher
+from pkg.client_go.tools.cache.reflector import WatchErrorHandler
+from pkg.client_go.tools.cache.store import Indexer, Store, new_indexer
+
+T = TypeVar("T")
+
+InformerSynced = Callable[[], bool]
+"""Whether an informer, or anything like it, has everything."""
+
+# Seconds between two looks at functions that cannot be waited for.
+_SYNCED_POLL_PERIOD = 0.1
+
+_MINIMUM_RESYNC_PERIOD = 1.0
+
+
+class DoneChecker(Protocol):
+    """Something that ends once, and can be waited for."""
+
+    def done(self) -> golang.Channel[None]:
+        """Closed at the end."""
+        ...
+
+
+def wait_for_cache_sync(ctx: golang.Context, *cache_syncs: InformerSynced) -> bool:
+    """Wait until all functions say yes; False if ctx is done before."""
+    try:
+        wait.poll_until_context_cancel(ctx, _SYNCED_POLL_PERIOD, True, lambda: all(synced() for synced in cache_syncs))
+    except golang.ContextError:
+        return False
+    return True
+
+
+def wait_for(ctx: golang.Context, *checkers: DoneChecker) -> bool:
+    """Wait until all are done, without polling; False if ctx is done before."""
+    for checker in checkers:
+        golang.select(checker.done(), ctx.done())
+        if not checker.done().try_recv()[2]:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Add:
+    new_obj: Any
+    is_in_initial_list: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    old_obj: Any
+    new_obj: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Delete:
+    old_obj: Any
+
+
+_Notification = _Add | _Update | _Delete
+
+
+class ResourceEventHandlerRegistration(Protocol):
+    """Stands for a handler in an informer."""
+
+    def has_synced(self) -> bool:
+        """Whether the handler was told of every object of the first list."""
+        ...
+
+
+class SharedIndexInformer(Generic[T]):
+    """Keeps a store of the objects of a ListerWatcher, and tells handlers what changes. Safe from any thread.
+
+    The store follows the server: each object goes through states that it had there, in their order, though maybe
+    not all of them, and ends up in the last. Handlers hear of a change after it is in the store.
+    """
+
+    def __init__(
+        self,
+        lister_watcher: ListerWatcher[T],
+        object_type: type[T],
+        resync_period: float = 0.0,
+        indexers: Indexers | None = None,
+        clock: clock_.Clock | None = None,
+    ) -> None:
+        """Without a resync period (seconds) there are no resyncs unless a handler asks for them before the start."""
+        self._lister_watcher = lister_watcher
+        self._object_type = object_type
+        self._clock: clock_.Clock = clock or clock_.RealClock()
+        self._indexer: Indexer[T] = new_indexer(deletion_handling_meta_namespace_key_func, indexers or {})
+        self._queue = DeltaFIFO(known_objects=self._indexer, emit_delta_type_replaced=True)
+        self._processor = _SharedProcessor(object_type.__name__, self._clock)
+        # Guards the fields below; taken before _block_deltas.
+        self._started_lock = threading.Lock()
+        self._started = False
+        self._stopped = False
+        self._controller: Controller | None = None
+        self._resync_check_period = resync_period
+        self._default_resync_period = resync_period
+        self._watch_error_handler: WatchErrorHandler | None = None
+        # Held while changes go to the store and the handlers, so that a handler can join in between.
+        self._block_deltas = threading.Lock()
+
+    def run(self, ctx: golang.Context) -> None:
+        """Follow the server until ctx is done; once only."""
+        with self._started_lock:
+            if self._started:
+                klog.warning_s("The sharedIndexInformer has started, run more than once is not allowed")
+                return
+            self._started = True
+            self._controller = controller = self._new_controller_locked()
+        self._processor.start()
+        try:
+            controller.run(ctx)
+        finally:
+            with self._started_lock:
+                self._stopped = True
+            self._processor.stop()
+
+    def has_synced(self) -> bool:
+        """Whether the store has everything of the first list; handlers may not have heard of it yet."""
+        return self._queue.has_synced()
+
+    def done(self) -> golang.Channel[None]:
+        """Closed once has_synced."""
+        return self._queue.done()
+
+    def is_stopped(self) -> bool:
+        with self._started_lock:
+            return self._stopped
+
+    def last_sync_resource_version(self) -> str:
+        """The resource version that the queue was last brought to; "" before the first list."""
+        with self._started_lock:
+            return self._controller.last_sync_resource_version() if self._controller is not None else ""
+
+    def get_store(self) -> Store[T]:
+        return self._indexer
+
+    def get_indexer(self) -> Indexer[T]:
+        return self._indexer
+
+    def add_indexers(self, indexers: Indexers) -> None:
+        """Raises ValueError if a name is taken, RuntimeError once the informer has stopped."""
+        with self._started_lock:
+            if self._stopped:
+                raise RuntimeError("indexer was not added because it has stopped already")
+            self._indexer.add_indexers(indexers)
+
+    def set_watch_error_handler(self, handler: WatchErrorHandler) -> None:
+        """Be told of errors of listing and watching; raises RuntimeError once the informer has started."""
+        with self._started_lock:
+            if self._started:
+                raise RuntimeError("informer has already started")
+            self._watch_error_handler = handler
+
+    def add_event_handler(
+        self, handler: ResourceEventHandler, resync_period: float | None = None
+    ) -> ResourceEventHandlerRegistration:
+        """Tell a handler of every change from now on, beginning with the existing objects as additions.
+
+        With a resync period (seconds; None is the informer's, 0 never) it is told of each object again that often,
+        as an update. Raises RuntimeError once the informer has stopped.
+        """
+        with self._started_lock:
+            if self._stopped:
+                raise RuntimeError("handler was not added to shared informer because it has stopped already")
+            listener = self._new_listener_locked(handler, resync_period)
+            if not self._started:
+                self._processor.add_listener(listener)
+                return listener
+            with self._block_deltas:
+                for obj in self._indexer.list():
+                    listener.add(_Add(obj, is_in_initial_list=True))
+                self._processor.add_listener(listener)
+            return listener
+
+    def remove_event_handler(self, registration: ResourceEventHandlerRegistration) -> None:
+        """Tell a handler nothing more; it may be in a call still. Does nothing for one removed already."""
+        with self._started_lock, self._block_deltas:
+            self._processor.remove_listener(registration)
+
+    # The ResourceEventHandler that process_deltas tells; _block_deltas is held.
+
+    def on_add(self, obj: Any, is_in_initial_list: bool) -> None:
+        self._processor.distribute(_Add(obj, is_in_initial_list), sync=False)
+
+    def on_update(self, old_obj: Any, new_obj: Any) -> None:
+        # No new version: only those who asked to hear again want to hear of that.
+        sync = old_obj.metadata.resource_version == new_obj.metadata.resource_version
+        self._processor.distribute(_Update(old_obj, new_obj), sync)
+
+    def on_delete(self, obj: Any) -> None:
+        self._processor.distribute(_Delete(obj), sync=False)
+
+    def _new_controller_locked(self) -> Controller:
+        return Controller(
+            Config(
+                queue=self._queue,
+                lister_watcher=self._lister_watcher,
+                process=self._handle_deltas,
+                object_type=self._object_type,
+                full_resync_period=self._resync_check_period,
+                should_resync=self._processor.should_resync,
+                watch_error_handler=self._watch_error_handler,
+                clock=self._clock,
+            )
+        )
+
+    def _handle_deltas(self, deltas: Deltas, is_in_initial_list: bool) -> None:
+        with self._block_deltas:
+            process_deltas(self, self._indexer, deltas, is_in_initial_list)
+
+    def _new_listener_locked(self, handler: ResourceEventHandler, resync_period: float | None) -> _ProcessorListener:
+        requested = self._default_resync_period if resync_period is None else resync_period
+        if requested > 0:
+            requested = self._fit_resync_period_locked(requested)
+        effective = _determine_resync_period(requested, self._resync_check_period)
+        return _ProcessorListener(handler, requested, effective, self._clock.monotonic(), self._queue)
+
+    def _fit_resync_period_locked(self, period: float) -> float:
+        """A period that the informer can do; before the start it adapts itself."""
+        if period < _MINIMUM_RESYNC_PERIOD:
+            klog.warning_s(
+                "Resync period is too small. Changing it to the minimum allowed value",
+                resyncPeriod=period,
+                minimumResyncPeriod=_MINIMUM_RESYNC_PERIOD,
+            )
+            period = _MINIMUM_RESYNC_PERIOD
+        if period >= self._resync_check_period:
+            return period
+        if self._started:
+            klog.warning_s(
+                "Resync period is smaller than resync check period and the informer has already started. "
+                "Changing it to the resync check period",
+                resyncPeriod=period,
+                resyncCheckPeriod=self._resync_check_period,
+            )
+            return self._resync_check_period
+        self._resync_check_period = period
+        self._processor.resync_check_period_changed(period)
+        return period
+
+
+def _determine_resync_period(desired: float, check: float) -> float:
+    """The period of a listener where the informer looks every `check` seconds."""
+    if desired == 0:
+        return 0.0
+    if check == 0:
+        klog.warning_s(
+            "The specified resyncPeriod is invalid because this shared informer doesn't support resyncing",
+            desired=desired,
+        )
+        return 0.0
+    return max(desired, check)
+
+
+class _SharedProcessor:
+    """The listeners of an informer, each with whether it takes part in the resync that is going on."""
+
+    def __init__(self, name: str, clock: clock_.Clock) -> None:
+        self._name = name
+        self._clock = clock
+        self._lock = threading.Lock()  # guards the fields below
+        self._started = False
+        self._listeners: dict[_ProcessorListener, bool] = {}
+        self._threads: list[golang.Thread] = []
+
+    def start(self) -> None:
+        """Start to deliver what was and will be distributed."""
+        with self._lock:
+            self._started = True
+            for listener in self._listeners:
+                self._start_listener_locked(listener)
+
+    def stop(self) -> None:
+        """Drop what is not delivered yet, and wait for handlers to return."""
+        with self._lock:
+            for listener in self._listeners:
+                listener.stop()
+            self._listeners = {}
+            threads, self._threads = self._threads, []
+        for thread in threads:
+            thread.join()
+
+    def add_listener(self, listener: _ProcessorListener) -> None:
+        with self._lock:
+            self._listeners[listener] = True
+            if self._started:
+                self._start_listener_locked(listener)
+
+    def remove_listener(self, registration: ResourceEventHandlerRegistration) -> None:
+        with self._lock:
+            if isinstance(registration, _ProcessorListener) and self._listeners.pop(registration, None) is not None:
+                registration.stop()
+
+    def distribute(self, notification: _Notification, sync: bool) -> None:
+        """Queue the notification for every listener; one of a resync only for those that take part."""
+        with self._lock:
+            for listener, is_syncing in self._listeners.items():
+                if is_syncing or not sync:
+                    listener.add(notification)
+
+    def should_resync(self) -> bool:
+        """Whether it is time for any listener; those for which it is take part."""
+        now = self._clock.monotonic()
+        with self._lock:
+            for listener in self._listeners:
+                self._listeners[listener] = due = listener.should_resync(now)
+                if due:
+                    listener.determine_next_resync(now)
+            return any(self._listeners.values())
+
+    def resync_check_period_changed(self, resync_check_period: float) -> None:
+        with self._lock:
+            for listener in self._listeners:
+                listener.resync_period = _determine_resync_period(listener.requested_resync_period, resync_check_period)
+
+    def _start_listener_locked(self, listener: _ProcessorListener) -> None:
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        self._threads.append(golang.go(listener.run, name=f"informer-handler-{self._name}"))
+
+
+class _ProcessorListener:
+    """Calls one handler with what is added, in order. The processor's lock guards the resync fields."""
+
+    def __init__(
+        self,
+        handler: ResourceEventHandler,
+        requested_resync_period: float,
+        resync_period: float,
+        now: float,
+        upstream: DeltaFIFO,
+    ) -> None:
+        self.requested_resync_period = requested_resync_period
+        self.resync_period = resync_period
+        self.determine_next_resync(now)
+        self._handler = handler
+        self._upstream = upstream
+        self._pending: golang.Channel[_Notification] = golang.Channel(sys.maxsize)
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._initial = 0  # guarded by _lock: initial objects that the handler has not taken yet
+
+    def has_synced(self) -> bool:
+        # In this order: once the informer has synced, no initial object is added any more.
+        if not self._upstream.has_synced():
+            return False
+        with self._lock:
+            return self._initial == 0
+
+    def add(self, notification: _Notification) -> None:
+        """Never blocks."""
+        if isinstance(notification, _Add) and notification.is_in_initial_list:
+            with self._lock:
+                self._initial += 1
+        self._pending.try_send(notification)
+
+    def stop(self) -> None:
+        """End run; what is pending is dropped. Once only."""
+        self._stopped.set()
+        self._pending.close()
+
+    def run(self) -> None:
+        for notification in self._pending:
+            if self._stopped.is_set():
+                return
+            self._notify(notification)
+
+    def should_resync(self, now: float) -> bool:
+        return self.resync_period != 0 and now >= self._next_resync
+
+    def determine_next_resync(self, now: float) -> None:
+        self._next_resync = now + self.resync_period
+
+    def _notify(self, notification: _Notification) -> None:
+        """DIVERGES: a handler that fails is logged, and hears of the next change as if it had not."""
+        try:
+            match notification:
+                case _Update(old_obj, new_obj):
+                    self._handler.on_update(old_obj, new_obj)
+                case _Add(new_obj, is_in_initial_list):
+                    self._handler.on_add(new_obj, is_in_initial_list)
+                case _Delete(old_obj):
+                    self._handler.on_delete(old_obj)
+        except Exception as err:
+            klog.error_s(err, "Observed a panic", stacktrace=klog.stacktrace(err))
+        finally:
+            if isinstance(notification, _Add) and notification.is_in_initial_list:
+                with self._lock:
+                    self._initial -= 1

@@ -1,0 +1,145 @@
+"""A map with indices and a lock.
+
+Go: k8s.io/client-go/tools/cache/thread_safe_store.go
+"""
+
+from __future__ import annotations
+
+import builtins
+import threading
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from pkg.client_go.tools.cache.index import Indexers, IndexFunc
+
+T = TypeVar("T")
+
+# The keys of the objects that have a value. Dicts as ordered sets: answers keep the order of insertion.
+_Index = dict[str, dict[str, None]]
+
+
+class _StoreIndex(Generic[T]):
+    """The indices of a store; its lock guards them."""
+
+    def __init__(self, indexers: Indexers) -> None:
+        self.indexers = dict(indexers)
+        self._indices: dict[str, _Index] = {}
+
+    def reset(self) -> None:
+        self._indices = {}
+
+    def get_keys_from_index(self, index_name: str, obj: T) -> list[str]:
+        """The keys of the objects that share a value with `obj`."""
+        values = self._func(index_name)(obj)
+        found = self._indices.get(index_name, {})
+        return list({key: None for value in values for key in found.get(value, {})})
+
+    def get_keys_by_index(self, index_name: str, indexed_value: str) -> list[str]:
+        self._func(index_name)
+        return list(self._indices.get(index_name, {}).get(indexed_value, {}))
+
+    def get_index_values(self, index_name: str) -> list[str]:
+        return list(self._indices.get(index_name, {}))
+
+    def add_indexers(self, new_indexers: Indexers) -> None:
+        if conflicts := sorted(self.indexers.keys() & new_indexers.keys()):
+            raise ValueError(f"indexer conflict: {', '.join(conflicts)}")
+        self.indexers.update(new_indexers)
+
+    def update_indices(self, old_obj: T | None, new_obj: T | None, key: str, names: Iterable[str] = ()) -> None:
+        """Move a key from the values of the old object to those of the new; None: there is none."""
+        for name in names or self.indexers:
+            index_func, index = self.indexers[name], self._indices.setdefault(name, {})
+            old = index_func(old_obj) if old_obj is not None else []
+            new = index_func(new_obj) if new_obj is not None else []
+            for value in old:
+                if value not in new:
+                    _delete_key(key, value, index)
+            for value in new:
+                index.setdefault(value, {})[key] = None
+
+    def _func(self, index_name: str) -> IndexFunc:
+        try:
+            return self.indexers[index_name]
+        except KeyError:
+            raise LookupError(f"Index with name {index_name} does not exist") from None
+
+
+def _delete_key(key: str, value: str, index: _Index) -> None:
+    keys = index.get(value)
+    if keys is None:
+        return
+    keys.pop(key, None)
+    if not keys:  # a value that nothing has any more must not stay for ever
+        del index[value]
+
+
+class ThreadSafeMap(Generic[T]):
+    """Objects by key. Safe from any thread; the objects are shared and must not be changed."""
+
+    def __init__(self, indexers: Indexers) -> None:
+        self._lock = threading.Lock()  # guards both fields below
+        self._items: dict[str, T] = {}
+        self._index: _StoreIndex[T] = _StoreIndex(indexers)
+
+    def add(self, key: str, obj: T) -> None:
+        self.update(key, obj)
+
+    def update(self, key: str, obj: T) -> None:
+        with self._lock:
+            old = self._items.get(key)
+            self._items[key] = obj
+            self._index.update_indices(old, obj, key)
+
+    def delete(self, key: str) -> None:
+        with self._lock:
+            old = self._items.pop(key, None)
+            if old is not None:
+                self._index.update_indices(old, None, key)
+
+    def get(self, key: str) -> T | None:
+        with self._lock:
+            return self._items.get(key)
+
+    def list(self) -> builtins.list[T]:
+        with self._lock:
+            return [*self._items.values()]
+
+    def list_keys(self) -> builtins.list[str]:
+        with self._lock:
+            return [*self._items]
+
+    def replace(self, items: dict[str, T]) -> None:
+        """Take over the map."""
+        with self._lock:
+            self._items = items
+            self._index.reset()
+            for key, obj in items.items():
+                self._index.update_indices(None, obj, key)
+
+    def index(self, index_name: str, obj: T) -> builtins.list[T]:
+        with self._lock:
+            return [self._items[key] for key in self._index.get_keys_from_index(index_name, obj)]
+
+    def by_index(self, index_name: str, indexed_value: str) -> builtins.list[T]:
+        with self._lock:
+            return [self._items[key] for key in self._index.get_keys_by_index(index_name, indexed_value)]
+
+    def index_keys(self, index_name: str, indexed_value: str) -> builtins.list[str]:
+        with self._lock:
+            return self._index.get_keys_by_index(index_name, indexed_value)
+
+    def list_index_func_values(self, index_name: str) -> builtins.list[str]:
+        with self._lock:
+            return self._index.get_index_values(index_name)
+
+    def get_indexers(self) -> Indexers:
+        with self._lock:
+            return dict(self._index.indexers)
+
+    def add_indexers(self, new_indexers: Indexers) -> None:
+        """Also index what is stored already; raises ValueError if one of the names is taken."""
+        with self._lock:
+            self._index.add_indexers(new_indexers)
+            for key, obj in self._items.items():
+                self._index.update_indices(None, obj, key, list(new_indexers))

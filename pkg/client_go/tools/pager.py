@@ -1,0 +1,73 @@
+"""Lists in pages.
+
+Go: k8s.io/client-go/tools/pager
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from pkg import golang
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+DEFAULT_PAGE_SIZE = 500
+
+
+class Page(Protocol[T_co]):
+    """What a list call returns."""
+
+    @property
+    def metadata(self) -> metav1.ListMeta: ...
+
+    @property
+    def items(self) -> builtins.list[T_co]: ...
+
+
+@dataclass(frozen=True)
+class List(Generic[T]):
+    """All pages as one."""
+
+    metadata: metav1.ListMeta
+    items: builtins.list[T]
+
+
+@dataclass
+class ListPager(Generic[T]):
+    """Gets a list page by page from page_fn."""
+
+    page_fn: Callable[[golang.Context, metav1.ListOptions], Page[T]]
+    page_size: int = DEFAULT_PAGE_SIZE
+    """The limit of objects per page where the options have none; 0 for no limit."""
+
+    def list(self, ctx: golang.Context, options: metav1.ListOptions) -> tuple[Page[T], bool]:
+        """All objects, and whether they came in more than one page. Raises ctx.err() and what page_fn raises.
+
+        If the server has dropped the version of the first page before the last is read, everything is asked
+        for at once instead.
+        """
+        options = msgspec.structs.replace(options, limit=options.limit or self.page_size)
+        page = first = self.page_fn(ctx, options)
+        if not first.metadata.continue_:
+            return first, False
+        items = [*first.items]
+        following = msgspec.structs.replace(options, resource_version="", resource_version_match="")
+        while continue_ := page.metadata.continue_:
+            if (err := ctx.err()) is not None:
+                raise err
+            try:
+                page = self.page_fn(ctx, msgspec.structs.replace(following, continue_=continue_))
+            except apierrors.StatusError as expired:
+                if not apierrors.is_resource_expired(expired):
+                    raise
+                return self.page_fn(ctx, msgspec.structs.replace(options, limit=0)), True
+            items += page.items
+        return List(metav1.ListMeta(resource_version=first.metadata.resource_version), items), True

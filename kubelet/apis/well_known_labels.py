@@ -3,6 +3,10 @@
 Go: staging/src/k8s.io/kubelet/pkg/apis/well_known_labels.go
 """
 
+# The names of operating system and architecture before they were stable.
+LABEL_OS = "beta.kubernetes.io/os"
+LABEL_ARCH = "beta.kubernetes.io/arch"
+
 _KUBELET_LABELS = frozenset(
     {
         "kubernetes.io/hostname",
@@ -14,8 +18,8 @@ _KUBELET_LABELS = frozenset(
         "node.kubernetes.io/instance-type",
         "kubernetes.io/os",
         "kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "beta.kubernetes.io/arch",
+        LABEL_OS,
+        LABEL_ARCH,
     }
 )
 _KUBELET_LABEL_NAMESPACES = frozenset({"kubelet.kubernetes.io", "node.kubernetes.io"})

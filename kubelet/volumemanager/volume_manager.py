@@ -154,6 +154,13 @@ class VolumeManager:
         """Whether the pods of all sources have been taken into account."""
         return self._populator.has_added_pods()
 
+    def get_volumes_in_use(self) -> list[str]:
+        """Names of the volumes that must not be detached from the node; no volume here is one that is attached."""
+        return []
+
+    def mark_volumes_as_reported_in_use(self, volumes_reported_as_in_use: list[str]) -> None:
+        """The node's status names these volumes. Nothing here waits for that."""
+
     def _wait(self, ctx: golang.Context, done: Callable[[], bool]) -> Exception | None:
         """Wait until done, or for the timeout; what ended the wait if not done."""
         told: golang.Channel[None] = golang.Channel(1)

@@ -4,6 +4,7 @@ Go: pkg/volume/util
 """
 
 from pkg.volume.util.util import (
+    CONTROLLER_MANAGED_ATTACH_ANNOTATION,
     get_path,
     get_pod_volume_names,
     get_unique_pod_name,
@@ -14,6 +15,7 @@ from pkg.volume.util.util import (
 )
 
 __all__ = [
+    "CONTROLLER_MANAGED_ATTACH_ANNOTATION",
     "get_path",
     "get_pod_volume_names",
     "get_unique_pod_name",

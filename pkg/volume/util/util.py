@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pkg.volume.volume import Volume
 
 READY_FILE_NAME = "ready"
+# On a node whose volumes a controller attaches and detaches, not its kubelet.
+CONTROLLER_MANAGED_ATTACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 
 def get_unique_pod_name(pod: v1.Pod) -> str:

@@ -1,0 +1,8 @@
+"""A lease that a component renews to show that it lives.
+
+Go: staging/src/k8s.io/component-helpers/apimachinery/lease
+"""
+
+from pkg.component_helpers.apimachinery.lease.controller import Controller, ProcessLeaseFunc
+
+__all__ = ["Controller", "ProcessLeaseFunc"]

@@ -1,0 +1,168 @@
+"""Makes a lease and renews it.
+
+Go: staging/src/k8s.io/component-helpers/apimachinery/lease/controller.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pkg import golang, klog
+from pkg.api.coordination import v1 as coordinationv1
+from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util import wait
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+
+# How often a renewal is tried before the next one is due.
+MAX_UPDATE_RETRIES = 5
+# The longest pause between attempts to get or make the lease, in seconds.
+MAX_BACKOFF = 7.0
+RENEW_JITTER = 0.04
+
+# Finishes a lease in place before it is sent. What it raises keeps the lease from being made or renewed.
+ProcessLeaseFunc = Callable[[coordinationv1.Lease], None]
+
+
+class Controller:
+    """Keeps one lease alive. Only run's thread uses it.
+
+    DIVERGES: Go's start and stop, which delete the lease first and last, are for other components than a kubelet.
+    """
+
+    def __init__(
+        self,
+        clock: clocklib.Clock,
+        client: kubernetes.Interface | None,
+        holder_identity: str,
+        lease_duration_seconds: int,
+        on_repeated_heartbeat_failure: Callable[[], None] | None,
+        renew_interval: float,
+        lease_name: str,
+        lease_namespace: str,
+        new_lease_post_process_func: ProcessLeaseFunc | None,
+    ) -> None:
+        """Without a client nothing is ever done. renew_interval is in seconds."""
+        self._clock = clock
+        self._lease_client = client.coordination_v1.leases(lease_namespace) if client is not None else None
+        self._holder_identity = holder_identity
+        self._lease_duration_seconds = lease_duration_seconds
+        self._on_repeated_heartbeat_failure = on_repeated_heartbeat_failure
+        self._renew_interval = renew_interval
+        self._lease_name = lease_name
+        self._lease_namespace = lease_namespace
+        self._new_lease_post_process_func = new_lease_post_process_func
+        # The lease as it was last made or renewed.
+        self.latest_lease: coordinationv1.Lease | None = None
+
+    def run(self, ctx: golang.Context) -> None:
+        """Renew the lease until ctx ends."""
+        if self._lease_client is None:
+            klog.info_s("lease controller has nil lease client, will not claim or renew leases")
+            return
+        wait.jitter_until(lambda: self.sync(ctx), self._renew_interval, RENEW_JITTER, True, ctx, self._clock)
+
+    def sync(self, ctx: golang.Context) -> None:
+        """Renew the lease once, after making it if need be."""
+        if self.latest_lease is not None:
+            # Hardly anybody else writes it, so that it need not be read first.
+            try:
+                self.retry_update_lease(ctx, self.latest_lease)
+                return
+            except golang.ContextError:
+                raise
+            except Exception as err:
+                # It may have been deleted, or changed by somebody else: look at what there is.
+                klog.info_s("failed to update lease using latest lease, fallback to ensure lease", err=err)
+        lease, created = self.backoff_ensure_lease(ctx)
+        self.latest_lease = lease
+        if created or lease is None:
+            return
+        try:
+            self.retry_update_lease(ctx, lease)
+        except golang.ContextError:
+            raise
+        except Exception as err:
+            klog.error_s(err, "Will retry updating lease", interval=self._renew_interval)
+
+    def backoff_ensure_lease(self, ctx: golang.Context) -> tuple[coordinationv1.Lease | None, bool]:
+        """ensure_lease, again and again until it does not fail. Raises ctx.err() once ctx is done."""
+        pause = 0.1
+        while True:
+            try:
+                return self.ensure_lease(ctx)
+            except golang.ContextError:
+                raise
+            except Exception as err:
+                # Whatever it is, without its lease the node counts as dead: there is nothing to do but to try.
+                pause = min(2 * pause, MAX_BACKOFF)
+                klog.error_s(err, "Failed to ensure lease exists, will retry", interval=pause)
+            golang.select(ctx.done(), self._clock.after(pause))
+            if (ended := ctx.err()) is not None:
+                raise ended
+
+    def ensure_lease(self, ctx: golang.Context) -> tuple[coordinationv1.Lease | None, bool]:
+        """The lease, and whether it was made now; no lease when it could not be prepared, for the next round to try.
+
+        Raises what the API server says.
+        """
+        assert self._lease_client is not None
+        try:
+            return self._lease_client.get(ctx, self._lease_name), False
+        except apierrors.StatusError as err:
+            if not apierrors.is_not_found(err):
+                raise
+        lease, failure = self.new_lease(None)
+        if failure is not None:
+            return None, False
+        return self._lease_client.create(ctx, lease), True
+
+    def retry_update_lease(self, ctx: golang.Context, base: coordinationv1.Lease | None) -> None:
+        """Renew base. Raises RuntimeError after a few attempts, and ctx.err() once ctx is done."""
+        assert self._lease_client is not None
+        last: Exception | None = None
+        for attempt in range(MAX_UPDATE_RETRIES):
+            lease, last = self.new_lease(base)
+            if last is not None:
+                klog.error_s(last, "Failed to prepare lease")
+            else:
+                try:
+                    self.latest_lease = self._lease_client.update(ctx, lease)
+                    return
+                except golang.ContextError:
+                    raise
+                except Exception as err:
+                    klog.error_s(err, "Failed to update lease")
+                    last = err
+                    if apierrors.is_conflict(err):
+                        base, _ = self.backoff_ensure_lease(ctx)
+                        continue
+            if attempt > 0 and self._on_repeated_heartbeat_failure is not None:
+                self._on_repeated_heartbeat_failure()
+        raise RuntimeError(f"failed {MAX_UPDATE_RETRIES} attempts to update lease") from last
+
+    def new_lease(self, base: coordinationv1.Lease | None) -> tuple[coordinationv1.Lease, Exception | None]:
+        """base renewed, or a new lease; and why it could not be finished, if so."""
+        if base is None:
+            lease = coordinationv1.Lease(
+                metadata=metav1.ObjectMeta(name=self._lease_name, namespace=self._lease_namespace),
+                spec=coordinationv1.LeaseSpec(holder_identity=self._holder_identity),
+            )
+        else:
+            lease = metav1.deepcopy(base)
+        # The configuration may have changed since the lease was made.
+        lease.spec.lease_duration_seconds = self._lease_duration_seconds
+        lease.spec.renew_time = metav1.micro_time(self._clock.now())
+        if self._new_lease_post_process_func is not None:
+            try:
+                self._new_lease_post_process_func(lease)
+            except golang.ContextError:
+                raise
+            except Exception as err:
+                # It has been logged where it happened, and counts as a failed attempt.
+                return lease, err
+        return lease, None

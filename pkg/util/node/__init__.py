@@ -1,0 +1,8 @@
+"""Questions about a node object.
+
+Go: pkg/util/node
+"""
+
+from pkg.util.node.node import get_node_host_ips
+
+__all__ = ["get_node_host_ips"]

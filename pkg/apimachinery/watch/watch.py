@@ -1,0 +1,41 @@
+"""Changes of objects, one after the other.
+
+Go: staging/src/k8s.io/apimachinery/pkg/watch/watch.go
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from pkg import golang
+
+T = TypeVar("T")
+
+ADDED = "ADDED"
+MODIFIED = "MODIFIED"
+DELETED = "DELETED"
+# Nothing happened; the object tells only how far the watch has come, in its resource version.
+BOOKMARK = "BOOKMARK"
+# The watch ends; the object is the error (a StatusError if the API server sent it).
+ERROR = "ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[T]):
+    """One change. The object is as it is after it, for DELETED as it was last."""
+
+    type: str
+    object: T
+
+
+class Interface(Protocol[T]):
+    """A running watch."""
+
+    def stop(self) -> None:
+        """End it, from any thread, at once; its channel is closed soon after. Calling it again does nothing."""
+        ...
+
+    def result_chan(self) -> golang.Channel[Event[T]]:
+        """The changes; closed when the watch ends, for whatever reason."""
+        ...

@@ -98,9 +98,6 @@ def test_node(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> Non
         ("Hostname", "127.0.0.1"),
     ]
     assert kubelet.get_host_ips_any_way(test_kubelet.ctx) == ["127.0.0.1"]
-    kubelet.node_ips = []
-    kubelet.node_name = "10.1.2.3"
-    assert kubelet.get_host_ips_any_way(test_kubelet.ctx) == ["10.1.2.3"], "found without --node-ip"
 
 
 def test_pod_cidr(test_kubelet: TestKubelet) -> None:

@@ -1,91 +1,631 @@
-"""The node as the kubelet itself sees it, when no API server has one.
-
-Registration and the status that is sent to an API server are not here yet.
+"""The node object: its registration with the API server, and its status there.
 
 Go: pkg/kubelet/kubelet_node_status.go
 """
 
 from __future__ import annotations
 
-import os
-import platform
+import enum
+import random
+import socket
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
 
-from kubelet import cadvisor, nodestatus
+from kubelet import apis as kubeletapis
+from kubelet import events, nodestatus
 from kubelet.kubelet_network import KubeletNetwork
-from pkg import golang
+from pkg import features, golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util import net as utilnet
+from pkg.apimachinery.util import wait
+from pkg.apis.core.v1 import helper as v1helper
+from pkg.component_helpers.node import util as nodeutil
+from pkg.util import node as utilnode
+from pkg.volume import util as volutil
 
-_GO_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+TAINT_EXTERNAL_CLOUD_PROVIDER = "node.cloudprovider.kubernetes.io/uninitialized"
+# How often in a row it is tried to send a status.
+NODE_STATUS_UPDATE_RETRY = 5
+# All times in seconds.
+REGISTRATION_BACK_OFF_BASE = 0.1
+REGISTRATION_BACK_OFF_MAX = 7.0
+# For how long after the start a node that becomes ready is to be reported at once, and how often it is looked.
+NODE_READY_GRACE_PERIOD = 120.0
+FAST_STATUS_UPDATE_PERIOD = 0.1
+
+# Labels that follow the machine even after the node has been registered.
+_DEFAULT_LABELS = (
+    v1.LABEL_HOSTNAME,
+    v1.LABEL_TOPOLOGY_ZONE,
+    v1.LABEL_TOPOLOGY_REGION,
+    v1.LABEL_FAILURE_DOMAIN_BETA_ZONE,
+    v1.LABEL_FAILURE_DOMAIN_BETA_REGION,
+    v1.LABEL_INSTANCE_TYPE_STABLE,
+    v1.LABEL_INSTANCE_TYPE,
+    v1.LABEL_OS_STABLE,
+    v1.LABEL_ARCH_STABLE,
+    v1.LABEL_WINDOWS_BUILD,
+    kubeletapis.LABEL_OS,
+    kubeletapis.LABEL_ARCH,
+)
+
+
+class _FastUpdate(enum.Enum):
+    """What came of an attempt to report early that the node is ready."""
+
+    AGAIN = enum.auto()
+    DONE = enum.auto()
+    # The node is ready, but could not be reported as such.
+    FAILED = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneNode:
+    """The node as it was made up, when, and of which of the runtime's answers."""
+
+    node: v1.Node
+    made: float
+    runtime: tuple[Any, Any]
 
 
 class KubeletNodeStatus(KubeletNetwork):
     """The node object."""
 
+    # ---- Look-ups.  Go: kubelet_getters.go ----
+
     def get_node(self, ctx: golang.Context) -> v1.Node:
-        """The node as it is known; in standalone mode what the kubelet would register."""
-        return self.initial_node(ctx)
+        """The node as the API server was last seen to have it, or as it would be registered; not to be changed.
 
-    def get_node_any_way(self, ctx: golang.Context) -> v1.Node:
-        """The node, made up from the machine when nobody has a better one.  Go: kubelet_getters.go"""
-        return self.get_node(ctx)
-
-    def get_host_ips_any_way(self, ctx: golang.Context) -> list[str]:
-        """The node's addresses, at least one; without --node-ip the name service may be asked.
-
-        Raises ValueError when the machine has none.  Go: kubelet_getters.go
+        Raises apierrors.StatusError, not found, when the API server does not have it yet.
         """
-        addresses = self.get_node_any_way(ctx).status.addresses
-        known = [address.address for address in addresses if address.type == v1.NODE_INTERNAL_IP]
-        return known or [nodestatus.node_address(self.node_name)]
+        if self.node_lister is not None:
+            return self.node_lister.get(self.node_name)
+        return self._standalone_node(ctx)
 
-    def initial_node(self, ctx: golang.Context) -> v1.Node:
-        """A node object of this machine: names, capacity and what of it pods may use."""
-        arch = _GO_ARCHITECTURES.get(platform.machine(), platform.machine())
-        labels = {
-            v1.LABEL_HOSTNAME: self.hostname,
-            v1.LABEL_OS_STABLE: "linux",
-            v1.LABEL_ARCH_STABLE: arch,
-            **self.node_labels,
-        }
-        node = v1.Node(metadata=metav1.ObjectMeta(name=self.node_name, labels=labels))
-        node.status.capacity = self._capacity()
-        node.status.allocatable = self._allocatable(node.status.capacity)
-        node.status.addresses = [v1.NodeAddress(type=v1.NODE_INTERNAL_IP, address=ip) for ip in self.node_ips]
-        node.status.addresses.append(v1.NodeAddress(type=v1.NODE_HOST_NAME, address=self.hostname))
-        self._set_runtime_features(node.status)
+    def _standalone_node(self, ctx: golang.Context) -> v1.Node:
+        """DIVERGES: Go makes the node up whenever it is asked for; here it is brought up to date now and then."""
+        known = self.standalone_node
+        runtime = (self.runtime_state.runtime_features(), self.runtime_state.runtime_handlers())
+        now = self.clock.monotonic()
+        if known is None:
+            node = self.initial_node(ctx)
+        elif known.runtime != runtime or now - known.made >= self.node_status_update_frequency:
+            node, _ = self._update_node(ctx, known.node)
+        else:
+            return known.node
+        self.standalone_node = StandaloneNode(node, now, runtime)
         return node
 
-    def _set_runtime_features(self, status: v1.NodeStatus) -> None:
-        """What the runtime says it can do.  Go: nodestatus/setters.go, NodeFeatures and RuntimeHandlers"""
-        features = self.runtime_state.runtime_features()
-        if features is not None:
-            status.features = v1.NodeFeatures(supplemental_groups_policy=features.supplemental_groups_policy)
-        status.runtime_handlers = [
-            v1.NodeRuntimeHandler(
-                name=handler.name,
-                features=v1.NodeRuntimeHandlerFeatures(
-                    recursive_read_only_mounts=handler.supports_recursive_read_only_mounts,
-                    user_namespaces=handler.supports_user_namespaces,
-                ),
+    def get_node_any_way(self, ctx: golang.Context) -> v1.Node:
+        """The node, made up from the machine when nobody has a better one; not to be changed."""
+        try:
+            return self.get_node(ctx)
+        except apierrors.StatusError:
+            return self.initial_node(ctx)
+
+    def get_host_ips_any_way(self, ctx: golang.Context) -> list[str]:
+        """The node's addresses: one, or one of each family. Raises ValueError when none is known."""
+        return utilnode.get_node_host_ips(self.get_node_any_way(ctx))
+
+    # ---- Registration ----
+
+    def register_with_api_server(self, ctx: golang.Context) -> None:
+        """Register the node, however long that takes. Raises ctx.err() once ctx is done.
+
+        Does nothing when it has been done. The caller holds sync_node_status_mux.
+        """
+        if self.registration_completed:
+            return
+        self.node_startup_latency_tracker.record_attempt_register_node()
+        pause = REGISTRATION_BACK_OFF_BASE
+        while True:
+            golang.select(ctx.done(), self.clock.after(pause))
+            if (ended := ctx.err()) is not None:
+                raise ended
+            pause = min(2 * pause, REGISTRATION_BACK_OFF_MAX)
+            node = self.initial_node(ctx)
+            klog.info_s("Attempting to register node", node=klog.kobj(node))
+            if self.try_register_with_api_server(ctx, node):
+                klog.info_s("Successfully registered node", node=klog.kobj(node))
+                self.registration_completed = True
+                return
+
+    def try_register_with_api_server(self, ctx: golang.Context, node: v1.Node) -> bool:
+        """Create the node, or bring one that exists into line with it. Whether the API server has it now."""
+        assert self.kube_client is not None
+        nodes = self.kube_client.core_v1.nodes()
+        try:
+            nodes.create(ctx, node)
+        except golang.ContextError:
+            raise
+        except Exception as err:
+            # Whatever it is, the next attempt may do better.
+            if not _may_exist(err):
+                reason = ", reason is forbidden" if apierrors.is_forbidden(err) else ""
+                klog.error_s(err, f"Unable to register node with API server{reason}", node=klog.kobj(node))
+                return False
+        else:
+            self.node_startup_latency_tracker.record_registered_new_node()
+            return True
+        try:
+            original = nodes.get(ctx, self.node_name)
+        except golang.ContextError:
+            raise
+        except Exception as err:
+            message = "Unable to register node with API server, error getting existing node"
+            klog.error_s(err, message, node=klog.kobj(node))
+            return False
+        klog.info_s("Node was previously registered", node=klog.kobj(node))
+        return self._reconcile(ctx, node, original)
+
+    def _reconcile(self, ctx: golang.Context, node: v1.Node, original: v1.Node) -> bool:
+        """Change of a node that exists what this kubelet alone decides. Whether that succeeded."""
+        assert self.kube_client is not None
+        existing = v1.deepcopy(original)
+        changes = [
+            reconcile_cmad_annotation_with_existing_node(node, existing),
+            update_default_labels(node, existing),
+            self.reconcile_extended_resource(node, existing),
+            reconcile_huge_page_resource(node, existing),
+        ]
+        if not any(changes):
+            return True
+        try:
+            nodeutil.patch_node_status(ctx, self.kube_client.core_v1, self.node_name, original, existing)
+        except golang.ContextError:
+            raise
+        except Exception as err:
+            message = "Unable to reconcile node with API server,error updating node"
+            klog.error_s(err, message, node=klog.kobj(node))
+            return False
+        return True
+
+    def reconcile_extended_resource(self, initial_node: v1.Node, node: v1.Node) -> bool:
+        """Set the extended resources of a node that was made anew to zero, until devices are there again."""
+        requires_update = update_default_resources(initial_node, node)
+        if not self.container_manager.should_reset_extended_resource_capacity():
+            return requires_update
+        for name in [name for name in node.status.capacity if v1helper.is_extended_resource_name(name)]:
+            message = "Zero out resource capacity in existing node"
+            klog.info_s(message, resourceName=name, node=klog.kobj(node))
+            node.status.capacity[name] = resource.new_quantity(0)
+            node.status.allocatable[name] = resource.new_quantity(0)
+            requires_update = True
+        return requires_update
+
+    def initial_node(self, ctx: golang.Context) -> v1.Node:
+        """A node object of this machine, as it is registered."""
+        os_name, arch = nodestatus.GOOS, nodestatus.goarch()
+        labels = {
+            v1.LABEL_HOSTNAME: self.hostname,
+            v1.LABEL_OS_STABLE: os_name,
+            v1.LABEL_ARCH_STABLE: arch,
+            kubeletapis.LABEL_OS: os_name,
+            kubeletapis.LABEL_ARCH: arch,
+        }
+        for key, value in self.node_labels.items():
+            if key in labels:
+                message = "the node label will overwrite default setting"
+                klog.info_s(message, labelKey=key, labelValue=value, default=labels[key])
+            labels[key] = value
+        node = v1.Node(metadata=metav1.ObjectMeta(name=self.node_name, labels=labels))
+        config = self.kubelet_configuration
+        node.spec.taints = [v1.deepcopy(taint) for taint in config.register_with_taints]
+        if self.external_cloud_provider:
+            taint = v1.Taint(key=TAINT_EXTERNAL_CLOUD_PROVIDER, value="true", effect=v1.TAINT_EFFECT_NO_SCHEDULE)
+            node.spec.taints.append(taint)
+        if config.enable_controller_attach_detach:
+            klog.v(2).info_s("Setting node annotation to enable volume controller attach/detach")
+            node.metadata.annotations[volutil.CONTROLLER_MANAGED_ATTACH_ANNOTATION] = "true"
+        else:
+            klog.v(2).info_s(
+                "Controller attach/detach is disabled for this node; Kubelet will attach and detach volumes"
             )
-            for handler in self.runtime_state.runtime_handlers()
+        node.spec.provider_id = config.provider_id
+        self.set_node_status(ctx, node)
+        return node
+
+    # ---- Status ----
+
+    def update_runtime_up(self, ctx: golang.Context) -> None:
+        """Ask the runtime how it is, and note the answer.  Go: kubelet.go"""
+        raise NotImplementedError
+
+    def fast_status_update_once(self, ctx: golang.Context) -> None:
+        """Report that the node is ready as soon as it is so for the first time.  Go: kubelet.go"""
+        start = self.clock.now()
+        loop, end = golang.with_cancel(ctx)
+
+        def update() -> None:
+            if self.fast_node_status_update(ctx, self.clock.since(start) >= NODE_READY_GRACE_PERIOD):
+                end()
+
+        wait.until(update, FAST_STATUS_UPDATE_PERIOD, loop)
+
+    def fast_node_status_update(self, ctx: golang.Context, timeout: bool) -> bool:
+        """Report the node if it has just become ready. Whether there is nothing more to wait for.
+
+        Calls the API server only then, and takes turns with sync_node_status.
+        """
+        with self.sync_node_status_mux:
+            update = self._fast_node_status_update_locked(ctx, timeout)
+        if update is _FastUpdate.AGAIN:
+            return False
+        if update is _FastUpdate.FAILED:
+            # The node that it was compared with is probably old; this asks the API server.
+            self.sync_node_status(ctx)
+        with self.update_runtime_mux:
+            self.container_runtime_ready_expected = True
+        return True
+
+    def _fast_node_status_update_locked(self, ctx: golang.Context, timeout: bool) -> _FastUpdate:
+        if timeout:
+            klog.error_s(None, "Node not becoming ready in time after startup")
+            return _FastUpdate.DONE
+        try:
+            original = self.get_node(ctx)
+        except apierrors.StatusError as err:
+            klog.error_s(err, "Error getting the current node from lister")
+            return _FastUpdate.AGAIN
+        _, ready = nodeutil.get_node_condition(original.status, v1.NODE_READY)
+        if ready is None:
+            klog.error_s(None, "Node does not have NodeReady condition", originalNode=original)
+            return _FastUpdate.AGAIN
+        if ready.status == v1.CONDITION_TRUE:
+            return _FastUpdate.DONE
+        self.update_runtime_up(ctx)
+        node, changed = self._update_node(ctx, original)
+        if not changed:
+            return _FastUpdate.AGAIN
+        _, ready = nodeutil.get_node_condition(node.status, v1.NODE_READY)
+        if ready is None:
+            klog.error_s(None, "Node does not have NodeReady condition", node=node)
+            return _FastUpdate.AGAIN
+        if ready.status == v1.CONDITION_FALSE:
+            return _FastUpdate.AGAIN
+        klog.info_s("Fast updating node status as it just became ready")
+        try:
+            self._patch_node_status(ctx, original, node)
+        except golang.ContextError:
+            raise
+        except Exception as err:
+            klog.error_s(err, "Error updating node status, will retry with syncNodeStatus")
+            return _FastUpdate.FAILED
+        return _FastUpdate.DONE
+
+    def sync_node_status(self, ctx: golang.Context) -> None:
+        """Register the node if that is still to be done, and report its status if there is anything to report.
+
+        Raises ctx.err() once ctx is done.
+        """
+        # Held over calls to the API server: what is reported must be what was last found.
+        with self.sync_node_status_mux:
+            if self.kube_client is None or self.heartbeat_client is None:
+                return
+            if self.kubelet_configuration.register_node:
+                self.register_with_api_server(ctx)
+            try:
+                self.update_node_status(ctx)
+            except golang.ContextError:
+                raise
+            except Exception as err:
+                # Tried again at the next sync.
+                klog.error_s(err, "Unable to update node status")
+                if apierrors.is_not_found(err):
+                    # DIVERGES: Go's kubelet must be started again for a node that was deleted to come back.
+                    self.registration_completed = False
+
+    def update_node_status(self, ctx: golang.Context) -> None:
+        """Report the node's status, if it changed or enough time has passed, in a few attempts.
+
+        Raises RuntimeError when all of them fail.
+        """
+        klog.v(5).info_s("Updating node status")
+        last: Exception | None = None
+        for attempt in range(NODE_STATUS_UPDATE_RETRY):
+            try:
+                self.try_update_node_status(ctx, attempt)
+                return
+            except golang.ContextError:
+                raise
+            except Exception as err:
+                # Whatever it is: the API server may be away, or the node have been changed by somebody else.
+                if attempt > 0 and self.on_repeated_heartbeat_failure is not None:
+                    self.on_repeated_heartbeat_failure()
+                klog.error_s(err, "Error updating node status, will retry")
+                last = err
+        raise RuntimeError("update node status exceeds retry count") from last
+
+    def try_update_node_status(self, ctx: golang.Context, try_number: int) -> None:
+        """One attempt. Raises what the API server says.
+
+        The first starts from what the informer knows, which is nearly always right and costs the API server nothing.
+        """
+        original = self._get_node_for_update(ctx, try_number)
+        node, changed = self._update_node(ctx, original)
+        if not changed and not self.is_update_status_period_expired():
+            self.mark_volumes_from_node(node)
+            return
+        if changed or self.last_status_report_time is None:
+            # Nodes that changed or started together are not to report together ever after.
+            self.delay_after_node_status_change = self.calculate_delay()
+        else:
+            self.delay_after_node_status_change = 0.0
+        self.mark_volumes_from_node(self._patch_node_status(ctx, original, node))
+
+    def _get_node_for_update(self, ctx: golang.Context, try_number: int) -> v1.Node:
+        assert self.heartbeat_client is not None
+        try:
+            if try_number == 0 and self.node_lister is not None:
+                return self.node_lister.get(self.node_name)
+            return self.heartbeat_client.core_v1.nodes().get(ctx, self.node_name)
+        except golang.ContextError:
+            raise
+        except Exception as err:
+            raise RuntimeError(f'error getting node "{self.node_name}": {err}') from err
+
+    def is_update_status_period_expired(self) -> bool:
+        """Whether a status is due although nothing changed."""
+        if self.last_status_report_time is None:
+            return True
+        period = self.node_status_report_frequency + self.delay_after_node_status_change
+        return self.clock.since(self.last_status_report_time) >= period
+
+    def calculate_delay(self) -> float:
+        """Up to half of the report period, in seconds, more or less."""
+        return self.node_status_report_frequency * (random.random() - 0.5)
+
+    def _update_node(self, ctx: golang.Context, original: v1.Node) -> tuple[v1.Node, bool]:
+        """The node as it should be now, as a copy, and whether it differs in more than the time of its heartbeat."""
+        node = v1.deepcopy(original)
+        cidr_changed = False
+        if node.spec.pod_cidrs:
+            try:
+                cidr_changed = self.update_pod_cidr(ctx, ",".join(node.spec.pod_cidrs))
+            except golang.ContextError:
+                raise
+            except Exception as err:
+                # The runtime is asked again at the next sync.
+                klog.error_s(err, "Error updating pod CIDR")
+        required = {v1.LABEL_OS_STABLE: nodestatus.GOOS, v1.LABEL_ARCH_STABLE: nodestatus.goarch()}
+        labels_missing = any(node.metadata.labels.get(key) != value for key, value in required.items())
+        node.metadata.labels |= required
+        self.set_node_status(ctx, node)
+        return node, cidr_changed or labels_missing or node_status_has_changed(original.status, node.status)
+
+    def _patch_node_status(self, ctx: golang.Context, original: v1.Node, node: v1.Node) -> v1.Node:
+        """Returns the node as the API server has it then."""
+        assert self.heartbeat_client is not None
+        updated, _ = nodeutil.patch_node_status(ctx, self.heartbeat_client.core_v1, self.node_name, original, node)
+        self.last_status_report_time = self.clock.now()
+        _, ready = nodeutil.get_node_condition(updated.status, v1.NODE_READY)
+        if ready is not None and ready.status == v1.CONDITION_TRUE:
+            self.node_startup_latency_tracker.record_node_ready()
+        return updated
+
+    def mark_volumes_from_node(self, node: v1.Node) -> None:
+        """Tell the volume manager which volumes the node's status names, for only those may be mounted.
+
+        After a restart it does not know, even when the status has not changed.
+        """
+        self.volume_manager.mark_volumes_as_reported_in_use(node.status.volumes_in_use)
+
+    # ---- Setting the status ----
+
+    def record_node_status_event(self, event_type: str, event: str) -> None:
+        """Tell of a change of the node's status."""
+        klog.v(2).info_s("Recording event message for node", node=klog.kref("", self.node_name), event=event)
+        self.recorder.eventf(self.node_ref, event_type, event, "Node %s status is now: %s", self.node_name, event)
+
+    def record_event(self, event_type: str, event: str, message: str) -> None:
+        """Tell something of the node."""
+        self.recorder.event(self.node_ref, event_type, event, message)
+
+    def record_node_schedulable_event(self, ctx: golang.Context, node: v1.Node) -> None:
+        """Tell when the node was cordoned, or freed again, by whomever."""
+        with self.last_node_unschedulable_lock:
+            if self.last_node_unschedulable == node.spec.unschedulable:
+                return
+            self.last_node_unschedulable = node.spec.unschedulable
+        event = events.NODE_NOT_SCHEDULABLE if node.spec.unschedulable else events.NODE_SCHEDULABLE
+        self.record_node_status_event(v1.EVENT_TYPE_NORMAL, event)
+
+    def set_node_status(self, ctx: golang.Context, node: v1.Node) -> None:
+        """Fill in the status of the node, over what is there. A setter that fails does not keep the others from it."""
+        if not self.set_node_status_funcs:
+            self.set_node_status_funcs = self.default_node_status_funcs()
+        for position, setter in enumerate(self.set_node_status_funcs):
+            klog.v(5).info_s("Setting node status condition code", position=position, node=klog.kobj(node))
+            try:
+                setter(ctx, node)
+            except golang.ContextError:
+                raise
+            except Exception as err:
+                klog.error_s(err, "Failed to set some node status fields", node=klog.kobj(node))
+        if features.feature_gate.enabled(features.NODE_DECLARED_FEATURES) and self.node_declared_features is not None:
+            node.status.declared_features = list(self.node_declared_features)
+
+    def default_node_status_funcs(self) -> list[nodestatus.Setter]:
+        """The setters, in their order: Ready needs the capacity, and comes last among the conditions."""
+        config, state, manager = self.kubelet_configuration, self.runtime_state, self.container_manager
+        isolation = config.local_storage_capacity_isolation
+        record = self.record_node_status_event
+        return [
+            nodestatus.node_address(
+                [ip_address(ip) for ip in self.node_ips],
+                self.node_ip_validator or validate_node_ip,
+                self.hostname,
+                self.external_cloud_provider,
+                utilnet.resolve_bind_address,
+            ),
+            nodestatus.machine_info(
+                self.node_name,
+                self.max_pods,
+                config.pods_per_core,
+                self.cadvisor.machine_info,
+                manager.get_capacity,
+                manager.get_device_plugin_resource_capacity,
+                lambda: self.container_manager.get_node_allocatable_reservation(),
+                self.record_event,
+                isolation,
+            ),
+            nodestatus.version_info(
+                self.cadvisor.version_info,
+                lambda: self.container_runtime.type(),
+                lambda ctx: self.container_runtime.version(ctx),
+            ),
+            nodestatus.daemon_endpoints(v1.NodeDaemonEndpoints(kubelet_endpoint=v1.DaemonEndpoint(port=config.port))),
+            nodestatus.images(config.node_status_max_images, lambda: self.image_manager.get_image_list()),
+            nodestatus.go_runtime(),
+            nodestatus.runtime_handlers(state.runtime_handlers),
+            nodestatus.node_features(state.runtime_features),
+            nodestatus.memory_pressure_condition(self.clock.now, _no_pressure, record),
+            nodestatus.disk_pressure_condition(self.clock.now, _no_pressure, record),
+            nodestatus.pid_pressure_condition(self.clock.now, _no_pressure, record),
+            nodestatus.ready_condition(
+                self.clock.now,
+                state.runtime_errors,
+                state.network_errors,
+                state.storage_errors,
+                manager.status,
+                self._shutdown_errors,
+                record,
+                isolation,
+            ),
+            nodestatus.volumes_in_use(
+                lambda: self.volume_manager.reconciler_states_have_been_synced(),
+                lambda: self.volume_manager.get_volumes_in_use(),
+            ),
+            self.record_node_schedulable_event,
         ]
 
-    def _capacity(self) -> dict[str, resource.Quantity]:
-        capacity = cadvisor.capacity_from_machine_info(self.cadvisor.machine_info())
-        capacity[v1.RESOURCE_PODS] = resource.new_quantity(self.max_pods)
-        disk = os.statvfs(self.root_directory)
-        size = disk.f_blocks * disk.f_frsize
-        capacity[v1.RESOURCE_EPHEMERAL_STORAGE] = resource.new_quantity(size, resource.Format.BINARY_SI)
-        return capacity
+    def _shutdown_errors(self) -> Exception | None:
+        return self.shutdown_manager.shutdown_status() if self.shutdown_manager is not None else None
 
-    def _allocatable(self, capacity: dict[str, resource.Quantity]) -> dict[str, resource.Quantity]:
-        """Capacity less what is reserved, never below zero."""
-        allocatable = dict(capacity)
-        for name, reserved in self.container_manager.get_node_allocatable_reservation().items():
-            if name in allocatable:
-                left = allocatable[name].sub(reserved)
-                allocatable[name] = left if left.sign() >= 0 else resource.Quantity(0, left.format)
-        return allocatable
+
+def _no_pressure() -> bool:
+    """Nothing watches for pressure yet."""
+    return False
+
+
+def _may_exist(err: Exception) -> bool:
+    """Whether the node may exist although it could not be created.
+
+    Who may not create nodes may still be allowed to use one that somebody else has created.
+    """
+    if apierrors.is_forbidden(err):
+        return not features.feature_gate.enabled(features.KUBELET_REGISTRATION_GET_ON_EXISTS_ONLY)
+    return apierrors.is_already_exists(err)
+
+
+def reconcile_huge_page_resource(initial_node: v1.Node, existing_node: v1.Node) -> bool:
+    """Give the existing node the huge pages that the machine has now. Whether that changed it."""
+    requires_update = update_default_resources(initial_node, existing_node)
+    initial, existing = initial_node.status, existing_node.status
+    for name, capacity in initial.capacity.items():
+        if not v1helper.is_huge_page_resource_name(name):
+            continue
+        allocatable = initial.allocatable.get(name, resource.new_quantity(0))
+        known = name in existing.capacity
+        if not known or existing.capacity[name].cmp(capacity) != 0:
+            existing.capacity[name] = capacity
+            requires_update = True
+        if not known or existing.allocatable.get(name, resource.new_quantity(0)).cmp(allocatable) != 0:
+            existing.allocatable[name] = allocatable
+            requires_update = True
+    for name in list(existing.capacity):
+        if v1helper.is_huge_page_resource_name(name) and name not in initial.capacity:
+            del existing.capacity[name]
+            existing.allocatable.pop(name, None)
+            klog.info_s("Removing huge page resource which is no longer supported", resourceName=name)
+            requires_update = True
+    return requires_update
+
+
+def update_default_resources(initial_node: v1.Node, existing_node: v1.Node) -> bool:
+    """Give an existing node that has no resources those of the initial one. Whether that changed it."""
+    initial, existing = initial_node.status, existing_node.status
+    requires_update = False
+    if not existing.capacity and initial.capacity:
+        existing.capacity = dict(initial.capacity)
+        requires_update = True
+    if not existing.allocatable and initial.allocatable:
+        existing.allocatable = dict(initial.allocatable)
+        requires_update = True
+    return requires_update
+
+
+def update_default_labels(initial_node: v1.Node, existing_node: v1.Node) -> bool:
+    """Give the existing node the default labels of the initial one, of which none is empty. Whether that changed it."""
+    initial, existing = initial_node.metadata.labels, existing_node.metadata.labels
+    requires_update = False
+    for label in _DEFAULT_LABELS:
+        if label not in initial:
+            continue
+        if existing.get(label, "") != initial[label]:
+            existing[label] = initial[label]
+            requires_update = True
+        if not existing.get(label):
+            existing.pop(label, None)
+    return requires_update
+
+
+def reconcile_cmad_annotation_with_existing_node(node: v1.Node, existing_node: v1.Node) -> bool:
+    """Bring into line who attaches volumes: the controller, or this kubelet. Whether that changed the existing node."""
+    key = volutil.CONTROLLER_MANAGED_ATTACH_ANNOTATION
+    new = node.metadata.annotations.get(key)
+    if (new or "") == existing_node.metadata.annotations.get(key, ""):
+        return False
+    if new is None:
+        klog.info_s("Controller attach-detach setting changed to false; updating existing Node")
+        existing_node.metadata.annotations.pop(key, None)
+    else:
+        klog.info_s("Controller attach-detach setting changed to true; updating existing Node")
+        existing_node.metadata.annotations[key] = new
+    return True
+
+
+def validate_node_ip(node_ip: utilnet.IPAddress) -> None:
+    """Raises ValueError for an address at which nobody else can reach this machine."""
+    for wrong, what in (
+        (node_ip.is_loopback, "loopback"),
+        (node_ip.is_multicast, "a multicast"),
+        (node_ip.is_link_local, "a link-local unicast"),
+        (node_ip.is_unspecified, "an all zeros"),
+    ):
+        if wrong:
+            raise ValueError(f"nodeIP can't be {what} address")
+    # DIVERGES: Go goes through the addresses of all interfaces; the kernel only lets one bind to one of them.
+    family = socket.AF_INET if node_ip.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(node_ip), 0))
+    except OSError:
+        raise ValueError(f'node IP: "{node_ip}" not found in the host\'s network interfaces') from None
+
+
+def node_status_has_changed(original_status: v1.NodeStatus, status: v1.NodeStatus) -> bool:
+    """Whether the two differ in more than the times of their heartbeats."""
+    if node_conditions_have_changed(original_status.conditions, status.conditions):
+        return True
+    return any(
+        not codec.semantic_equal(getattr(original_status, name), getattr(status, name))
+        for name in status.__struct_fields__
+        if name != "conditions"
+    )
+
+
+def node_conditions_have_changed(
+    original_conditions: list[v1.NodeCondition], conditions: list[v1.NodeCondition]
+) -> bool:
+    """Whether the two differ in more than their order and the times of their heartbeats."""
+    return _without_heartbeats(original_conditions) != _without_heartbeats(conditions)
+
+
+def _without_heartbeats(conditions: list[v1.NodeCondition]) -> list[tuple[Any, ...]]:
+    return sorted((c.type, c.status, c.reason, c.message, str(c.last_transition_time or "")) for c in conditions)

@@ -18,7 +18,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import cm, envvars, kuberuntime, metrics, status
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
-from kubelet.kubelet_node_status import KubeletNodeStatus
+from kubelet.kubelet_nodecache import KubeletNodeCache
 from kubelet.pod_workers import KillPodOptions, PodWorkerState, PodWorkerSync, UpdatePodOptions
 from pkg import features, fieldpath, golang, klog
 from pkg.api.core import v1
@@ -57,7 +57,7 @@ MASTER_SERVICES = frozenset({"kubernetes"})
 UNKNOWN_EXIT_CODE = 137
 
 
-class KubeletPods(KubeletNodeStatus):
+class KubeletPods(KubeletNodeCache):
     """Everything between a pod's spec and what runs, and back from what runs to the pod's status."""
 
     def get_active_pods(self) -> list[v1.Pod]:

@@ -2,7 +2,7 @@
 
 Go declares the struct in kubelet.go and spreads its methods over several files. Here the methods of each file are a
 class over these fields, and each class inherits the one before it:
-KubeletStruct → getters → volumes → network → node status → pods → Kubelet.
+KubeletStruct → getters → volumes → network → node status → node cache → pods → Kubelet.
 
 Go: pkg/kubelet/kubelet.go (type Kubelet, type Dependencies)
 """
@@ -13,19 +13,33 @@ import datetime
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from kubelet.util import BasicNodeStartupLatencyTracker, NodeStartupLatencyTracker
 from pkg.api.core import v1
 from pkg.apimachinery import clock
 
 if TYPE_CHECKING:
     from kubelet import cadvisor as kubecadvisor
-    from kubelet import cm, config, images, lifecycle, logs, prober, runtimeclass, status, volumemanager
+    from kubelet import (
+        cm,
+        config,
+        images,
+        lifecycle,
+        logs,
+        nodeshutdown,
+        nodestatus,
+        prober,
+        runtimeclass,
+        status,
+        volumemanager,
+    )
     from kubelet import container as kubecontainer
     from kubelet import pleg as kubepleg
     from kubelet import pod as kubepod
     from kubelet.apis import config as kubeletconfig
     from kubelet.cri import apis as internalapi
+    from kubelet.kubelet_node_status import StandaloneNode
     from kubelet.network import dns
     from kubelet.pod_container_deletor import PodContainerDeletor
     from kubelet.pod_workers import PodWorkers
@@ -35,9 +49,11 @@ if TYPE_CHECKING:
     from kubelet.util.queue import WorkQueue
     from pkg import mount_utils
     from pkg import volume as pkgvolume
+    from pkg.apimachinery.util.net import IPAddress
     from pkg.client_go import kubernetes
     from pkg.client_go.tools import record
     from pkg.client_go.util import flowcontrol
+    from pkg.component_helpers.apimachinery import lease
     from pkg.volume.util import hostutil, subpath
 
 
@@ -66,6 +82,14 @@ class Dependencies:
     # Called after repeated failures of heartbeats: the connections may be dead.
     on_heartbeat_failure: Callable[[], None] | None = None
     clock: clock.Clock = field(default_factory=clock.RealClock)
+
+
+class NodeLister(Protocol):
+    """The informer's node."""
+
+    def get(self, name: str) -> v1.Node:
+        """Shared, not to be changed. Raises apierrors.StatusError, not found."""
+        ...
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -138,6 +162,45 @@ class KubeletStruct:
     # None in standalone mode, where no Service is known.
     service_lister: Callable[[], list[v1.Service]] | None = None
     service_has_synced: Callable[[], bool] = lambda: True
+
+    # None in standalone mode, as is the informer's node.
+    heartbeat_client: kubernetes.Interface | None = None
+    # Called after repeated failures of heartbeats: the connections may be dead.
+    on_repeated_heartbeat_failure: Callable[[], None] | None = None
+    node_lister: NodeLister | None = None
+    # Whether the node has been read from the API server since the start.
+    node_has_synced: Callable[[], bool] = lambda: True
+    node_lease_controller: lease.Controller = field(init=False)
+    shutdown_manager: nodeshutdown.Manager | None = None
+    node_startup_latency_tracker: NodeStartupLatencyTracker = field(default_factory=BasicNodeStartupLatencyTracker)
+
+    # Seconds between two looks at the node's status, and between two reports of one that does not change.
+    node_status_update_frequency: float = 10.0
+    node_status_report_frequency: float = 300.0
+    # Whether somebody else knows the node's addresses better.
+    external_cloud_provider: bool = False
+    # Raises ValueError for an address that is none of this machine's; None for the usual rules.
+    node_ip_validator: Callable[[IPAddress], None] | None = None
+    # What fills in the node's status, made at its first use.
+    set_node_status_funcs: list[nodestatus.Setter] = field(default_factory=list)
+    # Features that the node's status names; None for not saying anything of them.
+    node_declared_features: list[str] | None = None
+
+    # Held while the node's status is found out and reported; guards the next three.
+    sync_node_status_mux: threading.Lock = field(default_factory=threading.Lock)
+    registration_completed: bool = False
+    # None until a status has been reported.
+    last_status_report_time: datetime.datetime | None = None
+    # Seconds by which the next report of an unchanged status is early or late.
+    delay_after_node_status_change: float = 0.0
+    # Whether a runtime that is not ready is worth a line in the log; guarded by update_runtime_mux.
+    container_runtime_ready_expected: bool = False
+    last_node_unschedulable_lock: threading.Lock = field(default_factory=threading.Lock)
+    # Guarded by the lock above.
+    last_node_unschedulable: bool = False
+    # The newest node that the API server is known to have; replaced as a whole, as is the node of standalone mode.
+    cached_node: v1.Node | None = None
+    standalone_node: StandaloneNode | None = None
 
     # When sync_loop_iteration last began or ended; None before the first time. Read by the health check.
     sync_loop_monitor: datetime.datetime | None = None

@@ -111,6 +111,8 @@ class FakeVolumeManager:
         self.possibly_mounted: set[str] = set()
         self.err: Exception | None = None
         self.waits: list[tuple[str, str]] = []
+        self.volumes_in_use: list[str] = []
+        self.reported_in_use: list[str] = []
 
     def wait_for_attach_and_mount(self, ctx: golang.Context, pod: v1.Pod) -> None:
         self.waits.append(("mount", pod.metadata.uid))
@@ -130,6 +132,15 @@ class FakeVolumeManager:
 
     def get_extra_supplemental_groups_for_pod(self, pod: v1.Pod) -> list[int]:
         return []
+
+    def reconciler_states_have_been_synced(self) -> bool:
+        return True
+
+    def get_volumes_in_use(self) -> list[str]:
+        return self.volumes_in_use
+
+    def mark_volumes_as_reported_in_use(self, volumes_reported_as_in_use: list[str]) -> None:
+        self.reported_in_use = volumes_reported_as_in_use
 
     def run(self, ctx: golang.Context, sources_ready: config.SourcesReady) -> None: ...
 
@@ -188,6 +199,9 @@ class TestKubelet:
         # The real PLEG, which never relists here, would say that it is not healthy.
         kubelet.runtime_state._health_checks.clear()
         kubelet.volume_manager = cast(VolumeManager, self.volumes)
+        # The tests' node has an address of the loopback interface.
+        kubelet.node_ip_validator = lambda ip: None
+        kubelet.set_node_status_funcs.clear()
 
     def close(self) -> None:
         self.kubelet.probe_manager.stop_all()

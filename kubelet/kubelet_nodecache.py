@@ -1,0 +1,52 @@
+"""The newest node object that the kubelet has seen.
+
+Go: pkg/kubelet/kubelet_nodecache.go
+"""
+
+from __future__ import annotations
+
+from kubelet.kubelet_node_status import KubeletNodeStatus
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
+
+
+class KubeletNodeCache(KubeletNodeStatus):
+    """The node as admission asks for it: a pod may have been placed by a node that the informer has yet to see."""
+
+    def get_cached_node(self, ctx: golang.Context, use_cache: bool) -> v1.Node:
+        """The node as it is known, or as the API server has it now; not to be changed.
+
+        Raises what the API server says, if it is asked.
+        """
+        return self._get_cached_node(ctx) if use_cache else self._get_node_sync(ctx)
+
+    def _get_cached_node(self, ctx: golang.Context) -> v1.Node:
+        cached = self.cached_node
+        try:
+            informer_node = self.get_node(ctx)
+        except apierrors.StatusError as err:
+            if cached is None:
+                return self.initial_node(ctx)
+            klog.error_s(err, "failed to list node; using cached node")
+            return cached
+        if cached is not None and not self._is_newer(informer_node, cached):
+            return cached
+        self.cached_node = informer_node
+        return informer_node
+
+    def _get_node_sync(self, ctx: golang.Context) -> v1.Node:
+        if self.kube_client is None:
+            return self.get_node(ctx)
+        node = self.kube_client.core_v1.nodes().get(ctx, self.node_name)
+        self.cached_node = node
+        return node
+
+    def _is_newer(self, informer_node: v1.Node, cached_node: v1.Node) -> bool:
+        """By resource version; the informer is believed where they cannot be compared."""
+        try:
+            return int(informer_node.metadata.resource_version) > int(cached_node.metadata.resource_version)
+        except ValueError as err:
+            if self.kube_client is not None:
+                klog.error_s(err, "failed to check if node is newer; using informer node")
+            return True

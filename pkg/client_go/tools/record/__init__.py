@@ -3,8 +3,23 @@
 Go: k8s.io/client-go/tools/record
 """
 
-from pkg.client_go.tools.record.event import EventRecorder
+from pkg.client_go.tools.record.event import (
+    EventBroadcaster,
+    EventRecorder,
+    EventSink,
+    EventSinkImpl,
+    new_broadcaster,
+)
 from pkg.client_go.tools.record.standalone import RecordedEvent, StandaloneRecorder
 from pkg.client_go.tools.record.testing import FakeRecorder
 
-__all__ = ["EventRecorder", "FakeRecorder", "RecordedEvent", "StandaloneRecorder"]
+__all__ = [
+    "EventBroadcaster",
+    "EventRecorder",
+    "EventSink",
+    "EventSinkImpl",
+    "FakeRecorder",
+    "RecordedEvent",
+    "StandaloneRecorder",
+    "new_broadcaster",
+]

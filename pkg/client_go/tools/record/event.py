@@ -1,12 +1,31 @@
-"""Who records events.
+"""Who records events, and how they come to the API server and the log.
 
 Go: k8s.io/client-go/tools/record/event.go
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery import clock as clock_
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
+from pkg.client_go.tools import reference
+from pkg.client_go.tools.record import events_cache, util
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+
+MAX_TRIES_PER_EVENT = 12
+DEFAULT_SLEEP_DURATION = 10.0
+MAX_QUEUED_EVENTS = 1000
 
 
 class EventRecorder(Protocol):
@@ -34,3 +53,294 @@ class EventRecorder(Protocol):
     ) -> None:
         """As eventf, with annotations on the event."""
         ...
+
+
+class EventSink(Protocol):
+    """Where events are kept. Both return the event as it is there then."""
+
+    def create(self, ctx: golang.Context, event: v1.Event) -> v1.Event: ...
+
+    def patch(self, ctx: golang.Context, event: v1.Event, data: bytes) -> v1.Event: ...
+
+
+class EventSinkImpl:
+    """Keeps events in the API server, each in its namespace.
+
+    Go: k8s.io/client-go/kubernetes/typed/core/v1/event_expansion.go
+
+    `events` gives the client of a namespace's events: `client.core_v1.events`.
+    """
+
+    def __init__(self, events: Callable[[str], kubernetes.ResourceClient[v1.Event]]) -> None:
+        self._events = events
+
+    def create(self, ctx: golang.Context, event: v1.Event) -> v1.Event:
+        return self._events(event.metadata.namespace).create(ctx, event)
+
+    def patch(self, ctx: golang.Context, event: v1.Event, data: bytes) -> v1.Event:
+        from pkg.apimachinery import types  # not needed without an API server
+
+        client = self._events(event.metadata.namespace)
+        return client.patch(ctx, event.metadata.name, types.PatchType.STRATEGIC_MERGE, data)
+
+
+class EventBroadcaster:
+    """Hands the events of its recorders to everyone who was started; make it with new_broadcaster.
+
+    Recording takes no longer than a line of log. Each sink has a thread and a queue of its own.
+
+    DIVERGES: Go forgets the newest event when a sink is slow. Here the oldest goes, so that after an outage the
+    events of the present are told.
+    """
+
+    def __init__(self, sleep_duration: float, clock: clock_.Clock, max_queued: int) -> None:
+        self._sleep_duration = sleep_duration
+        self._clock = clock
+        self._max_queued = max_queued
+        self._ctx, self._cancel = golang.with_cancel(golang.background())
+        self._lock = threading.Lock()  # guards _queues, _threads
+        self._queues: list[_EventQueue] = []
+        self._threads: list[golang.Thread] = []
+        self._logging: klog.Verbose | None = None
+
+    def start_recording_to_sink(self, sink: EventSink) -> None:
+        """Keep all events from now on in the sink."""
+        correlator = events_cache.EventCorrelator(self._clock)
+        self.start_event_watcher(lambda event: self._record_to_sink(sink, event, correlator))
+
+    def start_structured_logging(self, verbosity: int) -> None:
+        """Log all events from now on."""
+        self._logging = klog.v(verbosity)
+
+    def start_event_watcher(self, event_handler: Callable[[v1.Event], None]) -> None:
+        """Call `event_handler` in a thread with all events from now on. It must not change them."""
+        queue = _EventQueue(self._max_queued)
+        with self._lock:
+            self._queues.append(queue)
+            self._threads.append(golang.go(self._watch, queue, event_handler, name="event-broadcaster"))
+
+    def new_recorder(self, source: v1.EventSource) -> EventRecorder:
+        return RecorderImpl(source, self, self._clock)
+
+    def shutdown(self) -> None:
+        """Stop all threads; what is queued is lost."""
+        self._cancel()
+        with self._lock:
+            threads, self._threads = self._threads, []
+        for thread in threads:
+            thread.join(5)
+
+    def action(self, event: v1.Event, depth: int) -> None:
+        """Hand on an event. `depth` calls up the stack is the line that recorded it."""
+        if self._logging:
+            _log_event(event, depth + 1)
+        with self._lock:
+            queues = list(self._queues)
+        for queue in queues:
+            if (dropped := queue.put(event)) is not None:
+                klog.error_s(
+                    None,
+                    "Unable to record event: too many queued events, dropped event",
+                    event=klog.kobj(dropped),
+                    reason=dropped.reason,
+                    message=dropped.message,
+                )
+
+    def _watch(self, queue: _EventQueue, event_handler: Callable[[v1.Event], None]) -> None:
+        while (event := queue.get(self._ctx)) is not None:
+            try:
+                event_handler(event)
+            except Exception as err:
+                # One event that cannot be handled must not silence all later ones.
+                klog.error_s(err, "Event handler failed", event=klog.kobj(event), stack=klog.stacktrace(err))
+
+    def _record_to_sink(self, sink: EventSink, event: v1.Event, correlator: events_cache.EventCorrelator) -> None:
+        result = correlator.event_correlate(event)
+        if result is None:
+            return
+        tries = 0
+        while (failure := _record_event(self._ctx, sink, result, correlator)) is not None:
+            # DIVERGES: Go gives up after two minutes. A server that cannot be reached says nothing against an
+            # event, so it is told once the server is back; the queue behind it is bounded.
+            tries += 1
+            if tries >= MAX_TRIES_PER_EVENT and not isinstance(failure, OSError):
+                klog.error_s(None, "Unable to write event (retry limit exceeded!)", event=klog.kobj(result.event))
+                return
+            # Clients that lost the same server do not all come back at once.
+            delay = self._sleep_duration * (random.random() if tries == 1 else 1)
+            if self._wait(delay):
+                klog.error_s(None, "Unable to write event (broadcaster is shut down)", event=klog.kobj(result.event))
+                return
+
+    def _wait(self, seconds: float) -> bool:
+        """Whether the broadcaster was shut down before the time was over."""
+        timer = golang.Timer(seconds, self._clock)
+        golang.select(self._ctx.done(), timer.channel)
+        timer.stop()
+        return self._ctx.err() is not None
+
+
+def new_broadcaster(
+    sleep_duration: float = DEFAULT_SLEEP_DURATION,
+    clock: clock_.Clock | None = None,
+    max_queued: int = MAX_QUEUED_EVENTS,
+) -> EventBroadcaster:
+    """A broadcaster that waits `sleep_duration` seconds between tries to write an event."""
+    return EventBroadcaster(sleep_duration, clock or clock_.RealClock(), max_queued)
+
+
+class _EventQueue:
+    """Holds `size` events and forgets the oldest for a new one."""
+
+    def __init__(self, size: int) -> None:
+        self._lock = threading.Lock()  # guards _events
+        self._events: deque[v1.Event] = deque()
+        self._size = size
+        self._wake: golang.Channel[None] = golang.Channel(1)
+
+    def put(self, event: v1.Event) -> v1.Event | None:
+        """Returns the event that had to go."""
+        with self._lock:
+            dropped = self._events.popleft() if len(self._events) >= self._size else None
+            self._events.append(event)
+        self._wake.try_send(None)
+        return dropped
+
+    def get(self, ctx: golang.Context) -> v1.Event | None:
+        """Waits for an event; None once ctx is done."""
+        while ctx.err() is None:
+            with self._lock:
+                if self._events:
+                    return self._events.popleft()
+            golang.select(ctx.done(), self._wake)
+        return None
+
+
+class RecorderImpl:
+    """Implements EventRecorder; safe from any thread."""
+
+    def __init__(self, source: v1.EventSource, broadcaster: EventBroadcaster, clock: clock_.Clock) -> None:
+        self._source = source
+        self._broadcaster = broadcaster
+        self._clock = clock
+
+    def event(self, obj: Any, event_type: str, reason: str, message: str, /) -> None:
+        self._generate_event(obj, {}, event_type, reason, message)
+
+    def eventf(self, obj: Any, event_type: str, reason: str, message_fmt: str, /, *args: Any) -> None:
+        self._generate_event(obj, {}, event_type, reason, message_fmt % args)
+
+    def annotated_eventf(
+        self,
+        obj: Any,
+        annotations: Mapping[str, str],
+        event_type: str,
+        reason: str,
+        message_fmt: str,
+        /,
+        *args: Any,
+    ) -> None:
+        self._generate_event(obj, annotations, event_type, reason, message_fmt % args)
+
+    def _generate_event(
+        self, obj: Any, annotations: Mapping[str, str], event_type: str, reason: str, message: str
+    ) -> None:
+        try:
+            ref = reference.get_reference(obj)
+        except ValueError as err:
+            klog.error_s(
+                err,
+                "Could not construct reference, will not report event",
+                eventType=event_type,
+                reason=reason,
+                message=message,
+            )
+            return
+        if not util.validate_event_type(event_type):
+            klog.error_s(None, "Unsupported event type", eventType=event_type)
+            return
+        self._broadcaster.action(self._make_event(ref, annotations, event_type, reason, message), 2)
+
+    def _make_event(
+        self, ref: v1.ObjectReference, annotations: Mapping[str, str], event_type: str, reason: str, message: str
+    ) -> v1.Event:
+        now = self._clock.now()
+        return v1.Event(
+            metadata=metav1.ObjectMeta(
+                name=util.generate_event_name(ref.name, now),
+                namespace=ref.namespace or metav1.NAMESPACE_DEFAULT,
+                annotations=dict(annotations),
+            ),
+            involved_object=ref,
+            reason=reason,
+            message=message,
+            first_timestamp=codec.seconds(now),
+            last_timestamp=codec.seconds(now),
+            count=1,
+            type=event_type,
+            source=self._source,
+            reporting_component=self._source.component,
+            reporting_instance=self._source.host,
+        )
+
+
+def _record_event(
+    ctx: golang.Context,
+    sink: EventSink,
+    result: events_cache.EventCorrelateResult,
+    correlator: events_cache.EventCorrelator,
+) -> Exception | None:
+    """Try to write the event. Returns the error if that may be tried again."""
+    event = result.event
+    try:
+        correlator.update_state(_create_or_patch(ctx, sink, event, result.patch))
+    except apierrors.StatusError as err:
+        if not _is_servers_own_trouble(err):
+            _log_rejection(event, err)
+            return None
+        failure: Exception = err
+    except Exception as err:  # whatever keeps the client from getting an answer
+        failure = err
+    if ctx.err() is None:
+        klog.error_s(failure, "Unable to write event (may retry after sleeping)", event=klog.kobj(event))
+    return failure
+
+
+def _create_or_patch(ctx: golang.Context, sink: EventSink, event: v1.Event, patch: bytes) -> v1.Event:
+    if event.count > 1:
+        try:
+            return sink.patch(ctx, event, patch)
+        except apierrors.StatusError as err:
+            if not apierrors.is_not_found(err):
+                raise
+    # Events live an hour: what was counted so far may be gone.
+    event.metadata.resource_version = ""
+    return sink.create(ctx, event)
+
+
+def _is_servers_own_trouble(err: apierrors.StatusError) -> bool:
+    """DIVERGES: Go takes every answer for a rejection; but overload and internal errors pass."""
+    return apierrors.is_too_many_requests(err) or err.code >= 500
+
+
+def _log_rejection(event: v1.Event, err: apierrors.StatusError) -> None:
+    terminating = apierrors.has_status_cause(err, v1.NAMESPACE_TERMINATING_CAUSE)
+    if apierrors.is_already_exists(err) or terminating:
+        klog.v(5).info_s("Server rejected event (will not retry!)", event=klog.kobj(event), err=err)
+    else:
+        klog.error_s(err, "Server rejected event (will not retry!)", event=klog.kobj(event))
+
+
+def _log_event(event: v1.Event, depth: int) -> None:
+    about = event.involved_object
+    klog.info_s_depth(
+        depth + 1,
+        "Event occurred",
+        object=klog.kref(about.namespace, about.name),
+        fieldPath=about.field_path,
+        kind=about.kind,
+        apiVersion=about.api_version,
+        type=event.type,
+        reason=event.reason,
+        message=event.message,
+    )

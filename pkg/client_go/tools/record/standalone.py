@@ -15,6 +15,7 @@ from typing import Any
 from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clock_
+from pkg.client_go.tools import reference
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,7 +62,7 @@ class StandaloneRecorder:
             return list(self._events)
 
     def _record(self, obj: Any, annotations: Mapping[str, str], event_type: str, reason: str, message: str) -> None:
-        ref = reference_to(obj)
+        ref = reference.get_reference(obj)
         event = RecordedEvent(self._clock.now(), ref, event_type, reason, message, dict(annotations))
         with self._lock:
             self._events.append(event)
@@ -76,17 +77,3 @@ class StandaloneRecorder:
             reason=reason,
             message=message,
         )
-
-
-def reference_to(obj: Any) -> v1.ObjectReference:
-    """The reference to an API object of the core group; a reference stays what it is."""
-    if isinstance(obj, v1.ObjectReference):
-        return obj
-    return v1.ObjectReference(
-        kind=type(obj).__name__,
-        api_version="v1",
-        namespace=obj.metadata.namespace,
-        name=obj.metadata.name,
-        uid=obj.metadata.uid,
-        resource_version=obj.metadata.resource_version,
-    )

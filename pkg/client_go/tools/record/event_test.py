@@ -1,0 +1,258 @@
+"""Events on their way to a sink and to the log."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock import testing
+from pkg.apimachinery.runtime import codec
+from pkg.client_go.tools import record
+
+POD = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid="u1", resource_version="7"))
+SOURCE = v1.EventSource(component="kubelet", host="labnode")
+
+
+class Sink:
+    """Keeps events by name; raises `errors` first, one a call, and blocks while `gate` is cleared."""
+
+    def __init__(self) -> None:
+        self.calls: golang.Channel[tuple[str, v1.Event, bytes]] = golang.Channel(1000)
+        self.errors: list[Exception] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def create(self, ctx: golang.Context, event: v1.Event) -> v1.Event:
+        return self._called("create", event, b"")
+
+    def patch(self, ctx: golang.Context, event: v1.Event, data: bytes) -> v1.Event:
+        return self._called("patch", event, data)
+
+    def _called(self, verb: str, event: v1.Event, data: bytes) -> v1.Event:
+        self.gate.wait(10)
+        self.calls.send((verb, event, data))
+        if self.errors:
+            raise self.errors.pop(0)
+        kept = codec.deepcopy(event)
+        kept.metadata.resource_version = "9"
+        return kept
+
+    def next(self) -> tuple[str, v1.Event, bytes]:
+        call, ok = self.calls.recv(timeout=10)
+        assert ok and call is not None, "nothing was written"
+        return call
+
+
+class World:
+    def __init__(self, max_queued: int = 1000) -> None:
+        self.clock = testing.FakeClock()
+        self.sink = Sink()
+        self.broadcaster = record.new_broadcaster(clock=self.clock, max_queued=max_queued)
+        self.recorder = self.broadcaster.new_recorder(SOURCE)
+        self.broadcaster.start_recording_to_sink(self.sink)
+
+    def retry(self) -> None:
+        """Let the sink's thread sleep, and wake it."""
+        assert eventually(self.clock.has_waiters), "the broadcaster does not wait for a retry"
+        self.clock.step(10)
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    ctx, cancel = golang.with_timeout(golang.background(), 10)
+    try:
+        while not condition():
+            if ctx.wait(0.001):
+                return False
+        return True
+    finally:
+        cancel()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.broadcaster.shutdown()
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    out = io.StringIO()
+    klog.set_output(out)
+    yield out
+    klog.set_output(None)
+
+
+def test_event_as_it_is_sent(world: World) -> None:
+    world.recorder.annotated_eventf(POD, {"a": "b"}, "Warning", "Failed", "%s failed", "it")
+    verb, event, _ = world.sink.next()
+    now = codec.seconds(world.clock.now()).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert verb == "create"
+    nanoseconds = int(world.clock.now().timestamp()) * 10**9 + world.clock.now().microsecond * 1000
+    assert json.loads(codec.encode_json(event)) == {
+        "metadata": {"name": f"p.{nanoseconds:x}", "namespace": "ns", "annotations": {"a": "b"}},
+        "involvedObject": {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "namespace": "ns",
+            "name": "p",
+            "uid": "u1",
+            "resourceVersion": "7",
+        },
+        "reason": "Failed",
+        "message": "it failed",
+        "source": {"component": "kubelet", "host": "labnode"},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        "type": "Warning",
+        "reportingComponent": "kubelet",
+        "reportingInstance": "labnode",
+    }
+
+
+def test_repetition_is_a_patch(world: World) -> None:
+    for _ in range(3):
+        world.recorder.event(POD, "Normal", "Pulled", "same")
+        world.clock.step(1)
+    verb, first, _ = world.sink.next()
+    assert verb == "create"
+    for count in (2, 3):
+        verb, event, patch = world.sink.next()
+        assert (verb, event.metadata.name, event.count) == ("patch", first.metadata.name, count)
+        body = json.loads(patch)
+        assert list(body) == ["count", "lastTimestamp", "message"]
+        assert (body["count"], body["message"]) == (count, "same")
+        assert event.first_timestamp == first.first_timestamp
+
+
+def test_objects_without_namespace_and_with_odd_names(world: World) -> None:
+    world.recorder.event(v1.Node(metadata=metav1.ObjectMeta(name="n")), "Normal", "Starting", "m")
+    _, event, _ = world.sink.next()
+    assert (event.metadata.namespace, event.involved_object.namespace) == ("default", "")
+    world.recorder.event(v1.ObjectReference(kind="Pod", name="x" * 250), "Normal", "R", "m")
+    _, event, _ = world.sink.next()
+    assert len(event.metadata.name) == 36, "a UUID, for what would not be a name"
+
+
+def test_patch_of_an_expired_event_creates_it(world: World) -> None:
+    world.recorder.event(POD, "Normal", "R", "m")
+    world.sink.next()
+    world.sink.errors = [apierrors.new_not_found("events", "p")]
+    world.recorder.event(POD, "Normal", "R", "m")
+    assert world.sink.next()[0] == "patch"
+    verb, event, _ = world.sink.next()
+    assert (verb, event.count, event.metadata.resource_version) == ("create", 2, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (apierrors.new_forbidden("events", "p", "no"), "Server rejected event (will not retry!)"),
+        (apierrors.new_already_exists("events", "p"), ""),
+    ],
+)
+def test_rejected_events_are_not_tried_again(world: World, log: io.StringIO, error: Exception, text: str) -> None:
+    world.sink.errors = [error]
+    world.recorder.event(POD, "Normal", "R", "rejected")
+    world.recorder.event(POD, "Normal", "R", "next")
+    assert [world.sink.next()[1].message for _ in range(2)] == ["rejected", "next"]
+    assert text in log.getvalue()
+    assert ("rejected event" in log.getvalue()) == bool(text), "what exists already is not worth a line"
+
+
+def test_unreachable_server_gets_them_all_later(world: World, log: io.StringIO) -> None:
+    world.sink.errors = [ConnectionRefusedError("away")] * 30
+    world.recorder.event(POD, "Normal", "R", "first")
+    world.recorder.event(POD, "Normal", "R", "second")
+    for _ in range(30):
+        assert world.sink.next()[1].message == "first"
+        world.retry()
+    assert [world.sink.next()[1].message for _ in range(2)] == ["first", "second"]
+
+
+@pytest.mark.parametrize("error", [apierrors.new_internal_error("broken"), TypeError("not encodable")])
+def test_other_failures_end_after_twelve_tries(world: World, log: io.StringIO, error: Exception) -> None:
+    world.sink.errors = [error] * 12
+    world.recorder.event(POD, "Normal", "R", "bad")
+    world.recorder.event(POD, "Normal", "R", "next")
+    for _ in range(11):
+        assert world.sink.next()[1].message == "bad"
+        world.retry()
+    assert [world.sink.next()[1].message for _ in range(2)] == ["bad", "next"]
+    assert "Unable to write event (retry limit exceeded!)" in log.getvalue()
+
+
+def test_full_queue_forgets_the_oldest(log: io.StringIO) -> None:
+    world = World(max_queued=3)
+    world.sink.errors = [ConnectionRefusedError("away")]
+    world.recorder.event(POD, "Normal", "R", "0")
+    assert world.sink.next()[1].message == "0"
+    for i in range(1, 6):
+        world.recorder.event(POD, "Normal", "R", str(i))
+    world.retry()
+    assert [world.sink.next()[1].message for _ in range(4)] == ["0", "3", "4", "5"]
+    world.broadcaster.shutdown()
+    assert log.getvalue().count("too many queued events, dropped event") == 2
+
+
+def test_shutdown_ends_a_retry(world: World, log: io.StringIO) -> None:
+    world.sink.errors = [ConnectionRefusedError("away")]
+    world.recorder.event(POD, "Normal", "R", "m")
+    world.sink.next()
+    assert eventually(world.clock.has_waiters)
+    world.broadcaster.shutdown()
+    assert "Unable to write event (broadcaster is shut down)" in log.getvalue()
+
+
+def test_what_is_no_event(world: World, log: io.StringIO) -> None:
+    world.recorder.event(None, "Normal", "R", "m")
+    world.recorder.event(POD, "Odd", "R", "m")
+    world.recorder.event(POD, "Normal", "R", "good")
+    assert world.sink.next()[1].message == "good"
+    assert "Could not construct reference, will not report event" in log.getvalue()
+    assert 'Unsupported event type" eventType="Odd"' in log.getvalue()
+
+
+def test_handler_that_fails_goes_on(log: io.StringIO) -> None:
+    broadcaster = record.new_broadcaster()
+    seen: golang.Channel[str] = golang.Channel(2)
+
+    def handle(event: v1.Event) -> None:
+        seen.send(event.message)
+        raise RuntimeError("fault")
+
+    broadcaster.start_event_watcher(handle)
+    recorder = broadcaster.new_recorder(SOURCE)
+    recorder.event(POD, "Normal", "R", "1")
+    recorder.event(POD, "Normal", "R", "2")
+    assert [seen.recv(timeout=10)[0] for _ in range(2)] == ["1", "2"]
+    broadcaster.shutdown()
+    assert "Event handler failed" in log.getvalue()
+
+
+def test_logging_names_the_line_that_records(log: io.StringIO) -> None:
+    broadcaster = record.new_broadcaster()
+    recorder = broadcaster.new_recorder(SOURCE)
+    broadcaster.start_structured_logging(0)
+    recorder.event(POD, "Normal", "Started", "100% as it is")
+    recorder.eventf(POD, "Warning", "Failed", "%d", 1)
+    recorder.annotated_eventf(POD, {}, "Normal", "R", "m")
+    lines = log.getvalue().splitlines()
+    assert len(lines) == 3 and all("event_test.py:" in line for line in lines)
+    assert lines[0].endswith(
+        '"Event occurred" object="ns/p" fieldPath="" kind="Pod" apiVersion="v1" '
+        'type="Normal" reason="Started" message="100% as it is"'
+    )
+    quiet = record.new_broadcaster()
+    quiet.start_structured_logging(9)
+    quiet.new_recorder(SOURCE).event(POD, "Normal", "R", "m")
+    assert len(log.getvalue().splitlines()) == 3

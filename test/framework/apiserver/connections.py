@@ -1,0 +1,322 @@
+"""HTTP/1.1 over sockets: connections that stay open, chunked answers, connections given away.
+
+Small on purpose: what the standard library's handler does for each request costs more than the rest of the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from framework.apiserver.interfaces import Request
+from pkg import golang, klog
+
+_MAX_HEAD = 1 << 20
+_MAX_BODY = 16 << 20
+_HANDSHAKE_TIMEOUT = 10.0
+_READ_SIZE = 1 << 16
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+
+
+class BadRequest(Exception):
+    """What came is not HTTP."""
+
+
+def hang_up(sock: socket.socket) -> None:
+    """End both directions, from any thread; the owner of the socket sees the end and closes it."""
+    with contextlib.suppress(OSError):
+        # Not through the TLS layer, which another thread may be inside of.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+class Connection:
+    """One client's connection, used by the thread that serves it; only `cut` may come from another one."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._buffer = bytearray()
+        self.peer_certificate: bytes | None = None
+        if isinstance(sock, ssl.SSLSocket):
+            self.peer_certificate = sock.getpeercert(binary_form=True)
+
+    def read_request(self) -> Request | None:
+        """The next request; None when the client has gone. Raises BadRequest."""
+        head = self._read_head()
+        if head is None:
+            return None
+        lines = head.decode("latin-1").split("\r\n")
+        parts = lines[0].split(" ")
+        if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+            raise BadRequest(f"malformed request line {lines[0]!r}")
+        headers: dict[str, str] = {}
+        for line in lines[1:]:
+            name, colon, value = line.partition(":")
+            if not colon:
+                raise BadRequest(f"malformed header {line!r}")
+            name = name.strip().lower()
+            headers[name] = f"{headers[name]},{value.strip()}" if name in headers else value.strip()
+        url = urlsplit(parts[1])
+        return Request(
+            method=parts[0],
+            path=unquote(url.path),
+            query=parse_qs(url.query, keep_blank_values=True) if url.query else {},
+            headers=headers,
+            body=self._read_body(headers),
+            peer_certificate=self.peer_certificate,
+        )
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def take_buffer(self) -> bytes:
+        """What has been read beyond the request, for who takes the connection over."""
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        return data
+
+    def cut(self) -> None:
+        hang_up(self.sock)
+
+    def _fill(self) -> bool:
+        data = self.sock.recv(_READ_SIZE)
+        self._buffer += data
+        return bool(data)
+
+    def _read_head(self) -> bytes | None:
+        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+            if len(self._buffer) > _MAX_HEAD:
+                raise BadRequest("headers too large")
+            if not self._fill():
+                return None
+        head = bytes(self._buffer[:end])
+        del self._buffer[: end + 4]
+        return head.lstrip(b"\r\n")
+
+    def _read_body(self, headers: dict[str, str]) -> bytes:
+        if headers.get("expect", "").lower() == "100-continue":
+            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            return self._read_chunks()
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > _MAX_BODY:
+            raise BadRequest(f"unacceptable content length {length!r}")
+        return self._read_exactly(int(length))
+
+    def _read_exactly(self, count: int) -> bytes:
+        while len(self._buffer) < count:
+            if not self._fill():
+                raise BadRequest("body ends early")
+        data = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return data
+
+    def _read_line(self) -> bytes:
+        while (end := self._buffer.find(b"\r\n")) < 0:
+            if not self._fill():
+                raise BadRequest("body ends early")
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 2]
+        return line
+
+    def _read_chunks(self) -> bytes:
+        body = bytearray()
+        while True:
+            try:
+                size = int(self._read_line().partition(b";")[0], 16)
+            except ValueError as err:
+                raise BadRequest("malformed chunk") from err
+            if size == 0:
+                while self._read_line():
+                    pass
+                return bytes(body)
+            body += self._read_exactly(size)
+            self._read_exactly(2)
+
+
+@dataclass(slots=True)
+class Responder:
+    """The answer to one request."""
+
+    connection: Connection
+    keep_alive: bool
+    headers: dict[str, str] = field(default_factory=dict)
+    code: int = 0
+
+    def send(self, code: int, body: bytes, content_type: str = "application/json") -> None:
+        self.code = code
+        self.headers["Content-Type"] = content_type
+        self.headers["Content-Length"] = str(len(body))
+        self.connection.send(self._head() + body)
+
+    def start_stream(self, content_type: str) -> None:
+        """Begin an answer that `chunk` goes on with and `end` ends."""
+        self.code = 200
+        self.headers["Content-Type"] = content_type
+        self.headers["Transfer-Encoding"] = "chunked"
+        self.connection.send(self._head())
+
+    def chunk(self, data: bytes) -> None:
+        self.connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def end(self) -> None:
+        self.connection.send(b"0\r\n\r\n")
+
+    def take_over(self) -> Connection:
+        """The bare connection: nothing of HTTP is done on it any more."""
+        self.keep_alive = False
+        return self.connection
+
+    def _head(self) -> bytes:
+        lines = [f"HTTP/1.1 {self.code} {_PHRASES.get(self.code, '')}"]
+        lines += [f"{name}: {value}" for name, value in self.headers.items()]
+        if not self.keep_alive:
+            lines.append("Connection: close")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+Handler = Callable[[Request, Responder], None]
+
+
+class HangUps:
+    """Notices that clients of running streams have gone: one thread for all of them, woken by the system."""
+
+    def __init__(self, name: str) -> None:
+        self._epoll = select.epoll()
+        self._lock = threading.Lock()
+        self._callbacks: dict[int, Callable[[], None]] = {}  # guarded by _lock
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._epoll.register(self._wake_read, select.EPOLLIN)
+        self._thread = golang.go(self._run, name=name)
+
+    def add(self, sock: socket.socket, callback: Callable[[], None]) -> None:
+        """Call once when the other end has closed the socket."""
+        with self._lock:
+            self._callbacks[sock.fileno()] = callback
+            self._epoll.register(sock.fileno(), select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLONESHOT)
+
+    def remove(self, sock: socket.socket) -> None:
+        with self._lock:
+            if self._callbacks.pop(sock.fileno(), None) is not None:
+                self._epoll.unregister(sock.fileno())
+
+    def close(self) -> None:
+        self._wake_write.send(b"x")
+        self._thread.join()
+        self._epoll.close()
+        self._wake_read.close()
+        self._wake_write.close()
+
+    def _run(self) -> None:
+        while True:
+            for fd, _ in self._epoll.poll():
+                if fd == self._wake_read.fileno():
+                    return
+                with self._lock:
+                    callback = self._callbacks.get(fd)
+                if callback is not None:
+                    callback()
+
+
+class Listener:
+    """Accepts connections and serves each in a thread of its own."""
+
+    def __init__(
+        self, host: str, port: int, handler: Handler, *, ssl_context: ssl.SSLContext | None, refuse: Callable[[], bool]
+    ) -> None:
+        self._handler = handler
+        self._ssl_context = ssl_context
+        self._refuse = refuse
+        self._socket = socket.create_server((host, port), backlog=1024)
+        self.port: int = self._socket.getsockname()[1]
+        self._lock = threading.Lock()
+        # Guarded by _lock.
+        self._connections: dict[socket.socket, golang.Thread | None] = {}
+        self._closed = False
+        self._thread = golang.go(self._accept, name=f"apiserver-accept-{self.port}")
+
+    def close(self) -> None:
+        """Ends all connections; returns when their threads have ended."""
+        with self._lock:
+            self._closed = True
+            connections = dict(self._connections)
+        hang_up(self._socket)
+        self._thread.join()
+        self._socket.close()
+        for sock in connections:
+            hang_up(sock)
+        for thread in connections.values():
+            if thread is not None:
+                thread.join()
+
+    def cut_connections(self) -> None:
+        """End all connections at once, whatever they do."""
+        with self._lock:
+            connections = list(self._connections)
+        for sock in connections:
+            hang_up(sock)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, address = self._socket.accept()
+            except OSError:
+                return
+            if self._refuse():
+                sock.close()
+                continue
+            with self._lock:
+                if self._closed:
+                    sock.close()
+                    return
+                self._connections[sock] = None
+                # Held while it starts, so that whoever closes finds the thread to wait for.
+                self._connections[sock] = golang.go(self._serve, sock, name=f"apiserver-connection-{address[1]}")
+
+    def _serve(self, sock: socket.socket) -> None:
+        secured = sock
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._ssl_context is not None:
+                secured = self._handshake(sock, self._ssl_context)
+            self._serve_requests(Connection(secured))
+        except (OSError, BadRequest) as err:
+            klog.v(4).info_s("Connection ended", err=str(err))
+        finally:
+            with self._lock:
+                self._connections.pop(sock, None)
+            secured.close()
+            sock.close()
+
+    def _handshake(self, sock: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+        # A duplicate, since wrapping takes the descriptor away from the socket that `close` knows.
+        secured = context.wrap_socket(sock.dup(), server_side=True, do_handshake_on_connect=False)
+        try:
+            secured.settimeout(_HANDSHAKE_TIMEOUT)
+            secured.do_handshake()
+            secured.settimeout(None)
+        except BaseException:
+            secured.close()
+            raise
+        return secured
+
+    def _serve_requests(self, connection: Connection) -> None:
+        while True:
+            try:
+                request = connection.read_request()
+            except BadRequest as err:
+                body = f"400 Bad Request: {err}".encode()
+                Responder(connection, keep_alive=False).send(400, body, "text/plain; charset=utf-8")
+                return
+            if request is None:
+                return
+            responder = Responder(connection, "close" not in request.headers.get("connection", "").lower())
+            self._handler(request, responder)
+            if not responder.keep_alive:
+                return

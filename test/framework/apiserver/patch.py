@@ -1,0 +1,81 @@
+"""Patches: JSON patch, merge patch and strategic merge patch.
+
+Go: k8s.io/apiserver/pkg/endpoints/handlers/patch.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jsonpatch
+import jsonpointer
+import msgspec
+
+from framework.apiserver import errors
+from framework.apiserver.interfaces import Object
+from framework.apiserver.resources import Resource, type_of
+from pkg.apimachinery.util import strategicpatch
+
+JSON = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+ACCEPTED = (JSON, MERGE, STRATEGIC)
+
+Change = Callable[[Object], Object]
+
+
+def change_of(resource: Resource, content_type: str, body: bytes) -> Change:
+    """What a patch does to an object, which it may change. Raises ApiError for what cannot be a patch."""
+    if content_type not in ACCEPTED:
+        raise errors.unsupported_media_type(ACCEPTED)
+    try:
+        patch = msgspec.json.decode(body)
+    except msgspec.DecodeError as err:
+        raise errors.bad_request(f"error decoding patch: {err}") from err
+    if content_type == JSON:
+        return _json_patch(resource, patch)
+    if not isinstance(patch, dict):
+        raise errors.bad_request("error decoding patch: a merge patch is an object")
+    if content_type == STRATEGIC:
+        return lambda obj: strategic(resource, obj, patch)
+    return lambda obj: merge(obj, patch)
+
+
+def strategic(resource: Resource, obj: Object, patch: Object) -> Object:
+    """Lists merge as the kind's type says; a kind without a type takes the patch as a merge patch."""
+    type_ = type_of(resource)
+    if type_ is None:
+        raise errors.unsupported_media_type((JSON, MERGE))
+    try:
+        return strategicpatch.strategic_merge_map_patch(obj, patch, type_)
+    except (ValueError, TypeError, KeyError) as err:
+        raise errors.bad_request(f"error applying patch: {err}") from err
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged
+
+
+def _json_patch(resource: Resource, operations: Any) -> Change:
+    if not isinstance(operations, list):
+        raise errors.bad_request("error decoding patch: a JSON patch is a list of operations")
+
+    def change(obj: Object) -> Object:
+        try:
+            patched: Object = jsonpatch.JsonPatch(operations).apply(obj)
+        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, KeyError, TypeError) as err:
+            message = f"the server rejected our request due to an error in our request: {err}"
+            raise errors.ApiError(422, "Invalid", message, {}) from err
+        return patched
+
+    return change

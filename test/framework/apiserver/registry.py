@@ -1,0 +1,506 @@
+"""What create, update, delete and their like do to stored objects.
+
+Go: k8s.io/apiserver/pkg/registry/generic/registry/store.go, pkg/registry/rest/{create,update,delete,meta}.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from framework.apiserver import errors
+from framework.apiserver.interfaces import CREATE, DELETE, UPDATE, Admission, Object, Request
+from framework.apiserver.pods import PodStrategy, bind, set_condition
+from framework.apiserver.resources import BY_PLURAL, Resource
+from framework.apiserver.selectors import fields_used, parse_field_selector, parse_label_selector
+from framework.apiserver.storage import Entry, Storage
+from framework.apiserver.strategies import (
+    CertificateSigningRequestStrategy,
+    ConfigMapStrategy,
+    CSIDriverStrategy,
+    CSINodeStrategy,
+    EventStrategy,
+    LeaseStrategy,
+    NamespaceStrategy,
+    NodeStrategy,
+    PathSegmentNames,
+    RuntimeClassStrategy,
+    SecretStrategy,
+    ServiceStrategy,
+    StorageClassStrategy,
+    Strategy,
+    VolumeAttachmentStrategy,
+    VolumeStrategy,
+)
+from pkg.apimachinery.util import validation
+from pkg.apimachinery.util.validation import field
+
+_STRATEGIES: dict[str, type[Strategy]] = {
+    "pods": PodStrategy,
+    "nodes": NodeStrategy,
+    "events": EventStrategy,
+    "services": ServiceStrategy,
+    "secrets": SecretStrategy,
+    "configmaps": ConfigMapStrategy,
+    "leases": LeaseStrategy,
+    "namespaces": NamespaceStrategy,
+    "certificatesigningrequests": CertificateSigningRequestStrategy,
+    "persistentvolumes": VolumeStrategy,
+    "persistentvolumeclaims": VolumeStrategy,
+    "volumeattachments": VolumeAttachmentStrategy,
+    "csidrivers": CSIDriverStrategy,
+    "csinodes": CSINodeStrategy,
+    "runtimeclasses": RuntimeClassStrategy,
+    "storageclasses": StorageClassStrategy,
+    "roles": PathSegmentNames,
+    "rolebindings": PathSegmentNames,
+    "clusterroles": PathSegmentNames,
+    "clusterrolebindings": PathSegmentNames,
+}
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_MAX_GENERATED_BASE = 58
+# Namespaces that exist whether somebody made them or not, as long as nothing was started that makes them.
+DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+Filter = Callable[[Entry], bool]
+
+
+def timestamp(moment: datetime.datetime | None = None) -> str:
+    """A moment (now) as objects carry it."""
+    moment = moment or datetime.datetime.now(datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_timestamp(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text)
+
+
+def without_nulls(value: Any) -> Any:
+    """A null in a body is a field that is not there."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+
+class Registry:
+    """Thread-safe; a write that loses a race against another is tried again on the newer object.
+
+    `admission` is asked for at every write, so that it may be set later.
+    """
+
+    def __init__(self, storage: Storage, admission: Callable[[], Admission]) -> None:
+        self.storage = storage
+        self._admission = admission
+        self._strategies = {
+            plural: _STRATEGIES.get(plural, Strategy)(resource) for plural, resource in BY_PLURAL.items()
+        }
+        for name in DEFAULT_NAMESPACES:
+            namespace: Object = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
+            strategy = self._strategies["namespaces"]
+            strategy.default(namespace)
+            self._fill_metadata(Request("POST", ""), BY_PLURAL["namespaces"], namespace)
+            strategy.prepare_create(Request("POST", ""), namespace)
+            storage.insert("namespaces", ("", name), namespace)
+
+    # Reading
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Entry:
+        entry = self.storage.get(resource.plural, (namespace if resource.namespaced else "", name))
+        if entry is None:
+            raise errors.not_found(resource.plural, resource.group, name)
+        return entry
+
+    def selection(self, resource: Resource, label_selector: str, field_selector: str) -> Filter | None:
+        """What a request selects; None if everything. Raises ApiError 400."""
+        try:
+            labels = parse_label_selector(label_selector)
+            fields = parse_field_selector(field_selector)
+        except ValueError as err:
+            raise errors.bad_request(str(err)) from err
+        if fault := resource.unknown_fields(fields_used(field_selector)):
+            raise errors.bad_request(fault)
+        if labels.empty() and fields.empty():
+            return None
+
+        def selected(entry: Entry) -> bool:
+            obj = entry.object
+            if not labels.empty() and not labels.matches(obj["metadata"].get("labels") or {}):
+                return False
+            return fields.empty() or fields.matches(resource.selectable(obj))
+
+        return selected
+
+    # Creating
+
+    def create(self, request: Request, resource: Resource, obj: Object) -> Entry:
+        """Store a new object, which is the registry's from then on."""
+        obj = without_nulls(obj)
+        strategy = self._strategies[resource.plural]
+        self._check_identity(request, resource, obj)
+        strategy.default(obj)
+        obj = self._admit(request, CREATE, obj, None)
+        if resource.namespaced:
+            self._check_namespace(resource, request.namespace, obj)
+        if obj["metadata"].get("resourceVersion"):
+            raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        self._fill_metadata(request, resource, obj)
+        strategy.prepare_create(request, obj)
+        errs = self._validate_metadata(resource, strategy, obj)
+        errs += strategy.validate(obj)
+        meta = obj["metadata"]
+        if errs:
+            raise errors.invalid(resource.kind, resource.group, meta.get("name", ""), errs)
+        key = (meta.get("namespace", ""), meta["name"])
+        if request.dry_run:
+            if self.storage.get(resource.plural, key) is not None:
+                raise errors.already_exists(resource.plural, resource.group, meta["name"])
+            return Entry(key, obj, 0)
+        entry = self.storage.insert(resource.plural, key, obj)
+        if entry is None:
+            raise errors.already_exists(resource.plural, resource.group, meta["name"])
+        return entry
+
+    def _check_identity(self, request: Request, resource: Resource, obj: Object) -> None:
+        """Kind, version and namespace are what the path says, or are left out."""
+        wanted = {"apiVersion": resource.group_version, "kind": resource.kind}
+        for name, value in wanted.items():
+            if obj.get(name, value) != value:
+                raise errors.bad_request(
+                    f"the object provided is unrecognized (must be of type {resource.kind}): "
+                    f"{obj.get('apiVersion', '')}, Kind={obj.get('kind', '')}"
+                )
+        obj["apiVersion"], obj["kind"] = wanted["apiVersion"], wanted["kind"]
+        meta = obj.setdefault("metadata", {})
+        if not isinstance(meta, dict):
+            raise errors.bad_request(f"{resource.kind}.metadata: must be an object")
+        if not resource.namespaced:
+            meta.pop("namespace", None)
+            return
+        if meta.get("namespace") and meta["namespace"] != request.namespace:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        meta["namespace"] = request.namespace
+
+    def _check_namespace(self, resource: Resource, name: str, obj: Object) -> None:
+        namespace = self.storage.get("namespaces", ("", name))
+        if namespace is None:
+            raise errors.not_found("namespaces", "", name)
+        if namespace.object["metadata"].get("deletionTimestamp"):
+            why = f"unable to create new content in namespace {name} because it is being terminated"
+            error = errors.forbidden(resource.plural, resource.group, obj["metadata"].get("name", ""), why)
+            cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated"}
+            error.details = {**(error.details or {}), "causes": [{**cause, "field": "metadata.namespace"}]}
+            raise error
+
+    def _fill_metadata(self, request: Request, resource: Resource, obj: Object) -> None:
+        meta = obj["metadata"]
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "managedFields"):
+            meta.pop(name, None)
+        if not meta.get("name") and meta.get("generateName"):
+            suffix = "".join(random.choices(_SUFFIX_ALPHABET, k=5))
+            meta["name"] = meta["generateName"][:_MAX_GENERATED_BASE] + suffix
+        meta["uid"] = str(uuid.uuid4())
+        meta["creationTimestamp"] = timestamp()
+        if resource.generation:
+            meta["generation"] = 1
+
+    def _validate_metadata(self, resource: Resource, strategy: Strategy, obj: Object) -> list[field.Error]:
+        meta, path = obj["metadata"], field.Path("metadata")
+        name = meta.get("name", "")
+        if not name:
+            return [field.required(path.child("name"), "name or generateName is required")]
+        errs = [field.invalid(path.child("name"), name, message) for message in strategy.validate_name(name)]
+        return errs + _validate_labels(meta, path)
+
+    # Updating
+
+    def update(
+        self,
+        request: Request,
+        resource: Resource,
+        name: str,
+        change: Callable[[Object], Object],
+        *,
+        uid: str = "",
+    ) -> tuple[Entry, bool]:
+        """Store what `change` makes of a copy of the object; True if that made a new one.
+
+        Conflicts if the result carries a resourceVersion other than the stored one.
+        """
+        key = (request.namespace if resource.namespaced else "", name)
+        while True:
+            current = self.storage.get(resource.plural, key)
+            if current is None:
+                return self._create_on_update(request, resource, name, change), True
+            if uid and uid != current.object["metadata"]["uid"]:
+                raise self._uid_mismatch(resource, current, uid)
+            new = self._updated(request, resource, current, change)
+            if new["metadata"].get("deletionTimestamp") and self._may_go_after_update(resource, new, current.object):
+                if request.dry_run or (entry := self.storage.remove(resource.plural, current)) is not None:
+                    return Entry(key, new, current.version) if request.dry_run else entry, False
+                continue
+            if new == current.object:
+                return current, False
+            if request.dry_run:
+                return Entry(key, new, current.version), False
+            if (entry := self.storage.replace(resource.plural, current, new)) is not None:
+                return entry, False
+
+    def _create_on_update(
+        self, request: Request, resource: Resource, name: str, change: Callable[[Object], Object]
+    ) -> Entry:
+        if not resource.create_on_update or request.subresource or request.verb == "patch":
+            raise errors.not_found(resource.plural, resource.group, name)
+        obj = change({})
+        obj.get("metadata", {}).pop("resourceVersion", None)
+        return self.create(request, resource, obj)
+
+    def _uid_mismatch(self, resource: Resource, current: Entry, uid: str) -> errors.ApiError:
+        path = "/".join(part for part in ("/registry", resource.plural, *current.key) if part)
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
+            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {current.object['metadata']['uid']}"
+        )
+        return errors.conflict(resource.plural, resource.group, current.key[1], why)
+
+    def _updated(
+        self, request: Request, resource: Resource, current: Entry, change: Callable[[Object], Object]
+    ) -> Object:
+        strategy = self._strategies[resource.plural]
+        old = current.object
+        new = without_nulls(change(current.copy()))
+        self._check_identity(request, resource, new)
+        meta = new["metadata"]
+        if meta.setdefault("name", current.key[1]) != current.key[1]:
+            raise errors.bad_request(
+                f"the name of the object ({meta['name']}) does not match the name on the URL ({current.key[1]})"
+            )
+        self._check_version(resource, current, meta)
+        strategy.default(new)
+        strategy.prepare_update(request, new, old)
+        _keep_metadata(new["metadata"], old["metadata"])
+        new = self._admit(request, UPDATE, new, old)
+        if resource.generation and _spec_differs(new, old):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        errs = _validate_metadata_update(new["metadata"], old["metadata"])
+        errs += strategy.validate_update(request, new, old)
+        if errs:
+            raise errors.invalid(resource.kind, resource.group, current.key[1], errs)
+        return new
+
+    def _check_version(self, resource: Resource, current: Entry, meta: Object) -> None:
+        version = meta.get("resourceVersion") or ""
+        if version in ("", "0"):
+            if not resource.unconditional_update:
+                err = field.invalid(
+                    field.Path("metadata", "resourceVersion"), 0, "must be specified for an update"
+                )
+                raise errors.invalid(resource.plural, resource.group, current.key[1], [err])
+            meta["resourceVersion"] = str(current.version)
+        elif version != str(current.version):
+            raise errors.conflict(resource.plural, resource.group, current.key[1], errors.MODIFIED)
+
+    def _may_go_after_update(self, resource: Resource, new: Object, old: Object) -> bool:
+        """The last finalizer has been removed, and there is no grace left to wait for."""
+        strategy = self._strategies[resource.plural]
+        return (
+            strategy.may_go(new)
+            and not strategy.may_go(old)
+            and not old["metadata"].get("deletionGracePeriodSeconds")
+        )
+
+    # Deleting
+
+    def delete(self, request: Request, resource: Resource, name: str, options: Object) -> tuple[Entry, bool]:
+        """The object as it is then, and whether it is gone."""
+        key = (request.namespace if resource.namespaced else "", name)
+        while True:
+            current = self.get(resource, *key)
+            self._check_preconditions(resource, current, options)
+            self._admit(request, DELETE, None, current.object)
+            if request.dry_run:
+                return current, True
+            if (done := self._delete_once(resource, current, options)) is not None:
+                return done
+
+    def _check_preconditions(self, resource: Resource, current: Entry, options: Object) -> None:
+        wanted = options.get("preconditions") or {}
+        meta, kind = current.object["metadata"], resource.kind
+        if wanted.get("uid") and wanted["uid"] != meta["uid"]:
+            why = (
+                f"the UID in the precondition ({wanted['uid']}) does not match the UID in record ({meta['uid']}). "
+                "The object might have been deleted and then recreated"
+            )
+            raise errors.conflict(kind, resource.group, current.key[1], why)
+        version = wanted.get("resourceVersion")
+        if version and version != meta["resourceVersion"]:
+            why = (
+                f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
+                f"({meta['resourceVersion']}). The object might have been modified"
+            )
+            raise errors.conflict(kind, resource.group, current.key[1], why)
+
+    def _delete_once(self, resource: Resource, current: Entry, options: Object) -> tuple[Entry, bool] | None:
+        """One step; None if the object changed meanwhile."""
+        strategy = self._strategies[resource.plural]
+        obj = current.object
+        grace = strategy.grace_period(obj, options.get("gracePeriodSeconds"))
+        if grace is None and strategy.may_go(obj):
+            entry = self.storage.remove(resource.plural, current)
+            return None if entry is None else (entry, True)
+        new = current.copy()
+        if not _mark_deleted(new["metadata"], obj["metadata"], grace or 0, options.get("gracePeriodSeconds")):
+            if strategy.may_go(obj) and not obj["metadata"].get("deletionGracePeriodSeconds"):
+                entry = self.storage.remove(resource.plural, current)
+                return None if entry is None else (entry, True)
+            return current, False
+        if resource.plural == "namespaces":
+            new["status"] = {**new.get("status", {}), "phase": "Terminating"}
+        marked = self.storage.replace(resource.plural, current, new)
+        if marked is None:
+            return None
+        if new["metadata"]["deletionGracePeriodSeconds"] == 0 and strategy.may_go(new):
+            entry = self.storage.remove(resource.plural, marked)
+            return None if entry is None else (entry, True)
+        return marked, False
+
+    def delete_collection(
+        self, request: Request, resource: Resource, entries: Sequence[Entry], options: Object
+    ) -> list[Entry]:
+        """Delete each; those that are gone already are passed over."""
+        deleted = []
+        for entry in entries:
+            one = replace(request, namespace=entry.key[0], name=entry.key[1])
+            try:
+                deleted.append(self.delete(one, resource, entry.key[1], options)[0])
+            except errors.ApiError as err:
+                if err.code != 404:
+                    raise
+        return deleted
+
+    # Subresources of pods that are not updates
+
+    def bind(self, request: Request, name: str, binding: Object) -> None:
+        target = (binding.get("target") or {}).get("name", "")
+        if not target:
+            err = field.required(field.Path("target", "name"))
+            raise errors.invalid("Binding", "", name, [err])
+        resource = BY_PLURAL["pods"]
+
+        def assign(pod: Object) -> Object:
+            bind(pod, target, timestamp())
+            annotations = (binding.get("metadata") or {}).get("annotations")
+            if annotations:
+                pod["metadata"].setdefault("annotations", {}).update(annotations)
+            return pod
+
+        self._admit(request, CREATE, binding, None)
+        self._change(resource, (request.namespace, name), assign)
+
+    def evict(self, request: Request, name: str, eviction: Object) -> None:
+        resource = BY_PLURAL["pods"]
+        options = without_nulls(eviction.get("deleteOptions") or {})
+        self._admit(request, CREATE, eviction, None)
+        entry = self.get(resource, request.namespace, name)
+        if entry.object["status"].get("phase") not in ("Failed", "Succeeded", "Pending"):
+            condition = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+            }
+
+            def mark(pod: Object) -> Object:
+                set_condition(pod, condition, timestamp())
+                return pod
+
+            if not request.dry_run:
+                self._change(resource, entry.key, mark)
+        self.delete(request, resource, name, options)
+
+    def _change(self, resource: Resource, key: tuple[str, str], change: Callable[[Object], Object]) -> Entry:
+        """Store what `change` makes of the object, with nothing checked."""
+        while True:
+            current = self.get(resource, *key)
+            if (entry := self.storage.replace(resource.plural, current, change(current.copy()))) is not None:
+                return entry
+
+    def _admit(self, request: Request, operation: str, new: Object | None, old: Object | None) -> Object:
+        admitted = self._admission().admit(request, operation, new, old)
+        return admitted if admitted is not None else (new or {})
+
+
+def _validate_labels(meta: Object, path: field.Path) -> list[field.Error]:
+    errs: list[field.Error] = []
+    for key, value in (meta.get("labels") or {}).items():
+        errs += [field.invalid(path.child("labels"), key, text) for text in validation.is_qualified_name(key)]
+        errs += [field.invalid(path.child("labels"), value, text) for text in validation.is_valid_label_value(value)]
+    for key in meta.get("annotations") or {}:
+        errs += [
+            field.invalid(path.child("annotations"), key, text) for text in validation.is_qualified_name(key.lower())
+        ]
+    return errs
+
+
+def _keep_metadata(new: Object, old: Object) -> None:
+    """What no update may change is taken from the old object without a word."""
+    for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "generateName"):
+        if name in old:
+            new[name] = old[name]
+        else:
+            new.pop(name, None)
+    new.pop("managedFields", None)
+    new.pop("selfLink", None)
+    new.setdefault("uid", old["uid"])
+
+
+def _validate_metadata_update(new: Object, old: Object) -> list[field.Error]:
+    path = field.Path("metadata")
+    errs = []
+    if new["uid"] != old["uid"]:
+        errs.append(field.invalid(path.child("uid"), new["uid"], "field is immutable"))
+    if old.get("deletionTimestamp"):
+        added = [name for name in new.get("finalizers") or [] if name not in (old.get("finalizers") or [])]
+        if added:
+            names = ", ".join(f'"{name}"' for name in sorted(added))
+            detail = (
+                "no new finalizers can be added if the object is being deleted, found new finalizers "
+                f"[]string{{{names}}}"
+            )
+            errs.append(field.forbidden(path.child("finalizers"), detail))
+    return errs + _validate_labels(new, path)
+
+
+def _spec_differs(new: Object, old: Object) -> bool:
+    return any(
+        new.get(name) != old.get(name) for name in new.keys() | old.keys() if name not in ("metadata", "status")
+    )
+
+
+def _mark_deleted(meta: Object, old: Object, grace: int, wanted: int | None) -> bool:
+    """Set when the object is to be gone, or bring it forward; False if nothing changes."""
+    now = datetime.datetime.now(datetime.UTC)
+    if not old.get("deletionTimestamp"):
+        meta["deletionTimestamp"] = timestamp(now + datetime.timedelta(seconds=grace))
+        meta["deletionGracePeriodSeconds"] = grace
+        if old.get("generation"):
+            meta["generation"] = old["generation"] + 1
+        return True
+    before = old.get("deletionGracePeriodSeconds") or 0
+    if before == 0 or wanted is None or wanted >= before:
+        return False
+    begun = parse_timestamp(old["deletionTimestamp"]) - datetime.timedelta(seconds=before)
+    moment = begun + datetime.timedelta(seconds=wanted)
+    if moment < now:
+        moment = now
+        wanted = 1 if wanted else 0
+    meta["deletionTimestamp"] = timestamp(moment)
+    meta["deletionGracePeriodSeconds"] = wanted
+    return True

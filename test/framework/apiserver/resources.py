@@ -1,0 +1,266 @@
+"""The resources that are served: their names, where they live, what may be selected by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from framework.apiserver.interfaces import Object
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(slots=True, frozen=True)
+class Subresource:
+    """`kind` is what is sent and answered, if it is another than the parent's."""
+
+    verbs: tuple[str, ...]
+    kind: str = ""
+    group: str = ""
+    version: str = ""
+
+
+_STATUS = {"status": Subresource(("get", "patch", "update"))}
+_POD_SUBRESOURCES = {
+    "attach": Subresource(("create", "get"), "PodAttachOptions"),
+    "binding": Subresource(("create",), "Binding"),
+    "ephemeralcontainers": Subresource(("get", "patch", "update")),
+    "eviction": Subresource(("create",), "Eviction", "policy", "v1"),
+    "exec": Subresource(("create", "get"), "PodExecOptions"),
+    "log": Subresource(("get",)),
+    "portforward": Subresource(("create", "get"), "PodPortForwardOptions"),
+    "proxy": Subresource(("create", "delete", "get", "patch", "update"), "PodProxyOptions"),
+    "resize": Subresource(("get", "patch", "update")),
+    **_STATUS,
+}
+_NODE_SUBRESOURCES = {
+    "proxy": Subresource(("create", "delete", "get", "patch", "update"), "NodeProxyOptions"),
+    **_STATUS,
+}
+_TOKEN = {"token": Subresource(("create",), "TokenRequest", "authentication.k8s.io", "v1")}
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Resource:
+    """One resource of one API group."""
+
+    plural: str
+    kind: str
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    # Selectable fields besides the name and namespace: the path of each.
+    fields: Mapping[str, str] = field(default_factory=dict)
+    generation: bool = False  # counted up when something other than metadata and status changes
+    create_on_update: bool = False
+    unconditional_update: bool = True  # an update may come without a resourceVersion
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def group_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def path(self) -> str:
+        return f"/apis/{self.group_version}" if self.group else f"/api/{self.version}"
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        """The fields that selectors see."""
+        meta = obj["metadata"]
+        found = {"metadata.name": meta.get("name", ""), "metadata.namespace": meta.get("namespace", "")}
+        for name, path in self.fields.items():
+            found[name] = _text(lookup(obj, path))
+        return found
+
+    def unknown_fields(self, names: Sequence[str]) -> str:
+        """Why a selector that names these fields is refused; empty if it is not."""
+        for name in names:
+            if name in ("metadata.name", "metadata.namespace") or name in self.fields:
+                continue
+            if self.fields:
+                return f"field label not supported: {name}"
+            return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+        return ""
+
+
+def lookup(obj: Any, path: str) -> Any:
+    """What is at a dotted path; None if nothing is."""
+    for part in path.split("."):
+        if not isinstance(obj, dict):
+            return None
+        obj = obj.get(part)
+    return obj
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return ",".join(item.get("ip", "") for item in value if isinstance(item, dict))
+        case _:
+            return str(value)
+
+
+def _same(*paths: str) -> dict[str, str]:
+    return {path: path for path in paths}
+
+
+_EVENT_FIELDS = {f"involvedObject.{name}": f"involvedObject.{name}" for name in (
+    "kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"
+)} | {"reason": "reason", "type": "type", "reportingComponent": "reportingComponent", "source": "source.component"}
+_EVENTS_V1_FIELDS = {f"regarding.{name}": f"involvedObject.{name}" for name in (
+    "kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"
+)} | {"reason": "reason", "type": "type", "reportingController": "reportingComponent"}
+
+RESOURCES: tuple[Resource, ...] = (
+    Resource(
+        plural="nodes", kind="Node", namespaced=False, short_names=("no",), subresources=_NODE_SUBRESOURCES,
+        fields=_same("spec.unschedulable"),
+    ),
+    Resource(
+        plural="pods", kind="Pod", short_names=("po",), categories=("all",), subresources=_POD_SUBRESOURCES,
+        fields=_same(
+            "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
+            "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
+        ),
+        generation=True,
+    ),
+    Resource(plural="events", kind="Event", short_names=("ev",), fields=_EVENT_FIELDS, create_on_update=True),
+    Resource(
+        plural="events", kind="Event", group="events.k8s.io", short_names=("ev",), fields=_EVENTS_V1_FIELDS,
+        create_on_update=True,
+    ),
+    Resource(
+        plural="services", kind="Service", short_names=("svc",), categories=("all",), subresources=_STATUS,
+        fields=_same("spec.clusterIP", "spec.type"), create_on_update=True,
+    ),
+    Resource(plural="configmaps", kind="ConfigMap", short_names=("cm",)),
+    Resource(plural="secrets", kind="Secret", fields=_same("type")),
+    Resource(plural="serviceaccounts", kind="ServiceAccount", short_names=("sa",), subresources=_TOKEN),
+    Resource(
+        plural="persistentvolumes", kind="PersistentVolume", namespaced=False, short_names=("pv",),
+        subresources=_STATUS, fields={"name": "metadata.name"},
+    ),
+    Resource(
+        plural="persistentvolumeclaims", kind="PersistentVolumeClaim", short_names=("pvc",), subresources=_STATUS,
+        fields={"name": "metadata.name"},
+    ),
+    Resource(
+        plural="namespaces", kind="Namespace", namespaced=False, short_names=("ns",),
+        verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+        subresources={"finalize": Subresource(("update",)), **_STATUS}, fields=_same("status.phase"),
+    ),
+    Resource(plural="endpoints", kind="Endpoints", short_names=("ep",), create_on_update=True),
+    Resource(plural="limitranges", kind="LimitRange", short_names=("limits",)),
+    Resource(plural="resourcequotas", kind="ResourceQuota", short_names=("quota",), subresources=_STATUS),
+    Resource(
+        plural="replicationcontrollers", kind="ReplicationController", short_names=("rc",), categories=("all",),
+        subresources=_STATUS, generation=True,
+    ),
+    Resource(plural="podtemplates", kind="PodTemplate", generation=True),
+    Resource(
+        plural="leases", kind="Lease", group="coordination.k8s.io", create_on_update=True, unconditional_update=False
+    ),
+    Resource(
+        plural="certificatesigningrequests", kind="CertificateSigningRequest", group="certificates.k8s.io",
+        namespaced=False, short_names=("csr",), fields=_same("spec.signerName"),
+        subresources={"approval": Subresource(("get", "patch", "update")), **_STATUS},
+    ),
+    Resource(
+        plural="runtimeclasses", kind="RuntimeClass", group="node.k8s.io", namespaced=False,
+        unconditional_update=False,
+    ),
+    Resource(
+        plural="csidrivers", kind="CSIDriver", group="storage.k8s.io", namespaced=False, unconditional_update=False
+    ),
+    Resource(
+        plural="csinodes", kind="CSINode", group="storage.k8s.io", namespaced=False, unconditional_update=False
+    ),
+    Resource(
+        plural="storageclasses", kind="StorageClass", group="storage.k8s.io", namespaced=False, short_names=("sc",)
+    ),
+    Resource(
+        plural="volumeattachments", kind="VolumeAttachment", group="storage.k8s.io", namespaced=False,
+        subresources=_STATUS, unconditional_update=False,
+    ),
+    Resource(
+        plural="poddisruptionbudgets", kind="PodDisruptionBudget", group="policy", short_names=("pdb",),
+        subresources=_STATUS, generation=True, unconditional_update=False,
+    ),
+    Resource(plural="endpointslices", kind="EndpointSlice", group="discovery.k8s.io", generation=True),
+    Resource(
+        plural="resourceslices", kind="ResourceSlice", group="resource.k8s.io", namespaced=False,
+        fields=_same("spec.nodeName", "spec.driver"), generation=True,
+    ),
+    Resource(
+        plural="resourceclaims", kind="ResourceClaim", group="resource.k8s.io", subresources=_STATUS,
+    ),
+    Resource(
+        plural="priorityclasses", kind="PriorityClass", group="scheduling.k8s.io", namespaced=False,
+        short_names=("pc",),
+    ),
+    *(
+        Resource(
+            plural=plural, kind=kind, group="apps", short_names=(short,) if short else (), categories=("all",),
+            subresources=_STATUS, generation=True,
+        )
+        for plural, kind, short in (
+            ("daemonsets", "DaemonSet", "ds"), ("deployments", "Deployment", "deploy"),
+            ("replicasets", "ReplicaSet", "rs"), ("statefulsets", "StatefulSet", "sts"),
+        )
+    ),
+    Resource(plural="controllerrevisions", kind="ControllerRevision", group="apps"),
+    Resource(
+        plural="jobs", kind="Job", group="batch", categories=("all",), subresources=_STATUS, generation=True
+    ),
+    *(
+        Resource(
+            plural=kind.lower() + "s", kind=kind, group="rbac.authorization.k8s.io",
+            namespaced=not kind.startswith("Cluster"), create_on_update=True,
+        )
+        for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+    ),
+    *(
+        Resource(plural=plural, kind=kind, group=group, namespaced=namespaced, verbs=("create",))
+        for plural, kind, group, namespaced in (
+            ("tokenreviews", "TokenReview", "authentication.k8s.io", False),
+            ("selfsubjectreviews", "SelfSubjectReview", "authentication.k8s.io", False),
+            ("subjectaccessreviews", "SubjectAccessReview", "authorization.k8s.io", False),
+            ("selfsubjectaccessreviews", "SelfSubjectAccessReview", "authorization.k8s.io", False),
+            ("localsubjectaccessreviews", "LocalSubjectAccessReview", "authorization.k8s.io", True),
+            ("bindings", "Binding", "", True),
+        )
+    ),
+)
+
+BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
+# The one that objects are stored as: for events that of the core group.
+BY_PLURAL = {resource.plural: resource for resource in reversed(RESOURCES)}
+
+_TYPE_MODULES = {
+    "": "core", "coordination.k8s.io": "coordination", "certificates.k8s.io": "certificates",
+    "storage.k8s.io": "storage", "node.k8s.io": "node", "policy": "policy",
+    "authentication.k8s.io": "authentication", "authorization.k8s.io": "authorization",
+}  # fmt: skip
+
+
+@cache
+def type_of(resource: Resource) -> type | None:
+    """The type that knows how the lists of a kind merge; None for a kind nobody has types of."""
+    module = _TYPE_MODULES.get(resource.group)
+    if module is None:
+        return None
+    return getattr(import_module(f"pkg.api.{module}.v1"), resource.kind, None)

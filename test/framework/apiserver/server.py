@@ -1,0 +1,294 @@
+"""The server itself, and the store as code in the same process uses it.
+
+Go: k8s.io/apiserver/pkg/server
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from framework.apiserver import patch as patching
+from framework.apiserver.connections import HangUps, Listener
+from framework.apiserver.handlers import Handlers
+from framework.apiserver.interfaces import (
+    IN_PROCESS,
+    Admission,
+    AllowAll,
+    Authenticator,
+    Authorizer,
+    Controller,
+    Faults,
+    NoFaults,
+    Object,
+    Objects,
+    Request,
+    VirtualResource,
+    Watch,
+)
+from framework.apiserver.registry import Registry
+from framework.apiserver.resources import BY_PLURAL, Resource, type_of
+from framework.apiserver.storage import Storage
+from framework.apiserver.watch import LocalWatch
+
+
+class APIServer:
+    """A Kubernetes API server that keeps its objects in memory. A context manager; the package shows how to use it.
+
+    Everybody may do everything, and pods stay where they are, unless identity and controllers are given:
+
+    - `host`, `port`: where to listen; port 0 takes a free one.
+    - `ssl_context`: serve HTTPS with it. Client certificates reach `authenticator` as the connection verified them.
+    - `kubelet_ssl_context`: how to speak to kubelets for logs and exec; by default whoever answers is trusted.
+    - `authenticator`, `authorizer`, `admission`, `faults`: see interfaces. They may be set until the server starts, so
+      that they can be made with `store`.
+    - `anonymous`: let in requests that carry no identity, as system:anonymous.
+    - `virtual`: handlers of what stores nothing, by name: {"serviceaccounts/token": …, "tokenreviews": …}.
+    - `controllers`: started after the server listens and stopped, last first, before it closes.
+    - `history`: how many changes of each resource watches can go back.
+    - `bookmark_interval`: seconds between bookmarks of a watch that allows them.
+    - `audit`: called after each request with it and the code that it got, from the connection's thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        ssl_context: ssl.SSLContext | None = None,
+        kubelet_ssl_context: ssl.SSLContext | None = None,
+        authenticator: Authenticator | None = None,
+        authorizer: Authorizer | None = None,
+        admission: Admission | None = None,
+        faults: Faults | None = None,
+        anonymous: bool = True,
+        virtual: Mapping[str, VirtualResource] | None = None,
+        controllers: Sequence[Controller] = (),
+        history: int = 10000,
+        bookmark_interval: float = 60.0,
+        audit: Callable[[Request, int], None] | None = None,
+    ) -> None:
+        allow_all = AllowAll()
+        self.host = host
+        self.port = port
+        self.ssl_context = ssl_context
+        self.kubelet_ssl_context = kubelet_ssl_context or _trusting_context()
+        self.authenticator: Authenticator = authenticator or allow_all
+        self.authorizer: Authorizer = authorizer or allow_all
+        self.admission: Admission = admission or allow_all
+        self.faults: Faults = faults or NoFaults()
+        self.anonymous = anonymous
+        self.virtual: dict[str, VirtualResource] = dict(virtual or {})
+        self.controllers: list[Controller] = list(controllers)
+        self.bookmark_interval = bookmark_interval
+        self.audit = audit
+        self._storage = Storage(history)
+        self._registry = Registry(self._storage, lambda: self.admission)
+        self._store = LocalStore(self._registry)
+        self._listener: Listener | None = None
+        self._hang_ups: HangUps | None = None
+
+    @property
+    def store(self) -> LocalStore:
+        """The objects, for code in this process. Works before the server has started, too."""
+        return self._store
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once it has been started."""
+        return f"{'https' if self.ssl_context is not None else 'http'}://{self.host}:{self.port}"
+
+    def start(self) -> None:
+        """Listen. Raises OSError if the port is taken. After a stop it starts again on the same port."""
+        self._hang_ups = HangUps("apiserver-hangups")
+        handlers = Handlers(self, self._registry, self._hang_ups)
+        try:
+            self._listener = Listener(
+                self.host,
+                self.port,
+                handlers,
+                ssl_context=self.ssl_context,
+                refuse=lambda: self.faults.refuse_connection(),
+            )
+        except OSError:
+            self._hang_ups.close()
+            raise
+        self.port = self._listener.port
+        for controller in self.controllers:
+            controller.start(self)
+
+    def stop(self) -> None:
+        """End all connections and threads; the objects stay."""
+        if self._listener is None or self._hang_ups is None:
+            return
+        for controller in reversed(self.controllers):
+            controller.stop()
+        self._storage.stop_watches()
+        self._listener.close()
+        self._hang_ups.close()
+        self._listener = self._hang_ups = None
+
+    def compact(self) -> None:
+        """Forget what was: a watch or list that goes on from an older resource version gets 410."""
+        self._storage.compact()
+
+    def cut_connections(self) -> None:
+        """Close all connections of clients at once, whatever they are doing."""
+        if self._listener is not None:
+            self._listener.cut_connections()
+
+    def kubeconfig(
+        self, path: str | Path | None = None, *, user: Mapping[str, Any] | None = None, ca_file: str = ""
+    ) -> str:
+        """A kubeconfig for this server, written to `path` if one is given.
+
+        `user` is the user's entry: {"token": …} or {"client-certificate": …, "client-key": …}.
+        """
+        cluster: Object = {"server": self.url}
+        if ca_file:
+            cluster["certificate-authority"] = ca_file
+        elif self.ssl_context is not None:
+            cluster["insecure-skip-tls-verify"] = True
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": "test", "user": dict(user or {})}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+            "current-context": "test",
+        }
+        text = msgspec.json.format(msgspec.json.encode(config)).decode()  # JSON is YAML
+        if path is not None:
+            Path(path).touch(mode=0o600)
+            Path(path).write_text(text)
+        return text
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _trusting_context() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class LocalStore:
+    """`interfaces.Store` over the registry: what an administrator gets over HTTP, without the HTTP."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    @property
+    def resource_version(self) -> str:
+        """The newest resource version."""
+        return str(self._registry.storage.version)
+
+    def get(self, resource: str, name: str, namespace: str = "") -> Object:
+        return self._registry.get(_resource(resource), namespace, name).copy()
+
+    def list(
+        self, resource: str, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> Objects:
+        selected = self._registry.selection(_resource(resource), label_selector, field_selector)
+        entries, _ = self._registry.storage.entries(resource, namespace)
+        return [entry.copy() for entry in entries if selected is None or selected(entry)]
+
+    def create(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
+        meta = obj.get("metadata") or {}
+        namespace, name = meta.get("namespace", ""), meta.get("name", "")
+        request = _request("create", _resource(resource), namespace, name, subresource)
+        obj = _copy(obj)
+        match subresource:
+            case "binding":
+                self._registry.bind(request, name, obj)
+                return obj
+            case "eviction":
+                self._registry.evict(request, name, obj)
+                return obj
+        request.name = ""
+        return self._registry.create(request, _resource(resource), obj).copy()
+
+    def update(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
+        meta = obj["metadata"]
+        request = _request("update", _resource(resource), meta.get("namespace", ""), meta["name"], subresource)
+        entry, _ = self._registry.update(
+            request, _resource(resource), meta["name"], lambda _: _copy(obj), uid=meta.get("uid", "")
+        )
+        return entry.copy()
+
+    def patch(self, resource: str, name: str, patch: Object, namespace: str = "", *, subresource: str = "") -> Object:
+        known = _resource(resource)
+        request = _request("patch", known, namespace, name, subresource)
+
+        def change(obj: Object) -> Object:
+            if type_of(known) is None:
+                merged: Object = patching.merge(obj, patch)
+                return merged
+            return patching.strategic(known, obj, _copy(patch))
+
+        return self._registry.update(request, known, name, change)[0].copy()
+
+    def delete(
+        self, resource: str, name: str, namespace: str = "", *, grace_period_seconds: int | None = None, uid: str = ""
+    ) -> Object:
+        options: Object = {"preconditions": {"uid": uid}} if uid else {}
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        request = _request("delete", _resource(resource), namespace, name, "")
+        return self._registry.delete(request, _resource(resource), name, options)[0].copy()
+
+    def watch(
+        self,
+        resource: str,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+    ) -> Watch:
+        """Raises storage.CompactedError if that version has been forgotten."""
+        selected = self._registry.selection(_resource(resource), label_selector, field_selector)
+        since = int(resource_version) if resource_version else None
+        return LocalWatch(self._registry.storage.watch(resource, since, namespace), selected)
+
+
+_TEMPLATE = Request("", "", user=IN_PROCESS)
+
+
+def _resource(plural: str) -> Resource:
+    try:
+        return BY_PLURAL[plural]
+    except KeyError:
+        raise ValueError(f"no resource is named {plural!r}") from None
+
+
+def _request(verb: str, resource: Resource, namespace: str, name: str, subresource: str) -> Request:
+    return replace(
+        _TEMPLATE,
+        verb=verb,
+        group=resource.group,
+        version=resource.version,
+        resource=resource.plural,
+        subresource=subresource,
+        namespace=namespace if resource.namespaced else "",
+        name=name,
+    )
+
+
+def _copy(obj: Object) -> Object:
+    copied: Object = msgspec.json.decode(msgspec.json.encode(obj))
+    return copied

@@ -1,0 +1,281 @@
+"""Objects by resource and key, with one resource version for all of them and a history for watches.
+
+Knows nothing of what objects mean. An object that has been stored is never changed: a change stores another one.
+Thread-safe; nothing is called back with the lock held.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from framework.apiserver.interfaces import Object
+
+Key = tuple[str, str]
+"""Namespace (empty for what has none) and name."""
+
+ADDED = "ADDED"
+MODIFIED = "MODIFIED"
+DELETED = "DELETED"
+
+_encode = msgspec.json.encode
+
+
+class CompactedError(Exception):
+    """That version has been forgotten; `oldest` is the oldest that is still known."""
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(f"compacted up to {oldest}")
+        self.oldest = oldest
+
+
+class Entry:
+    """One object at one version, encoded at most once for each form it is asked in."""
+
+    __slots__ = ("_encoded", "_item", "key", "object", "version")
+
+    def __init__(self, key: Key, obj: Object, version: int) -> None:
+        self.key = key
+        self.object = obj
+        self.version = version
+        self._encoded: bytes | None = None
+        self._item: bytes | None = None
+
+    def json(self) -> bytes:
+        if self._encoded is None:
+            self._encoded = _encode(self.object)
+        return self._encoded
+
+    def item_json(self) -> bytes:
+        """As an item of a list, which does not repeat what it is."""
+        if self._item is None:
+            self._item = _encode({k: v for k, v in self.object.items() if k not in ("kind", "apiVersion")})
+        return self._item
+
+    def copy(self) -> Object:
+        """The object, for whoever wants to change it."""
+        obj: Object = msgspec.json.decode(self.json())
+        return obj
+
+
+class Change:
+    """What happened at one version. A deletion's entry is the last state, at the version of the deletion."""
+
+    __slots__ = ("_gone", "entry", "lines", "previous", "type", "version")
+
+    def __init__(self, type: str, entry: Entry, previous: Entry | None) -> None:
+        self.type = type
+        self.entry = entry
+        self.previous = previous
+        self.version = entry.version
+        self.lines: dict[object, bytes] = {}  # what watches send, by form
+        self._gone: Entry | None = None
+
+    def gone(self) -> Entry:
+        """For a watch whose selector the object leaves: its previous state, at this version."""
+        if self.previous is None:
+            return self.entry
+        if self._gone is None:
+            self._gone = at_version(self.previous, self.version)
+        return self._gone
+
+
+def at_version(entry: Entry, version: int) -> Entry:
+    obj = dict(entry.object)
+    obj["metadata"] = {**obj["metadata"], "resourceVersion": str(version)}
+    return Entry(entry.key, obj, version)
+
+
+class Watcher:
+    """Changes of one resource in order, waiting for more. For one consumer; `stop` may come from any thread."""
+
+    def __init__(self, storage: Storage, resource: str, namespace: str, name: str) -> None:
+        self._storage = storage
+        self._resource = resource
+        self._namespace = namespace
+        self._name = name
+        self._queue: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
+        self.initial: list[Entry] = []
+        self.version = 0
+        self.stopped = False
+
+    def next(self, timeout: float | None) -> Change | None:
+        """The next change; None when the time is up or the watcher stopped."""
+        try:
+            return self._queue.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def caught_up(self) -> int | None:
+        """The version up to which the consumer has seen everything; None if there are changes waiting."""
+        return self._storage.version_if(self._queue.empty)
+
+    def stop(self) -> None:
+        self.stopped = True
+        self._storage.forget(self._resource, self)
+        self._queue.put(None)
+
+    def wants(self, key: Key) -> bool:
+        return (not self._namespace or key[0] == self._namespace) and (not self._name or key[1] == self._name)
+
+    def put(self, change: Change) -> None:
+        self._queue.put(change)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """All of one resource."""
+
+    entries: dict[Key, Entry] = field(default_factory=dict)
+    history: deque[Change] = field(default_factory=deque)
+    compacted: int = 0  # the version of the newest change that has been forgotten
+    watchers: list[Watcher] = field(default_factory=list)
+
+
+class Storage:
+    """`history` is how many changes of each resource are remembered."""
+
+    def __init__(self, history: int = 10000) -> None:
+        self._history = history
+        # Guards the version, and the buckets with all that is in them.
+        self._lock = threading.Lock()
+        self._version = 1
+        self._buckets: dict[str, _Bucket] = {}
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def get(self, resource: str, key: Key) -> Entry | None:
+        with self._lock:
+            return self._bucket(resource).entries.get(key)
+
+    def entries(self, resource: str, namespace: str = "", *, version: int | None = None) -> tuple[list[Entry], int]:
+        """What there is, in the order of the keys, and the version of it. Raises CompactedError."""
+        with self._lock:
+            bucket = self._bucket(resource)
+            if version is None or version >= self._version:
+                found = list(bucket.entries.values())
+                version = self._version
+            else:
+                found = list(_rolled_back(bucket, version).values())
+        if namespace:
+            found = [entry for entry in found if entry.key[0] == namespace]
+        found.sort(key=lambda entry: entry.key)
+        return found, version
+
+    def insert(self, resource: str, key: Key, obj: Object) -> Entry | None:
+        """Store a new object; None if there is one of that key. Sets its resourceVersion."""
+        with self._lock:
+            bucket = self._bucket(resource)
+            if key in bucket.entries:
+                return None
+            entry = self._stamp(key, obj)
+            bucket.entries[key] = entry
+            self._record(bucket, Change(ADDED, entry, None))
+            return entry
+
+    def replace(self, resource: str, old: Entry, obj: Object) -> Entry | None:
+        """Store another state; None if `old` is not what is stored any more. Sets its resourceVersion."""
+        with self._lock:
+            bucket = self._bucket(resource)
+            if bucket.entries.get(old.key) is not old:
+                return None
+            entry = self._stamp(old.key, obj)
+            bucket.entries[old.key] = entry
+            self._record(bucket, Change(MODIFIED, entry, old))
+            return entry
+
+    def remove(self, resource: str, old: Entry) -> Entry | None:
+        """The last state, at the version of its deletion; None if `old` is not what is stored any more."""
+        with self._lock:
+            bucket = self._bucket(resource)
+            if bucket.entries.get(old.key) is not old:
+                return None
+            del bucket.entries[old.key]
+            self._version += 1
+            entry = at_version(old, self._version)
+            self._record(bucket, Change(DELETED, entry, old))
+            return entry
+
+    def watch(self, resource: str, since: int | None, namespace: str = "", name: str = "") -> Watcher:
+        """Changes after a version; None: begin with what there is now, in `initial`. Raises CompactedError."""
+        watcher = Watcher(self, resource, namespace, name)
+        with self._lock:
+            bucket = self._bucket(resource)
+            watcher.version = self._version if since is None else since
+            if since is None:
+                watcher.initial = sorted(
+                    (entry for entry in bucket.entries.values() if watcher.wants(entry.key)),
+                    key=lambda entry: entry.key,
+                )
+            elif since < bucket.compacted:
+                raise CompactedError(bucket.compacted)
+            else:
+                for change in bucket.history:
+                    if change.version > since and watcher.wants(change.entry.key):
+                        watcher.put(change)
+            bucket.watchers.append(watcher)
+        return watcher
+
+    def forget(self, resource: str, watcher: Watcher) -> None:
+        with self._lock:
+            watchers = self._bucket(resource).watchers
+            if watcher in watchers:
+                watchers.remove(watcher)
+
+    def version_if(self, condition: Callable[[], bool]) -> int | None:
+        """The version, if a condition holds while nothing changes."""
+        with self._lock:
+            return self._version if condition() else None
+
+    def stop_watches(self) -> None:
+        with self._lock:
+            watchers = [watcher for bucket in self._buckets.values() for watcher in bucket.watchers]
+        for watcher in watchers:
+            watcher.stop()
+
+    def compact(self) -> None:
+        """Forget the history: whoever goes on from an older version gets 410."""
+        with self._lock:
+            for bucket in self._buckets.values():
+                bucket.history.clear()
+                bucket.compacted = self._version
+
+    def _bucket(self, resource: str) -> _Bucket:
+        if (bucket := self._buckets.get(resource)) is None:
+            bucket = self._buckets[resource] = _Bucket()
+        return bucket
+
+    def _stamp(self, key: Key, obj: Object) -> Entry:
+        self._version += 1
+        obj["metadata"]["resourceVersion"] = str(self._version)
+        return Entry(key, obj, self._version)
+
+    def _record(self, bucket: _Bucket, change: Change) -> None:
+        bucket.history.append(change)
+        if len(bucket.history) > self._history:
+            bucket.compacted = bucket.history.popleft().version
+        for watcher in bucket.watchers:
+            if watcher.wants(change.entry.key):
+                watcher.put(change)
+
+
+def _rolled_back(bucket: _Bucket, version: int) -> dict[Key, Entry]:
+    """The entries as they were at a version."""
+    if version < bucket.compacted:
+        raise CompactedError(bucket.compacted)
+    entries = dict(bucket.entries)
+    for change in reversed(bucket.history):
+        if change.version <= version:
+            break
+        if change.previous is None:
+            entries.pop(change.entry.key, None)
+        else:
+            entries[change.entry.key] = change.previous
+    return entries

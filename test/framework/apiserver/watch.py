@@ -1,0 +1,146 @@
+"""Watches: changes of what a request selects, as they come, for HTTP clients and for code in this process.
+
+Go: k8s.io/apiserver/pkg/storage/cacher, pkg/endpoints/handlers/watch.go
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from framework.apiserver import errors
+from framework.apiserver.interfaces import Object, WatchEvent
+from framework.apiserver.registry import Filter
+from framework.apiserver.resources import Resource
+from framework.apiserver.storage import ADDED, DELETED, Change, CompactedError, Entry, Storage, Watcher
+from framework.apiserver.tables import Form
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+BOOKMARK = "BOOKMARK"
+ERROR = "ERROR"
+# How long before its end a watch says how far it is.
+_LAST_BOOKMARK = 2.0
+
+
+def open_watch(
+    storage: Storage, resource: Resource, since: int | None, namespace: str, name: str
+) -> Watcher | errors.ApiError:
+    """A watcher, or what the watch answers as its only event."""
+    try:
+        return storage.watch(resource.plural, since, namespace, name)
+    except CompactedError as err:
+        return errors.expired(f"too old resource version: {since} ({err.oldest})")
+
+
+def translate(change: Change, selected: Filter | None) -> tuple[str, Entry] | None:
+    """What a change is for a watch that sees only what is selected; None if nothing."""
+    if selected is None:
+        return change.type, change.entry
+    now = change.type != DELETED and selected(change.entry)
+    before = change.previous is not None and selected(change.previous)
+    if now:
+        return (change.type if before else ADDED), change.entry
+    return (DELETED, change.gone()) if before else None
+
+
+def error_line(error: errors.ApiError) -> bytes:
+    return msgspec.json.encode({"type": ERROR, "object": error.status}) + b"\n"
+
+
+class Lines:
+    """The body of a watch, a line an event."""
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        resource: Resource,
+        form: Form,
+        selected: Filter | None,
+        *,
+        timeout: float,
+        bookmarks: bool,
+        bookmark_interval: float,
+        initial_events: bool,
+        mark_initial_events_end: bool,
+    ) -> None:
+        self._watcher = watcher
+        self._resource = resource
+        self._form = form
+        self._selected = selected
+        self._end = time.monotonic() + timeout
+        self._bookmarks = bookmarks
+        self._interval = bookmark_interval
+        self._initial_events = initial_events
+        self._mark_end = mark_initial_events_end
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._initial()
+        next_bookmark = min(time.monotonic() + self._interval, max(self._end - _LAST_BOOKMARK, time.monotonic()))
+        while not self._watcher.stopped:
+            now = time.monotonic()
+            if now >= self._end:
+                return
+            if self._bookmarks and now >= next_bookmark:
+                if (version := self._watcher.caught_up()) is not None:
+                    yield self._bookmark(version)
+                    last = self._end - _LAST_BOOKMARK
+                    next_bookmark = min(now + self._interval, last) if now < last else self._end + 1
+            until = min(self._end, next_bookmark) if self._bookmarks else self._end
+            if (change := self._watcher.next(max(until - now, 0))) is not None and (line := self._line(change)):
+                yield line
+
+    def _initial(self) -> Iterator[bytes]:
+        if self._initial_events:
+            for entry in self._watcher.initial:
+                if self._selected is None or self._selected(entry):
+                    yield self._encode(ADDED, entry)
+        self._watcher.initial = []
+        if self._mark_end:
+            yield self._bookmark(self._watcher.version, {INITIAL_EVENTS_END: "true"})
+
+    def _line(self, change: Change) -> bytes | None:
+        translated = translate(change, self._selected)
+        if translated is None:
+            return None
+        key = (translated[0], self._form.key)
+        if (line := change.lines.get(key)) is None:
+            line = change.lines[key] = self._encode(*translated)
+        return line
+
+    def _encode(self, type: str, entry: Entry) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (type.encode(), self._form.encode(entry))
+
+    def _bookmark(self, version: int, annotations: dict[str, str] | None = None) -> bytes:
+        meta: dict[str, Any] = {"resourceVersion": str(version)}
+        if annotations:
+            meta["annotations"] = annotations
+        obj: Object = {"kind": self._resource.kind, "apiVersion": self._resource.group_version, "metadata": meta}
+        if self._resource.kind == "Pod":
+            obj |= {"spec": {"containers": None}, "status": {}}  # as upstream's type writes an empty one
+        return msgspec.json.encode({"type": BOOKMARK, "object": self._form.bookmark(obj)}) + b"\n"
+
+
+class LocalWatch:
+    """A watch for code in the same process."""
+
+    def __init__(self, watcher: Watcher, selected: Filter | None) -> None:
+        self._watcher = watcher
+        self._selected = selected
+
+    def __iter__(self) -> Iterator[WatchEvent]:
+        for entry in self._watcher.initial:
+            if self._selected is None or self._selected(entry):
+                yield WatchEvent(ADDED, entry.copy())
+        self._watcher.initial = []
+        while not self._watcher.stopped:
+            change = self._watcher.next(None)
+            if change is None:
+                continue
+            if (translated := translate(change, self._selected)) is not None:
+                yield WatchEvent(translated[0], translated[1].copy())
+
+    def stop(self) -> None:
+        self._watcher.stop()

@@ -379,7 +379,7 @@ class ManagerImpl:
         certificate may come from a load balancer in front of a server that is not there.
         """
         healthy = apierrors.is_unauthorized(err) or (
-            not apierrors.is_unexpected_server_error(err)
+            not apierrors.has_status_cause(err, apierrors.CAUSE_UNEXPECTED_SERVER_RESPONSE)
             and (apierrors.is_not_found(err) or apierrors.is_forbidden(err))
         )
         with self._lock:

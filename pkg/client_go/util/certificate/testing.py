@@ -7,9 +7,17 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+from pkg import golang
+from pkg.api.certificates import v1 as certificatesv1
+from pkg.api.core import v1
+from pkg.apimachinery import watch
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import certificate, keyutil
 from pkg.client_go.util.keyutil import pem
@@ -72,9 +80,9 @@ class Authority:
         from cryptography import x509
 
         request = x509.load_der_x509_csr(next(pem.blocks(csr_pem)).data)
-        builder = self._builder(
-            request.subject, request.public_key(), not_before or now() - HOUR, not_after or now() + HOUR
-        )
+        with certutil.long_names_allowed():
+            subject = request.subject
+        builder = self._builder(subject, request.public_key(), not_before or now() - HOUR, not_after or now() + HOUR)
         for extension in request.extensions:
             builder = builder.add_extension(extension.value, critical=False)
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
@@ -126,6 +134,139 @@ class FakeStore:
         self.updates += 1
         self.cert = certificate.x509_key_pair(cert_data, key_data)
         return self.cert
+
+
+class FakeSigner:
+    """The API server's requests for certificates, and whoever approves and signs them. Safe from any thread.
+
+    `client` is what has the requests as clients do. Unless `approve` is cleared each request is granted at once.
+    """
+
+    def __init__(self, authority: Authority) -> None:
+        self.authority = authority
+        self.approve = True
+        self.not_before: datetime.datetime | None = None
+        self.not_after: datetime.datetime | None = None
+        self.created: golang.Channel[str] = golang.Channel(100)
+        """The name of each request, once it is there."""
+        self.watched: golang.Channel[None] = golang.Channel(100)
+        """Gets something whenever a watch begins."""
+        self.errors: dict[str, list[Exception]] = {"create": [], "get": [], "list": [], "watch": []}
+        """What the next calls of each verb raise."""
+        self._lock = threading.Lock()  # guards _requests, _watchers, _version
+        self._requests: dict[str, certificatesv1.CertificateSigningRequest] = {}
+        self._watchers: list[_Watcher] = []
+        self._version = 0
+        group = SimpleNamespace(certificate_signing_requests=lambda: self)
+        self.client: Any = SimpleNamespace(certificates_v1=group)
+
+    def requests(self) -> list[certificatesv1.CertificateSigningRequest]:
+        with self._lock:
+            return list(self._requests.values())
+
+    def put(self, request: certificatesv1.CertificateSigningRequest) -> None:
+        """Add or replace a request."""
+        with self._lock:
+            self._put_locked(request)
+
+    def grant(self, name: str) -> None:
+        """Approve a request and issue its certificate."""
+        request = v1.deepcopy(self._requests[name])
+        request.status.conditions = [_condition(certificatesv1.CERTIFICATE_APPROVED)]
+        request.status.certificate = self.authority.sign(request.spec.request or b"", self.not_before, self.not_after)
+        self.put(request)
+
+    def condition(self, name: str, condition: str) -> None:
+        """Set only a condition."""
+        request = v1.deepcopy(self._requests[name])
+        request.status.conditions = [_condition(condition)]
+        self.put(request)
+
+    def remove(self, name: str) -> None:
+        with self._lock:
+            request = self._requests.pop(name)
+            self._tell_locked(watch.Event(watch.DELETED, request))
+
+    def cut_watches(self) -> None:
+        """End all watches, as a server does from time to time."""
+        with self._lock:
+            for watcher in self._watchers:
+                watcher.channel.close()
+            self._watchers.clear()
+
+    def create(
+        self, ctx: golang.Context, obj: certificatesv1.CertificateSigningRequest
+    ) -> certificatesv1.CertificateSigningRequest:
+        self._raise("create")
+        request = v1.deepcopy(obj)
+        with self._lock:
+            if request.metadata.name in self._requests:
+                raise apierrors.new_already_exists("certificatesigningrequests", request.metadata.name)
+            number = len(self._requests) + 1
+            request.metadata.name = request.metadata.name or f"{request.metadata.generate_name}{number}"
+            request.metadata.uid = f"uid-{number}"
+            self._put_locked(request)
+        if self.approve:
+            self.grant(request.metadata.name)
+        self.created.send(request.metadata.name)
+        return request
+
+    def get(self, ctx: golang.Context, name: str) -> certificatesv1.CertificateSigningRequest:
+        self._raise("get")
+        return self._requests[name]
+
+    def list(self, ctx: golang.Context, options: metav1.ListOptions) -> certificatesv1.CertificateSigningRequestList:
+        self._raise("list")
+        name = options.field_selector.removeprefix("metadata.name=")
+        with self._lock:
+            items = [self._requests[name]] if name in self._requests else []
+            version = f"{self._version:06}"
+        meta = metav1.ListMeta(resource_version=version)
+        return certificatesv1.CertificateSigningRequestList(metadata=meta, items=items)
+
+    def watch(self, ctx: golang.Context, options: metav1.ListOptions) -> _Watcher:
+        self._raise("watch")
+        watcher = _Watcher(options.field_selector.removeprefix("metadata.name="))
+        with self._lock:
+            request = self._requests.get(watcher.name)
+            if request is not None and request.metadata.resource_version > options.resource_version:
+                watcher.channel.send(watch.Event(watch.MODIFIED, request))
+            self._watchers.append(watcher)
+        self.watched.send(None)
+        return watcher
+
+    def _raise(self, verb: str) -> None:
+        if self.errors[verb]:
+            raise self.errors[verb].pop(0)
+
+    def _put_locked(self, request: certificatesv1.CertificateSigningRequest) -> None:
+        self._version += 1
+        request.metadata.resource_version = f"{self._version:06}"
+        self._requests[request.metadata.name] = request
+        self._tell_locked(watch.Event(watch.MODIFIED, request))
+
+    def _tell_locked(self, event: watch.Event[certificatesv1.CertificateSigningRequest]) -> None:
+        for watcher in self._watchers:
+            if watcher.name == event.object.metadata.name:
+                watcher.channel.send(event)
+
+
+class _Watcher:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.channel: golang.Channel[watch.Event[certificatesv1.CertificateSigningRequest]] = golang.Channel(100)
+
+    def stop(self) -> None:
+        pass
+
+    def result_chan(self) -> golang.Channel[watch.Event[certificatesv1.CertificateSigningRequest]]:
+        return self.channel
+
+
+def _condition(kind: str) -> certificatesv1.CertificateSigningRequestCondition:
+    return certificatesv1.CertificateSigningRequestCondition(
+        type=kind, status="True", reason="Because", message="I say"
+    )
 
 
 class FakeManager:

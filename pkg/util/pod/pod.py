@@ -1,4 +1,4 @@
-"""Helpers for pod conditions.
+"""Helpers for the status of pods.
 
 Go: pkg/util/pod/pod.go
 """
@@ -6,9 +6,48 @@ Go: pkg/util/pod/pod.go
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from pkg import golang
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util import strategicpatch
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+
+
+def patch_pod_status(
+    ctx: golang.Context,
+    client: kubernetes.Interface,
+    namespace: str,
+    name: str,
+    uid: str,
+    old_pod_status: v1.PodStatus,
+    new_pod_status: v1.PodStatus,
+) -> tuple[v1.Pod | None, bytes, bool]:
+    """Make the pod's status on the server the new one. Returns the pod, the patch and whether nothing changed.
+
+    Then there is no call and no pod. Only what differs between the two statuses is sent, so that what others and
+    newer versions keep there survives; the uid goes along, so that a new pod of the name does not get it.
+    Raises what the client raises.
+    """
+    from pkg.apimachinery import types  # not needed without an API server
+
+    patch, unchanged = _prepare_patch_for_pod_status(uid, old_pod_status, new_pod_status)
+    if unchanged:
+        return None, patch, True
+    pods = client.core_v1.pods(namespace)
+    return pods.patch(ctx, name, types.PatchType.STRATEGIC_MERGE, patch, None, "status"), patch, False
+
+
+def _prepare_patch_for_pod_status(uid: str, old: v1.PodStatus, new: v1.PodStatus) -> tuple[bytes, bool]:
+    status = strategicpatch.create_two_way_merge_map_patch(codec.to_builtins(old), codec.to_builtins(new), v1.PodStatus)
+    patch = {"metadata": {"uid": uid}, **({"status": status} if status else {})}
+    return msgspec.json.encode(patch, order="sorted"), not status
 
 
 def replace_or_append_pod_condition(

@@ -1,0 +1,16 @@
+"""Conditions of nodes.
+
+Go: k8s.io/component-helpers/node/util/conditions.go
+"""
+
+from __future__ import annotations
+
+from pkg.api.core import v1
+
+
+def get_node_condition(status: v1.NodeStatus, condition_type: str) -> tuple[int, v1.NodeCondition | None]:
+    """The condition of the type and its place; -1 and None if there is none."""
+    for index, condition in enumerate(status.conditions):
+        if condition.type == condition_type:
+            return index, condition
+    return -1, None

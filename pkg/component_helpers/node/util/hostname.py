@@ -1,0 +1,16 @@
+"""The host's name.
+
+Go: k8s.io/component-helpers/node/util/hostname.go
+"""
+
+from __future__ import annotations
+
+import socket
+
+
+def get_hostname(hostname_override: str) -> str:
+    """The override or the system's name, trimmed and in lower case. Raises ValueError if nothing is left."""
+    name = (hostname_override or socket.gethostname()).strip()
+    if not name:
+        raise ValueError("empty hostname is invalid")
+    return name.lower()

@@ -1,0 +1,49 @@
+"""Writing the status of nodes.
+
+Go: k8s.io/component-helpers/node/util/status.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util import strategicpatch
+
+if TYPE_CHECKING:
+    from pkg.client_go.kubernetes import CoreV1Client
+
+
+def patch_node_status(
+    ctx: golang.Context, core_v1_client: CoreV1Client, node_name: str, old_node: v1.Node, new_node: v1.Node
+) -> tuple[v1.Node, bytes]:
+    """Make the node's metadata and status on the server those of `new_node`. Returns the node and the patch.
+
+    Only what differs between the two nodes is sent, and never their specs. Raises what the client raises.
+    """
+    from pkg.apimachinery import types  # not needed without an API server
+
+    patch = _prepare_patch_for_node_status(old_node, new_node)
+    nodes = core_v1_client.nodes()
+    return nodes.patch(ctx, node_name, types.PatchType.STRATEGIC_MERGE, patch, None, "status"), patch
+
+
+def _prepare_patch_for_node_status(old_node: v1.Node, new_node: v1.Node) -> bytes:
+    old, new = codec.to_builtins(old_node), codec.to_builtins(new_node)
+    if "spec" in old:
+        new["spec"] = old["spec"]
+    else:
+        new.pop("spec", None)
+    # A node may have several addresses of one type, but addresses are merged by type: replace them all.
+    addresses = new.get("status", {}).get("addresses", [])
+    replace = bool(old_node.status.addresses) and old_node.status.addresses != new_node.status.addresses
+    if replace:
+        new.setdefault("status", {})["addresses"] = old["status"]["addresses"]
+    patch = strategicpatch.create_two_way_merge_map_patch(old, new, v1.Node)
+    if replace:
+        patch.setdefault("status", {})["addresses"] = [*addresses, {"$patch": "replace"}]
+    return msgspec.json.encode(patch, order="sorted")

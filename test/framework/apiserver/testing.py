@@ -1,0 +1,67 @@
+"""A store for the tests of what only reads it."""
+
+from __future__ import annotations
+
+import copy
+
+from framework.apiserver import errors
+from framework.apiserver.interfaces import Object, Objects, Watch
+
+
+class FakeStore:
+    """Has what it was given; fields are selected by spec.nodeName alone."""
+
+    def __init__(self) -> None:
+        self._objects: dict[tuple[str, str, str], Object] = {}
+
+    def add(self, resource: str, obj: Object) -> Object:
+        metadata = obj["metadata"]
+        self._objects[resource, metadata.get("namespace", ""), metadata["name"]] = obj
+        return obj
+
+    def remove(self, resource: str, name: str, namespace: str = "") -> None:
+        del self._objects[resource, namespace, name]
+
+    def get(self, resource: str, name: str, namespace: str = "") -> Object:
+        try:
+            return copy.deepcopy(self._objects[resource, namespace, name])
+        except KeyError:
+            raise errors.not_found(resource, "", name) from None
+
+    def list(
+        self, resource: str, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> Objects:
+        assert not label_selector
+        node = field_selector.removeprefix("spec.nodeName=")
+        return [
+            copy.deepcopy(obj)
+            for (kind, place, _), obj in self._objects.items()
+            if kind == resource
+            and namespace in ("", place)
+            and (not node or (obj.get("spec") or {}).get("nodeName") == node)
+        ]
+
+    def create(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
+        raise NotImplementedError
+
+    def update(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
+        raise NotImplementedError
+
+    def patch(self, resource: str, name: str, patch: Object, namespace: str = "", *, subresource: str = "") -> Object:
+        raise NotImplementedError
+
+    def delete(
+        self, resource: str, name: str, namespace: str = "", *, grace_period_seconds: int | None = None, uid: str = ""
+    ) -> Object:
+        raise NotImplementedError
+
+    def watch(
+        self,
+        resource: str,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+    ) -> Watch:
+        raise NotImplementedError

@@ -129,6 +129,8 @@ class Handlers:
             self._serve_virtual(request, resource, responder, self._settings.virtual[virtual])
             return
         self._check_verb(request, resource)
+        if resource.verbs == ("create",) and resource.plural != "bindings":
+            raise errors.no_such_path()  # nobody is there to answer it
         if request.subresource in _CONNECTIONS:
             self._connect(request, resource, responder)
             return
@@ -549,7 +551,8 @@ def _refusal(request: Request, reason: str) -> errors.ApiError:
     """403 in upstream's words."""
     user = request.user.name
     if not request.resource:
-        return errors.forbidden("", "", "", f'User "{user}" cannot {request.verb} path "{request.path}"{_because(reason)}')
+        text = f'User "{user}" cannot {request.verb} path "{request.path}"'
+        return errors.forbidden("", "", "", text + _because(reason))
     what = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
     text = f'User "{user}" cannot {request.verb} resource "{what}" in API group "{request.group}"'
     if request.namespace:

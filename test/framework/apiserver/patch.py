@@ -6,7 +6,7 @@ Go: k8s.io/apiserver/pkg/endpoints/handlers/patch.go
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jsonpatch
 import jsonpointer
@@ -72,10 +72,10 @@ def _json_patch(resource: Resource, operations: Any) -> Change:
 
     def change(obj: Object) -> Object:
         try:
-            patched: Object = jsonpatch.JsonPatch(operations).apply(obj)
+            patched: Any = jsonpatch.JsonPatch(operations).apply(obj)
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, KeyError, TypeError) as err:
             message = f"the server rejected our request due to an error in our request: {err}"
             raise errors.ApiError(422, "Invalid", message, {}) from err
-        return patched
+        return cast(Object, patched)
 
     return change

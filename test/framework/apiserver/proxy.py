@@ -54,7 +54,7 @@ def kubelet_path(request: Request, pod: Object) -> str:
 def container_of(request: Request, pod: Object) -> str:
     """The container that is asked for, or the only one."""
     spec, name = pod["spec"], pod["metadata"]["name"]
-    groups = [
+    groups: list[list[str]] = [
         [container["name"] for container in spec.get(key) or []]
         for key in ("containers", "initContainers", "ephemeralContainers")
     ]
@@ -82,7 +82,9 @@ def kubelet_address(node: Object) -> tuple[str, int]:
     raise errors.internal_error("no preferred addresses found; known addresses: []")
 
 
-def forward(request: Request, responder: Responder, address: tuple[str, int], target: str, tls: ssl.SSLContext | None) -> None:
+def forward(
+    request: Request, responder: Responder, address: tuple[str, int], target: str, tls: ssl.SSLContext | None
+) -> None:
     """Pass a request on and its answer back, until one of both ends. Raises ApiError if nobody answers."""
     backend = _dial(address, tls)
     try:

@@ -243,8 +243,10 @@ class Registry:
                 raise self._uid_mismatch(resource, current, uid)
             new = self._updated(request, resource, current, change)
             if new["metadata"].get("deletionTimestamp") and self._may_go_after_update(resource, new, current.object):
-                if request.dry_run or (entry := self.storage.remove(resource.plural, current)) is not None:
-                    return Entry(key, new, current.version) if request.dry_run else entry, False
+                if request.dry_run:
+                    return Entry(key, new, current.version), False
+                if (gone := self.storage.remove(resource.plural, current)) is not None:
+                    return gone, False
                 continue
             if new == current.object:
                 return current, False

@@ -43,7 +43,7 @@ _NODE_SUBRESOURCES = {
 _TOKEN = {"token": Subresource(("create",), "TokenRequest", "authentication.k8s.io", "v1")}
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True, eq=False)
 class Resource:
     """One resource of one API group."""
 

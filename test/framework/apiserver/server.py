@@ -15,6 +15,7 @@ from typing import Any, Self
 import msgspec
 
 from framework.apiserver import patch as patching
+from framework.apiserver.authorization import AccessReviews
 from framework.apiserver.connections import HangUps, Listener
 from framework.apiserver.handlers import Handlers
 from framework.apiserver.interfaces import (
@@ -78,13 +79,14 @@ class APIServer:
         self.host = host
         self.port = port
         self.ssl_context = ssl_context
-        self.kubelet_ssl_context = kubelet_ssl_context or _trusting_context()
+        self.kubelet_ssl_context: ssl.SSLContext | None = kubelet_ssl_context or _trusting_context()
         self.authenticator: Authenticator = authenticator or allow_all
         self.authorizer: Authorizer = authorizer or allow_all
         self.admission: Admission = admission or allow_all
         self.faults: Faults = faults or NoFaults()
         self.anonymous = anonymous
-        self.virtual: dict[str, VirtualResource] = dict(virtual or {})
+        reviews = AccessReviews(_Current(self))
+        self.virtual: Mapping[str, VirtualResource] = dict.fromkeys(_ACCESS_REVIEWS, reviews) | dict(virtual or {})
         self.controllers: list[Controller] = list(controllers)
         self.bookmark_interval = bookmark_interval
         self.audit = audit
@@ -177,6 +179,19 @@ class APIServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+_ACCESS_REVIEWS = ("subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews")
+
+
+class _Current:
+    """Whatever authorizer the server has by then."""
+
+    def __init__(self, server: APIServer) -> None:
+        self._server = server
+
+    def authorize(self, request: Request) -> tuple[bool, str]:
+        return self._server.authorizer.authorize(request)
 
 
 def _trusting_context() -> ssl.SSLContext:

@@ -5,6 +5,7 @@ Go: k8s.io/kubernetes/pkg/registry/*/*/strategy.go, pkg/apis/core/v1/defaults.go
 
 from __future__ import annotations
 
+import base64
 import itertools
 import re
 import threading
@@ -119,9 +120,11 @@ class NodeStrategy(Strategy):
         errs: Errors = []
         before, after = old.get("spec") or {}, new.get("spec") or {}
         if before.get("providerID") and before["providerID"] != after.get("providerID", ""):
-            errs.append(field.forbidden(field.Path("spec", "providerID"), "node updates may not change providerID except from \"\" to valid"))
+            detail = 'node updates may not change providerID except from "" to valid'
+            errs.append(field.forbidden(field.Path("spec", "providerID"), detail))
         if before.get("podCIDRs") and before["podCIDRs"] != after.get("podCIDRs"):
-            errs.append(field.forbidden(field.Path("spec", "podCIDRs"), "node updates may not change podCIDR except from \"\" to valid"))
+            detail = 'node updates may not change podCIDR except from "" to valid'
+            errs.append(field.forbidden(field.Path("spec", "podCIDRs"), detail))
         return errs + self.validate(new)
 
 
@@ -233,8 +236,6 @@ class ConfigMapStrategy(Strategy):
 
 
 def _fold_string_data(obj: Object) -> None:
-    import base64
-
     for key, text in (obj.pop("stringData", None) or {}).items():
         obj.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
 

@@ -83,11 +83,11 @@ class Lines:
             now = time.monotonic()
             if now >= self._end:
                 return
-            if self._bookmarks and now >= next_bookmark:
-                if (version := self._watcher.caught_up()) is not None:
-                    yield self._bookmark(version)
-                    last = self._end - _LAST_BOOKMARK
-                    next_bookmark = min(now + self._interval, last) if now < last else self._end + 1
+            due = self._bookmarks and now >= next_bookmark
+            if due and (version := self._watcher.caught_up()) is not None:
+                yield self._bookmark(version)
+                last = self._end - _LAST_BOOKMARK
+                next_bookmark = min(now + self._interval, last) if now < last else self._end + 1
             until = min(self._end, next_bookmark) if self._bookmarks else self._end
             if (change := self._watcher.next(max(until - now, 0))) is not None and (line := self._line(change)):
                 yield line

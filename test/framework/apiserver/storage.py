@@ -247,6 +247,27 @@ class Storage:
                 bucket.history.clear()
                 bucket.compacted = self._version
 
+    def dump(self) -> Object:
+        """All objects and the version, for load."""
+        with self._lock:
+            kept = {resource: list(bucket.entries.values()) for resource, bucket in self._buckets.items()}
+            version = self._version
+        objects = {resource: [entry.copy() for entry in entries] for resource, entries in kept.items()}
+        return {"version": version, "objects": objects}
+
+    def load(self, dumped: Object) -> None:
+        """Take over what dump returned; only while there is nothing yet. Versions go on, the history is lost."""
+        with self._lock:
+            assert not any(bucket.entries for bucket in self._buckets.values()), "there are objects already"
+            self._version = dumped["version"]
+            for resource, objects in dumped["objects"].items():
+                bucket = self._bucket(resource)
+                bucket.compacted = self._version
+                for obj in objects:
+                    meta = obj["metadata"]
+                    key = (meta.get("namespace", ""), meta["name"])
+                    bucket.entries[key] = Entry(key, obj, int(meta["resourceVersion"]))
+
     def _bucket(self, resource: str) -> _Bucket:
         if (bucket := self._buckets.get(resource)) is None:
             bucket = self._buckets[resource] = _Bucket()

@@ -38,6 +38,13 @@ class PodStrategy(Strategy):
         fill_in(spec, codec.to_builtins(pod.spec))
         for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
             container.setdefault("resources", {})
+            for variable in container.get("env") or []:
+                _set_divisor(variable.get("valueFrom"))
+        for volume in spec.get("volumes") or []:
+            projected = (volume.get("projected") or {}).get("sources") or []
+            for source in [volume, *projected]:
+                for item in (source.get("downwardAPI") or {}).get("items") or []:
+                    _set_divisor(item)
 
     def prepare_create(self, request: Request, obj: Object) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": qos.compute_pod_qos(_typed(self, obj))}
@@ -90,6 +97,13 @@ class PodStrategy(Strategy):
 
     def returns_deleted_object(self) -> bool:
         return True
+
+
+def _set_divisor(source: Object | None) -> None:
+    """An amount that upstream writes even if it is none."""
+    reference = (source or {}).get("resourceFieldRef")
+    if reference is not None:
+        reference.setdefault("divisor", "0")
 
 
 def _typed(strategy: Strategy, obj: Object) -> v1.Pod:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from framework.apiserver import certificates
@@ -209,7 +210,7 @@ def test_signing(
 def test_a_request_that_was_tampered_with() -> None:
     pem, _ = certificates.make_request("system:node:n1")
     request = certificates.parse_request(pem)
-    der = request.public_bytes(certificates.serialization.Encoding.DER)
+    der = request.public_bytes(serialization.Encoding.DER)
     forged = der.replace(b"system:node:n1", b"system:node:n2")
     with pytest.raises(certificates.RequestError, match="signature"):
         certificates.parse_request(

@@ -266,7 +266,7 @@ def _copy(error: errors.ApiError) -> errors.ApiError:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that has been answered; a watch, when it has ended. begun is the time in seconds after 1970."""
+    """A request that has been answered; a watch, when it has ended. ended is the time in seconds after 1970."""
 
     method: str
     path: str
@@ -278,8 +278,7 @@ class Call:
     user: str
     user_agent: str
     code: int
-    begun: float
-    seconds: float
+    ended: float
 
 
 class RequestLog:
@@ -289,7 +288,7 @@ class RequestLog:
         self._lock = threading.Lock()
         self._calls: list[Call] = []
 
-    def add(self, request: Request, code: int, seconds: float) -> None:
+    def __call__(self, request: Request, code: int) -> None:
         """Called by the server when it has answered; code is 0 if the connection was cut."""
         call = Call(
             request.method,
@@ -302,8 +301,7 @@ class RequestLog:
             request.user.name,
             request.headers.get("user-agent", ""),
             code,
-            time.time() - seconds,
-            seconds,
+            time.time(),
         )
         with self._lock:
             self._calls.append(call)

@@ -171,9 +171,9 @@ def test_all_faults_end() -> None:
 
 def test_the_log_of_requests() -> None:
     log = faults.RequestLog()
-    log.add(PATCH, 200, 0.1)
-    log.add(PATCH, 409, 0.1)
-    log.add(LIST, 200, 0.1)
+    log(PATCH, 200)
+    log(PATCH, 409)
+    log(LIST, 200)
     assert [call.code for call in log.calls(verb="patch", resource="pods")] == [200, 409]
     assert log.count_by_verb() == {"patch pods/status": 2, "list nodes": 1}
     assert log.count_by_verb(user="ann") == {"list nodes": 1}

@@ -154,6 +154,56 @@ def new_server_timeout(resource: str, operation: str, retry_after_seconds: int) 
     return _status_error(500, REASON_SERVER_TIMEOUT, message, details)
 
 
+def new_method_not_supported(resource: str, action: str) -> StatusError:
+    message = f'{action} is not supported on resources of kind "{resource}"'
+    return _status_error(405, REASON_METHOD_NOT_ALLOWED, message, _details(resource, ""))
+
+
+# What a bare code means, where the server says nothing that could be understood: reason and message, the latter
+# empty where only the server's own words help.
+_GENERIC = {
+    400: (REASON_BAD_REQUEST, "the server rejected our request for an unknown reason"),
+    401: (REASON_UNAUTHORIZED, "the server has asked for the client to provide credentials"),
+    403: (REASON_FORBIDDEN, ""),
+    404: (REASON_NOT_FOUND, "the server could not find the requested resource"),
+    405: (REASON_METHOD_NOT_ALLOWED, "the server does not allow this method on the requested resource"),
+    406: (REASON_NOT_ACCEPTABLE, ""),
+    409: (REASON_CONFLICT, "the server reported a conflict"),
+    415: (REASON_UNSUPPORTED_MEDIA_TYPE, ""),
+    422: (REASON_INVALID, "the server rejected our request due to an error in our request"),
+    429: (
+        REASON_TOO_MANY_REQUESTS,
+        "the server has received too many requests and has asked us to try again later",
+    ),
+    503: (REASON_SERVICE_UNAVAILABLE, "the server is currently unable to handle the request"),
+    504: (
+        REASON_TIMEOUT,
+        "the server was unable to return a response in the time allotted, but may still be processing the request",
+    ),
+}
+
+
+def new_generic_server_response(
+    code: int, verb: str, resource: str, name: str, server_message: str, retry_after_seconds: int
+) -> StatusError:
+    """The error of an answer that is no Status: what its code means, and what was asked."""
+    unknown = f"the server responded with the status code {code} but did not return more information"
+    reason, message = _GENERIC.get(code, (REASON_UNKNOWN, unknown))
+    if code >= 500 and not reason:
+        reason = REASON_INTERNAL_ERROR
+        message = f'an error on the server ("{server_message}") has prevented the request from succeeding'
+    if code == 409 and verb == "POST":
+        reason = REASON_ALREADY_EXISTS
+    message = message or server_message
+    if resource:
+        asked = " ".join(part for part in (verb.lower(), resource, name) if part)
+        message = f"{message} ({asked})"
+    details = _details(resource, name)
+    details.causes = [metav1.StatusCause(reason=CAUSE_UNEXPECTED_SERVER_RESPONSE, message=server_message)]
+    details.retry_after_seconds = retry_after_seconds
+    return _status_error(code, reason, message, details)
+
+
 def from_status(status: metav1.Status) -> StatusError:
     """The error of a Status object, as a watch may send one."""
     return StatusError(status)
@@ -249,6 +299,11 @@ def is_too_many_requests(err: BaseException) -> bool:
 def is_too_large_resource_version(err: BaseException) -> bool:
     """The server has not come as far as the asked resource version yet."""
     return has_status_cause(err, CAUSE_RESOURCE_VERSION_TOO_LARGE)
+
+
+def is_unexpected_server_error(err: BaseException) -> bool:
+    """Whether the answer was no Status: perhaps somebody else than an API server gave it."""
+    return has_status_cause(err, CAUSE_UNEXPECTED_SERVER_RESPONSE)
 
 
 def has_status_cause(err: BaseException, reason: str) -> bool:

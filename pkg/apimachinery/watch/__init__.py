@@ -1,16 +1,30 @@
-"""Watching objects change.
+"""Streams of changes of objects.
 
-Go: staging/src/k8s.io/apimachinery/pkg/watch
+Go: k8s.io/apimachinery/pkg/watch
+
+`watch.py` says what a watch is, `streamwatcher.py` makes one of a stream of bytes, `mux.py` of calls in this process,
+`testing.py` of what a test says.
 """
 
-from pkg.apimachinery.watch.mux import (
+from pkg.apimachinery.watch.streamwatcher import Decoder, Reporter, StreamWatcher
+from pkg.apimachinery.watch.watch import (
+    ADDED,
+    BOOKMARK,
+    DELETED,
+    ERROR,
+    MODIFIED,
+    Event,
+    Interface,
+)
+
+from pkg.apimachinery.watch.mux import (  # isort: skip
     DROP_IF_CHANNEL_FULL,
     WAIT_IF_CHANNEL_FULL,
     Broadcaster,
     BroadcasterStoppedError,
     FullChannelBehavior,
+    new_long_queue_broadcaster,
 )
-from pkg.apimachinery.watch.watch import ADDED, BOOKMARK, DELETED, ERROR, MODIFIED, Event, Interface
 
 __all__ = [
     "ADDED",
@@ -22,7 +36,11 @@ __all__ = [
     "WAIT_IF_CHANNEL_FULL",
     "Broadcaster",
     "BroadcasterStoppedError",
+    "Decoder",
     "Event",
     "FullChannelBehavior",
     "Interface",
+    "Reporter",
+    "StreamWatcher",
+    "new_long_queue_broadcaster",
 ]

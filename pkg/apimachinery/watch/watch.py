@@ -17,7 +17,7 @@ MODIFIED = "MODIFIED"
 DELETED = "DELETED"
 # Nothing happened; the object tells only how far the watch has come, in its resource version.
 BOOKMARK = "BOOKMARK"
-# The watch ends; the object is the error (a StatusError if the API server sent it).
+# The watch ends; the object is a metav1.Status that says why.
 ERROR = "ERROR"
 
 

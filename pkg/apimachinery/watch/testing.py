@@ -1,0 +1,54 @@
+"""A watch whose events a test sends."""
+
+from __future__ import annotations
+
+import threading
+from typing import Generic, TypeVar
+
+from pkg import golang
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.watch.watch import ADDED, BOOKMARK, DELETED, ERROR, MODIFIED, Event
+
+T = TypeVar("T")
+
+_UNLIMITED = 1 << 60
+
+
+class FakeWatcher(Generic[T]):
+    """A watch.Interface; sending never blocks unless it was made with a capacity, and is dropped once stopped."""
+
+    def __init__(self, capacity: int = _UNLIMITED) -> None:
+        self._result: golang.Channel[Event[T]] = golang.Channel(capacity)
+        self._lock = threading.Lock()  # guards stopped
+        self.stopped = False
+
+    def stop(self) -> None:
+        with self._lock:
+            if self.stopped:
+                return
+            self.stopped = True
+        self._result.close()
+
+    def result_chan(self) -> golang.Channel[Event[T]]:
+        return self._result
+
+    def add(self, obj: T) -> None:
+        self.action(ADDED, obj)
+
+    def modify(self, obj: T) -> None:
+        self.action(MODIFIED, obj)
+
+    def delete(self, last: T) -> None:
+        self.action(DELETED, last)
+
+    def bookmark(self, obj: T) -> None:
+        self.action(BOOKMARK, obj)
+
+    def error(self, status: metav1.Status) -> None:
+        self.action(ERROR, status)
+
+    def action(self, type: str, obj: T | metav1.Status) -> None:
+        try:
+            self._result.send(Event(type, obj))  # type: ignore[arg-type]
+        except golang.ClosedChannelError:
+            return

@@ -1,0 +1,42 @@
+"""A typed client of the API server: `client.core_v1.pods(namespace).get(ctx, name)`.
+
+Go: k8s.io/client-go/kubernetes
+
+`resources.py` lists what there is, `typed.py` is the client of one resource, `clientset.py` holds them together,
+`testing.py` has a clientset without a server.
+"""
+
+from pkg.client_go.kubernetes.clientset import (
+    AuthenticationV1,
+    AuthorizationV1,
+    CertificatesV1,
+    Clientset,
+    CoordinationV1,
+    CoreV1,
+    Discovery,
+    Interface,
+    NodeV1,
+    StorageV1,
+    VersionInfo,
+    new_for_config,
+)
+from pkg.client_go.kubernetes.resources import Resource
+from pkg.client_go.kubernetes.typed import ResourceClient, ResourceList
+
+__all__ = [
+    "AuthenticationV1",
+    "AuthorizationV1",
+    "CertificatesV1",
+    "Clientset",
+    "CoordinationV1",
+    "CoreV1",
+    "Discovery",
+    "Interface",
+    "NodeV1",
+    "Resource",
+    "ResourceClient",
+    "ResourceList",
+    "StorageV1",
+    "VersionInfo",
+    "new_for_config",
+]

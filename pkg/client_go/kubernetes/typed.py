@@ -1,0 +1,307 @@
+"""The client of one resource.
+
+Go: k8s.io/client-go/gentype/type.go
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from pkg import golang, klog
+from pkg.api.authentication import v1 as authenticationv1
+from pkg.api.core import v1
+from pkg.api.policy import v1 as policyv1
+from pkg.apimachinery import types, watch
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
+from pkg.client_go import rest
+from pkg.client_go.kubernetes.resources import Resource
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+# Gets namespace/name and what is wrong with an object that a list or watch had to leave out.
+FaultHandler = Callable[[str, codec.DecodeError], None]
+
+
+@dataclass(slots=True)
+class ResourceList(Generic[T]):
+    """One page of objects, and where the next one begins."""
+
+    metadata: metav1.ListMeta = field(default_factory=metav1.ListMeta)
+    items: builtins.list[T] = field(default_factory=builtins.list)
+
+
+class _RawList(msgspec.Struct):
+    metadata: metav1.ListMeta = msgspec.field(default_factory=metav1.ListMeta)
+    items: builtins.list[msgspec.Raw] | None = None
+
+
+class _RawEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Identity(msgspec.Struct):
+    """As much of a faulty object as it takes to name it."""
+
+    metadata: Any = None
+
+
+class ResourceClient(Generic[T]):
+    """Safe from any thread. Every method raises apierrors.StatusError for what the API server answers, OSError when
+    it cannot be reached, and ctx.err() once ctx is done. Namespace "" is for list and watch over all namespaces.
+    """
+
+    def __init__(
+        self,
+        rest_client: rest.RESTClient,
+        resource: Resource[T],
+        namespace: str = "",
+        on_fault: FaultHandler | None = None,
+    ) -> None:
+        self._rest = rest_client
+        self._resource = resource
+        self._namespace = namespace
+        self._on_fault = on_fault
+
+    def create(self, ctx: golang.Context, obj: T, options: metav1.CreateOptions | None = None) -> T:
+        return self._write(ctx, "POST", self._path(), obj, options, "")
+
+    def update(self, ctx: golang.Context, obj: T, options: metav1.UpdateOptions | None = None) -> T:
+        """Raises a conflict if the object carries a resource version that is not the present one."""
+        name = _name_of(obj)
+        return self._write(ctx, "PUT", self._path(name), obj, options, name)
+
+    def update_status(self, ctx: golang.Context, obj: T, options: metav1.UpdateOptions | None = None) -> T:
+        """As update, of nothing but the status."""
+        name = _name_of(obj)
+        return self._write(ctx, "PUT", self._path(name, "status"), obj, options, name)
+
+    def get(self, ctx: golang.Context, name: str, options: metav1.GetOptions | None = None) -> T:
+        path = self._path(_required(name))
+        return self._decode(self._request(ctx, "GET", path, name=name, params=_params(options)))
+
+    def list(self, ctx: golang.Context, options: metav1.ListOptions | None = None) -> ResourceList[T]:
+        """An object that cannot be decoded is logged and left out."""
+        timeout = _timeout_of(options)
+        params = _with_timeout(_params(options), timeout)
+        data = self._request(ctx, "GET", self._path(), params=params, timeout=timeout)
+        raw = codec.decode_json(data, _RawList)
+        items = [obj for item in raw.items or () if (obj := self._decode_item(item)) is not None]
+        return ResourceList(raw.metadata, items)
+
+    def watch(self, ctx: golang.Context, options: metav1.ListOptions | None = None) -> watch.Interface[T]:
+        """Ends when ctx does, when it is stopped, and when the server ends it.
+
+        An object that cannot be decoded is logged and left out.
+        """
+        options = msgspec.structs.replace(options or metav1.ListOptions(), watch=True)
+        params = _with_timeout(_params(options), _timeout_of(options))
+        stream = self._rest.stream(
+            ctx, "GET", self._path(), params=params, resource=self._resource.qualified_name, watch=True
+        )
+        decoder = _WatchDecoder(stream, self._resource, self._decode_item)
+        return watch.StreamWatcher(decoder, _Reporter(), name=f"watch-{self._resource.name}")
+
+    def patch(
+        self,
+        ctx: golang.Context,
+        name: str,
+        patch_type: types.PatchType,
+        data: bytes,
+        options: metav1.PatchOptions | None = None,
+        *subresources: str,
+    ) -> T:
+        path = self._path(_required(name), *subresources)
+        answer = self._request(
+            ctx, "PATCH", path, name=name, params=_params(options), body=data, content_type=str(patch_type.value)
+        )
+        return self._decode(answer)
+
+    def delete(self, ctx: golang.Context, name: str, options: metav1.DeleteOptions | None = None) -> None:
+        body = codec.encode_json(_delete_options(options))
+        self._request(ctx, "DELETE", self._path(_required(name)), name=name, body=body)
+
+    def delete_collection(
+        self,
+        ctx: golang.Context,
+        options: metav1.DeleteOptions | None = None,
+        list_options: metav1.ListOptions | None = None,
+    ) -> None:
+        """Delete all objects that list_options selects."""
+        timeout = _timeout_of(list_options)
+        params = _with_timeout(_params(list_options), timeout)
+        body = codec.encode_json(_delete_options(options))
+        self._request(ctx, "DELETE", self._path(), params=params, body=body, timeout=timeout)
+
+    # Go: k8s.io/client-go/kubernetes/typed/*/*_expansion.go and methods of single resources
+
+    def create_token(
+        self, ctx: golang.Context, name: str, request: authenticationv1.TokenRequest
+    ) -> authenticationv1.TokenRequest:
+        """A token of the service account."""
+        return self._create_subresource(ctx, name, "token", request, authenticationv1.TokenRequest)
+
+    def evict(self, ctx: golang.Context, eviction: policyv1.Eviction) -> None:
+        """Delete the pod if its disruption budgets allow."""
+        eviction = _with_type(eviction, "policy/v1", "Eviction")
+        self._create_subresource(ctx, eviction.metadata.name, "eviction", eviction, None)
+
+    def bind(self, ctx: golang.Context, binding: v1.Binding) -> None:
+        """Schedule the pod."""
+        binding = _with_type(binding, "v1", "Binding")
+        self._create_subresource(ctx, binding.metadata.name, "binding", binding, None)
+
+    def update_approval(
+        self, ctx: golang.Context, name: str, obj: T, options: metav1.UpdateOptions | None = None
+    ) -> T:
+        """Approve or deny the certificate signing request by its conditions."""
+        return self._write(ctx, "PUT", self._path(_required(name), "approval"), obj, options, name)
+
+    def _create_subresource(
+        self, ctx: golang.Context, name: str, subresource: str, obj: object, type_: type[S] | None
+    ) -> S:
+        body = codec.encode_json(obj)
+        data = self._request(ctx, "POST", self._path(_required(name), subresource), name=name, body=body)
+        return codec.decode_json(data, type_) if type_ is not None else None  # type: ignore[return-value]
+
+    def _write(self, ctx: golang.Context, verb: str, path: str, obj: T, options: object, name: str) -> T:
+        body = codec.encode_json(_with_type(obj, self._resource.api_version, self._resource.kind))
+        return self._decode(self._request(ctx, verb, path, name=name, params=_params(options), body=body))
+
+    def _request(
+        self,
+        ctx: golang.Context,
+        verb: str,
+        path: str,
+        *,
+        name: str = "",
+        params: dict[str, Any] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout: float | None = None,
+    ) -> bytes:
+        return self._rest.request(
+            ctx,
+            verb,
+            path,
+            params=params,
+            body=body,
+            content_type=content_type,
+            timeout=timeout,
+            resource=self._resource.qualified_name,
+            name=name,
+        )
+
+    def _path(self, name: str = "", *subresources: str) -> str:
+        if name and self._resource.namespaced and not self._namespace:
+            raise ValueError("an empty namespace may not be set when a resource name is provided")
+        return self._resource.path(self._namespace, name, *subresources)
+
+    def _decode(self, data: bytes) -> T:
+        return _without_type(codec.decode_json(data, self._resource.type))
+
+    def _decode_item(self, item: msgspec.Raw) -> T | None:
+        try:
+            return _without_type(codec.decode_json(bytes(item), self._resource.type))
+        except codec.DecodeError as err:
+            object_name = _identity(item)
+            klog.error_s(err, "Unable to decode an object, leaving it out", kind=self._resource.kind, object=object_name)
+            if self._on_fault is not None:
+                self._on_fault(object_name, err)
+            return None
+
+
+class _WatchDecoder(Generic[T]):
+    """Events from lines of JSON. Go: k8s.io/client-go/rest/watch/decoder.go"""
+
+    def __init__(
+        self, stream: rest.Stream, resource: Resource[T], decode_item: Callable[[msgspec.Raw], T | None]
+    ) -> None:
+        self._stream = stream
+        self._resource = resource
+        self._decode_item = decode_item
+
+    def decode(self) -> watch.Event[T] | None:
+        while (line := self._stream.readline()) is not None:
+            event = codec.decode_json(line, _RawEvent)
+            match event.type:
+                case watch.ERROR:
+                    status = codec.decode_json(bytes(event.object), metav1.Status)
+                    return watch.Event(watch.ERROR, status)  # type: ignore[arg-type]
+                case watch.ADDED | watch.MODIFIED | watch.DELETED | watch.BOOKMARK:
+                    obj = self._decode_item(event.object)
+                    if obj is not None:
+                        return watch.Event(event.type, obj)
+                case unknown:
+                    raise ValueError(f"got invalid watch event type: {unknown}")
+        return None
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _Reporter:
+    def as_object(self, err: Exception) -> metav1.Status:
+        status = apierrors.new_generic_server_response(500, "GET", "", "", str(err), 0).status
+        assert status.details is not None
+        status.details.causes.append(metav1.StatusCause(reason="ClientWatchDecoding", message=str(err)))
+        return status
+
+
+def _params(options: object) -> dict[str, Any]:
+    """Query parameters of the options that are set."""
+    return {} if options is None else codec.to_builtins(options)  # type: ignore[no-any-return]
+
+
+def _timeout_of(options: metav1.ListOptions | None) -> float | None:
+    return float(options.timeout_seconds) if options is not None and options.timeout_seconds else None
+
+
+def _with_timeout(params: dict[str, Any], timeout: float | None) -> dict[str, Any]:
+    if timeout is not None:
+        params["timeout"] = rest.go_duration(timeout)
+    return params
+
+
+def _required(name: str) -> str:
+    if not name:
+        raise ValueError("resource name may not be empty")
+    return name
+
+
+def _name_of(obj: Any) -> str:
+    return _required(obj.metadata.name)
+
+
+def _delete_options(options: metav1.DeleteOptions | None) -> metav1.DeleteOptions:
+    return _with_type(options or metav1.DeleteOptions(), "v1", "DeleteOptions")
+
+
+def _with_type(obj: T, api_version: str, kind: str) -> T:
+    """The object, saying what it is: it may have come out of a list, where the list says so."""
+    if getattr(obj, "kind", kind) == kind and getattr(obj, "api_version", api_version) == api_version:
+        return obj
+    return msgspec.structs.replace(obj, api_version=api_version, kind=kind)  # type: ignore[type-var]
+
+
+def _without_type(obj: Any) -> Any:
+    """As typed clients do it in Go, so that an object from a list equals the same one from a watch."""
+    obj.api_version = obj.kind = ""
+    return obj
+
+
+def _identity(item: msgspec.Raw) -> str:
+    """namespace/name of an object that has a fault somewhere."""
+    try:
+        metadata = msgspec.json.decode(item, type=_Identity).metadata
+        return str(klog.kref(str(metadata.get("namespace", "")), str(metadata.get("name", ""))))
+    except (msgspec.DecodeError, AttributeError):
+        return "<unknown>"

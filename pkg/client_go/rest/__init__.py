@@ -1,0 +1,37 @@
+"""HTTP to the API server: who we are, how often we may ask, what its errors mean.
+
+Go: k8s.io/client-go/rest
+"""
+
+from pkg.client_go.rest.client import RESTClient, Stream
+from pkg.client_go.rest.config import (
+    DEFAULT_BURST,
+    DEFAULT_QPS,
+    Config,
+    ImpersonationConfig,
+    TLSClientConfig,
+    anonymous_client_config,
+    copy_config,
+    default_kubernetes_user_agent,
+)
+from pkg.client_go.rest.request import RequestTimeoutError, go_duration
+from pkg.client_go.transport import ClientCertificate, ConnectionTracker, KeyPair, TransportError
+
+__all__ = [
+    "DEFAULT_BURST",
+    "DEFAULT_QPS",
+    "ClientCertificate",
+    "Config",
+    "ConnectionTracker",
+    "ImpersonationConfig",
+    "KeyPair",
+    "RESTClient",
+    "RequestTimeoutError",
+    "Stream",
+    "TLSClientConfig",
+    "TransportError",
+    "anonymous_client_config",
+    "copy_config",
+    "default_kubernetes_user_agent",
+    "go_duration",
+]

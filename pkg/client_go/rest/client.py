@@ -1,0 +1,437 @@
+"""Requests to one API server.
+
+Go: k8s.io/client-go/rest/client.go, request.go, transport.go, and net/http's client
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import http.client
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from pkg import golang, klog
+from pkg.client_go import transport
+from pkg.client_go.rest import request as request_
+from pkg.client_go.rest import url_utils, warnings
+from pkg.client_go.rest.config import DEFAULT_BURST, DEFAULT_QPS, Config, default_kubernetes_user_agent
+from pkg.client_go.rest.with_retry import WithRetry, is_cut, retry_after_seconds
+from pkg.client_go.tools import metrics
+from pkg.client_go.util import flowcontrol
+
+if TYPE_CHECKING:
+    from pkg.client_go.plugin.pkg.client.auth.exec.exec import Authenticator
+
+_CHUNK = 1 << 16
+
+# Seconds of waiting for one's turn that are worth a line in the log, and those that are worth one at any verbosity.
+_LONG_THROTTLE_LATENCY = 0.05
+_EXTRA_LONG_THROTTLE_LATENCY = 1.0
+
+
+@dataclass(slots=True)
+class _Call:
+    """One request, whatever number of tries it takes."""
+
+    verb: str
+    target: str  # path and query
+    headers: dict[str, str]
+    body: bytes | None
+    resource: str
+    name: str
+
+
+class Stream:
+    """An answer that is read as it comes, line by line. One thread reads; close may come from any."""
+
+    def __init__(
+        self, connection: transport.Connection, response: http.client.HTTPResponse, forget: Callable[[], object]
+    ) -> None:
+        self._connection = connection
+        self._response = response
+        self._forget = forget
+        self._buffer = b""
+        self._lock = threading.Lock()  # guards _closed
+        self._closed = False
+
+    def readline(self) -> bytes | None:
+        """The next line that is not empty, waited for; None at the end or once closed.
+
+        Raises OSError if the connection breaks.
+        """
+        parts = [self._buffer]
+        while True:
+            line, newline, rest = parts[-1].partition(b"\n")
+            if newline:
+                self._buffer = rest
+                if whole := b"".join([*parts[:-1], line]).strip():
+                    return whole
+                parts = [rest]
+                continue
+            chunk = self._read()
+            if not chunk:
+                self._buffer = b""
+                return b"".join(parts).strip() or None
+            parts.append(chunk)
+
+    def close(self) -> None:
+        """End it: a readline that waits returns at once."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._forget()
+        self._connection.abort()
+
+    def _read(self) -> bytes:
+        try:
+            return self._response.read1(_CHUNK)
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as err:
+            # The last two are how http.client takes it that the socket goes while it reads.
+            with self._lock:
+                if self._closed:
+                    return b""
+            raise transport.TransportError(f"read from the API server: {request_.describe(err)}") from err
+        finally:
+            if self._response.isclosed():
+                self._connection.close()
+
+
+class RESTClient:
+    """Safe from any thread. Has its own connections and rate limiter."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises ValueError or OSError that names what in the config cannot be used."""
+        self._config = config
+        self._url = url_utils.default_server_url(config)
+        self._proxy = url_utils.proxy(config, self._url)
+        self._authenticator = _authenticator(config)
+        tls, get_cert = config.tls_client_config, config.get_cert
+        if self._authenticator is not None and get_cert is None:
+            get_cert = self._authenticator.cert
+        self._contexts = transport.TLSContexts(tls, get_cert) if self._url.scheme == "https" else None
+        if self._contexts is not None and self._authenticator is None:
+            self._contexts.current()  # so that bad files are found now
+        tracker = config.connections or transport.ConnectionTracker()
+        self._pool = transport.ConnectionPool(self._url, tls.server_name, self._proxy, tracker)
+        self._rate_limiter = _rate_limiter(config)
+        self._tokens = (
+            transport.CachingTokenSource(config.bearer_token_file, config.bearer_token)
+            if config.bearer_token_file
+            else None
+        )
+        self._headers = _fixed_headers(config)
+        self._warning_handler = config.warning_handler or warnings.default_warning_handler
+
+    @property
+    def host(self) -> str:
+        """host:port of the server."""
+        return self._url.netloc
+
+    def request(
+        self,
+        ctx: golang.Context,
+        verb: str,
+        path: str,
+        *,
+        params: dict[str, Any] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout: float | None = None,
+        resource: str = "",
+        name: str = "",
+    ) -> bytes:
+        """The body of the answer. `timeout` in seconds replaces the config's; resource and name are for errors.
+
+        Raises apierrors.StatusError if the server refuses, TransportError (an OSError) if it does not answer,
+        ctx.err() once ctx is done.
+        """
+        seconds = self._config.timeout if timeout is None else timeout
+        if timeout is None and seconds:
+            params = {**(params or {}), "timeout": request_.go_duration(seconds)}
+        call = self._call(verb, path, params, body, content_type, resource, name)
+        start = monotonic()
+        self._throttle(ctx, call)
+        try:
+            if not seconds:
+                return self._read(ctx, ctx, call)
+            own, cancel = golang.with_timeout(ctx, seconds)
+            try:
+                return self._read(ctx, own, call)
+            finally:
+                cancel()
+        finally:
+            metrics.request_latency(call.verb, self.host, monotonic() - start)
+
+    def stream(
+        self,
+        ctx: golang.Context,
+        verb: str,
+        path: str,
+        *,
+        params: dict[str, Any] | None = None,
+        resource: str = "",
+        name: str = "",
+        watch: bool = False,
+    ) -> Stream:
+        """The answer as it comes, until ctx ends or it is closed; on a connection of its own. Watches are not
+        throttled. Raises as request does.
+        """
+        call = self._call(verb, path, params, None, "", resource, name)
+        call.headers["Accept-Encoding"] = "identity"
+        if not watch:
+            self._throttle(ctx, call)
+        connection, response, forget = self._attempts(ctx, ctx, call)
+        if response.status not in range(200, 300):
+            with self._reading(ctx, call, connection, response, forget):
+                body = response.read()
+            raise self._refusal(call, response, body)
+        return Stream(connection, response, forget)
+
+    def close_idle_connections(self) -> None:
+        self._pool.close_idle()
+
+    def _call(
+        self,
+        verb: str,
+        path: str,
+        params: dict[str, Any] | None,
+        body: bytes | None,
+        content_type: str,
+        resource: str,
+        name: str,
+    ) -> _Call:
+        target = self._url.path.rstrip("/") + urllib.parse.quote(path)
+        if text := request_.query(params):
+            target += f"?{text}"
+        headers = dict(self._headers)
+        if body is not None:
+            headers["Content-Type"] = content_type
+        return _Call(verb, target, headers, body, resource, name)
+
+    def _read(self, outer: golang.Context, ctx: golang.Context, call: _Call) -> bytes:
+        """All of the answer. `outer` is the caller's context, `ctx` the same with the request's own time limit."""
+        connection, response, forget = self._attempts(outer, ctx, call)
+        with self._reading(outer, call, connection, response, forget):
+            body = _body(ctx, connection, response)
+        if response.status not in range(200, 300):
+            raise self._refusal(call, response, body)
+        return body
+
+    @contextmanager
+    def _reading(
+        self,
+        outer: golang.Context,
+        call: _Call,
+        connection: transport.Connection,
+        response: http.client.HTTPResponse,
+        forget: Callable[[], object],
+    ) -> Iterator[None]:
+        """Keeps the connection if the answer was read to its end, and else closes it."""
+        try:
+            yield
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as err:
+            connection.close()
+            raise self._failure(outer, call, err, None) from err
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            forget()
+        if response.isclosed() and not response.will_close:
+            self._pool.put(connection)
+        else:
+            connection.close()
+
+    def _attempts(
+        self, outer: golang.Context, ctx: golang.Context, call: _Call
+    ) -> tuple[transport.Connection, http.client.HTTPResponse, Callable[[], object]]:
+        """Try until there is an answer that is final; the caller reads it and then calls the function."""
+        retry = WithRetry()
+        renewed = False
+        while True:
+            if (err := outer.err() or ctx.err()) is not None:
+                raise self._failure(outer, call, err, retry.previous)
+            code = "<error>"
+            try:
+                connection, response, forget = self._attempt(ctx, call)
+                code = str(response.status)
+            except (OSError, http.client.HTTPException, ValueError) as err:
+                seconds = retry.after_error(call.verb, err) if outer.err() is None else None
+                if seconds is None:
+                    raise self._failure(outer, call, err, retry.previous) from err
+                self._wait(outer, ctx, call, seconds, retry)
+                continue
+            finally:
+                metrics.request_result(code, call.verb, self.host)
+            warnings.handle_warnings(response.headers.get_all("Warning", []), self._warning_handler)
+            renew = response.status == 401 and not renewed and self._renew(call)
+            seconds = 0 if renew else retry.after_response(response.status, response.headers)
+            if seconds is None:
+                return connection, response, forget
+            renewed = renewed or renew
+            with self._reading(outer, call, connection, response, forget):
+                response.read()
+            if not renew:
+                klog.v(4).info_s("Got a Retry-After response", delay=f"{seconds}s", attempt=retry.attempts)
+                self._wait(outer, ctx, call, seconds, retry)
+
+    def _attempt(
+        self, ctx: golang.Context, call: _Call
+    ) -> tuple[transport.Connection, http.client.HTTPResponse, Callable[[], object]]:
+        """One answer, its body not yet read. A read that finds its kept connection closed gets a new one."""
+        self._authorize(call)
+        context = self._contexts.current() if self._contexts is not None else None
+        connection = self._pool.get(context)
+        try:
+            return self._exchange(ctx, call, connection)
+        except (OSError, http.client.HTTPException) as err:
+            if not (connection.used and call.verb == "GET" and is_cut(err)):
+                raise
+        return self._exchange(ctx, call, self._pool.get(context, fresh=True))
+
+    def _exchange(
+        self, ctx: golang.Context, call: _Call, connection: transport.Connection
+    ) -> tuple[transport.Connection, http.client.HTTPResponse, Callable[[], object]]:
+        forget = golang.after_func(ctx, connection.abort)
+        try:
+            connection.set_deadline(ctx.remaining())
+            if connection.sock is None:
+                connection.connect()
+                connection.set_deadline(ctx.remaining())
+            target = call.target
+            if self._proxy is not None and self._url.scheme == "http":
+                target = f"http://{self._url.netloc}{target}"
+            connection.request(call.verb, target, call.body, call.headers)
+            response = connection.getresponse()
+        except BaseException:
+            forget()
+            connection.close()
+            raise
+        klog.v(8).info_s("Response", verb=call.verb, url=self._full_url(call), status=response.status)
+        return connection, response, forget
+
+    def _authorize(self, call: _Call) -> None:
+        """Raises OSError or ValueError if the token cannot be got."""
+        if self._tokens is not None:
+            call.headers["Authorization"] = f"Bearer {self._tokens.token()}"
+        elif self._authenticator is not None and "Authorization" not in self._headers:
+            token = self._authenticator.token()
+            if token:
+                call.headers["Authorization"] = f"Bearer {token}"
+
+    def _renew(self, call: _Call) -> bool:
+        """The server does not know us: get new credentials if there is a way. Returns whether they are others."""
+        old = call.headers.get("Authorization", "").removeprefix("Bearer ")
+        try:
+            if self._tokens is not None:
+                self._tokens.reset(old)
+                return self._tokens.token() != old
+            if self._authenticator is not None:
+                return self._authenticator.refresh(old)
+        except (OSError, ValueError) as err:
+            klog.error_s(err, "Refreshing credentials")
+        return False
+
+    def _throttle(self, ctx: golang.Context, call: _Call, reason: str = "") -> None:
+        if self._rate_limiter is None:
+            return
+        start = monotonic()
+        self._rate_limiter.wait(ctx)
+        latency = monotonic() - start
+        if latency <= _LONG_THROTTLE_LATENCY:
+            return
+        why = reason or "client-side throttling, not priority and fairness"
+        message = f"Waited before sending request, due to {why}"
+        if latency > _EXTRA_LONG_THROTTLE_LATENCY:
+            message = f"Waited for {latency:.3f}s due to {why}"
+            klog.info_s(message, verb=call.verb, URL=self._full_url(call))
+        else:
+            klog.v(3).info_s(message, delay=f"{latency:.3f}s", verb=call.verb, URL=self._full_url(call))
+
+    def _wait(self, outer: golang.Context, ctx: golang.Context, call: _Call, seconds: int, retry: WithRetry) -> None:
+        if ctx.wait(seconds):
+            err = outer.err() or ctx.err()
+            assert err is not None
+            raise self._failure(outer, call, err, retry.previous)
+        self._throttle(ctx, call, f"retries: {retry.attempts}, retry-after: {seconds}s")
+
+    def _failure(self, outer: golang.Context, call: _Call, err: Exception, previous: Exception | None) -> Exception:
+        """What the caller gets: the end of its context comes first."""
+        if (done := outer.err()) is not None:
+            return done
+        if isinstance(err, transport.TransportError):
+            return err
+        return request_.transport_error(call.verb, self._full_url(call), err, previous)
+
+    def _refusal(self, call: _Call, response: http.client.HTTPResponse, body: bytes) -> Exception:
+        content_type = response.headers.get("Content-Type", "")
+        retry_after = retry_after_seconds(response.headers) or 0
+        return request_.status_error(
+            call.verb, call.resource, call.name, response.status, content_type, body, retry_after
+        )
+
+    def _full_url(self, call: _Call) -> str:
+        return f"{self._url.scheme}://{self._url.netloc}{call.target}"
+
+
+def _body(ctx: golang.Context, connection: transport.Connection, response: http.client.HTTPResponse) -> bytes:
+    parts = []
+    while True:
+        remaining = ctx.remaining()
+        if remaining is not None:
+            if remaining <= 0:
+                raise TimeoutError
+            connection.set_deadline(remaining)
+        chunk = response.read1(_CHUNK)
+        if not chunk:
+            break
+        parts.append(chunk)
+    if response.length:  # read1 does not complain of an answer that is cut short
+        raise http.client.IncompleteRead(b"", response.length)
+    data = b"".join(parts)
+    return gzip.decompress(data) if response.headers.get("Content-Encoding") == "gzip" else data
+
+
+def _fixed_headers(config: Config) -> dict[str, str]:
+    headers = {"Accept": "application/json", "User-Agent": config.user_agent or default_kubernetes_user_agent()}
+    headers["Accept-Encoding"] = "identity" if config.disable_compression else "gzip"
+    if config.bearer_token and not config.bearer_token_file:
+        headers["Authorization"] = f"Bearer {config.bearer_token}"
+    elif config.username or config.password:
+        pair = base64.b64encode(f"{config.username}:{config.password}".encode()).decode()
+        headers["Authorization"] = f"Basic {pair}"
+    who = config.impersonate
+    if who.user_name:
+        headers["Impersonate-User"] = who.user_name
+        if who.uid:
+            headers["Impersonate-Uid"] = who.uid
+        for group in who.groups:
+            headers["Impersonate-Group"] = group
+        for key, values in who.extra.items():
+            for value in values:
+                headers[f"Impersonate-Extra-{urllib.parse.quote(key)}"] = value
+    return headers
+
+
+def _rate_limiter(config: Config) -> flowcontrol.RateLimiter | None:
+    if config.rate_limiter is not None:
+        return config.rate_limiter
+    qps = config.qps or DEFAULT_QPS
+    return flowcontrol.TokenBucketRateLimiter(qps, config.burst or DEFAULT_BURST) if qps > 0 else None
+
+
+def _authenticator(config: Config) -> Authenticator | None:
+    if config.exec_provider is None:
+        return None
+    from pkg.client_go.plugin.pkg.client.auth.exec.exec import get_authenticator  # rarely needed
+
+    return get_authenticator(config)
+
+

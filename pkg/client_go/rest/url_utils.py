@@ -1,0 +1,50 @@
+"""Where the API server is.
+
+Go: k8s.io/client-go/rest/url_utils.go
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+
+from pkg.client_go.rest.config import Config
+
+
+def default_server_url(config: Config) -> urllib.parse.SplitResult:
+    """The server's URL; http without a scheme unless there is something for TLS to do. Raises ValueError."""
+    tls = config.tls_client_config
+    host = config.host or "localhost"
+    if "://" not in host:
+        secure = tls.insecure or tls.ca_file or tls.ca_data or tls.cert_file or tls.cert_data or config.get_cert
+        host = f"{'https' if secure else 'http'}://{host}"
+    try:
+        url = urllib.parse.urlsplit(host)
+        url.port  # noqa: B018  # raises ValueError
+    except ValueError as err:
+        raise ValueError(f'host must be a URL or a host:port pair: "{config.host}": {err}') from err
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError(f'host must be a URL or a host:port pair: "{config.host}"')
+    return url
+
+
+def proxy(config: Config, url: urllib.parse.SplitResult) -> urllib.parse.SplitResult | None:
+    """The proxy of the config or else of the environment; None if there is none for this server."""
+    text = config.proxy_url or _environment_proxy(url)
+    if not text:
+        return None
+    parsed = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
+    if parsed.scheme != "http" or not parsed.hostname:
+        # DIVERGES: https and socks5 proxies are not supported.
+        raise ValueError(f'proxy-url "{text}": only http:// proxies are supported')
+    return parsed
+
+
+def _environment_proxy(url: urllib.parse.SplitResult) -> str:
+    name = f"{url.scheme}_proxy"
+    text = os.environ.get(name) or os.environ.get(name.upper()) or ""
+    if not text or url.hostname in ("localhost", "127.0.0.1", "::1"):
+        return ""
+    import urllib.request  # costly, and needed with a proxy only
+
+    return "" if urllib.request.proxy_bypass_environment(url.netloc) else text  # type: ignore[attr-defined]

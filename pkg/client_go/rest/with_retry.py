@@ -1,0 +1,62 @@
+"""When to ask again.
+
+Go: k8s.io/client-go/rest/with_retry.go
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pkg.apimachinery.util.net import util as utilnet
+
+MAX_RETRIES = 10
+
+# Seconds to wait after a connection was cut.
+_AFTER_CUT = 1
+
+
+@dataclass(slots=True)
+class WithRetry:
+    """The tries of one request."""
+
+    max_retries: int = MAX_RETRIES
+    attempts: int = 0
+    previous: Exception | None = None
+    """Why the last try was repeated, if it was because of an error."""
+
+    def after_error(self, verb: str, err: Exception) -> int | None:
+        """Seconds after which to try again; None if the error is final. Only reads are repeated."""
+        self.attempts += 1
+        if self.attempts > self.max_retries or verb != "GET" or not is_cut(err):
+            return None
+        self.previous = err
+        return _AFTER_CUT
+
+    def after_response(self, code: int, headers: Mapping[str, str]) -> int | None:
+        """Seconds after which the server wants to be asked again; None if the answer is final."""
+        self.attempts += 1
+        if self.attempts > self.max_retries or (code != 429 and code < 500):
+            return None
+        return retry_after_seconds(headers)
+
+    def reason(self, code: int, seconds: int, headers: Mapping[str, str]) -> str:
+        """For the log."""
+        message = f"retries: {self.attempts}, retry-after: {seconds}s"
+        if code == 429:
+            uid = headers.get("X-Kubernetes-PF-FlowSchema-UID", "")
+            return f'{message} - retry-reason: due to server-side throttling, FlowSchema UID: "{uid}"'
+        return f"{message} - retry-reason: {code}"
+
+
+def retry_after_seconds(headers: Mapping[str, str]) -> int | None:
+    """None without the header, or if it holds no number of seconds."""
+    value = headers.get("Retry-After") or ""
+    return int(value) if value.isdecimal() else None
+
+
+def is_cut(err: BaseException) -> bool:
+    """Whether the connection was reset or closed before the answer was complete."""
+    cut = (http.client.RemoteDisconnected, http.client.IncompleteRead, http.client.BadStatusLine, BrokenPipeError)
+    return any(isinstance(e, cut) for e in (err, err.__cause__)) or utilnet.is_connection_reset(err)

@@ -1,0 +1,22 @@
+"""Connections to the API server, the certificates on both ends, and tokens that change.
+
+Go: k8s.io/client-go/transport, k8s.io/client-go/util/connrotation
+
+`connection.py` opens connections and keeps those that can be used again, `tls.py` says what they must prove and
+show, `token_source.py` reads tokens from files.
+"""
+
+from pkg.client_go.transport.connection import Connection, ConnectionPool, ConnectionTracker, TransportError
+from pkg.client_go.transport.tls import ClientCertificate, KeyPair, TLSContexts
+from pkg.client_go.transport.token_source import CachingTokenSource
+
+__all__ = [
+    "CachingTokenSource",
+    "ClientCertificate",
+    "Connection",
+    "ConnectionPool",
+    "ConnectionTracker",
+    "KeyPair",
+    "TLSContexts",
+    "TransportError",
+]

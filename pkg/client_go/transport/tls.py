@@ -1,0 +1,157 @@
+"""What the server must prove and what we show it.
+
+Go: k8s.io/client-go/transport/transport.go, ca_rotation.go, cert_rotation.go
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pkg import klog
+
+if TYPE_CHECKING:
+    from pkg.client_go import rest
+
+# What files looked like when they were read: time, size and inode.
+_Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+class ClientCertificate(Protocol):
+    """A certificate and its key. Another one is another object that does not equal this."""
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Make the context show it. Raises OSError or ValueError if it cannot be used."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate, with its chain, and key as PEM."""
+
+    cert_pem: bytes
+    key_pem: bytes = field(repr=False)
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """The ssl module reads files only; this one is nameless and never on a disk."""
+        descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(self.cert_pem + b"\n" + self.key_pem)
+            file.flush()
+            try:
+                context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+            except ssl.SSLError as err:
+                raise ValueError(f"cannot use the client certificate with its key: {err}") from err
+
+
+class TLSContexts:
+    """Makes a new SSL context when a file or the certificate has changed; the same one until then.
+
+    Safe from any thread. Whoever holds connections compares the contexts by identity.
+    """
+
+    def __init__(
+        self,
+        config: rest.TLSClientConfig,
+        get_cert: Callable[[], ClientCertificate | None] | None = None,
+    ) -> None:
+        self._config = config
+        self._get_cert = get_cert
+        self._lock = threading.Lock()  # guards the rest
+        self._context: ssl.SSLContext | None = None
+        self._certificate: ClientCertificate | None = None
+        self._stamp: _Stamp = ()
+
+    def current(self) -> ssl.SSLContext:
+        """Raises OSError or ValueError, naming file or field, if there is none that could be used.
+
+        While changed files cannot be used, the context made of the old ones stays.
+        """
+        certificate = self._get_cert() if self._get_cert is not None else None
+        with self._lock:
+            stamp = self._look()
+            if self._context is not None and stamp == self._stamp and certificate == self._certificate:
+                return self._context
+            try:
+                context = self._build(certificate)
+            except (OSError, ValueError) as err:
+                if self._context is None:
+                    raise
+                klog.error_s(err, "Unable to use changed TLS files, going on with the old ones")
+                return self._context
+            self._context, self._stamp, self._certificate = context, stamp, certificate
+            return context
+
+    def _look(self) -> _Stamp:
+        config = self._config
+        paths = [
+            "" if config.ca_data else config.ca_file,
+            "" if config.cert_data else config.cert_file,
+            "" if config.key_data else config.key_file,
+        ]
+        return tuple(_stat(path) for path in paths)
+
+    def _build(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        if self._config.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        else:
+            # As in Go, a trusted certificate is trusted although it is no root.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            self._load_ca(context)
+        certificate = certificate or self._own_certificate()
+        if certificate is not None:
+            certificate.load_into(context)
+        return context
+
+    def _load_ca(self, context: ssl.SSLContext) -> None:
+        data, source = self._config.ca_data, "certificate-authority-data"
+        if not data and self._config.ca_file:
+            source = self._config.ca_file
+            try:
+                data = Path(source).read_bytes()
+            except OSError as err:
+                raise OSError(err.errno, f"unable to read certificate-authority: {err.strerror}", source) from err
+        if not data:
+            context.load_default_certs()
+            return
+        try:
+            context.load_verify_locations(cadata=data.decode("ascii"))
+        except (ssl.SSLError, UnicodeDecodeError) as err:
+            raise ValueError(f"unable to load root certificates from {source}: {err}") from err
+
+    def _own_certificate(self) -> KeyPair | None:
+        """Raises OSError or ValueError that names what is missing."""
+        config = self._config
+        if not (config.cert_data or config.cert_file):
+            return None
+        cert = config.cert_data or _read(config.cert_file, "client-certificate")
+        if not (config.key_data or config.key_file):
+            raise ValueError("client-key-data or client-key must be specified with a client certificate")
+        key = config.key_data or _read(config.key_file, "client-key")
+        return KeyPair(cert, key)
+
+
+def _read(path: str, what: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as err:
+        raise OSError(err.errno, f"unable to read {what}: {err.strerror}", path) from err
+
+
+def _stat(path: str) -> tuple[int, int, int] | None:
+    if not path:
+        return None
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -44,76 +44,55 @@ def update_transport(
     exit_after above 0 (seconds) the process ends when there has been no valid certificate for that long and the
     API server answers: whoever starts it again, or the bootstrap kubeconfig, may have better credentials.
     Raises ValueError if the config has its own source of certificates.
-    DIVERGES: when the certificate changes Go closes all connections, and with them all watches. Here idle ones
-    are closed, so that the next requests show the new certificate, and running watches go on until they end.
+    DIVERGES: when the certificate changes Go closes all connections, and with them all watches. Here requests
+    that come after it open new ones, which close the idle ones, and what runs goes on to its end.
     """
     from pkg.client_go import rest
 
     if client_config.get_cert is not None or client_config.connections is not None:
         raise ValueError("there is already a transport or dialer configured")
-    connections = client_config.connections = rest.ConnectionTracker()
+    connections = rest.ConnectionTracker()
+    client_config.connections = connections
     if client_certificate_manager is not None:
-        rotation = CertRotation(
-            client_certificate_manager, connections.close_idle, exit_after, clock or clock_.RealClock(), exit_process
-        )
-        client_config.get_cert = rotation.get_cert
+        client_config.get_cert = client_certificate_manager.current
         tls = client_config.tls_client_config
         tls.cert_data = tls.key_data = b""
         tls.cert_file = tls.key_file = ""
+        rotation = CertRotation(client_certificate_manager, exit_after, clock or clock_.RealClock(), exit_process)
         golang.go(wait.until, rotation.check, period, ctx, clock, name="certificate-transport")
     return connections.close_all
 
 
 class CertRotation:
-    """Follows the manager. `get_cert` is safe from any thread, `check` has one. Go: addCertRotation"""
+    """Looks at the manager from time to time; has one thread. Go: addCertRotation"""
 
     def __init__(
         self,
         manager: certificate.Manager,
-        retire_connections: Callable[[], object],
         exit_after: float,
         clock: clock_.Clock,
         exit_process: Callable[[int], object],
     ) -> None:
         self._manager = manager
-        self._retire_connections = retire_connections
         self._exit_after = exit_after
         self._clock = clock
         self._exit_process = exit_process
         # By the monotonic clock: one that is set forward must not end the process.
         self._last_cert_available = clock.monotonic()
         self._last_cert = manager.current()
-        # The last certificate that a client asked for, and what it got.
-        self._shown: tuple[certificate.Certificate, rest.ClientCertificate] | None = None
-
-    def get_cert(self) -> rest.ClientCertificate | None:
-        """What to show on new connections; None to show nothing."""
-        from pkg.client_go import rest
-
-        current = self._manager.current()
-        if current is None:
-            return None
-        shown = self._shown
-        if shown is None or shown[0] is not current:
-            shown = self._shown = (current, rest.KeyPair(current.cert_pem, current.key_pem))
-        return shown[1]
 
     def check(self) -> None:
-        """Retire connections that show another certificate; end the process if there has been none for too long."""
+        """Tell of a new certificate; end the process if there has been none for too long."""
         current = self._manager.current()
         if self._exit_after > 0:
             self._exit_without_certificate(current)
-        if current is self._last_cert:
+        if current is None or current is self._last_cert:
             return
         self._last_cert = current
-        if current is None:
-            # DIVERGES: Go keeps them; the API server would refuse each request on them until they break.
-            klog.info_s("The client certificate is gone or expired, closing idle client connections")
-        else:
-            klog.info_s(
-                "Certificate rotation detected, shutting down client connections to start using new credentials"
-            )
-        self._retire_connections()
+        klog.info_s(
+            "Certificate rotation detected, new client connections start using new credentials",
+            expiration=current.not_after,
+        )
 
     def _exit_without_certificate(self, current: certificate.Certificate | None) -> None:
         now = self._clock.monotonic()

@@ -5,10 +5,8 @@ Go: pkg/kubelet/certificate/bootstrap/bootstrap.go
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import datetime
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -252,21 +250,5 @@ def request_node_certificate(
 def digested_name(
     private_key: keyutil.PrivateKey, common_name: str, organization: Sequence[str], usages: Sequence[str]
 ) -> str:
-    """The request's name: the same for the same key, subject and usages, as Go's kubelet names it.
-
-    The request itself cannot be hashed, its signature differs each time. The delimiter is no base64, so that
-    no two lists of parts are the same stream.
-    """
-    from cryptography.hazmat.primitives import serialization
-
-    public_key = private_key.public_key().public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    digest = hashlib.new("sha512_256")
-    for part in (public_key, *(text.encode() for text in (common_name, *organization, *usages))):
-        digest.update(_encode(part) + b"|")
-    return f"node-csr-{_encode(digest.digest()).decode()}"
-
-
-def _encode(data: bytes) -> bytes:
-    return base64.urlsafe_b64encode(data).rstrip(b"=")
+    """The request's name, which Go's kubelet gives it too."""
+    return csr.digested_name("node-csr-", private_key, (common_name, *organization, *usages))

@@ -86,6 +86,14 @@ class Store(Protocol):
         """Make the PEM pair the current one. Raises OSError or ValueError."""
         ...
 
+    def pending_key(self) -> bytes | None:
+        """The PEM key of a request that may still be granted."""
+        ...
+
+    def set_pending_key(self, key_data: bytes | None) -> None:
+        """Keep that key, also over a restart; None forgets it. Raises OSError."""
+        ...
+
 
 class Histogram(Protocol):
     def observe(self, value: float) -> None: ...
@@ -271,31 +279,41 @@ class ManagerImpl:
             client = self._get_clientset()
         except _FAILURES as err:
             return self._failed(err, "Unable to load a client to request certificates")
+        usages = self._get_usages(private_key)
         try:
             name, uid = csr.request_certificate(
                 ctx,
                 client,
                 csr_pem,
-                "",
+                self._request_name(private_key, template, usages),
                 self._signer_name,
                 self._requested_certificate_lifetime,
-                self._get_usages(private_key),
+                usages,
                 private_key,
             )
         except _FAILURES as err:
             self._update_server_error(err)
+            if isinstance(err, ValueError):
+                self._forget_request()  # the one of that name is of no use
             return self._failed(err, "Failed while requesting a signed certificate from the control plane")
         except golang.Canceled:
             return False
         self._last_request = template
         try:
             certificate_pem = self._wait_for_certificate(ctx, client, name, uid)
-        except (*_FAILURES, golang.Canceled) as err:
+        except TimeoutError as err:
+            return self._failed(err, "Certificate request was not signed")  # and the next try goes on with it
+        except (csr.CertificateSigningRequestError, golang.Canceled) as err:
+            if self._ctx.err() is None:
+                self._forget_request()
             return self._failed(err, "Certificate request was not signed")
         try:
             new = self._cert_store.update(certificate_pem, key_pem)
         except (OSError, ValueError) as err:
+            if isinstance(err, ValueError):
+                self._forget_request()
             return self._failed(err, "Unable to store the new cert/key pair")
+        self._forget_request()
         self._use(new)
         return True
 
@@ -387,16 +405,44 @@ class ManagerImpl:
 
     def _generate_csr(self) -> tuple[certutil.CertificateRequest, bytes, bytes, keyutil.PrivateKey]:
         """Template, PEM request, PEM key and key. Raises ValueError if there is no template or it makes no request."""
-        key_pem = keyutil.make_elliptic_private_key_pem()
-        private_key = keyutil.parse_private_key_pem(key_pem)
         template = self._get_template()
         if template is None:
             raise ValueError("unable to create a csr, no template available")
+        key_pem = self._cert_store.pending_key() or self._new_key()
+        private_key = keyutil.parse_private_key_pem(key_pem)
         try:
             csr_pem = certutil.make_csr_from_template(private_key, template)
         except ValueError as err:
             raise ValueError(f"unable to create a csr from the private key: {err}") from err
         return template, csr_pem, key_pem, private_key
+
+    def _new_key(self) -> bytes:
+        """DIVERGES: Go makes a new key and a new request every 15 minutes and at each start, and a certificate for
+        an older one is lost. Here one request waits until somebody decides on it.
+        """
+        key_pem = keyutil.make_elliptic_private_key_pem()
+        try:
+            self._cert_store.set_pending_key(key_pem)
+        except OSError as err:
+            message = "Unable to keep the key of the certificate request, a restart will need another"
+            klog.error_s(err, message, logger=self._name)
+        return key_pem
+
+    def _forget_request(self) -> None:
+        try:
+            self._cert_store.set_pending_key(None)
+        except OSError as err:
+            klog.error_s(err, "Unable to remove the key of the last certificate request", logger=self._name)
+
+    def _request_name(
+        self, private_key: keyutil.PrivateKey, template: certutil.CertificateRequest, usages: list[str]
+    ) -> str:
+        """The same for the same key and wishes, so that the request is found again."""
+        parts = [self._signer_name, template.common_name]
+        parts += [f"O={name}" for name in template.organization]
+        parts += [f"DNS={name}" for name in template.dns_names]
+        parts += [f"IP={ip}" for ip in template.ip_addresses]
+        return csr.digested_name("csr-", private_key, [*parts, *usages])
 
 
 def new_manager(config: Config) -> ManagerImpl:

@@ -6,6 +6,7 @@ import ipaddress
 import itertools
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import certificate, keyutil
-from pkg.client_go.util.certificate import testing
+from pkg.client_go.util.certificate import certificate_manager, testing
 
 WAIT = 10.0
 HOUR = timedelta(hours=1)
@@ -58,7 +59,7 @@ class Rig:
             self._manager = certificate.new_manager(self.config)
         return self._manager
 
-    def new_client(self, current: certificate.Certificate | None) -> object:
+    def new_client(self, current: certificate.Certificate | None) -> Any:
         self.clients_for.append(current)
         return self.signer.client
 
@@ -240,7 +241,7 @@ def test_rotate_certs(rig: Rig) -> None:
     rig.config.requested_certificate_lifetime = 600.0
     assert rig.rotate()
     (request,) = rig.signer.requests()
-    assert request.metadata.generate_name == "csr-"
+    assert request.metadata.name.startswith("csr-") and rig.store.pending is None
     assert (request.spec.signer_name, request.spec.expiration_seconds) == ("example.com/signer", 600)
     assert request.spec.usages == ["digital signature", "client auth"]
     assert rig.manager.current() is rig.store.cert is not old
@@ -292,9 +293,11 @@ def test_a_refused_request_is_a_failure(rig: Rig) -> None:
     done: golang.Channel[bool] = golang.Channel(1)
     golang.go(lambda: done.send(rig.rotate()), name="rotate")
     assert rig.signer.watched.recv(WAIT)[1]
-    rig.signer.condition("csr-1", certificates.CERTIFICATE_DENIED)
+    assert rig.store.pending
+    rig.signer.condition(rig.signer.requests()[0].metadata.name, certificates.CERTIFICATE_DENIED)
     assert done.recv(WAIT) == (False, True)
     assert rig.told == ["failed: certificate signing request is denied, reason: Because, message: I say"]
+    assert rig.store.pending is None, "the next request is of another key"
 
 
 @pytest.mark.parametrize(
@@ -403,9 +406,47 @@ def test_the_observer_hears_of_a_request_that_waits(rig: Rig) -> None:
     rig.manager.start()
     assert rig.signer.watched.recv(WAIT)[1]
     rig.step_until(lambda: len(rig.told) >= 3)
-    assert set(rig.told) == {"waiting for csr-1"}
-    rig.signer.grant("csr-1")
+    (request,) = rig.signer.requests()
+    assert set(rig.told) == {f"waiting for {request.metadata.name}"}
+    rig.signer.grant(request.metadata.name)
     rig.step_until(lambda: rig.told[-1] == "renewed")
+
+
+def test_a_restart_goes_on_with_the_request_that_waits(rig: Rig) -> None:
+    rig.signer.approve = False
+    rig.manager.start()
+    assert rig.signer.watched.recv(WAIT)[1]
+    rig.stop()
+    pending = rig.store.pending
+    again = certificate.new_manager(rig.config)
+    again.start()
+    assert rig.signer.watched.recv(WAIT)[1]
+    (request,) = rig.signer.requests()
+    rig.signer.grant(request.metadata.name)
+    rig.step_until(lambda: rig.store.updates)
+    again.stop()
+    cert = again.current()
+    assert cert is not None and cert.key_pem == pending and rig.store.pending is None
+
+
+def test_a_request_is_not_replaced_because_nobody_decides(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificate_manager, "CERTIFICATE_WAIT_TIMEOUT", 0.02)
+    rig.signer.approve = False
+    rig.manager.start()
+    rig.step_until(lambda: rig.failures >= 2)
+    (request,) = rig.signer.requests()
+    rig.signer.grant(request.metadata.name)
+    rig.step_until(lambda: rig.store.updates)
+    assert len(rig.signer.requests()) == 1
+
+
+def test_a_granted_request_that_has_ended_since_is_replaced(rig: Rig) -> None:
+    rig.signer.not_after = testing.now() - timedelta(minutes=1)
+    rig.store.err = OSError("disk full")
+    assert not rig.rotate() and rig.store.pending is not None
+    rig.store.err, rig.signer.not_after = None, None
+    assert not rig.rotate() and "has expired" in rig.told[-1]
+    assert rig.rotate() and len(rig.signer.requests()) == 2
 
 
 @pytest.mark.parametrize("approve", [True, False], ids=["between renewals", "while a request waits"])

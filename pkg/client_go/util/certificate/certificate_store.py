@@ -12,6 +12,7 @@ from pathlib import Path
 from pkg import klog
 from pkg.apimachinery import clock as clock_
 from pkg.client_go.util import cert as certutil
+from pkg.client_go.util import keyutil
 from pkg.client_go.util.certificate import tls
 from pkg.client_go.util.keyutil import pem
 
@@ -90,6 +91,29 @@ class FileStore:
         self.update_symlink(str(cert_path))
         resolved = str(cert_path.resolve())
         return tls.x509_key_pair(pair, pair, resolved, resolved)
+
+    def pending_key(self) -> bytes | None:
+        """The key of a request that may still be granted, in <cert_directory>/<prefix>-pending.key."""
+        path = self._pending_path()
+        try:
+            data = path.read_bytes()
+            keyutil.parse_private_key_pem(data)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as err:
+            klog.error_s(err, "Unable to read the key of the last certificate request", path=str(path))
+            return None
+        return data
+
+    def set_pending_key(self, key_data: bytes | None) -> None:
+        """Keep that key (0600) until the next call; None removes it. Raises OSError."""
+        if key_data is None:
+            self._pending_path().unlink(missing_ok=True)
+        else:
+            keyutil.write_key(str(self._pending_path()), key_data)
+
+    def _pending_path(self) -> Path:
+        return self._cert_directory / f"{self._pair_name_prefix}-pending{_KEY_EXTENSION}"
 
     def update_symlink(self, filename: str) -> None:
         """Let the link to the pair in use point to that file, without a moment in which there is no link.

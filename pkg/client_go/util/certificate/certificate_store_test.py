@@ -164,6 +164,20 @@ def test_a_file_in_place_of_the_new_link_is_refused(tmp_path: Path) -> None:
         new_store(tmp_path)
 
 
+def test_pending_key(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "pki")
+    assert store.pending_key() is None
+    store.set_pending_key(FIRST[1])
+    file = tmp_path / "pki" / "kubelet-pending.key"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert new_store(tmp_path / "pki").pending_key() == FIRST[1]
+    file.write_bytes(b"broken")
+    assert store.pending_key() is None
+    store.set_pending_key(None)
+    store.set_pending_key(None)
+    assert not file.exists()
+
+
 def test_load_into_presents_the_pair_though_its_files_are_gone(tmp_path: Path) -> None:
     import ssl
 

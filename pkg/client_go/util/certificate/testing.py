@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pkg import golang
 from pkg.api.certificates import v1 as certificatesv1
 from pkg.api.core import v1
-from pkg.apimachinery import watch
+from pkg.apimachinery import watch as watchapi
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.util import cert as certutil
@@ -122,6 +122,7 @@ class FakeStore:
         self.cert = cert
         self.err: Exception | None = None
         self.updates = 0
+        self.pending: bytes | None = None
 
     def current(self) -> certificate.Certificate:
         if self.cert is None:
@@ -134,6 +135,12 @@ class FakeStore:
         self.updates += 1
         self.cert = certificate.x509_key_pair(cert_data, key_data)
         return self.cert
+
+    def pending_key(self) -> bytes | None:
+        return self.pending
+
+    def set_pending_key(self, key_data: bytes | None) -> None:
+        self.pending = key_data
 
 
 class FakeSigner:
@@ -185,7 +192,7 @@ class FakeSigner:
     def remove(self, name: str) -> None:
         with self._lock:
             request = self._requests.pop(name)
-            self._tell_locked(watch.Event(watch.DELETED, request))
+            self._tell_locked(watchapi.Event(watchapi.DELETED, request))
 
     def cut_watches(self) -> None:
         """End all watches, as a server does from time to time."""
@@ -230,7 +237,7 @@ class FakeSigner:
         with self._lock:
             request = self._requests.get(watcher.name)
             if request is not None and request.metadata.resource_version > options.resource_version:
-                watcher.channel.send(watch.Event(watch.MODIFIED, request))
+                watcher.channel.send(watchapi.Event(watchapi.MODIFIED, request))
             self._watchers.append(watcher)
         self.watched.send(None)
         return watcher
@@ -243,9 +250,9 @@ class FakeSigner:
         self._version += 1
         request.metadata.resource_version = f"{self._version:06}"
         self._requests[request.metadata.name] = request
-        self._tell_locked(watch.Event(watch.MODIFIED, request))
+        self._tell_locked(watchapi.Event(watchapi.MODIFIED, request))
 
-    def _tell_locked(self, event: watch.Event[certificatesv1.CertificateSigningRequest]) -> None:
+    def _tell_locked(self, event: watchapi.Event[certificatesv1.CertificateSigningRequest]) -> None:
         for watcher in self._watchers:
             if watcher.name == event.object.metadata.name:
                 watcher.channel.send(event)
@@ -254,12 +261,12 @@ class FakeSigner:
 class _Watcher:
     def __init__(self, name: str) -> None:
         self.name = name
-        self.channel: golang.Channel[watch.Event[certificatesv1.CertificateSigningRequest]] = golang.Channel(100)
+        self.channel: golang.Channel[watchapi.Event[certificatesv1.CertificateSigningRequest]] = golang.Channel(100)
 
     def stop(self) -> None:
         pass
 
-    def result_chan(self) -> golang.Channel[watch.Event[certificatesv1.CertificateSigningRequest]]:
+    def result_chan(self) -> golang.Channel[watchapi.Event[certificatesv1.CertificateSigningRequest]]:
         return self.channel
 
 

@@ -5,6 +5,7 @@ Go: k8s.io/client-go/util/certificate/csr
 
 from pkg.client_go.util.certificate.csr.csr import (
     CertificateSigningRequestError,
+    digested_name,
     duration_to_expiration_seconds,
     request_certificate,
     wait_for_certificate,
@@ -12,6 +13,7 @@ from pkg.client_go.util.certificate.csr.csr import (
 
 __all__ = [
     "CertificateSigningRequestError",
+    "digested_name",
     "duration_to_expiration_seconds",
     "request_certificate",
     "wait_for_certificate",

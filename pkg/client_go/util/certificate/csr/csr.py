@@ -7,8 +7,10 @@ DIVERGES: only certificates.k8s.io/v1, which every API server since 1.19 has; Go
 
 from __future__ import annotations
 
+import base64
 import datetime
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pkg import golang, klog
@@ -81,6 +83,27 @@ def request_certificate(
         raise ValueError(f"retrieved csr is not compatible: {err}") from err
     klog.info_s("csr for this node is still valid")
     return existing.metadata.name, existing.metadata.uid
+
+
+def digested_name(prefix: str, private_key: keyutil.PrivateKey, parts: Iterable[str]) -> str:
+    """A name for a request: the same for the same key and parts. Go: bootstrap.digestedName
+
+    The request itself cannot be hashed, its signature differs each time. The delimiter is no base64, so that
+    no two lists of parts are the same stream.
+    """
+    from cryptography.hazmat.primitives import serialization
+
+    public_key = private_key.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    digest = hashlib.new("sha512_256")
+    for part in (public_key, *(text.encode() for text in parts)):
+        digest.update(_base64(part) + b"|")
+    return prefix + _base64(digest.digest()).decode()
+
+
+def _base64(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
 
 
 def duration_to_expiration_seconds(duration: float) -> int:

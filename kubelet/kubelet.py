@@ -11,7 +11,9 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from kubelet import (
     config,
@@ -23,6 +25,7 @@ from kubelet import (
     metrics,
     pleg,
     prober,
+    runtimeclass,
     server,
     stats,
     status,
@@ -35,7 +38,7 @@ from kubelet.active_deadline import ActiveDeadlineHandler
 from kubelet.apis import config as kubeletconfig
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
 from kubelet.kubelet_pods import KubeletPods
-from kubelet.kubelet_struct import Dependencies
+from kubelet.kubelet_struct import Dependencies, NodeLister
 from kubelet.network import dns
 from kubelet.pod_container_deletor import PodContainerDeletor
 from kubelet.pod_workers import PodStatusFunc, PodWorkers, PostSyncFunc, UpdatePodOptions
@@ -54,9 +57,21 @@ from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.client_go.util import flowcontrol
 from pkg.util import pod as utilpod
 
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+    from pkg.client_go.informers.internalinterfaces import TweakListOptionsFunc
+
 # All times in seconds.
 MAX_WAIT_FOR_CONTAINER_RUNTIME = 30.0
 RUNTIME_CHECK_PERIOD = 5.0
+# How much longer than its period, in parts of it, the pause between two node statuses may be.
+NODE_STATUS_JITTER = 0.04
+# The part of its duration after which the node's lease is renewed.
+NODE_LEASE_RENEW_INTERVAL_FRACTION = 0.25
+# --cloud-provider of a node whose addresses another program knows.
+EXTERNAL_CLOUD_PROVIDER = "external"
+# How often the node is looked for until it is registered.
+NODE_POLL_PERIOD = 0.1
 SYNC_PERIOD = 1.0
 HOUSEKEEPING_PERIOD = 2.0
 HOUSEKEEPING_WARNING_DURATION = 1.0
@@ -153,6 +168,9 @@ class Kubelet(KubeletPods):
         self.setup_data_dirs()
         self.os.mkdir_all(kuberuntime.LEGACY_CONTAINER_LOGS_DIR, 0o755)
         self.image_manager.start(ctx)
+        if self.server_certificate_manager is not None:
+            self.server_certificate_manager.start()
+            golang.after_func(ctx, self.server_certificate_manager.stop)
 
     def initialize_runtime_dependent_modules(self, ctx: golang.Context) -> None:
         """Start what needs a running container runtime; called once, when it has first answered.
@@ -212,8 +230,12 @@ class Kubelet(KubeletPods):
             self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.KUBELET_SETUP_FAILED, str(err))
             raise
         golang.go(self.volume_manager.run, ctx, self.sources_ready, name="volume-manager")
+        if self.kube_client is not None:
+            self._start_node_sync(ctx)
         golang.go(wait.until, lambda: self.update_runtime_up(ctx), RUNTIME_CHECK_PERIOD, ctx, name="runtime-check")
         self.status_manager.start(ctx)
+        if self.runtime_class_manager is not None:
+            self.runtime_class_manager.start(ctx)
         self.pleg.start(ctx)
         if self.evented_pleg is not None:
             self.evented_pleg.start(ctx)
@@ -221,6 +243,38 @@ class Kubelet(KubeletPods):
             self.sync_loop(ctx, updates, self)
         finally:
             self.probe_manager.stop_all()
+
+    def _start_node_sync(self, ctx: golang.Context) -> None:
+        """Start what keeps the API server's node true: its status, its lease, the mirrors of static pods."""
+
+        def sync_node_status() -> None:
+            # Before the first status, lest a restarted kubelet report a runtime not ready that it has not asked yet.
+            self.update_runtime_up(ctx)
+            wait.jitter_until(
+                lambda: self.sync_node_status(ctx), self.node_status_update_frequency, NODE_STATUS_JITTER, True, ctx
+            )
+
+        golang.go(sync_node_status, name="node-status")
+        golang.go(self.fast_status_update_once, ctx, name="node-status-fast")
+        golang.go(self.node_lease_controller.run, ctx, name="node-lease")
+        golang.go(self.fast_static_pods_registration, ctx, name="static-pods-registration")
+
+    def fast_static_pods_registration(self, ctx: golang.Context) -> None:
+        """Make the mirrors of static pods as soon as the node is registered, not only at their next sync."""
+
+        def is_registered() -> bool:
+            try:
+                self.get_node(ctx)
+            except Exception as err:
+                # Not yet, or not to be had at the moment: asked again soon.
+                message = "Unable to register mirror pod because node is not registered yet"
+                klog.v(4).info_s(message, node=klog.kref("", self.node_name), err=err)
+                return False
+            return True
+
+        wait.poll_until_context_cancel(ctx, NODE_POLL_PERIOD, True, is_registered)
+        for static_pod, mirror_pod in self.pod_manager.get_static_pod_to_mirror_pod_map():
+            self.try_reconcile_mirror_pods(ctx, static_pod, mirror_pod)
 
     def birth_cry(self) -> None:
         """Tell of the start in an event of the node."""
@@ -601,12 +655,33 @@ class Kubelet(KubeletPods):
         if mirror_pod is not None:
             if mirror_pod.metadata.deletion_timestamp is None and kubepod.is_mirror_pod_of(mirror_pod, static_pod):
                 return
+            ref = klog.kobj(mirror_pod)
+            klog.info_s("Trying to delete pod", pod=ref, podUID=mirror_pod.metadata.uid)
             full_name = kubecontainer.get_pod_full_name(static_pod)
-            klog.info_s("Trying to delete pod", pod=klog.kobj(mirror_pod), podUID=mirror_pod.metadata.uid)
             if not self.mirror_pod_client.delete_mirror_pod(ctx, full_name, mirror_pod.metadata.uid):
                 return
+            klog.info_s("Deleted mirror pod as it didn't match the static Pod", pod=ref)
+        self._create_mirror_pod(ctx, static_pod)
+
+    def _create_mirror_pod(self, ctx: golang.Context, static_pod: v1.Pod) -> None:
+        node_ref = klog.kref("", self.node_name)
+        try:
+            node = self.get_node(ctx)
+        except Exception as err:
+            # The static pod runs without its mirror; the next sync tries again.
+            message = "No need to create a mirror pod, since failed to get node info from the cluster"
+            klog.error_s(err, message, node=node_ref)
+            return
+        if node.metadata.deletion_timestamp is not None:
+            message = "No need to create a mirror pod, since node has been removed from the cluster"
+            klog.info_s(message, node=node_ref)
+            return
         klog.info_s("Creating a mirror pod for static pod", pod=klog.kobj(static_pod))
-        self.mirror_pod_client.create_mirror_pod(ctx, static_pod)
+        try:
+            self.mirror_pod_client.create_mirror_pod(ctx, static_pod)
+        except Exception as err:
+            # As above: a static pod must not wait for the API server.
+            klog.error_s(err, "Failed creating a mirror pod", pod=klog.kobj(static_pod))
 
     def _prepare_pod_data_dirs(self, pod: v1.Pod) -> None:
         try:
@@ -740,8 +815,12 @@ class Kubelet(KubeletPods):
         ]
 
     def delete_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Have the pod's worker end it. Volumes and directories are left to housekeeping."""
-        if not self.sources_ready.all_ready():
+        """Have the pod's worker end it. Volumes and directories are left to housekeeping.
+
+        DIVERGES: static pods end at once, though the API server may not have been heard since the start: no other
+        source can want them. Go leaves them running.
+        """
+        if not (kubetypes.is_static_pod(pod) or self.sources_ready.all_ready()):
             # A source that has not spoken yet may well want this pod: housekeeping decides later.
             klog.v(2).info_s(
                 "Failed to delete pod", pod=klog.kobj(pod), err="skipping delete because sources aren't ready yet"
@@ -902,9 +981,10 @@ def make_pod_source_config(
     kube_cfg: kubeletconfig.KubeletConfiguration,
     kube_deps: Dependencies,
     node_name: str,
+    node_has_synced: Callable[[], bool],
     startup_tracker: config.PodStartupSLIObserver,
 ) -> config.PodConfig:
-    """Start the sources that the configuration names."""
+    """Start the sources that the configuration names, and the API server if there is one."""
     pod_config = config.PodConfig(config.POD_CONFIG_NOTIFICATION_INCREMENTAL, kube_deps.recorder, startup_tracker)
     if kube_cfg.static_pod_path:
         klog.info_s("Adding static pod path", path=kube_cfg.static_pod_path)
@@ -927,7 +1007,52 @@ def make_pod_source_config(
             pod_config.channel(ctx, kubetypes.HTTP_SOURCE),
             kube_deps.recorder,
         )
+    if kube_deps.kube_client is not None:
+        klog.info_s("Adding apiserver pod source")
+        config.new_source_apiserver(
+            ctx,
+            kube_deps.kube_client,
+            node_name,
+            node_has_synced,
+            pod_config.channel(ctx, kubetypes.APISERVER_SOURCE),
+        )
     return pod_config
+
+
+@dataclass(kw_only=True, slots=True)
+class _APIObjects:
+    """What the kubelet follows in the API server beside pods; as it stands, nothing."""
+
+    node_lister: NodeLister | None = None
+    node_has_synced: Callable[[], bool] = lambda: True
+    service_lister: Callable[[], list[v1.Service]] | None = None
+    service_has_synced: Callable[[], bool] = lambda: True
+
+
+def _watch_api_objects(ctx: golang.Context, client: kubernetes.Interface, node_name: str) -> _APIObjects:
+    """Follow this node's object, and the services that pods are told of, until ctx ends."""
+    # Only a kubelet with an API server loads them.
+    from pkg.client_go import informers
+
+    def only(field_selector: str) -> TweakListOptionsFunc:
+        return lambda options: msgspec.structs.replace(options, field_selector=field_selector)
+
+    node_informers = informers.SharedInformerFactory(client, 0, tweak_list_options=only(f"metadata.name={node_name}"))
+    nodes = node_informers.core_v1.nodes()
+    node_has_synced = nodes.informer().has_synced
+    node_informers.start(ctx)
+    klog.info_s("Attempting to sync node with API server")
+    # Headless services are in no pod's environment.
+    service_informers = informers.SharedInformerFactory(client, 0, tweak_list_options=only("spec.clusterIP!=None"))
+    services = service_informers.core_v1.services()
+    service_has_synced = services.informer().has_synced
+    service_informers.start(ctx)
+    return _APIObjects(
+        node_lister=nodes.lister(),
+        node_has_synced=node_has_synced,
+        service_lister=services.lister().list,
+        service_has_synced=service_has_synced,
+    )
 
 
 @dataclass(kw_only=True, slots=True)
@@ -944,6 +1069,8 @@ class KubeletOptions:
     max_container_count: int = -1
     seccomp_default: bool = False
     keep_terminated_pod_volumes: bool = False
+    cloud_provider: str = ""
+    cert_directory: str = ""
 
 
 def new_main_kubelet(
@@ -961,27 +1088,38 @@ def new_main_kubelet(
         raise ValueError(f'invalid root directory "{options.root_directory}"')
     if kube_cfg.sync_frequency <= 0:
         raise ValueError(f"invalid sync frequency {kube_cfg.sync_frequency}")
-    klog.info_s("Kubelet is running in standalone mode, will skip API server sync")
+    api_objects = _APIObjects()
+    if kube_deps.kube_client is not None:
+        api_objects = _watch_api_objects(ctx, kube_deps.kube_client, options.node_name)
+    else:
+        klog.info_s("Kubelet is running in standalone mode, will skip API server sync")
     startup_tracker = BasicPodStartupLatencyTracker()
     if kube_deps.pod_config is None:
-        kube_deps.pod_config = make_pod_source_config(ctx, kube_cfg, kube_deps, options.node_name, startup_tracker)
-    kubelet = _new_kubelet(kube_cfg, kube_deps, options)
+        kube_deps.pod_config = make_pod_source_config(
+            ctx, kube_cfg, kube_deps, options.node_name, api_objects.node_has_synced, startup_tracker
+        )
+    kubelet = _new_kubelet(kube_cfg, kube_deps, options, api_objects)
     _build_pod_state(kubelet, startup_tracker)
     _build_pod_workers(kubelet)
     _build_runtime(ctx, kubelet, kube_deps, options, startup_tracker)
     _build_pleg(kubelet)
     _build_garbage_collection(ctx, kubelet, options)
-    _build_volumes(kubelet, kube_deps)
+    _build_volumes(ctx, kubelet, kube_deps)
     _build_admission(ctx, kubelet)
+    _build_node_lease(ctx, kubelet)
+    _build_serving_certificate(kubelet, options)
     return kubelet
 
 
 def _new_kubelet(
-    kube_cfg: kubeletconfig.KubeletConfiguration, kube_deps: Dependencies, options: KubeletOptions
+    kube_cfg: kubeletconfig.KubeletConfiguration,
+    kube_deps: Dependencies,
+    options: KubeletOptions,
+    api_objects: _APIObjects,
 ) -> Kubelet:
     """The kubelet with the fields that need none of its parts."""
     assert kube_deps.pod_config is not None
-    node_ref = v1.ObjectReference(kind="Node", name=options.node_name, uid=options.node_name)
+    node_ref = v1.ObjectReference(api_version="v1", kind="Node", name=options.node_name)
     return Kubelet(
         kubelet_configuration=kube_cfg,
         hostname=options.hostname,
@@ -994,6 +1132,15 @@ def _new_kubelet(
         clock=kube_deps.clock,
         recorder=kube_deps.recorder,
         kube_client=kube_deps.kube_client,
+        heartbeat_client=kube_deps.heartbeat_client,
+        on_repeated_heartbeat_failure=kube_deps.on_heartbeat_failure,
+        node_lister=api_objects.node_lister,
+        node_has_synced=api_objects.node_has_synced,
+        service_lister=api_objects.service_lister,
+        service_has_synced=api_objects.service_has_synced,
+        node_status_update_frequency=kube_cfg.node_status_update_frequency,
+        node_status_report_frequency=kube_cfg.node_status_report_frequency,
+        external_cloud_provider=options.cloud_provider == EXTERNAL_CLOUD_PROVIDER,
         runtime_service=kube_deps.remote_runtime_service,
         cadvisor=kube_deps.cadvisor_interface,
         os=kube_deps.os_interface,
@@ -1072,6 +1219,8 @@ def _build_runtime(
 ) -> None:
     """The container runtime, and what stands right on it: logs, caches, probes."""
     kube_cfg = kubelet.kubelet_configuration
+    if kubelet.kube_client is not None:
+        kubelet.runtime_class_manager = runtimeclass.Manager(kubelet.kube_client)
     kubelet.container_log_manager = logs.new_container_log_manager(
         kube_deps.remote_runtime_service,
         kubelet.os,
@@ -1209,8 +1358,10 @@ def _build_garbage_collection(ctx: golang.Context, kubelet: Kubelet, options: Ku
     kubelet.container_deletor = PodContainerDeletor(ctx, kubelet.container_runtime, keep)
 
 
-def _build_volumes(kubelet: Kubelet, kube_deps: Dependencies) -> None:
+def _build_volumes(ctx: golang.Context, kubelet: Kubelet, kube_deps: Dependencies) -> None:
     kubelet.volume_plugin_mgr, host = new_initialized_volume_plugin_mgr(kubelet, kube_deps.volume_plugins)
+    if kubelet.kube_client is not None:
+        _initialize_csi_node(ctx, kubelet, kubelet.kube_client)
     kubelet.volume_manager = VolumeManager(
         kubelet.pod_manager,
         kubelet.pod_workers,
@@ -1218,6 +1369,21 @@ def _build_volumes(kubelet: Kubelet, kube_deps: Dependencies) -> None:
         host,
         kubelet.get_pods_dir(),
         kubelet.recorder,
+        kubelet.clock,
+    )
+
+
+def _initialize_csi_node(ctx: golang.Context, kubelet: Kubelet, client: kubernetes.Interface) -> None:
+    # Only a kubelet with an API server loads them.
+    from pkg.volume import csi
+    from pkg.volume.csi import nodeinfomanager
+
+    csi.initialize_csi_node(
+        ctx,
+        client,
+        kubelet.node_name,
+        kubelet.runtime_state.set_storage_state,
+        nodeinfomanager.NodeInfoManager(kubelet.node_name, client, csi.MIGRATED_PLUGINS, kubelet.clock),
         kubelet.clock,
     )
 
@@ -1232,8 +1398,55 @@ def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> None:
     kubelet.pod_sync_handlers.append(deadline)
     kubelet.admit_handlers.append(
         lifecycle.PredicateAdmitHandler(
-            lambda ctx, use_cache: kubelet.get_node_any_way(ctx),
+            kubelet.get_cached_node,
             lifecycle.AdmissionFailureHandlerStub(),
             lambda node_info, attributes: None,
         )
     )
+
+
+def _build_node_lease(ctx: golang.Context, kubelet: Kubelet) -> None:
+    client = kubelet.heartbeat_client
+    if client is None:
+        return
+    # Only a kubelet with an API server loads them.
+    from kubelet.util import nodelease
+    from pkg.component_helpers.apimachinery import lease
+
+    duration = kubelet.kubelet_configuration.node_lease_duration_seconds
+    kubelet.node_lease_controller = lease.Controller(
+        kubelet.clock,
+        client,
+        kubelet.node_name,
+        duration,
+        kubelet.on_repeated_heartbeat_failure,
+        duration * NODE_LEASE_RENEW_INTERVAL_FRACTION,
+        kubelet.node_name,
+        v1.NAMESPACE_NODE_LEASE,
+        nodelease.set_node_owner_func(ctx, client, kubelet.node_name),
+    )
+
+
+def _build_serving_certificate(kubelet: Kubelet, options: KubeletOptions) -> None:
+    """Who has the certificate to serve with at hand; nobody in standalone mode without one."""
+    kube_cfg = kubelet.kubelet_configuration
+    rotated = kube_cfg.server_tls_bootstrap and features.feature_gate.enabled(features.ROTATE_KUBELET_SERVER_CERTIFICATE)
+    if rotated and kubelet.kube_client is not None:
+        # Only a kubelet that serves over TLS loads them.
+        from kubelet import certificate as kubeletcertificate
+
+        kubelet.server_certificate_manager = kubeletcertificate.new_kubelet_server_certificate_manager(
+            kubelet.kube_client,
+            kube_cfg,
+            kubelet.node_name,
+            kubelet.get_last_observed_node_addresses,
+            options.cert_directory,
+            expiry_warning=kubeletcertificate.ExpiryWarning("serving", kubelet.node_ref, kubelet.recorder),
+            clock=kubelet.clock,
+        )
+    elif kube_cfg.tls_cert_file and kube_cfg.tls_private_key_file and kubelet.kube_client is not None:
+        from kubelet import certificate as kubeletcertificate
+
+        kubelet.server_certificate_manager = kubeletcertificate.KubeletServerCertificateDynamicFileManager(
+            kube_cfg.tls_cert_file, kube_cfg.tls_private_key_file
+        )

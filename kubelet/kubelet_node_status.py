@@ -112,6 +112,14 @@ class KubeletNodeStatus(KubeletNetwork):
         """The node's addresses: one, or one of each family. Raises ValueError when none is known."""
         return utilnode.get_node_host_ips(self.get_node_any_way(ctx))
 
+    def get_last_observed_node_addresses(self) -> list[v1.NodeAddress]:
+        """What the API server was last seen to know; nothing while it does not know the node."""
+        try:
+            return self.get_node(golang.background()).status.addresses
+        except apierrors.StatusError as err:
+            klog.v(4).info_s("fail to obtain node from local cache", node=self.node_name, error=err)
+            return []
+
     # ---- Registration ----
 
     def register_with_api_server(self, ctx: golang.Context) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kubelet import pleg as kubepleg
     from kubelet import pod as kubepod
     from kubelet.apis import config as kubeletconfig
+    from kubelet.certificate import KubeletServerCertificateDynamicFileManager
     from kubelet.cri import apis as internalapi
     from kubelet.kubelet_node_status import StandaloneNode
     from kubelet.network import dns
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from pkg.apimachinery.util.net import IPAddress
     from pkg.client_go import kubernetes
     from pkg.client_go.tools import record
-    from pkg.client_go.util import flowcontrol
+    from pkg.client_go.util import certificate, flowcontrol
     from pkg.component_helpers.apimachinery import lease
     from pkg.volume.util import hostutil, subpath
 
@@ -172,6 +173,8 @@ class KubeletStruct:
     node_has_synced: Callable[[], bool] = lambda: True
     node_lease_controller: lease.Controller = field(init=False)
     shutdown_manager: nodeshutdown.Manager | None = None
+    # Has the certificate to serve with; None if there is none, as in standalone mode without one.
+    server_certificate_manager: certificate.Manager | KubeletServerCertificateDynamicFileManager | None = None
     node_startup_latency_tracker: NodeStartupLatencyTracker = field(default_factory=BasicNodeStartupLatencyTracker)
 
     # Seconds between two looks at the node's status, and between two reports of one that does not change.

@@ -6,6 +6,7 @@ only what changed, in order.
 Go: pkg/kubelet/config
 """
 
+from kubelet.config.apiserver import new_source_apiserver
 from kubelet.config.config import (
     POD_CONFIG_NOTIFICATION_INCREMENTAL,
     POD_CONFIG_NOTIFICATION_SNAPSHOT,
@@ -34,6 +35,7 @@ __all__ = [
     "SourcesImpl",
     "SourcesReady",
     "SourcesReadyFn",
+    "new_source_apiserver",
     "new_source_file",
     "new_source_url",
 ]

@@ -5,11 +5,8 @@ Go: pkg/kubelet/pod
 
 from kubelet.pod.mirror_client import (
     BasicMirrorClient,
-    ErrAlreadyExists,
-    ErrNotFound,
     MirrorClient,
     NodeGetter,
-    PodsClient,
     get_hash_from_mirror_pod,
     get_pod_hash,
 )
@@ -22,12 +19,9 @@ from kubelet.pod.pod_manager import (
 __all__ = [
     "BasicManager",
     "BasicMirrorClient",
-    "ErrAlreadyExists",
-    "ErrNotFound",
     "Manager",
     "MirrorClient",
     "NodeGetter",
-    "PodsClient",
     "get_hash_from_mirror_pod",
     "get_pod_hash",
     "is_mirror_pod_of",

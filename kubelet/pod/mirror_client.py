@@ -5,13 +5,17 @@ Go: pkg/kubelet/pod/mirror_client.go
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
 
 
 class MirrorClient(Protocol):
@@ -29,28 +33,6 @@ class MirrorClient(Protocol):
         ...
 
 
-class ErrAlreadyExists(Exception):
-    """The API server has an object of that name."""
-
-
-class ErrNotFound(Exception):
-    """The API server has no object of that name, or none of the uid that was asked for."""
-
-
-class PodsClient(Protocol):
-    """The part of an API client that writes pods; raises the errors above, and others for other answers."""
-
-    def create_pod(self, ctx: golang.Context, pod: v1.Pod) -> v1.Pod: ...
-
-    def get_pod(self, ctx: golang.Context, namespace: str, name: str) -> v1.Pod: ...
-
-    def delete_pod(
-        self, ctx: golang.Context, namespace: str, name: str, grace_period_seconds: int, uid: str | None
-    ) -> None:
-        """Delete the pod, with a uid only if it has that one."""
-        ...
-
-
 class NodeGetter(Protocol):
     """The part of a node lister that is needed here."""
 
@@ -62,7 +44,7 @@ class NodeGetter(Protocol):
 class BasicMirrorClient:
     """Writes mirror pods through an API client; without one, as in standalone mode, it does nothing."""
 
-    def __init__(self, apiserver_client: PodsClient | None, node_name: str, node_getter: NodeGetter) -> None:
+    def __init__(self, apiserver_client: kubernetes.Interface | None, node_name: str, node_getter: NodeGetter) -> None:
         self._apiserver_client = apiserver_client
         self._node_name = node_name
         self._node_getter = node_getter
@@ -80,11 +62,13 @@ class BasicMirrorClient:
             api_version="v1", kind="Node", name=self._node_name, uid=self._get_node_uid(), controller=True
         )
         mirror.metadata.owner_references = [owner]
+        pods = client.core_v1.pods(mirror.metadata.namespace)
         try:
-            client.create_pod(ctx, mirror)
-        except ErrAlreadyExists:
-            existing = client.get_pod(ctx, mirror.metadata.namespace, mirror.metadata.name)
-            if get_hash_from_mirror_pod(existing) != hash:
+            pods.create(ctx, mirror)
+        except Exception as err:
+            if not apierrors.is_already_exists(err):
+                raise
+            if get_hash_from_mirror_pod(pods.get(ctx, mirror.metadata.name)) != hash:
                 raise
 
     def delete_mirror_pod(self, ctx: golang.Context, pod_full_name: str, uid: str | None) -> bool:
@@ -97,12 +81,14 @@ class BasicMirrorClient:
             raise
         ref = klog.kref(namespace, name)
         klog.v(2).info_s("Deleting a mirror pod", pod=ref, podUID=uid or "")
+        options = metav1.DeleteOptions(grace_period_seconds=0)
+        if uid is not None:
+            options.preconditions = metav1.Preconditions(uid=uid)
         try:
-            self._apiserver_client.delete_pod(ctx, namespace, name, 0, uid)
-        except ErrNotFound:
-            return False
+            self._apiserver_client.core_v1.pods(namespace).delete(ctx, name, options)
         except Exception as err:  # the next sync tries again
-            klog.error_s(err, "Failed deleting a mirror pod", pod=ref)
+            if not (apierrors.is_not_found(err) or apierrors.is_conflict(err)):
+                klog.error_s(err, "Failed deleting a mirror pod", pod=ref)
             return False
         return True
 

@@ -3,6 +3,6 @@
 Go: pkg/kubelet/runtimeclass
 """
 
-from kubelet.runtimeclass.runtimeclass_manager import Manager, RuntimeClassNotFoundError
+from kubelet.runtimeclass.runtimeclass_manager import Manager
 
-__all__ = ["Manager", "RuntimeClassNotFoundError"]
+__all__ = ["Manager"]

@@ -5,28 +5,40 @@ Go: pkg/kubelet/runtimeclass/runtimeclass_manager.go
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from pkg import golang
+from pkg.apimachinery.api import errors as apierrors
 
-class RuntimeClassNotFoundError(LookupError):
-    """The API has no RuntimeClass of that name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f'runtimeclass.node.k8s.io "{name}" not found')
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
 
 
 class Manager:
-    """Answers by a lister of the API server's objects; without an API server the kubelet has no manager."""
+    """Knows the cluster's RuntimeClasses once it is started. Safe from any thread."""
 
-    def __init__(self, get_handler: Callable[[str], str | None]) -> None:
-        """get_handler gives the handler of a RuntimeClass by its name, None for one that does not exist."""
-        self._get_handler = get_handler
+    def __init__(self, client: kubernetes.Interface) -> None:
+        # Without an API server the kubelet has no manager, and does not load this.
+        from pkg.client_go import informers
+
+        self._informer_factory = informers.SharedInformerFactory(client, 0)
+        self._lister = self._informer_factory.node_v1.runtime_classes().lister()
+
+    def start(self, ctx: golang.Context) -> None:
+        """Watch the RuntimeClasses until ctx ends."""
+        self._informer_factory.start(ctx)
+
+    def wait_for_cache_sync(self, ctx: golang.Context) -> None:
+        """Wait until all of them have been read, or ctx ends."""
+        self._informer_factory.wait_for_cache_sync(ctx)
 
     def lookup_runtime_handler(self, runtime_class_name: str | None) -> str:
-        """The handler, "" for no RuntimeClass. Raises RuntimeClassNotFoundError."""
+        """The handler, "" for no RuntimeClass. Raises apierrors.StatusError, not found."""
         if not runtime_class_name:
             return ""
-        handler = self._get_handler(runtime_class_name)
-        if handler is None:
-            raise RuntimeClassNotFoundError(runtime_class_name)
-        return handler
+        try:
+            return self._lister.get(runtime_class_name).handler
+        except Exception as err:
+            if apierrors.is_not_found(err):
+                raise
+            raise LookupError(f"failed to lookup RuntimeClass {runtime_class_name}: {err}") from err

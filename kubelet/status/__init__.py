@@ -18,7 +18,6 @@ from kubelet.status.generate import (
     generate_pod_ready_to_start_containers_condition,
 )
 from kubelet.status.status_manager import (
-    KubeClient,
     Manager,
     PodDeletionSafetyProvider,
     PodManager,
@@ -36,7 +35,6 @@ __all__ = [
     "READINESS_GATES_NOT_READY",
     "RESTART_ALL_CONTAINERS_STARTED",
     "UNKNOWN_CONTAINER_STATUSES",
-    "KubeClient",
     "Manager",
     "PodDeletionSafetyProvider",
     "PodManager",

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kubelet import container as kubecontainer
 from kubelet import metrics
@@ -24,13 +24,21 @@ from kubelet.status.generate import (
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import wait
+from pkg.client_go.util import workqueue
 from pkg.util import pod as statusutil
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
 
 # Seconds between two comparisons of all statuses with the API server's.
 SYNC_PERIOD = 10.0
+
+# How many pods' statuses are sent at the same time.
+MAX_PARALLEL_SYNCS = 8
 
 # The kubelet's conditions whose transition times are kept here.
 _TIMED_CONDITIONS = (
@@ -110,22 +118,6 @@ class PodUpdateNotifier(Protocol):
     def on_pod_removed(self, pod: v1.Pod) -> None: ...
 
 
-class KubeClient(Protocol):
-    """The API server's part in this. All methods raise if it cannot be asked or refuses."""
-
-    def get_pod(self, ctx: golang.Context, namespace: str, name: str) -> v1.Pod | None:
-        """None if it does not exist."""
-        ...
-
-    def patch_pod_status(self, ctx: golang.Context, pod: v1.Pod, new_status: v1.PodStatus) -> v1.Pod | None:
-        """The pod after patching its status to the new one; None if there is no difference."""
-        ...
-
-    def delete_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Removes the pod at once, provided that it still has this uid."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Notification:
     pod: v1.Pod
@@ -148,7 +140,7 @@ class Manager:
 
     def __init__(
         self,
-        kube_client: KubeClient | None,
+        kube_client: kubernetes.Interface | None,
         pod_manager: PodManager,
         pod_deletion_safety: PodDeletionSafetyProvider,
         pod_startup_latency_helper: PodStartupLatencyStateHelper,
@@ -162,7 +154,8 @@ class Manager:
         self._notifiers: list[PodUpdateNotifier] = []
         # A message says that there is something to send.
         self._pod_status_channel: golang.Channel[None] = golang.Channel(1)
-        # The versions that the API server has, by the uid it knows the pod by. Only for the sync thread.
+        # The versions that the API server has, by the uid it knows the pod by. Batches are the work of one thread;
+        # the threads that send a batch side by side have a pod each.
         self.api_status_versions: dict[kubetypes.MirrorPodUID, int] = {}
 
     def start(self, ctx: golang.Context) -> None:
@@ -406,15 +399,21 @@ class Manager:
             status_uid = kubetypes.MirrorPodUID(uid) if mirror_uid is None else mirror_uid
             if self._should_sync(uid, status_uid, status, all):
                 updates.append(_PodSync(uid, status_uid, status))
-        for update in updates:
-            klog.v(5).info_s(
-                "Sync pod status",
-                podUID=update.pod_uid,
-                statusUID=update.status_uid,
-                version=update.status.version,
-            )
-            self.sync_pod(ctx, update.pod_uid, update.status)
+        # DIVERGES: Go sends one after the other. The pods that have ended go first: others wait for what they held.
+        updates.sort(key=lambda update: not update.status.pod_is_finished)
+        workqueue.parallelize_until(
+            ctx, MAX_PARALLEL_SYNCS, len(updates), lambda i: self._sync_one(ctx, updates[i]), name="status-sync"
+        )
         return len(updates)
+
+    def _sync_one(self, ctx: golang.Context, update: _PodSync) -> None:
+        klog.v(5).info_s(
+            "Sync pod status",
+            podUID=update.pod_uid,
+            statusUID=update.status_uid,
+            version=update.status.version,
+        )
+        self.sync_pod(ctx, update.pod_uid, update.status)
 
     def _should_sync(self, uid: str, status_uid: kubetypes.MirrorPodUID, status: VersionedPodStatus, all: bool) -> bool:
         if not all:
@@ -432,13 +431,13 @@ class Manager:
         assert self.kube_client is not None
         ref = {"podUID": uid, "pod": klog.kref(status.pod_namespace, status.pod_name)}
         try:
-            pod = self.kube_client.get_pod(ctx, status.pod_namespace, status.pod_name)
+            pod = self.kube_client.core_v1.pods(status.pod_namespace).get(ctx, status.pod_name)
         except Exception as err:
-            # It stays to be done, and the next batch does it.
-            klog.error_s(err, "Failed to get status for pod", **ref)
-            return
-        if pod is None:
-            klog.v(3).info_s("Pod does not exist on the server", **ref)
+            if apierrors.is_not_found(err):
+                klog.v(3).info_s("Pod does not exist on the server", **ref)
+            else:
+                # It stays to be done, and the next batch does it.
+                klog.error_s(err, "Failed to get status for pod", **ref)
             return
         translated_uid = self.pod_manager.translate_pod_uid(pod.metadata.uid)
         if translated_uid and translated_uid != uid:
@@ -450,7 +449,7 @@ class Manager:
             )
             self._delete_pod_status(uid)
             return
-        patched = self._patch(ctx, pod, status)
+        patched = self._patch(ctx, uid, pod, status)
         if patched is None:
             return
         self._mark_sent(uid, status)
@@ -473,33 +472,36 @@ class Manager:
             if self._pod_statuses.get(uid) is status:
                 self._pod_statuses[uid] = replace(status, at=None)
 
-    def _patch(self, ctx: golang.Context, pod: v1.Pod, status: VersionedPodStatus) -> v1.Pod | None:
+    def _patch(self, ctx: golang.Context, uid: str, pod: v1.Pod, status: VersionedPodStatus) -> v1.Pod | None:
         """The pod with the new status; None if that failed."""
         assert self.kube_client is not None
         could_run = self._pod_deletion_safety.pod_could_have_running_containers(pod)
         merged = merge_pod_status(pod, pod.status, status.status, could_run)
+        ref, meta = klog.kobj(pod), pod.metadata
         try:
-            patched = self.kube_client.patch_pod_status(ctx, pod, merged)
+            patched, patch, unchanged = statusutil.patch_pod_status(
+                ctx, self.kube_client, meta.namespace, meta.name, meta.uid, pod.status, merged
+            )
         except Exception as err:
             # As above: the next batch tries again.
-            klog.error_s(err, "Failed to update status for pod", pod=klog.kobj(pod))
+            klog.error_s(err, "Failed to update status for pod", pod=ref)
             return None
-        if patched is None:
-            klog.v(3).info_s("Status for pod is up-to-date", pod=klog.kobj(pod), statusVersion=status.version)
+        klog.v(3).info_s("Patch status for pod", pod=ref, podUID=uid, patch=patch.decode())
+        if unchanged:
+            klog.v(3).info_s("Status for pod is up-to-date", pod=ref, statusVersion=status.version)
             return pod
-        klog.v(3).info_s(
-            "Status for pod updated successfully",
-            pod=klog.kobj(pod),
-            statusVersion=status.version,
-            status=merged,
-        )
+        klog.v(3).info_s("Status for pod updated successfully", pod=ref, statusVersion=status.version, status=merged)
         self._pod_startup_latency_helper.record_status_updated(patched)
         return patched
 
     def _delete_pod(self, ctx: golang.Context, uid: str, pod: v1.Pod) -> None:
+        """Removes the pod's object at once, provided that it is still the same pod's."""
         assert self.kube_client is not None
+        options = metav1.DeleteOptions(
+            grace_period_seconds=0, preconditions=metav1.Preconditions(uid=pod.metadata.uid)
+        )
         try:
-            self.kube_client.delete_pod(ctx, pod)
+            self.kube_client.core_v1.pods(pod.metadata.namespace).delete(ctx, pod.metadata.name, options)
         except Exception as err:
             # As above: the next batch tries again.
             klog.info_s("Failed to delete status for pod", pod=klog.kobj(pod), err=err)

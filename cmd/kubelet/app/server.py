@@ -253,12 +253,11 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
     done = _acquire_lock_file(flags)
     options.validate_kubelet_server(server)
     check_swap(server)
-    if flags.kube_config:
-        raise ValueError("--kubeconfig: the API server is not supported yet, run without it (standalone mode)")
-    klog.info_s("Standalone mode, no API client")
     healthz_server = _start_healthz_server(server)
     try:
+        connect = _connect_to_api_server(ctx, server)
         kube_deps = make_dependencies(ctx, server)
+        connect(kube_deps)
         _apply_process_limits(server)
         run_kubelet(ctx, server, kube_deps)
         _notify_systemd()
@@ -266,6 +265,34 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
     finally:
         if healthz_server is not None:
             healthz_server.stop()
+
+
+def _connect_to_api_server(
+    ctx: golang.Context, server: options.KubeletServer
+) -> Callable[[kubelet_struct.Dependencies], None]:
+    """Make the clients, before anything is waited for: faults of the credentials are to be told at once.
+
+    Returns what gives them to the kubelet's dependencies.
+    """
+    if not server.kubelet_flags.kube_config:
+        klog.info_s("Standalone mode, no API client")
+        return lambda kube_deps: None
+    from . import clients
+
+    name = node_name(server.kubelet_flags)
+    api_clients = clients.build_clients(ctx, server, name)
+    clients.initialize_tls(server.kubelet_flags, server.kubelet_configuration, name)
+
+    def connect(kube_deps: kubelet_struct.Dependencies) -> None:
+        kube_deps.kube_client = api_clients.kube_client
+        kube_deps.event_client = api_clients.event_client
+        kube_deps.heartbeat_client = api_clients.heartbeat_client
+        kube_deps.on_heartbeat_failure = api_clients.on_heartbeat_failure
+        kube_deps.recorder = clients.new_event_recorder(ctx, api_clients.event_client, name)
+        if api_clients.expiry_warning is not None:
+            api_clients.expiry_warning.recorder = kube_deps.recorder
+
+    return connect
 
 
 def check_swap(server: options.KubeletServer, swaps: str = "/proc/swaps") -> None:
@@ -325,12 +352,13 @@ def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -
     get_cgroup_driver_from_cri(ctx, server, runtime_service)
     node_config.cgroup_driver = kc.cgroup_driver
     mounter = mount_utils.Mounter()
+    machine = cadvisor.Cadvisor(root_path=server.kubelet_flags.root_directory)
     return kubelet_struct.Dependencies(
         recorder=record.StandaloneRecorder(),
         remote_runtime_service=runtime_service,
         remote_image_service=image_service,
-        container_manager=cm.ContainerManagerImpl(node_config),
-        cadvisor_interface=cadvisor.Cadvisor(),
+        container_manager=cm.ContainerManagerImpl(node_config, machine),
+        cadvisor_interface=machine,
         os_interface=kubecontainer.RealOS(),
         mounter=mounter,
         hostutil=hostutil.HostUtil(),
@@ -417,7 +445,7 @@ def get_cgroup_driver_from_cri(
 
 
 def _node_config(server: options.KubeletServer) -> cm.NodeConfig:
-    from kubelet import cm
+    from kubelet import cm, eviction
 
     kc = server.kubelet_configuration
     if kc.cgroups_per_qos and not kc.cgroup_root:
@@ -432,6 +460,7 @@ def _node_config(server: options.KubeletServer) -> cm.NodeConfig:
         cpu_cfs_quota_period=kc.cpu_cfs_quota_period,
         kube_reserved=parse_resource_list(kc.kube_reserved, "--kube-reserved"),
         system_reserved=parse_resource_list(kc.system_reserved, "--system-reserved"),
+        hard_eviction_thresholds=eviction.parse_threshold_statements(kc.eviction_hard),
     )
 
 
@@ -509,6 +538,8 @@ def create_and_init_kubelet(
             max_per_pod_container_count=flags.max_per_pod_container_count,
             max_container_count=flags.max_container_count,
             seccomp_default=flags.seccomp_default or kc.seccomp_default,
+            cloud_provider=flags.cloud_provider,
+            cert_directory=str(Path(flags.cert_directory).absolute()),
         ),
     )
     kubelet.birth_cry()

@@ -1,0 +1,186 @@
+"""The kubelet's way to the API server: credentials, their renewal, and the clients that share them.
+
+Go: cmd/kubelet/app/server.go (buildKubeletClientConfig, InitializeTLS, makeEventRecorder and what they call)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubelet.apis import config as kubeletconfig
+from pkg import golang, klog
+from pkg.api.core import v1
+
+from . import options
+
+if TYPE_CHECKING:
+    from kubelet import certificate as kubeletcertificate
+    from pkg.client_go import kubernetes, rest
+    from pkg.client_go.tools import record
+    from pkg.client_go.util import certificate
+
+COMPONENT_KUBELET = "kubelet"
+
+# The verbosity from which on events are logged too.
+_EVENT_LOG_LEVEL = 3
+
+# Seconds for which a kubelet goes on without a valid client certificate before it ends, so that whoever starts it
+# again can give it new credentials.
+_EXIT_AFTER = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Clients of one API server. Heartbeats are never held back by the limits of the others."""
+
+    kube_client: kubernetes.Interface
+    event_client: kubernetes.Interface
+    heartbeat_client: kubernetes.Interface
+    # Called after repeated failures of heartbeats: the connections may be dead.
+    on_heartbeat_failure: Callable[[], None]
+    # Warns while the client certificate can still be renewed, once it has a recorder; None if it is not renewed.
+    expiry_warning: kubeletcertificate.ExpiryWarning | None
+
+
+def build_clients(ctx: golang.Context, server: options.KubeletServer, node_name: str) -> Clients:
+    """Clients that renew their credentials until ctx ends.
+
+    Raises ValueError or OSError, naming the file and the field, when the credentials cannot be used.
+    """
+    from pkg.client_go import kubernetes, rest
+
+    kc = server.kubelet_configuration
+    config, expiry_warning = build_kubelet_client_config(ctx, server, node_name)
+    assert config.connections is not None
+    event_config = rest.copy_config(config)
+    # 0 is no limit for events, and the client's default elsewhere.
+    event_config.qps, event_config.burst = float(kc.event_record_qps or -1), kc.event_burst
+    heartbeat_config = rest.copy_config(config)
+    heartbeat_config.qps = -1.0
+    heartbeat_config.timeout = min(kc.node_status_update_frequency, float(kc.node_lease_duration_seconds))
+    return Clients(
+        kube_client=kubernetes.new_for_config(config),
+        event_client=kubernetes.new_for_config(event_config),
+        heartbeat_client=kubernetes.new_for_config(heartbeat_config),
+        on_heartbeat_failure=config.connections.close_idle,
+        expiry_warning=expiry_warning,
+    )
+
+
+def build_kubelet_client_config(
+    ctx: golang.Context, server: options.KubeletServer, node_name: str
+) -> tuple[rest.Config, kubeletcertificate.ExpiryWarning | None]:
+    """How to reach the API server, with a certificate that is renewed if the configuration says so.
+
+    With a bootstrap kubeconfig and no valid kubeconfig a certificate is asked for: in the background if
+    certificates are renewed, else here, which may wait for the approval. Raises as build_clients.
+    """
+    from kubelet import certificate as kubeletcertificate
+    from kubelet.certificate import bootstrap
+    from pkg.client_go.tools import clientcmd
+
+    flags, kc = server.kubelet_flags, server.kubelet_configuration
+    if not kc.rotate_certificates:
+        if flags.bootstrap_kubeconfig:
+            bootstrap.load_client_cert(
+                ctx, flags.kube_config, flags.bootstrap_kubeconfig, flags.cert_directory, node_name
+            )
+        try:
+            config = clientcmd.build_config_from_flags("", flags.kube_config)
+        except (ValueError, OSError) as err:
+            raise ValueError(f"invalid kubeconfig: {err}") from err
+        _override_client_config(kc, config)
+        kubeletcertificate.update_transport(ctx, config, None, 0)
+        return config, None
+    klog.info_s("Client rotation is on, will bootstrap in background")
+    cert_config, client_config = bootstrap.load_client_config(
+        flags.kube_config, flags.bootstrap_kubeconfig, flags.cert_directory
+    )
+    _override_client_config(kc, client_config)
+    node_ref = v1.ObjectReference(api_version="v1", kind="Node", name=node_name)
+    expiry_warning = kubeletcertificate.ExpiryWarning("client", node_ref)
+    manager = _client_certificate_manager(cert_config, client_config, flags.cert_directory, node_name, expiry_warning)
+    kubeletcertificate.register_client_ttl(manager)
+    return _rotating_config(ctx, client_config, manager), expiry_warning
+
+
+def _rotating_config(ctx: golang.Context, client_config: rest.Config, manager: certificate.Manager) -> rest.Config:
+    """The configuration with the manager's certificate in place of its own. Starts the manager, until ctx ends."""
+    from kubelet import certificate as kubeletcertificate
+    from pkg.client_go import rest
+
+    config = rest.anonymous_client_config(client_config)
+    kubeletcertificate.update_transport(ctx, config, manager, _EXIT_AFTER)
+    klog.v(2).info_s("Starting client certificate rotation")
+    manager.start()
+    golang.after_func(ctx, manager.stop)
+    return config
+
+
+def _client_certificate_manager(
+    cert_config: rest.Config,
+    client_config: rest.Config,
+    cert_directory: str,
+    node_name: str,
+    expiry_warning: kubeletcertificate.ExpiryWarning,
+) -> certificate.Manager:
+    from kubelet import certificate as kubeletcertificate
+    from pkg.client_go import kubernetes
+
+    def new_clientset(current: certificate.Certificate | None) -> kubernetes.Interface:
+        # Who has no valid certificate asks with the bootstrap credentials.
+        return kubernetes.new_for_config(cert_config if current is None else client_config)
+
+    tls = client_config.tls_client_config
+    return kubeletcertificate.new_kubelet_client_certificate_manager(
+        cert_directory,
+        node_name,
+        tls.cert_data,
+        tls.key_data,
+        tls.cert_file,
+        tls.key_file,
+        new_clientset,
+        expiry_warning=expiry_warning,
+    )
+
+
+def _override_client_config(kc: kubeletconfig.KubeletConfiguration, config: rest.Config) -> None:
+    """Limits are the kubelet's own, whatever the kubeconfig says."""
+    config.qps, config.burst = float(kc.kube_api_qps), kc.kube_api_burst
+
+
+def initialize_tls(flags: options.KubeletFlags, kc: kubeletconfig.KubeletConfiguration, host_name: str) -> None:
+    """Have a certificate to serve with: that of the configuration, one to come from the API server, or our own.
+
+    Writes the files' names into kc. Raises OSError or ValueError, naming the file, when they cannot be used.
+    """
+    if kc.server_tls_bootstrap or kc.tls_cert_file or kc.tls_private_key_file:
+        return
+    from pkg.client_go.util import cert as certutil
+    from pkg.client_go.util import keyutil
+
+    directory = Path(flags.cert_directory)
+    kc.tls_cert_file, kc.tls_private_key_file = str(directory / "kubelet.crt"), str(directory / "kubelet.key")
+    if certutil.can_read_cert_and_key(kc.tls_cert_file, kc.tls_private_key_file):
+        return
+    cert_pem, key_pem = certutil.generate_self_signed_cert_key(host_name)
+    certutil.write_cert(kc.tls_cert_file, cert_pem)
+    keyutil.write_key(kc.tls_private_key_file, key_pem)
+    klog.v(4).info_s("Using self-signed cert", TLSCertFile=kc.tls_cert_file, TLSPrivateKeyFile=kc.tls_private_key_file)
+
+
+def new_event_recorder(
+    ctx: golang.Context, event_client: kubernetes.Interface, node_name: str
+) -> record.EventRecorder:
+    """Events go to the log, and to the API server until ctx ends."""
+    from pkg.client_go.tools import record
+
+    broadcaster = record.new_broadcaster()
+    broadcaster.start_structured_logging(_EVENT_LOG_LEVEL)
+    klog.v(4).info_s("Sending events to api server")
+    broadcaster.start_recording_to_sink(record.EventSinkImpl(event_client.core_v1.events))
+    golang.after_func(ctx, broadcaster.shutdown)
+    return broadcaster.new_recorder(v1.EventSource(component=COMPONENT_KUBELET, host=node_name))

@@ -275,6 +275,8 @@ def _connect_to_api_server(
     Returns what gives them to the kubelet's dependencies.
     """
     if not server.kubelet_flags.kube_config:
+        if server.kubelet_flags.bootstrap_kubeconfig:
+            raise ValueError("--bootstrap-kubeconfig needs --kubeconfig, the file for the node's own credentials")
         klog.info_s("Standalone mode, no API client")
         return lambda kube_deps: None
     from . import clients

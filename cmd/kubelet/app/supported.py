@@ -29,7 +29,6 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
             "tlsCipherSuites",
             "tlsCurvePreferences",
             "tlsMinVersion",
-            "serverTLSBootstrap",
             "authentication",
             "authorization",
             "streamingConnectionIdleTimeout",
@@ -41,26 +40,8 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
             "enableSystemLogQuery",
         ),
     ),
-    (
-        "there is no API server",
-        (
-            "rotateCertificates",
-            "eventRecordQPS",
-            "eventBurst",
-            "nodeStatusUpdateFrequency",
-            "nodeStatusReportFrequency",
-            "nodeLeaseDurationSeconds",
-            "nodeStatusMaxImages",
-            "contentType",
-            "kubeAPIQPS",
-            "kubeAPIBurst",
-            "configMapAndSecretChangeDetectionStrategy",
-            "providerID",
-            "registerWithTaints",
-            "registerNode",
-            "enableControllerAttachDetach",
-        ),
-    ),
+    ("JSON is spoken with the API server", ("contentType",)),
+    ("config maps and secrets are not read yet", ("configMapAndSecretChangeDetectionStrategy",)),
     (
         "there is no cpu, memory or topology manager",
         (
@@ -99,10 +80,6 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
             "systemCgroups",
         ),
     ),
-    (
-        "shutdown of the node is not watched",
-        ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods", "shutdownGracePeriodByPodPriority"),
-    ),
     ("memory QoS is not implemented", ("memoryThrottlingFactor", "memoryReservationPolicy")),
     ("volumes are not measured", ("volumeStatsAggPeriod",)),
     ("FlexVolume plugins are not supported", ("volumePluginDir",)),
@@ -114,7 +91,24 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
         "no iptables chain is made",
         ("makeIPTablesUtilChains", "iptablesMasqueradeBit", "iptablesDropBit"),
     ),
-    ("maxPods is the only limit", ("podsPerCore",)),
+)
+
+# The same, where there is no --kubeconfig.
+NOT_ACTED_ON_STANDALONE: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "there is no API server",
+        (
+            "rotateCertificates",
+            "serverTLSBootstrap",
+            "eventRecordQPS",
+            "eventBurst",
+            "nodeStatusReportFrequency",
+            "nodeLeaseDurationSeconds",
+            "kubeAPIQPS",
+            "kubeAPIBurst",
+            "registerNode",
+        ),
+    ),
 )
 
 _VERIFYING = (kubeletconfig.ALWAYS_VERIFY, kubeletconfig.NEVER_VERIFY_ALLOWLISTED_IMAGES)
@@ -146,7 +140,8 @@ def check_supported(loaded: Loaded) -> None:
 def _set_in_vain(loaded: Loaded, document: scheme.Document) -> Iterator[tuple[str, str]]:
     defaults: scheme.Document = {}
     v1beta1.set_defaults_kubelet_configuration(defaults)
-    for reason, prefixes in NOT_ACTED_ON:
+    standalone = () if loaded.kubelet_flags.kube_config else NOT_ACTED_ON_STANDALONE
+    for reason, prefixes in (*NOT_ACTED_ON, *standalone):
         for path, value in _leaves(document, prefixes):
             # What was switched off asks for nothing.
             if value and loaded.sources.was_set(path) and value != _value(defaults, path):

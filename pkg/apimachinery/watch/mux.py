@@ -10,9 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from pkg.apimachinery.watch.watch import Event
-
 from pkg import golang
+from pkg.apimachinery.watch.watch import Event
 
 T = TypeVar("T")
 

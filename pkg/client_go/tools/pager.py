@@ -6,7 +6,7 @@ Go: k8s.io/client-go/tools/pager
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -29,7 +29,7 @@ class Page(Protocol[T_co]):
     def metadata(self) -> metav1.ListMeta: ...
 
     @property
-    def items(self) -> builtins.list[T_co]: ...
+    def items(self) -> Sequence[T_co]: ...
 
 
 @dataclass(frozen=True)

@@ -491,7 +491,10 @@ class _InitialEventsEndWarning:
         """To be called at each tick of the channel."""
         now = self._clock.monotonic()
         if self._last_event is None:
-            err = f"awaiting required bookmark event for initial events stream, no events received for {now - self._start}s"
+            err = (
+                "awaiting required bookmark event for initial events stream, "
+                f"no events received for {now - self._start}s"
+            )
         elif (elapsed := now - self._last_event) >= _INITIAL_EVENTS_END_WARNING:
             err = (
                 "hasn't received required bookmark event marking the end of initial events stream, "

@@ -393,7 +393,12 @@ def test_warns_of_a_watch_list_that_does_not_end(log: io.StringIO) -> None:
     wait_until(lambda: "no events received for 10.0s" in log.getvalue())
     stream.send(watch.Event(watch.ADDED, pod("a", "3")))
     wait_until(lambda: not len(stream.result_chan()))
-    wait_until(lambda: run.clock.step(10) or "received last event" in log.getvalue())
+
+    def step_until_warned() -> bool:
+        run.clock.step(10)
+        return "received last event" in log.getvalue()
+
+    wait_until(step_until_warned)
     run.stop()
 
 

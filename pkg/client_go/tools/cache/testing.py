@@ -20,6 +20,8 @@ from pkg.client_go.tools import cache, pager
 
 T = TypeVar("T")
 
+_Event = watch.Event  # within the class `watch` is the method
+
 
 def expired() -> apierrors.StatusError:
     """What the API server answers who asks for a version that it has dropped."""
@@ -76,7 +78,7 @@ class FakeControllerSource(Generic[T]):
         self._version = 1
         self._oldest = 1  # a watch can begin at this version or a later one
         self._objects: dict[str, Any] = {}
-        self._history: builtins.list[tuple[int, watch.Event[T]]] = []
+        self._history: builtins.list[tuple[int, _Event[T]]] = []
         self._watches: builtins.list[FakeWatch[T]] = []
 
     def add(self, *objs: T) -> None:
@@ -146,7 +148,7 @@ class FakeControllerSource(Generic[T]):
             self._watches.append(started)
             return started
 
-    def _first_events_locked(self, options: metav1.ListOptions) -> Iterable[watch.Event[T]]:
+    def _first_events_locked(self, options: metav1.ListOptions) -> Iterable[_Event[T]]:
         if options.send_initial_events:
             if not self.watch_list:
                 raise apierrors.new_invalid("ListOptions", "", "sendInitialEvents is forbidden for watch")
@@ -173,12 +175,12 @@ class FakeControllerSource(Generic[T]):
             self._history.append((self._version, event))
             self._send_locked(event)
 
-    def _bookmark_locked(self, annotations: dict[str, str] | None = None) -> watch.Event[T]:
+    def _bookmark_locked(self, annotations: dict[str, str] | None = None) -> _Event[T]:
         meta = metav1.ObjectMeta(resource_version=str(self._version), annotations=annotations or {})
         obj: Any = self._object_type
         return watch.Event(watch.BOOKMARK, obj(metadata=meta))
 
-    def _send_locked(self, event: watch.Event[T]) -> None:
+    def _send_locked(self, event: _Event[T]) -> None:
         for w in self._watches:
             w.send(event)
 

@@ -1,0 +1,403 @@
+"""SharedIndexInformer: its store, its handlers, resyncs, and how it starts and ends."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock import testing as clocktesting
+from pkg.client_go.tools import cache
+from pkg.client_go.tools.cache import shared_informer, testing
+
+WAIT = 10.0
+BACKGROUND = golang.background()
+
+
+def pod(name: str, **labels: str) -> v1.Pod:
+    return v1.Pod(metadata=metav1.ObjectMeta(name=name, labels=labels))
+
+
+def wait_until(condition: Callable[[], bool], what: object = "") -> None:
+    ctx, cancel = golang.with_timeout(BACKGROUND, WAIT)
+    while not condition():
+        assert not ctx.wait(0.001), f"not within {WAIT} s: {what}"
+    cancel()
+
+
+class Listener:
+    """Notes what it is told: "+a" for an addition, "+*a" for one of the first list, "~a", "-a", "?a"."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def on_add(self, obj: v1.Pod, is_in_initial_list: bool) -> None:
+        self.heard.append(f"+{'*' if is_in_initial_list else ''}{obj.metadata.name}")
+
+    def on_update(self, old_obj: v1.Pod, new_obj: v1.Pod) -> None:
+        self.heard.append(f"~{new_obj.metadata.name}")
+
+    def on_delete(self, obj: v1.Pod | cache.DeletedFinalStateUnknown) -> None:
+        if isinstance(obj, cache.DeletedFinalStateUnknown):
+            self.heard.append(f"?{obj.key}")
+        else:
+            self.heard.append(f"-{obj.metadata.name}")
+
+    def await_heard(self, *heard: str) -> None:
+        """Wait for exactly this, and forget it."""
+        wait_until(lambda: len(self.heard) >= len(heard), f"{heard}, heard {self.heard}")
+        assert self.heard == list(heard)
+        self.heard.clear()
+
+
+class Run:
+    def __init__(self, resync_period: float = 0.0) -> None:
+        self.clock = clocktesting.FakeClock()
+        self.source = testing.FakeControllerSource(v1.Pod)
+        indexers: cache.Indexers = {"app": lambda obj: [obj.metadata.labels.get("app", "")]}
+        self.informer = cache.SharedIndexInformer(self.source, v1.Pod, resync_period, indexers, self.clock)
+        self.ctx, self.cancel = golang.with_cancel(BACKGROUND)
+        self.thread: golang.Thread | None = None
+
+    def start(self) -> None:
+        self.thread = golang.go(self.informer.run, self.ctx, name="informer-test")
+
+    def stop(self) -> None:
+        self.cancel()
+        if self.thread is not None:
+            self.thread.join(WAIT)
+            assert not self.thread.is_alive(), "the informer does not end"
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    run = Run()
+    yield run
+    run.stop()
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    out = io.StringIO()
+    klog.set_output(out)
+    yield out
+    klog.set_output(None)
+
+
+def test_store_and_handler_follow_the_server(run: Run) -> None:
+    listener = Listener()
+    registration = run.informer.add_event_handler(listener)
+    run.source.add(pod("a"))
+    assert not run.informer.has_synced() and not registration.has_synced()
+    assert run.informer.last_sync_resource_version() == ""
+    run.start()
+    listener.await_heard("+*a")
+    wait_until(registration.has_synced)
+    assert run.informer.has_synced()
+    assert cache.wait_for(run.ctx, run.informer)
+    run.source.add(pod("b", app="web"))
+    listener.await_heard("+b")
+    run.source.modify(pod("a", app="web"))
+    listener.await_heard("~a")
+    run.source.delete(pod("b"))
+    listener.await_heard("-b")
+    assert [obj.metadata.name for obj in run.informer.get_indexer().by_index("app", "web")] == ["a"]
+    assert run.informer.get_store().list_keys() == ["a"]
+    assert run.informer.last_sync_resource_version() == run.source.version()
+
+
+def test_a_missed_deletion_is_told(run: Run) -> None:
+    listener = Listener()
+    run.informer.add_event_handler(listener)
+    run.source.add(pod("a"), pod("b"))
+    run.start()
+    listener.await_heard("+*a", "+*b")
+    run.source.watch_errors.append(testing.expired())
+    run.source.cut_watches()
+    wait_until(run.clock.has_waiters, "the pause before the next round")
+    run.source.delete(pod("a"))
+    run.source.modify(pod("b"))
+    run.source.add(pod("c"))
+    run.clock.step(60)
+    wait_until(lambda: len(listener.heard) == 3, listener.heard)
+    assert sorted(listener.heard) == ["+c", "?a", "~b"]
+
+
+def test_after_a_disruption_who_wants_no_resync_hears_only_of_changes() -> None:
+    run = Run(resync_period=1.0)
+    plain, resyncing = Listener(), Listener()
+    run.informer.add_event_handler(plain, 0.0)
+    run.informer.add_event_handler(resyncing, 1.0)
+    run.source.add(pod("same"), pod("changed"))
+    run.start()
+    plain.await_heard("+*same", "+*changed")
+    resyncing.await_heard("+*same", "+*changed")
+    wait_until(run.clock.has_waiters, "the timer of the resync")
+    run.clock.step(1)
+    resyncing.await_heard("~same", "~changed")
+    wait_until(run.clock.has_waiters, "the timer of the next resync")
+    run.source.watch_errors.append(testing.expired())
+    run.source.cut_watches()
+    wait_until(lambda: len(run.source.calls) == 2 and run.clock.waiters() == 1, "the pause before the next round")
+    run.source.modify(pod("changed"))
+    run.clock.step(60)
+    resyncing.await_heard("~same", "~changed")
+    plain.await_heard("~changed")
+    run.stop()
+
+
+def test_a_late_handler_gets_the_existing_objects(run: Run) -> None:
+    run.source.add(pod("a"), pod("b"))
+    run.start()
+    wait_until(run.informer.has_synced)
+    late = Listener()
+    registration = run.informer.add_event_handler(late)
+    late.await_heard("+*a", "+*b")
+    wait_until(registration.has_synced)
+    run.source.modify(pod("a"))
+    late.await_heard("~a")
+
+
+def test_handlers_that_join_while_objects_change(run: Run) -> None:
+    """Each hears of every object, either as existing or as new."""
+    run.source.add(pod("first"))
+    run.start()
+    listeners = []
+    for i in range(20):
+        run.source.add(pod(f"p{i}"))
+        listeners.append(Listener())
+        run.informer.add_event_handler(listeners[-1])
+    expected = sorted(["first", *(f"p{i}" for i in range(20))])
+    for listener in listeners:
+        wait_until(lambda lst=listener: sorted(h.lstrip("+*") for h in lst.heard) == expected)  # type: ignore[misc]
+
+
+def test_a_slow_handler_holds_up_nobody(run: Run) -> None:
+    release = threading.Event()
+
+    class Slow(Listener):
+        def on_add(self, obj: v1.Pod, is_in_initial_list: bool) -> None:
+            assert release.wait(WAIT)
+            super().on_add(obj, is_in_initial_list)
+
+    slow, fast = Slow(), Listener()
+    slow_registration, fast_registration = run.informer.add_event_handler(slow), run.informer.add_event_handler(fast)
+    run.source.add(pod("a"))
+    run.start()
+    wait_until(fast_registration.has_synced)
+    run.source.add(*(pod(f"p{i}") for i in range(2000)))
+    wait_until(lambda: len(fast.heard) == 2001)
+    assert run.informer.has_synced() and not slow_registration.has_synced() and slow.heard == []
+    release.set()
+    wait_until(lambda: len(slow.heard) == 2001)
+    assert slow.heard == fast.heard and slow_registration.has_synced()
+
+
+def test_a_handler_that_fails_hears_of_the_next(run: Run, log: io.StringIO) -> None:
+    class Failing(Listener):
+        def on_add(self, obj: v1.Pod, is_in_initial_list: bool) -> None:
+            super().on_add(obj, is_in_initial_list)
+            raise ValueError("bad handler")
+
+    failing = Failing()
+    registration = run.informer.add_event_handler(failing)
+    run.source.add(pod("a"), pod("b"))
+    run.start()
+    failing.await_heard("+*a", "+*b")
+    wait_until(registration.has_synced)
+    assert "bad handler" in log.getvalue() and "Traceback" in log.getvalue()
+
+
+def test_remove_event_handler(run: Run) -> None:
+    removed, stays = Listener(), Listener()
+    registration = run.informer.add_event_handler(removed)
+    run.informer.add_event_handler(stays)
+    run.source.add(pod("a"))
+    run.start()
+    removed.await_heard("+*a")
+    stays.await_heard("+*a")
+    run.informer.remove_event_handler(registration)
+    run.informer.remove_event_handler(registration)
+    run.source.add(pod("b"))
+    stays.await_heard("+b")
+    run.stop()
+    assert removed.heard == []
+    run.informer.remove_event_handler(registration)
+
+
+def test_remove_before_the_start(run: Run) -> None:
+    removed, stays = Listener(), Listener()
+    run.informer.remove_event_handler(run.informer.add_event_handler(removed))
+    run.informer.add_event_handler(stays)
+    run.source.add(pod("a"))
+    run.start()
+    stays.await_heard("+*a")
+    assert removed.heard == []
+
+
+def test_one_handler_registered_twice_hears_twice(run: Run) -> None:
+    listener = Listener()
+    first = run.informer.add_event_handler(listener)
+    run.informer.add_event_handler(listener)
+    run.source.add(pod("a"))
+    run.start()
+    listener.await_heard("+*a", "+*a")
+    run.informer.remove_event_handler(first)
+    run.source.add(pod("b"))
+    listener.await_heard("+b")
+
+
+def test_a_handler_may_remove_itself_and_end_the_informer(run: Run) -> None:
+    class Once(Listener):
+        registration: cache.ResourceEventHandlerRegistration
+
+        def on_add(self, obj: v1.Pod, is_in_initial_list: bool) -> None:
+            super().on_add(obj, is_in_initial_list)
+            run.informer.remove_event_handler(self.registration)
+            run.cancel()
+
+    once = Once()
+    once.registration = run.informer.add_event_handler(once)
+    run.source.add(pod("a"), pod("b"))
+    run.start()
+    once.await_heard("+*a")
+    run.stop()
+
+
+def test_what_is_refused_when_stopped(run: Run, log: io.StringIO) -> None:
+    run.start()
+    wait_until(run.informer.has_synced)
+    with pytest.raises(RuntimeError, match="already started"):
+        run.informer.set_watch_error_handler(lambda reflector, err: None)
+    assert not run.informer.is_stopped()
+    run.stop()
+    assert run.informer.is_stopped()
+    with pytest.raises(RuntimeError, match="stopped already"):
+        run.informer.add_event_handler(Listener())
+    with pytest.raises(RuntimeError, match="stopped already"):
+        run.informer.add_indexers({})
+    run.informer.run(run.ctx)
+    assert "run more than once is not allowed" in log.getvalue()
+
+
+def test_watch_error_handler(run: Run) -> None:
+    told: list[Exception] = []
+    run.informer.set_watch_error_handler(lambda reflector, err: told.append(err))
+    refused = OSError("no")
+    run.source.watch_errors.append(refused)
+    run.source.list_errors.append(refused)
+    run.start()
+    wait_until(lambda: told == [refused])
+
+
+def test_threads_are_few_and_end(run: Run) -> None:
+    before = set(threading.enumerate())
+    run.informer.add_event_handler(Listener())
+    run.start()
+    wait_until(run.informer.has_synced)
+    names = {thread.name for thread in set(threading.enumerate()) - before}
+    assert names == {"informer-test", "reflector-Pod", "informer-handler-Pod"}
+    run.stop()
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("stop_first", [True, False])
+def test_stop_before_the_first_list(run: Run, stop_first: bool) -> None:
+    run.informer.add_event_handler(Listener())
+    if stop_first:
+        run.cancel()
+    run.start()
+    run.stop()
+    assert run.informer.is_stopped()
+
+
+def test_resync_periods() -> None:
+    """Handlers hear of everything again, each at its own period."""
+    run = Run(resync_period=1.0)
+    never, every_2, every_3 = Listener(), Listener(), Listener()
+    run.informer.add_event_handler(never, 0.0)
+    run.informer.add_event_handler(every_2, 2.0)
+    run.informer.add_event_handler(every_3, 3.0)
+    run.source.add(pod("a"), pod("b"))
+    run.start()
+    for listener in (never, every_2, every_3):
+        listener.await_heard("+*a", "+*b")
+
+    def step() -> None:
+        wait_until(lambda: run.clock.waiters() == 1, "the timer of the next look")
+        run.clock.step(1.0)
+
+    step()
+    step()
+    every_2.await_heard("~a", "~b")
+    step()
+    every_3.await_heard("~a", "~b")
+    assert never.heard == [] and every_2.heard == []
+    step()
+    every_2.await_heard("~a", "~b")
+    run.source.modify(pod("a"))
+    for listener in (never, every_2, every_3):
+        listener.await_heard("~a")
+    run.stop()
+
+
+def test_resync_check_period(run: Run, log: io.StringIO) -> None:
+    """Before the start it adapts to the shortest that a handler wants; afterwards handlers adapt to it."""
+    run = Run(resync_period=12 * 3600.0)
+    periods: list[Any] = [run.informer.add_event_handler(Listener(), period) for period in (0.0, 60.0, 55.0, 0.2)]
+    assert run.informer._resync_check_period == 1.0
+    assert [registration.resync_period for registration in periods] == [0.0, 60.0, 55.0, 1.0]
+    assert "Resync period is too small" in log.getvalue()
+    run.start()
+    wait_until(run.informer.has_synced)
+    run.informer._resync_check_period = 30.0
+    late: Any = run.informer.add_event_handler(Listener(), 5.0)
+    assert late.resync_period == 30.0
+    assert "has already started" in log.getvalue()
+    run.stop()
+
+
+def test_an_informer_without_resyncs_does_none(log: io.StringIO) -> None:
+    assert shared_informer._determine_resync_period(5.0, 0.0) == 0.0
+    assert "doesn't support resyncing" in log.getvalue()
+    assert shared_informer._determine_resync_period(0.0, 5.0) == 0.0
+    assert shared_informer._determine_resync_period(3.0, 5.0) == 5.0
+
+
+def test_wait_for_cache_sync() -> None:
+    answers = iter([False, False, True])
+    ctx, cancel = golang.with_cancel(BACKGROUND)
+    assert cache.wait_for_cache_sync(ctx, lambda: True, lambda: next(answers))
+    cancel()
+    assert not cache.wait_for_cache_sync(ctx, lambda: False)
+
+
+def test_wait_for(run: Run) -> None:
+    ctx, cancel = golang.with_cancel(BACKGROUND)
+    cancel()
+    assert cache.wait_for(ctx)
+    assert not cache.wait_for(ctx, run.informer)
+    run.start()
+    assert cache.wait_for(BACKGROUND, run.informer)
+    assert cache.wait_for(ctx, run.informer), "what is done is done, whatever the context"
+
+
+def test_handler_funcs() -> None:
+    heard: list[Any] = []
+    funcs: cache.ResourceEventHandlerFuncs[str] = cache.ResourceEventHandlerFuncs(
+        add_func=heard.append, update_func=lambda old, new: heard.append((old, new)), delete_func=heard.append
+    )
+    funcs.on_add("a", True)
+    funcs.on_update("a", "b")
+    funcs.on_delete("c")
+    assert heard == ["a", ("a", "b"), "c"]
+    nothing: cache.ResourceEventHandlerFuncs[str] = cache.ResourceEventHandlerFuncs()
+    nothing.on_add("a", False)
+    nothing.on_update("a", "b")
+    nothing.on_delete("c")

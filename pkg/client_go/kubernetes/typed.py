@@ -212,10 +212,10 @@ class ResourceClient(Generic[T]):
         try:
             return _without_type(codec.decode_json(bytes(item), self._resource.type))
         except codec.DecodeError as err:
-            object_name = _identity(item)
-            klog.error_s(err, "Unable to decode an object, leaving it out", kind=self._resource.kind, object=object_name)
+            who = _identity(item)
+            klog.error_s(err, "Unable to decode an object, leaving it out", kind=self._resource.kind, object=who)
             if self._on_fault is not None:
-                self._on_fault(object_name, err)
+                self._on_fault(who, err)
             return None
 
 

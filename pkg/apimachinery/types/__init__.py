@@ -1,0 +1,9 @@
+"""Small types that many packages share.
+
+Go: k8s.io/apimachinery/pkg/types
+"""
+
+from pkg.apimachinery.types.namespacedname import NamespacedName
+from pkg.apimachinery.types.patch import PatchType
+
+__all__ = ["NamespacedName", "PatchType"]

@@ -1,0 +1,16 @@
+"""The name of an object and of its namespace.
+
+Go: k8s.io/apimachinery/pkg/types/namespacedname.go
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class NamespacedName(NamedTuple):
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"

@@ -1,0 +1,17 @@
+"""Kinds of patches.
+
+Go: k8s.io/apimachinery/pkg/types/patch.go
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class PatchType(enum.StrEnum):
+    """The value is the content type of a request with such a patch."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"

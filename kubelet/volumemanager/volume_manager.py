@@ -6,7 +6,7 @@ Go: pkg/kubelet/volumemanager/volume_manager.go
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kubelet import config
@@ -17,6 +17,7 @@ from kubelet.volumemanager.reconciler import Reconciler
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.util import errors as utilerrors
 from pkg.volume import VolumeHost, VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.util.operationexecutor import OperationExecutor
@@ -124,6 +125,20 @@ class VolumeManager:
         if mounted:
             raise TimeoutError(f"mounted volumes={_go_list(mounted)}: timed out waiting for the condition")
         klog.v(3).info_s("All volumes are unmounted for pod", pod=klog.kobj(pod))
+
+    def wait_for_all_pods_unmount(self, ctx: golang.Context, pods: Sequence[v1.Pod]) -> None:
+        """Return when none of the volumes of any of the pods is set up any more.
+
+        Raises an Aggregate of what wait_for_unmount raises.
+        """
+        errs: list[Exception] = []
+        for pod in pods:
+            try:
+                self.wait_for_unmount(ctx, pod)
+            except (TimeoutError, golang.Canceled) as err:
+                errs.append(err)
+        if (aggregate := utilerrors.new_aggregate(errs)) is not None:
+            raise aggregate
 
     def get_mounted_volumes_for_pod(self, pod_name: str) -> kubecontainer.VolumeMap:
         """The pod's volumes that are ready for use, by their name in its spec."""

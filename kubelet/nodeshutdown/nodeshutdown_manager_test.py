@@ -1,0 +1,363 @@
+"""Shutdowns of the node."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from kubelet import lifecycle, nodeshutdown
+from kubelet.apis.config import types as kubeletconfig
+from kubelet.nodeshutdown import nodeshutdown_manager, testing
+from pkg import features, golang
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock import testing as clocktesting
+from pkg.client_go.tools import record
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+
+CRITICAL = 2_000_000_000
+NODE = v1.ObjectReference(kind="Node", name="n")
+MESSAGE = "Pod was terminated in response to imminent node shutdown."
+Period = kubeletconfig.ShutdownGracePeriodByPodPriority
+
+
+def make_pod(name: str, priority: int | None = None, grace: int | None = None, phase: str = "Running") -> v1.Pod:
+    return v1.Pod(
+        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=name),
+        spec=v1.PodSpec(priority=priority, termination_grace_period_seconds=grace),
+        status=v1.PodStatus(phase=phase),
+    )
+
+
+class World:
+    """A manager on a fake bus. Its pods end at once, or when `let_end` says so; so do their volumes."""
+
+    def __init__(self, directory: Path, bus: testing.FakeDBus, pods: Sequence[v1.Pod] = ()) -> None:
+        self.bus = bus
+        self.buses = [bus]
+        self.clock = clocktesting.FakeClock()
+        self.recorder = record.FakeRecorder(50)
+        self.kills: golang.Channel[tuple[str, int | None]] = golang.Channel(50)
+        self.synced: golang.Channel[None] = golang.Channel(50)
+        self.statuses: dict[str, v1.PodStatus] = {}
+        self.pods = list(pods)
+        self.let_end = threading.Event()
+        self.let_end.set()
+        self.kill_err: Exception | None = None
+        self.unmounts: golang.Channel[list[str]] = golang.Channel(50)
+        self.unmount_stuck = False
+        self.ctx, self.cancel = golang.with_cancel(golang.background())
+        self.conf = nodeshutdown.Config(
+            volume_manager=self,
+            recorder=self.recorder,
+            node_ref=NODE,
+            get_pods_func=lambda: self.pods,
+            kill_pod_func=self.kill,
+            sync_node_status_func=lambda ctx: self.synced.send(None),
+            shutdown_grace_period_requested=30.0,
+            shutdown_grace_period_critical_pods=10.0,
+            shutdown_grace_period_by_pod_priority=[],
+            state_directory=directory,
+            clock=self.clock,
+            system_dbus=self.connect,
+        )
+
+    def connect(self) -> testing.FakeDBus:
+        return self.buses.pop(0)
+
+    def kill(
+        self, pod: v1.Pod, evicted: bool, grace: int | None, set_status: Callable[[v1.PodStatus], None] | None
+    ) -> None:
+        assert not evicted and set_status is not None
+        status = v1.PodStatus(phase=pod.status.phase)
+        set_status(status)
+        self.statuses[pod.metadata.name] = status
+        self.kills.send((pod.metadata.name, grace))
+        self.let_end.wait(10)
+        if self.kill_err is not None:
+            raise self.kill_err
+
+    def wait_for_all_pods_unmount(self, ctx: golang.Context, pods: Sequence[v1.Pod], /) -> None:
+        self.unmounts.send([pod.metadata.name for pod in pods])
+        if self.unmount_stuck:
+            ctx.wait(10)
+            raise TimeoutError("mounted volumes=[v]")
+
+    def start(self) -> nodeshutdown.Manager:
+        manager = nodeshutdown.new_manager(self.conf)
+        manager.start(self.ctx)
+        return manager
+
+    def killed(self, count: int) -> dict[str, int | None]:
+        found = {}
+        for _ in range(count):
+            item, ok = self.kills.recv(timeout=10)
+            assert ok and item is not None, "no other pod is killed"
+            found[item[0]] = item[1]
+        return found
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path, testing.FakeDBus())
+    yield made
+    made.let_end.set()
+    made.cancel()
+    assert eventually(lambda: not any(t.name.startswith(("node-shutdown", "shutdown-")) for t in threading.enumerate()))
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    ctx, cancel = golang.with_timeout(golang.background(), 10)
+    while not condition():
+        if ctx.wait(0.002):
+            return False
+    cancel()
+    return True
+
+
+def admits(manager: nodeshutdown.Manager) -> bool:
+    return manager.admit(lifecycle.PodAdmitAttributes(make_pod("new"))).admit
+
+
+NORMAL, URGENT = make_pod("normal"), make_pod("urgent", CRITICAL)
+SHORT, URGENT_SHORT = make_pod("short", 0, 2), make_pod("urgent-short", CRITICAL, 2)
+LONG = make_pod("long", 0, 1000)
+
+
+@pytest.mark.parametrize(
+    ("pods", "requested", "critical", "expected"),
+    [
+        ([NORMAL, URGENT], 30, 10, {"normal": 20, "urgent": 10}),
+        ([NORMAL, URGENT, SHORT, URGENT_SHORT], 30, 10, {"normal": 20, "urgent": 10, "short": 2, "urgent-short": 2}),
+        ([LONG], 30, 10, {"long": 20}),
+        ([NORMAL, URGENT], 30, 0, {"normal": 30, "urgent": 0}),
+        ([NORMAL, URGENT], 5, 5, {"normal": 0, "urgent": 5}),
+        ([], 30, 10, {}),
+    ],
+)
+def test_grace_periods(
+    world: World, pods: list[v1.Pod], requested: float, critical: float, expected: dict[str, int]
+) -> None:
+    world.pods = pods
+    world.conf.shutdown_grace_period_requested = requested
+    world.conf.shutdown_grace_period_critical_pods = critical
+    # A group without any time is not waited for.
+    manager = world.start()
+    assert world.bus.locks == {1} and not world.bus.overrides
+    world.bus.shut_down()
+    assert world.killed(len(expected)) == expected
+    assert eventually(lambda: world.bus.locks == set()), "the shutdown may go on"
+    assert not admits(manager) and str(manager.shutdown_status()) == "node is shutting down"
+    assert world.synced.recv(timeout=10)[1], "the node's status says so"
+    assert world.recorder.drain() == ["Normal Shutdown Shutdown manager detected shutdown event"]
+
+
+def test_statuses(world: World) -> None:
+    world.pods = [make_pod(phase.lower(), phase=phase) for phase in ("Running", "Failed", "Succeeded")]
+    world.start()
+    world.bus.shut_down()
+    world.killed(3)
+    assert {name: status.phase for name, status in world.statuses.items()} == {
+        "running": "Failed",
+        "failed": "Failed",
+        "succeeded": "Succeeded",
+    }
+    status = world.statuses["running"]
+    assert (status.reason, status.message) == ("Terminated", MESSAGE)
+    (condition,) = status.conditions
+    assert (condition.type, condition.status) == ("DisruptionTarget", "True")
+    assert (condition.reason, condition.message) == ("TerminationByKubelet", MESSAGE)
+
+
+def test_critical_pods_go_after_the_others_and_their_volumes(world: World) -> None:
+    world.pods = [URGENT, NORMAL]
+    world.let_end.clear()
+    world.start()
+    world.bus.shut_down()
+    assert world.killed(1) == {"normal": 20}
+    assert world.kills.recv(timeout=0.05) == (None, False), "the critical pod waits"
+    world.let_end.set()
+    assert world.unmounts.recv(timeout=10)[0] == ["normal"]
+    assert world.killed(1) == {"urgent": 10}
+
+
+@pytest.mark.parametrize("stuck", ["pod", "volume"])
+def test_what_does_not_end_in_time_is_not_waited_for(world: World, stuck: str) -> None:
+    world.pods = [NORMAL, URGENT]
+    world.unmount_stuck = stuck == "volume"
+    if stuck == "pod":
+        world.let_end.clear()
+    world.start()
+    world.bus.shut_down()
+    world.killed(1)
+    assert eventually(world.clock.has_waiters)
+    world.clock.step(19)
+    assert world.kills.recv(timeout=0.05) == (None, False)
+    world.clock.step(1)
+    assert world.killed(1) == {"urgent": 10}
+    assert world.bus.locks == {1}
+    assert eventually(world.clock.has_waiters)
+    world.clock.step(10)
+    assert eventually(lambda: not world.bus.locks)
+
+
+def test_pod_that_cannot_be_killed_holds_nobody_up(world: World) -> None:
+    world.pods = [NORMAL, URGENT]
+    world.kill_err = RuntimeError("runtime is away")
+    world.start()
+    world.bus.shut_down()
+    assert set(world.killed(2)) == {"normal", "urgent"}
+    assert eventually(lambda: not world.bus.locks)
+
+
+def test_called_off(world: World) -> None:
+    manager = world.start()
+    assert admits(manager) and manager.shutdown_status() is None
+    world.bus.shut_down()
+    assert eventually(lambda: not admits(manager) and not world.bus.locks)
+    world.bus.call_off()
+    assert eventually(lambda: admits(manager) and world.bus.locks == {2}), "held up the next time too"
+    assert world.recorder.drain()[-1] == "Normal Shutdown Shutdown manager detected shutdown cancellation"
+
+
+def test_rejection(world: World) -> None:
+    manager = world.start()
+    world.bus.shut_down()
+    assert eventually(lambda: manager.shutdown_status() is not None)
+    result = manager.admit(lifecycle.PodAdmitAttributes(make_pod("new")))
+    assert (result.reason, result.message) == ("NodeShutdown", "Pod was rejected as the node is shutting down.")
+
+
+def test_delay_is_overridden(world: World) -> None:
+    world.bus.inhibit_delay, world.bus.delay_after_override = 5, 30
+    world.start()
+    assert (world.bus.overrides, world.bus.reloads, world.bus.locks) == ([30], 1, {1})
+
+
+@pytest.mark.parametrize("delay", [5, 0])
+def test_delay_that_cannot_be_overridden(world: World, delay: int) -> None:
+    world.bus.inhibit_delay = world.bus.delay_after_override = delay
+    starter = golang.go(world.start, name="node-shutdown-test")
+    for _ in range(4):
+        assert eventually(world.clock.has_waiters)
+        world.clock.step(1)
+    starter.join(10)
+    assert world.recorder.drain() == [
+        "Warning Shutdown Graceful node shutdown is configured but not active: node shutdown manager was timed out "
+        "after 5 attempts waiting for logind InhibitDelayMaxSec to update to 30s (ShutdownGracePeriod), "
+        f"current value is {delay}s"
+    ]
+    assert not world.bus.locks and world.bus.closed
+
+
+def test_no_bus(world: World) -> None:
+    def fail() -> testing.FakeDBus:
+        raise OSError("no such bus")
+
+    world.conf.system_dbus = fail
+    manager = world.start()
+    assert admits(manager) and manager.shutdown_status() is None
+    (event,) = world.recorder.drain()
+    assert event == "Warning Shutdown Graceful node shutdown is configured but not active: no such bus"
+
+
+def test_bus_that_goes_away_is_joined_again(world: World) -> None:
+    broken, second = testing.FakeDBus(), testing.FakeDBus()
+    broken.err = OSError("not up yet")
+    world.buses += [broken, second]
+    manager = world.start()
+    world.bus.events.close()
+    for _ in range(2):
+        assert eventually(world.clock.has_waiters)
+        world.clock.step(1)
+    assert eventually(lambda: bool(second.locks))
+    assert world.bus.closed and broken.closed
+    second.shut_down()
+    assert eventually(lambda: not admits(manager))
+
+
+def test_end_of_the_kubelet_lets_go(world: World) -> None:
+    world.start()
+    world.cancel()
+    assert eventually(lambda: world.bus.closed and not world.bus.locks)
+
+
+def test_nothing_configured(world: World) -> None:
+    world.conf.shutdown_grace_period_requested = world.conf.shutdown_grace_period_critical_pods = 0
+    assert isinstance(world.start(), nodeshutdown.ManagerStub) and world.bus.taken == 0
+    world.conf.shutdown_grace_period_requested = 30
+    with (
+        set_feature_gate_during_test(
+            features.feature_gate, features.GRACEFUL_NODE_SHUTDOWN_BASED_ON_POD_PRIORITY, False
+        ),
+        set_feature_gate_during_test(features.feature_gate, features.GRACEFUL_NODE_SHUTDOWN, False),
+    ):
+        manager = world.start()
+    assert isinstance(manager, nodeshutdown.ManagerStub)
+    assert admits(manager) and manager.shutdown_status() is None
+
+
+def test_state_file(world: World, tmp_path: Path) -> None:
+    world.pods = [NORMAL]
+    world.let_end.clear()
+    world.start()
+    world.bus.shut_down()
+    world.killed(1)
+    path = tmp_path / "graceful_node_shutdown_state"
+    assert json.loads(path.read_bytes()) == {"startTime": "2020-01-01T00:00:00Z", "endTime": "0001-01-01T00:00:00Z"}
+    assert path.stat().st_mode & 0o777 == 0o644
+    world.clock.step(3)
+    world.let_end.set()
+    assert eventually(lambda: b"2020-01-01T00:00:03Z" in path.read_bytes())
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("requested", "critical", "expected"),
+    [
+        (
+            300,
+            120,
+            [
+                Period(priority=0, shutdown_grace_period_seconds=180),
+                Period(priority=CRITICAL, shutdown_grace_period_seconds=120),
+            ],
+        ),
+        (100, 0, [Period(priority=0, shutdown_grace_period_seconds=100), Period(priority=CRITICAL)]),
+        (0, 0, []),
+        (1, 100, []),
+    ],
+)
+def test_migrate_config(requested: float, critical: float, expected: list[Period]) -> None:
+    assert nodeshutdown_manager.migrate_config(requested, critical) == expected
+
+
+def test_group_by_priority() -> None:
+    periods = nodeshutdown_manager.migrate_config(300, 120)
+    pods = [make_pod("normal"), make_pod("highest-of-users", 1_000_000_000), make_pod("critical", CRITICAL)]
+    groups = nodeshutdown_manager.group_by_priority(periods, pods)
+    assert [(g.grace_period, [p.metadata.name for p in g.pods]) for g in groups] == [
+        (180, ["normal", "highest-of-users"]),
+        (120, ["critical"]),
+    ]
+    periods = [Period(priority=i, shutdown_grace_period_seconds=i * 10) for i in (1, 2, 3, 4)]
+    groups = nodeshutdown_manager.group_by_priority(periods, [make_pod(str(i), i) for i in range(6)])
+    assert [[p.metadata.name for p in g.pods] for g in groups] == [["0", "1"], ["2"], ["3"], ["4", "5"]]
+
+
+def test_groups_of_priorities_in_any_order(world: World) -> None:
+    world.conf.shutdown_grace_period_by_pod_priority = [
+        Period(priority=10, shutdown_grace_period_seconds=3),
+        Period(priority=0, shutdown_grace_period_seconds=4),
+    ]
+    world.pods = [make_pod("high", 20), make_pod("low")]
+    world.let_end.clear()
+    world.start()
+    world.bus.shut_down()
+    assert world.killed(1) == {"low": 4}
+    world.let_end.set()
+    assert world.killed(1) == {"high": 3}

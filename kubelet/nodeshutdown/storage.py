@@ -1,0 +1,67 @@
+"""What is remembered of the last graceful shutdown.
+
+Go: pkg/kubelet/nodeshutdown/storage.go
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+# How Go writes a time that is not set.
+ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class State(msgspec.Struct, rename="camel"):
+    """When the last graceful shutdown began and ended; ZERO_TIME if it did not."""
+
+    start_time: datetime = ZERO_TIME
+    end_time: datetime = ZERO_TIME
+
+
+class Storage(Protocol):
+    def store(self, state: State) -> None: ...
+
+    def load(self) -> State: ...
+
+
+class LocalStorage:
+    """Keeps the state in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def store(self, state: State) -> None:
+        """Replace the file at one stroke. Raises OSError."""
+        _atomic_write(self._path, msgspec.json.encode(state), 0o644)
+
+    def load(self) -> State:
+        """What was stored; an empty state if nothing was. Raises OSError, and ValueError for an unreadable file."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=State)
+        except FileNotFoundError:
+            return State()
+
+
+def timestamp(moment: datetime) -> float:
+    """Seconds since 1970; 0 if the time is not set."""
+    return 0.0 if moment == ZERO_TIME else float(int(moment.timestamp()))
+
+
+def _atomic_write(path: Path, data: bytes, mode: int) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=f".tmp-{path.name}", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,161 @@
+"""Calls to logind over D-Bus.
+
+Go: pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import jeepney  # type: ignore[import-untyped]
+from jeepney import wrappers
+from jeepney.io import blocking  # type: ignore[import-untyped]
+
+from pkg import golang, klog
+
+InhibitLock = int  # the file descriptor that holds the shutdown up until it is closed
+
+_LOGIND_SERVICE = "org.freedesktop.login1"
+_LOGIND_OBJECT = "/org/freedesktop/login1"
+_LOGIND_INTERFACE = "org.freedesktop.login1.Manager"
+_LOGIND = jeepney.DBusAddress(_LOGIND_OBJECT, _LOGIND_SERVICE, _LOGIND_INTERFACE)
+_SYSTEMD = jeepney.DBusAddress(
+    "/org/freedesktop/systemd1", "org.freedesktop.systemd1", "org.freedesktop.systemd1.Manager"
+)
+_SIGHUP = 1
+# Seconds that a call may take.
+_CALL_TIMEOUT = 25.0
+
+LOGIND_CONFIG_DIRECTORY = Path("/etc/systemd/logind.conf.d")
+KUBELET_LOGIND_CONF = "99-kubelet.conf"
+
+
+class InhibitError(RuntimeError):
+    """The bus or logind did not do what was asked; the text says what that was."""
+
+
+class DBusCon:
+    """A connection to the system bus. Raises InhibitError from everything; safe from any thread."""
+
+    def __init__(self, config_directory: Path = LOGIND_CONFIG_DIRECTORY) -> None:
+        self._config_directory = config_directory
+        self._lock = threading.Lock()  # one call at a time on _calls
+        self._calls = _connect()
+        self._signals: blocking.DBusConnection | None = None
+        self._reader: golang.Thread | None = None
+        self._ctx, self._cancel = golang.with_cancel(golang.background())
+
+    def current_inhibit_delay(self) -> float:
+        """Seconds for which logind lets a shutdown be delayed at most."""
+        message = jeepney.Properties(_LOGIND).get("InhibitDelayMaxUSec")
+        signature, delay = self._call("failed reading InhibitDelayMaxUSec property from logind", message)[0]
+        if signature != "t":
+            raise InhibitError("InhibitDelayMaxUSec from logind is not a uint64 as expected")
+        return int(delay) / 1_000_000
+
+    def inhibit_shutdown(self) -> InhibitLock:
+        """Delay shutdowns from now on until the lock is released."""
+        why = "Kubelet needs time to handle node shutdown"
+        message = jeepney.new_method_call(_LOGIND, "Inhibit", "ssss", ("shutdown", "kubelet", why, "delay"))
+        return int(self._call("failed creating systemd inhibitor", message)[0].to_raw_fd())
+
+    def release_inhibit_lock(self, lock: InhibitLock) -> None:
+        """Let the shutdown go on, if there is one."""
+        try:
+            os.close(lock)
+        except OSError as err:
+            raise InhibitError(f"unable to close systemd inhibitor lock: {err}") from err
+
+    def reload_logind_conf(self) -> None:
+        """Have logind read its configuration again, which takes it a moment."""
+        unit = ("systemd-logind.service", "all", _SIGHUP)
+        self._call("unable to reload logind conf", jeepney.new_method_call(_SYSTEMD, "KillUnit", "ssi", unit))
+
+    def monitor_shutdown(self) -> golang.Channel[bool]:
+        """Tells True when a shutdown begins and False when it is called off; closed when the bus goes away."""
+        rule = jeepney.MatchRule(
+            type="signal", interface=_LOGIND_INTERFACE, member="PrepareForShutdown", path=_LOGIND_OBJECT
+        )
+        # A connection of its own, as the thread that waits for signals would take answers to calls away.
+        self._signals = _connect()
+        add_match = jeepney.message_bus.AddMatch(rule)
+        _reply_of(self._signals, "failed to ask for shutdown signals", add_match)
+        events: golang.Channel[bool] = golang.Channel(1)
+        self._reader = golang.go(self._read_signals, self._signals, rule, events, name="logind-monitor")
+        return events
+
+    def override_inhibit_delay(self, inhibit_delay_max: float) -> None:
+        """Write a configuration for logind that allows a delay of so many seconds."""
+        path = self._config_directory / KUBELET_LOGIND_CONF
+        content = f"# Kubelet logind override\n[Login]\nInhibitDelayMaxSec={inhibit_delay_max:.0f}\n"
+        try:
+            self._config_directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            path.write_text(content)
+            path.chmod(0o644)
+        except OSError as err:
+            raise InhibitError(f"failed writing logind shutdown inhibit override file {path}: {err}") from err
+
+    def close(self) -> None:
+        """Leave the bus and end the thread that waits for signals. Locks stay."""
+        self._cancel()
+        if self._signals is not None and self._reader is not None:
+            _wake(self._signals.sock)
+            self._reader.join(5)
+        with self._lock:
+            self._calls.close()
+
+    def _call(self, what: str, message: jeepney.Message) -> tuple[Any, ...]:
+        with self._lock:
+            return _reply_of(self._calls, what, message)
+
+    def _read_signals(
+        self, connection: blocking.DBusConnection, rule: jeepney.MatchRule, events: golang.Channel[bool]
+    ) -> None:
+        try:
+            while True:
+                message = connection.receive()
+                if not rule.matches(message):
+                    continue
+                match message.body:
+                    case (bool() as active, *_):
+                        events.send(active, self._ctx)
+                    case _:
+                        klog.error_s(None, "Failed obtaining shutdown event, PrepareForShutdown event was not a bool")
+        except golang.Canceled:
+            pass
+        except (OSError, ValueError) as err:
+            if self._ctx.err() is None:
+                klog.error_s(err, "Lost the connection to the system bus")
+        finally:
+            connection.close()
+            events.close()
+
+
+def _connect() -> blocking.DBusConnection:
+    try:
+        return blocking.open_dbus_connection("SYSTEM", enable_fds=True)
+    except (OSError, KeyError, RuntimeError, jeepney.DBusErrorResponse, jeepney.AuthenticationError) as err:
+        raise InhibitError(f"cannot connect to the system bus: {err}") from err
+
+
+def _reply_of(connection: blocking.DBusConnection, what: str, message: jeepney.Message) -> tuple[Any, ...]:
+    try:
+        reply = connection.send_and_get_reply(message, timeout=_CALL_TIMEOUT)
+        return wrappers.unwrap_msg(reply)  # type: ignore[no-any-return]
+    except jeepney.DBusErrorResponse as err:
+        detail = err.data[0] if err.data else ""
+        raise InhibitError(f"{what}: {err.name}: {detail}") from err
+    except (OSError, ValueError) as err:  # ValueError: the connection is closed already
+        raise InhibitError(f"{what}: {err}") from err
+
+
+def _wake(sock: socket.socket) -> None:
+    """End the read that another thread is in."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # closed by the other side already

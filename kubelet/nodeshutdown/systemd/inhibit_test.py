@@ -1,0 +1,229 @@
+"""Delays of shutdowns, with a real bus on which a logind of ours sits."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jeepney  # type: ignore[import-untyped]
+import pytest
+from jeepney.io import blocking  # type: ignore[import-untyped]
+
+from kubelet.nodeshutdown import systemd
+from pkg import golang
+
+LOGIND = jeepney.DBusAddress("/org/freedesktop/login1", interface="org.freedesktop.login1.Manager")
+
+pytestmark = pytest.mark.skipif(shutil.which("dbus-daemon") is None, reason="dbus-daemon is not installed")
+
+
+class FakeLogind:
+    """Answers what the kubelet asks of logind and systemd; runs until close."""
+
+    def __init__(self) -> None:
+        self.delay: tuple[str, Any] = ("t", 5_000_000)
+        self.inhibits: list[tuple[str, ...]] = []
+        self.kills: list[tuple[Any, ...]] = []
+        self.refuse = False
+        self.holds: list[socket.socket] = []  # our ends of the locks: readable once a lock is released
+        self._connection = blocking.open_dbus_connection("SYSTEM", enable_fds=True)
+        for name in ("org.freedesktop.login1", "org.freedesktop.systemd1"):
+            self._connection.send_and_get_reply(jeepney.message_bus.RequestName(name))
+        self._sending = threading.Lock()
+        self._thread = golang.go(self._serve, name="fake-logind")
+
+    def signal(
+        self, signature: str | None = "b", body: tuple[Any, ...] = (True,), member: str = "PrepareForShutdown"
+    ) -> None:
+        with self._sending:
+            self._connection.send(jeepney.new_signal(LOGIND, member, signature, body))
+
+    def close(self) -> None:
+        self._connection.sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join(10)
+        self._connection.close()
+        for hold in self.holds:
+            hold.close()
+
+    def _serve(self) -> None:
+        try:
+            while True:
+                message = self._connection.receive()
+                if message.header.message_type is jeepney.MessageType.method_call:
+                    reply, given = self._answer(message)
+                    with self._sending:
+                        self._connection.send(reply)
+                    if given is not None:
+                        given.close()
+        except OSError:
+            pass  # closed
+
+    def _answer(self, message: jeepney.Message) -> tuple[jeepney.Message, socket.socket | None]:
+        if self.refuse:
+            error = "org.freedesktop.DBus.Error.AccessDenied"
+            return jeepney.new_error(message, error, "s", ("Permission denied",)), None
+        match message.header.fields[jeepney.HeaderFields.member]:
+            case "Get":
+                assert message.body == ("org.freedesktop.login1.Manager", "InhibitDelayMaxUSec")
+                return jeepney.new_method_return(message, "v", (self.delay,)), None
+            case "Inhibit":
+                self.inhibits.append(message.body)
+                ours, given = socket.socketpair()
+                self.holds.append(ours)
+                return jeepney.new_method_return(message, "h", (given,)), given
+            case "KillUnit":
+                self.kills.append(message.body)
+                return jeepney.new_method_return(message), None
+            case other:
+                return jeepney.new_error(message, "org.freedesktop.DBus.Error.UnknownMethod", "s", (other,)), None
+
+
+class Bus:
+    """A private dbus-daemon."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            ["dbus-daemon", "--session", "--nofork", "--print-address"], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.address = self._process.stdout.readline().strip()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.communicate(timeout=10)
+
+
+@pytest.fixture
+def bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
+    made = Bus()
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", made.address)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def logind(bus: Bus) -> Iterator[FakeLogind]:
+    made = FakeLogind()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def connection(logind: FakeLogind, tmp_path: Path) -> Iterator[systemd.DBusCon]:
+    made = systemd.DBusCon(tmp_path / "logind.conf.d")
+    yield made
+    made.close()
+
+
+def test_current_inhibit_delay(logind: FakeLogind, connection: systemd.DBusCon) -> None:
+    assert connection.current_inhibit_delay() == 5.0
+    logind.delay = ("s", "long")
+    with pytest.raises(systemd.InhibitError, match="not a uint64"):
+        connection.current_inhibit_delay()
+
+
+def test_lock(logind: FakeLogind, connection: systemd.DBusCon) -> None:
+    lock = connection.inhibit_shutdown()
+    assert logind.inhibits == [("shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay")]
+    (hold,) = logind.holds
+    hold.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        hold.recv(1)
+    connection.release_inhibit_lock(lock)
+    hold.settimeout(10)
+    assert hold.recv(1) == b"", "the lock is gone"
+    with pytest.raises(systemd.InhibitError, match="unable to close systemd inhibitor lock"):
+        connection.release_inhibit_lock(lock)
+
+
+def test_reload(logind: FakeLogind, connection: systemd.DBusCon) -> None:
+    connection.reload_logind_conf()
+    assert logind.kills == [("systemd-logind.service", "all", 1)]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (systemd.DBusCon.current_inhibit_delay, "failed reading InhibitDelayMaxUSec property from logind"),
+        (systemd.DBusCon.inhibit_shutdown, "failed creating systemd inhibitor"),
+        (systemd.DBusCon.reload_logind_conf, "unable to reload logind conf"),
+    ],
+)
+def test_refusals(
+    logind: FakeLogind, connection: systemd.DBusCon, call: Callable[[systemd.DBusCon], object], text: str
+) -> None:
+    logind.refuse = True
+    denied = "org.freedesktop.DBus.Error.AccessDenied: Permission denied"
+    with pytest.raises(systemd.InhibitError, match=f"{text}: {denied}"):
+        call(connection)
+
+
+def test_signals(logind: FakeLogind, connection: systemd.DBusCon) -> None:
+    events = connection.monitor_shutdown()
+    logind.signal(member="PrepareForSleep")
+    logind.signal("s", ("not a bool",))
+    logind.signal(None, ())
+    logind.signal(body=(True,))
+    logind.signal(body=(False,))
+    assert [events.recv(timeout=10) for _ in range(2)] == [(True, True), (False, True)]
+    assert connection.current_inhibit_delay() == 5.0, "calls work beside the signals"
+    connection.close()
+    assert events.recv(timeout=10) == (None, False)
+
+
+def test_close_while_nobody_takes_the_signals(logind: FakeLogind, connection: systemd.DBusCon) -> None:
+    events = connection.monitor_shutdown()
+    for _ in range(3):
+        logind.signal()
+    assert events.recv(timeout=10) == (True, True)
+    connection.close()  # the fixture that looks for threads shows whether the reader ended
+
+
+def test_bus_goes_away(bus: Bus, connection: systemd.DBusCon) -> None:
+    events = connection.monitor_shutdown()
+    bus.stop()
+    assert events.recv(timeout=10) == (None, False)
+    with pytest.raises(systemd.InhibitError, match="failed creating systemd inhibitor"):
+        connection.inhibit_shutdown()
+
+
+def test_no_bus_and_no_logind(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = systemd.DBusCon()
+    with pytest.raises(systemd.InhibitError, match=r"failed creating systemd inhibitor: .*ServiceUnknown"):
+        connection.inhibit_shutdown()
+    connection.close()
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/socket")
+    with pytest.raises(systemd.InhibitError, match="cannot connect to the system bus"):
+        systemd.DBusCon()
+
+
+def test_override(connection: systemd.DBusCon, tmp_path: Path) -> None:
+    connection.override_inhibit_delay(30.0)
+    path = tmp_path / "logind.conf.d/99-kubelet.conf"
+    assert path.read_text() == "# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=30\n"
+    assert path.stat().st_mode & 0o777 == 0o644
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.write_text("in the way")
+    with pytest.raises(systemd.InhibitError, match=r"failed writing .*99-kubelet.conf"):
+        connection.override_inhibit_delay(30.0)
+
+
+def test_descriptors_are_given_back(logind: FakeLogind) -> None:
+    def count() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = count()
+    for _ in range(3):
+        connection = systemd.DBusCon()
+        connection.monitor_shutdown()
+        connection.release_inhibit_lock(connection.inhibit_shutdown())
+        connection.close()
+        logind.holds.pop().close()
+    assert count() == before

@@ -1,0 +1,56 @@
+"""A bus that does as it is told.
+
+Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux_test.go
+"""
+
+from __future__ import annotations
+
+from pkg import golang
+
+
+class FakeDBus:
+    """Implements nodeshutdown.DBusInhibiter. `shut_down` and `call_off` are what people do to the system."""
+
+    def __init__(self, inhibit_delay: float = 40.0, delay_after_override: float | None = None) -> None:
+        self.inhibit_delay = inhibit_delay
+        self.delay_after_override = delay_after_override
+        self.overrides: list[float] = []
+        self.locks: set[int] = set()
+        self.taken = 0
+        self.reloads = 0
+        self.closed = False
+        self.err: Exception | None = None
+        self.events: golang.Channel[bool] = golang.Channel(1)
+
+    def shut_down(self) -> None:
+        self.events.send(True)
+
+    def call_off(self) -> None:
+        self.events.send(False)
+
+    def current_inhibit_delay(self) -> float:
+        if self.err is not None:
+            raise self.err
+        if self.reloads and self.delay_after_override is not None:
+            return self.delay_after_override
+        return self.inhibit_delay
+
+    def inhibit_shutdown(self) -> int:
+        self.taken += 1
+        self.locks.add(self.taken)
+        return self.taken
+
+    def release_inhibit_lock(self, lock: int, /) -> None:
+        self.locks.remove(lock)
+
+    def reload_logind_conf(self) -> None:
+        self.reloads += 1
+
+    def monitor_shutdown(self) -> golang.Channel[bool]:
+        return self.events
+
+    def override_inhibit_delay(self, inhibit_delay_max: float, /) -> None:
+        self.overrides.append(inhibit_delay_max)
+
+    def close(self) -> None:
+        self.closed = True

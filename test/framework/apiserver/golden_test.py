@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from framework.apiserver import APIServer
 from framework.apiserver.admission import Plugins
 

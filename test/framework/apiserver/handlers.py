@@ -83,8 +83,9 @@ class Handlers:
     def _answer(self, request: Request, responder: Responder) -> None:
         try:
             resource = resolve(request)
+            self._authenticate(request)
             self._settings.faults.before(request)
-            self._identify(request)
+            self._authorize(request)
             if self._describe(request, responder):
                 return
             if resource is None:
@@ -100,13 +101,15 @@ class Handlers:
             klog.error_s(err, "Request failed", path=request.path, stacktrace=klog.stacktrace(err))
             _send_error(responder, errors.internal_error(f"{type(err).__name__}: {err}"))
 
-    def _identify(self, request: Request) -> None:
+    def _authenticate(self, request: Request) -> None:
         user = self._settings.authenticator.authenticate(request)
         if user is None:
             if not self._settings.anonymous:
                 raise errors.unauthorized()
             user = ANONYMOUS
         request.user = user
+
+    def _authorize(self, request: Request) -> None:
         allowed, reason = self._settings.authorizer.authorize(request)
         if not allowed:
             raise _refusal(request, reason)
@@ -363,7 +366,8 @@ class Handlers:
             name = (body.get("metadata") or {}).get("name")
             if name != request.name:
                 if not name:
-                    raise errors.bad_request(f"{resource.kind}.metadata.name: Required value: name is required")
+                    text = f"the name of the object ({request.name} based on URL) was undeterminable"
+                    raise errors.bad_request(f"{text}: name must be provided")
                 raise errors.bad_request(
                     f"the name of the object ({name}) does not match the name on the URL ({request.name})"
                 )
@@ -438,8 +442,10 @@ class Handlers:
                 responder.send(200, b"", "text/plain")
                 return
             raise errors.bad_request(f"pod {request.name} does not have a host assigned")
-        node = self._registry.get(BY_PLURAL["nodes"], "", name)
-        proxy.forward(request, responder, proxy.kubelet_address(node.object), target, context)
+        host = self._storage.get("nodes", ("", name))
+        if host is None:
+            raise errors.not_found("pods", "", name)  # as upstream words it
+        proxy.forward(request, responder, proxy.kubelet_address(host.object), target, context)
 
 
 class _Page:

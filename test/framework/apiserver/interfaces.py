@@ -95,7 +95,10 @@ class Admission(Protocol):
 
 class Faults(Protocol):
     def before(self, request: Request) -> None:
-        """Before anything is looked at: may wait, raise ApiError (429, 500, …), or `Cut` to close the connection."""
+        """When it is known who asks, and nothing else has been done.
+
+        May wait, raise ApiError (429, 500, …), or raise `Cut` to close the connection.
+        """
 
     def refuse_connection(self) -> bool:
         """Whether to close a connection that has just been accepted."""

@@ -28,7 +28,7 @@ Change = Callable[[Object], Object]
 def change_of(resource: Resource, content_type: str, body: bytes) -> Change:
     """What a patch does to an object, which it may change. Raises ApiError for what cannot be a patch."""
     if content_type not in ACCEPTED:
-        raise errors.unsupported_media_type(ACCEPTED)
+        raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     try:
         patch = msgspec.json.decode(body)
     except msgspec.DecodeError as err:
@@ -74,7 +74,7 @@ def _json_patch(resource: Resource, operations: Any) -> Change:
         try:
             patched: Any = jsonpatch.JsonPatch(operations).apply(obj)
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, KeyError, TypeError) as err:
-            message = f"the server rejected our request due to an error in our request: {err}"
+            message = "the server rejected our request due to an error in our request"
             raise errors.ApiError(422, "Invalid", message, {}) from err
         return cast(Object, patched)
 

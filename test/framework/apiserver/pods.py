@@ -28,6 +28,8 @@ _OPTIONS = PodValidationOptions()
 
 
 class PodStrategy(Strategy):
+    validates_metadata = True
+
     def default(self, obj: Object) -> None:
         """What upstream fills in, and the few of its built-in admission without which a pod is not complete."""
         spec = obj.setdefault("spec", {})

@@ -15,7 +15,7 @@ from typing import Any
 from framework.apiserver import errors
 from framework.apiserver.interfaces import CREATE, DELETE, UPDATE, Admission, Object, Request
 from framework.apiserver.pods import PodStrategy, bind, set_condition
-from framework.apiserver.resources import BY_PLURAL, Resource
+from framework.apiserver.resources import BY_PLURAL, Resource, type_of
 from framework.apiserver.selectors import fields_used, parse_field_selector, parse_label_selector
 from framework.apiserver.storage import Entry, Storage
 from framework.apiserver.strategies import (
@@ -35,7 +35,9 @@ from framework.apiserver.strategies import (
     Strategy,
     VolumeAttachmentStrategy,
     VolumeStrategy,
+    wrong_shape,
 )
+from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import validation
 from pkg.apimachinery.util.validation import field
 
@@ -143,15 +145,16 @@ class Registry:
         obj = without_nulls(obj)
         strategy = self._strategies[resource.plural]
         self._check_identity(request, resource, obj)
+        _check_shape(resource, obj)
         strategy.default(obj)
-        obj = self._admit(request, CREATE, obj, None)
+        obj = _ordered(self._admit(request, CREATE, obj, None))
         if resource.namespaced:
             self._check_namespace(resource, request.namespace, obj)
         if obj["metadata"].get("resourceVersion"):
             raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
         self._fill_metadata(request, resource, obj)
         strategy.prepare_create(request, obj)
-        errs = self._validate_metadata(resource, strategy, obj)
+        errs = [] if strategy.validates_metadata else self._validate_metadata(strategy, obj)
         errs += strategy.validate(obj)
         meta = obj["metadata"]
         if errs:
@@ -171,10 +174,10 @@ class Registry:
         wanted = {"apiVersion": resource.group_version, "kind": resource.kind}
         for name, value in wanted.items():
             if obj.get(name, value) != value:
-                raise errors.bad_request(
-                    f"the object provided is unrecognized (must be of type {resource.kind}): "
-                    f"{obj.get('apiVersion', '')}, Kind={obj.get('kind', '')}"
-                )
+                version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
+                text = f"converting ({version}.{kind}) to (core.{resource.kind}): unknown conversion"
+                what = f'{kind} in version "{version}"'
+                raise errors.bad_request(f"{what} cannot be handled as a {resource.kind}: {text}")
         obj["apiVersion"], obj["kind"] = wanted["apiVersion"], wanted["kind"]
         meta = obj.setdefault("metadata", {})
         if not isinstance(meta, dict):
@@ -211,7 +214,7 @@ class Registry:
         if resource.generation:
             meta["generation"] = 1
 
-    def _validate_metadata(self, resource: Resource, strategy: Strategy, obj: Object) -> list[field.Error]:
+    def _validate_metadata(self, strategy: Strategy, obj: Object) -> list[field.Error]:
         meta, path = obj["metadata"], field.Path("metadata")
         name = meta.get("name", "")
         if not name:
@@ -285,10 +288,11 @@ class Registry:
                 f"the name of the object ({meta['name']}) does not match the name on the URL ({current.key[1]})"
             )
         self._check_version(resource, current, meta)
+        _check_shape(resource, new)
         strategy.default(new)
         strategy.prepare_update(request, new, old)
         _keep_metadata(new["metadata"], old["metadata"])
-        new = self._admit(request, UPDATE, new, old)
+        new = _ordered(self._admit(request, UPDATE, new, old))
         if resource.generation and _spec_differs(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         errs = _validate_metadata_update(new["metadata"], old["metadata"])
@@ -437,6 +441,23 @@ class Registry:
     def _admit(self, request: Request, operation: str, new: Object | None, old: Object | None) -> Object:
         admitted = self._admission().admit(request, operation, new, old)
         return admitted if admitted is not None else (new or {})
+
+
+def _check_shape(resource: Resource, obj: Object) -> None:
+    """Raises ApiError 400 for an object that its kind's type cannot hold."""
+    type_ = type_of(resource)
+    if type_ is None:
+        return
+    try:
+        codec.convert(obj, type_)
+    except codec.DecodeError as err:
+        raise wrong_shape(resource, err) from err
+
+
+def _ordered(obj: Object) -> Object:
+    """With what it is in front, as upstream writes it."""
+    first = {name: obj[name] for name in ("kind", "apiVersion", "metadata")}
+    return first | obj
 
 
 def _validate_labels(meta: Object, path: field.Path) -> list[field.Error]:

@@ -23,6 +23,9 @@ Errors = list[field.Error]
 class Strategy:
     """The generic one. Methods get objects that they may change; `old` is shared and must not be."""
 
+    # Whether `validate` looks at the metadata, too.
+    validates_metadata = False
+
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
 
@@ -86,14 +89,30 @@ class PathSegmentNames(Strategy):
         return [f"may not contain '{char}'" for char in "/%" if char in name]
 
 
+# What upstream writes even if it is empty.
+_NODE_INFO = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+
+
 class NodeStrategy(Strategy):
     def prepare_create(self, request: Request, obj: Object) -> None:
         """A kubelet registers with its status."""
         obj.setdefault("spec", {})
-        obj.setdefault("status", {})
 
     def default(self, obj: Object) -> None:
-        status = obj.get("status") or {}
+        status = obj["status"] = obj.get("status") or {}
+        status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {"Port": 0})
+        status["nodeInfo"] = dict.fromkeys(_NODE_INFO, "") | (status.get("nodeInfo") or {})
         if status.get("capacity") and not status.get("allocatable"):
             status["allocatable"] = dict(status["capacity"])
 
@@ -325,7 +344,6 @@ class CertificateSigningRequestStrategy(Strategy):
             spec["groups"] = list(user.groups)
         if user.extra:
             spec["extra"] = {key: list(values) for key, values in user.extra.items()}
-        spec.setdefault("usages", ["digital signature", "key encipherment"])
         obj["status"] = {}
 
     def prepare_update(self, request: Request, new: Object, old: Object) -> None:
@@ -362,6 +380,8 @@ class CertificateSigningRequestStrategy(Strategy):
         if not obj["spec"].get("request"):
             detail = "PEM block type must be CERTIFICATE REQUEST"
             errs.append(field.invalid(path.child("request"), obj["spec"].get("request", ""), detail))
+        if not obj["spec"].get("usages"):
+            errs.append(field.required(path.child("usages")))
         if not obj["spec"].get("signerName"):
             errs.append(field.required(path.child("signerName")))
         elif "/" not in obj["spec"]["signerName"]:

@@ -5,17 +5,17 @@ RUNTIME_ENDPOINT ?=
 V ?= 2
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
-SCRIPTS := hack/build_images hack/containerd hack/run hack/update-divergences hack/verify_docs hack/verify_go_map hack/watch_pods.py
+SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-divergences hack/verify_docs hack/verify_go_map hack/watch_pods.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup run test unit integration e2e-node verify bench clean
+.PHONY: help setup run cluster test unit integration e2e-node verify bench clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  make run takes RUNTIME=hollow (no root, no container runs), RUNTIME_ENDPOINT=unix://... (a containerd"
-	@echo "  of yours, used as it is) and V=4 (how much the kubelet logs)."
+	@echo "  make run and make cluster take RUNTIME=hollow (no root, no container runs), RUNTIME_ENDPOINT=unix://..."
+	@echo "  (a containerd of yours, used as it is) and V=4 (how much the kubelet logs)."
 
 setup: ## install what is missing: .venv, and as root on Debian containerd and what it needs
 	@hack/setup
@@ -25,6 +25,13 @@ run: ## run the example pods and print how they fare, until Ctrl-C
 	@python3 hack/run --runtime '$(RUNTIME)' --check
 	@hack/setup $(if $(filter hollow,$(RUNTIME)),python,all)
 	@exec $(PYTHON) hack/run --runtime '$(RUNTIME)' --runtime-endpoint '$(RUNTIME_ENDPOINT)' --v '$(V)'
+
+cluster: ## run a cluster of one node with an API server for kubectl, until Ctrl-C
+	@command -v python3 >/dev/null || hack/setup python
+	@python3 hack/cluster --runtime '$(RUNTIME)' --check
+	@hack/setup $(if $(filter hollow,$(RUNTIME)),python,all)
+	@hack/setup kubectl
+	@exec $(PYTHON) hack/cluster --runtime '$(RUNTIME)' --runtime-endpoint '$(RUNTIME_ENDPOINT)' --v '$(V)'
 
 test: unit integration e2e-node ## run all tests, those on a real containerd included
 
@@ -54,7 +61,7 @@ bench: ## measure, and print a table and JSON
 	@hack/setup python
 	$(PYTHON) test/benchmark/run
 
-clean: ## end what `make run` started and remove all it made, on the machine and in the checkout
+clean: ## end what `make run` and `make cluster` started and remove all that they made, in the checkout and outside
 	@if [ -e .run/endpoint ]; then $(PYTHON) hack/run --remove-pods; fi
 	@python3 hack/containerd clean
 	@rm -rf .run .build

@@ -24,12 +24,14 @@ from pkg.apimachinery import types, watch
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.watch import Interface as Watch
 from pkg.apimachinery.watch.testing import FakeWatcher
 from pkg.client_go.kubernetes import resources
 from pkg.client_go.kubernetes.clientset import Interface, VersionInfo
 from pkg.client_go.kubernetes.typed import ResourceClient, ResourceList
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class FakeClientset(Interface):
         def factory(resource: resources.Resource[Any], namespace: str) -> ResourceClient[Any]:
             return FakeResourceClient(self._state, resource, namespace)
 
-        super().__init__(factory, self)  # type: ignore[arg-type]  # server_version is below
+        super().__init__(factory, self)
         self.fake_server_version = VersionInfo(major="1", minor="36", git_version="v1.36.2")
         for obj in objects:
             self.add(obj)
@@ -162,9 +164,7 @@ class FakeResourceClient(ResourceClient[T]):
         action = self._action("update", "status", name=_meta(obj).name, obj=obj, options=options)
         return self._call(ctx, action, lambda: self._update(obj, status=True))
 
-    def update_approval(
-        self, ctx: golang.Context, name: str, obj: T, options: metav1.UpdateOptions | None = None
-    ) -> T:
+    def update_approval(self, ctx: golang.Context, name: str, obj: T, options: metav1.UpdateOptions | None = None) -> T:
         action = self._action("update", "approval", name=name, obj=obj, options=options)
         return self._call(ctx, action, lambda: self._update(obj, status=True))
 
@@ -175,8 +175,8 @@ class FakeResourceClient(ResourceClient[T]):
         options = options or metav1.ListOptions()
         return self._call(ctx, self._action("list", options=options), lambda: self._list(options))
 
-    def watch(self, ctx: golang.Context, options: metav1.ListOptions | None = None) -> watch.Interface[T]:
-        """Sends what happens from now on, and first what is there if send_initial_events or no version is asked."""
+    def watch(self, ctx: golang.Context, options: metav1.ListOptions | None = None) -> Watch[T]:
+        """Sends what happens from now on, and first what is there if send_initial_events says so."""
         options = options or metav1.ListOptions()
         return self._call(ctx, self._action("watch", options=options), lambda: self._watch(ctx, options))
 
@@ -214,15 +214,11 @@ class FakeResourceClient(ResourceClient[T]):
         self, ctx: golang.Context, name: str, request: authenticationv1.TokenRequest
     ) -> authenticationv1.TokenRequest:
         """Answers the request itself; a reactor gives it a token."""
-        return self._call(
-            ctx, self._action("create", "token", name=name, obj=request), lambda: codec.deepcopy(request)
-        )
+        return self._call(ctx, self._action("create", "token", name=name, obj=request), lambda: codec.deepcopy(request))
 
     def evict(self, ctx: golang.Context, eviction: policyv1.Eviction) -> None:
         name = eviction.metadata.name
-        self._call(
-            ctx, self._action("create", "eviction", name=name, obj=eviction), lambda: self._delete(name, None)
-        )
+        self._call(ctx, self._action("create", "eviction", name=name, obj=eviction), lambda: self._delete(name, None))
 
     def bind(self, ctx: golang.Context, binding: v1.Binding) -> None:
         def assign() -> None:
@@ -253,7 +249,7 @@ class FakeResourceClient(ResourceClient[T]):
             self._state.stamp_locked(last)
             self._tell_locked(watch.DELETED, last, obj)
 
-    def _call(self, ctx: golang.Context, action: Action, default: Callable[[], Any]) -> Any:
+    def _call(self, ctx: golang.Context, action: Action, default: Callable[[], S]) -> S:
         if (err := ctx.err()) is not None:
             raise err
         with self._state.lock:
@@ -266,7 +262,7 @@ class FakeResourceClient(ResourceClient[T]):
             if handled:
                 if isinstance(answer, BaseException):
                     raise answer
-                return answer
+                return answer  # type: ignore[no-any-return]  # the reactor knows what the call returns
         return default()
 
     def _action(self, verb: str, subresource: str = "", name: str = "", obj: Any = None, options: Any = None) -> Action:
@@ -348,13 +344,14 @@ class FakeResourceClient(ResourceClient[T]):
             ]
             return ResourceList(metav1.ListMeta(resource_version=str(self._state.version)), items)
 
-    def _watch(self, ctx: golang.Context, options: metav1.ListOptions) -> watch.Interface[T]:
+    def _watch(self, ctx: golang.Context, options: metav1.ListOptions) -> Watch[T]:
         watcher: FakeWatcher[T] = FakeWatcher()
         with self._state.lock:
             if options.send_initial_events:
                 for obj in self._list(options).items:
                     watcher.add(obj)
-                end = self._resource.type(
+                type_: Any = self._resource.type
+                end = type_(
                     metadata=metav1.ObjectMeta(
                         resource_version=str(self._state.version),
                         annotations={metav1.INITIAL_EVENTS_ANNOTATION_KEY: "true"},

@@ -159,9 +159,7 @@ class ResourceClient(Generic[T]):
         binding = _with_type(binding, "v1", "Binding")
         self._create_subresource(ctx, binding.metadata.name, "binding", binding, None)
 
-    def update_approval(
-        self, ctx: golang.Context, name: str, obj: T, options: metav1.UpdateOptions | None = None
-    ) -> T:
+    def update_approval(self, ctx: golang.Context, name: str, obj: T, options: metav1.UpdateOptions | None = None) -> T:
         """Approve or deny the certificate signing request by its conditions."""
         return self._write(ctx, "PUT", self._path(_required(name), "approval"), obj, options, name)
 
@@ -258,7 +256,7 @@ class _Reporter:
 
 def _params(options: object) -> dict[str, Any]:
     """Query parameters of the options that are set."""
-    return {} if options is None else codec.to_builtins(options)  # type: ignore[no-any-return]
+    return {} if options is None else dict(codec.to_builtins(options))
 
 
 def _timeout_of(options: metav1.ListOptions | None) -> float | None:
@@ -292,9 +290,9 @@ def _with_type(obj: T, api_version: str, kind: str) -> T:
     return msgspec.structs.replace(obj, api_version=api_version, kind=kind)  # type: ignore[type-var]
 
 
-def _without_type(obj: Any) -> Any:
+def _without_type(obj: T) -> T:
     """As typed clients do it in Go, so that an object from a list equals the same one from a watch."""
-    obj.api_version = obj.kind = ""
+    obj.api_version = obj.kind = ""  # type: ignore[attr-defined]
     return obj
 
 

@@ -41,7 +41,7 @@ class _Call:
 
     verb: str
     target: str  # path and query
-    headers: dict[str, str]
+    headers: dict[str, str | list[str]]
     body: bytes | None
     resource: str
     name: str
@@ -256,8 +256,8 @@ class RESTClient:
         retry = WithRetry()
         renewed = False
         while True:
-            if (err := outer.err() or ctx.err()) is not None:
-                raise self._failure(outer, call, err, retry.previous)
+            if (done := outer.err() or ctx.err()) is not None:
+                raise self._failure(outer, call, done, retry.previous)
             code = "<error>"
             try:
                 connection, response, forget = self._attempt(ctx, call)
@@ -308,7 +308,7 @@ class RESTClient:
             target = call.target
             if self._proxy is not None and self._url.scheme == "http":
                 target = f"http://{self._url.netloc}{target}"
-            connection.request(call.verb, target, call.body, call.headers)
+            _send(connection, call, target)
             response = connection.getresponse()
         except BaseException:
             forget()
@@ -328,7 +328,7 @@ class RESTClient:
 
     def _renew(self, call: _Call) -> bool:
         """The server does not know us: get new credentials if there is a way. Returns whether they are others."""
-        old = call.headers.get("Authorization", "").removeprefix("Bearer ")
+        old = str(call.headers.get("Authorization", "")).removeprefix("Bearer ")
         try:
             if self._tokens is not None:
                 self._tokens.reset(old)
@@ -381,6 +381,16 @@ class RESTClient:
         return f"{self._url.scheme}://{self._url.netloc}{call.target}"
 
 
+def _send(connection: transport.Connection, call: _Call, target: str) -> None:
+    connection.putrequest(call.verb, target, skip_accept_encoding=True)
+    for name, value in call.headers.items():
+        for one in value if isinstance(value, list) else [value]:
+            connection.putheader(name, one)
+    if call.body is not None:
+        connection.putheader("Content-Length", str(len(call.body)))
+    connection.endheaders(call.body)
+
+
 def _body(ctx: golang.Context, connection: transport.Connection, response: http.client.HTTPResponse) -> bytes:
     parts = []
     while True:
@@ -399,8 +409,11 @@ def _body(ctx: golang.Context, connection: transport.Connection, response: http.
     return gzip.decompress(data) if response.headers.get("Content-Encoding") == "gzip" else data
 
 
-def _fixed_headers(config: Config) -> dict[str, str]:
-    headers = {"Accept": "application/json", "User-Agent": config.user_agent or default_kubernetes_user_agent()}
+def _fixed_headers(config: Config) -> dict[str, str | list[str]]:
+    headers: dict[str, str | list[str]] = {
+        "Accept": "application/json",
+        "User-Agent": config.user_agent or default_kubernetes_user_agent(),
+    }
     headers["Accept-Encoding"] = "identity" if config.disable_compression else "gzip"
     if config.bearer_token and not config.bearer_token_file:
         headers["Authorization"] = f"Bearer {config.bearer_token}"
@@ -412,11 +425,9 @@ def _fixed_headers(config: Config) -> dict[str, str]:
         headers["Impersonate-User"] = who.user_name
         if who.uid:
             headers["Impersonate-Uid"] = who.uid
-        for group in who.groups:
-            headers["Impersonate-Group"] = group
+        headers["Impersonate-Group"] = who.groups
         for key, values in who.extra.items():
-            for value in values:
-                headers[f"Impersonate-Extra-{urllib.parse.quote(key)}"] = value
+            headers[f"Impersonate-Extra-{urllib.parse.quote(key, safe='').lower()}"] = values
     return headers
 
 
@@ -433,5 +444,3 @@ def _authenticator(config: Config) -> Authenticator | None:
     from pkg.client_go.plugin.pkg.client.auth.exec.exec import get_authenticator  # rarely needed
 
     return get_authenticator(config)
-
-

@@ -6,8 +6,8 @@ Go: k8s.io/client-go/rest/with_retry.go
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from pkg.apimachinery.util.net import util as utilnet
 
@@ -15,6 +15,10 @@ MAX_RETRIES = 10
 
 # Seconds to wait after a connection was cut.
 _AFTER_CUT = 1
+
+
+class Headers(Protocol):
+    def get(self, name: str, /) -> str | None: ...
 
 
 @dataclass(slots=True)
@@ -34,23 +38,15 @@ class WithRetry:
         self.previous = err
         return _AFTER_CUT
 
-    def after_response(self, code: int, headers: Mapping[str, str]) -> int | None:
+    def after_response(self, code: int, headers: Headers) -> int | None:
         """Seconds after which the server wants to be asked again; None if the answer is final."""
         self.attempts += 1
         if self.attempts > self.max_retries or (code != 429 and code < 500):
             return None
         return retry_after_seconds(headers)
 
-    def reason(self, code: int, seconds: int, headers: Mapping[str, str]) -> str:
-        """For the log."""
-        message = f"retries: {self.attempts}, retry-after: {seconds}s"
-        if code == 429:
-            uid = headers.get("X-Kubernetes-PF-FlowSchema-UID", "")
-            return f'{message} - retry-reason: due to server-side throttling, FlowSchema UID: "{uid}"'
-        return f"{message} - retry-reason: {code}"
 
-
-def retry_after_seconds(headers: Mapping[str, str]) -> int | None:
+def retry_after_seconds(headers: Headers) -> int | None:
     """None without the header, or if it holds no number of seconds."""
     value = headers.get("Retry-After") or ""
     return int(value) if value.isdecimal() else None

@@ -1,0 +1,8 @@
+"""Credentials from a program.
+
+Go: k8s.io/client-go/plugin/pkg/client/auth/exec
+"""
+
+from pkg.client_go.plugin.pkg.client.auth.exec.exec import Authenticator, get_authenticator
+
+__all__ = ["Authenticator", "get_authenticator"]

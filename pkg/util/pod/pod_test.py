@@ -9,23 +9,15 @@ import pytest
 
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes import testing as kubernetestesting
 from pkg.util import pod as statusutil
 
 
-class Client:
-    """The clientset, the client of the core group and that of pods."""
-
-    def __init__(self) -> None:
-        self.core_v1 = self
-        self.calls: list[tuple[Any, ...]] = []
-
-    def pods(self, namespace: str) -> Client:
-        self.calls.append((namespace,))
-        return self
-
-    def patch(self, ctx: golang.Context, name: str, *args: Any) -> v1.Pod:
-        self.calls.append((name, *args))
-        return v1.Pod(kind="patched")
+def client_with(status: v1.PodStatus) -> kubernetestesting.FakeClientset:
+    metadata = metav1.ObjectMeta(namespace="ns", name="p", uid="u1")
+    return kubernetestesting.FakeClientset(v1.Pod(metadata=metadata, status=status))
 
 
 def condition(kind: str, status: str) -> v1.PodCondition:
@@ -65,14 +57,17 @@ def condition(kind: str, status: str) -> v1.PodCondition:
     ],
 )
 def test_patch_pod_status(old: v1.PodStatus, new: v1.PodStatus, expected: dict[str, Any]) -> None:
-    client = Client()
-    pod, patch, unchanged = statusutil.patch_pod_status(golang.background(), client, "ns", "p", "u1", old, new)  # type: ignore[arg-type]
-    assert (pod, unchanged) == (v1.Pod(kind="patched"), False)
+    client = client_with(old)
+    pod, patch, unchanged = statusutil.patch_pod_status(golang.background(), client, "ns", "p", "u1", old, new)
+    assert pod is not None and pod.status == new and not unchanged
     assert json.loads(patch) == {"metadata": {"uid": "u1"}, "status": expected}
-    assert client.calls == [("ns",), ("p", "application/strategic-merge-patch+json", patch, None, "status")]
+    (action,) = client.actions()
+    assert (action.verb, action.subresource, action.namespace, action.name) == ("patch", "status", "ns", "p")
+    assert (action.patch_type, action.patch) == (types.PatchType.STRATEGIC_MERGE, patch)
 
 
 def test_unchanged_status_is_no_call() -> None:
-    client, status = Client(), v1.PodStatus(phase="Running", conditions=[condition("A", "True")])
-    result = statusutil.patch_pod_status(golang.background(), client, "ns", "p", "u1", status, status)  # type: ignore[arg-type]
-    assert result == (None, b'{"metadata":{"uid":"u1"}}', True) and client.calls == []
+    status = v1.PodStatus(phase="Running", conditions=[condition("A", "True")])
+    client = client_with(status)
+    result = statusutil.patch_pod_status(golang.background(), client, "ns", "p", "u1", status, status)
+    assert result == (None, b'{"metadata":{"uid":"u1"}}', True) and client.actions() == []

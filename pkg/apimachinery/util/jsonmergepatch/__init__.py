@@ -3,6 +3,6 @@
 Go: k8s.io/apimachinery/pkg/util/jsonmergepatch, gopkg.in/evanphx/json-patch.v4 MergePatch
 """
 
-from pkg.apimachinery.util.jsonmergepatch.patch import create_merge_map_patch, merge_map_patch, merge_patch
+from pkg.apimachinery.util.jsonmergepatch.patch import merge_map_patch
 
-__all__ = ["create_merge_map_patch", "merge_map_patch", "merge_patch"]
+__all__ = ["merge_map_patch"]

@@ -15,6 +15,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing
 from pkg.apimachinery.runtime import codec
+from pkg.client_go.kubernetes import testing as kubernetestesting
 from pkg.client_go.tools import record
 
 POD = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid="u1", resource_version="7"))
@@ -211,6 +212,20 @@ def test_shutdown_ends_a_retry(world: World, log: io.StringIO) -> None:
     assert eventually(world.clock.has_waiters)
     world.broadcaster.shutdown()
     assert "Unable to write event (broadcaster is shut down)" in log.getvalue()
+
+
+def test_sink_of_the_api_server() -> None:
+    client = kubernetestesting.FakeClientset()
+    broadcaster = record.new_broadcaster(clock=testing.FakeClock())
+    broadcaster.start_recording_to_sink(record.EventSinkImpl(client.core_v1.events))
+    recorder = broadcaster.new_recorder(SOURCE)
+    recorder.event(POD, "Normal", "Pulled", "same")
+    recorder.event(POD, "Normal", "Pulled", "same")
+    assert eventually(lambda: len(client.actions(resource="events")) == 2)
+    assert [action.verb for action in client.actions()] == ["create", "patch"]
+    broadcaster.shutdown()
+    (event,) = client.core_v1.events("ns").list(golang.background()).items
+    assert (event.count, event.message, event.involved_object.name) == (2, "same", "p")
 
 
 def test_what_is_no_event(world: World, log: io.StringIO) -> None:

@@ -15,11 +15,11 @@ from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import strategicpatch
 
 if TYPE_CHECKING:
-    from pkg.client_go.kubernetes import CoreV1Client
+    from pkg.client_go import kubernetes
 
 
 def patch_node_status(
-    ctx: golang.Context, core_v1_client: CoreV1Client, node_name: str, old_node: v1.Node, new_node: v1.Node
+    ctx: golang.Context, core_v1_client: kubernetes.CoreV1, node_name: str, old_node: v1.Node, new_node: v1.Node
 ) -> tuple[v1.Node, bytes]:
     """Make the node's metadata and status on the server those of `new_node`. Returns the node and the patch.
 

@@ -9,26 +9,13 @@ import pytest
 
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
-from pkg.apimachinery.util import strategicpatch
+from pkg.client_go.kubernetes import testing as kubernetestesting
 from pkg.component_helpers.node import util as nodeutil
 
 READY = v1.NodeCondition(type="Ready", status="True")
-
-
-class Nodes:
-    """Both the client of the core group and that of nodes."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-    def nodes(self) -> Nodes:
-        return self
-
-    def patch(self, ctx: golang.Context, name: str, *args: Any) -> v1.Node:
-        self.calls.append((name, *args))
-        return v1.Node(metadata=metav1.ObjectMeta(name=name))
 
 
 def addresses(*pairs: tuple[str, str]) -> list[v1.NodeAddress]:
@@ -85,13 +72,13 @@ PATCHES: dict[str, tuple[v1.Node, v1.Node, dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("old", "new", "expected"), PATCHES.values(), ids=PATCHES)
 def test_patch_node_status(old: v1.Node, new: v1.Node, expected: dict[str, Any]) -> None:
-    client = Nodes()
-    patched, patch = nodeutil.patch_node_status(golang.background(), client, "n", old, new)  # type: ignore[arg-type]
-    assert json.loads(patch) == expected and patched.metadata.name == "n"
-    content_type = "application/strategic-merge-patch+json"
-    assert client.calls == [("n", content_type, patch, None, "status")]
-    applied = strategicpatch.strategic_merge_map_patch(codec.to_builtins(old), expected, v1.Node)
-    assert codec.convert(applied, v1.Node).status == new.status
+    client = kubernetestesting.FakeClientset(old)
+    patched, patch = nodeutil.patch_node_status(golang.background(), client.core_v1, "n", old, new)
+    assert json.loads(patch) == expected
+    assert patched.status == new.status, "what the patch makes of the old one"
+    (action,) = client.actions()
+    assert (action.verb, action.subresource, action.name, action.patch) == ("patch", "status", "n", patch)
+    assert action.patch_type == types.PatchType.STRATEGIC_MERGE
 
 
 def test_get_node_condition() -> None:

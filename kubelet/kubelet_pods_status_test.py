@@ -17,6 +17,7 @@ from kubelet.testing import TestKubelet, new_pod
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import FakeClientset
 
 PENDING, RUNNING, SUCCEEDED, FAILED = v1.POD_PENDING, v1.POD_RUNNING, v1.POD_SUCCEEDED, v1.POD_FAILED
 State = kubecontainer.State
@@ -578,7 +579,7 @@ def test_host_ips(
     pod_ips: list[str],
 ) -> None:
     kubelet = test_kubelet.kubelet
-    kubelet.node_ips, kubelet.kube_client = node_ips, object()
+    kubelet.node_ips, kubelet.kube_client = node_ips, FakeClientset()
     pod = v1.Pod(metadata=metav1.ObjectMeta(uid="u"), spec=v1.PodSpec(host_network=host_network))
     status = kubelet.generate_api_pod_status(test_kubelet.ctx, pod, kubecontainer.PodStatus(ips=runtime_ips), False)
     assert [entry.ip for entry in status.host_ips] == host_ips

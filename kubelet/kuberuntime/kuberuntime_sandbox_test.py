@@ -5,6 +5,7 @@ security_context_others_test.go
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from kubelet.kuberuntime.kuberuntime_sandbox import SandboxError
 from kubelet.kuberuntime.security_context import verify_run_as_non_root
 from pkg import golang
 from pkg.api.core import v1
+from pkg.api.node import v1 as nodev1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import FakeClientset
 
 _CTX = golang.background()
 _SELINUX = v1.SELinuxOptions(user="u", role="r", type="t", level="s0:c1")
@@ -141,18 +144,30 @@ def test_create_pod_sandbox_without_log_directory(fake: testing.TestRuntime) -> 
     )
 
 
+@pytest.fixture
+def runtime_classes() -> Iterator[runtimeclass.Manager]:
+    """One class, `sandboxed`."""
+    sandboxed = nodev1.RuntimeClass(metadata=metav1.ObjectMeta(name="sandboxed"), handler="kata")
+    manager = runtimeclass.Manager(FakeClientset(sandboxed))
+    ctx, cancel = golang.with_cancel(_CTX)
+    manager.start(ctx)
+    manager.wait_for_cache_sync(ctx)
+    yield manager
+    cancel()
+
+
 @pytest.mark.parametrize(("name", "expected"), [(None, ""), ("", ""), ("sandboxed", "kata")])
-def test_create_pod_sandbox_with_runtime_class(tmp_path: Path, name: str | None, expected: str) -> None:
-    manager = runtimeclass.Manager({"sandboxed": "kata"}.get)
-    fake = testing.create_test_runtime_manager(str(tmp_path), runtime_class_manager=manager)
+def test_create_pod_sandbox_with_runtime_class(
+    tmp_path: Path, runtime_classes: runtimeclass.Manager, name: str | None, expected: str
+) -> None:
+    fake = testing.create_test_runtime_manager(str(tmp_path), runtime_class_manager=runtime_classes)
     sandbox_id = fake.manager.create_pod_sandbox(_CTX, _pod(runtime_class_name=name), 0)
     assert fake.runtime.sandboxes[sandbox_id].runtime_handler == expected
 
 
-def test_unknown_runtime_class_is_refused(tmp_path: Path) -> None:
-    manager = runtimeclass.Manager({"sandboxed": "kata"}.get)
-    fake = testing.create_test_runtime_manager(str(tmp_path), runtime_class_manager=manager)
-    with pytest.raises(SandboxError, match=r'runtimeclass.node.k8s.io "phantom" not found'):
+def test_unknown_runtime_class_is_refused(tmp_path: Path, runtime_classes: runtimeclass.Manager) -> None:
+    fake = testing.create_test_runtime_manager(str(tmp_path), runtime_class_manager=runtime_classes)
+    with pytest.raises(SandboxError, match=r'runtimeclasses.node.k8s.io "phantom" not found'):
         fake.manager.create_pod_sandbox(_CTX, _pod(runtime_class_name="phantom"), 0)
 
 

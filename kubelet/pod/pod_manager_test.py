@@ -9,7 +9,9 @@ from kubelet import pod as kubepod
 from kubelet import types as kubetypes
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import FakeClientset
 
 CTX = golang.background()
 
@@ -99,32 +101,6 @@ def test_is_mirror_pod_of() -> None:
     assert not kubepod.is_mirror_pod_of(MIRROR, NORMAL)
 
 
-class Client:
-    """An API server with at most one pod."""
-
-    def __init__(self, existing: v1.Pod | None = None) -> None:
-        self.pod = existing
-        self.deleted: list[tuple[str, str, int, str | None]] = []
-        self.err: Exception | None = None
-
-    def create_pod(self, ctx: golang.Context, pod: v1.Pod) -> v1.Pod:
-        if self.pod is not None:
-            raise kubepod.ErrAlreadyExists
-        self.pod = pod
-        return pod
-
-    def get_pod(self, ctx: golang.Context, namespace: str, name: str) -> v1.Pod:
-        assert self.pod is not None
-        return self.pod
-
-    def delete_pod(
-        self, ctx: golang.Context, namespace: str, name: str, grace_period_seconds: int, uid: str | None
-    ) -> None:
-        if self.err is not None:
-            raise self.err
-        self.deleted.append((namespace, name, grace_period_seconds, uid))
-
-
 class Nodes:
     def __init__(self, uid: str) -> None:
         self.uid = uid
@@ -134,34 +110,37 @@ class Nodes:
 
 
 def test_create_mirror_pod() -> None:
-    client = Client()
+    client = FakeClientset()
     kubepod.BasicMirrorClient(client, "node", Nodes("node-uid")).create_mirror_pod(CTX, STATIC)
-    assert client.pod is not None
-    assert client.pod.metadata.annotations[kubetypes.CONFIG_MIRROR_ANNOTATION_KEY] == "h"
-    owner = client.pod.metadata.owner_references[0]
+    mirror = client.core_v1.pods("default").get(CTX, "static")
+    assert mirror.metadata.annotations[kubetypes.CONFIG_MIRROR_ANNOTATION_KEY] == "h"
+    owner = mirror.metadata.owner_references[0]
     assert (owner.kind, owner.name, owner.uid, owner.controller) == ("Node", "node", "node-uid", True)
     assert kubetypes.CONFIG_MIRROR_ANNOTATION_KEY not in STATIC.metadata.annotations
 
 
 def test_create_mirror_pod_that_exists() -> None:
-    kubepod.BasicMirrorClient(Client(MIRROR), "node", Nodes("u")).create_mirror_pod(CTX, STATIC)
-    with pytest.raises(kubepod.ErrAlreadyExists):
-        kubepod.BasicMirrorClient(Client(NORMAL), "node", Nodes("u")).create_mirror_pod(CTX, STATIC)
+    kubepod.BasicMirrorClient(FakeClientset(MIRROR), "node", Nodes("u")).create_mirror_pod(CTX, STATIC)
+    other = make_pod("x", "static", {})
+    with pytest.raises(apierrors.StatusError, match='pods "static" already exists'):
+        kubepod.BasicMirrorClient(FakeClientset(other), "node", Nodes("u")).create_mirror_pod(CTX, STATIC)
 
 
 def test_create_mirror_pod_before_the_node_exists() -> None:
     with pytest.raises(RuntimeError, match="failed to get node UID: UID unset for node node"):
-        kubepod.BasicMirrorClient(Client(), "node", Nodes("")).create_mirror_pod(CTX, STATIC)
+        kubepod.BasicMirrorClient(FakeClientset(), "node", Nodes("")).create_mirror_pod(CTX, STATIC)
 
 
 def test_delete_mirror_pod() -> None:
-    client = Client()
+    client = FakeClientset(make_pod("uid", "p", {}))
     mirror_client = kubepod.BasicMirrorClient(client, "node", Nodes("u"))
-    assert mirror_client.delete_mirror_pod(CTX, "p_ns", "uid")
-    assert client.deleted == [("ns", "p", 0, "uid")]
-    for err in (kubepod.ErrNotFound(), RuntimeError("no connection")):
-        client.err = err
-        assert not mirror_client.delete_mirror_pod(CTX, "p_ns", None)
+    assert not mirror_client.delete_mirror_pod(CTX, "p_default", "other-uid"), "it is not that pod"
+    assert mirror_client.delete_mirror_pod(CTX, "p_default", "uid")
+    options = client.actions("delete", "pods")[-1].options
+    assert (options.grace_period_seconds, options.preconditions.uid) == (0, "uid")
+    assert not mirror_client.delete_mirror_pod(CTX, "p_default", None), "it is gone"
+    client.prepend_reactor("delete", "pods", lambda action: (True, RuntimeError("no connection")))
+    assert not mirror_client.delete_mirror_pod(CTX, "p_default", None)
     with pytest.raises(ValueError, match="failed to parse the pod full name"):
         mirror_client.delete_mirror_pod(CTX, "bad", None)
 

@@ -487,7 +487,7 @@ class Manager:
             klog.error_s(err, "Failed to update status for pod", pod=ref)
             return None
         klog.v(3).info_s("Patch status for pod", pod=ref, podUID=uid, patch=patch.decode())
-        if unchanged:
+        if patched is None or unchanged:
             klog.v(3).info_s("Status for pod is up-to-date", pod=ref, statusVersion=status.version)
             return pod
         klog.v(3).info_s("Status for pod updated successfully", pod=ref, statusVersion=status.version, status=merged)

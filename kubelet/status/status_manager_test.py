@@ -15,7 +15,6 @@ from kubelet import metrics, status
 from kubelet import types as kubetypes
 from kubelet.status import status_manager
 from kubelet.status.testing import (
-    FakeKubeClient,
     FakePodDeletionSafetyProvider,
     FakePodStartupLatencyStateHelper,
 )
@@ -24,6 +23,7 @@ from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import Action, FakeClientset
 
 TRUE, FALSE = v1.CONDITION_TRUE, v1.CONDITION_FALSE
 CTX = golang.background()
@@ -84,8 +84,8 @@ class FakePodManager:
 class Manager(status.Manager):
     """A status manager over fakes."""
 
-    def __init__(self, *pods: v1.Pod, client: FakeKubeClient | None = None) -> None:
-        self.client = client or FakeKubeClient()
+    def __init__(self, *pods: v1.Pod) -> None:
+        self.client = FakeClientset()
         self.pods = FakePodManager(*pods)
         self.safety = FakePodDeletionSafetyProvider()
         self.latency = FakePodStartupLatencyStateHelper()
@@ -101,8 +101,8 @@ class Manager(status.Manager):
     def actions(self) -> list[str]:
         """What is asked of the API server."""
         self.consume_updates()
-        actions = self.client.actions[:]
-        self.client.actions.clear()
+        actions = [action.verb for action in self.client.actions()]
+        self.client.clear_actions()
         return actions
 
     def expect(self, pod: v1.Pod) -> v1.PodStatus:
@@ -764,13 +764,12 @@ def test_start_without_a_client_does_nothing() -> None:
 def test_start_sends_statuses_until_stopped() -> None:
     patched: golang.Channel[None] = golang.Channel(1)
 
-    class Client(FakeKubeClient):
-        def patch_pod_status(self, ctx: golang.Context, pod: v1.Pod, new_status: v1.PodStatus) -> v1.Pod | None:
-            got = super().patch_pod_status(ctx, pod, new_status)
-            patched.send(None)
-            return got
+    def tell(action: Action) -> tuple[bool, object]:
+        patched.send(None)
+        return False, None
 
-    m = Manager(make_pod(), client=Client())
+    m = Manager(make_pod())
+    m.client.prepend_reactor("patch", "pods/status", tell)
     m.client.add(make_pod())
     ctx, cancel = golang.with_cancel(CTX)
     m.start(ctx)
@@ -811,10 +810,10 @@ def test_sync_pod_goes_on_after_faults() -> None:
     pod = make_pod()
     m = Manager(pod)
     m.client.add(pod)
-    m.client.err = RuntimeError("injected")
+    away = [RuntimeError("injected")]
+    m.client.prepend_reactor("get", "pods", lambda action: (True, away.pop()) if away else (False, None))
     m.set_pod_status(pod, random_status())
     assert m.actions() == ["get"]
-    m.client.err = None
     m.set_pod_status(pod, random_status())
     assert m.actions() == ["get", "patch"]
 
@@ -902,7 +901,7 @@ def test_reconcile_pod_status() -> None:
     changed = random_status()
     assert m.needs_reconcile(uid, changed)
     pod.status = changed
-    m.client.pods["new", "foo"].status = v1.deepcopy(changed)
+    m.client.add(pod)
     m.sync_batch(CTX, all=True)
     assert m.actions() == ["get", "patch"], "ours is the truth"
     assert not m.needs_reconcile("unknown", held)

@@ -74,38 +74,3 @@ class FakePodStartupLatencyStateHelper:
 
     def delete_pod_startup_state(self, pod_uid: str) -> None:
         self.deleted.append(pod_uid)
-
-
-@dataclass
-class FakeKubeClient:
-    """An API server with these pods, by namespace and name. Records calls, and raises err if that is set."""
-
-    pods: dict[tuple[str, str], v1.Pod] = field(default_factory=dict)
-    err: Exception | None = None
-    actions: list[str] = field(default_factory=list)
-
-    def add(self, *pods: v1.Pod) -> None:
-        for pod in pods:
-            self.pods[pod.metadata.namespace, pod.metadata.name] = v1.deepcopy(pod)
-
-    def get_pod(self, ctx: golang.Context, namespace: str, name: str) -> v1.Pod | None:
-        self._act("get")
-        pod = self.pods.get((namespace, name))
-        return None if pod is None else v1.deepcopy(pod)
-
-    def patch_pod_status(self, ctx: golang.Context, pod: v1.Pod, new_status: v1.PodStatus) -> v1.Pod | None:
-        if pod.status == new_status:
-            return None
-        self._act("patch")
-        patched = self.pods[pod.metadata.namespace, pod.metadata.name] = v1.deepcopy(pod)
-        patched.status = v1.deepcopy(new_status)
-        return v1.deepcopy(patched)
-
-    def delete_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        self._act("delete")
-        del self.pods[pod.metadata.namespace, pod.metadata.name]
-
-    def _act(self, verb: str) -> None:
-        self.actions.append(verb)
-        if self.err is not None:
-            raise self.err

@@ -127,8 +127,9 @@ def _write_kubeconfig_from_bootstrapping(
         insecure_skip_tls_verify=tls.insecure,
         certificate_authority=tls.ca_file,
         certificate_authority_data=b"" if tls.ca_file else tls.ca_data,
-        # DIVERGES: Go forgets this one, and then the server's certificate does not fit its address.
+        # DIVERGES: Go forgets how the server is called and reached, and the new kubeconfig cannot be used.
         tls_server_name=tls.server_name,
+        proxy_url=bootstrap_client_config.proxy_url,
     )
     config = clientcmdapi.Config(
         clusters={"default-cluster": cluster},

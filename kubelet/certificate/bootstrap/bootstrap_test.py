@@ -48,7 +48,8 @@ class Node:
 apiVersion: v1
 kind: Config
 clusters:
-- {{name: a, cluster: {{server: "{HOST}", certificate-authority: ca.crt, tls-server-name: real.example}}}}
+- {{name: a, cluster: {{server: "{HOST}", certificate-authority: ca.crt, tls-server-name: real.example,
+    proxy-url: "http://proxy:1"}}}}
 - {{name: b, cluster: {{server: "https://cluster-b.example"}}}}
 users:
 - {{name: u, user: {{{user}}}}}
@@ -134,8 +135,10 @@ def test_load_client_config_falls_back_to_bootstrap(node: Node, prepare: Callabl
     assert (client_config.host, client_config.bearer_token, tls.ca_file) == (HOST, "", str(node.ca))
     assert (tls.cert_file, tls.key_file, tls.server_name) == (current, current, "real.example")
     assert stat.S_IMODE(node.kubeconfig.stat().st_mode) == 0o600
-    written = clientcmd.build_config_from_flags("", str(node.kubeconfig))
-    assert (written.host, written.tls_client_config) == (HOST, tls)
+    written = clientcmd.load_from_file(str(node.kubeconfig))
+    (cluster,), (user,) = written.clusters.values(), written.auth_infos.values()
+    assert (cluster.server, cluster.tls_server_name, cluster.proxy_url) == (HOST, "real.example", "http://proxy:1")
+    assert (user.client_certificate, user.client_key, user.token) == (current, current, "")
 
 
 @pytest.mark.parametrize(

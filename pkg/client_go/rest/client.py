@@ -405,6 +405,8 @@ def _body(ctx: golang.Context, connection: transport.Connection, response: http.
         parts.append(chunk)
     if response.length:  # read1 does not complain of an answer that is cut short
         raise http.client.IncompleteRead(b"", response.length)
+    # Of an answer with a Content-Length read1 does not notice the end, and its connection could not be used again.
+    response.close()
     data = b"".join(parts)
     return gzip.decompress(data) if response.headers.get("Content-Encoding") == "gzip" else data
 

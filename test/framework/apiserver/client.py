@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Self
 
@@ -35,7 +35,7 @@ class Client:
         is_json = (answer.getheader("Content-Type") or "").startswith(JSON)
         return answer.status, json.loads(text) if is_json else text
 
-    def watch(self, path: str, *, accept: str = JSON, **query: str) -> Iterator[dict[str, Any]]:
+    def watch(self, path: str, *, accept: str = JSON, **query: str) -> Generator[dict[str, Any], None, None]:
         """The events of a watch until it ends, on a connection of its own."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
         try:

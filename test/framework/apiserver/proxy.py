@@ -122,24 +122,30 @@ def _request_head(request: Request, address: tuple[str, int], target: str) -> by
 
 
 class Relay:
-    """Bytes between two sockets in both directions; the end of one direction is passed on and the other goes on."""
+    """Bytes between two sockets in both directions, until both have ended.
+
+    The end of one direction is passed on and the other goes on, if the receiver's socket can carry that. TLS cannot
+    here: then all ends as soon as one direction has, when what was under way has been delivered, as upstream does it.
+    """
 
     def __init__(self, client: socket.socket, backend: socket.socket, first: bytes) -> None:
         self._ends = (_End(client), _End(backend))
         self._ends[1].pending += first
 
     def run(self) -> None:
-        """Returns when both directions have ended."""
+        """Returns when it is over; closing the sockets is the caller's."""
         pairs = (self._ends, self._ends[::-1])
-        while not all(end.finished for end in self._ends):
+        while True:
             for source, sink in pairs:
                 # TLS may hold what it has read already, which no poll shows.
                 while len(sink.pending) < _HIGH_WATER and (data := source.read()):
                     sink.pending += data
                 sink.flush()
-                if source.read_ended and not sink.pending:
-                    sink.end_writes()
-            if all(end.finished for end in self._ends) or not self._wait():
+                if source.read_ended and not sink.pending and not sink.end_writes():
+                    return
+            if all(end.read_ended for end in self._ends) and not any(end.pending for end in self._ends):
+                return
+            if not self._wait():
                 return
 
     def _wait(self) -> bool:
@@ -167,10 +173,6 @@ class _End:
         self.read_ended = False
         self._writes_ended = False
 
-    @property
-    def finished(self) -> bool:
-        return self.read_ended and (self._writes_ended or not self.pending)
-
     def read(self) -> bytes:
         """What there is now; empty if nothing, or if the other side has ended."""
         if self.read_ended:
@@ -197,14 +199,12 @@ class _End:
                 return
             del self.pending[:sent]
 
-    def end_writes(self) -> None:
-        """Tell the other side that nothing more comes; what it sends is still read."""
-        if self._writes_ended:
-            return
-        self._writes_ended = True
-        with contextlib.suppress(OSError, ValueError):
-            if isinstance(self.sock, ssl.SSLSocket):
-                # Without the TLS way to say it the other side would take it for an attack.
-                self.sock._sslobj.shutdown()  # type: ignore[attr-defined]
-            else:
+    def end_writes(self) -> bool:
+        """Tell the other side that nothing more comes, while what it sends is still read; False if that cannot be."""
+        if isinstance(self.sock, ssl.SSLSocket):
+            return False
+        if not self._writes_ended:
+            self._writes_ended = True
+            with contextlib.suppress(OSError):
                 self.sock.shutdown(socket.SHUT_WR)
+        return True

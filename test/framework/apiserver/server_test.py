@@ -199,8 +199,8 @@ def test_create_fills_in(client: Client) -> None:
             None,
             JSON,
             422,
-            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires setting '
-            "resourceVersionMatch to NotOlderThan",
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires '
+            "setting resourceVersionMatch to NotOlderThan",
         ),
         ("GET", f"{_PODS}?continue=zz", None, JSON, 400, "invalid continue token: continue key is not valid: "),
         ("GET", f"{_PODS}/old/log", None, JSON, 404, 'pods "n" not found'),

@@ -1,0 +1,191 @@
+"""Connections through the server to a kubelet."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework.apiserver import APIServer
+from framework.apiserver.certificates import CertificateAuthority, client_context, server_context
+from framework.apiserver.client import Client
+from framework.apiserver.proxy import Relay
+from pkg import golang
+
+_END = b"!"
+_POD = "/api/v1/namespaces/default/pods/p"
+
+
+class StubKubelet:
+    """Speaks HTTPS, remembers what it was asked, and echoes what comes after an upgrade. A context manager."""
+
+    def __init__(self, directory: Path, authority: CertificateAuthority) -> None:
+        (directory / "ca.crt").write_bytes(authority.pem)
+        authority.client_pair("kube-apiserver").write(directory, "apiserver")
+        certificate, key = authority.server_pair(["127.0.0.1"]).write(directory, "kubelet")
+        self._context = server_context(certificate, key, directory / "ca.crt")
+        self._context.verify_mode = ssl.CERT_REQUIRED
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self.heads: list[str] = []
+        self.ended = threading.Event()  # set when the end has come, or the other side has gone
+        self._thread = golang.go(self._serve, name="stub-kubelet")
+
+    def __enter__(self) -> StubKubelet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._socket.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                sock, _ = self._socket.accept()
+            except OSError:
+                return
+            with contextlib.suppress(OSError), self._context.wrap_socket(sock, server_side=True) as connection:
+                self._answer(connection)
+
+    def _answer(self, connection: ssl.SSLSocket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(1)
+        self.heads.append(head.decode())
+        if b"Upgrade: echo" not in head:
+            body = b"5\r\nline1\r\n6\r\nline2\n\r\n0\r\n\r\n"
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + body)
+            connection.unwrap()
+            return
+        connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n")
+        while (data := connection.recv(65536)) and not data.endswith(_END):
+            connection.sendall(data)
+        connection.sendall(data)
+        self.ended.set()
+        with contextlib.suppress(OSError):
+            connection.unwrap()
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[StubKubelet]:
+    with StubKubelet(tmp_path, CertificateAuthority.create()) as kubelet:
+        yield kubelet
+
+
+@pytest.fixture
+def api(tmp_path: Path, kubelet: StubKubelet) -> Iterator[APIServer]:
+    context = client_context(tmp_path / "apiserver.crt", tmp_path / "apiserver.key")
+    with APIServer(kubelet_ssl_context=context) as api:
+        addresses = [{"type": "Hostname", "address": "node"}, {"type": "InternalIP", "address": "127.0.0.1"}]
+        endpoints = {"kubeletEndpoint": {"Port": kubelet.port}}
+        status = {"addresses": addresses, "daemonEndpoints": endpoints}
+        api.store.create("nodes", {"metadata": {"name": "node"}, "status": status})
+        spec = {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]}
+        api.store.create("pods", {"metadata": {"name": "p", "namespace": "default"}, "spec": spec})
+        yield api
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        (f"{_POD}/log", "/containerLogs/default/p/c"),
+        (
+            f"{_POD}/log?follow=true&tailLines=5&container=c&other=x",
+            "/containerLogs/default/p/c?follow=true&tailLines=5",
+        ),
+        ("/api/v1/nodes/node/proxy/stats/summary?a=b", "/stats/summary?a=b"),
+        ("/api/v1/nodes/node/proxy/", "/"),
+    ],
+)
+def test_answers_are_passed_on(api: APIServer, kubelet: StubKubelet, path: str, target: str) -> None:
+    with Client(api.port) as client:
+        assert client.call("GET", path) == (200, b"line1line2\n")
+    assert kubelet.heads[0].startswith(f"GET {target} HTTP/1.1\r\n")
+
+
+def test_many_containers_need_a_name(api: APIServer) -> None:
+    containers = [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]
+    spec: dict[str, Any] = {"nodeName": "node", "containers": containers}
+    api.store.create("pods", {"metadata": {"name": "two", "namespace": "default"}, "spec": spec})
+    with Client(api.port) as client:
+        code, status = client.call("GET", "/api/v1/namespaces/default/pods/two/log")
+    assert code == 400
+    assert status["message"] == "a container name must be specified for pod two, choose one of: [a b]"
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        (
+            f"{_POD}/exec?command=sh&command=-c&container=c&stdin=true&stdout=true&tty=false",
+            "/exec/default/p/c?input=1&output=1&command=sh&command=-c",
+        ),
+        (f"{_POD}/attach?stdout=true&stderr=true", "/attach/default/p/c?output=1&error=1"),
+        (f"{_POD}/portforward?ports=80&ports=81", "/portForward/default/p?port=80%2C81"),
+    ],
+)
+@pytest.mark.parametrize("size", [5, 3_000_000])
+def test_an_upgraded_connection_carries_bytes_both_ways(
+    api: APIServer, kubelet: StubKubelet, path: str, target: str, size: int
+) -> None:
+    data = b"x" * size + _END
+    with socket.create_connection(("127.0.0.1", api.port), timeout=20) as client:
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\nAuthorization: mine\r\n\r\n"
+        # The first bytes come with the request, as an impatient client sends them.
+        client.sendall(head.encode() + b"first ")
+        sender = golang.go(client.sendall, data, name="sender")
+        got = b""
+        while chunk := client.recv(65536):
+            got += chunk
+        sender.join()
+    assert got.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
+    assert got.partition(b"\r\n\r\n")[2] == b"first " + data
+    assert kubelet.heads[0].startswith(f"POST {target} HTTP/1.1\r\n")
+    assert "mine" not in kubelet.heads[0], "the client's credentials are not the kubelet's business"
+
+
+def test_a_client_that_goes_is_noticed_by_the_kubelet(api: APIServer, kubelet: StubKubelet) -> None:
+    with socket.create_connection(("127.0.0.1", api.port), timeout=20) as client:
+        client.sendall(f"POST {_POD}/attach HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n".encode())
+        assert client.recv(12) == b"HTTP/1.1 101"
+        assert not kubelet.ended.is_set()
+    assert kubelet.ended.wait(10)
+
+
+@pytest.mark.parametrize("first", [b"", b"first "])
+def test_a_relay_passes_on_the_end_of_one_direction(first: bytes) -> None:
+    near, client = socket.socketpair()
+    backend, far = socket.socketpair()
+    relay = golang.go(Relay(client, backend, first).run, name="relay")
+    with near, client, backend, far:
+        near.sendall(b"question")
+        near.shutdown(socket.SHUT_WR)
+        assert _read_all(far) == first + b"question"
+        far.sendall(b"answer")
+        far.shutdown(socket.SHUT_WR)
+        assert _read_all(near) == b"answer"
+        relay.join()
+
+
+def _read_all(sock: socket.socket) -> bytes:
+    got = b""
+    while data := sock.recv(65536):
+        got += data
+    return got
+
+
+def test_a_kubelet_that_is_not_there(api: APIServer) -> None:
+    node = api.store.get("nodes", "node")
+    node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] = 1
+    api.store.update("nodes", node, subresource="status")
+    with Client(api.port) as client:
+        code, status = client.call("GET", f"{_POD}/log")
+    assert code == 500
+    assert status["message"].startswith("Internal error occurred: error dialing backend: dial tcp 127.0.0.1:1: ")

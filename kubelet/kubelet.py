@@ -898,16 +898,18 @@ class Kubelet(KubeletPods):
                 klog.error_s(err, "Container runtime sanity check failed")
                 return
             klog.v(4).info_s("Container runtime status", status=runtime_status)
+            # While the node starts, a runtime that is not ready yet is nothing to tell of.
+            level = 0 if self.container_runtime_ready_expected or self.kube_client is None else 4
             network_ready = runtime_status.get_runtime_condition(kubecontainer.NETWORK_READY)
             network_error = _condition_error("container runtime network not ready", network_ready)
             if network_error is not None:
-                klog.info_s("Container runtime network not ready", networkReady=network_ready)
+                klog.v(level).info_s("Container runtime network not ready", networkReady=network_ready)
             self.runtime_state.set_network_state(network_error)
             runtime_ready = runtime_status.get_runtime_condition(kubecontainer.RUNTIME_READY)
             runtime_error = _condition_error("container runtime not ready", runtime_ready)
             self.runtime_state.set_runtime_state(runtime_error)
             if runtime_error is not None:
-                klog.info_s("Container runtime not ready", runtimeReady=runtime_ready)
+                klog.v(level).info_s("Container runtime not ready", runtimeReady=runtime_ready)
                 return
             self.runtime_state.set_runtime_handlers(runtime_status.handlers)
             self.runtime_state.set_runtime_features(runtime_status.features)

@@ -15,6 +15,7 @@ from typing import Any
 from kubelet import apis as kubeletapis
 from kubelet import events, nodestatus
 from kubelet.kubelet_network import KubeletNetwork
+from kubelet.kubelet_node_declared_features import discover_node_declared_features
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
@@ -455,8 +456,8 @@ class KubeletNodeStatus(KubeletNetwork):
                 raise
             except Exception as err:
                 klog.error_s(err, "Failed to set some node status fields", node=klog.kobj(node))
-        if features.feature_gate.enabled(features.NODE_DECLARED_FEATURES) and self.node_declared_features is not None:
-            node.status.declared_features = list(self.node_declared_features)
+        if features.feature_gate.enabled(features.NODE_DECLARED_FEATURES):
+            node.status.declared_features = discover_node_declared_features(self.runtime_state.runtime_features())
 
     def default_node_status_funcs(self) -> list[nodestatus.Setter]:
         """The setters, in their order: Ready needs the capacity, and comes last among the conditions."""

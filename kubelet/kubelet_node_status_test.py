@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pkg.client_go.kubernetes.testing import Action, FakeClientset
 
 from kubelet import cadvisor, cm, eviction, kubelet_node_status
 from kubelet import container as kubecontainer
 from kubelet.cm.helpers import hard_eviction_reservation
-from kubelet.kubelet_node_declared_features import discover_node_declared_features
 from kubelet.testing import TestKubelet
 from pkg import features, golang
 from pkg.api.core import v1
@@ -27,6 +25,8 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
+from pkg.client_go.kubernetes.testing import Action, FakeClientset
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 CMAD = "volumes.kubernetes.io/controller-managed-attach-detach"
 START = datetime.datetime(2026, 11, 21, 3, 41, 13, 200, datetime.UTC)
@@ -123,7 +123,6 @@ class NodeKubelet:
         kubelet.hostname = kubelet.node_name = "labnode"
         kubelet.node_ips = ["192.0.2.2"]
         kubelet.max_pods = 120
-        kubelet.node_declared_features = ["RestartAllContainersOnContainerExits"]
         kubelet.kubelet_configuration.port = 10250
         kubelet.kubelet_configuration.register_node = True
         # Nothing is to be started when the runtime is found to be up.
@@ -482,16 +481,37 @@ def test_setter_that_fails_does_not_keep_the_others_from_it(node_kubelet: NodeKu
     assert node.status.conditions[-1].type == "Ready"
 
 
-def test_declared_features(node_kubelet: NodeKubelet) -> None:
-    kubelet = node_kubelet.kubelet
-    assert discover_node_declared_features(None) == [features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS]
-    kubelet.node_declared_features = None
+@pytest.mark.parametrize(
+    ("gate", "value", "in_runtime", "expected"),
+    [
+        pytest.param("NodeDeclaredFeatures", True, False, ["RestartAllContainersOnContainerExits"], id="as it is"),
+        pytest.param("RestartAllContainersOnContainerExits", False, False, [], id="switched off"),
+        pytest.param("NodeDeclaredFeatures", False, False, ["Old"], id="nothing is said of them"),
+        pytest.param(
+            "UserNamespacesHostNetworkSupport",
+            True,
+            False,
+            ["RestartAllContainersOnContainerExits"],
+            id="the runtime cannot do it",
+        ),
+        pytest.param(
+            "UserNamespacesHostNetworkSupport",
+            True,
+            True,
+            ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"],
+            id="the runtime can do it",
+        ),
+    ],
+)
+def test_declared_features(
+    node_kubelet: NodeKubelet, gate: str, value: bool, in_runtime: bool, expected: list[str]
+) -> None:
+    runtime_features = kubecontainer.RuntimeFeatures(user_namespaces_host_network=in_runtime)
+    node_kubelet.kubelet.runtime_state.set_runtime_features(runtime_features)
     node = v1.Node(status=v1.NodeStatus(declared_features=["Old"]))
-    kubelet.set_node_status(CTX, node)
-    assert node.status.declared_features == ["Old"]
-    kubelet.node_declared_features = []
-    kubelet.set_node_status(CTX, node)
-    assert node.status.declared_features == []
+    with set_feature_gate_during_test(features.feature_gate, gate, value):
+        node_kubelet.kubelet.set_node_status(CTX, node)
+    assert node.status.declared_features == expected
 
 
 def test_update_new_node_status_too_large_reservation(node_kubelet: NodeKubelet) -> None:

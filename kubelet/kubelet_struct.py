@@ -186,8 +186,6 @@ class KubeletStruct:
     node_ip_validator: Callable[[IPAddress], None] | None = None
     # What fills in the node's status, made at its first use.
     set_node_status_funcs: list[nodestatus.Setter] = field(default_factory=list)
-    # Features that the node's status names; None for not saying anything of them.
-    node_declared_features: list[str] | None = None
 
     # Held while the node's status is found out and reported; guards the next three.
     sync_node_status_mux: threading.Lock = field(default_factory=threading.Lock)

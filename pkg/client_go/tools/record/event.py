@@ -152,7 +152,7 @@ class EventBroadcaster:
                 event_handler(event)
             except Exception as err:
                 # One event that cannot be handled must not silence all later ones.
-                klog.error_s(err, "Event handler failed", event=klog.kobj(event), stack=klog.stacktrace(err))
+                klog.error_s(err, "Event handler failed", event=klog.kobj(event))
 
     def _record_to_sink(self, sink: EventSink, event: v1.Event, correlator: events_cache.EventCorrelator) -> None:
         result = correlator.event_correlate(event)
@@ -294,6 +294,7 @@ def _record_event(
     event = result.event
     try:
         correlator.update_state(_create_or_patch(ctx, sink, event, result.patch))
+        return None
     except apierrors.StatusError as err:
         if not _is_servers_own_trouble(err):
             _log_rejection(event, err)

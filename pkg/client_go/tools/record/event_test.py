@@ -78,10 +78,11 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world(log: io.StringIO) -> Iterator[World]:
     made = World()
     yield made
     made.broadcaster.shutdown()
+    assert "Event handler failed" not in log.getvalue()
 
 
 @pytest.fixture

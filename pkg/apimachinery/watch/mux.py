@@ -97,9 +97,8 @@ class Broadcaster(Generic[T]):
 
     def _stop_watching(self, watcher: _BroadcasterWatcher[T]) -> None:
         def remove() -> None:
-            if watcher in self._watchers:  # not ended with the others by a shutdown
-                del self._watchers[watcher]
-                watcher.result.close()
+            del self._watchers[watcher]
+            watcher.result.close()
 
         self._run_in_order(remove)
 

@@ -354,6 +354,45 @@ def test_synthetic_events_do_not_set_the_version(run: Run) -> None:
     assert sorted(run.store.list_keys()) == ["a", "b", "c"]
 
 
+def test_a_watch_from_no_version_is_begun_again_from_none(source: testing.FakeControllerSource[v1.Pod]) -> None:
+    asked: list[str] = []
+    streams = [
+        testing.FakeWatch(watch.Event(watch.ADDED, pod("a", "9")), watch.Event(watch.ADDED, pod("b", "4"))),
+        testing.FakeWatch(watch.Event(watch.MODIFIED, pod("b", "10")), watch.Event(watch.ADDED, pod("c", "11"))),
+        testing.FakeWatch[v1.Pod](),
+    ]
+    streams[0].end()
+    streams[1].end()
+
+    def watch_func(ctx: golang.Context, options: metav1.ListOptions) -> testing.FakeWatch[v1.Pod]:
+        asked.append(options.resource_version)
+        return streams[len(asked) - 1]
+
+    class Client:
+        def is_watch_list_semantics_unsupported(self) -> bool:
+            return True
+
+    empty: pager.List[v1.Pod] = pager.List(metav1.ListMeta(resource_version="0"), [])
+    run = Run(cache.ListWatch(lambda ctx, options: empty, watch_func, Client())).start()
+    wait_until(lambda: len(asked) == 3)
+    assert asked == ["0", "0", "11"]
+    run.stop()
+
+
+@pytest.mark.parametrize("watch_list", [True, False])
+def test_once_recovered_it_asks_for_what_it_has(watch_list: bool) -> None:
+    run = Run(testing.FakeControllerSource(v1.Pod, watch_list=watch_list))
+    (run.source.watch_errors if watch_list else run.source.list_errors).append(testing.expired())
+    run.source.add(pod("a"))
+    run.start().await_names("a")
+    wait_until(lambda: bool(run.source.watches()))
+    before = len(run.source.calls)
+    run.source.fail_watches(status_error(500, "InternalError"))
+    wait_until(lambda: len(run.source.calls) > before + (0 if watch_list else 1))
+    assert {options.resource_version for _, options in run.source.calls[before:]} == {"2"}
+    run.stop()
+
+
 def test_list_and_watch_raises_what_kept_it_from_watching(run: Run) -> None:
     run.source.watch_list = False
     run.source.list_errors.append(status_error(403, "Forbidden"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -401,3 +402,52 @@ def test_handler_funcs() -> None:
     nothing.on_add("a", False)
     nothing.on_update("a", "b")
     nothing.on_delete("c")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_handlers_end_up_with_what_the_server_has(seed: int) -> None:
+    """Through watches cut and expired at random points, and whenever the handler joined."""
+    rng = random.Random(seed)
+    run = Run()
+    run.start()
+    views: list[dict[str, v1.Pod]] = []
+
+    def join() -> None:
+        view: dict[str, v1.Pod] = {}
+        views.append(view)
+
+        def delete(obj: v1.Pod | cache.DeletedFinalStateUnknown) -> None:
+            del view[cache.deletion_handling_meta_namespace_key_func(obj)]
+
+        def update(old: v1.Pod, new: v1.Pod) -> None:
+            assert view[new.metadata.name] == old, "told of a change of what it does not know"
+            view[new.metadata.name] = new
+
+        run.informer.add_event_handler(
+            cache.ResourceEventHandlerFuncs[v1.Pod](lambda obj: view.update({obj.metadata.name: obj}), update, delete)
+        )
+
+    others: list[Callable[[], object]] = [
+        join,
+        run.source.cut_watches,
+        run.source.compact,
+        lambda: run.source.fail_watches(testing.expired()),
+        lambda: run.source.watch_errors.append(testing.expired()),
+        lambda: run.ctx.wait(0.001),
+        lambda: run.clock.step(60),
+    ]
+    for step in range(300):
+        if rng.random() < 0.3:
+            rng.choice(others)()
+            continue
+        name, there = f"p{rng.randrange(8)}", run.source.objects()
+        change = rng.choice([run.source.modify, run.source.delete]) if name in there else run.source.add
+        change(pod(name, step=str(step)))
+
+    def settled() -> bool:
+        run.clock.step(60)  # no pause is longer
+        return all(view == run.source.objects() for view in [*views])
+
+    wait_until(settled)
+    run.stop()
+    assert len(views) > 3

@@ -5,10 +5,11 @@ from __future__ import annotations
 import http.server
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from kubelet import certificate as kubeletcertificate
 from kubelet.certificate.transport import CertRotation
@@ -20,6 +21,7 @@ from pkg.client_go.util.certificate import testing
 
 WAIT = 10.0
 EXIT_AFTER = 300.0
+NewClient = Callable[[rest.Config], kubernetes.Clientset]
 AUTHORITY = testing.Authority()
 
 
@@ -60,9 +62,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         assert isinstance(self.connection, ssl.SSLSocket)
-        peer = self.connection.getpeercert() or {}
-        names = [value for ((key, value),) in peer.get("subject", ()) if key == "commonName"]  # type: ignore[union-attr, misc]
-        self.server.requests.send((self.path, "".join(map(str, names)), self.client_address[1]))
+        der = self.connection.getpeercert(binary_form=True)
+        name = "" if der is None else x509.load_der_x509_certificate(der).subject.rfc4514_string()
+        self.server.requests.send((self.path, name.removeprefix("CN="), self.client_address[1]))
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         if "watch=" in self.path:
@@ -94,17 +96,30 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
+def new_client() -> Iterator[NewClient]:
+    clients: list[kubernetes.Clientset] = []
+
+    def new_client(config: rest.Config) -> kubernetes.Clientset:
+        clients.append(kubernetes.new_for_config(config))
+        return clients[-1]
+
+    yield new_client
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
 def ctx() -> Iterator[golang.Context]:
     ctx, cancel = golang.with_cancel(golang.background())
     yield ctx
     cancel()
 
 
-def test_rotation_while_a_watch_runs(server: Server, ctx: golang.Context) -> None:
+def test_rotation_while_a_watch_runs(server: Server, ctx: golang.Context, new_client: NewClient) -> None:
     manager = testing.FakeManager(AUTHORITY.pair("first"))
     config = server.config()
     kubeletcertificate.update_transport(ctx, config, manager, EXIT_AFTER)
-    nodes = kubernetes.new_for_config(config).core_v1.nodes()
+    nodes = new_client(config).core_v1.nodes()
 
     watcher = nodes.watch(ctx)
     path, who, watch_port = server.request()
@@ -126,30 +141,36 @@ def test_rotation_while_a_watch_runs(server: Server, ctx: golang.Context) -> Non
     watcher.stop()
 
 
-def test_without_certificate_none_is_shown_until_there_is_one(server: Server, ctx: golang.Context) -> None:
+def test_without_certificate_none_is_shown_until_there_is_one(
+    server: Server, ctx: golang.Context, new_client: NewClient
+) -> None:
     manager = testing.FakeManager()
     config = server.config()
     kubeletcertificate.update_transport(ctx, config, manager, EXIT_AFTER)
-    nodes = kubernetes.new_for_config(config).core_v1.nodes()
+    nodes = new_client(config).core_v1.nodes()
     for cert, expected in ((None, ""), (AUTHORITY.pair("first"), "first"), (None, "")):
         manager.cert = cert
         nodes.get(ctx, "n")
         assert server.request()[1] == expected
 
 
-def test_the_certificate_files_of_the_config_are_not_used(server: Server, ctx: golang.Context) -> None:
+def test_the_certificate_files_of_the_config_are_not_used(
+    server: Server, ctx: golang.Context, new_client: NewClient
+) -> None:
     config = server.config()
     config.tls_client_config.cert_file = config.tls_client_config.key_file = "/nowhere/kubelet-client-current.pem"
     config.tls_client_config.cert_data, config.tls_client_config.key_data = AUTHORITY.issue("own")
     kubeletcertificate.update_transport(ctx, config, testing.FakeManager(AUTHORITY.pair("first")), EXIT_AFTER)
-    kubernetes.new_for_config(config).core_v1.nodes().get(ctx, "n")
+    new_client(config).core_v1.nodes().get(ctx, "n")
     assert server.request()[1] == "first"
 
 
-def test_close_all_ends_a_watch_of_a_client_of_a_copy(server: Server, ctx: golang.Context) -> None:
+def test_close_all_ends_a_watch_of_a_client_of_a_copy(
+    server: Server, ctx: golang.Context, new_client: NewClient
+) -> None:
     config = server.config()
     close_all = kubeletcertificate.update_transport(ctx, config, None, 0)
-    watcher = kubernetes.new_for_config(rest.copy_config(config)).core_v1.nodes().watch(ctx)
+    watcher = new_client(rest.copy_config(config)).core_v1.nodes().watch(ctx)
     server.request()
     close_all()
     while (received := watcher.result_chan().recv(WAIT))[1]:

@@ -5,6 +5,7 @@ Go: pkg/kubelet/certificate/bootstrap/bootstrap.go
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 from collections.abc import Sequence
@@ -78,7 +79,6 @@ def load_client_cert(
         return
     klog.v(2).info_s("Using bootstrap kubeconfig to generate TLS client cert, key and kubeconfig file")
     bootstrap_client_config = _load_rest_client_config(bootstrap_path, "bootstrap kubeconfig")
-    bootstrap_client = kubernetes.new_for_config(bootstrap_client_config)
     store = _file_store(cert_dir)
     private_key_path = Path(cert_dir, _TMP_PRIVATE_KEY_FILE)
     key_data = _current_key(store)
@@ -92,7 +92,8 @@ def load_client_cert(
     except TimeoutError as err:
         # It may not serve /healthz to us, and still take the request.
         klog.info_s("Error waiting for apiserver to come up", err=err)
-    cert_data = request_node_certificate(ctx, bootstrap_client, key_data, node_name)
+    with contextlib.closing(kubernetes.new_for_config(bootstrap_client_config)) as bootstrap_client:
+        cert_data = request_node_certificate(ctx, bootstrap_client, key_data, node_name)
     store.update(cert_data, key_data)
     # Only now that the pair is on disk.
     try:
@@ -206,6 +207,7 @@ def wait_for_server(ctx: golang.Context, config: rest.Config, deadline: float) -
         wait.jitter_until(connect, _SERVER_PERIOD, 0.2, True, healthz_ctx)
     finally:
         cancel()
+        client.close_idle_connections()
     if (err := ctx.err()) is not None:
         raise err
     if not connected:

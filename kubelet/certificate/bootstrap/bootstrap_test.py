@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import stat
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -13,7 +15,7 @@ from kubelet.certificate import bootstrap
 from kubelet.certificate.bootstrap import bootstrap as module
 from pkg import golang
 from pkg.apimachinery.api import errors as apierrors
-from pkg.client_go import kubernetes
+from pkg.client_go import kubernetes, rest
 from pkg.client_go.tools import clientcmd
 from pkg.client_go.util import keyutil
 from pkg.client_go.util.certificate import csr, testing
@@ -34,11 +36,11 @@ class Node:
         self.ca = directory / "ca.crt"
         self.ca.write_bytes(AUTHORITY.cert_pem)
         self.write(self.bootstrap, "token: abcdef.0123456789abcdef")
-        self.configs: list[kubernetes.rest.Config] = []
+        self.configs: list[rest.Config] = []
         monkeypatch.setattr(kubernetes, "new_for_config", self._new_for_config)
         monkeypatch.setattr(module, "wait_for_server", lambda *_: None)
 
-    def _new_for_config(self, config: kubernetes.rest.Config) -> object:
+    def _new_for_config(self, config: rest.Config) -> object:
         self.configs.append(config)
         return self.signer.client
 
@@ -249,6 +251,52 @@ def test_a_server_that_does_not_answer_healthz_is_asked_all_the_same(
     monkeypatch.setattr(module, "wait_for_server", timed_out)
     node.load_client_cert()
     assert node.kubeconfig.exists()
+
+
+class HealthzHandler(http.server.BaseHTTPRequestHandler):
+    answers: ClassVar[list[int]] = []
+
+    def do_GET(self) -> None:
+        self.send_response(self.answers.pop(0) if self.path.partition("?")[0] == "/healthz" else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("answers", "deadline"),
+    [
+        pytest.param([200], WAIT, id="at once"),
+        pytest.param([500, 401, 200], WAIT, id="later"),
+        pytest.param([], 0.05, id="never"),
+    ],
+)
+def test_wait_for_server(answers: list[int], deadline: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SERVER_PERIOD", 0.01)
+    monkeypatch.setattr(HealthzHandler, "answers", list(answers))
+    with http.server.HTTPServer(("127.0.0.1", 0), HealthzHandler) as server:
+        config = rest.Config(host=f"http://127.0.0.1:{server.server_port}")
+        if not answers:
+            server.socket.close()
+            with pytest.raises(TimeoutError, match="timed out waiting to connect to apiserver"):
+                module.wait_for_server(golang.background(), config, deadline)
+            return
+        thread = golang.go(server.serve_forever, 0.01, name="server")
+        try:
+            module.wait_for_server(golang.background(), config, deadline)
+        finally:
+            server.shutdown()
+            thread.join(WAIT)
+    assert HealthzHandler.answers == []
+
+
+def test_wait_for_server_is_given_up_with_its_context() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    with pytest.raises(golang.Canceled):
+        module.wait_for_server(ctx, rest.Config(host="http://127.0.0.1:1"), WAIT)
 
 
 def test_request_node_certificate_without_key() -> None:

@@ -165,7 +165,7 @@ class FakeSigner:
         self._watchers: list[_Watcher] = []
         self._version = 0
         group = SimpleNamespace(certificate_signing_requests=lambda: self)
-        self.client: Any = SimpleNamespace(certificates_v1=group)
+        self.client: Any = SimpleNamespace(certificates_v1=group, close=lambda: None)
 
     def requests(self) -> list[certificatesv1.CertificateSigningRequest]:
         with self._lock:

@@ -54,20 +54,21 @@ def build_clients(ctx: golang.Context, server: options.KubeletServer, node_name:
 
     kc = server.kubelet_configuration
     config, expiry_warning = build_kubelet_client_config(ctx, server, node_name)
-    assert config.connections is not None
     event_config = rest.copy_config(config)
     # 0 is no limit for events, and the client's default elsewhere.
     event_config.qps, event_config.burst = float(kc.event_record_qps or -1), kc.event_burst
     heartbeat_config = rest.copy_config(config)
     heartbeat_config.qps = -1.0
     heartbeat_config.timeout = min(kc.node_status_update_frequency, float(kc.node_lease_duration_seconds))
-    return Clients(
-        kube_client=kubernetes.new_for_config(config),
-        event_client=kubernetes.new_for_config(event_config),
-        heartbeat_client=kubernetes.new_for_config(heartbeat_config),
-        on_heartbeat_failure=config.connections.close_idle,
-        expiry_warning=expiry_warning,
+    kube_client, event_client, heartbeat_client = (
+        kubernetes.new_for_config(of) for of in (config, event_config, heartbeat_config)
     )
+
+    def close_idle_connections() -> None:
+        for client in (kube_client, event_client, heartbeat_client):
+            client.close()
+
+    return Clients(kube_client, event_client, heartbeat_client, close_idle_connections, expiry_warning)
 
 
 def build_kubelet_client_config(

@@ -56,9 +56,7 @@ class World:
         self.recorder = FakeRecorder(100)
         plugins = VolumePluginMgr()
         plugins.init_plugins([*empty_dir(), *host_path()], self.host)
-        self.manager = VolumeManager(
-            self.pods, self.pods, plugins, self.host, str(root / "pods"), self.recorder
-        )
+        self.manager = VolumeManager(self.pods, self.pods, plugins, self.host, str(root / "pods"), self.recorder)
 
     def start(self) -> None:
         self.thread = golang.go(self.manager.run, self.ctx, self.pods, name="volume-manager-test")
@@ -67,9 +65,7 @@ class World:
         mounts = [v1.VolumeMount(name=volume.name, mount_path=f"/{volume.name}") for volume in volumes]
         pod = v1.Pod(
             metadata=metav1.ObjectMeta(name="p", namespace="default", uid=uid),
-            spec=v1.PodSpec(
-                containers=[v1.Container(name="c", volume_mounts=mounts)], volumes=list(volumes)
-            ),
+            spec=v1.PodSpec(containers=[v1.Container(name="c", volume_mounts=mounts)], volumes=list(volumes)),
         )
         self.pods.pods[uid] = pod
         return pod
@@ -124,9 +120,7 @@ def test_volume_of_unknown_kind_ends_the_wait_with_its_name(world: World) -> Non
         world.manager.wait_for_attach_and_mount(world.ctx, pod)
 
 
-def test_failed_mount_is_an_event_and_the_wait_names_the_volume(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_mount_is_an_event_and_the_wait_names_the_volume(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volume_manager, "POD_ATTACH_AND_MOUNT_TIMEOUT", 0.2)
     world.start()
     source = v1.HostPathVolumeSource(path="/not/there", type="Directory")
@@ -155,6 +149,21 @@ def test_volumes_go_when_the_pod_has_ended(world: World) -> None:
     world.pods.removed.add("u")
     world.manager.wait_for_unmount(world.ctx, pod)
     assert not os.path.exists(path) and not world.manager.has_possibly_mounted_volumes_for_pod("u")
+
+
+def test_waiting_for_several_pods_to_unmount(world: World) -> None:
+    world.start()
+    pod, other = world.add(EMPTY), v1.Pod(metadata=metav1.ObjectMeta(name="o", namespace="ns", uid="o"))
+    world.manager.wait_for_attach_and_mount(world.ctx, pod)
+    ended, end = golang.with_cancel(golang.background())
+    end()
+    with pytest.raises(ExceptionGroup) as caught:
+        world.manager.wait_for_all_pods_unmount(ended, [other, pod])
+    assert [type(err) for err in caught.value.exceptions] == [golang.Canceled], "the other pod has no volume"
+    world.pods.terminating.add("u")
+    world.pods.removed.add("u")
+    world.manager.wait_for_all_pods_unmount(world.ctx, [other, pod])
+    assert not world.manager.has_possibly_mounted_volumes_for_pod("u")
 
 
 def test_volumes_found_on_disk_are_kept_until_sources_are_ready(world: World) -> None:

@@ -16,6 +16,7 @@ from kubelet import apis as kubeletapis
 from kubelet import events, nodestatus
 from kubelet.kubelet_network import KubeletNetwork
 from kubelet.kubelet_node_declared_features import discover_node_declared_features
+from kubelet.kubelet_struct import NodeLister
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
@@ -149,7 +150,7 @@ class KubeletNodeStatus(KubeletNetwork):
         assert self.kube_client is not None
         nodes = self.kube_client.core_v1.nodes()
         try:
-            nodes.create(ctx, node)
+            self.created_node = nodes.create(ctx, node)
         except golang.ContextError:
             raise
         except Exception as err:
@@ -369,14 +370,23 @@ class KubeletNodeStatus(KubeletNetwork):
 
     def _get_node_for_update(self, ctx: golang.Context, try_number: int) -> v1.Node:
         assert self.heartbeat_client is not None
+        created, self.created_node = self.created_node, None
         try:
             if try_number == 0 and self.node_lister is not None:
-                return self.node_lister.get(self.node_name)
+                return self._get_listed_node(self.node_lister, created)
             return self.heartbeat_client.core_v1.nodes().get(ctx, self.node_name)
         except golang.ContextError:
             raise
         except Exception as err:
             raise RuntimeError(f'error getting node "{self.node_name}": {err}') from err
+
+    def _get_listed_node(self, lister: NodeLister, created: v1.Node | None) -> v1.Node:
+        try:
+            return lister.get(self.node_name)
+        except apierrors.StatusError:
+            if created is None:
+                raise
+            return created
 
     def is_update_status_period_expired(self) -> bool:
         """Whether a status is due although nothing changed."""

@@ -673,6 +673,17 @@ def test_end_of_the_kubelet_ends_its_registration(node_kubelet: NodeKubelet) -> 
     assert node_kubelet.calls() == []
 
 
+def test_informer_that_does_not_have_the_new_node_yet(node_kubelet: NodeKubelet) -> None:
+    """The node is then known from its registration, but only once."""
+    after = node_kubelet.clock.after
+    node_kubelet.clock.after = lambda seconds: after(0)  # type: ignore[method-assign]
+    node_kubelet.lister.client = FakeClientset()
+    node_kubelet.kubelet.sync_node_status(CTX)
+    assert node_kubelet.calls() == ["create nodes", "patch nodes"]
+    node_kubelet.kubelet.sync_node_status(CTX)
+    assert node_kubelet.calls() == ["get nodes"]
+
+
 def test_node_that_was_deleted_is_registered_again(node_kubelet: NodeKubelet) -> None:
     after = node_kubelet.clock.after
     node_kubelet.clock.after = lambda seconds: after(0)  # type: ignore[method-assign]

@@ -187,9 +187,11 @@ class KubeletStruct:
     # What fills in the node's status, made at its first use.
     set_node_status_funcs: list[nodestatus.Setter] = field(default_factory=list)
 
-    # Held while the node's status is found out and reported; guards the next three.
+    # Held while the node's status is found out and reported; guards the next four.
     sync_node_status_mux: threading.Lock = field(default_factory=threading.Lock)
     registration_completed: bool = False
+    # The node as this kubelet has just created it, for the informer may not have it yet.
+    created_node: v1.Node | None = None
     # None until a status has been reported.
     last_status_report_time: datetime.datetime | None = None
     # Seconds by which the next report of an unchanged status is early or late.

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from framework.apiserver import discovery, errors, events, patch, proxy
+from framework.apiserver import discovery, errors, events, patch, protobuf, proxy
 from framework.apiserver.connections import Connection, HangUps, Responder
 from framework.apiserver.interfaces import (
     ANONYMOUS,
@@ -326,9 +326,7 @@ class Handlers:
     # Writing
 
     def _body(self, request: Request, resource: Resource) -> Object:
-        if request.content_type not in ("", _JSON):
-            raise errors.unsupported_media_type((_JSON,))
-        obj = decode_object(request.body, resource.kind, resource.version)
+        obj = decode_body(request, resource.kind, resource.version)
         if resource.group == "events.k8s.io":
             obj = events.from_events_v1(obj)
         return obj
@@ -343,7 +341,7 @@ class Handlers:
         responder.send(201, form.encode(entry))
 
     def _create_subresource(self, request: Request, resource: Resource, responder: Responder) -> None:
-        body = decode_object(request.body, "Binding", "v1")
+        body = decode_body(request, "Binding", "v1")
         name = request.name or (body.get("metadata") or {}).get("name", "")
         if request.subresource == "eviction":
             self._registry.evict(request, name, body)
@@ -412,7 +410,7 @@ class Handlers:
         kind = subresource.kind if subresource is not None and subresource.kind else resource.kind
         version = subresource.version if subresource is not None and subresource.version else resource.version
         group = subresource.group if subresource is not None and subresource.version else resource.group
-        body = decode_object(request.body, kind, version)
+        body = decode_body(request, kind, version)
         body.setdefault("kind", kind)
         body.setdefault("apiVersion", f"{group}/{version}" if group else version)
         responder.send(201, _encode(virtual(request, body)))
@@ -537,10 +535,19 @@ def form_of(request: Request, resource: Resource) -> Form:
     raise errors.not_acceptable((_JSON,))
 
 
-def decode_object(body: bytes, kind: str, version: str) -> Object:
+def decode_body(request: Request, kind: str, version: str) -> Object:
+    """The object that a request carries. Raises ApiError 400 or 415; what kind it is is not looked at."""
     try:
-        obj = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as err:
+        match request.content_type:
+            case "" | "application/json":
+                obj = msgspec.json.decode(request.body)
+            case protobuf.CONTENT_TYPE:
+                obj = protobuf.decode(request.body)
+            case _:
+                raise errors.unsupported_media_type((_JSON,))
+    except protobuf.UnknownKindError as err:
+        raise errors.unsupported_media_type((_JSON,)) from err
+    except ValueError as err:
         message = f'{kind} in version "{version}" cannot be handled as a {kind}: {err}'
         raise errors.bad_request(message) from err
     if not isinstance(obj, dict):
@@ -627,7 +634,7 @@ def _parse_continue(token: str) -> tuple[int | None, str]:
 
 
 def _delete_options(request: Request) -> Object:
-    options: Object = decode_object(request.body, "DeleteOptions", "v1") if request.body.strip() else {}
+    options: Object = decode_body(request, "DeleteOptions", "v1") if request.body.strip() else {}
     if request.parameter("gracePeriodSeconds"):
         options["gracePeriodSeconds"] = _parse_int(request, "gracePeriodSeconds")
     if options.get("dryRun") == ["All"]:

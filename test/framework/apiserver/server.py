@@ -146,7 +146,7 @@ class APIServer:
         path.write_bytes(msgspec.json.encode(self._storage.dump()))
 
     def load(self, path: Path) -> None:
-        """Take over the objects that save wrote, before anything else is stored."""
+        """Have the objects that save wrote instead of those that there are; before it is started."""
         self._storage.load(msgspec.json.decode(path.read_bytes()))
 
     def cut_connections(self) -> None:

@@ -252,8 +252,8 @@ def test_generation_counts_changes_of_the_spec(client: Client) -> None:
     client.call("POST", _PODS, _pod())
     patch = {"spec": {"containers": [{"name": "c", "image": "other"}]}}
     assert client.call("PATCH", f"{_PODS}/p", patch, content_type=STRATEGIC)[1]["metadata"]["generation"] == 2
-    patch = {"metadata": {"labels": {"a": "b"}}}
-    assert client.call("PATCH", f"{_PODS}/p", patch, content_type=STRATEGIC)[1]["metadata"]["generation"] == 2
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    assert client.call("PATCH", f"{_PODS}/p", labels, content_type=STRATEGIC)[1]["metadata"]["generation"] == 2
 
 
 def test_lists_merge_by_key_in_a_strategic_patch(client: Client) -> None:

@@ -256,10 +256,10 @@ class Storage:
         return {"version": version, "objects": objects}
 
     def load(self, dumped: Object) -> None:
-        """Take over what dump returned; only while there is nothing yet. Versions go on, the history is lost."""
+        """Have what dump returned instead of what there is; before anybody watches. The history is lost."""
         with self._lock:
-            assert not any(bucket.entries for bucket in self._buckets.values()), "there are objects already"
             self._version = dumped["version"]
+            self._buckets.clear()
             for resource, objects in dumped["objects"].items():
                 bucket = self._bucket(resource)
                 bucket.compacted = self._version

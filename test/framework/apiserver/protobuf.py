@@ -1,0 +1,176 @@
+"""The binary form in which newer kubectls send the few kinds that they make themselves.
+
+Only what those kinds need; everything else is answered with 415, and answers are JSON, which the same clients take.
+
+Go: k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go, the generated.proto of each API group
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+from framework.apiserver.interfaces import Object
+
+CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
+_MAGIC = b"k8s\x00"
+
+# A message is its fields by number: name and type. A type is a message, the name of a scalar, or a list with the type
+# of its items; "text map" and "bytes map" are maps of them.
+_Message = dict[int, tuple[str, Any]]
+
+_META: _Message = {
+    1: ("name", "text"),
+    2: ("generateName", "text"),
+    3: ("namespace", "text"),
+    5: ("uid", "text"),
+    6: ("resourceVersion", "text"),
+    11: ("labels", "text map"),
+    12: ("annotations", "text map"),
+    14: ("finalizers", ["text"]),
+}
+_DELETE_OPTIONS: _Message = {
+    1: ("gracePeriodSeconds", "number"),
+    2: ("preconditions", {1: ("uid", "text"), 2: ("resourceVersion", "text")}),
+    4: ("propagationPolicy", "text"),
+    5: ("dryRun", ["text"]),
+}
+_RESOURCE_ATTRIBUTES: _Message = {
+    1: ("namespace", "text"),
+    2: ("verb", "text"),
+    3: ("group", "text"),
+    4: ("version", "text"),
+    5: ("resource", "text"),
+    6: ("subresource", "text"),
+    7: ("name", "text"),
+}
+_REVIEW: _Message = {
+    1: ("resourceAttributes", _RESOURCE_ATTRIBUTES),
+    2: ("nonResourceAttributes", {1: ("path", "text"), 2: ("verb", "text")}),
+}
+_BOUND_TO: _Message = {1: ("kind", "text"), 2: ("apiVersion", "text"), 3: ("name", "text"), 4: ("uid", "text")}
+_TOKEN_REQUEST: _Message = {
+    1: ("audiences", ["text"]),
+    3: ("boundObjectRef", _BOUND_TO),
+    4: ("expirationSeconds", "number"),
+}
+_KINDS: dict[str, _Message] = {
+    "Namespace": {1: ("metadata", _META), 2: ("spec", {1: ("finalizers", ["text"])})},
+    "ConfigMap": {
+        1: ("metadata", _META),
+        2: ("data", "text map"),
+        3: ("binaryData", "bytes map"),
+        4: ("immutable", "truth"),
+    },
+    "Secret": {
+        1: ("metadata", _META),
+        2: ("data", "bytes map"),
+        3: ("type", "text"),
+        4: ("stringData", "text map"),
+        5: ("immutable", "truth"),
+    },
+    "ServiceAccount": {1: ("metadata", _META), 3: ("imagePullSecrets", [{1: ("name", "text")}])},
+    "Eviction": {1: ("metadata", _META), 2: ("deleteOptions", _DELETE_OPTIONS)},
+    "DeleteOptions": _DELETE_OPTIONS,
+    "SelfSubjectAccessReview": {1: ("metadata", _META), 2: ("spec", _REVIEW)},
+    "TokenRequest": {1: ("metadata", _META), 2: ("spec", _TOKEN_REQUEST)},
+}
+_TYPE: _Message = {1: ("apiVersion", "text"), 2: ("kind", "text")}
+
+
+class UnknownKindError(ValueError):
+    """It may be fine, but nobody here knows the numbers of its fields."""
+
+
+def decode(body: bytes) -> Object:
+    """The object that a body holds. Raises UnknownKindError, and ValueError for what is no object at all."""
+    if not body.startswith(_MAGIC):
+        raise ValueError("the body does not begin as an encoded object does")
+    type_meta: Object = {}
+    raw = b""
+    for number, value in _fields(body[len(_MAGIC) :]):
+        if number == 1:
+            type_meta = _message(_bytes(value), _TYPE)
+        elif number == 2:
+            raw = _bytes(value)
+    message = _KINDS.get(type_meta.get("kind", ""))
+    if message is None:
+        raise UnknownKindError(f"kind {type_meta.get('kind', '')!r} is not understood in this form")
+    return type_meta | _message(raw, message)
+
+
+def _message(data: bytes, message: _Message) -> Object:
+    obj: Object = {}
+    for number, value in _fields(data):
+        if number not in message:
+            continue
+        name, type_ = message[number]
+        if isinstance(type_, list):
+            obj.setdefault(name, []).append(_value(value, type_[0]))
+        elif type_ in ("text map", "bytes map"):
+            item = type_.removesuffix(" map")
+            entry = _message(_bytes(value), {1: ("key", "text"), 2: ("value", item)})
+            obj.setdefault(name, {})[entry.get("key", "")] = entry.get("value", "")
+        elif (decoded := _value(value, type_)) not in ("", {}):
+            obj[name] = decoded
+    return obj
+
+
+def _value(value: int | bytes, type_: Any) -> Any:
+    match type_:
+        case "number":
+            number = _int(value)
+            return number - (1 << 64) if number >= 1 << 63 else number
+        case "truth":
+            return bool(_int(value))
+        case "text":
+            return _bytes(value).decode()
+        case "bytes":
+            return base64.b64encode(_bytes(value)).decode()
+        case _:
+            return _message(_bytes(value), type_)
+
+
+def _int(value: int | bytes) -> int:
+    if not isinstance(value, int):
+        raise ValueError("a number was expected")
+    return value
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError("a length was expected")
+    return value
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Numbers and values of a message: numbers as they are, everything else as bytes."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        match key & 7:
+            case 0:
+                value, at = _varint(data, at)
+                yield key >> 3, value
+            case 2:
+                size, at = _varint(data, at)
+                if at + size > len(data):
+                    raise ValueError("the body ends early")
+                yield key >> 3, data[at : at + size]
+                at += size
+            case wire:
+                raise ValueError(f"wire type {wire} is not understood")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(data):
+            raise ValueError("the body ends early")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7

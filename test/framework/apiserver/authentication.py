@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import hashlib
 import hmac
 import re
 import time
@@ -96,7 +97,9 @@ class Authenticator:
         if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc or not name:
             klog.v(2).info_s("Unable to authenticate the request", user=name, end=certificate.not_valid_after_utc)
             return None
-        return authenticated(UserInfo(name, groups=tuple(certificates.organizations(certificate.subject))))
+        groups = tuple(certificates.organizations(certificate.subject))
+        extra = {f"{_EXTRA}/credential-id": (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)}
+        return authenticated(UserInfo(name, groups=groups, extra=extra))
 
     # Tokens.
 
@@ -200,15 +203,23 @@ def _impersonated(request: Request, user: UserInfo | None) -> UserInfo | None:
     """Who the user, who must be an administrator, wants to be taken for."""
     wanted = request.headers["impersonate-user"]
     if user is None or MASTERS not in user.groups:
-        name = "system:anonymous" if user is None else user.name
-        why = f'User "{name}" cannot impersonate resource "users" in API group "" at the cluster scope'
-        raise errors.forbidden("users", "", wanted, why)
+        raise _may_not_impersonate(request, "system:anonymous" if user is None else user.name)
     groups = tuple(each.strip() for each in request.headers.get("impersonate-group", "").split(",") if each.strip())
     if not groups and (match := _SERVICE_ACCOUNT.fullmatch(wanted)):
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{match[1]}")
     if wanted == "system:anonymous":
         return UserInfo(wanted, groups=(*groups, UNAUTHENTICATED))
     return authenticated(UserInfo(wanted, request.headers.get("impersonate-uid", ""), groups))
+
+
+def _may_not_impersonate(request: Request, name: str) -> errors.ApiError:
+    verb = f"impersonate-on:user-info:{request.verb}"
+    if not request.resource:
+        return errors.forbidden("", "", "", f'User "{name}" cannot {verb} path "{request.path}"')
+    resource = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
+    place = f'in the namespace "{request.namespace}"' if request.namespace else "at the cluster scope"
+    why = f'User "{name}" cannot {verb} resource "{resource}" in API group "{request.group}" {place}'
+    return errors.forbidden(request.resource, request.group, request.name, why)
 
 
 def _bootstrap_groups(extra: str) -> tuple[str, ...] | None:
@@ -250,7 +261,15 @@ class TokenRequests:
     def __call__(self, request: Request, body: Object) -> Object:
         store = self._authenticator.store
         metadata = body.setdefault("metadata", {})
-        _check_url(request, metadata)
+        if metadata.get("namespace", request.namespace) != request.namespace:
+            why = "the namespace of the provided object does not match the namespace sent on the request"
+            raise errors.bad_request(why)
+        # Before the defaults: admission tells no audience from the API server's.
+        self._admission.admit(request, CREATE, body, None)
+        if metadata.get("name", request.name) != request.name:
+            message = "must match the service account name if specified"
+            fault = field.invalid(field.Path("metadata").child("name"), metadata["name"], message)
+            raise errors.invalid("TokenRequest", "authentication.k8s.io", request.name, [fault])
         account = store.get("serviceaccounts", request.name, request.namespace)
         uid = account["metadata"]["uid"]
         if metadata.get("uid", uid) != uid:
@@ -260,7 +279,6 @@ class TokenRequests:
         spec = body.setdefault("spec", {})
         _set_defaults(spec, self._authenticator.api_audiences)
         _validate(spec)
-        self._admission.admit(request, CREATE, body, None)
         bound = self._bound(request, spec.get("boundObjectRef"))
         now = self._now()
         metadata.update(name=request.name, namespace=request.namespace, uid=uid, creationTimestamp=_timestamp(now))
@@ -310,14 +328,6 @@ class TokenRequests:
             return self._authenticator.store.get("nodes", name)
         except errors.ApiError:
             return {"metadata": {"name": name}}
-
-
-def _check_url(request: Request, metadata: Object) -> None:
-    for key, wanted in (("name", request.name), ("namespace", request.namespace)):
-        if metadata.get(key) and metadata[key] != wanted:
-            message = f"must match the service account {key} if specified"
-            fault = field.invalid(field.Path("metadata").child(key), metadata[key], message)
-            raise errors.invalid("TokenRequest", "authentication.k8s.io", request.name, [fault])
 
 
 def _set_defaults(spec: Object, audiences: Collection[str]) -> None:

@@ -125,7 +125,7 @@ class Cluster:
 
     def start(self) -> None:
         """Listen, and start the controllers. Raises OSError if the port is taken."""
-        if self.options.keep and self._state.exists() and not self.store.list("namespaces"):
+        if self.options.keep and self._state.exists():
             self.server.load(self._state)
         self.server.start()
 

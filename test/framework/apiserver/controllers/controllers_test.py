@@ -258,7 +258,7 @@ TAINTS: list[tuple[list[Object], Object, list[tuple[str, str]]]] = [
     (conditions(Ready="True"), {"unschedulable": True}, [("node.kubernetes.io/unschedulable", "NoSchedule")]),
     (conditions(Ready="True"), {"taints": [TAINT]}, [("k", "NoSchedule")]),
     (conditions(Ready="True"), {"taints": [{"key": NOT_READY, "effect": "NoSchedule"}]}, []),
-    ([], {"taints": [{"key": NOT_READY, "effect": "NoSchedule"}]}, [(NOT_READY, "NoSchedule")]),
+    ([], {"taints": [{"key": NOT_READY, "effect": "NoSchedule"}]}, []),
     (
         conditions(Ready="False"),
         {"taints": [{"key": UNREACHABLE, "effect": "NoExecute"}, TAINT]},

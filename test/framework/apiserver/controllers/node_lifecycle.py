@@ -144,10 +144,8 @@ def set_taints(node: Object) -> bool:
     wanted = {key for (kind, value), key in _TAINTS.items() if status[kind] == value}
     if spec.get("unschedulable"):
         wanted.add(_UNSCHEDULABLE)
-    if not status["Ready"]:
-        wanted |= {_NOT_READY} & {each["key"] for each in present}  # a new node, which admission has tainted
     pairs = [(key, "NoSchedule") for key in wanted]
-    pairs += [(key, "NoExecute") for key in wanted & {_NOT_READY, _UNREACHABLE} if status["Ready"]]
+    pairs += [(key, "NoExecute") for key in wanted & {_NOT_READY, _UNREACHABLE}]
     kept = [each for each in present if not _is_ours(each) or (each["key"], each["effect"]) in pairs]
     known = {(each["key"], each["effect"]) for each in kept}
     added = [_taint(key, effect) for key, effect in sorted(pairs) if (key, effect) not in known]

@@ -118,6 +118,7 @@ class Scheduler(base.WatchController):
         since = known.get("lastTransitionTime") if known.get("status") == "False" else None
         condition = {
             "type": "PodScheduled",
+            "observedGeneration": metadata.get("generation", 1),
             "status": "False",
             "reason": "Unschedulable",
             "message": message,

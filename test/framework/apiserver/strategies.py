@@ -327,7 +327,7 @@ class NamespaceStrategy(Strategy):
         return super().may_go(obj) and not (obj.get("spec") or {}).get("finalizers")
 
 
-class CertificateSigningRequestStrategy(Strategy):
+class CertificateSigningRequestStrategy(PathSegmentNames):
     """Who asked is what the server says; approval and status are written apart."""
 
     _FROM_THE_USER = ("username", "uid", "groups", "extra")
@@ -345,9 +345,6 @@ class CertificateSigningRequestStrategy(Strategy):
         if user.extra:
             spec["extra"] = {key: list(values) for key, values in user.extra.items()}
         obj["status"] = {}
-
-    def validate_name(self, name: str) -> list[str]:
-        return []  # kubelets name theirs after a digest, in both cases
 
     def prepare_update(self, request: Request, new: Object, old: Object) -> None:
         restore(new, old, "spec")

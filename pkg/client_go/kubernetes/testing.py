@@ -326,7 +326,7 @@ class FakeResourceClient(ResourceClient[T]):
 
                 return jsonmergepatch.merge_map_patch(obj, msgspec.json.decode(data))
             case types.PatchType.JSON:
-                import jsonpatch  # type: ignore[import-untyped]
+                import jsonpatch
 
                 return jsonpatch.apply_patch(obj, msgspec.json.decode(data))
         raise ValueError(f"patches of type {patch_type} are not supported by the fake client")

@@ -57,8 +57,9 @@ class Stream:
         self._response = response
         self._forget = forget
         self._buffer = b""
-        self._lock = threading.Lock()  # guards _closed
+        self._lock = threading.Lock()  # guards _closed, _reading
         self._closed = False
+        self._reading = False
 
     def readline(self) -> bytes | None:
         """The next line that is not empty, waited for; None at the end or once closed.
@@ -86,10 +87,17 @@ class Stream:
             if self._closed:
                 return
             self._closed = True
+            reading = self._reading
         self._forget()
         self._connection.abort()
+        if not reading:
+            self._dispose()
 
     def _read(self) -> bytes:
+        with self._lock:
+            if self._closed:
+                return b""
+            self._reading = True
         try:
             return self._response.read1(_CHUNK)
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as err:
@@ -99,8 +107,15 @@ class Stream:
                     return b""
             raise transport.TransportError(f"read from the API server: {request_.describe(err)}") from err
         finally:
-            if self._response.isclosed():
-                self._connection.close()
+            with self._lock:
+                self._reading = False
+                closed = self._closed
+            if closed:  # by another thread, which left this to us
+                self._dispose()
+
+    def _dispose(self) -> None:
+        self._response.close()
+        self._connection.close()
 
 
 class RESTClient:

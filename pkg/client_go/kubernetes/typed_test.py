@@ -1,0 +1,122 @@
+"""Tests of the typed client against a small server."""
+
+from __future__ import annotations
+
+import threading
+
+from pkg import golang
+from pkg.api.coordination import v1 as coordinationv1
+from pkg.api.core import v1
+from pkg.apimachinery import types, watch
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
+from pkg.client_go import kubernetes, rest
+from pkg.client_go.rest import testing
+
+CTX = golang.background()
+_WAIT = 5.0
+
+POD = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"%s","namespace":"n"},"spec":{"newField":{"a":1}}}'
+BAD = b'{"metadata":{"name":"bad","namespace":"n"},"spec":{"hostNetwork":"yes"}}'
+
+
+def clientset(server: testing.Server) -> kubernetes.Clientset:
+    return kubernetes.new_for_config(rest.Config(host=server.url, qps=-1))
+
+
+def test_requests() -> None:
+    with testing.serve(lambda request: request.answer(body=POD % b"a")) as server:
+        client = clientset(server)
+        pods = client.core_v1.pods("n")
+        pod = pods.get(CTX, "a", metav1.GetOptions(resource_version="0"))
+        pods.update_status(CTX, pod)
+        pods.patch(CTX, "a", types.PatchType.STRATEGIC_MERGE, b"{}", metav1.PatchOptions(field_manager="m"), "status")
+        pods.delete(CTX, "a", metav1.DeleteOptions(grace_period_seconds=0))
+        client.coordination_v1.leases("kube-node-lease").create(CTX, coordinationv1.Lease())
+        client.storage_v1.csi_nodes().delete_collection(CTX, None, metav1.ListOptions(field_selector="a=b"))
+        client.close()
+    assert [(request.verb, request.uri) for request in server.requests] == [
+        ("GET", "/api/v1/namespaces/n/pods/a?resourceVersion=0"),
+        ("PUT", "/api/v1/namespaces/n/pods/a/status"),
+        ("PATCH", "/api/v1/namespaces/n/pods/a/status?fieldManager=m"),
+        ("DELETE", "/api/v1/namespaces/n/pods/a"),
+        ("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"),
+        ("DELETE", "/apis/storage.k8s.io/v1/csinodes?fieldSelector=a%3Db"),
+    ]
+    assert server.requests[2].headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert codec.decode_json(server.requests[3].body, dict) == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "gracePeriodSeconds": 0,
+    }
+    assert b'"kind":"Pod"' in server.requests[1].body
+    assert pod.kind == "" and pod.metadata.name == "a"
+
+
+def test_list_leaves_out_what_cannot_be_decoded() -> None:
+    body = b'{"metadata":{"resourceVersion":"7"},"items":[%s,%s,%s]}' % (POD % b"a", BAD, POD % b"b")
+    with testing.serve(lambda request: request.answer(body=body)) as server:
+        client = clientset(server)
+        pods = client.core_v1.pods("").list(CTX)
+        client.close()
+    assert [pod.metadata.name for pod in pods.items] == ["a", "b"]
+    assert pods.metadata.resource_version == "7"
+
+
+def test_list_without_items() -> None:
+    with testing.serve(lambda request: request.answer(body=b'{"metadata":{},"items":null}')) as server:
+        client = clientset(server)
+        assert client.core_v1.nodes().list(CTX).items == []
+        client.close()
+
+
+def test_watch() -> None:
+    release = threading.Event()
+
+    def answer(request: testing.Request) -> None:
+        request.begin_stream()
+        request.send_chunk(b'{"type":"ADDED","object":%s}\n{"type":"ADDED","object":%s}\n' % (POD % b"a", BAD))
+        request.send_chunk(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}\n')
+        request.send_chunk(b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n')
+        release.wait(_WAIT)
+
+    with testing.serve(answer) as server:
+        options = metav1.ListOptions(allow_watch_bookmarks=True, timeout_seconds=433, resource_version="5")
+        watcher = clientset(server).core_v1.pods("n").watch(CTX, options)
+        events = [watcher.result_chan().recv(_WAIT)[0] for _ in range(3)]
+        assert watcher.result_chan().recv(_WAIT) == (None, False)
+        release.set()
+    assert [event and event.type for event in events] == [watch.ADDED, watch.BOOKMARK, watch.ERROR]
+    assert events[2] is not None and isinstance(events[2].object, metav1.Status)
+    assert server.requests[0].uri == (
+        "/api/v1/namespaces/n/pods?allowWatchBookmarks=true&resourceVersion=5&timeout=7m13s&timeoutSeconds=433&watch=true"
+    )
+
+
+def test_watch_tells_of_garbage() -> None:
+    def answer(request: testing.Request) -> None:
+        request.begin_stream()
+        request.send_chunk(b"<html>\n")
+
+    with testing.serve(answer) as server:
+        watcher: watch.Interface[v1.Node] = clientset(server).core_v1.nodes().watch(CTX)
+        event, _ = watcher.result_chan().recv(_WAIT)
+        watcher.stop()
+    assert event is not None and event.type == watch.ERROR
+    assert "unable to decode an event from the watch stream" in str(event.object)
+
+
+def test_watch_ends_with_its_context() -> None:
+    release = threading.Event()
+
+    def answer(request: testing.Request) -> None:
+        request.begin_stream()
+        release.wait(_WAIT)
+
+    with testing.serve(answer) as server:
+        ctx, cancel = golang.with_cancel(CTX)
+        watcher = clientset(server).core_v1.nodes().watch(ctx)
+        cancel()
+        assert watcher.result_chan().recv(_WAIT) == (None, False)
+        assert not release.is_set()
+        release.set()

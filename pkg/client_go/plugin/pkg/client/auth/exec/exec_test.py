@@ -1,0 +1,101 @@
+"""Tests of credential plugins."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pkg.apimachinery.clock import testing as clocktesting
+from pkg.client_go import rest
+from pkg.client_go.plugin.pkg.client.auth.exec import exec as exec_plugin
+from pkg.client_go.tools.clientcmd import api
+
+V1 = "client.authentication.k8s.io/v1"
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def plugin(tmp_path: Path, script: str, **fields: Any) -> api.ExecConfig:
+    """A config with that shell script as program."""
+    file = tmp_path / "plugin"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    given = {"api_version": V1, "interactive_mode": "Never"} | fields
+    return api.ExecConfig(command=str(file), **given)
+
+
+def printing(status: dict[str, Any] | None, version: str = V1) -> str:
+    credential = {"apiVersion": version, "kind": "ExecCredential", "status": status}
+    return f"cat <<EOF\n{json.dumps(credential)}\nEOF"
+
+
+def test_kept_until_expired(tmp_path: Path) -> None:
+    script = 'echo >> "$0.runs"\n' + printing({"token": "t", "expirationTimestamp": "2026-01-01T01:00:00Z"})
+    clock = clocktesting.FakeClock(START)
+    authenticator = exec_plugin.Authenticator(plugin(tmp_path, script), clock=clock)
+    runs = tmp_path / "plugin.runs"
+    assert [authenticator.token(), authenticator.token()] == ["t", "t"]
+    assert runs.read_text().count("\n") == 1
+    clock.step(3601)
+    assert authenticator.token() == "t"
+    assert runs.read_text().count("\n") == 2
+
+
+def test_certificate(tmp_path: Path) -> None:
+    status = {"clientCertificateData": "cert", "clientKeyData": "key"}
+    authenticator = exec_plugin.Authenticator(plugin(tmp_path, printing(status)))
+    assert authenticator.cert() == rest.KeyPair(b"cert", b"key")
+    assert authenticator.token() == ""
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo no ticket >&2; exit 3", "plugin failed with exit code 3: no ticket"),
+        ("echo nonsense", "decoding stdout"),
+        (printing(None), "didn't return a status field"),
+        (printing({}), "didn't return a token or cert/key pair"),
+        (printing({"clientKeyData": "k"}), "only certificate or key, not both"),
+        (printing({"token": "t"}, "client.authentication.k8s.io/v1beta1"), "plugin returned version .*v1beta1"),
+    ],
+)
+def test_faults(tmp_path: Path, script: str, message: str) -> None:
+    with pytest.raises(exec_plugin.ExecPluginError, match=message):
+        exec_plugin.Authenticator(plugin(tmp_path, script)).token()
+
+
+def test_missing_program_tells_the_hint() -> None:
+    config = api.ExecConfig(command="/no/such", api_version=V1, interactive_mode="Never", install_hint="get it")
+    with pytest.raises(exec_plugin.ExecPluginError, match="executable /no/such not found: get it"):
+        exec_plugin.Authenticator(config).token()
+
+
+def test_what_the_program_is_told(tmp_path: Path) -> None:
+    script = 'echo "$KUBERNETES_EXEC_INFO" > "$0.info"; echo "$EXTRA$1" >> "$0.info"\n' + printing({"token": "t"})
+    provider = plugin(
+        tmp_path, script, provide_cluster_info=True, args=["arg"], env=[api.ExecEnvVar(name="EXTRA", value="e")]
+    )
+    tls = rest.TLSClientConfig(ca_data=b"ca")
+    config = rest.Config(host="https://h", tls_client_config=tls, exec_provider=provider)
+    authenticator = exec_plugin.get_authenticator(config)
+    assert authenticator is not None
+    authenticator.token()
+    info, extra = (tmp_path / "plugin.info").read_text().splitlines()
+    assert json.loads(info)["spec"] == {
+        "interactive": False,
+        "cluster": {"server": "https://h", "certificate-authority-data": "Y2E=", "config": None},
+    }
+    assert extra == "earg"
+
+
+def test_other_credentials_win(tmp_path: Path) -> None:
+    config = rest.Config(bearer_token="t", exec_provider=plugin(tmp_path, ""))
+    assert exec_plugin.get_authenticator(config) is None
+
+
+def test_unknown_version(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match='invalid apiVersion "v0"'):
+        exec_plugin.Authenticator(plugin(tmp_path, "", api_version="v0"))

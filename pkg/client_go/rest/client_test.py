@@ -176,7 +176,7 @@ def test_cancel_ends_blocked_request(tmp_path: Path) -> None:
 
 def test_slow_server_runs_into_timeout() -> None:
     release = threading.Event()
-    with testing.serve(lambda _: release.wait(_WAIT)) as server:  # type: ignore[arg-type,return-value]
+    with testing.serve(lambda _: release.wait(_WAIT)) as server:  # type: ignore[arg-type]
         with pytest.raises(rest.RequestTimeoutError) as caught:
             client(server, timeout=0.05).request(golang.background(), "GET", "/")
         release.set()

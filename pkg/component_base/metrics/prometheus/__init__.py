@@ -1,0 +1,1 @@
+"""Metrics of other packages, which need not know of them."""

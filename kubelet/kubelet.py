@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -23,6 +24,7 @@ from kubelet import (
     lifecycle,
     logs,
     metrics,
+    nodeshutdown,
     pleg,
     prober,
     runtimeclass,
@@ -41,7 +43,7 @@ from kubelet.kubelet_pods import KubeletPods
 from kubelet.kubelet_struct import Dependencies, NodeLister
 from kubelet.network import dns
 from kubelet.pod_container_deletor import PodContainerDeletor
-from kubelet.pod_workers import PodStatusFunc, PodWorkers, PostSyncFunc, UpdatePodOptions
+from kubelet.pod_workers import PodStatusFunc, PodWorkers, PostSyncFunc, UpdatePodOptions, kill_pod_now
 from kubelet.prober import results as proberesults
 from kubelet.reason_cache import ReasonCache
 from kubelet.runtime import RuntimeState
@@ -179,6 +181,8 @@ class Kubelet(KubeletPods):
         """
         self.container_manager.start(self.get_node_any_way(ctx), self.get_active_pods)
         self.container_log_manager.start(ctx)
+        if self.shutdown_manager is not None:
+            self.shutdown_manager.start(ctx)
 
     def start_garbage_collection(self, ctx: golang.Context) -> None:
         """Remove dead containers and unused images from time to time, each on a thread that ends with ctx."""
@@ -1108,6 +1112,7 @@ def new_main_kubelet(
     _build_garbage_collection(ctx, kubelet, options)
     _build_volumes(ctx, kubelet, kube_deps)
     _build_admission(ctx, kubelet)
+    _build_shutdown_manager(ctx, kubelet)
     _build_node_lease(ctx, kubelet)
     _build_serving_certificate(kubelet, options)
     return kubelet
@@ -1407,6 +1412,32 @@ def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> None:
     )
 
 
+def _build_shutdown_manager(ctx: golang.Context, kubelet: Kubelet) -> None:
+    """Who ends pods in time when the system shuts down, and admits none from then on."""
+    kube_cfg = kubelet.kubelet_configuration
+
+    def sync_node_status(ctx: golang.Context) -> None:
+        if kubelet.kube_client is not None:
+            kubelet.sync_node_status(ctx)
+
+    kubelet.shutdown_manager = nodeshutdown.new_manager(
+        nodeshutdown.Config(
+            volume_manager=kubelet.volume_manager,
+            recorder=kubelet.recorder,
+            node_ref=kubelet.node_ref,
+            get_pods_func=kubelet.get_active_pods,
+            kill_pod_func=kill_pod_now(ctx, kubelet.pod_workers, kubelet.recorder),
+            sync_node_status_func=sync_node_status,
+            shutdown_grace_period_requested=kube_cfg.shutdown_grace_period,
+            shutdown_grace_period_critical_pods=kube_cfg.shutdown_grace_period_critical_pods,
+            shutdown_grace_period_by_pod_priority=kube_cfg.shutdown_grace_period_by_pod_priority,
+            state_directory=Path(kubelet.root_directory),
+            clock=kubelet.clock,
+        )
+    )
+    kubelet.admit_handlers.append(kubelet.shutdown_manager)
+
+
 def _build_node_lease(ctx: golang.Context, kubelet: Kubelet) -> None:
     client = kubelet.heartbeat_client
     if client is None:
@@ -1432,7 +1463,8 @@ def _build_node_lease(ctx: golang.Context, kubelet: Kubelet) -> None:
 def _build_serving_certificate(kubelet: Kubelet, options: KubeletOptions) -> None:
     """Who has the certificate to serve with at hand; nobody in standalone mode without one."""
     kube_cfg = kubelet.kubelet_configuration
-    rotated = kube_cfg.server_tls_bootstrap and features.feature_gate.enabled(features.ROTATE_KUBELET_SERVER_CERTIFICATE)
+    gate = features.ROTATE_KUBELET_SERVER_CERTIFICATE
+    rotated = kube_cfg.server_tls_bootstrap and features.feature_gate.enabled(gate)
     if rotated and kubelet.kube_client is not None:
         # Only a kubelet that serves over TLS loads them.
         from kubelet import certificate as kubeletcertificate

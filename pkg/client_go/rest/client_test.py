@@ -354,3 +354,40 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         rest.RESTClient(rest.Config(host="https://h", tls_client_config=rest.TLSClientConfig(ca_file=missing)))
     with pytest.raises(ValueError, match="certificate-authority-data"):
         rest.RESTClient(rest.Config(host="https://h", tls_client_config=rest.TLSClientConfig(ca_data=b"junk")))
+
+
+class FakeLimiter:
+    """Counts who waits."""
+
+    def __init__(self) -> None:
+        self.waits = 0
+
+    def try_accept(self) -> bool:
+        return True
+
+    def wait(self, ctx: golang.Context) -> None:
+        self.waits += 1
+
+
+def test_requests_are_throttled_and_watches_are_not() -> None:
+    limiter = FakeLimiter()
+
+    def answer(request: testing.Request) -> None:
+        request.answer(body=b"")
+
+    with testing.serve(answer) as server:
+        one = rest.RESTClient(rest.Config(host=server.url, rate_limiter=limiter))
+        one.request(golang.background(), "GET", "/")
+        one.stream(golang.background(), "GET", "/", watch=True).close()
+        one.close_idle_connections()
+    assert limiter.waits == 1
+
+
+def test_limiter_wait_ends_with_its_context() -> None:
+    one = rest.RESTClient(rest.Config(host="http://127.0.0.1:1", qps=0.001, burst=1))
+    with pytest.raises(rest.TransportError):
+        one.request(golang.background(), "GET", "/")
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    with pytest.raises(golang.Canceled):
+        one.request(ctx, "GET", "/")

@@ -79,7 +79,7 @@ def kubelet_address(node: Object) -> tuple[str, int]:
         if addresses.get(kind):
             port = lookup(node, "status.daemonEndpoints.kubeletEndpoint.Port") or 10250
             return addresses[kind], port
-    raise errors.internal_error("no preferred addresses found; known addresses: []")
+    raise errors.ApiError(500, "", "no preferred addresses found; known addresses: []")
 
 
 def forward(

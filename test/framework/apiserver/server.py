@@ -42,7 +42,8 @@ from framework.apiserver.watch import LocalWatch
 class APIServer:
     """A Kubernetes API server that keeps its objects in memory. A context manager; the package shows how to use it.
 
-    Everybody may do everything, and pods stay where they are, unless identity and controllers are given:
+    Everybody may do everything, pods stay where they are and namespaces that are deleted stay, too, unless identity
+    and controllers are given (`cluster` puts all of them together):
 
     - `host`, `port`: where to listen; port 0 takes a free one.
     - `ssl_context`: serve HTTPS with it. Client certificates reach `authenticator` as the connection verified them.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
+import ssl
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from framework.apiserver import APIServer, Request
+from framework.apiserver.certificates import CertificateAuthority, server_context
 from framework.apiserver.client import JSON, JSON_PATCH, MERGE, STRATEGIC, Client
 from framework.apiserver.interfaces import Cut, NoFaults
 from pkg import golang
@@ -644,3 +648,70 @@ def test_audit_sees_every_request(client: Client, api: APIServer) -> None:
     client.call("GET", f"{_PODS}/q")
     client.call("GET", _PODS)
     assert seen[:3] == [("create", "pods", 201), ("patch", "pods", 200), ("get", "pods", 404)]
+
+
+def test_a_client_that_goes_ends_its_watch(api: APIServer, client: Client) -> None:
+    events = client.watch(_MAPS, sendInitialEvents="true", resourceVersionMatch="NotOlderThan", resourceVersion="")
+    ended = threading.Event()
+    api.audit = lambda request, code: ended.set() if request.verb == "watch" else None
+    client.call("POST", _MAPS, {"metadata": {"name": "m"}})
+    assert next(events)["type"] == "ADDED"
+    assert not ended.is_set()
+    events.close()
+    assert ended.wait(10), "nothing has changed that could have shown that nobody listens"
+
+
+def test_https_shows_who_the_client_is(tmp_path: Path) -> None:
+    authority = CertificateAuthority.create()
+    (tmp_path / "ca.crt").write_bytes(authority.pem)
+    pair = authority.server_pair(["127.0.0.1"]).write(tmp_path, "server")
+    seen: list[bytes | None] = []
+    context = server_context(*pair, tmp_path / "ca.crt")
+    with APIServer(ssl_context=context, audit=lambda request, _: seen.append(request.peer_certificate)) as api:
+        assert api.url == f"https://127.0.0.1:{api.port}"
+        trust = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+        with pytest.raises(ssl.SSLError):  # a client that trusts nobody does not disturb the others
+            http.client.HTTPSConnection("127.0.0.1", api.port, context=ssl.create_default_context()).connect()
+        for name in (None, "somebody"):
+            if name is not None:
+                trust.load_cert_chain(*authority.client_pair(name).write(tmp_path, name))
+            connection = http.client.HTTPSConnection("127.0.0.1", api.port, context=trust, timeout=10)
+            for _ in range(2):
+                connection.request("GET", "/healthz")
+                assert connection.getresponse().read() == b"ok"
+            connection.close()
+    assert seen[:2] == [None, None]
+    assert seen[2] is not None and seen[2] == seen[3]
+
+
+def test_nothing_is_missed_over_watches_that_are_cut(api: APIServer) -> None:
+    """A client that goes on where it stood sees every change once, in order, however often it is cut off."""
+    names = [f"m{i}" for i in range(10)]
+    for name in names:
+        api.store.create("configmaps", {"metadata": {"name": name, "namespace": "default"}})
+    start = int(api.store.resource_version)
+    written = 300
+
+    def write() -> None:
+        for i in range(written):
+            api.store.patch("configmaps", names[i % 10], {"data": {"n": str(i)}}, "default")
+
+    writer = golang.go(write, name="writer")
+    seen: list[int] = []
+    cuts = 0
+    with Client(api.port) as client:
+        while len(seen) < written:
+            since = str(seen[-1] if seen else start)
+            try:
+                for event in client.watch(_MAPS, resourceVersion=since):
+                    seen.append(int(event["object"]["metadata"]["resourceVersion"]))
+                    if len(seen) % 25 == 0 and len(seen) < written:
+                        api.cut_connections()
+                        cuts += 1
+                    if len(seen) == written:
+                        break
+            except (OSError, http.client.HTTPException, ValueError):
+                continue  # cut in the middle of a line, or of the answer's beginning
+    writer.join()
+    assert cuts >= 10
+    assert seen == list(range(start + 1, start + written + 1))

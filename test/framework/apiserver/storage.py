@@ -124,7 +124,8 @@ class Watcher:
         return (not self._namespace or key[0] == self._namespace) and (not self._name or key[1] == self._name)
 
     def put(self, change: Change) -> None:
-        self._queue.put(change)
+        if change.version > self.version:  # a watch may begin at a version that is still to come
+            self._queue.put(change)
 
 
 @dataclass(slots=True)
@@ -218,7 +219,7 @@ class Storage:
                 raise CompactedError(bucket.compacted)
             else:
                 for change in bucket.history:
-                    if change.version > since and watcher.wants(change.entry.key):
+                    if watcher.wants(change.entry.key):
                         watcher.put(change)
             bucket.watchers.append(watcher)
         return watcher

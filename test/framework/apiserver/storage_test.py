@@ -91,3 +91,12 @@ def test_copies_are_the_callers_own() -> None:
     assert entry is not None
     entry.copy()["metadata"]["name"] = "changed"
     assert entry.object["metadata"]["name"] == "a"
+
+
+def test_a_watch_may_wait_for_a_version_to_come() -> None:
+    storage = Storage()
+    watcher = storage.watch("pods", 3)
+    for name in "abc":
+        storage.insert("pods", ("", name), _object(name))
+    change = watcher.next(0)
+    assert change is not None and change.version == 4

@@ -405,6 +405,8 @@ class VolumeStrategy(Strategy):
         spec.setdefault("volumeMode", "Filesystem")
         if self.resource.kind == "PersistentVolume":
             spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+            if spec.get("hostPath"):
+                spec["hostPath"].setdefault("type", "")
 
     def prepare_create(self, request: Request, obj: Object) -> None:
         obj["status"] = {"phase": "Pending"}

@@ -417,6 +417,21 @@ def _claim(claim: Object) -> list[Any]:
     ]
 
 
+def _csi_driver(driver: Object) -> list[Any]:
+    spec = driver.get("spec") or {}
+    tokens = [request.get("audience", "") for request in spec.get("tokenRequests") or []]
+    return [
+        driver["metadata"]["name"],
+        spec.get("attachRequired", True),
+        spec.get("podInfoOnMount", False),
+        spec.get("storageCapacity", False),
+        ",".join(tokens) or "<unset>",
+        spec.get("requiresRepublish", False),
+        ",".join(spec.get("volumeLifecycleModes") or []) or "<none>",
+        _age(driver),
+    ]
+
+
 def _endpoints(endpoints: Object) -> list[Any]:
     found = [
         f"{address.get('ip')}:{port.get('port')}"
@@ -506,6 +521,13 @@ _TABLES: dict[str, tuple[_Columns, Callable[[Object], list[Any]]]] = {
     "configmaps": ((("Name",), ("Data",), ("Age",)), _paths("metadata.name", "#data+binaryData", "age")),
     "leases": ((("Name",), ("Holder",), ("Age",)), _paths("metadata.name", "spec.holderIdentity", "age")),
     "runtimeclasses": ((("Name",), ("Handler",), ("Age",)), _paths("metadata.name", "handler", "age")),
+    "csidrivers": (
+        (
+            ("Name",), ("AttachRequired", "boolean"), ("PodInfoOnMount", "boolean"), ("StorageCapacity", "boolean"),
+            ("TokenRequests",), ("RequiresRepublish", "boolean"), ("Modes",), ("Age",),
+        ),
+        _csi_driver,
+    ),
     "csinodes": (
         (("Name",), ("Drivers", "integer"), ("Age",)), _paths("metadata.name", "#spec.drivers", "age"),
     ),

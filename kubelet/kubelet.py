@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from kubelet import (
+    cm,
     config,
     events,
     images,
@@ -233,6 +234,7 @@ class Kubelet(KubeletPods):
         except OSError as err:
             self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.KUBELET_SETUP_FAILED, str(err))
             raise
+        self.cgroup_version_check()
         golang.go(self.volume_manager.run, ctx, self.sources_ready, name="volume-manager")
         if self.kube_client is not None:
             self._start_node_sync(ctx)
@@ -247,6 +249,15 @@ class Kubelet(KubeletPods):
             self.sync_loop(ctx, updates, self)
         finally:
             self.probe_manager.stop_all()
+
+    def cgroup_version_check(self) -> None:
+        """Count the version of the node's cgroups, and tell of one that has no future."""
+        if cm.is_cgroup2_unified_mode():
+            metrics.CGROUP_VERSION.set(2)
+            return
+        metrics.CGROUP_VERSION.set(1)
+        self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.CGROUP_V1, cm.CGROUP_V1_DEPRECATED_WARNING)
+        klog.v(2).info_s("Warning: cgroup check", error=cm.CGROUP_V1_DEPRECATED_WARNING)
 
     def _start_node_sync(self, ctx: golang.Context) -> None:
         """Start what keeps the API server's node true: its status, its lease, the mirrors of static pods."""

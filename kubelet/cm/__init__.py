@@ -8,6 +8,7 @@ Go: pkg/kubelet/cm
 
 from kubelet.cm.cgroup_manager import CgroupManager, is_cgroup2_unified_mode, new_cgroup_manager
 from kubelet.cm.container_manager import (
+    CGROUP_V1_DEPRECATED_WARNING,
     ContainerManager,
     ContainerManagerImpl,
     DevicePluginResourceCapacity,
@@ -33,6 +34,7 @@ from kubelet.cm.pod_container_manager import PodContainerManager, PodContainerMa
 from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig
 
 __all__ = [
+    "CGROUP_V1_DEPRECATED_WARNING",
     "MAX_SHARES",
     "MIN_MILLI_CPU_LIMIT",
     "MIN_QUOTA_PERIOD",

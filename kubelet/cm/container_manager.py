@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from cri_api.v1 import api_pb2 as runtimeapi
 
 DEFAULT_NODE_ALLOCATABLE_CGROUP_NAME = "kubepods"
+CGROUP_V1_DEPRECATED_WARNING = (
+    "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. Please migrate to "
+    "cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1"
+)
 
 
 @dataclass(slots=True)

@@ -37,6 +37,7 @@ test: unit integration e2e-node ## run all tests, those on a real containerd inc
 
 unit: ## test modules by themselves
 	@hack/setup python
+	@hack/setup dbus
 	$(PYTEST) kubelet pkg test --ignore test/integration --ignore test/e2e_node --ignore test/e2e \
 	  --ignore test/benchmark
 

@@ -20,9 +20,6 @@ from pkg import golang
 
 LOGIND = jeepney.DBusAddress("/org/freedesktop/login1", interface="org.freedesktop.login1.Manager")
 
-pytestmark = pytest.mark.skipif(shutil.which("dbus-daemon") is None, reason="dbus-daemon is not installed")
-
-
 class FakeLogind:
     """Answers what the kubelet asks of logind and systemd; runs until close."""
 
@@ -88,6 +85,7 @@ class Bus:
     """A private dbus-daemon."""
 
     def __init__(self) -> None:
+        assert shutil.which("dbus-daemon"), "dbus-daemon is missing; `hack/setup dbus` installs it, as root on Debian"
         self._process = subprocess.Popen(
             ["dbus-daemon", "--session", "--nofork", "--print-address"], stdout=subprocess.PIPE, text=True
         )

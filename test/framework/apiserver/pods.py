@@ -42,6 +42,8 @@ class PodStrategy(Strategy):
             container.setdefault("resources", {})
             for variable in container.get("env") or []:
                 _set_divisor(variable.get("valueFrom"))
+        for container in spec.get("ephemeralContainers") or []:
+            _default_ephemeral_container(self, container)
         for volume in spec.get("volumes") or []:
             projected = (volume.get("projected") or {}).get("sources") or []
             for source in [volume, *projected]:
@@ -99,6 +101,16 @@ class PodStrategy(Strategy):
 
     def returns_deleted_object(self) -> bool:
         return True
+
+
+def _default_ephemeral_container(strategy: Strategy, container: Object) -> None:
+    try:
+        typed = codec.convert(container, v1.Container)
+    except codec.DecodeError as err:
+        raise wrong_shape(strategy.resource, err) from err
+    defaults.set_defaults_container(typed)
+    fill_in(container, codec.to_builtins(typed))
+    container.setdefault("resources", {})
 
 
 def _set_divisor(source: Object | None) -> None:

@@ -269,6 +269,31 @@ def test_lists_merge_by_key_in_a_strategic_patch(client: Client) -> None:
     assert {c["type"]: c["status"] for c in pod["status"]["conditions"]} == {"Ready": "True", "PodScheduled": "True"}
 
 
+def test_ephemeral_containers_are_added_and_never_changed(client: Client) -> None:
+    client.call("POST", _PODS, _pod())
+
+    def patch(**container: Any) -> tuple[int, Any]:
+        body = {"spec": {"ephemeralContainers": [{"name": "debug", **container}], "hostNetwork": True}}
+        return client.call("PATCH", f"{_PODS}/p/ephemeralcontainers", body, content_type=STRATEGIC)
+
+    code, pod = patch(image="busybox", targetContainerName="c")
+    assert code == 200
+    [container] = pod["spec"]["ephemeralContainers"]
+    assert (container["imagePullPolicy"], container["targetContainerName"]) == ("Always", "c")
+    assert "hostNetwork" not in pod["spec"] and pod["metadata"]["generation"] == 2
+    assert patch(image="other")[0] == 422
+
+
+def test_resources_are_resized_apart(client: Client) -> None:
+    client.call("POST", _PODS, _pod())
+    body = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1000m"}}}]}}
+    assert client.call("PATCH", f"{_PODS}/p", body, content_type=STRATEGIC)[0] == 422
+    code, pod = client.call("PATCH", f"{_PODS}/p/resize", body, content_type=STRATEGIC)
+    assert (code, pod["spec"]["containers"][0]["resources"]) == (200, {"requests": {"cpu": "1"}})
+    body = {"spec": {"containers": [{"name": "c", "image": "other"}]}}
+    assert client.call("PATCH", f"{_PODS}/p/resize", body, content_type=STRATEGIC)[0] == 422
+
+
 def test_a_container_that_ended_for_good_stays_so(client: Client) -> None:
     client.call("POST", _PODS, _pod(restartPolicy="Never"))
     ended = {"name": "c", "state": {"terminated": {"exitCode": 0}}}

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+
 from framework.apiserver import APIServer
 
 _PATH = b"/api/v1/namespaces/default/configmaps"

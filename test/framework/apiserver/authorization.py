@@ -121,16 +121,6 @@ def node_name(user: UserInfo) -> str | None:
     return user.name.removeprefix(_NODE_PREFIX)
 
 
-def field_requirements(request: Request) -> dict[str, str]:
-    """What the fields that a request selects by must be equal to."""
-    found = {}
-    for term in request.parameter("fieldSelector").split(","):
-        name, separator, value = term.partition("=")
-        if separator and not name.endswith("!"):
-            found[name.strip()] = value.removeprefix("=")
-    return found
-
-
 class NodeAuthorizer:
     """What a node may do depends on the pods that are bound to it, as they are stored at this moment."""
 
@@ -175,7 +165,7 @@ class NodeAuthorizer:
     # Kinds of access.
 
     def _related(self, node: str, request: Request, uses: Callable[[str, str, str], bool]) -> str | None:
-        name = _name(request)
+        name = request.object_name
         if not name:
             return "No Object name found"
         if uses(node, request.namespace, name):
@@ -219,9 +209,9 @@ class NodeAuthorizer:
             case "", "get":
                 return self._get(node, request, self._runs_pod)
             case "", "list" | "watch":
-                if field_requirements(request).get("spec.nodeName") == node:
+                if request.required_fields().get("spec.nodeName") == node:
                     return None
-                if _name(request):
+                if request.object_name:
                     return self._related(node, request, self._runs_pod)
                 return "can only list/watch pods with spec.nodeName field selector"
             case ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
@@ -275,13 +265,6 @@ class NodeAuthorizer:
             return None
 
 
-def _name(request: Request) -> str:
-    """The name of the one object that a request is about; a list or watch may select it by its field."""
-    if request.name or request.verb not in ("list", "watch", "deletecollection"):
-        return request.name
-    return field_requirements(request).get("metadata.name", "")
-
-
 def _lease(node: str, request: Request) -> str | None:
     if request.verb not in ("get", "create", "update", "patch", "delete"):
         return "can only get, create, update, patch, or delete a node lease"
@@ -307,7 +290,7 @@ def _node(node: str, request: Request) -> str | None:
         case ("", "create" | "update" | "patch") | ("status", "update" | "patch"):
             return None  # NodeRestriction looks closer
         case "", "get" | "list" | "watch":
-            name = _name(request)
+            name = request.object_name
             if name == node:
                 return None
             if not name:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from framework.apiserver.authorization import AccessReviews, ClusterAuthorizer, Rule, field_requirements, node_name
+from framework.apiserver.authorization import AccessReviews, ClusterAuthorizer, Rule, node_name
 from framework.apiserver.interfaces import ANONYMOUS, Object, Request, UserInfo
 from framework.apiserver.testing import FakeStore
 
@@ -308,8 +308,8 @@ def test_grants(store: FakeStore) -> None:
         ("a!=b", {}),
     ],
 )
-def test_field_requirements(selector: str, found: dict[str, str]) -> None:
-    assert field_requirements(ask("list", "pods", selector=selector)) == found
+def test_required_fields(selector: str, found: dict[str, str]) -> None:
+    assert ask("list", "pods", selector=selector).required_fields() == found
 
 
 REVIEWS: list[tuple[str, Object, Object]] = [

@@ -572,7 +572,7 @@ def _refusal(request: Request, reason: str) -> errors.ApiError:
         text += f' in the namespace "{request.namespace}"'
     else:
         text += " at the cluster scope"
-    return errors.forbidden(request.resource, request.group, request.name, text + _because(reason))
+    return errors.forbidden(request.resource, request.group, request.object_name, text + _because(reason))
 
 
 def _because(reason: str) -> str:

@@ -69,6 +69,22 @@ class Request:
         values = self.query.get(name)
         return values[0] if values else default
 
+    def required_fields(self) -> dict[str, str]:
+        """What the fields that it selects by must be equal to."""
+        found = {}
+        for term in self.parameter("fieldSelector").split(","):
+            name, separator, value = term.partition("=")
+            if separator and not name.endswith("!"):
+                found[name.strip()] = value.removeprefix("=")
+        return found
+
+    @property
+    def object_name(self) -> str:
+        """The name of the one object that it is about; a list or watch may select it by its field."""
+        if self.name or self.verb not in ("list", "watch", "deletecollection"):
+            return self.name
+        return self.required_fields().get("metadata.name", "")
+
 
 class Authenticator(Protocol):
     def authenticate(self, request: Request) -> UserInfo | None:

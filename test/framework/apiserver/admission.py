@@ -53,7 +53,7 @@ class Attempt:
     @property
     def name(self) -> str:
         """The object's name; what it will begin with, if the server is to choose it."""
-        metadata = (self.new or {}).get("metadata") or {}
+        metadata = (self.new or self.old or {}).get("metadata") or {}
         return self.request.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
 
     @property
@@ -307,6 +307,8 @@ def node_restriction(attempt: Attempt) -> None:
         case "storage.k8s.io", "csinodes":
             if _object_name(attempt) != node:
                 raise attempt.refuse("can only access CSINode with the same name as the requesting node")
+        case "resource.k8s.io", "resourceslices":
+            _restrict_slice(node, attempt)
         case "certificates.k8s.io", "certificatesigningrequests":
             _restrict_request(node, attempt)
 
@@ -454,11 +456,17 @@ def _restrict_lease(node: str, attempt: Attempt) -> None:
         raise attempt.refuse("can only access node lease with the same name as the requesting node")
 
 
+def _restrict_slice(node: str, attempt: Attempt) -> None:
+    written = attempt.old if attempt.operation == DELETE else attempt.new
+    if attempt.operation != UPDATE and ((written or {}).get("spec") or {}).get("nodeName") != node:
+        verb = attempt.operation.lower()
+        raise attempt.refuse(f"can only {verb} ResourceSlice with the same NodeName as the requesting node")
+
+
 def _object_name(attempt: Attempt) -> str:
     """The name of what is written: on creation the object says it, and not the path."""
-    if attempt.operation == CREATE:
-        return str(((attempt.new or {}).get("metadata") or {}).get("name", ""))
-    return attempt.request.name
+    written = (attempt.new if attempt.operation == CREATE else attempt.old) or {}
+    return str((written.get("metadata") or {}).get("name") or attempt.request.name)
 
 
 def _restrict_token(node: str, attempt: Attempt) -> None:

@@ -19,6 +19,7 @@ MIRROR = {"kubernetes.io/config.mirror": "hash"}
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "node-uid", "controller": True}
 FORBIDDEN = 'pods "p" is forbidden: '
 LEASES = "coordination.k8s.io/leases"
+SLICES = "resource.k8s.io/resourceslices"
 CSRS = "certificates.k8s.io/certificatesigningrequests"
 
 
@@ -351,6 +352,21 @@ OTHERS: list[tuple[str, str, Object, Object | None, str | None]] = [
     ),
     (CREATE, "persistentvolumeclaims:status", CLAIM, None, 'unexpected operation "CREATE"'),
     (CREATE, "events", {"metadata": {"name": "e", "namespace": "ns"}}, None, None),
+    (CREATE, SLICES, {"metadata": {"name": "s"}, "spec": {"nodeName": "n1"}}, None, None),
+    (
+        CREATE,
+        SLICES,
+        {"metadata": {"name": "s"}, "spec": {"nodeName": "n2"}},
+        None,
+        "can only create ResourceSlice with the same NodeName as the requesting node",
+    ),
+    (
+        DELETE,
+        SLICES,
+        {},
+        {"metadata": {"name": "s"}, "spec": {"nodeName": "n2"}},
+        "can only delete ResourceSlice with the same NodeName as the requesting node",
+    ),
 ]
 
 

@@ -156,6 +156,8 @@ class NodeAuthorizer:
                 return _lease(node, request)
             case "storage.k8s.io", "csinodes":
                 return _csi_node(node, request)
+            case "resource.k8s.io", "resourceslices":
+                return self._slice(node, request)
             case "", "nodes":
                 return _node(node, request)
             case "", "pods":
@@ -204,6 +206,21 @@ class NodeAuthorizer:
             return "can only create token subresource of serviceaccount"
         return self._related(node, request, self._uses_service_account)
 
+    def _slice(self, node: str, request: Request) -> str | None:
+        if request.subresource:
+            return "cannot authorize ResourceSlice subresources"
+        match request.verb:
+            case "create":
+                return None  # NodeRestriction looks closer
+            case "get" | "update" | "patch" | "delete":
+                return self._related(node, request, self._has_slice)
+            case "watch" | "list" | "deletecollection":
+                if request.required_fields().get("spec.nodeName") == node:
+                    return None
+                return "can only list/watch/deletecollection resourceslices with nodeName field selector"
+        verbs = "get, watch, list, create, update, patch, delete, deletecollection"
+        return f"only the following verbs are allowed for a ResourceSlice: {verbs}"
+
     def _pod(self, node: str, request: Request) -> str | None:
         match request.subresource, request.verb:
             case "", "get":
@@ -248,6 +265,10 @@ class NodeAuthorizer:
     def _has_attachment(self, node: str, namespace: str, name: str) -> bool:
         attachment = self._find("volumeattachments", name)
         return attachment is not None and attachment["spec"].get("nodeName") == node
+
+    def _has_slice(self, node: str, namespace: str, name: str) -> bool:
+        found = self._find("resourceslices", name)
+        return found is not None and found["spec"].get("nodeName") == node
 
     def _is_claimed(self, node: str, volume: Object) -> bool:
         claim = (volume.get("spec") or {}).get("claimRef") or {}

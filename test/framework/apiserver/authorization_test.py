@@ -32,6 +32,7 @@ def store() -> FakeStore:
         csi = {"driver": "d", "nodeStageSecretRef": secret, "controllerPublishSecretRef": {"name": "controllers"}}
         volume: Object = {"metadata": {"name": f"{node}-volume"}, "spec": {"claimRef": claim, "csi": csi}}
         store.add("persistentvolumes", volume)
+        store.add("resourceslices", {"metadata": {"name": f"{node}-slice"}, "spec": {"nodeName": node}})
         store.add("volumeattachments", {"metadata": {"name": f"{node}-attachment"}, "spec": {"nodeName": node}})
     store.add("persistentvolumes", {"metadata": {"name": "unclaimed"}, "spec": {}})
     mirror = pod("mirror", "n1", imagePullSecrets=[{"name": "by-mirror"}])
@@ -99,6 +100,7 @@ def ask(verb: str, what: str, name: str = "", namespace: str = "", selector: str
 
 ONLY_GET = "can only get individual resources of this type"
 LEASES, CSI_NODES = "coordination.k8s.io/leases", "storage.k8s.io/csinodes"
+SLICES = "resource.k8s.io/resourceslices"
 CSRS = "certificates.k8s.io/certificatesigningrequests"
 ATTACHMENTS = "storage.k8s.io/volumeattachments"
 POD_SELECTOR = "can only list/watch pods with spec.nodeName field selector"
@@ -151,6 +153,13 @@ NODE_CHECKS: list[tuple[Request, str | None]] = [
     (ask("get", ATTACHMENTS, "n1-attachment"), None),
     (ask("get", ATTACHMENTS, "n2-attachment"), NO_RELATION),
     (ask("list", ATTACHMENTS), ONLY_GET),
+    # resource slices
+    (ask("create", SLICES), None),
+    (ask("get", SLICES, "n1-slice"), None),
+    (ask("delete", SLICES, "n2-slice"), NO_RELATION),
+    (ask("deletecollection", SLICES, selector="spec.nodeName=n1"), None),
+    (ask("list", SLICES), "can only list/watch/deletecollection resourceslices with nodeName field selector"),
+    (ask("get", f"{SLICES}:status", "n1-slice"), "cannot authorize ResourceSlice subresources"),
     # service accounts
     (ask("get", "serviceaccounts", "n1-account", "ns"), None),
     (ask("get", "serviceaccounts", "n2-account", "ns"), NO_RELATION),

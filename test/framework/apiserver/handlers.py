@@ -82,10 +82,12 @@ class Handlers:
 
     def _answer(self, request: Request, responder: Responder) -> None:
         try:
-            resource = resolve(request)
+            resource, fault = _try_resolve(request)
             self._authenticate(request)
             self._settings.faults.before(request)
             self._authorize(request)
+            if fault is not None:
+                raise fault
             if self._describe(request, responder):
                 return
             if resource is None:
@@ -492,6 +494,7 @@ def resolve(request: Request) -> Resource | None:
     resource = BY_PATH.get((request.group, request.version, request.resource))
     if resource is None or (len(parts) > 3 and request.subresource != "proxy"):
         if any(key[:2] == (request.group, request.version) for key in BY_PATH):
+            request.verb = _verb(request, legacy_watch)
             raise errors.no_such_path()
         request.resource = ""
         return None
@@ -500,6 +503,14 @@ def resolve(request: Request) -> Resource | None:
     request.dry_run = request.parameter("dryRun") == "All"
     request.verb = _verb(request, legacy_watch)
     return resource
+
+
+def _try_resolve(request: Request) -> tuple[Resource | None, errors.ApiError | None]:
+    """The resource, or why there is none, which only those hear who may ask."""
+    try:
+        return resolve(request), None
+    except errors.ApiError as err:
+        return None, err
 
 
 def _verb(request: Request, legacy_watch: bool) -> str:

@@ -17,6 +17,7 @@ import msgspec
 from framework.apiserver import patch as patching
 from framework.apiserver.authorization import AccessReviews
 from framework.apiserver.connections import HangUps, Listener
+from framework.apiserver.errors import ApiError
 from framework.apiserver.handlers import Handlers
 from framework.apiserver.interfaces import (
     IN_PROCESS,
@@ -36,7 +37,7 @@ from framework.apiserver.interfaces import (
 from framework.apiserver.registry import Registry
 from framework.apiserver.resources import BY_PLURAL, Resource, type_of
 from framework.apiserver.storage import Storage
-from framework.apiserver.watch import LocalWatch
+from framework.apiserver.watch import LocalWatch, open_watch
 
 
 class APIServer:
@@ -285,10 +286,13 @@ class LocalStore:
         field_selector: str = "",
         resource_version: str = "",
     ) -> Watch:
-        """Raises storage.CompactedError if that version has been forgotten."""
+        """Raises ApiError 410 if that version has been forgotten."""
         selected = self._registry.selection(_resource(resource), label_selector, field_selector)
         since = int(resource_version) if resource_version else None
-        return LocalWatch(self._registry.storage.watch(resource, since, namespace), selected)
+        watcher = open_watch(self._registry.storage, _resource(resource), since, namespace, "")
+        if isinstance(watcher, ApiError):
+            raise watcher
+        return LocalWatch(watcher, selected)
 
 
 _TEMPLATE = Request("", "", user=IN_PROCESS)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from framework.apiserver import APIServer, Request
+from framework.apiserver import ApiError, APIServer, Request, UserInfo
 from framework.apiserver.certificates import CertificateAuthority, server_context
 from framework.apiserver.client import JSON, JSON_PATCH, MERGE, STRATEGIC, Client
-from framework.apiserver.interfaces import Cut, NoFaults
+from framework.apiserver.interfaces import AllowAll, Cut, NoFaults
 from pkg import golang
 
 _PODS = "/api/v1/namespaces/default/pods"
@@ -740,3 +740,43 @@ def test_nothing_is_missed_over_watches_that_are_cut(api: APIServer) -> None:
     writer.join()
     assert cuts >= 10
     assert seen == list(range(start + 1, start + written + 1))
+
+
+def test_who_is_nobody_hears_nothing(api: APIServer, client: Client) -> None:
+    class Nobody(AllowAll):
+        def authenticate(self, request: Request) -> UserInfo | None:
+            return None
+
+        def authorize(self, request: Request) -> tuple[bool, str]:
+            return False, "because"
+
+    api.authenticator = api.authorizer = Nobody()
+    for path in ("/api/v1/foos", f"{_PODS}/p", "/version"):
+        code, status = client.call("GET", path)
+        assert (code, status["reason"]) == (403, "Forbidden")
+    assert client.call("GET", f"{_PODS}/p")[1]["message"] == (
+        'pods "p" is forbidden: User "system:anonymous" cannot get resource "pods" in API group "" in the namespace '
+        '"default": because'
+    )
+    api.anonymous = False
+    assert client.call("GET", "/api/v1/foos")[0] == 401
+
+
+def test_the_store_answers_as_the_server_does(api: APIServer) -> None:
+    api.store.create("configmaps", {"metadata": {"name": "m", "namespace": "default"}})
+    version = api.store.resource_version
+    api.store.patch("configmaps", "m", {"data": {"a": "b"}}, "default")
+    stale = {"metadata": {"name": "m", "namespace": "default", "resourceVersion": version}}
+    for call, code in (
+        (lambda: api.store.get("configmaps", "x", "default"), 404),
+        (lambda: api.store.create("configmaps", stale), 500),
+        (lambda: api.store.update("configmaps", stale), 409),
+        (lambda: api.store.delete("configmaps", "m", "default", uid="other"), 409),
+        (lambda: api.store.list("configmaps", field_selector="a=b"), 400),
+    ):
+        with pytest.raises(ApiError) as info:
+            call()
+        assert info.value.code == code
+    api.compact()
+    with pytest.raises(ApiError, match="too old resource version"):
+        api.store.watch("configmaps", resource_version=version)

@@ -74,6 +74,7 @@ _KINDS: dict[str, _Message] = {
     "Eviction": {1: ("metadata", _META), 2: ("deleteOptions", _DELETE_OPTIONS)},
     "DeleteOptions": _DELETE_OPTIONS,
     "SelfSubjectAccessReview": {1: ("metadata", _META), 2: ("spec", _REVIEW)},
+    "SelfSubjectReview": {1: ("metadata", _META)},
     "TokenRequest": {1: ("metadata", _META), 2: ("spec", _TOKEN_REQUEST)},
 }
 _TYPE: _Message = {1: ("apiVersion", "text"), 2: ("kind", "text")}

@@ -159,6 +159,7 @@ class KubeletNodeStatus(KubeletNetwork):
                 reason = ", reason is forbidden" if apierrors.is_forbidden(err) else ""
                 klog.error_s(err, f"Unable to register node with API server{reason}", node=klog.kobj(node))
                 return False
+            refusal = err
         else:
             self.node_startup_latency_tracker.record_registered_new_node()
             return True
@@ -168,7 +169,9 @@ class KubeletNodeStatus(KubeletNetwork):
             raise
         except Exception as err:
             message = "Unable to register node with API server, error getting existing node"
-            klog.error_s(err, message, node=klog.kobj(node))
+            # DIVERGES: in Go nobody learns that the node is not there because it may not be created.
+            told = refusal if apierrors.is_forbidden(refusal) and apierrors.is_not_found(err) else err
+            klog.error_s(told, message, node=klog.kobj(node))
             return False
         klog.info_s("Node was previously registered", node=klog.kobj(node))
         return self._reconcile(ctx, node, original)

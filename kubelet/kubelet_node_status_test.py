@@ -6,6 +6,7 @@ Go: pkg/kubelet/kubelet_node_status_test.go, pkg/kubelet/kubelet_nodecache_test.
 from __future__ import annotations
 
 import datetime
+import io
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from kubelet import cadvisor, cm, eviction, kubelet_node_status
 from kubelet import container as kubecontainer
 from kubelet.cm.helpers import hard_eviction_reservation
 from kubelet.testing import TestKubelet
-from pkg import features, golang
+from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api import resource
@@ -745,6 +746,20 @@ def test_try_register_with_api_server(
     assert node_kubelet.calls() == ALL_CALLS[:calls]
     if registers:
         assert server_node(node_kubelet).metadata.annotations.get(CMAD) == ("true" if new_cmad else None)
+
+
+def test_node_that_may_not_be_created_is_told_of(node_kubelet: NodeKubelet) -> None:
+    """That it is not there either would say nothing."""
+    kubelet = node_kubelet.kubelet
+    node_kubelet.use().prepend_reactor("create", "nodes", _raising(FORBIDDEN))
+    log = io.StringIO()
+    klog.set_output(log)
+    try:
+        assert not kubelet.try_register_with_api_server(CTX, kubelet.initial_node(CTX))
+    finally:
+        klog.set_output(None)
+    (line,) = (line for line in log.getvalue().splitlines() if "Unable to register node" in line)
+    assert 'nodes \\"labnode\\" is forbidden: no' in line
 
 
 def _raising(err: Exception) -> Callable[[Action], tuple[bool, Any]]:

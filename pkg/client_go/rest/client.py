@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from pkg import golang, klog
+from pkg.apimachinery.api import errors as apierrors
 from pkg.client_go import transport
 from pkg.client_go.rest import request as request_
 from pkg.client_go.rest import url_utils, warnings
@@ -388,9 +391,27 @@ class RESTClient:
     def _refusal(self, call: _Call, response: http.client.HTTPResponse, body: bytes) -> Exception:
         content_type = response.headers.get("Content-Type", "")
         retry_after = retry_after_seconds(response.headers) or 0
-        return request_.status_error(
+        err = request_.status_error(
             call.verb, call.resource, call.name, response.status, content_type, body, retry_after
         )
+        if response.status == 401:
+            # DIVERGES: Go passes on what the server says, and that is no more than "Unauthorized".
+            where = f'{call.verb.capitalize()} "{self._full_url(call)}"'
+            message = f"{err.status.message}: {where}: the server does not accept {self._credentials(call)}"
+            return apierrors.from_status(msgspec.structs.replace(err.status, message=message))
+        return err
+
+    def _credentials(self, call: _Call) -> str:
+        """What a request was sent with, in words."""
+        if self._config.bearer_token_file:
+            return f"the token in {self._config.bearer_token_file}"
+        authorization = str(call.headers.get("Authorization", ""))
+        if authorization.startswith("Basic "):
+            return f"the password of {self._config.username!r}"
+        if authorization:
+            return "the bearer token"
+        certificate = self._contexts.describe_certificate() if self._contexts is not None else ""
+        return certificate or "requests without credentials"
 
     def _full_url(self, call: _Call) -> str:
         return f"{self._url.scheme}://{self._url.netloc}{call.target}"

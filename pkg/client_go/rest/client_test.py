@@ -296,6 +296,37 @@ def test_token_file_is_read_again_when_refused(tmp_path: Path) -> None:
     assert [request.headers["Authorization"] for request in server.requests] == ["Bearer old"] * 2 + ["Bearer new"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "credentials"),
+    [
+        ({}, "requests without credentials"),
+        ({"bearer_token": "secret"}, "the bearer token"),
+        ({"username": "ann", "password": "secret"}, "the password of 'ann'"),
+    ],
+)
+def test_who_is_not_known_to_the_server_is_told_with_what(fields: dict[str, Any], credentials: str) -> None:
+    with testing.serve(lambda request: request.answer(401)) as server:
+        one = client(server, **fields)
+        with pytest.raises(apierrors.StatusError) as caught:
+            one.request(golang.background(), "GET", "/api")
+        one.close_idle_connections()
+    assert apierrors.is_unauthorized(caught.value)
+    assert str(caught.value).endswith(f': Get "{server.url}/api": the server does not accept {credentials}')
+
+
+@pytest.mark.parametrize(("days", "ended"), [(1, "is valid until"), (-1, "ended")])
+def test_whose_certificate_is_not_known_to_the_server_is_told(tmp_path: Path, days: int, ended: str) -> None:
+    mine = testing.new_pair("node", CA, days=days)
+    with testing.serve(lambda request: request.answer(401), SERVER, path=tmp_path) as server:
+        tls = rest.TLSClientConfig(ca_data=CA.cert_pem, cert_data=mine.cert_pem, key_data=mine.key_pem)
+        one = client(server, tls_client_config=tls)
+        with pytest.raises(apierrors.StatusError) as caught:
+            one.request(golang.background(), "GET", "/api")
+        one.close_idle_connections()
+    end = f"{mine.cert.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
+    assert str(caught.value).endswith(f"does not accept the client certificate of 'node', which {ended} {end}")
+
+
 def test_exec_plugin_is_asked_again_when_refused(tmp_path: Path) -> None:
     script = tmp_path / "plugin"
     script.write_text(

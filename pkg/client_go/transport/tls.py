@@ -5,6 +5,7 @@ Go: k8s.io/client-go/transport/transport.go, ca_rotation.go, cert_rotation.go
 
 from __future__ import annotations
 
+import datetime
 import os
 import ssl
 import threading
@@ -24,6 +25,11 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 class ClientCertificate(Protocol):
     """A certificate and its key. Another one is another object that does not equal this."""
+
+    @property
+    def cert_pem(self) -> bytes:
+        """The certificate, with its chain."""
+        ...
 
     def load_into(self, context: ssl.SSLContext) -> None:
         """Make the context show it. Raises OSError or ValueError if it cannot be used."""
@@ -65,6 +71,7 @@ class TLSContexts:
         self._lock = threading.Lock()  # guards the rest
         self._context: ssl.SSLContext | None = None
         self._certificate: ClientCertificate | None = None
+        self._shown: ClientCertificate | None = None
         self._stamp: _Stamp = ()
 
     def current(self) -> ssl.SSLContext:
@@ -87,6 +94,11 @@ class TLSContexts:
             self._context, self._stamp, self._certificate = context, stamp, certificate
             return context
 
+    def describe_certificate(self) -> str:
+        """Whose certificate we show, and until when it is valid; "" if we show none."""
+        with self._lock:
+            return "" if self._shown is None else describe(self._shown.cert_pem)
+
     def _look(self) -> _Stamp:
         config = self._config
         paths = [
@@ -107,9 +119,9 @@ class TLSContexts:
             # As in Go, a trusted certificate is trusted although it is no root.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             self._load_ca(context)
-        certificate = certificate or self._own_certificate()
-        if certificate is not None:
-            certificate.load_into(context)
+        self._shown = certificate or self._own_certificate()
+        if self._shown is not None:
+            self._shown.load_into(context)
         return context
 
     def _load_ca(self, context: ssl.SSLContext) -> None:
@@ -138,6 +150,18 @@ class TLSContexts:
             raise ValueError("client-key-data or client-key must be specified with a client certificate")
         key = config.key_data or _read(config.key_file, "client-key")
         return KeyPair(cert, key)
+
+
+def describe(cert_pem: bytes) -> str:
+    """A client certificate in words, for messages."""
+    from cryptography import x509
+
+    certificate = x509.load_pem_x509_certificate(cert_pem)
+    names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    end = certificate.not_valid_after_utc
+    ended = "ended" if end < datetime.datetime.now(datetime.UTC) else "is valid until"
+    whose = f" of {names[0].value!r}" if names else ""
+    return f"the client certificate{whose}, which {ended} {end:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _read(path: str, what: str) -> bytes:

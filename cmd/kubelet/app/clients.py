@@ -86,9 +86,7 @@ def build_kubelet_client_config(
     flags, kc = server.kubelet_flags, server.kubelet_configuration
     if not kc.rotate_certificates:
         if flags.bootstrap_kubeconfig:
-            bootstrap.load_client_cert(
-                ctx, flags.kube_config, flags.bootstrap_kubeconfig, flags.cert_directory, node_name
-            )
+            _bootstrap_in_foreground(ctx, flags, node_name)
         try:
             config = clientcmd.build_config_from_flags("", flags.kube_config)
         except (ValueError, OSError) as err:
@@ -106,6 +104,17 @@ def build_kubelet_client_config(
     manager = _client_certificate_manager(cert_config, client_config, flags.cert_directory, node_name, expiry_warning)
     kubeletcertificate.register_client_ttl(manager)
     return _rotating_config(ctx, client_config, manager), expiry_warning
+
+
+def _bootstrap_in_foreground(ctx: golang.Context, flags: options.KubeletFlags, node_name: str) -> None:
+    from kubelet.certificate import bootstrap
+    from pkg.apimachinery.api import errors as apierrors
+    from pkg.client_go.util.certificate import csr
+
+    try:
+        bootstrap.load_client_cert(ctx, flags.kube_config, flags.bootstrap_kubeconfig, flags.cert_directory, node_name)
+    except (apierrors.StatusError, csr.CertificateSigningRequestError) as err:
+        raise ValueError(f"failed to get a client certificate: {err}") from err
 
 
 def _rotating_config(ctx: golang.Context, client_config: rest.Config, manager: certificate.Manager) -> rest.Config:
@@ -131,9 +140,12 @@ def _client_certificate_manager(
     from kubelet import certificate as kubeletcertificate
     from pkg.client_go import kubernetes
 
-    def new_clientset(current: certificate.Certificate | None) -> kubernetes.Interface:
+    bootstrap_client = kubernetes.new_for_config(cert_config)
+    client = kubernetes.new_for_config(client_config)
+
+    def clientset(current: certificate.Certificate | None) -> kubernetes.Interface:
         # Who has no valid certificate asks with the bootstrap credentials.
-        return kubernetes.new_for_config(cert_config if current is None else client_config)
+        return bootstrap_client if current is None else client
 
     tls = client_config.tls_client_config
     return kubeletcertificate.new_kubelet_client_certificate_manager(
@@ -143,7 +155,7 @@ def _client_certificate_manager(
         tls.key_data,
         tls.cert_file,
         tls.key_file,
-        new_clientset,
+        clientset,
         expiry_warning=expiry_warning,
     )
 

@@ -15,6 +15,7 @@ from pkg.apimachinery.watch.watch import (
     MODIFIED,
     Event,
     Interface,
+    Undecodable,
 )
 
 from pkg.apimachinery.watch.mux import (  # isort: skip
@@ -42,5 +43,6 @@ __all__ = [
     "Interface",
     "Reporter",
     "StreamWatcher",
+    "Undecodable",
     "new_long_queue_broadcaster",
 ]

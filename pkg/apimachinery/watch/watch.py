@@ -29,6 +29,23 @@ class Event(Generic[T]):
     object: T
 
 
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """Stands for an object that could not be decoded: as much of it as it takes to know which one it is.
+
+    DIVERGES: Go's clients fail the whole list or watch because of one object.
+    """
+
+    namespace: str
+    name: str
+    resource_version: str
+
+    @property
+    def key(self) -> str:
+        """The object's key in stores, namespace/name."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
 class Interface(Protocol[T]):
     """A running watch."""
 

@@ -148,7 +148,6 @@ class FakeResourceClient(ResourceClient[T]):
         self._state = state
         self._resource = resource
         self._namespace = namespace
-        self._on_fault = None
 
     def is_watch_list_semantics_unsupported(self) -> bool:
         return True

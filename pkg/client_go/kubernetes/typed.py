@@ -6,7 +6,6 @@ Go: k8s.io/client-go/gentype/type.go
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -26,9 +25,6 @@ from pkg.client_go.kubernetes.resources import Resource
 T = TypeVar("T")
 S = TypeVar("S")
 
-# Gets namespace/name and what is wrong with an object that a list or watch had to leave out.
-FaultHandler = Callable[[str, codec.DecodeError], None]
-
 
 @dataclass(slots=True)
 class ResourceList(Generic[T]):
@@ -36,6 +32,8 @@ class ResourceList(Generic[T]):
 
     metadata: metav1.ListMeta = field(default_factory=metav1.ListMeta)
     items: builtins.list[T] = field(default_factory=builtins.list)
+    undecodable: builtins.list[watch.Undecodable] = field(default_factory=builtins.list)
+    """Those that exist and are not among the items, because they could not be decoded."""
 
 
 class _RawList(msgspec.Struct):
@@ -59,17 +57,10 @@ class ResourceClient(Generic[T]):
     it cannot be reached, and ctx.err() once ctx is done. Namespace "" is for list and watch over all namespaces.
     """
 
-    def __init__(
-        self,
-        rest_client: rest.RESTClient,
-        resource: Resource[T],
-        namespace: str = "",
-        on_fault: FaultHandler | None = None,
-    ) -> None:
+    def __init__(self, rest_client: rest.RESTClient, resource: Resource[T], namespace: str = "") -> None:
         self._rest = rest_client
         self._resource = resource
         self._namespace = namespace
-        self._on_fault = on_fault
 
     def create(self, ctx: golang.Context, obj: T, options: metav1.CreateOptions | None = None) -> T:
         return self._write(ctx, "POST", self._path(), obj, options, "")
@@ -89,25 +80,31 @@ class ResourceClient(Generic[T]):
         return self._decode(self._request(ctx, "GET", path, name=name, params=_params(options)))
 
     def list(self, ctx: golang.Context, options: metav1.ListOptions | None = None) -> ResourceList[T]:
-        """An object that cannot be decoded is logged and left out."""
+        """An object that cannot be decoded is logged, and is among `undecodable`."""
         timeout = _timeout_of(options)
         params = _with_timeout(_params(options), timeout)
         data = self._request(ctx, "GET", self._path(), params=params, timeout=timeout)
         raw = codec.decode_json(data, _RawList)
-        items = [obj for item in raw.items or () if (obj := self._decode_item(item)) is not None]
-        return ResourceList(raw.metadata, items)
+        page: ResourceList[T] = ResourceList(raw.metadata)
+        for item in raw.items or ():
+            obj = _decode_item(self._resource, item)
+            if isinstance(obj, watch.Undecodable):
+                page.undecodable.append(obj)
+            else:
+                page.items.append(obj)
+        return page
 
     def watch(self, ctx: golang.Context, options: metav1.ListOptions | None = None) -> watch.Interface[T]:
         """Ends when ctx does, when it is stopped, and when the server ends it.
 
-        An object that cannot be decoded is logged and left out.
+        An object that cannot be decoded is logged, and comes as a watch.Undecodable.
         """
         options = msgspec.structs.replace(options or metav1.ListOptions(), watch=True)
         params = _with_timeout(_params(options), _timeout_of(options))
         stream = self._rest.stream(
             ctx, "GET", self._path(), params=params, resource=self._resource.qualified_name, watch=True
         )
-        decoder = _WatchDecoder(stream, self._resource, self._decode_item)
+        decoder = _WatchDecoder(stream, self._resource)
         return watch.StreamWatcher(decoder, _Reporter(), name=f"watch-{self._resource.name}")
 
     def patch(
@@ -206,41 +203,27 @@ class ResourceClient(Generic[T]):
     def _decode(self, data: bytes) -> T:
         return _without_type(codec.decode_json(data, self._resource.type))
 
-    def _decode_item(self, item: msgspec.Raw) -> T | None:
-        try:
-            return _without_type(codec.decode_json(bytes(item), self._resource.type))
-        except codec.DecodeError as err:
-            who = _identity(item)
-            klog.error_s(err, "Unable to decode an object, leaving it out", kind=self._resource.kind, object=who)
-            if self._on_fault is not None:
-                self._on_fault(who, err)
-            return None
-
 
 class _WatchDecoder(Generic[T]):
     """Events from lines of JSON. Go: k8s.io/client-go/rest/watch/decoder.go"""
 
-    def __init__(
-        self, stream: rest.Stream, resource: Resource[T], decode_item: Callable[[msgspec.Raw], T | None]
-    ) -> None:
+    def __init__(self, stream: rest.Stream, resource: Resource[T]) -> None:
         self._stream = stream
         self._resource = resource
-        self._decode_item = decode_item
 
     def decode(self) -> watch.Event[T] | None:
-        while (line := self._stream.readline()) is not None:
-            event = codec.decode_json(line, _RawEvent)
-            match event.type:
-                case watch.ERROR:
-                    status = codec.decode_json(bytes(event.object), metav1.Status)
-                    return watch.Event(watch.ERROR, status)  # type: ignore[arg-type]
-                case watch.ADDED | watch.MODIFIED | watch.DELETED | watch.BOOKMARK:
-                    obj = self._decode_item(event.object)
-                    if obj is not None:
-                        return watch.Event(event.type, obj)
-                case unknown:
-                    raise ValueError(f"got invalid watch event type: {unknown}")
-        return None
+        line = self._stream.readline()
+        if line is None:
+            return None
+        event = codec.decode_json(line, _RawEvent)
+        match event.type:
+            case watch.ERROR:
+                status = codec.decode_json(bytes(event.object), metav1.Status)
+                return watch.Event(watch.ERROR, status)  # type: ignore[arg-type]
+            case watch.ADDED | watch.MODIFIED | watch.DELETED | watch.BOOKMARK:
+                return watch.Event(event.type, _decode_item(self._resource, event.object))  # type: ignore[arg-type]
+            case unknown:
+                raise ValueError(f"got invalid watch event type: {unknown}")
 
     def close(self) -> None:
         self._stream.close()
@@ -296,10 +279,19 @@ def _without_type(obj: T) -> T:
     return obj
 
 
-def _identity(item: msgspec.Raw) -> str:
-    """namespace/name of an object that has a fault somewhere."""
+def _decode_item(resource: Resource[T], item: msgspec.Raw) -> T | watch.Undecodable:
+    try:
+        return _without_type(codec.decode_json(bytes(item), resource.type))
+    except codec.DecodeError as err:
+        which = _identity(item)
+        klog.error_s(err, "Unable to decode an object, leaving it out", kind=resource.kind, object=which.key)
+        return which
+
+
+def _identity(item: msgspec.Raw) -> watch.Undecodable:
+    """Which object it is that has a fault somewhere."""
     try:
         metadata = msgspec.json.decode(item, type=_Identity).metadata
-        return str(klog.kref(str(metadata.get("namespace", "")), str(metadata.get("name", ""))))
+        return watch.Undecodable(*(str(metadata.get(key, "")) for key in ("namespace", "name", "resourceVersion")))
     except (msgspec.DecodeError, AttributeError):
-        return "<unknown>"
+        return watch.Undecodable("", "", "")

@@ -53,13 +53,14 @@ def test_requests() -> None:
     assert pod.kind == "" and pod.metadata.name == "a"
 
 
-def test_list_leaves_out_what_cannot_be_decoded() -> None:
+def test_list_names_what_cannot_be_decoded() -> None:
     body = b'{"metadata":{"resourceVersion":"7"},"items":[%s,%s,%s]}' % (POD % b"a", BAD, POD % b"b")
     with testing.serve(lambda request: request.answer(body=body)) as server:
         client = clientset(server)
         pods = client.core_v1.pods("").list(CTX)
         client.close()
     assert [pod.metadata.name for pod in pods.items] == ["a", "b"]
+    assert [which.key for which in pods.undecodable] == ["n/bad"]
     assert pods.metadata.resource_version == "7"
 
 
@@ -83,11 +84,12 @@ def test_watch() -> None:
     with testing.serve(answer) as server:
         options = metav1.ListOptions(allow_watch_bookmarks=True, timeout_seconds=433, resource_version="5")
         watcher = clientset(server).core_v1.pods("n").watch(CTX, options)
-        events = [watcher.result_chan().recv(_WAIT)[0] for _ in range(3)]
+        events = [watcher.result_chan().recv(_WAIT)[0] for _ in range(4)]
         assert watcher.result_chan().recv(_WAIT) == (None, False)
         release.set()
-    assert [event and event.type for event in events] == [watch.ADDED, watch.BOOKMARK, watch.ERROR]
-    assert events[2] is not None and isinstance(events[2].object, metav1.Status)
+    assert [event and event.type for event in events] == [watch.ADDED, watch.ADDED, watch.BOOKMARK, watch.ERROR]
+    assert events[1] is not None and isinstance(events[1].object, watch.Undecodable)
+    assert events[3] is not None and isinstance(events[3].object, metav1.Status)
     assert server.requests[0].uri == (
         "/api/v1/namespaces/n/pods?allowWatchBookmarks=true&resourceVersion=5&timeout=7m13s&timeoutSeconds=433&watch=true"
     )

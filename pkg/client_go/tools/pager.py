@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from pkg import golang
+from pkg.apimachinery import watch
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -31,6 +32,11 @@ class Page(Protocol[T_co]):
     @property
     def items(self) -> Sequence[T_co]: ...
 
+    @property
+    def undecodable(self) -> Sequence[watch.Undecodable]:
+        """Those that exist and are not among the items, because they could not be decoded."""
+        ...
+
 
 @dataclass(frozen=True)
 class List(Generic[T]):
@@ -38,6 +44,7 @@ class List(Generic[T]):
 
     metadata: metav1.ListMeta
     items: builtins.list[T]
+    undecodable: builtins.list[watch.Undecodable] = field(default_factory=builtins.list)
 
 
 @dataclass
@@ -58,7 +65,7 @@ class ListPager(Generic[T]):
         page = first = self.page_fn(ctx, options)
         if not first.metadata.continue_:
             return first, False
-        items = [*first.items]
+        items, undecodable = [*first.items], [*first.undecodable]
         following = msgspec.structs.replace(options, resource_version="", resource_version_match="")
         while continue_ := page.metadata.continue_:
             if (err := ctx.err()) is not None:
@@ -70,4 +77,6 @@ class ListPager(Generic[T]):
                     raise
                 return self.page_fn(ctx, msgspec.structs.replace(options, limit=0)), True
             items += page.items
-        return List(metav1.ListMeta(resource_version=first.metadata.resource_version), items), True
+            undecodable += page.undecodable
+        metadata = metav1.ListMeta(resource_version=first.metadata.resource_version)
+        return List(metadata, items, undecodable), True

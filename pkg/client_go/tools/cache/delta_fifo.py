@@ -120,6 +120,16 @@ class DeltaFIFO:
             if known or key in self._items:
                 self._queue_action_locked(DeltaType.DELETED, obj)
 
+    def get_by_key(self, key: str) -> Any | None:
+        """The newest of an object that is queued or known; None if there is none, or its deletion is queued.
+
+        DIVERGES: Go's returns what is queued alone, with its history, and nobody asks for it.
+        """
+        with self._lock:
+            if deltas := self._items.get(key):
+                return None if deltas[-1].type is DeltaType.DELETED else deltas[-1].object
+            return self._known_objects.get_by_key(key) if self._known_objects is not None else None
+
     def pop(self, process: PopProcessFunc, ctx: golang.Context | None = None) -> Deltas:
         """Wait for an object and pass its deltas to `process`, which raises through and must not block.
 

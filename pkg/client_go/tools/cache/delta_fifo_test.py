@@ -273,3 +273,16 @@ def test_pop_ends_with_its_context() -> None:
     cancel()
     assert ended.recv(WAIT)[1]
     thread.join(WAIT)
+
+
+def test_get_by_key_is_the_newest() -> None:
+    stored = cache.new_store(key_func)
+    stored.add(("known", 1))
+    fifo = DeltaFIFO(key_func, stored)
+    fifo.add(("queued", 1))
+    fifo.update(("queued", 2))
+    assert fifo.get_by_key("known") == ("known", 1)
+    assert fifo.get_by_key("queued") == ("queued", 2)
+    fifo.delete(("known", 1))
+    assert fifo.get_by_key("known") is None
+    assert fifo.get_by_key("neither") is None

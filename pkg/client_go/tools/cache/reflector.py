@@ -51,6 +51,10 @@ _INITIAL_EVENTS_END_WARNING = 10.0
 class ReflectorStore(Protocol[T_contra]):
     """What a reflector needs of a store. Objects that it is given are its own."""
 
+    def get_by_key(self, key: str) -> Any | None:
+        """The newest that it has of an object."""
+        ...
+
     def add(self, obj: T_contra) -> None: ...
 
     def update(self, obj: T_contra) -> None: ...
@@ -235,8 +239,12 @@ class Reflector:
         if resource_version == "0" and paginated:
             self._paginated_result = True
         self._is_last_sync_resource_version_unavailable = False
-        self._store.replace(page.items, page.metadata.resource_version)
+        self._store.replace([*page.items, *self._kept(page.undecodable)], page.metadata.resource_version)
         self._set_last_sync_resource_version(page.metadata.resource_version)
+
+    def _kept(self, undecodable: Iterable[watch.Undecodable]) -> list[Any]:
+        """What the store has of objects that exist and cannot be read any more: better old than taken for gone."""
+        return [obj for which in undecodable if (obj := self._store.get_by_key(which.key)) is not None]
 
     def _get_list(self, ctx: golang.Context, resource_version: str) -> tuple[pager.Page[Any], bool]:
         """All objects, and whether they came in pages."""
@@ -433,6 +441,9 @@ class _Events:
         """Raises the error that the event is; a fault of one object is logged, and the others go on."""
         if event.type == watch.ERROR:
             raise _error_of(event.object)
+        if isinstance(event.object, watch.Undecodable):
+            self._apply_undecodable(event.type, event.object)
+            return
         name, expected = self.reflector.name, self.reflector._expected_type
         if expected is not None and type(event.object) is not expected:
             kinds = {"expectedType": expected.__name__, "actualType": type(event.object).__name__}
@@ -447,6 +458,15 @@ class _Events:
             self.propagate_rv_from_start = True
         if self.propagate_rv_from_start:
             self.set_resource_version(metadata.resource_version)
+        self.count += 1
+
+    def _apply_undecodable(self, event_type: str, which: watch.Undecodable) -> None:
+        """The store keeps what it had of an object that cannot be read, until that is deleted."""
+        known = self.reflector._store.get_by_key(which.key)
+        if known is not None:
+            (self.store.delete if event_type == watch.DELETED else self.store.add)(known)
+        if self.propagate_rv_from_start and which.resource_version:
+            self.set_resource_version(which.resource_version)
         self.count += 1
 
     def _change_store(self, event: watch.Event[Any], metadata: metav1.ObjectMeta) -> None:

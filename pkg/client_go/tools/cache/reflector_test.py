@@ -616,3 +616,35 @@ def test_ends_up_as_the_server_whatever_happens(seed: int, watch_list: bool) -> 
     wait_until(lambda: {obj.metadata.name: obj for obj in run.store.list()} == source.objects(), "the server's state")
     wait_until(lambda: run.reflector.last_sync_resource_version == source.version())
     run.stop()
+
+
+def test_keeps_what_can_no_longer_be_decoded() -> None:
+    """An object that is there, and that this version of ours cannot read, is not taken for gone."""
+    unreadable = watch.Undecodable("", "a", "4")
+    store = cache.new_store(cache.meta_namespace_key_func)
+    page: pager.List[v1.Pod] = pager.List(metav1.ListMeta(resource_version="1"), [pod("a", "1"), pod("b", "1")])
+    stream = testing.FakeWatch[v1.Pod]()
+    reflector = cache.Reflector(cache.ListWatch(lambda ctx, options: page, lambda ctx, options: stream), v1.Pod, store)
+    reflector._list(BACKGROUND)
+    page = pager.List(metav1.ListMeta(resource_version="4"), [pod("b", "3")], [unreadable])
+    reflector._list(BACKGROUND)
+    assert sorted(store.list_keys()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("event_type", "left"),
+    [(watch.ADDED, ["a"]), (watch.MODIFIED, ["a"]), (watch.DELETED, [])],
+)
+def test_event_that_cannot_be_decoded(event_type: str, left: list[str]) -> None:
+    store = cache.new_store(cache.meta_namespace_key_func)
+    store.add(pod("a", "1"))
+    stream = testing.FakeWatch[v1.Pod]()
+    stream.send(watch.Event(event_type, watch.Undecodable("", "a", "5")))  # type: ignore[arg-type]
+    stream.send(watch.Event(event_type, watch.Undecodable("", "never-seen", "6")))  # type: ignore[arg-type]
+    stream.stop()
+    page: pager.List[v1.Pod] = pager.List(metav1.ListMeta(), [])
+    reflector = cache.Reflector(cache.ListWatch(lambda ctx, options: page, lambda ctx, options: stream), v1.Pod, store)
+    events = reflector_._Events(reflector, store, reflector._set_last_sync_resource_version, True)
+    events.handle(BACKGROUND, 0.0, stream, reflector_._Resync(reflector))
+    assert store.list_keys() == left
+    assert reflector.last_sync_resource_version == "6"

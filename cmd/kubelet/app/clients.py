@@ -51,7 +51,9 @@ def build_clients(ctx: golang.Context, server: options.KubeletServer, node_name:
     Raises ValueError or OSError, naming the file and the field, when the credentials cannot be used.
     """
     from pkg.client_go import kubernetes, rest
+    from pkg.component_base.metrics.prometheus import restclient
 
+    restclient.register()
     kc = server.kubelet_configuration
     config, expiry_warning = build_kubelet_client_config(ctx, server, node_name)
     event_config = rest.copy_config(config)

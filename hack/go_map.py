@@ -1,9 +1,9 @@
 """Which function of the Go kubelet is where in this one.
 
-hack/go-map/release-1.27.tsv lists what Go declares. A function is *present* when the Python package of the same path
-has it under the same name, in Python's spelling. What is not is decided in hack/go-map/decisions.tsv: it is *renamed*
-to a place that is given there, *absent* for a reason, or *to come* with an issue. Go's file and function may be
-patterns there; the longest that fits counts, and a function's own row before any pattern.
+hack/go-map/release-1.27.tsv and outside-1.27.tsv list what Go declares. A function is *present* when the Python package
+of the same path has it under the same name, in Python's spelling. What is not is decided in hack/go-map/decisions.tsv:
+it is *renamed* to a place that is given there, *absent* for a reason, or *to come* with an issue. Go's file and function
+may be patterns there; the longest that fits counts, and a function's own row before any pattern.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DECLARATIONS = ROOT / "hack/go-map/release-1.27.tsv"
+DECLARATIONS = (ROOT / "hack/go-map/release-1.27.tsv", ROOT / "hack/go-map/outside-1.27.tsv")
 DECISIONS = ROOT / "hack/go-map/decisions.tsv"
 
 # The Go folders whose functions must all be accounted for, and the kinds of file that are no part of the product.
-SCOPE = ("pkg/kubelet", "pkg/probe", "cmd/kubelet")
+SCOPE = ("pkg/kubelet", "pkg/probe", "cmd/kubelet", "k8s.io")
 OTHER_SYSTEMS = {"windows", "darwin", "freebsd"}
 MARKS_LEFT_OUT = {"testing", "fake", "mock", "example", "generated"}
-ISSUES = {"3", "4", "5", "6", "7"}
+ISSUES = {"4", "5", "6", "7"}
+# Where a Go folder is here, if not in the one of the same path.
+_FOLDERS = {"pkg/kubelet": "kubelet", "k8s.io/apimachinery/pkg": "pkg/apimachinery", "k8s.io": "pkg"}
 STATES = ("present", "renamed", "absent", "to come")
 _DUNDERS = {"string": {"__str__", "__repr__"}, "error": {"__str__", "__init__"}}
 
@@ -93,10 +95,13 @@ def plain(name: str) -> str:
     return name.removesuffix("_locked").replace("_", "").lower()
 
 
-def read_functions(path: Path = DECLARATIONS, scope: tuple[str, ...] = SCOPE) -> list[Function]:
+def read_rows(paths: tuple[Path, ...] = DECLARATIONS) -> list[list[str]]:
+    return [row.split("\t") for path in paths for row in path.read_text().splitlines()[1:]]
+
+
+def read_functions(paths: tuple[Path, ...] = DECLARATIONS, scope: tuple[str, ...] = SCOPE) -> list[Function]:
     found = set()
-    for row in path.read_text().splitlines()[1:]:
-        package, file, kind, receiver, name, _, mark, goos = row.split("\t")
+    for package, file, kind, receiver, name, _, mark, goos in read_rows(paths):
         if kind not in ("func", "method") or goos in OTHER_SYSTEMS or MARKS_LEFT_OUT & set(mark.split("+")):
             continue
         if any(package == each or package.startswith(each + "/") for each in scope):
@@ -148,7 +153,10 @@ class PythonTree:
         self.root = root
 
     def package_of(self, package: str) -> Path:
-        return self.root / re.sub(r"^pkg/kubelet", "kubelet", package).replace("-", "_")
+        for go, python in _FOLDERS.items():
+            if package == go or package.startswith(go + "/"):
+                package = python + package.removeprefix(go)
+        return self.root / package.replace("-", "_")
 
     def mirrored(self, package: str, file: str) -> list[Module]:
         """The files that may hold what a Go file declares: of the same name, or the only one of the package."""

@@ -163,7 +163,21 @@ def test_reads_functions_for_linux_that_are_no_fakes(tmp_path: Path) -> None:
     ]
     path = tmp_path / "go.tsv"
     path.write_text("\n".join(["header", *rows]))
-    assert [each.title for each in go_map.read_functions(path)] == ["New", "Kubelet.Run", "cache.Get"]
+    assert [each.title for each in go_map.read_functions((path,))] == ["New", "Kubelet.Run", "cache.Get"]
+
+
+@pytest.mark.parametrize(
+    ("package", "folder"),
+    [
+        ("pkg/kubelet/cm/util", "kubelet/cm/util"),
+        ("pkg/kubeletter", "pkg/kubeletter"),
+        ("cmd/kubelet/app", "cmd/kubelet/app"),
+        ("k8s.io/client-go/tools/cache", "pkg/client_go/tools/cache"),
+        ("k8s.io/apimachinery/pkg/watch", "pkg/apimachinery/watch"),
+    ],
+)
+def test_folder_of_a_go_package(tree: go_map.PythonTree, package: str, folder: str) -> None:
+    assert tree.package_of(package) == tree.root / folder
 
 
 def test_row_with_a_missing_column_is_refused(tmp_path: Path) -> None:

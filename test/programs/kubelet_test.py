@@ -86,6 +86,12 @@ def test_help_lists_flags_by_name() -> None:
         (["--config=/none/a.yaml"], "Error: failed to load kubelet config file, path: /none/a.yaml, error: "),
         (["--tls-min-version=VersionTLS9"], 'unknown tls version "VersionTLS9"\n'),
         (["--tls-cipher-suites=A"], "Cipher suite A not supported or doesn't exist\n"),
+        (
+            ["--bootstrap-kubeconfig=/none"],
+            "Error: failed to run Kubelet: --bootstrap-kubeconfig needs --kubeconfig, the file for the node's own "
+            "credentials\n",
+        ),
+        (["--kubeconfig=/none/kubeconfig"], "invalid kubeconfig: [Errno 2] No such file or directory: '/none/kubeconfig'"),
         (["--vmodule=a"], '"a" does not have the pattern=N format\n'),
         (
             ["--exit-on-lock-contention"],

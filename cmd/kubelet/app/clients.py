@@ -5,6 +5,7 @@ Go: cmd/kubelet/app/server.go (buildKubeletClientConfig, InitializeTLS, makeEven
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,11 +144,15 @@ def _client_certificate_manager(
     from pkg.client_go import kubernetes
 
     bootstrap_client = kubernetes.new_for_config(cert_config)
-    client = kubernetes.new_for_config(client_config)
+
+    @functools.cache
+    def own_client() -> kubernetes.Interface:
+        # Only when the first certificate is there: a client reads its files when it is made.
+        return kubernetes.new_for_config(client_config)
 
     def clientset(current: certificate.Certificate | None) -> kubernetes.Interface:
         # Who has no valid certificate asks with the bootstrap credentials.
-        return bootstrap_client if current is None else client
+        return bootstrap_client if current is None else own_client()
 
     tls = client_config.tls_client_config
     return kubeletcertificate.new_kubelet_client_certificate_manager(

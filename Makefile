@@ -9,7 +9,7 @@ SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-d
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup run cluster test unit integration e2e-node verify bench clean
+.PHONY: help setup run cluster test unit integration e2e-node e2e verify bench clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ cluster: ## run a cluster of one node with an API server for kubectl, until Ctrl
 	@hack/setup kubectl
 	@exec $(PYTHON) hack/cluster --runtime '$(RUNTIME)' --runtime-endpoint '$(RUNTIME_ENDPOINT)' --v '$(V)'
 
-test: unit integration e2e-node ## run all tests, those on a real containerd included
+test: unit integration e2e-node e2e ## run all tests, those on a real containerd included
 
 unit: ## test modules by themselves
 	@hack/setup python
@@ -49,11 +49,15 @@ e2e-node: ## test the kubelet as a process on a private containerd; takes root
 	@hack/setup
 	$(PYTEST) test/e2e_node
 
+e2e: ## test a node through its API server: that of KUBECONFIG, or one made here, which takes root
+	@hack/setup $(if $(KUBECONFIG),python,all)
+	$(PYTEST) test/e2e
+
 verify: ## check style, types, the map from the Go sources, and the documents; changes nothing
 	@hack/setup python
 	$(PYTHON) -m ruff check . $(SCRIPTS)
 	$(PYTHON) -m mypy kubelet pkg cmd
-	$(PYTHON) -m mypy --scripts-are-modules test/framework test/e2e_node test/hack $(SCRIPTS)
+	$(PYTHON) -m mypy --scripts-are-modules test/framework test/e2e test/e2e_node test/hack $(SCRIPTS)
 	$(PYTHON) hack/update-api-types --check
 	$(PYTHON) hack/verify_go_map
 	$(PYTHON) hack/verify_docs

@@ -515,9 +515,10 @@ class Kubelet(KubeletPods):
         start = self.clock.now()
         for removed in pods:
             self.pod_manager.remove_pod(removed)
-            pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(removed)
+            pod, _, was_mirror = self.pod_manager.get_pod_and_mirror_pod(removed)
             if was_mirror:
-                self._update_mirror(ctx, pod, mirror_pod, start)
+                # DIVERGES: Go passes on the mirror pod that is gone, and makes another only with a later sync.
+                self._update_mirror(ctx, pod, self.pod_manager.get_mirror_pod_by_pod(removed), start)
             else:
                 self.delete_pod(ctx, removed)
 

@@ -398,7 +398,7 @@ def test_change_of_a_mirror_pod_is_work_for_its_static_pod(test_kubelet: TestKub
     handle(test_kubelet.ctx, [mirror])
     (update,) = test_kubelet.workers.updates
     assert (update.update_type, update.pod) == (kubetypes.SYNC_POD_UPDATE, static)
-    assert update.mirror_pod == mirror
+    assert update.mirror_pod == (None if how == "removes" else mirror), "a mirror pod that is gone is to be made anew"
 
 
 def test_updates_and_syncs(test_kubelet: TestKubelet) -> None:

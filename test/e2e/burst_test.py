@@ -1,0 +1,75 @@
+"""Many pods at once, a kubelet that is killed under them, and their end."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from framework.cluster_client import Namespace, is_true, restarts
+from framework.containerd import PAUSE
+from framework.local_cluster import LocalCluster
+from framework.pods import pod
+from framework.recorder import Recorder
+
+from pkg.api.core import v1
+from pkg.apimachinery import watch
+from pkg.client_go import kubernetes
+
+COUNT = 30
+NAMES = [f"burst-{number:02}" for number in range(COUNT)]
+TIMEOUT = 150.0
+
+
+def test_pods_that_come_all_at_once_all_run(namespace: Namespace) -> None:
+    for name in NAMES:
+        namespace.create(pod(name, {"name": "main", "image": PAUSE}))
+
+    found = namespace.wait_for_running(*NAMES, timeout=TIMEOUT)
+
+    assert len({each.status.pod_ip for each in found}) == COUNT
+    assert [restarts(each) for each in found] == [0] * COUNT
+
+
+@pytest.mark.local
+def test_killed_kubelet_comes_again_and_no_pod_takes_notice(
+    local: LocalCluster, namespace: Namespace, client: kubernetes.Clientset
+) -> None:
+    before = {each.metadata.name: each for each in namespace.wait_for_running(*NAMES, timeout=TIMEOUT)}
+    containers = {each.id for each in local.cri.running_containers()}
+    nodes = Recorder("nodes", client.core_v1.nodes())
+    seen = {name: len(namespace.history(name)) for name in NAMES}
+
+    local.kubelet.signal(signal.SIGKILL)
+    local.kubelet.wait_for_exit(10)
+    namespace.create(pod("meanwhile", {"name": "main", "image": PAUSE}))
+    namespace.delete(NAMES[0])
+    local.kubelet.start()
+
+    # Both say that it is at work again.
+    namespace.wait_for_running("meanwhile")
+    namespace.wait_deleted(NAMES[0])
+    heartbeat = nodes.wait_for(
+        "a heartbeat after the start", lambda: len(nodes.history(namespace.node)) >= 3, 60, local.kubelet.end_of_log
+    )
+    assert heartbeat
+    nodes.stop()
+    assert all(is_true(each.object, v1.NODE_READY) for each in nodes.history(namespace.node))
+    for name in NAMES[1:]:
+        for each in namespace.history(name)[seen[name] :]:
+            assert each.type != watch.DELETED, name
+            assert is_true(each.object, v1.POD_READY), f"{name} was said not to be ready"
+            assert restarts(each.object) == 0, name
+            assert each.object.status.container_statuses == before[name].status.container_statuses, name
+    still = {each.id for each in local.cri.running_containers()}
+    gone = {each.container_id.rpartition("/")[2] for each in before[NAMES[0]].status.container_statuses}
+    assert containers - gone <= still
+
+
+def test_pods_that_are_deleted_all_at_once_all_go(namespace: Namespace) -> None:
+    names = [each.metadata.name for each in namespace.pods.all()]
+    assert len(names) >= COUNT
+    for name in names:
+        namespace.delete(name)
+
+    for name in names:
+        namespace.wait_deleted(name, TIMEOUT)

@@ -1,0 +1,180 @@
+"""Fixtures of the cluster tests: a client of the cluster that KUBECONFIG names, or of one made here. See README.md."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from framework.cluster_client import Images, Namespace, is_true, new_client
+from framework.containerd import ROOT, search_path
+from framework.local_cluster import Environment, LocalCluster
+from framework.waiting import wait_for
+
+from pkg import golang
+from pkg.api.core import v1
+from pkg.client_go import kubernetes
+
+HERE = Path(__file__).parent
+LOGS = ROOT / ".build" / "e2e"
+NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
+NODE_TIMEOUT = 60.0
+# How long threads that were told to stop may take to do so.
+_GRACE = 5.0
+
+
+# Which tests run.
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "local: takes the node itself, so it runs only on the cluster made here")
+    config.addinivalue_line("markers", "kubectl: takes kubectl")
+
+
+def left_out(item: pytest.Item) -> str:
+    """Why a test cannot run here; nothing if it can."""
+    if item.get_closest_marker("local") and os.environ.get("KUBECONFIG"):
+        return "takes the node itself, not only a KUBECONFIG"
+    if item.get_closest_marker("kubectl") and shutil.which("kubectl") is None:
+        return "there is no kubectl on this machine"
+    return ""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what cannot run, and say so."""
+    ours = [item for item in items if item.path.is_relative_to(HERE)]
+    reasons = {item: reason for item in ours if (reason := left_out(item))}
+    if not reasons:
+        return
+    items[:] = [item for item in items if item not in reasons]
+    config.hook.pytest_deselected(items=list(reasons))
+    config.stash[_LEFT_OUT] = [f"left out: {item.nodeid}: {reason}" for item, reason in reasons.items()]
+
+
+_LEFT_OUT = pytest.StashKey[list[str]]()
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    return config.stash.get(_LEFT_OUT, [])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Add to a failure what became of the pods of its namespace and what the kubelet said."""
+    report = yield
+    if report.failed:  # type: ignore[attr-defined]
+        namespace = getattr(item, "funcargs", {}).get("namespace")
+        environment = getattr(item, "funcargs", {}).get("environment")
+        sections: list[tuple[str, str]] = report.sections  # type: ignore[attr-defined]
+        if namespace is not None:
+            sections.append(("pods and events", namespace.describe()))
+        if environment is not None and environment.local is not None:
+            sections.append(("end of the kubelet's log", environment.local.kubelet.end_of_log()))
+    return report
+
+
+# The cluster.
+
+
+@pytest.fixture(scope="session")
+def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
+    """The cluster that KUBECONFIG names, as it is, or one that is made here and removed after the last test.
+
+    The logs of one made here are kept in .build/e2e when a test failed.
+    """
+    if kubeconfig := os.environ.get("KUBECONFIG"):
+        yield connect(Path(kubeconfig), None)
+        return
+    local = start_local_cluster()
+    try:
+        yield connect(local.kubeconfig, local)
+    finally:
+        if request.session.testsfailed:
+            LOGS.mkdir(parents=True, exist_ok=True)
+            for log in local.logs:
+                shutil.copy(log, LOGS)
+            print(f"logs: {LOGS}")
+        local.stop()
+
+
+def start_local_cluster() -> LocalCluster:
+    missing = [program for program in NEEDED if shutil.which(program, path=search_path()) is None]
+    if os.geteuid() != 0 or missing:
+        pytest.fail(
+            f"without KUBECONFIG the cluster tests run as root and need {', '.join(missing or NEEDED)}; "
+            "hack/setup installs them"
+        )
+    # Directly below /tmp, for the socket's path must be short.
+    return LocalCluster(Path(tempfile.mkdtemp(prefix="kubelet-e2e-")))
+
+
+def connect(kubeconfig: Path, local: LocalCluster | None) -> Environment:
+    client = new_client(kubeconfig)
+    return Environment(kubeconfig, client, choose_node(client), Images.from_environment(), local)
+
+
+def choose_node(client: kubernetes.Clientset) -> str:
+    """E2E_NODE, or the first node that is Ready and may be scheduled to."""
+    wanted = os.environ.get("E2E_NODE", "")
+
+    def usable(node: v1.Node) -> bool:
+        if wanted:
+            return node.metadata.name == wanted and is_true(node, v1.NODE_READY)
+        return is_true(node, v1.NODE_READY) and not node.spec.unschedulable and not node.spec.taints
+
+    def look() -> list[str]:
+        nodes = client.core_v1.nodes().list(golang.background()).items
+        return [node.metadata.name for node in nodes if usable(node)]
+
+    return wait_for(f"node {wanted or 'that is not tainted'} Ready", look, NODE_TIMEOUT)[0]
+
+
+@pytest.fixture(scope="session")
+def client(environment: Environment) -> kubernetes.Clientset:
+    return environment.client
+
+
+@pytest.fixture(scope="session")
+def local(environment: Environment) -> LocalCluster:
+    """The node from within, for tests marked local."""
+    assert environment.local is not None, "a test that uses this is to be marked local"
+    return environment.local
+
+
+@pytest.fixture(scope="session")
+def new_namespace(environment: Environment) -> Iterator[Callable[[str], Namespace]]:
+    """Make namespaces; that all are gone is waited for after the last test."""
+    made: list[Namespace] = []
+
+    def make(name: str) -> Namespace:
+        made.append(Namespace(environment.client, environment.node, environment.images, name))
+        return made[-1]
+
+    yield make
+    for namespace in made:
+        namespace.wait_gone()
+
+
+@pytest.fixture(scope="module")
+def namespace(request: pytest.FixtureRequest, new_namespace: Callable[[str], Namespace]) -> Iterator[Namespace]:
+    """The namespace of a file's tests. It is deleted when they have ended, while others run."""
+    made = new_namespace(Path(request.module.__file__).stem.removesuffix("_test").replace("_", "-"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_leaked_threads(environment: Environment) -> Iterator[None]:
+    """In place of the fixture that looks after each test: a recorder begins a new watch when it likes."""
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + _GRACE
+    for thread in threading.enumerate():
+        if thread not in before and isinstance(thread, golang.Thread):
+            thread.join(max(deadline - time.monotonic(), 0.0))
+            assert not thread.is_alive(), f"thread {thread.name} still runs"

@@ -1,0 +1,154 @@
+"""Pods that are deleted: gracefully, by force, with hooks and finalizers, and what the API server is told meanwhile.
+
+All pods are made by the first fixture, for they are to run before they are deleted.
+"""
+
+from __future__ import annotations
+
+import pytest
+from framework.cluster_client import Namespace, terminated
+from framework.pods import pod, shell, sleeper
+
+from pkg.api.core import v1
+from pkg.apimachinery import watch
+
+# Ends 3 s after it is told to, and well.
+SLOW = "trap 'sleep 3; echo -n ended > /dev/termination-log; exit 0' TERM; while true; do sleep 1000 & wait $!; done"
+STUBBORN = "trap '' TERM; while true; do sleep 1; done"
+# The main process sees what the hook did before it was told to end.
+HOOKED = "trap 'cat /tmp/hook > /dev/termination-log; exit 0' TERM; while true; do sleep 1000 & wait $!; done"
+FINALIZER = "example.com/hold"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pods(namespace: Namespace) -> None:
+    namespace.create(pod("slow", shell(SLOW), grace=30))
+    namespace.create(pod("stubborn", shell(STUBBORN), grace=2))
+    namespace.create(pod("shortened", shell(STUBBORN), grace=600))
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "sleep 1; echo -n hook ran > /tmp/hook"]}}}
+    namespace.create(pod("hooked", shell(HOOKED, lifecycle=hook), grace=30))
+    bad_hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo no; exit 9"]}}}
+    namespace.create(pod("bad-hook", sleeper(lifecycle=bad_hook), grace=30))
+    namespace.create(pod("forced", shell(STUBBORN), grace=30))
+    held = pod("held", sleeper())
+    held["metadata"]["finalizers"] = [FINALIZER]
+    namespace.create(held)
+    namespace.create(pod("crashing", shell("exit 1"), grace=30))
+    namespace.create(pod("ended", shell("exit 0"), restartPolicy="Never"))
+
+
+def seconds_to_end(namespace: Namespace, name: str) -> float:
+    """From the version that was first marked as deleted to the end of the object."""
+    seen = namespace.history(name)
+    marked = next(each for each in seen if each.object.metadata.deletion_timestamp is not None)
+    return seen[-1].at - marked.at
+
+
+def test_graceful_deletion_waits_for_the_process(namespace: Namespace) -> None:
+    namespace.wait_for_running("slow")
+
+    namespace.delete("slow")
+
+    marked = namespace.wait_for_seen("slow", "marked", lambda found: found.metadata.deletion_timestamp is not None)
+    assert marked.metadata.deletion_grace_period_seconds == 30
+    assert marked.status.phase == v1.POD_RUNNING
+    last = namespace.wait_deleted("slow")
+    assert 3 <= seconds_to_end(namespace, "slow") < 30
+    namespace.wait_for_event("slow", "Killing", "Stopping container main", "spec.containers{main}")
+    state = terminated(last.object)
+    assert state is not None and (state.exit_code, state.reason, state.message) == (0, "Completed", "ended")
+    assert last.object.status.phase == v1.POD_SUCCEEDED
+
+
+def test_process_that_does_not_end_is_killed_after_its_grace(namespace: Namespace) -> None:
+    namespace.wait_for_running("stubborn")
+
+    namespace.delete("stubborn")
+
+    last = namespace.wait_deleted("stubborn")
+    assert 2 <= seconds_to_end(namespace, "stubborn") < 20
+    state = terminated(last.object)
+    assert state is not None and (state.exit_code, state.reason) == (137, "Error")
+    assert last.object.status.phase == v1.POD_FAILED
+
+
+def test_second_deletion_shortens_the_grace(namespace: Namespace) -> None:
+    namespace.wait_for_running("shortened")
+    namespace.delete("shortened")
+    namespace.wait_for_event("shortened", "Killing", "Stopping container main")
+
+    namespace.delete("shortened", grace=1)
+
+    last = namespace.wait_deleted("shortened")
+    graces = [each.object.metadata.deletion_grace_period_seconds for each in namespace.history("shortened")]
+    assert 600 in graces and 1 in graces
+    state = terminated(last.object)
+    assert state is not None and state.exit_code == 137
+
+
+def test_pre_stop_hook_runs_before_the_process_is_told(namespace: Namespace) -> None:
+    namespace.wait_for_running("hooked")
+
+    namespace.delete("hooked")
+
+    state = terminated(namespace.wait_deleted("hooked").object)
+    assert state is not None and (state.exit_code, state.message) == (0, "hook ran")
+
+
+def test_failing_pre_stop_hook_is_told_and_the_pod_goes(namespace: Namespace) -> None:
+    namespace.wait_for_running("bad-hook")
+
+    namespace.delete("bad-hook")
+
+    event = namespace.wait_for_event("bad-hook", "FailedPreStopHook", "PreStopHook failed", "spec.containers{main}")
+    assert event.type == "Warning"
+    namespace.wait_deleted("bad-hook")
+
+
+def test_forced_deletion_frees_the_name_at_once(namespace: Namespace) -> None:
+    (first,) = namespace.wait_for_running("forced")
+
+    namespace.delete("forced", grace=0)
+
+    namespace.wait_deleted("forced", timeout=1.5)
+    namespace.create(pod("forced", sleeper()))
+    (second,) = namespace.wait_for_running("forced")
+    assert second.metadata.uid != first.metadata.uid
+    assert second.status.container_statuses[0].container_id != first.status.container_statuses[0].container_id
+
+
+def test_finalizer_holds_the_object_and_not_the_containers(namespace: Namespace) -> None:
+    namespace.wait_for_running("held")
+
+    namespace.delete("held")
+
+    held = namespace.wait_for("held", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+    assert terminated(held) is not None
+    assert held.metadata.finalizers == [FINALIZER]
+    namespace.patch("held", {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}})
+    namespace.wait_deleted("held")
+
+
+def test_crashing_pod_goes_without_waiting_for_its_back_off(namespace: Namespace) -> None:
+    namespace.wait_for_seen("crashing", "a crash", lambda found: bool(found.status.container_statuses))
+
+    namespace.delete("crashing")
+
+    namespace.wait_deleted("crashing")
+    assert seconds_to_end(namespace, "crashing") < 20
+
+
+def test_ended_pod_goes_at_once(namespace: Namespace) -> None:
+    namespace.wait_for("ended", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+
+    namespace.delete("ended")
+
+    namespace.wait_deleted("ended", timeout=5)
+
+
+def test_deleted_pod_never_looks_alive_again(namespace: Namespace) -> None:
+    """Of all pods of this file: once ended, a phase stays as it is."""
+    for name in ("slow", "stubborn", "hooked", "ended"):
+        phases = [each.object.status.phase for each in namespace.history(name) if each.type != watch.DELETED]
+        order = ["Pending", "Running", "Succeeded", "Failed"]
+        assert [order.index(phase) for phase in phases] == sorted(order.index(phase) for phase in phases), name

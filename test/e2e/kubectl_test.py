@@ -1,0 +1,125 @@
+"""What a user sees with kubectl: the node, a pod run, described and deleted."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+
+import pytest
+from framework.cluster_client import Namespace
+from framework.local_cluster import Environment
+from framework.waiting import wait_for
+
+pytestmark = pytest.mark.kubectl
+
+
+class Kubectl:
+    """kubectl with the credentials of the tests, in their namespace."""
+
+    def __init__(self, environment: Environment, namespace: Namespace) -> None:
+        self._command = ["kubectl", f"--kubeconfig={environment.kubeconfig}", f"--namespace={namespace.name}"]
+
+    def __call__(self, *arguments: str) -> str:
+        """The output; AssertionError, with what kubectl said, if it fails."""
+        done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, timeout=90, check=False)
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def kubectl(environment: Environment, namespace: Namespace) -> Kubectl:
+    return Kubectl(environment, namespace)
+
+
+def test_nodes(kubectl: Kubectl, namespace: Namespace) -> None:
+    header, *lines = kubectl("get", "nodes").splitlines()
+
+    assert header.split() == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
+    (line,) = [line.split() for line in lines if line.split()[0] == namespace.node]
+    assert line[1] == "Ready"
+    assert re.match(r"v1\.\d+\.\d+", line[4])
+    wide = kubectl("get", "node", namespace.node, "-o", "wide")
+    assert "CONTAINER-RUNTIME" in wide
+
+
+def test_described_node(kubectl: Kubectl, namespace: Namespace) -> None:
+    # The lease follows soon after the node.
+    lease = re.compile(rf"Lease:\s+HolderIdentity:\s+{re.escape(namespace.node)}$", re.MULTILINE)
+
+    def describe() -> str:
+        text = kubectl("describe", "node", namespace.node)
+        return text if lease.search(text) else ""
+
+    text = wait_for("the node described with its lease", describe, 30)
+    for expected in ("kubelet is posting ready status", "KubeletHasSufficientMemory", "Capacity:", "Allocatable:"):
+        assert expected in text
+
+
+def run(kubectl: Kubectl, namespace: Namespace, name: str, *command: str) -> None:
+    """Run a pod on the tested node, without a token."""
+    spec = {"automountServiceAccountToken": False, "nodeName": namespace.node, "terminationGracePeriodSeconds": 2}
+    image = namespace.images.busybox
+    overrides = json.dumps({"apiVersion": "v1", "spec": spec})
+    kubectl("run", name, f"--image={image}", "--restart=Never", f"--overrides={overrides}", "--", *command)
+
+
+def test_pod_is_run_described_and_deleted(kubectl: Kubectl, namespace: Namespace) -> None:
+    run(kubectl, namespace, "web", "sh", "-c", "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done")
+
+    kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+    header, line = kubectl("get", "pod", "web").splitlines()
+    assert header.split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert line.split()[:4] == ["web", "1/1", "Running", "0"]
+    namespace.wait_for_event("web", "Started", "Container started")
+    described = kubectl("describe", "pod", "web")
+    assert re.search(r"^Status:\s+Running$", described, re.MULTILINE)
+    assert re.search(rf"^Node:\s+{re.escape(namespace.node)}/[\d.]+$", described, re.MULTILINE)
+    events = described.partition("Events:")[2]
+    said = re.findall(r"^  Normal\s+(\w+)\s.*?kubelet\s+(.*)$", events, re.MULTILINE)
+    assert [reason for reason, _ in said] == ["Pulled", "Created", "Started"], events
+    assert said[1][1] == "Container created"
+
+    begun = time.monotonic()
+    kubectl("delete", "pod", "web", "--timeout=60s")
+
+    assert time.monotonic() - begun < 10
+    assert "NotFound" in _error(kubectl, "get", "pod", "web")
+
+
+def _error(kubectl: Kubectl, *arguments: str) -> str:
+    with pytest.raises(AssertionError) as caught:
+        kubectl(*arguments)
+    return str(caught.value)
+
+
+def test_pods_that_end_show_how(kubectl: Kubectl, namespace: Namespace) -> None:
+    run(kubectl, namespace, "good", "true")
+    run(kubectl, namespace, "bad", "false")
+
+    def shown(name: str) -> str:
+        return kubectl("get", "pod", name, "--no-headers").split()[2]
+
+    wait_for("Completed", lambda: shown("good") == "Completed", 60)
+    wait_for("Error", lambda: shown("bad") == "Error", 60)
+
+
+def test_forced_deletion(kubectl: Kubectl, namespace: Namespace) -> None:
+    run(kubectl, namespace, "forced", "sleep", "1000")
+    kubectl("wait", "--for=condition=Ready", "pod/forced", "--timeout=60s")
+
+    kubectl("delete", "pod", "forced", "--force", "--grace-period=0", "--timeout=10s")
+
+    namespace.wait_deleted("forced", timeout=5)
+
+
+def test_events_are_listed(kubectl: Kubectl, namespace: Namespace) -> None:
+    run(kubectl, namespace, "listed", "sleep", "1000")
+    namespace.wait_for_event("listed", "Started", "Container started")
+
+    listed = kubectl("get", "events", "--field-selector=involvedObject.name=listed", "--no-headers")
+
+    reasons = [line.split()[2] for line in listed.splitlines()]
+    assert [reason for reason in reasons if reason != "Scheduled"] == ["Pulled", "Created", "Started"]
+

@@ -1,0 +1,86 @@
+"""The status of pods against the writes of others: what is the kubelet's is put right, what is not is left alone."""
+
+from __future__ import annotations
+
+import secrets
+
+from framework.cluster_client import Condition, Namespace, conditions, is_running, restarts
+from framework.pods import pod, sleeper
+
+from pkg.api.core import v1
+
+FOREIGN = "example.com/foreign"
+FOREIGN_READY = Condition("False", "Foreign")
+
+
+def test_foreign_change_of_the_status_is_put_right(namespace: Namespace) -> None:
+    namespace.create(pod("changed", sleeper()))
+    (before,) = namespace.wait_for_running("changed")
+
+    namespace.patch("changed", {"status": {"phase": "Pending", "message": "somebody else's"}}, "status")
+    ready = {"type": "Ready", "status": "False", "reason": "Foreign"}
+    namespace.patch("changed", {"status": {"conditions": [ready]}}, "status")
+
+    namespace.wait_for_seen("changed", "the change", lambda found: conditions(found).get("Ready") == FOREIGN_READY)
+    after = namespace.wait_for("changed", "put right", is_running)
+    assert after.status.message == before.status.message
+    assert conditions(after) == conditions(before)
+    assert restarts(after) == 0
+
+
+def test_foreign_condition_is_kept(namespace: Namespace) -> None:
+    namespace.create(pod("marked", sleeper()))
+    namespace.wait_for_running("marked")
+
+    foreign = {"type": FOREIGN, "status": "True", "reason": "Because", "message": "not the kubelet's"}
+    namespace.patch("marked", {"status": {"conditions": [foreign]}}, "status")
+    # Makes the kubelet write the whole status once more.
+    namespace.patch("marked", {"spec": {"activeDeadlineSeconds": 2}})
+
+    ended = namespace.wait_for("marked", "Failed", lambda found: found.status.phase == v1.POD_FAILED)
+    kept = conditions(ended)[FOREIGN]
+    assert (kept.status, kept.reason, kept.message) == ("True", "Because", "not the kubelet's")
+
+
+def test_labels_and_annotations_change_without_a_restart(namespace: Namespace) -> None:
+    namespace.create(pod("labelled", sleeper()))
+    (before,) = namespace.wait_for_running("labelled")
+
+    namespace.patch("labelled", {"metadata": {"labels": {"a": "1"}, "annotations": {"b": "2"}}})
+    # Comes after the change and goes the same way, so the change has been handled when this one shows.
+    namespace.patch("labelled", {"spec": {"activeDeadlineSeconds": 3600}})
+
+    after = namespace.wait_for(
+        "labelled",
+        "the generation observed",
+        lambda found: found.status.observed_generation == found.metadata.generation > before.metadata.generation,
+    )
+    assert (after.metadata.labels["a"], after.metadata.annotations["b"]) == ("1", "2")
+    assert after.status.container_statuses[0].container_id == before.status.container_statuses[0].container_id
+    assert all(is_running(each.object) for each in namespace.history("labelled")[-2:])
+
+
+def test_pod_of_another_node_is_left_alone(namespace: Namespace) -> None:
+    name = "elsewhere"
+    namespace.create(pod(name, sleeper()), node=f"no-such-node-{secrets.token_hex(3)}")
+    namespace.create(pod("here", sleeper()))
+
+    namespace.wait_for_running("here")
+
+    found = namespace.wait_for(name, "there", lambda found: True)
+    assert found.status.phase == v1.POD_PENDING
+    assert found.status.start_time is None and not found.status.container_statuses
+    assert not [each for each in namespace.events_of(name) if each.source.component == "kubelet"]
+    namespace.delete(name, grace=0)
+
+
+def test_resources_show_the_class_of_service(namespace: Namespace) -> None:
+    limits = {"limits": {"cpu": "100m", "memory": "32Mi"}}
+    namespace.create(pod("guaranteed", sleeper(resources=limits)))
+    namespace.create(pod("burstable", sleeper(resources={"requests": {"cpu": "10m"}})))
+
+    guaranteed, burstable = namespace.wait_for_running("guaranteed", "burstable")
+
+    assert (guaranteed.status.qos_class, burstable.status.qos_class) == ("Guaranteed", "Burstable")
+    told = guaranteed.status.container_statuses[0].resources
+    assert told is not None and {key: str(value) for key, value in told.limits.items()} == limits["limits"]

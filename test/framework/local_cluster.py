@@ -1,0 +1,144 @@
+"""A cluster of one node on this machine: the test API server and a kubelet, each a process, on a private containerd."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from framework.cluster_client import Images
+from framework.containerd import ROOT, Containerd
+from framework.cri import CRIClient
+from framework.kubelet_process import KubeletProcess
+from pkg.client_go import kubernetes
+
+NODE = "e2e-node"
+STOP_TIMEOUT = 20.0
+# Nobody answers there; pods want to be told an address.
+CLUSTER_DNS = "10.96.0.10"
+# Shorter than a real node's, for tests that wait for the next.
+STATUS_REPORT_FREQUENCY = 10
+
+
+class APIServerProcess:
+    """The API server with its controllers; it tells on its standard output how to reach it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = directory.parent / "apiserver.log"
+        command = [sys.executable, "-m", "framework.apiserver.cluster", "--directory", str(directory)]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'test'}"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the API server did not start: {self.log.read_text()[-2000:]}")
+        written = json.loads(line)
+        self.admin_kubeconfig = Path(written["admin"])
+        self.bootstrap_kubeconfig = Path(written["bootstrap"])
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+class ClusterKubelet(KubeletProcess):
+    """A kubelet that joins a cluster by a bootstrap kubeconfig, or with one of its own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        node: str,
+        containerd: Containerd,
+        kubeconfig: Path,
+        bootstrap_kubeconfig: Path | None = None,
+    ) -> None:
+        config = {
+            "cgroupRoot": containerd.cgroup_root,
+            "clusterDNS": [CLUSTER_DNS],
+            "clusterDomain": "cluster.local",
+            "podLogsDir": str(folder / "pod-logs"),
+            "nodeStatusReportFrequency": f"{STATUS_REPORT_FREQUENCY}s",
+            "rotateCertificates": bootstrap_kubeconfig is not None,
+        }
+        flags: dict[str, object] = {"kubeconfig": kubeconfig, "cert-dir": folder / f"{node}-pki"}
+        if bootstrap_kubeconfig is not None:
+            flags["bootstrap-kubeconfig"] = bootstrap_kubeconfig
+        super().__init__(folder, node, containerd.endpoint, config, flags)
+        self._pod_logs = folder / "pod-logs"
+
+    def end(self) -> None:
+        """Kill the process if it runs; what its pods left in the runtime goes with the runtime."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+        for link in Path("/var/log/containers").glob("*.log"):
+            if link.is_symlink() and link.readlink().is_relative_to(self._pod_logs):
+                link.unlink()
+
+
+class LocalCluster:
+    """A context manager; nothing of it is left when it ends.
+
+    `kubeconfig`: of a user who may do everything. `logs`: what its programs say. `kubelet`, `containerd`, `cri`: the
+    node from within.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._stack = ExitStack()
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _start(self) -> None:
+        self.containerd = Containerd(self.folder)
+        self._stack.callback(self.containerd.clean)
+        self.containerd.start()
+        self.containerd.import_images()
+        self.cri: CRIClient = self.containerd.client()
+        self._stack.callback(self.cri.close)
+        server = APIServerProcess(self.folder / "cluster")
+        self._stack.callback(server.stop)
+        self.kubeconfig = server.admin_kubeconfig
+        kubeconfig = self.folder / "kubelet.kubeconfig"
+        self.kubelet = ClusterKubelet(self.folder, NODE, self.containerd, kubeconfig, server.bootstrap_kubeconfig)
+        self._stack.callback(self.kubelet.end)
+        self.kubelet.start()
+
+    @property
+    def logs(self) -> list[Path]:
+        return sorted(self.folder.glob("*.log"))
+
+    def stop(self) -> None:
+        self._stack.close()
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The cluster under test. `local` is what only a cluster made here lets tests see and do."""
+
+    kubeconfig: Path
+    client: kubernetes.Clientset
+    node: str
+    images: Images
+    local: LocalCluster | None

@@ -279,7 +279,7 @@ class Registry:
         self, request: Request, resource: Resource, current: Entry, change: Callable[[Object], Object]
     ) -> Object:
         strategy = self._strategies[resource.plural]
-        old = current.object
+        old = current.copy()  # parts of it become parts of the new object, which admission may change
         new = without_nulls(change(current.copy()))
         self._check_identity(request, resource, new)
         meta = new["metadata"]

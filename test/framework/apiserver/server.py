@@ -73,7 +73,7 @@ class APIServer:
         anonymous: bool = True,
         virtual: Mapping[str, VirtualResource] | None = None,
         controllers: Sequence[Controller] = (),
-        history: int = 10000,
+        history: int = 2000,
         bookmark_interval: float = 60.0,
         audit: Callable[[Request, int], None] | None = None,
     ) -> None:

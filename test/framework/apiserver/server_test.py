@@ -14,7 +14,7 @@ import pytest
 from framework.apiserver import ApiError, APIServer, Request, UserInfo
 from framework.apiserver.certificates import CertificateAuthority, server_context
 from framework.apiserver.client import JSON, JSON_PATCH, MERGE, STRATEGIC, Client
-from framework.apiserver.interfaces import AllowAll, Cut, NoFaults
+from framework.apiserver.interfaces import AllowAll, Cut, NoFaults, Object
 from pkg import golang
 
 _PODS = "/api/v1/namespaces/default/pods"
@@ -780,3 +780,20 @@ def test_the_store_answers_as_the_server_does(api: APIServer) -> None:
     api.compact()
     with pytest.raises(ApiError, match="too old resource version"):
         api.store.watch("configmaps", resource_version=version)
+
+
+def test_admission_changes_nothing_but_the_new_object(api: APIServer) -> None:
+    class Meddler(AllowAll):
+        def admit(self, request: Request, operation: str, new: Object | None, old: Object | None) -> Object | None:
+            if request.subresource == "status" and new is not None:
+                new["spec"]["containers"][0]["image"] = "changed"
+            return new
+
+    api.store.create("pods", {**_pod(), "metadata": {"name": "p", "namespace": "default"}})
+    before = api.store.resource_version
+    watch = api.store.watch("pods", resource_version=str(int(before) - 1))
+    api.admission = Meddler()
+    api.store.patch("pods", "p", {"status": {"phase": "Running"}}, "default", subresource="status")
+    images = [event.object["spec"]["containers"][0]["image"] for _, event in zip(range(2), watch, strict=False)]
+    watch.stop()
+    assert images == ["busybox", "changed"]

@@ -141,7 +141,7 @@ class _Bucket:
 class Storage:
     """`history` is how many changes of each resource are remembered."""
 
-    def __init__(self, history: int = 10000) -> None:
+    def __init__(self, history: int = 2000) -> None:
         self._history = history
         # Guards the version, and the buckets with all that is in them.
         self._lock = threading.Lock()

@@ -1,16 +1,19 @@
-"""Fixtures of the integration tests: kubelets on the hollow runtime."""
+"""Fixtures of the integration tests: kubelets on the hollow runtime, by themselves or as nodes of a cluster."""
 
 from __future__ import annotations
 
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from framework.apiserver.cluster import Cluster
+from framework.cluster_node import ClusterNode
 from framework.containerd import ROOT
 from framework.hollow_kubelet import HollowKubelet
+from framework.pod_history import PodHistory
 
 from pkg import golang
 
@@ -58,9 +61,54 @@ def new_kubelet(
         return kubelet
 
     yield make
-    for kubelet in made:
+    _end(made, request.session.testsfailed > failed_before)
+
+
+def _end(kubelets: Iterable[HollowKubelet], keep_logs: bool) -> None:
+    for kubelet in kubelets:
         kubelet.end()
-        if request.session.testsfailed > failed_before and kubelet.log.exists():
+        if keep_logs and kubelet.log.exists():
             LOGS.mkdir(parents=True, exist_ok=True)
             shutil.copy(kubelet.log, LOGS)
             print(f"log of kubelet {kubelet.node}: {LOGS / Path(kubelet.log).name}")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The file's API server, with all that a cluster has but nodes."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def history(cluster: Cluster) -> Iterator[PodHistory]:
+    """Every state of every pod that the API server ever had."""
+    history = PodHistory(cluster.store)
+    yield history
+    history.stop()
+
+
+@pytest.fixture(scope="module")
+def new_node(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, history: PodHistory
+) -> Iterator[Callable[..., ClusterNode]]:
+    """As new_kubelet, for kubelets that belong to the cluster; `join` starts one. It takes what ClusterNode takes."""
+    made: list[ClusterNode] = []
+    failed_before = request.session.testsfailed
+
+    def make(
+        node: str,
+        config: Mapping[str, object] | None = None,
+        flags: Mapping[str, object] | None = None,
+        root_dir: Path | None = None,
+        runtime_up: bool = True,
+    ) -> ClusterNode:
+        folder = tmp_path_factory.mktemp(node, numbered=False)
+        kubelet = ClusterNode(folder, node, cluster, history, config, flags, root_dir)
+        made.append(kubelet)
+        if runtime_up:
+            kubelet.server.start()
+        return kubelet
+
+    yield make
+    _end(made, request.session.testsfailed > failed_before)

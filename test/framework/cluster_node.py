@@ -1,0 +1,141 @@
+"""A hollow node that belongs to a test cluster: pods come from the API server, and their statuses go there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from framework.apiserver.cluster import Cluster
+from framework.apiserver.interfaces import Object
+from framework.hollow_kubelet import HollowKubelet
+from framework.pod_history import PodHistory, Version
+from framework.pods import Manifest, summaries
+
+T = TypeVar("T")
+
+
+class ClusterNode(HollowKubelet):
+    """`history` has all that ever became of the cluster's pods.
+
+    What is said in HollowKubelet to be about a pod takes the name that the pod has in the cluster: that of a static
+    pod's mirror is its manifest's with `-NODE` at the end.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        node: str,
+        cluster: Cluster,
+        history: PodHistory,
+        config: Mapping[str, object] | None = None,
+        flags: Mapping[str, object] | None = None,
+        root_dir: Path | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.history = history
+        joined: dict[str, object] = {"cert-dir": folder / f"{node}-pki"}
+        if "kubeconfig" not in (flags or {}) and "bootstrap-kubeconfig" not in (flags or {}):
+            joined["kubeconfig"] = cluster.node_kubeconfig(node)
+        super().__init__(folder, node, config, {**joined, **(flags or {})}, root_dir)
+
+    def join(self) -> None:
+        """Start the kubelet and wait until the API server knows that the node is ready."""
+        self.spawn()
+        self.wait_until_ready()
+
+    # The node.
+
+    def api_object(self) -> Object | None:
+        """The node in the API server; None if there is none of its name."""
+        nodes = self.cluster.store.list("nodes")
+        return next((each for each in nodes if each["metadata"]["name"] == self.node), None)
+
+    def ready(self) -> bool:
+        conditions = ((self.api_object() or {}).get("status") or {}).get("conditions") or []
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+    def wait_until_ready(self, timeout: float = 30) -> None:
+        self.wait_for_condition(f"node {self.node} is ready", self.ready, timeout)
+
+    # Pods in the API server, all in the namespace "default".
+
+    def create(self, manifest: Manifest) -> Version:
+        """Create a pod on this node, unless it says which other one it is for (None: none)."""
+        metadata = {"namespace": "default", **manifest["metadata"]}
+        spec = {"nodeName": self.node, "automountServiceAccountToken": False, **manifest["spec"]}
+        if spec["nodeName"] is None:
+            del spec["nodeName"]
+        made = self.cluster.store.create("pods", {**manifest, "metadata": metadata, "spec": spec})
+        return Version(made, "ADDED")
+
+    def patch(self, name: str, patch: Object, subresource: str = "") -> Object:
+        return self.cluster.store.patch("pods", name, patch, "default", subresource=subresource)
+
+    def delete(self, name: str, grace: int | None = None) -> None:
+        self.cluster.store.delete("pods", name, "default", grace_period_seconds=grace)
+
+    def wait_for_api_pod(
+        self, name: str, what: str, condition: Callable[[Version], object], timeout: float = 30
+    ) -> Version:
+        """Wait until the pod is there and condition is true of it."""
+
+        def look() -> Version | None:
+            found = self.history.latest(name)
+            return found if found is not None and condition(found) else None
+
+        found = self.wait_for_condition(f"pod {name} {what}", look, timeout)
+        assert found is not None
+        return found
+
+    def wait_for_api_running(self, *names: str, timeout: float = 30) -> list[Version]:
+        """Wait until the API server has all these pods as running and ready."""
+
+        def look() -> list[Version]:
+            found = [each for name in names if (each := self.history.latest(name)) and each.running and each.ready]
+            return found if len(found) == len(names) else []
+
+        return self.wait_for_condition(f"{', '.join(names)} running", look, timeout)
+
+    def wait_until_gone(self, name: str, uid: str = "", timeout: float = 30) -> Version:
+        """Wait until the API server has no more such pod, and return its last state."""
+
+        def look() -> Version | None:
+            found = self.history.of(name, uid)
+            return found[-1] if found and found[-1].type == "DELETED" else None
+
+        found = self.wait_for_condition(f"pod {name} gone", look, timeout)
+        assert found is not None
+        return found
+
+    def events(self, name: str, reason: str = "") -> list[Object]:
+        """The API server's events about a pod, or about all pods if the name is empty."""
+        return [
+            each
+            for each in self.cluster.store.list("events")
+            if name in ("", each["involvedObject"].get("name")) and reason in ("", each["reason"])
+        ]
+
+    def wait_for_api_event(self, name: str, reason: str, *texts: str, timeout: float = 30) -> Object:
+        """Wait for an event about a pod whose message has all these texts."""
+
+        def look() -> Object | None:
+            found = (each for each in self.events(name, reason) if all(text in each["message"] for text in texts))
+            return next(found, None)
+
+        found = self.wait_for_condition(f"event {reason} {texts} about pod {name}", look, timeout)
+        assert found is not None
+        return found
+
+    # In place of what goes by static pods' manifests.
+
+    def full_name(self, name: str) -> str:
+        return name
+
+    def _describe(self) -> str:
+        return f"{summaries(self.history.present())}\n--- end of {self.log.name}\n{self.end_of_log()}"
+
+
+def condition(kind: str, status: str, **fields: Any) -> dict[str, Any]:
+    """A condition as another program than the kubelet may write it."""
+    return {"type": kind, "status": status, "lastTransitionTime": "2026-01-02T03:04:05Z", **fields}

@@ -13,6 +13,8 @@ from typing import Protocol
 
 import msgspec
 
+from pkg.apimachinery.runtime import codec
+
 # How Go writes a time that is not set.
 ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -43,7 +45,7 @@ class LocalStorage:
     def load(self) -> State:
         """What was stored; an empty state if nothing was. Raises OSError, and ValueError for an unreadable file."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=State)
+            return codec.json_decoder(State).decode(self._path.read_bytes())
         except FileNotFoundError:
             return State()
 

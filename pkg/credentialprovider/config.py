@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from pkg import klog
+from pkg.apimachinery.runtime import codec
 
 _CONFIG_FILE_NAME = ".dockercfg"
 _CONFIG_JSON_FILE_NAME = "config.json"
@@ -113,7 +114,7 @@ def docker_config_json_from_bytes(contents: bytes) -> DockerConfig:
 
 def _decode(contents: bytes, kind: type[_T]) -> _T:
     try:
-        return msgspec.json.decode(contents, type=kind)
+        return codec.json_decoder(kind).decode(contents)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         # The parser's own message could quote a password.
         raise DockerConfigError("error occurred while trying to unmarshal json") from None

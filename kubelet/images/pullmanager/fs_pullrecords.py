@@ -14,6 +14,7 @@ import msgspec
 
 from kubelet.images.pullmanager.interfaces import ImagePulledRecord
 from pkg import klog
+from pkg.apimachinery.runtime import codec
 
 _CACHE_FILES_SHA256_PREFIX = "sha256-"
 _TMP_FILES_SUFFIX = ".tmp"
@@ -58,7 +59,7 @@ class FSPullRecordsAccessor:
             data = (self._pulled_dir / _cache_filename(image_ref)).read_bytes()
         except FileNotFoundError:
             return None
-        record = msgspec.json.decode(data, type=ImagePulledRecord)
+        record = codec.json_decoder(ImagePulledRecord).decode(data)
         return record if record.image_ref == image_ref else None
 
     def list_image_pulled_records(self) -> list[ImagePulledRecord]:
@@ -93,6 +94,6 @@ def _read_all(directory: Path, kind: type[_T]) -> Iterator[_T]:
         if path.suffix == _TMP_FILES_SUFFIX or not path.is_file():
             continue
         try:
-            yield msgspec.json.decode(path.read_bytes(), type=kind)
+            yield codec.json_decoder(kind).decode(path.read_bytes())
         except (OSError, msgspec.MsgspecError) as err:
             klog.error_s(err, "Error reading image pull record", path=str(path))

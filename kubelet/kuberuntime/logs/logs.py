@@ -27,6 +27,7 @@ from kubelet.cri import apis as internalapi
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime.logs.tail import find_tail_line_start_index
 from pkg import golang, klog
+from pkg.apimachinery.runtime import codec
 
 # How often a followed log is looked at when nothing tells of a change, in seconds.
 _LOG_FORCE_CHECK_PERIOD = 1.0
@@ -100,7 +101,7 @@ def parse_docker_json_log(line: bytes) -> _LogMessage:
     Raises ValueError.
     """
     try:
-        entry = msgspec.json.decode(line, type=_JSONLog)
+        entry = codec.json_decoder(_JSONLog).decode(line)
     except msgspec.MsgspecError as err:
         raise ValueError(f"failed with {err} to unmarshal log {line!r}") from err
     nanoseconds, printed = _parse_timestamp(entry.time.encode())

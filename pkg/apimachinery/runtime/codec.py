@@ -8,6 +8,7 @@ All functions are safe to call from any thread.
 from __future__ import annotations
 
 import datetime
+import threading
 from functools import cache
 from typing import Any, TypeVar
 
@@ -33,7 +34,7 @@ def decode_json(data: bytes | str, type_: type[T]) -> T:
     Raises DecodeError, whose text names the path of the fault.
     """
     try:
-        return _json_decoder(type_).decode(data)  # type: ignore[no-any-return, arg-type]
+        return json_decoder(type_).decode(data)
     except msgspec.ValidationError:
         # Only a null where a list, map or text belongs, or a real fault, comes this way: look closer.
         return convert(msgspec.json.decode(data), type_)
@@ -46,6 +47,7 @@ def convert(builtins: object, type_: type[T]) -> T:
 
     Raises DecodeError, whose text names the path of the fault.
     """
+    json_decoder(type_)  # so that the type is known
     try:
         return msgspec.convert(_without_nulls(builtins), type_, dec_hook=_decode_hook)
     except msgspec.ValidationError as err:
@@ -107,14 +109,26 @@ def _encode_hook(value: object) -> object:
     raise NotImplementedError(f"cannot encode {type(value).__name__}")
 
 
+# When msgspec meets a type it notes what it knows of it, and of the types within, before it knows all. Another thread
+# that uses one of them meanwhile crashes the process. So types are met under this lock, and used only after that.
+_meeting = threading.Lock()
+
+
+def json_decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
+    """What decodes this type and raises msgspec's own errors. To be used for all types, wherever threads may meet."""
+    return _json_decoder(type_)  # type: ignore[arg-type]
+
+
 @cache
 def _json_decoder(type_: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(type_, dec_hook=_decode_hook)
+    with _meeting:
+        return msgspec.json.Decoder(type_, dec_hook=_decode_hook)
 
 
 @cache
 def _msgpack_decoder(type_: type[Any]) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(type_, dec_hook=_decode_hook)
+    with _meeting:
+        return msgspec.msgpack.Decoder(type_, dec_hook=_decode_hook)
 
 
 _json_encoder = msgspec.json.Encoder(enc_hook=_encode_hook)

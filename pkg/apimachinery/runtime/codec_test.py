@@ -1,6 +1,8 @@
 """Tests of encoding, decoding, copying and comparing."""
 
 import datetime
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -105,3 +107,43 @@ def test_semantic_equal(a: object, b: object, equal: bool) -> None:
 def test_now_has_whole_seconds_in_utc() -> None:
     now = metav1.now()
     assert now.microsecond == 0 and now.tzinfo is datetime.UTC
+
+
+# Looking at Nested, as a part of Outer, takes until the second thread has had its chance to use Outer.
+_TWO_THREADS = """
+import threading
+from typing import Any
+import msgspec
+from pkg.apimachinery.runtime import codec
+
+met, go_on = threading.Event(), threading.Event()
+
+def slowly() -> type:
+    met.set()
+    go_on.wait(10)
+    return int
+
+class Nested(msgspec.Struct):
+    number: "slowly()" = 0
+
+class Outer(msgspec.Struct):
+    nested: Nested
+    name: str = ""
+
+first = threading.Thread(target=codec.decode_json, args=(b'{"nested": {}}', Outer))
+second = threading.Thread(target=codec.convert, args=({"nested": {}, "name": "a"}, Outer))
+first.start()
+met.wait(10)
+second.start()
+second.join(0.2)
+go_on.set()
+first.join()
+second.join()
+print(codec.convert({"nested": {}, "name": "a"}, Outer).name)
+"""
+
+
+def test_threads_that_meet_a_type_at_the_same_time() -> None:
+    """In a process of its own, for what it tests is that there is no crash."""
+    done = subprocess.run([sys.executable, "-c", _TWO_THREADS], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout.strip()) == (0, "a"), done.stderr

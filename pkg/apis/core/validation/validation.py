@@ -17,6 +17,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import validation as apimachineryvalidation
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.apis.meta.v1 import validation as unversionedvalidation
+from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import validation
 from pkg.apimachinery.util.validation import field
 from pkg.apis.core import helper
@@ -131,7 +132,7 @@ def _validate_tolerations_in_pod_annotations(
     if not text:
         return []
     try:
-        tolerations = msgspec.json.decode(text, type=list[v1.Toleration])
+        tolerations = codec.json_decoder(list[v1.Toleration]).decode(text)
     except msgspec.DecodeError as err:
         return [field.invalid(fld_path, _TOLERATIONS_ANNOTATION_KEY, str(err))]
     return validate_tolerations(tolerations, fld_path.child(_TOLERATIONS_ANNOTATION_KEY), opts)

@@ -2,8 +2,8 @@
 
 hack/go-map/release-1.27.tsv and outside-1.27.tsv list what Go declares. A function is *present* when the Python package
 of the same path has it under the same name, in Python's spelling. What is not is decided in hack/go-map/decisions.tsv:
-it is *renamed* to a place that is given there, *absent* for a reason, or *to come* with an issue. Go's file and function
-may be patterns there; the longest that fits counts, and a function's own row before any pattern.
+it is *renamed* to a place that is given there, *absent* for a reason, or *to come* with an issue. Go's file and
+function may be patterns there; the longest that fits counts, and a function's own row before any pattern.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class KubeletPods(KubeletNodeCache):
             raise ValueError("services have not yet been read at least once, cannot construct envvars")
         service_env = self.get_service_env_var_map(pod.metadata.namespace, pod.spec.enable_service_links)
         for source in container.env_from:
-            _refuse_api_object(pod, source.config_map_ref, source.secret_ref)
+            _refuse_api_object(self.kube_client, pod, source.config_map_ref, source.secret_ref)
         env: dict[str, str] = {}
         mapping = expansion.mapping_func_for(env, service_env)
         for variable in container.env:
@@ -199,7 +199,7 @@ class KubeletPods(KubeletNodeCache):
         if source.resource_field_ref is not None:
             limited_pod, limited_container = self.default_pod_limits_for_downward_api(ctx, pod, container)
             return container_resource_runtime_value(source.resource_field_ref, limited_pod, limited_container)
-        _refuse_api_object(pod, source.config_map_key_ref, source.secret_key_ref)
+        _refuse_api_object(self.kube_client, pod, source.config_map_key_ref, source.secret_key_ref)
         return ""
 
     def default_pod_limits_for_downward_api(
@@ -1186,13 +1186,14 @@ def _require_valid(what: str, value: str, kind: str, faults: list[str]) -> None:
         raise ValueError(f'pod {what} "{value}" is not a valid DNS {kind}: {";".join(faults)}')
 
 
-def _refuse_api_object(pod: v1.Pod, config_map: object, secret: object) -> None:
-    """Config maps and secrets live in the API server, and none is connected."""
+def _refuse_api_object(kube_client: object, pod: v1.Pod, config_map: object, secret: object) -> None:
+    """Config maps and secrets live in the API server, from which they are not read yet."""
+    reason = "no kubeClient defined" if kube_client is None else "config maps and secrets are not read yet"
     for kind, reference in (("configMap", config_map), ("secret", secret)):
         if reference is None or getattr(reference, "optional", None):
             continue
         name = getattr(reference, "name", "")
-        raise ValueError(f"couldn't get {kind} {pod.metadata.namespace}/{name}, no kubeClient defined")
+        raise ValueError(f"couldn't get {kind} {pod.metadata.namespace}/{name}, {reason}")
 
 
 def _log_oserror(message: str, uid: str, action: Callable[[cm.CgroupName], None], name: cm.CgroupName) -> None:

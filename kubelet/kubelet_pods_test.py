@@ -20,6 +20,7 @@ from pkg import volume
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.volume.util.hostutil.testing import FakeHostUtil
 from pkg.volume.util.subpath.testing import FakeSubpather
 
@@ -417,6 +418,9 @@ def test_environments_that_cannot_be_made(test_kubelet: TestKubelet) -> None:
     with pytest.raises(ValueError, match="enableServiceLinks"):
         environment(test_kubelet, new_pod("p", enable_service_links=None))
     with pytest.raises(ValueError, match="couldn't get configMap ns/m, no kubeClient defined"):
+        environment(test_kubelet, new_pod("p"), v1.EnvVar(name="A", value_from=CONFIG_MAP))
+    test_kubelet.kubelet.kube_client = FakeClientset()
+    with pytest.raises(ValueError, match="couldn't get configMap ns/m, config maps and secrets are not read yet"):
         environment(test_kubelet, new_pod("p"), v1.EnvVar(name="A", value_from=CONFIG_MAP))
     assert environment(test_kubelet, new_pod("p"), v1.EnvVar(name="A", value_from=OPTIONAL)) == {"A": ""}
     with pytest.raises(ValueError, match="not supported"):

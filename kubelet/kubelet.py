@@ -1397,14 +1397,14 @@ def _initialize_csi_node(ctx: golang.Context, kubelet: Kubelet, client: kubernet
     from pkg.volume import csi
     from pkg.volume.csi import nodeinfomanager
 
-    csi.initialize_csi_node(
-        ctx,
-        client,
-        kubelet.node_name,
-        kubelet.runtime_state.set_storage_state,
-        nodeinfomanager.NodeInfoManager(kubelet.node_name, client, csi.MIGRATED_PLUGINS, kubelet.clock),
-        kubelet.clock,
-    )
+    manager = nodeinfomanager.NodeInfoManager(kubelet.node_name, client, csi.MIGRATED_PLUGINS, kubelet.clock)
+
+    def initialize() -> golang.Thread:
+        set_storage_state = kubelet.runtime_state.set_storage_state
+        return csi.initialize_csi_node(ctx, client, kubelet.node_name, set_storage_state, manager, kubelet.clock)
+
+    initialize()
+    kubelet.initialize_csi_node = initialize
 
 
 def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> None:

@@ -321,7 +321,7 @@ class KubeletNodeStatus(KubeletNetwork):
             if self.kube_client is None or self.heartbeat_client is None:
                 return
             if self.kubelet_configuration.register_node:
-                self.register_with_api_server(ctx)
+                self._register(ctx)
             try:
                 self.update_node_status(ctx)
             except golang.ContextError:
@@ -332,6 +332,13 @@ class KubeletNodeStatus(KubeletNetwork):
                 if apierrors.is_not_found(err):
                     # DIVERGES: Go's kubelet must be started again for a node that was deleted to come back.
                     self.registration_completed = False
+
+    def _register(self, ctx: golang.Context) -> None:
+        """Register the node. One that was deleted and comes back needs another CSINode: the old one goes with it."""
+        comes_back = not self.registration_completed and self.last_status_report_time is not None
+        self.register_with_api_server(ctx)
+        if comes_back and self.initialize_csi_node is not None:
+            self.initialize_csi_node()
 
     def update_node_status(self, ctx: golang.Context) -> None:
         """Report the node's status, if it changed or enough time has passed, in a few attempts.

@@ -689,14 +689,18 @@ def test_node_that_was_deleted_is_registered_again(node_kubelet: NodeKubelet) ->
     after = node_kubelet.clock.after
     node_kubelet.clock.after = lambda seconds: after(0)  # type: ignore[method-assign]
     kubelet = node_kubelet.kubelet
+    initialized: list[None] = []
+    kubelet.initialize_csi_node = lambda: initialized.append(None)
     kubelet.sync_node_status(CTX)
     assert node_kubelet.calls() == ["create nodes", "get nodes", "patch nodes"]
     node_kubelet.client.core_v1.nodes().delete(CTX, "labnode")
     node_kubelet.calls()
     kubelet.sync_node_status(CTX)
     assert "create nodes" not in node_kubelet.calls()
+    assert initialized == []
     kubelet.sync_node_status(CTX)
     assert node_kubelet.calls()[0] == "create nodes"
+    assert initialized == [None], "the cluster removes the CSINode of the node that was deleted"
 
 
 def test_kubelet_that_is_not_to_register(node_kubelet: NodeKubelet) -> None:

@@ -91,7 +91,10 @@ def test_help_lists_flags_by_name() -> None:
             "Error: failed to run Kubelet: --bootstrap-kubeconfig needs --kubeconfig, the file for the node's own "
             "credentials\n",
         ),
-        (["--kubeconfig=/none/kubeconfig"], "invalid kubeconfig: [Errno 2] No such file or directory: '/none/kubeconfig'"),
+        (
+            ["--kubeconfig=/none/kubeconfig"],
+            "invalid kubeconfig: [Errno 2] No such file or directory: '/none/kubeconfig'\n",
+        ),
         (["--vmodule=a"], '"a" does not have the pattern=N format\n'),
         (
             ["--exit-on-lock-contention"],

@@ -772,8 +772,8 @@ def merge_pod_status(
     """The status to send: ours, with what others own in the old one.
 
     A terminal phase, and with it DisruptionTarget, is held back while containers may still be running:
-    whoever sees it takes what the pod used to be free. A pod with a terminal phase is not ready. Neither
-    argument is changed.
+    whoever sees it takes what the pod used to be free. There is no way back from one, and a pod that has one is
+    not ready. Neither argument is changed.
     """
     old, new = old_pod_status, v1.deepcopy(new_pod_status)
     conditions = [c for c in old.conditions if not kubetypes.pod_condition_by_kubelet(c.type)]
@@ -788,7 +788,10 @@ def merge_pod_status(
     new.conditions = conditions
     for name in _CLAIM_FIELDS:
         setattr(new, name, getattr(old, name))
-    if becomes_terminal and could_have_running_containers:
+    # DIVERGES: Go writes over a terminal phase of another's until the pod's worker has seen it. A static pod that
+    # has ended may run again, as itself.
+    has_ended = podutil.is_pod_phase_terminal(old.phase) and not kubetypes.is_mirror_pod(pod)
+    if (becomes_terminal and could_have_running_containers) or (has_ended and new.phase != old.phase):
         new.phase, new.reason, new.message = old.phase, old.reason, old.message
     if podutil.is_pod_phase_terminal(new.phase) and (
         podutil.is_pod_ready_condition_true(new) or podutil.is_containers_ready_condition_true(new)

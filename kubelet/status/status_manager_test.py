@@ -1087,6 +1087,20 @@ FAIL_DISRUPTED = both(become(v1.POD_FAILED), disrupt())
             merged({**READY}, v1.POD_RUNNING, "Unknown"),
             id="failed, but something may run",
         ),
+        pytest.param(
+            True,
+            become(v1.POD_FAILED, "GivenUp"),
+            unchanged,
+            merged(UNREADY, v1.POD_FAILED, "GivenUp"),
+            id="another has called it failed",
+        ),
+        pytest.param(
+            False,
+            become(v1.POD_FAILED, "GivenUp"),
+            become(v1.POD_SUCCEEDED),
+            merged(UNREADY, v1.POD_FAILED, "GivenUp"),
+            id="what has failed does not succeed",
+        ),
     ],
 )
 def test_merge_pod_status(has_running: bool, old: Change, new: Change, expected: v1.PodStatus) -> None:
@@ -1101,6 +1115,13 @@ def test_merge_pod_status(has_running: bool, old: Change, new: Change, expected:
     for s in (got, expected):
         s.conditions.sort(key=lambda c: c.type)
     assert got == expected
+
+
+def test_merge_pod_status_lets_static_pods_run_again() -> None:
+    mirror = v1.Pod(metadata=metav1.ObjectMeta(annotations={kubetypes.CONFIG_MIRROR_ANNOTATION_KEY: "hash"}))
+    old, new = v1.PodStatus(phase=v1.POD_FAILED), v1.PodStatus(phase=v1.POD_RUNNING)
+
+    assert status_manager.merge_pod_status(mirror, old, new, False).phase == v1.POD_RUNNING
 
 
 @pytest.mark.parametrize(

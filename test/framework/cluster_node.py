@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,6 +75,16 @@ class ClusterNode(HollowKubelet):
 
     def delete(self, name: str, grace: int | None = None) -> None:
         self.cluster.store.delete("pods", name, "default", grace_period_seconds=grace)
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """What happens to pods meanwhile, the kubelet sees as one change afterwards: it has to list them all."""
+        faults = self.cluster.faults
+        with faults.hang(verb=("watch", "list"), resource="pods", user=f"system:node:{self.node}") as hang:
+            faults.cut_watches(resource="pods", user=f"system:node:{self.node}")
+            self.wait_for_condition("the kubelet wants to watch again", lambda: hang.hits)
+            yield
+            self.cluster.server.compact()
 
     def wait_for_api_pod(
         self, name: str, what: str, condition: Callable[[Version], object], timeout: float = 30

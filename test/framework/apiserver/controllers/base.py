@@ -11,6 +11,7 @@ from typing import Any
 from framework.apiserver.errors import ApiError
 from framework.apiserver.interfaces import Object, Server, Store, Watch, WatchEvent
 from pkg import golang, klog
+from pkg.apimachinery.runtime import codec
 
 _ATTEMPTS = 10
 
@@ -66,8 +67,9 @@ class WatchController:
             try:
                 with self._lock:
                     self.handle(resource, event)
-            except ApiError as err:
-                # Somebody deleted or changed what it is about: the next event tells of it.
+            except (ApiError, codec.DecodeError) as err:
+                # Somebody deleted or changed what it is about, and the next event tells of it; or it is not as we
+                # know it, and we leave it alone.
                 metadata = event.object["metadata"]
                 klog.v(2).info_s(
                     "Controller failed", controller=self.name, resource=resource, name=metadata["name"], err=str(err)

@@ -27,8 +27,8 @@ Reading order: interfaces.py (who may decide what), server.py, handlers.py (requ
 storage.py and watch.py; resources.py, strategies.py and pods.py say what is special about each kind.
 """
 
-from framework.apiserver.errors import ApiError
-from framework.apiserver.interfaces import Cut, Request, UserInfo, WatchEvent
-from framework.apiserver.server import APIServer, LocalStore
+from .errors import ApiError
+from .interfaces import Cut, Request, UserInfo, WatchEvent
+from .server import APIServer, LocalStore
 
 __all__ = ["APIServer", "ApiError", "Cut", "LocalStore", "Request", "UserInfo", "WatchEvent"]

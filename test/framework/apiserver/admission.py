@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from framework.apiserver import certificates, errors, references
-from framework.apiserver.authorization import node_name
-from framework.apiserver.interfaces import CREATE, DELETE, UPDATE, Object, Request, Store
+from . import certificates, errors, references
+from .authorization import node_name
+from .interfaces import CREATE, DELETE, UPDATE, Object, Request, Store
 
 _TOLERATION_SECONDS = 300
 _PRIORITIES = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}

@@ -17,10 +17,11 @@ from typing import Any
 
 from cryptography import x509
 
-from framework.apiserver import certificates, errors, tokens
-from framework.apiserver.interfaces import CREATE, Admission, Object, Request, Store, UserInfo
 from pkg import klog
 from pkg.apimachinery.util.validation import field
+
+from . import certificates, errors, tokens
+from .interfaces import CREATE, Admission, Object, Request, Store, UserInfo
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"

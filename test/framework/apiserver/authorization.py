@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from framework.apiserver import references
-from framework.apiserver.authentication import AUTHENTICATED, BOOTSTRAPPERS, MASTERS, UNAUTHENTICATED
-from framework.apiserver.errors import ApiError
-from framework.apiserver.interfaces import Authorizer, Object, Request, Store, UserInfo
+from . import references
+from .authentication import AUTHENTICATED, BOOTSTRAPPERS, MASTERS, UNAUTHENTICATED
+from .errors import ApiError
+from .interfaces import Authorizer, Object, Request, Store, UserInfo
 
 NODES = "system:nodes"
 _NODE_PREFIX = "system:node:"

@@ -23,12 +23,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from framework.apiserver import authentication, certificates, controllers, faults, tokens
-from framework.apiserver.admission import Plugins
-from framework.apiserver.authorization import AccessReviews, ClusterAuthorizer
-from framework.apiserver.controllers import base
-from framework.apiserver.interfaces import Controller, Store, UserInfo, VirtualResource
-from framework.apiserver.server import APIServer
+from . import authentication, certificates, controllers, faults, tokens
+from .admission import Plugins
+from .authorization import AccessReviews, ClusterAuthorizer
+from .controllers import base
+from .interfaces import Controller, Store, UserInfo, VirtualResource
+from .server import APIServer
 
 BOOTSTRAP_TOKEN = "abcdef.0123456789abcdef"
 _SERVER_NAMES = ("localhost", "127.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from framework.apiserver.interfaces import Request
 from pkg import golang, klog
+
+from .interfaces import Request
 
 _MAX_HEAD = 1 << 20
 _MAX_BODY = 16 << 20

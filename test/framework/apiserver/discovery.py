@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from framework.apiserver.interfaces import Object
-from framework.apiserver.resources import RESOURCES, Resource
+from .interfaces import Object
+from .resources import RESOURCES, Resource
 
 VERSION: Object = {
     "major": "1",

@@ -5,7 +5,7 @@ Go: k8s.io/kubernetes/pkg/apis/events/v1/conversion.go
 
 from __future__ import annotations
 
-from framework.apiserver.interfaces import Object
+from .interfaces import Object
 
 _NAMES = {
     "involvedObject": "regarding",

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
-from framework.apiserver import errors
-from framework.apiserver.interfaces import Cut, Request, Stream
 from pkg import golang
+
+from . import errors
+from .interfaces import Cut, Request, Stream
 
 Wanted = str | tuple[str, ...]
 

@@ -15,9 +15,12 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from framework.apiserver import discovery, errors, events, patch, protobuf, proxy
-from framework.apiserver.connections import Connection, HangUps, Responder
-from framework.apiserver.interfaces import (
+from pkg import klog
+from pkg.apimachinery.util.validation import field
+
+from . import discovery, errors, events, patch, protobuf, proxy
+from .connections import Connection, HangUps, Responder
+from .interfaces import (
     ANONYMOUS,
     CONNECT,
     Admission,
@@ -29,13 +32,11 @@ from framework.apiserver.interfaces import (
     Request,
     VirtualResource,
 )
-from framework.apiserver.registry import Filter, Registry
-from framework.apiserver.resources import BY_PATH, BY_PLURAL, Resource
-from framework.apiserver.storage import CompactedError, Entry
-from framework.apiserver.tables import EventsV1, Form, PartialMetadata, Table
-from framework.apiserver.watch import Lines, error_line, open_watch
-from pkg import klog
-from pkg.apimachinery.util.validation import field
+from .registry import Filter, Registry
+from .resources import BY_PATH, BY_PLURAL, Resource
+from .storage import CompactedError, Entry
+from .tables import EventsV1, Form, PartialMetadata, Table
+from .watch import Lines, error_line, open_watch
 
 _JSON = "application/json"
 _encode = msgspec.json.encode

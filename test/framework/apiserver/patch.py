@@ -12,10 +12,11 @@ import jsonpatch
 import jsonpointer
 import msgspec
 
-from framework.apiserver import errors
-from framework.apiserver.interfaces import Object
-from framework.apiserver.resources import Resource, type_of
 from pkg.apimachinery.util import strategicpatch
+
+from . import errors
+from .interfaces import Object
+from .resources import Resource, type_of
 
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"

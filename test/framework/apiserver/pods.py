@@ -8,9 +8,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from framework.apiserver import errors
-from framework.apiserver.interfaces import Object, Request
-from framework.apiserver.strategies import Errors, Strategy, restore, wrong_shape
 from pkg.api.core import v1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.validation import field
@@ -18,6 +15,10 @@ from pkg.apis.core import validation as corevalidation
 from pkg.apis.core.v1 import defaults
 from pkg.apis.core.v1.helper import qos
 from pkg.apis.core.validation.options import PodValidationOptions
+
+from . import errors
+from .interfaces import Object, Request
+from .strategies import Errors, Strategy, restore, wrong_shape
 
 _UPDATABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "

@@ -11,7 +11,7 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-from framework.apiserver.interfaces import Object
+from .interfaces import Object
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"

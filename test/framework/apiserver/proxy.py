@@ -15,10 +15,10 @@ import socket
 import ssl
 from urllib.parse import quote, urlencode
 
-from framework.apiserver import errors
-from framework.apiserver.connections import Responder
-from framework.apiserver.interfaces import Object, Request
-from framework.apiserver.resources import lookup
+from . import errors
+from .connections import Responder
+from .interfaces import Object, Request
+from .resources import lookup
 
 _CONNECT_TIMEOUT = 10.0
 # How long the other direction may go on after one has ended.

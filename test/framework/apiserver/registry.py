@@ -12,13 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from framework.apiserver import errors
-from framework.apiserver.interfaces import CREATE, DELETE, UPDATE, Admission, Object, Request
-from framework.apiserver.pods import PodStrategy, bind, set_condition
-from framework.apiserver.resources import BY_PLURAL, Resource, type_of
-from framework.apiserver.selectors import fields_used, parse_field_selector, parse_label_selector
-from framework.apiserver.storage import Entry, Storage
-from framework.apiserver.strategies import (
+from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util import validation
+from pkg.apimachinery.util.validation import field
+
+from . import errors
+from .interfaces import CREATE, DELETE, UPDATE, Admission, Object, Request
+from .pods import PodStrategy, bind, set_condition
+from .resources import BY_PLURAL, Resource, type_of
+from .selectors import fields_used, parse_field_selector, parse_label_selector
+from .storage import Entry, Storage
+from .strategies import (
     CertificateSigningRequestStrategy,
     ConfigMapStrategy,
     CSIDriverStrategy,
@@ -37,9 +41,6 @@ from framework.apiserver.strategies import (
     VolumeStrategy,
     wrong_shape,
 )
-from pkg.apimachinery.runtime import codec
-from pkg.apimachinery.util import validation
-from pkg.apimachinery.util.validation import field
 
 _STRATEGIES: dict[str, type[Strategy]] = {
     "pods": PodStrategy,

@@ -14,12 +14,12 @@ from typing import Any, Self
 
 import msgspec
 
-from framework.apiserver import patch as patching
-from framework.apiserver.authorization import AccessReviews
-from framework.apiserver.connections import HangUps, Listener
-from framework.apiserver.errors import ApiError
-from framework.apiserver.handlers import Handlers
-from framework.apiserver.interfaces import (
+from . import patch as patching
+from .authorization import AccessReviews
+from .connections import HangUps, Listener
+from .errors import ApiError
+from .handlers import Handlers
+from .interfaces import (
     IN_PROCESS,
     Admission,
     AllowAll,
@@ -34,10 +34,10 @@ from framework.apiserver.interfaces import (
     VirtualResource,
     Watch,
 )
-from framework.apiserver.registry import Registry
-from framework.apiserver.resources import BY_PLURAL, Resource, type_of
-from framework.apiserver.storage import Storage
-from framework.apiserver.watch import LocalWatch, open_watch
+from .registry import Registry
+from .resources import BY_PLURAL, Resource, type_of
+from .storage import Storage
+from .watch import LocalWatch, open_watch
 
 
 class APIServer:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from framework.apiserver.interfaces import Object
+from .interfaces import Object
 
 Key = tuple[str, str]
 """Namespace (empty for what has none) and name."""

@@ -11,11 +11,12 @@ import re
 import threading
 from typing import Any
 
-from framework.apiserver import errors
-from framework.apiserver.interfaces import Object, Request
-from framework.apiserver.resources import Resource
 from pkg.apimachinery.util import validation
 from pkg.apimachinery.util.validation import field
+
+from . import errors
+from .interfaces import Object, Request
+from .resources import Resource
 
 Errors = list[field.Error]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from framework.apiserver import events
-from framework.apiserver.interfaces import Object
-from framework.apiserver.resources import Resource, lookup
-from framework.apiserver.storage import Entry
+from . import events
+from .interfaces import Object
+from .resources import Resource, lookup
+from .storage import Entry
 
 _encode = msgspec.json.encode
 _NONE = "<none>"

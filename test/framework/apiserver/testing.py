@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 
-from framework.apiserver import errors
-from framework.apiserver.interfaces import Object, Objects, Watch
+from . import errors
+from .interfaces import Object, Objects, Watch
 
 
 class FakeStore:

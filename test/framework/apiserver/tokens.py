@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
-from framework.apiserver import certificates
+from . import certificates
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from framework.apiserver import errors
-from framework.apiserver.interfaces import Object, WatchEvent
-from framework.apiserver.registry import Filter
-from framework.apiserver.resources import Resource
-from framework.apiserver.storage import ADDED, DELETED, Change, CompactedError, Entry, Storage, Watcher
-from framework.apiserver.tables import Form
+from . import errors
+from .interfaces import Object, WatchEvent
+from .registry import Filter
+from .resources import Resource
+from .storage import ADDED, DELETED, Change, CompactedError, Entry, Storage, Watcher
+from .tables import Form
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 BOOKMARK = "BOOKMARK"

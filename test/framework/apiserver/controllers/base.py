@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from framework.apiserver.errors import ApiError
-from framework.apiserver.interfaces import Object, Server, Store, Watch, WatchEvent
 from pkg import golang, klog
 from pkg.apimachinery.runtime import codec
+
+from ..errors import ApiError
+from ..interfaces import Object, Server, Store, Watch, WatchEvent
 
 _ATTEMPTS = 10
 

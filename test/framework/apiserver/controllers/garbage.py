@@ -5,11 +5,12 @@ Go: pkg/controller/podgc/gc_controller.go, and of pkg/controller/garbagecollecto
 
 from __future__ import annotations
 
-from framework.apiserver.controllers import base
-from framework.apiserver.controllers.alarms import Alarms
-from framework.apiserver.errors import ApiError
-from framework.apiserver.interfaces import Object, Server, WatchEvent
 from pkg import klog
+
+from ..errors import ApiError
+from ..interfaces import Object, Server, WatchEvent
+from . import base
+from .alarms import Alarms
 
 QUARANTINE = 40.0
 _OWNED = ("pods", "leases", "csinodes")

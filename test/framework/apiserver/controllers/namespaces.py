@@ -6,8 +6,8 @@ pkg/controller/certificates/rootcacertpublisher
 
 from __future__ import annotations
 
-from framework.apiserver.controllers import base
-from framework.apiserver.interfaces import Object, WatchEvent
+from ..interfaces import Object, WatchEvent
+from . import base
 
 INITIAL = ("default", "kube-system", "kube-public", "kube-node-lease")
 _ROOT_CA = "kube-root-ca.crt"

@@ -10,11 +10,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from framework.apiserver.controllers import base
-from framework.apiserver.controllers.alarms import Alarms
-from framework.apiserver.errors import ApiError
-from framework.apiserver.interfaces import Object, Server, WatchEvent
 from pkg import klog
+
+from ..errors import ApiError
+from ..interfaces import Object, Server, WatchEvent
+from . import base
+from .alarms import Alarms
 
 NAME = "node-controller"
 GRACE_PERIOD = 50.0

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from framework.apiserver.controllers import base
-from framework.apiserver.errors import ApiError
-from framework.apiserver.interfaces import Object, WatchEvent
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.runtime import codec
 from pkg.component_helpers import resource as resourcehelpers
+
+from ..errors import ApiError
+from ..interfaces import Object, WatchEvent
+from . import base
 
 NAME = "default-scheduler"
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from cryptography import x509
 
-from framework.apiserver import certificates
-from framework.apiserver.controllers import base
-from framework.apiserver.interfaces import Authorizer, Object, Request, UserInfo, WatchEvent
+from .. import certificates
+from ..interfaces import Authorizer, Object, Request, UserInfo, WatchEvent
+from . import base
 
 _SIGNERS = (
     certificates.SIGNER_CLIENT,

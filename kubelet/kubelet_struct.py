@@ -95,7 +95,7 @@ class NodeLister(Protocol):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletStruct:
-    """Everything the kubelet's loops share. Fields are set once by new_main_kubelet unless their comment says more.
+    """Everything the kubelet's loops share. Fields are set once by kubelet_build unless their comment says more.
 
     Go: pkg/kubelet/kubelet.go, Kubelet
     """

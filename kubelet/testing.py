@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from kubelet import cadvisor, cm, config, kubelet_struct, status
+from kubelet import cadvisor, cm, config, kubelet_build, kubelet_struct, status
 from kubelet import container as kubecontainer
-from kubelet import kubelet as kubelet_module
 from kubelet.apis.config import scheme, v1beta1
 from kubelet.config.testing import FakePodStartupSLIObserver
 from kubelet.container import testing as containertesting
@@ -182,10 +181,10 @@ class TestKubelet:
             ),
             clock=self.clock,
         )
-        options = kubelet_module.KubeletOptions(
+        options = kubelet_build.KubeletOptions(
             hostname="127.0.0.1", node_name="node", node_ips=["127.0.0.1"], root_directory=str(root)
         )
-        self.kubelet = kubelet_module.new_main_kubelet(self.ctx, kube_cfg, dependencies, options)
+        self.kubelet = kubelet_build.new_main_kubelet(self.ctx, kube_cfg, dependencies, options)
         self._put_fakes()
 
     def _put_fakes(self) -> None:

@@ -522,15 +522,15 @@ def create_and_init_kubelet(
     ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies
 ) -> kubelet_module.Kubelet:
     """Make the kubelet and announce it."""
-    from kubelet import kubelet as kubelet_module
+    from kubelet import kubelet_build
 
     flags, kc = server.kubelet_flags, server.kubelet_configuration
     name = node_name(flags)
-    kubelet = kubelet_module.new_main_kubelet(
+    kubelet = kubelet_build.new_main_kubelet(
         ctx,
         kc,
         kube_deps,
-        kubelet_module.KubeletOptions(
+        kubelet_build.KubeletOptions(
             hostname=name,
             node_name=name,
             node_ips=[address.strip() for address in flags.node_ip.split(",") if address.strip()],

@@ -1,0 +1,580 @@
+"""Makes a kubelet: all its parts, in the order in which they need each other.
+
+Go: pkg/kubelet/kubelet.go (NewMainKubelet and what it calls)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kubelet import (
+    config,
+    images,
+    kuberuntime,
+    lifecycle,
+    logs,
+    nodeshutdown,
+    pleg,
+    prober,
+    runtimeclass,
+    stats,
+    status,
+    sysctl,
+)
+from kubelet import container as kubecontainer
+from kubelet import pod as kubepod
+from kubelet import types as kubetypes
+from kubelet.active_deadline import ActiveDeadlineHandler
+from kubelet.apis import config as kubeletconfig
+from kubelet.kubelet import HOUSEKEEPING_PERIOD, HOUSEKEEPING_WARNING_DURATION, Kubelet
+from kubelet.kubelet_struct import Dependencies, NodeLister
+from kubelet.network import dns
+from kubelet.pod_container_deletor import PodContainerDeletor
+from kubelet.pod_workers import PodWorkers, kill_pod_now
+from kubelet.prober import results as proberesults
+from kubelet.reason_cache import ReasonCache
+from kubelet.runtime import RuntimeState
+from kubelet.util import queue
+from kubelet.util.pod_startup_latency_tracker import BasicPodStartupLatencyTracker
+from kubelet.volume_host import new_initialized_volume_plugin_mgr
+from kubelet.volumemanager import VolumeManager
+from pkg import features, golang, klog
+from pkg.api.core import v1
+from pkg.client_go.util import flowcontrol
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+    from pkg.client_go.informers.internalinterfaces import TweakListOptionsFunc
+
+# All times in seconds.
+MAX_WAIT_FOR_CONTAINER_RUNTIME = 30.0
+# The part of its duration after which the node's lease is renewed.
+NODE_LEASE_RENEW_INTERVAL_FRACTION = 0.25
+RUNTIME_CACHE_REFRESH_PERIOD = HOUSEKEEPING_PERIOD + HOUSEKEEPING_WARNING_DURATION
+
+BACK_OFF_PERIOD = 10.0
+INITIAL_CRASH_LOOP_BACK_OFF = 10.0
+MAX_CRASH_LOOP_BACK_OFF = 300.0
+MAX_IMAGE_BACK_OFF = 300.0
+
+PLEG_CHANNEL_CAPACITY = 1000
+GENERIC_PLEG_RELIST_PERIOD = 1.0
+GENERIC_PLEG_RELIST_THRESHOLD = 180.0
+EVENTED_PLEG_RELIST_PERIOD = 300.0
+EVENTED_PLEG_RELIST_THRESHOLD = 600.0
+EVENTED_PLEG_MAX_STREAM_RETRIES = 5
+
+MIN_DEAD_CONTAINER_IN_POD = 1
+# --cloud-provider of a node whose addresses another program knows.
+EXTERNAL_CLOUD_PROVIDER = "external"
+
+
+@dataclass(kw_only=True, slots=True)
+class KubeletOptions:
+    """What flags say beside the configuration. Times in seconds."""
+
+    hostname: str
+    node_name: str
+    node_ips: list[str]
+    root_directory: str
+    node_labels: dict[str, str] = field(default_factory=dict)
+    minimum_gc_age: float = 0.0
+    max_per_pod_container_count: int = 1
+    max_container_count: int = -1
+    seccomp_default: bool = False
+    keep_terminated_pod_volumes: bool = False
+    cloud_provider: str = ""
+    cert_directory: str = ""
+
+
+def new_main_kubelet(
+    ctx: golang.Context,
+    kube_cfg: kubeletconfig.KubeletConfiguration,
+    kube_deps: Dependencies,
+    options: KubeletOptions,
+) -> Kubelet:
+    """A kubelet with all its parts. Threads of sources start here, all others with run; they end with ctx.
+
+    Raises ValueError for a configuration that does not fit together, and what the runtime says when it cannot be
+    reached or speaks another version.
+    """
+    if not options.root_directory:
+        raise ValueError(f'invalid root directory "{options.root_directory}"')
+    if kube_cfg.sync_frequency <= 0:
+        raise ValueError(f"invalid sync frequency {kube_cfg.sync_frequency}")
+    api_objects = _APIObjects()
+    if kube_deps.kube_client is not None:
+        api_objects = _watch_api_objects(ctx, kube_deps.kube_client, options.node_name)
+    else:
+        klog.info_s("Kubelet is running in standalone mode, will skip API server sync")
+    startup_tracker = BasicPodStartupLatencyTracker()
+    if kube_deps.pod_config is None:
+        kube_deps.pod_config = make_pod_source_config(
+            ctx, kube_cfg, kube_deps, options.node_name, api_objects.node_has_synced, startup_tracker
+        )
+    kubelet = _new_kubelet(kube_cfg, kube_deps, options, api_objects)
+    _build_pod_state(kubelet, startup_tracker)
+    _build_pod_workers(kubelet)
+    _build_runtime(ctx, kubelet, kube_deps, options, startup_tracker)
+    _build_pleg(kubelet)
+    _build_garbage_collection(ctx, kubelet, options)
+    _build_volumes(ctx, kubelet, kube_deps)
+    _build_admission(ctx, kubelet)
+    _build_shutdown_manager(ctx, kubelet)
+    _build_node_lease(ctx, kubelet)
+    _build_serving_certificate(kubelet, options)
+    return kubelet
+
+
+def make_pod_source_config(
+    ctx: golang.Context,
+    kube_cfg: kubeletconfig.KubeletConfiguration,
+    kube_deps: Dependencies,
+    node_name: str,
+    node_has_synced: Callable[[], bool],
+    startup_tracker: config.PodStartupSLIObserver,
+) -> config.PodConfig:
+    """Start the sources that the configuration names, and the API server if there is one."""
+    pod_config = config.PodConfig(config.POD_CONFIG_NOTIFICATION_INCREMENTAL, kube_deps.recorder, startup_tracker)
+    if kube_cfg.static_pod_path:
+        klog.info_s("Adding static pod path", path=kube_cfg.static_pod_path)
+        config.new_source_file(
+            ctx,
+            kube_cfg.static_pod_path,
+            node_name,
+            kube_cfg.file_check_frequency,
+            pod_config.channel(ctx, kubetypes.FILE_SOURCE),
+            kube_deps.recorder,
+        )
+    if kube_cfg.static_pod_url:
+        klog.info_s("Adding pod URL with HTTP header", URL=kube_cfg.static_pod_url)
+        config.new_source_url(
+            ctx,
+            kube_cfg.static_pod_url,
+            kube_cfg.static_pod_url_header,
+            node_name,
+            kube_cfg.http_check_frequency,
+            pod_config.channel(ctx, kubetypes.HTTP_SOURCE),
+            kube_deps.recorder,
+        )
+    if kube_deps.kube_client is not None:
+        klog.info_s("Adding apiserver pod source")
+        config.new_source_apiserver(
+            ctx,
+            kube_deps.kube_client,
+            node_name,
+            node_has_synced,
+            pod_config.channel(ctx, kubetypes.APISERVER_SOURCE),
+        )
+    return pod_config
+
+
+@dataclass(kw_only=True, slots=True)
+class _APIObjects:
+    """What the kubelet follows in the API server beside pods; as it stands, nothing."""
+
+    node_lister: NodeLister | None = None
+    node_has_synced: Callable[[], bool] = lambda: True
+    service_lister: Callable[[], list[v1.Service]] | None = None
+    service_has_synced: Callable[[], bool] = lambda: True
+
+
+def _watch_api_objects(ctx: golang.Context, client: kubernetes.Interface, node_name: str) -> _APIObjects:
+    """Follow this node's object, and the services that pods are told of, until ctx ends."""
+    # Only a kubelet with an API server loads them.
+    from pkg.client_go import informers
+
+    def only(field_selector: str) -> TweakListOptionsFunc:
+        return lambda options: msgspec.structs.replace(options, field_selector=field_selector)
+
+    node_informers = informers.SharedInformerFactory(client, 0, tweak_list_options=only(f"metadata.name={node_name}"))
+    nodes = node_informers.core_v1.nodes()
+    node_has_synced = nodes.informer().has_synced
+    node_informers.start(ctx)
+    klog.info_s("Attempting to sync node with API server")
+    # Headless services are in no pod's environment.
+    service_informers = informers.SharedInformerFactory(client, 0, tweak_list_options=only("spec.clusterIP!=None"))
+    services = service_informers.core_v1.services()
+    service_has_synced = services.informer().has_synced
+    service_informers.start(ctx)
+    return _APIObjects(
+        node_lister=nodes.lister(),
+        node_has_synced=node_has_synced,
+        service_lister=services.lister().list,
+        service_has_synced=service_has_synced,
+    )
+
+
+def _new_kubelet(
+    kube_cfg: kubeletconfig.KubeletConfiguration,
+    kube_deps: Dependencies,
+    options: KubeletOptions,
+    api_objects: _APIObjects,
+) -> Kubelet:
+    """The kubelet with the fields that need none of its parts."""
+    assert kube_deps.pod_config is not None
+    node_ref = v1.ObjectReference(api_version="v1", kind="Node", name=options.node_name)
+    return Kubelet(
+        kubelet_configuration=kube_cfg,
+        hostname=options.hostname,
+        node_name=options.node_name,
+        node_ips=options.node_ips,
+        node_ref=node_ref,
+        node_labels=options.node_labels,
+        root_directory=os.path.normpath(options.root_directory),
+        pod_logs_directory=kube_cfg.pod_logs_dir,
+        clock=kube_deps.clock,
+        recorder=kube_deps.recorder,
+        kube_client=kube_deps.kube_client,
+        heartbeat_client=kube_deps.heartbeat_client,
+        on_repeated_heartbeat_failure=kube_deps.on_heartbeat_failure,
+        node_lister=api_objects.node_lister,
+        node_has_synced=api_objects.node_has_synced,
+        service_lister=api_objects.service_lister,
+        service_has_synced=api_objects.service_has_synced,
+        node_status_update_frequency=kube_cfg.node_status_update_frequency,
+        node_status_report_frequency=kube_cfg.node_status_report_frequency,
+        external_cloud_provider=options.cloud_provider == EXTERNAL_CLOUD_PROVIDER,
+        runtime_service=kube_deps.remote_runtime_service,
+        cadvisor=kube_deps.cadvisor_interface,
+        os=kube_deps.os_interface,
+        mounter=kube_deps.mounter,
+        hostutil=kube_deps.hostutil,
+        subpather=kube_deps.subpather,
+        container_manager=kube_deps.container_manager,
+        sources_ready=config.SourcesImpl(kube_deps.pod_config.seen_all_sources),
+        dns_configurer=dns.Configurer(
+            kube_deps.recorder,
+            node_ref,
+            [ip_address(ip) for ip in options.node_ips],
+            _cluster_dns(kube_cfg.cluster_dns),
+            kube_cfg.cluster_domain,
+            kube_cfg.resolver_config,
+        ),
+        resync_interval=kube_cfg.sync_frequency,
+        cgroups_per_qos=kube_deps.container_manager.get_node_config().cgroups_per_qos,
+        max_pods=kube_cfg.max_pods,
+        keep_terminated_pod_volumes=options.keep_terminated_pod_volumes,
+    )
+
+
+def _cluster_dns(addresses: list[str]) -> list[IPv4Address | IPv6Address]:
+    """The addresses of the cluster's DNS; what is none is logged and left out."""
+    parsed = []
+    for address in addresses:
+        try:
+            parsed.append(ip_address(address))
+        except ValueError:
+            klog.info_s("Invalid clusterDNS IP", IP=address)
+    return parsed
+
+
+def _build_pod_state(kubelet: Kubelet, startup_tracker: BasicPodStartupLatencyTracker) -> None:
+    """What is known of pods: specs, statuses, probe results, the runtime's view."""
+    kubelet.liveness_manager = proberesults.Manager()
+    kubelet.readiness_manager = proberesults.Manager()
+    kubelet.startup_manager = proberesults.Manager()
+    kubelet.pod_cache = kubecontainer.CacheImpl()
+    kubelet.pod_manager = kubepod.BasicManager()
+    kubelet.mirror_pod_client = kubepod.BasicMirrorClient(kubelet.kube_client, kubelet.node_name, _OwnNode(kubelet))
+    kubelet.status_manager = status.Manager(kubelet.kube_client, kubelet.pod_manager, kubelet, startup_tracker)
+    kubelet.reason_cache = ReasonCache()
+
+
+class _OwnNode:
+    """The node as the mirror client asks for it."""
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+
+    def get(self, name: str) -> v1.Node:
+        return self._kubelet.get_node(golang.background())
+
+
+def _build_pod_workers(kubelet: Kubelet) -> None:
+    kubelet.work_queue = queue.BasicWorkQueue(kubelet.clock)
+    kubelet.pod_workers = PodWorkers(
+        kubelet,
+        kubelet.recorder,
+        kubelet.work_queue,
+        kubelet.resync_interval,
+        BACK_OFF_PERIOD,
+        kubelet.pod_cache,
+        kubelet.clock,
+    )
+
+
+def _build_runtime(
+    ctx: golang.Context,
+    kubelet: Kubelet,
+    kube_deps: Dependencies,
+    options: KubeletOptions,
+    startup_tracker: BasicPodStartupLatencyTracker,
+) -> None:
+    """The container runtime, and what stands right on it: logs, caches, probes."""
+    kube_cfg = kubelet.kubelet_configuration
+    if kubelet.kube_client is not None:
+        kubelet.runtime_class_manager = runtimeclass.Manager(kubelet.kube_client)
+    kubelet.container_log_manager = logs.new_container_log_manager(
+        kube_deps.remote_runtime_service,
+        kubelet.os,
+        kube_cfg.container_log_max_size,
+        kube_cfg.container_log_max_files,
+        kube_cfg.container_log_max_workers,
+        kube_cfg.container_log_monitor_interval,
+        kubelet.clock,
+    )
+    runtime = kuberuntime.KubeGenericRuntimeManager(
+        ctx, _runtime_manager_options(ctx, kubelet, kube_deps, options, startup_tracker)
+    )
+    kubelet.container_runtime = runtime
+    kubelet.image_manager = _new_image_manager(kubelet, kube_deps, runtime)
+    kubelet.runtime_cache = kubecontainer.RuntimeCacheImpl(runtime, RUNTIME_CACHE_REFRESH_PERIOD, kubelet.clock)
+    kubelet.runtime_state = RuntimeState(MAX_WAIT_FOR_CONTAINER_RUNTIME, kubelet.clock)
+    kubelet.crash_loop_back_off = flowcontrol.Backoff(
+        INITIAL_CRASH_LOOP_BACK_OFF, _max_crash_loop_back_off(kube_cfg), clock=kubelet.clock
+    )
+    kubelet.probe_manager = prober.Manager(
+        kubelet.status_manager,
+        kubelet.liveness_manager,
+        kubelet.readiness_manager,
+        kubelet.startup_manager,
+        runtime,
+        kubelet.recorder,
+        kubelet.clock,
+    )
+
+
+def _runtime_manager_options(
+    ctx: golang.Context,
+    kubelet: Kubelet,
+    kube_deps: Dependencies,
+    options: KubeletOptions,
+    startup_tracker: BasicPodStartupLatencyTracker,
+) -> kuberuntime.RuntimeManagerOptions:
+    kube_cfg = kubelet.kubelet_configuration
+    return kuberuntime.RuntimeManagerOptions(
+        recorder=kubecontainer.filter_event_recorder(kubelet.recorder),
+        liveness_manager=kubelet.liveness_manager,
+        readiness_manager=kubelet.readiness_manager,
+        startup_manager=kubelet.startup_manager,
+        root_directory=kubelet.root_directory,
+        pod_logs_directory=kubelet.pod_logs_directory,
+        machine_info=kubelet.cadvisor.machine_info(),
+        pod_state_provider=kubelet.pod_workers,
+        os_interface=kubelet.os,
+        runtime_helper=kubelet,
+        insecure_container_lifecycle_http_client=lifecycle.HTTPClient(),
+        image_back_off=flowcontrol.Backoff(BACK_OFF_PERIOD, MAX_IMAGE_BACK_OFF, clock=kubelet.clock),
+        serialize_image_pulls=kube_cfg.serialize_image_pulls,
+        max_parallel_image_pulls=kube_cfg.max_parallel_image_pulls,
+        image_pull_qps=kube_cfg.registry_pull_qps,
+        image_pull_burst=kube_cfg.registry_burst,
+        image_pulls_credential_verification_policy=kube_cfg.image_pull_credentials_verification_policy,
+        preloaded_images_credential_verification_whitelist=kube_cfg.preloaded_images_verification_allowlist,
+        single_process_oom_kill=kube_cfg.single_process_oom_kill,
+        cpu_cfs_quota=kube_cfg.cpu_cfs_quota,
+        cpu_cfs_quota_period=kube_cfg.cpu_cfs_quota_period,
+        runtime_service=kube_deps.remote_runtime_service,
+        image_service=kube_deps.remote_image_service,
+        container_manager=kubelet.container_manager,
+        log_manager=kubelet.container_log_manager,
+        runtime_class_manager=kubelet.runtime_class_manager,
+        seccomp_default=options.seccomp_default,
+        memory_swap_behavior=kube_cfg.memory_swap.swap_behavior,
+        get_node_allocatable=lambda: kubelet.get_node_any_way(ctx).status.allocatable,
+        memory_throttling_factor=kube_cfg.memory_throttling_factor or 0.0,
+        memory_reservation_policy=kube_cfg.memory_reservation_policy,
+        pod_pulling_time_recorder=startup_tracker,
+        pod_init_container_time_recorder=startup_tracker,
+        clock=kubelet.clock,
+    )
+
+
+def _new_image_manager(
+    kubelet: Kubelet, kube_deps: Dependencies, runtime: kuberuntime.KubeGenericRuntimeManager
+) -> images.ImageGCManager:
+    kube_cfg = kubelet.kubelet_configuration
+    return images.ImageGCManager(
+        runtime,
+        stats.CRIStatsProvider(kube_deps.remote_image_service),
+        runtime.image_gc_hooks,
+        kubelet.recorder,
+        kubelet.node_ref,
+        images.ImageGCPolicy(
+            high_threshold_percent=kube_cfg.image_gc_high_threshold_percent,
+            low_threshold_percent=kube_cfg.image_gc_low_threshold_percent,
+            min_age=kube_cfg.image_minimum_gc_age,
+            max_age=kube_cfg.image_maximum_gc_age,
+        ),
+        kubelet.clock,
+    )
+
+
+def _max_crash_loop_back_off(kube_cfg: kubeletconfig.KubeletConfiguration) -> float:
+    """The longest pause between restarts in seconds, the node's own if the configuration has one."""
+    return kube_cfg.crash_loop_back_off.max_container_restart_period or MAX_CRASH_LOOP_BACK_OFF
+
+
+def _build_pleg(kubelet: Kubelet) -> None:
+    """The generator of pod events; with EventedPLEG the runtime tells, and relisting only makes sure."""
+    evented = features.feature_gate.enabled(features.EVENTED_PLEG)
+    events_ch: golang.Channel[pleg.PodLifecycleEvent] = golang.Channel(PLEG_CHANNEL_CAPACITY)
+    often = pleg.RelistDuration(GENERIC_PLEG_RELIST_PERIOD, GENERIC_PLEG_RELIST_THRESHOLD)
+    rarely = pleg.RelistDuration(EVENTED_PLEG_RELIST_PERIOD, EVENTED_PLEG_RELIST_THRESHOLD)
+    generic = pleg.GenericPLEG(
+        kubelet.container_runtime, events_ch, rarely if evented else often, kubelet.pod_cache, kubelet.clock
+    )
+    kubelet.pleg = generic
+    kubelet.runtime_state.add_health_check("PLEG", generic.healthy)
+    if evented:
+        kubelet.evented_pleg = pleg.EventedPLEG(
+            kubelet.container_runtime,
+            kubelet.runtime_service,
+            events_ch,
+            kubelet.pod_cache,
+            generic,
+            EVENTED_PLEG_MAX_STREAM_RETRIES,
+            often,
+            kubelet.clock,
+        )
+        kubelet.runtime_state.add_health_check("EventedPLEG", kubelet.evented_pleg.healthy)
+
+
+def _build_garbage_collection(ctx: golang.Context, kubelet: Kubelet, options: KubeletOptions) -> None:
+    policy = kubecontainer.GCPolicy(
+        min_age=options.minimum_gc_age,
+        max_per_pod_container=options.max_per_pod_container_count,
+        max_containers=options.max_container_count,
+    )
+    kubelet.container_gc = kubecontainer.RealContainerGC(kubelet.container_runtime, policy, kubelet.sources_ready)
+    keep = max(policy.max_per_pod_container, MIN_DEAD_CONTAINER_IN_POD)
+    kubelet.container_deletor = PodContainerDeletor(ctx, kubelet.container_runtime, keep)
+
+
+def _build_volumes(ctx: golang.Context, kubelet: Kubelet, kube_deps: Dependencies) -> None:
+    kubelet.volume_plugin_mgr, host = new_initialized_volume_plugin_mgr(kubelet, kube_deps.volume_plugins)
+    if kubelet.kube_client is not None:
+        _initialize_csi_node(ctx, kubelet, kubelet.kube_client)
+    kubelet.volume_manager = VolumeManager(
+        kubelet.pod_manager,
+        kubelet.pod_workers,
+        kubelet.volume_plugin_mgr,
+        host,
+        kubelet.get_pods_dir(),
+        kubelet.recorder,
+        kubelet.clock,
+    )
+
+
+def _initialize_csi_node(ctx: golang.Context, kubelet: Kubelet, client: kubernetes.Interface) -> None:
+    # Only a kubelet with an API server loads them.
+    from pkg.volume import csi
+    from pkg.volume.csi import nodeinfomanager
+
+    manager = nodeinfomanager.NodeInfoManager(kubelet.node_name, client, csi.MIGRATED_PLUGINS, kubelet.clock)
+
+    def initialize() -> golang.Thread:
+        set_storage_state = kubelet.runtime_state.set_storage_state
+        return csi.initialize_csi_node(ctx, client, kubelet.node_name, set_storage_state, manager, kubelet.clock)
+
+    initialize()
+    kubelet.initialize_csi_node = initialize
+
+
+def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> None:
+    """Who may refuse a pod, in the order in which they are asked, and who may end one."""
+    kube_cfg = kubelet.kubelet_configuration
+    allowed = [*sysctl.safe_sysctl_allowlist(), *kube_cfg.allowed_unsafe_sysctls]
+    kubelet.admit_handlers.append(sysctl.Allowlist(allowed))
+    deadline = ActiveDeadlineHandler(kubelet.status_manager, kubelet.recorder, kubelet.clock)
+    kubelet.pod_sync_loop_handlers.append(deadline)
+    kubelet.pod_sync_handlers.append(deadline)
+    kubelet.admit_handlers.append(
+        lifecycle.PredicateAdmitHandler(
+            kubelet.get_cached_node,
+            lifecycle.AdmissionFailureHandlerStub(),
+            lambda node_info, attributes: None,
+        )
+    )
+
+
+def _build_shutdown_manager(ctx: golang.Context, kubelet: Kubelet) -> None:
+    """Who ends pods in time when the system shuts down, and admits none from then on."""
+    kube_cfg = kubelet.kubelet_configuration
+
+    def sync_node_status(ctx: golang.Context) -> None:
+        if kubelet.kube_client is not None:
+            kubelet.sync_node_status(ctx)
+
+    kubelet.shutdown_manager = nodeshutdown.new_manager(
+        nodeshutdown.Config(
+            volume_manager=kubelet.volume_manager,
+            recorder=kubelet.recorder,
+            node_ref=kubelet.node_ref,
+            get_pods_func=kubelet.get_active_pods,
+            kill_pod_func=kill_pod_now(ctx, kubelet.pod_workers, kubelet.recorder),
+            sync_node_status_func=sync_node_status,
+            shutdown_grace_period_requested=kube_cfg.shutdown_grace_period,
+            shutdown_grace_period_critical_pods=kube_cfg.shutdown_grace_period_critical_pods,
+            shutdown_grace_period_by_pod_priority=kube_cfg.shutdown_grace_period_by_pod_priority,
+            state_directory=Path(kubelet.root_directory),
+            clock=kubelet.clock,
+        )
+    )
+    kubelet.admit_handlers.append(kubelet.shutdown_manager)
+
+
+def _build_node_lease(ctx: golang.Context, kubelet: Kubelet) -> None:
+    client = kubelet.heartbeat_client
+    if client is None:
+        return
+    # Only a kubelet with an API server loads them.
+    from kubelet.util import nodelease
+    from pkg.component_helpers.apimachinery import lease
+
+    duration = kubelet.kubelet_configuration.node_lease_duration_seconds
+    kubelet.node_lease_controller = lease.Controller(
+        kubelet.clock,
+        client,
+        kubelet.node_name,
+        duration,
+        kubelet.on_repeated_heartbeat_failure,
+        duration * NODE_LEASE_RENEW_INTERVAL_FRACTION,
+        kubelet.node_name,
+        v1.NAMESPACE_NODE_LEASE,
+        nodelease.set_node_owner_func(ctx, client, kubelet.node_name),
+    )
+
+
+def _build_serving_certificate(kubelet: Kubelet, options: KubeletOptions) -> None:
+    """Who has the certificate to serve with at hand; nobody in standalone mode without one."""
+    kube_cfg = kubelet.kubelet_configuration
+    gate = features.ROTATE_KUBELET_SERVER_CERTIFICATE
+    rotated = kube_cfg.server_tls_bootstrap and features.feature_gate.enabled(gate)
+    if rotated and kubelet.kube_client is not None:
+        # Only a kubelet that serves over TLS loads them.
+        from kubelet import certificate as kubeletcertificate
+
+        kubelet.server_certificate_manager = kubeletcertificate.new_kubelet_server_certificate_manager(
+            kubelet.kube_client,
+            kube_cfg,
+            kubelet.node_name,
+            kubelet.get_last_observed_node_addresses,
+            options.cert_directory,
+            expiry_warning=kubeletcertificate.ExpiryWarning("serving", kubelet.node_ref, kubelet.recorder),
+            clock=kubelet.clock,
+        )
+    elif kube_cfg.tls_cert_file and kube_cfg.tls_private_key_file and kubelet.kube_client is not None:
+        from kubelet import certificate as kubeletcertificate
+
+        kubelet.server_certificate_manager = kubeletcertificate.KubeletServerCertificateDynamicFileManager(
+            kube_cfg.tls_cert_file, kube_cfg.tls_private_key_file
+        )

@@ -32,7 +32,7 @@ def new_source_apiserver(
     from pkg.client_go.tools import cache
 
     selector = f"spec.nodeName={node_name}"
-    lister_watcher = cache.new_list_watch_from_client(client.core_v1.pods(""), selector)
+    lister_watcher = cache.new_list_watch_from_client(client.core_v1.pods("").without_time_limits(), selector)
 
     def watch_when_node_is_known() -> None:
         if not cache.wait_for_cache_sync(ctx, node_has_synced):

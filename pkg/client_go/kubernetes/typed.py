@@ -6,8 +6,9 @@ Go: k8s.io/client-go/gentype/type.go
 from __future__ import annotations
 
 import builtins
+import copy
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -62,6 +63,18 @@ class ResourceClient(Generic[T]):
         self._resource = resource
         self._namespace = namespace
 
+    # Whether the server is also told by another parameter how long a list or watch may take.
+    _limits_time = True
+
+    def without_time_limits(self) -> Self:
+        """The same, but lists and watches tell their time-out only as one of their options.
+
+        So ask the callers of Go's bare REST client, where those of its typed clients say it twice.
+        """
+        other = copy.copy(self)
+        other._limits_time = False
+        return other
+
     def create(self, ctx: golang.Context, obj: T, options: metav1.CreateOptions | None = None) -> T:
         return self._write(ctx, "POST", self._path(), obj, options, "")
 
@@ -81,7 +94,7 @@ class ResourceClient(Generic[T]):
 
     def list(self, ctx: golang.Context, options: metav1.ListOptions | None = None) -> ResourceList[T]:
         """An object that cannot be decoded is logged, and is among `undecodable`."""
-        timeout = _timeout_of(options)
+        timeout = self._timeout_of(options)
         params = _with_timeout(_params(options), timeout)
         data = self._request(ctx, "GET", self._path(), params=params, timeout=timeout)
         raw = codec.decode_json(data, _RawList)
@@ -100,7 +113,7 @@ class ResourceClient(Generic[T]):
         An object that cannot be decoded is logged, and comes as a watch.Undecodable.
         """
         options = msgspec.structs.replace(options or metav1.ListOptions(), watch=True)
-        params = _with_timeout(_params(options), _timeout_of(options))
+        params = _with_timeout(_params(options), self._timeout_of(options))
         stream = self._rest.stream(
             ctx, "GET", self._path(), params=params, resource=self._resource.qualified_name, watch=True
         )
@@ -133,7 +146,7 @@ class ResourceClient(Generic[T]):
         list_options: metav1.ListOptions | None = None,
     ) -> None:
         """Delete all objects that list_options selects."""
-        timeout = _timeout_of(list_options)
+        timeout = self._timeout_of(list_options)
         params = _with_timeout(_params(list_options), timeout)
         body = codec.encode_json(_delete_options(options))
         self._request(ctx, "DELETE", self._path(), params=params, body=body, timeout=timeout)
@@ -195,6 +208,11 @@ class ResourceClient(Generic[T]):
             name=name,
         )
 
+    def _timeout_of(self, options: metav1.ListOptions | None) -> float | None:
+        if not self._limits_time or options is None or not options.timeout_seconds:
+            return None
+        return float(options.timeout_seconds)
+
     def _path(self, name: str = "", *subresources: str) -> str:
         if name and self._resource.namespaced and not self._namespace:
             raise ValueError("an empty namespace may not be set when a resource name is provided")
@@ -240,10 +258,6 @@ class _Reporter:
 def _params(options: object) -> dict[str, Any]:
     """Query parameters of the options that are set."""
     return {} if options is None else dict(codec.to_builtins(options))
-
-
-def _timeout_of(options: metav1.ListOptions | None) -> float | None:
-    return float(options.timeout_seconds) if options is not None and options.timeout_seconds else None
 
 
 def _with_timeout(params: dict[str, Any], timeout: float | None) -> dict[str, Any]:

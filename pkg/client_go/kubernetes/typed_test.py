@@ -95,6 +95,24 @@ def test_watch() -> None:
     )
 
 
+def test_time_outs_as_of_a_bare_rest_client() -> None:
+    def answer(request: testing.Request) -> None:
+        if "watch=true" in request.uri:
+            request.begin_stream()
+        else:
+            request.answer(200, b'{"items": []}')
+
+    with testing.serve(answer) as server:
+        pods = clientset(server).core_v1.pods("").without_time_limits()
+        options = metav1.ListOptions(timeout_seconds=433)
+        pods.list(CTX, options)
+        pods.watch(CTX, options).stop()
+    assert [request.uri for request in server.requests] == [
+        "/api/v1/pods?timeoutSeconds=433",
+        "/api/v1/pods?timeoutSeconds=433&watch=true",
+    ]
+
+
 def test_watch_tells_of_garbage() -> None:
     def answer(request: testing.Request) -> None:
         request.begin_stream()

@@ -58,6 +58,12 @@ class FakeImages:
                 return image
         return None
 
+    def name_of(self, image_id: str) -> str:
+        """The first tag of an image, which is what containers made of it are said to run; empty if it has none."""
+        with self._lock:
+            image = self._images.get(image_id)
+            return image.repo_tags[0] if image is not None and image.repo_tags else ""
+
     def list_images(self, ctx: golang.Context, request: Any) -> runtimeapi.ListImagesResponse:
         name = request.filter.image.image
         with self._lock:

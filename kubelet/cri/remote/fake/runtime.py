@@ -405,7 +405,8 @@ class FakeRuntime:
             container_id=container_id,
             annotations=sandbox.config.annotations,
         )
-        new = NewContainer(container_id, self._now(), image_id, behaviour, name)
+        image_name = self.images.name_of(image_id)
+        new = NewContainer(container_id, self._now(), image_id, image_name, behaviour, name)
         return make_container(sandbox, config, new)
 
     def _start_container(self, ctx: golang.Context, request: Any) -> runtimeapi.StartContainerResponse:

@@ -86,6 +86,7 @@ class NewContainer:
     id: str
     created_at: int
     image_id: str
+    image_name: str  # the image's own, which need not be the one that was asked for
     behaviour: Behaviour
     reserved_name: str
 
@@ -110,7 +111,9 @@ def make_container(sandbox: Sandbox, config: runtimeapi.ContainerConfig, new: Ne
         metadata=config.metadata,
         state=CREATED,
         created_at=new.created_at,
-        image=runtimeapi.ImageSpec(image=specified or config.image.image, user_specified_image=specified),
+        image=runtimeapi.ImageSpec(
+            image=new.image_name or specified or config.image.image, user_specified_image=specified
+        ),
         image_ref=new.image_id,
         image_id=new.image_id,
         labels=config.labels,
@@ -118,9 +121,17 @@ def make_container(sandbox: Sandbox, config: runtimeapi.ContainerConfig, new: Ne
         mounts=config.mounts,
         log_path=_log_path(sandbox, config),
         resources=runtimeapi.ContainerResources(linux=config.linux.resources),
+        user=runtimeapi.ContainerUser(linux=_user(config.linux.security_context)),
     )
     argv = [*config.command, *config.args]
     return Container(listed, status, sandbox, argv, new.behaviour, config, new.reserved_name)
+
+
+def _user(context: runtimeapi.LinuxContainerSecurityContext) -> runtimeapi.LinuxContainerUser:
+    """Whom the first process runs as. What an image says about groups is not known here."""
+    uid, gid = context.run_as_user.value, context.run_as_group.value
+    groups = sorted({gid, *context.supplemental_groups})
+    return runtimeapi.LinuxContainerUser(uid=uid, gid=gid, supplemental_groups=groups)
 
 
 def _log_path(sandbox: Sandbox, config: runtimeapi.ContainerConfig) -> str:

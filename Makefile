@@ -38,6 +38,7 @@ test: unit integration e2e-node e2e ## run all tests, those on a real containerd
 unit: ## test modules by themselves
 	@hack/setup python
 	@hack/setup dbus
+	@hack/setup kubectl
 	$(PYTEST) kubelet pkg test --ignore test/integration --ignore test/e2e_node --ignore test/e2e \
 	  --ignore test/benchmark
 

@@ -13,9 +13,6 @@ import pytest
 from framework.apiserver import APIServer
 from pkg import golang
 
-_KUBECTL = shutil.which("kubectl")
-pytestmark = pytest.mark.skipif(_KUBECTL is None, reason="no kubectl is installed")
-
 _MANIFEST = """
 apiVersion: v1
 kind: Node
@@ -50,10 +47,12 @@ def api() -> Iterator[APIServer]:
 @pytest.fixture
 def kubectl(api: APIServer, tmp_path: Path) -> Callable[..., str]:
     """Runs it; gives back what it printed, its errors included."""
+    program = shutil.which("kubectl")
+    assert program, "kubectl is missing; `hack/setup kubectl` installs it, as root on Debian"
     api.kubeconfig(tmp_path / "kubeconfig")
 
     def run(line: str, stdin: str = "") -> str:
-        command = [str(_KUBECTL), f"--kubeconfig={tmp_path}/kubeconfig", f"--cache-dir={tmp_path}/cache", *line.split()]
+        command = [program, f"--kubeconfig={tmp_path}/kubeconfig", f"--cache-dir={tmp_path}/cache", *line.split()]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
         return done.stdout + done.stderr
 

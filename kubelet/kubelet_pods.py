@@ -336,12 +336,9 @@ class KubeletPods(KubeletNodeCache):
         self.crash_loop_back_off.gc()
 
     def _delete_orphaned_mirror_pods(self, ctx: golang.Context, full_names: list[str]) -> None:
-        for full_name in full_names:
-            if not self.pod_workers.is_pod_for_mirror_pod_terminating_by_full_name(full_name):
-                try:
-                    self.mirror_pod_client.delete_mirror_pod(ctx, full_name, None)
-                except OSError as err:
-                    klog.error_s(err, "Encountered error when deleting mirror pod", podName=full_name)
+        """DIVERGES: Go waits for the API server here, and no pod starts while that does not answer."""
+        terminating = self.pod_workers.is_pod_for_mirror_pod_terminating_by_full_name
+        self.mirror_pod_client.delete_in_background(ctx, [name for name in full_names if not terminating(name)])
 
     def _restart_unknown_pods(
         self, ctx: golang.Context, active_pods: list[v1.Pod], working_pods: dict[str, PodWorkerSync]

@@ -5,6 +5,8 @@ Go: pkg/kubelet/pod/mirror_client.go
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from kubelet import container as kubecontainer
@@ -32,6 +34,10 @@ class MirrorClient(Protocol):
         """
         ...
 
+    def delete_in_background(self, ctx: golang.Context, pod_full_names: Iterable[str]) -> None:
+        """Delete mirror pods, for who cannot wait for the API server; what comes of it is logged."""
+        ...
+
 
 class NodeGetter(Protocol):
     """The part of a node lister that is needed here."""
@@ -48,6 +54,8 @@ class BasicMirrorClient:
         self._apiserver_client = apiserver_client
         self._node_name = node_name
         self._node_getter = node_getter
+        self._lock = threading.Lock()  # guards _deleting
+        self._deleting: set[str] = set()  # full names of those that are being deleted in the background
 
     def create_mirror_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Raises RuntimeError if the node has no uid yet, and what the API server answers."""
@@ -91,6 +99,24 @@ class BasicMirrorClient:
                 klog.error_s(err, "Failed deleting a mirror pod", pod=ref)
             return False
         return True
+
+    def delete_in_background(self, ctx: golang.Context, pod_full_names: Iterable[str]) -> None:
+        if self._apiserver_client is None:
+            return
+        with self._lock:
+            new = set(pod_full_names) - self._deleting
+            self._deleting |= new
+        for full_name in new:
+            golang.go(self._delete_and_forget, ctx, full_name, name="mirror-pod-deletion")
+
+    def _delete_and_forget(self, ctx: golang.Context, full_name: str) -> None:
+        try:
+            self.delete_mirror_pod(ctx, full_name, None)
+        except ValueError:
+            pass  # has been logged
+        finally:
+            with self._lock:
+                self._deleting.discard(full_name)
 
     def _get_node_uid(self) -> str:
         try:

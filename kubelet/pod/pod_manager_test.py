@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kubelet import metrics
@@ -9,9 +11,10 @@ from kubelet import pod as kubepod
 from kubelet import types as kubetypes
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import watch
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.client_go.kubernetes.testing import FakeClientset
+from pkg.client_go.kubernetes.testing import Action, FakeClientset
 
 CTX = golang.background()
 
@@ -64,9 +67,7 @@ def test_get_set_pods(order: tuple[v1.Pod, ...]) -> None:
         pytest.param(NORMAL, [STATIC], [MIRROR], [], id="normal"),
     ],
 )
-def test_remove_pods(
-    removed: v1.Pod, pods: list[v1.Pod], mirror_pods: list[v1.Pod], orphaned: list[str]
-) -> None:
+def test_remove_pods(removed: v1.Pod, pods: list[v1.Pod], mirror_pods: list[v1.Pod], orphaned: list[str]) -> None:
     manager = kubepod.BasicManager()
     manager.set_pods([MIRROR, STATIC, NORMAL])
     manager.remove_pod(removed)
@@ -149,3 +150,26 @@ def test_standalone() -> None:
     mirror_client = kubepod.BasicMirrorClient(None, "node", Nodes(""))
     mirror_client.create_mirror_pod(CTX, STATIC)
     assert not mirror_client.delete_mirror_pod(CTX, "p_ns", None)
+
+
+def test_deletion_in_the_background_waits_for_nobody_and_is_asked_for_once() -> None:
+    client = FakeClientset(make_pod("uid", "p", {}))
+    asked: golang.Channel[None] = golang.Channel(10)
+    answer: golang.Channel[None] = golang.Channel()
+
+    def hang(action: Action) -> tuple[bool, Any]:
+        asked.send(None)
+        answer.recv(5)
+        return False, None
+
+    client.prepend_reactor("delete", "pods", hang)
+    mirror_client = kubepod.BasicMirrorClient(client, "node", Nodes("u"))
+    deletions = client.core_v1.pods("default").watch(CTX)
+    for _ in range(3):
+        mirror_client.delete_in_background(CTX, ["p_default", "not-a-full-name"])
+    assert asked.recv(5)[1]
+    answer.close()
+    event, _ = deletions.result_chan().recv(5)
+    deletions.stop()
+    assert event is not None and event.type == watch.DELETED
+    assert not asked.try_recv()[2]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kubelet import container as kubecontainer
@@ -35,6 +36,10 @@ class FakeMirrorClient:
             self._mirror_pods.discard(pod_full_name)
             self._delete_counts[pod_full_name] += 1
         return True
+
+    def delete_in_background(self, ctx: golang.Context, pod_full_names: Iterable[str]) -> None:
+        for full_name in pod_full_names:
+            self.delete_mirror_pod(ctx, full_name, None)
 
     def has_pod(self, pod_full_name: str) -> bool:
         with self._lock:

@@ -1,0 +1,55 @@
+"""What a kubelet without an API server loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+
+# A hollow kubelet in standalone mode, built and not run, and then the modules that it took.
+_BUILD = """
+import sys
+from kubelet.cri.remote import fake
+from kubelet_cmd.kubelet.app import options, server
+from kubelet_cmd.kubemark.app import hollow_node
+from pkg import golang
+
+folder = sys.argv[1]
+runtime = fake.FakeRuntime()
+ctx, cancel = golang.with_cancel(golang.background())
+with fake.FakeServer(f"unix://{folder}/cri.sock", runtime) as cri:
+    flags = options.KubeletFlags(root_directory=f"{folder}/root", hostname_override="alone")
+    config = options.new_kubelet_configuration()
+    config.container_runtime_endpoint = cri.endpoint
+    config.pod_logs_dir = f"{folder}/pod-logs"
+    config.cgroups_per_qos = False
+    config.enforce_node_allocatable = []
+    settings = options.KubeletServer(flags, config)
+    server.create_and_init_kubelet(ctx, settings, hollow_node.hollow_dependencies(ctx, settings))
+    cancel()
+runtime.close()
+print(*sys.modules, sep="\\n")
+"""
+_OF_THE_CLIENT = (
+    "cryptography",
+    "jeepney",
+    "pkg.api.certificates",
+    "pkg.client_go.informers",
+    "pkg.client_go.kubernetes",
+    "pkg.client_go.rest",
+    "pkg.client_go.tools.cache",
+    "pkg.client_go.tools.clientcmd",
+    "pkg.client_go.transport",
+    "pkg.client_go.util.certificate",
+)
+
+
+def test_standalone_mode_does_not_load_the_client(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _BUILD, str(tmp_path)]
+    built = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert built.returncode == 0, built.stderr
+    loaded = set(built.stdout.splitlines())
+    assert "kubelet.kubelet" in loaded
+    assert not loaded & set(_OF_THE_CLIENT)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from pkg import klog
 
@@ -16,15 +18,54 @@ from pkg import klog
 _STACK_SIZE = 512 * 1024
 
 
+# `group`: whose threads those are that this thread starts.
+_current = threading.local()
+
+
 class Thread(threading.Thread):
     """A thread started by `go`. Like a goroutine it does not keep the process alive; its owner joins it."""
+
+    def __init__(self, target: Callable[..., object], args: tuple[Any, ...], name: str) -> None:
+        super().__init__(target=target, args=args, name=name, daemon=True)
+        self.group: ThreadGroup | None = getattr(_current, "group", None)
+
+    def run(self) -> None:
+        _current.group = self.group
+        super().run()
+
+
+class ThreadGroup:
+    """All threads that its `with` block starts, that these start, and so on: one owner for what has many parts.
+
+    DIVERGES: nothing in Go waits for goroutines that it does not know; who embeds a kubelet wants to see its end.
+    """
+
+    def __enter__(self) -> Self:
+        self._outer: ThreadGroup | None = getattr(_current, "group", None)
+        _current.group = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _current.group = self._outer
+
+    def alive(self) -> list[Thread]:
+        return [each for each in threading.enumerate() if isinstance(each, Thread) and each.group is self]
+
+    def join(self, timeout: float) -> list[Thread]:
+        """Wait until all have ended, for so many seconds at most; returns those that have not."""
+        deadline = time.monotonic() + timeout
+        while (alive := self.alive()) and (remaining := deadline - time.monotonic()) > 0:
+            alive[0].join(remaining)
+        return alive
 
 
 def go(fn: Callable[..., object], *args: Any, name: str = "") -> Thread:
     """Run fn(*args) in a new thread. Name it after what it does and for whom: `podworker-<uid>`."""
     if threading.stack_size() != _STACK_SIZE:
         threading.stack_size(_STACK_SIZE)
-    thread = Thread(target=fn, args=args, name=name or getattr(fn, "__name__", "go"), daemon=True)
+    thread = Thread(fn, args, name or getattr(fn, "__name__", "go"))
     thread.start()
     return thread
 

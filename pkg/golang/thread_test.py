@@ -17,6 +17,24 @@ def test_go_names_and_runs() -> None:
     assert thread.daemon
 
 
+def test_a_group_has_the_threads_of_its_threads() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    started: golang.Channel[golang.Thread] = golang.Channel(1)
+    with golang.ThreadGroup() as group:
+        parent = golang.go(lambda: started.send(golang.go(ctx.wait, 60, name="child")), name="parent")
+        with golang.ThreadGroup() as other:
+            others = golang.go(ctx.wait, 60, name="other")
+    stranger = golang.go(ctx.wait, 60, name="stranger")
+    child, _ = started.recv(10)
+    assert child is not None
+    parent.join(10)
+    assert (group.alive(), other.alive()) == ([child], [others])
+    assert group.join(0) == [child]
+    cancel()
+    assert group.join(10) == other.join(10) == []
+    stranger.join(10)
+
+
 def test_an_exception_in_a_thread_ends_the_process() -> None:
     program = (
         "from pkg import golang\n"

@@ -255,7 +255,7 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
     check_swap(server)
     healthz_server = _start_healthz_server(server)
     try:
-        connect = _connect_to_api_server(ctx, server)
+        connect = connect_to_api_server(ctx, server)
         kube_deps = make_dependencies(ctx, server)
         connect(kube_deps)
         _apply_process_limits(server)
@@ -267,7 +267,7 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
             healthz_server.stop()
 
 
-def _connect_to_api_server(
+def connect_to_api_server(
     ctx: golang.Context, server: options.KubeletServer
 ) -> Callable[[kubelet_struct.Dependencies], None]:
     """Make the clients, before anything is waited for: faults of the credentials are to be told at once.

@@ -21,6 +21,7 @@ from .hollow_options import HollowOptions, new_parser
 # Imported late: --help must not wait for gRPC.
 if TYPE_CHECKING:
     from kubelet import kubelet_struct
+    from kubelet.cri import apis as internalapi
     from kubelet.cri.remote import fake
 
 _NOTICE = "HOLLOW NODE: the container runtime is a fake that keeps pods in memory. NO CONTAINER RUNS."
@@ -86,16 +87,25 @@ def new_runtime(hollow: HollowOptions) -> fake.FakeRuntime:
 
 
 def write_dropin(directory: Path, endpoint: str) -> Path:
-    """What of the configuration is different on a node that is not real, as a drop-in; returns its directory.
-
-    Go: GetHollowKubeletConfig
-    """
+    """The configuration of a node that is not real, as a drop-in; returns its directory."""
     dropins = directory / "kubelet.conf.d"
     dropins.mkdir()
     settings = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": endpoint,
+        **hollow_settings(directory),
+    }
+    (dropins / "hollow.conf").write_text(json.dumps(settings))
+    return dropins
+
+
+def hollow_settings(directory: Path) -> dict[str, object]:
+    """What of the configuration is different on a node that is not real.
+
+    Go: GetHollowKubeletConfig
+    """
+    return {
         "podLogsDir": f"{directory}/pod-logs",
         # Nobody writes logs here: less than nothing means that none are rotated.
         "containerLogMaxSize": "-1",
@@ -104,18 +114,29 @@ def write_dropin(directory: Path, endpoint: str) -> Path:
         "failSwapOn": False,
         "failCgroupV1": False,
     }
-    (dropins / "hollow.conf").write_text(json.dumps(settings))
-    return dropins
 
 
 def hollow_dependencies(ctx: golang.Context, kubelet_server: options.KubeletServer) -> kubelet_struct.Dependencies:
-    """What a hollow kubelet is built on: it makes its directories, and changes nothing else of the machine.
+    """What a hollow kubelet is built on, when its runtime answers at the configured endpoint."""
+    from kubelet.cri import remote
+
+    kc = kubelet_server.kubelet_configuration
+    timeout = kc.runtime_request_timeout
+    runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout)
+    image_service = remote.RemoteImageService(ctx, kc.container_runtime_endpoint, timeout)
+    server.wait_for_runtime(ctx, runtime_service, image_service)
+    return new_hollow_dependencies(runtime_service, image_service)
+
+
+def new_hollow_dependencies(
+    runtime_service: internalapi.RuntimeService, image_service: internalapi.ImageManagerService
+) -> kubelet_struct.Dependencies:
+    """A kubelet on these makes its directories, and changes nothing else of the machine.
 
     Go: NewHollowKubelet
     """
     from kubelet import cadvisor, cm, kubelet_struct
     from kubelet.container import testing as containertesting
-    from kubelet.cri import remote
     from pkg.client_go.tools import record
     from pkg.mount_utils import testing as mounttesting
     from pkg.volume.util.hostutil import testing as hostutiltesting
@@ -123,11 +144,6 @@ def hollow_dependencies(ctx: golang.Context, kubelet_server: options.KubeletServ
 
     from ...kubelet.app import plugins
 
-    kc = kubelet_server.kubelet_configuration
-    timeout = kc.runtime_request_timeout
-    runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout)
-    image_service = remote.RemoteImageService(ctx, kc.container_runtime_endpoint, timeout)
-    server.wait_for_runtime(ctx, runtime_service, image_service)
     return kubelet_struct.Dependencies(
         recorder=record.StandaloneRecorder(),
         remote_runtime_service=runtime_service,

@@ -36,10 +36,9 @@ from pkg.apimachinery import clock as clocks
 
 _KILLED = 137
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ALL_FEATURES = runtimeapi.RuntimeHandlerFeatures(recursive_read_only_mounts=True, user_namespaces=True)
 # More events than this wait for a subscriber that does not read: the oldest it would get is lost.
 _EVENTS_CAPACITY = 10_000
-_RUNTIME_NAME = "fake-cri"
-_RUNTIME_VERSION = "0.1.0"
 
 
 class FakeRuntime:
@@ -54,6 +53,9 @@ class FakeRuntime:
         self.behaviours = Behaviours()
         self.recorder = recorder.Recorder()
         self.images = images.FakeImages(self._now, self._sleep, images_present)
+        self.name, self.version = "fake-cri", "0.1.0"
+        self.handlers = [runtimeapi.RuntimeHandler(features=_ALL_FEATURES)]
+        self.features = runtimeapi.RuntimeFeatures()
         self.events_enabled = True
         self.write_logs = False  # put what `echo` says in the containers' log files
         self.runtime_ready = True
@@ -246,8 +248,8 @@ class FakeRuntime:
     def _version(self, ctx: golang.Context, request: Any) -> runtimeapi.VersionResponse:
         return runtimeapi.VersionResponse(
             version="0.1.0",
-            runtime_name=_RUNTIME_NAME,
-            runtime_version=_RUNTIME_VERSION,
+            runtime_name=self.name,
+            runtime_version=self.version,
             runtime_api_version="v1",
         )
 
@@ -259,10 +261,10 @@ class FakeRuntime:
         if not self.network_ready:
             network.reason = "NetworkPluginNotReady"
             network.message = "Network plugin returns error: cni plugin not initialized"
-        features = runtimeapi.RuntimeHandlerFeatures(recursive_read_only_mounts=True, user_namespaces=True)
         return runtimeapi.StatusResponse(
             status=runtimeapi.RuntimeStatus(conditions=[runtime, network]),
-            runtime_handlers=[runtimeapi.RuntimeHandler(name="", features=features)],
+            runtime_handlers=self.handlers,
+            features=self.features,
         )
 
     def _runtime_config(self, ctx: golang.Context, request: Any) -> runtimeapi.RuntimeConfigResponse:

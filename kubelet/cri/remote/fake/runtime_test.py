@@ -299,6 +299,30 @@ def test_termination_message_is_written(node: Node, tmp_path: Path) -> None:
     assert message.read_text() == "done"
 
 
+def test_image_and_user_of_a_container(node: Node) -> None:
+    """The image has the name that it was first known by, whatever it was asked for by."""
+    images = node.runtime.images
+    images.add("other:1", image_id=images.add("busybox"))
+    context = runtimeapi.LinuxContainerSecurityContext(
+        run_as_user=runtimeapi.Int64Value(value=1000),
+        run_as_group=runtimeapi.Int64Value(value=3000),
+        supplemental_groups=[4000, 2000],
+    )
+    config = runtimeapi.ContainerConfig(
+        metadata=runtimeapi.ContainerMetadata(name="c"),
+        image=runtimeapi.ImageSpec(image="other:1"),
+        linux=runtimeapi.LinuxContainerConfig(security_context=context),
+    )
+    container_id = node.service.create_container(CTX, node.sandbox(), config, runtimeapi.PodSandboxConfig())
+    status = node.status(container_id)
+    assert status.image.image == "busybox:latest"
+    assert status.user.linux == runtimeapi.LinuxContainerUser(
+        uid=1000, gid=3000, supplemental_groups=[2000, 3000, 4000]
+    )
+    root = node.status(node.create(node.sandbox("plain"))).user.linux
+    assert root == runtimeapi.LinuxContainerUser(uid=0, gid=0, supplemental_groups=[0])
+
+
 def test_as_a_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kubelet.cri.remote.fake", "--socket", str(tmp_path / "x.sock")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

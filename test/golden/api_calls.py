@@ -1,0 +1,289 @@
+"""Calls of a kubelet to an API server, recorded once from the Go kubelet and now from ours, made comparable.
+
+What differs from run to run (uids, times, addresses, random names) is replaced or left out. A difference between two
+calls is a line of text, so that those that are known can be told from others by a pattern.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from framework.apiserver import cluster
+from framework.apiserver.interfaces import Request
+from golden import normalize
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call. `at` is the time when it began, in the form of the recordings, which sorts as text."""
+
+    verb: str
+    uri: str
+    at: str = ""
+    code: int = 0
+    sent: Any = None
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.uri).path
+
+    @property
+    def query(self) -> str:
+        """With names in place of random times and of versions."""
+        pairs = []
+        for name, value in parse_qsl(urlsplit(self.uri).query):
+            if name in ("timeoutSeconds", "timeout") and self.verb == "watch":
+                value = "<random>"
+            elif name == "resourceVersion" and value != "0":
+                value = "<version>"
+            pairs.append((name, value))
+        return urlencode(sorted(pairs), safe="<>=!,")
+
+    @property
+    def resource(self) -> str:
+        """The plural: pods."""
+        parts = self.path.split("/")[3 if self.path.startswith("/api/") else 4 :]
+        return parts[2] if parts[0] == "namespaces" and len(parts) > 2 else parts[0]
+
+    @property
+    def changes(self) -> bool:
+        return self.verb not in ("get", "list", "watch")
+
+    def __str__(self) -> str:
+        query = self.query
+        path = re.sub(r"(/events/[^/.]+)\..*", r"\1.<random>", self.path)
+        return f"{self.verb} {path}{'?' if query else ''}{query} {self.code}"
+
+
+def load(scenario: str) -> list[Call]:
+    """What was recorded, in the order in which the calls began. A watch is told of at its start and at its end."""
+    found: dict[tuple[str, str, str], Call] = {}
+    for text in (normalize.DATA / scenario / "api.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        call = Call(line["verb"], line["uri"], line["t"], line["code"], line.get("sent"))
+        unique = (call.verb, call.uri, call.at) if call.verb == "watch" else (call.verb, call.uri, str(len(found)))
+        found[unique] = call
+    return sorted(found.values(), key=lambda call: call.at)
+
+
+class Recorder:
+    """Records what a user asks a cluster for, from when it is made; make it before the cluster starts."""
+
+    def __init__(self, target: cluster.Cluster, user: str) -> None:
+        self._user = user
+        self._lock = threading.Lock()  # guards the two fields below
+        self._calls: list[Call] = []
+        self._running: dict[int, Call] = {}
+        self._before, self._after = target.faults.before, target.requests
+        target.faults.before = self._begin  # type: ignore[method-assign]
+        target.server.audit = self._end
+
+    def calls(self) -> list[Call]:
+        with self._lock:
+            return list(self._calls)
+
+    def _begin(self, request: Request) -> None:
+        if request.user.name == self._user:
+            pairs = sorted((name, value) for name, values in request.query.items() for value in values)
+            uri = f"{request.path}{'?' if pairs else ''}{urlencode(pairs)}"
+            sent = json.loads(request.body) if request.body else None
+            # As the recorded server answers a watch when it begins, and the end of ours may be the end of the test.
+            code = 200 if request.verb == "watch" else 0
+            call = Call(request.verb, uri, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}", code, sent)
+            with self._lock:
+                self._calls.append(call)
+                self._running[id(request)] = call
+        self._before(request)
+
+    def _end(self, request: Request, code: int) -> None:
+        with self._lock:
+            call = self._running.pop(id(request), None)
+            if call is not None and call.verb != "watch":
+                call.code = code
+        self._after(request, code)
+
+
+# --- What is compared -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class PodLife:
+    """What was said about a pod. Events and the rest come from two threads: their order among each other is none."""
+
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def writes(self) -> list[Call]:
+        """All that was written but events, without patches that change nothing that is compared."""
+        found = [call for call in self.calls if call.changes and call.resource != "events"]
+        return [call for call in found if call.verb != "patch" or comparable(call.sent).get("status")]
+
+    @property
+    def events(self) -> list[Call]:
+        """Those of containers that are stopped side by side are in no order."""
+        found = [call for call in self.calls if call.changes and call.resource == "events"]
+        result: list[Call] = []
+        for stopping, group in groupby(found, key=lambda call: call.sent.get("reason") == "Killing"):
+            calls = list(group)
+            result += sorted(calls, key=lambda call: str(call.sent["message"])) if stopping else calls
+        return result
+
+    def unread(self) -> list[str]:
+        """The patches of the status before which the pod was not read."""
+        found, read = [], False
+        for call in self.calls:
+            if call.resource != "pods":
+                continue
+            if call.verb == "patch" and not read:
+                found.append(str(call))
+            read = call.verb == "get"
+        return found
+
+
+def lives(calls: Iterable[Call]) -> dict[str, PodLife]:
+    """By the pod's name."""
+    found: dict[str, PodLife] = {}
+    for call in calls:
+        name = _pod_of(call)
+        if name:
+            found.setdefault(name, PodLife()).calls.append(call)
+    return found
+
+
+def _pod_of(call: Call) -> str:
+    parts = call.path.split("/")
+    if call.resource == "pods" and "namespaces" in parts:
+        return parts[6] if len(parts) > 6 else str(call.sent["metadata"]["name"])
+    if call.resource == "events" and "/namespaces/default/" not in call.path:
+        return parts[6].split(".")[0] if len(parts) > 6 else str(call.sent["involvedObject"]["name"])
+    return ""
+
+
+def diff_writes(recorded: Sequence[Call], ours: Sequence[Call], where: str) -> Iterator[str]:
+    """The differences in order and contents of what was written, one line each.
+
+    Calls are first matched by all that they are, then, between those, by what they are about.
+    """
+    for some, others in _unmatched(recorded, ours, _key):
+        rest, other_rest = list(some), list(others)
+        for one, other in _matched(some, others):
+            yield from normalize.diff(comparable(one.sent), comparable(other.sent), f"{where}: {one.verb}")
+            rest.remove(one)
+            other_rest.remove(other)
+        yield from (f"{where}: only recorded: {_key(call)}" for call in rest)
+        yield from (f"{where}: only ours: {_key(call)}" for call in other_rest)
+
+
+def _unmatched(
+    recorded: Sequence[Call], ours: Sequence[Call], key: Callable[[Call], str]
+) -> Iterator[tuple[Sequence[Call], Sequence[Call]]]:
+    matcher = difflib.SequenceMatcher(None, [key(c) for c in recorded], [key(c) for c in ours], autojunk=False)
+    for tag, start, end, our_start, our_end in matcher.get_opcodes():
+        if tag != "equal":
+            yield recorded[start:end], ours[our_start:our_end]
+
+
+def _matched(recorded: Sequence[Call], ours: Sequence[Call]) -> Iterator[tuple[Call, Call]]:
+    matcher = difflib.SequenceMatcher(None, [str(c) for c in recorded], [str(c) for c in ours], autojunk=False)
+    for start, our_start, length in matcher.get_matching_blocks():
+        yield from zip(recorded[start : start + length], ours[our_start : our_start + length], strict=True)
+
+
+def _key(call: Call) -> str:
+    return f"{call} {json.dumps(comparable(call.sent), sort_keys=True)}"
+
+
+# The Go client writes these though there is nothing in them.
+_EMPTY_TIMES = ("lastProbeTime", "eventTime", "startedAt", "finishedAt", "creationTimestamp")
+# They change with a status, unless that happens within the same second.
+_CHANGING_TIMES = ("lastTransitionTime", "lastHeartbeatTime")
+_OF_THE_SERVER = ("resourceVersion", "managedFields")
+
+_UID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_CONTAINER_ID = re.compile(r"\bcontainerd://[0-9a-f]{64}\b")
+_ID = re.compile(r"(?<!sha256:)\b[0-9a-f]{64}\b")
+_TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+_HASH = re.compile(r"\b[0-9a-f]{32}\b")
+_ADDRESS = re.compile(r"\b(?!0\.)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b")
+_EVENT_NAME = re.compile(r"(\w)\.[0-9a-f]{16}$")
+# The names of the volumes that come with a later issue: secrets, config maps, tokens, the downward API.
+_LATER_VOLUMES = ("kube-api-access-", "conf", "sec", "info", "all")
+# What no limit at all is in a cgroup of version 1; the recorded kubelet took it for one. It is no part of a pod.
+_UNLIMITED = "9007199254740988Ki"
+
+
+def comparable(value: Any) -> Any:
+    """With names in place of what is of the run; conditions that only got new times are left out."""
+    if isinstance(value, dict):
+        return _comparable_fields(value)
+    if isinstance(value, list):
+        items = (comparable(item) for item in value if not _is_left_out(item))
+        return [item for item in items if item not in ({}, None)]
+    if isinstance(value, str):
+        return _replaced(value)
+    return value
+
+
+def _comparable_fields(value: dict[str, Any]) -> dict[str, Any]:
+    kept = {
+        key: comparable(item)
+        for key, item in value.items()
+        if key not in _CHANGING_TIMES + _OF_THE_SERVER and not (key in _EMPTY_TIMES and item is None)
+    }
+    # Conditions of a patch that are there only for their times.
+    if "$setElementOrder/conditions" in kept:
+        changed = [item for item in kept.get("conditions", []) if item.keys() - {"type"}]
+        kept["conditions"] = changed
+        if not changed:
+            del kept["conditions"], kept["$setElementOrder/conditions"]
+    if kept.get("volumeMounts") == []:
+        del kept["volumeMounts"]
+    if kept.get("resources") in ({}, {"limits": {"memory": _UNLIMITED}}, {"limits": None}):
+        del kept["resources"]
+    return kept
+
+
+def _is_left_out(item: Any) -> bool:
+    """Whether it is the mount of a volume that pods do not have here."""
+    return isinstance(item, dict) and "mountPath" in item and item["name"].startswith(_LATER_VOLUMES)
+
+
+def _replaced(text: str) -> str:
+    text = _CONTAINER_ID.sub("containerd://<id>", _UID.sub("<uid>", text))
+    text = _EVENT_NAME.sub(r"\1.<random>", _ID.sub("<id>", text))
+    text = _HASH.sub("<hash>", _ADDRESS.sub("<ip>", _TIME.sub("<time>", text)))
+    # What one gRPC library says is put in another's words by our client.
+    return text.replace("context deadline exceeded", "Deadline Exceeded")
+
+
+# --- Known differences ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Known:
+    """A difference that there is to be: a pattern of its line, and why. `always`: a run without it is a fault."""
+
+    pattern: str
+    why: str
+    always: bool = True
+    seen: bool = False
+
+
+def unknown(table: Iterable[Known], differences: Iterable[str]) -> Iterator[str]:
+    """The differences that are not in the table; what is there is marked as seen."""
+    table = list(table)
+    for line in differences:
+        fitting = [known for known in table if re.search(known.pattern, line)]
+        for known in fitting:
+            known.seen = True
+        if not fitting:
+            yield line

@@ -1,0 +1,270 @@
+"""The recorded scenarios, run by our kubelet as a process against the test API server.
+
+Pods come without what later issues bring: volumes of config maps, secrets, tokens and the downward API, and variables
+from them. The runtime is a fake one that is told how the containers behaved in the recording.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import yaml
+from cri_api.v1 import api_pb2 as runtimeapi
+from framework.apiserver import cluster
+from framework.hollow_kubelet import HollowKubelet
+from framework.waiting import wait_for
+from golden import api_calls, normalize
+from golden.api_calls import Call
+from google.protobuf import json_format
+
+from kubelet.cri import errors
+from kubelet.cri.remote import fake
+
+NODE = "labnode"
+NAMESPACE = "golden"
+# What needs volumes or variables of a later issue is the whole point of these pods.
+NOT_YET = ("no-config", "no-volume")
+_VOLUMES = ("emptyDir", "hostPath")
+# A container that has run for less than ten seconds is new to a kubelet that starts.
+_UNTIL_RESTART = 13.5
+# It was recorded for longer: `cut` leaves out what came in between.
+_UNTIL_DELETION = 6.0
+_TIMEOUT = 30.0
+
+
+@dataclass(slots=True)
+class Run:
+    """What came of it: calls of the kubelet, and pods and events as the API server held them before the deletion."""
+
+    calls: list[Call]
+    pods: dict[str, Any]
+    events: list[dict[str, Any]]
+    restarted: str = ""  # when the kubelet was started again
+
+    def until_pods(self) -> list[Call]:
+        """The calls before the first pod was there."""
+        first = min((call.at for life in api_calls.lives(self.calls).values() for call in life.calls), default="~")
+        return [call for call in self.calls if call.at < first]
+
+
+@dataclass(slots=True)
+class Runs:
+    """`alive`: registration, pod lives and static pods on one node; `restart`: one that was restarted."""
+
+    alive: Run
+    restart: Run
+
+
+def run_all(directory: Path) -> Runs:
+    """Run both side by side, each with a cluster of its own. Takes half a minute."""
+    with ThreadPoolExecutor(2) as pool:
+        alive = pool.submit(_run, directory / "alive", _live)
+        restart = pool.submit(_run, directory / "restart", _restart)
+        return Runs(alive.result(), restart.result())
+
+
+class _Node:
+    def __init__(self, directory: Path, target: cluster.Cluster) -> None:
+        self.store = target.store
+        self.recorder = api_calls.Recorder(target, f"system:node:{NODE}")
+        config = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local", "maxPods": 120}
+        flags = {"kubeconfig": target.node_kubeconfig(NODE), "cert-dir": directory / "pki"}
+        self.kubelet = HollowKubelet(directory, NODE, config, flags)
+        _script(self.kubelet.runtime)
+
+    def wait_until_ready(self) -> None:
+        wait_for("the node is ready", self._ready, _TIMEOUT, lambda: self.kubelet.end_of_log())
+
+    def _ready(self) -> bool:
+        conditions = [c for node in self.store.list("nodes") for c in node["status"].get("conditions", [])]
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+    def create(self, manifests: Iterable[dict[str, Any]]) -> None:
+        for manifest in manifests:
+            self.store.create("pods", manifest)
+
+    def wait_until_at_end(self, name: str, result: Run) -> None:
+        """Wait until a pod has become what it was recorded as, and keep it and its events as they are then."""
+        ended, settle = _ENDS.get(name, (_running, 2))
+
+        def look() -> bool:
+            found = self.store.list("pods", NAMESPACE, field_selector=f"metadata.name={name}")
+            return bool(found) and ended(found[0])
+
+        wait_for(f"pod {name} comes to its end", look, _TIMEOUT, self.kubelet.end_of_log)
+        time.sleep(settle)
+        result.pods[name] = self.store.get("pods", name, NAMESPACE)
+        result.events += self.store.list("events", NAMESPACE, field_selector=f"involvedObject.name={name}")
+
+    def delete_at_end(self, name: str, result: Run) -> None:
+        self.wait_until_at_end(name, result)
+        self.store.delete("pods", name, NAMESPACE)
+
+    def wait_until_gone(self) -> None:
+        def names() -> list[str]:
+            return [pod["metadata"]["name"] for pod in self.store.list("pods", NAMESPACE)]
+
+        wait_for("the pods are gone", lambda: not names(), _TIMEOUT, names)
+
+
+def _run(directory: Path, scenario: Callable[[_Node], Run]) -> Run:
+    directory.mkdir()
+    target = cluster.Cluster(directory / "cluster")
+    with target:
+        target.store.create("namespaces", {"metadata": {"name": NAMESPACE}})
+        node = _Node(directory, target)
+        try:
+            node.kubelet.server.start()
+            node.kubelet.start()
+            node.wait_until_ready()
+            result = scenario(node)
+        finally:
+            node.kubelet.end()
+        result.calls = node.recorder.calls()
+    return result
+
+
+def _live(node: _Node) -> Run:
+    """A static pod alone, as it was recorded, then all others at once; each is deleted when it has come to its end."""
+    [static] = _manifests("05-static")
+    del static["spec"]["automountServiceAccountToken"]
+    node.kubelet.write(static)
+    result = Run([], {}, [])
+    node.wait_until_at_end("static-labnode", result)
+    node.kubelet.remove("static")
+    node.wait_until_gone()
+    manifests = [each for scenario in ("01-plain", "03-ends", "04-host") for each in _manifests(scenario)]
+    manifests = [each for each in manifests if each["metadata"]["name"] not in NOT_YET]
+    node.create(manifests)
+    names = [each["metadata"]["name"] for each in manifests]
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(lambda name: node.delete_at_end(name, result), names))
+    node.wait_until_gone()
+    return result
+
+
+def _running(pod: dict[str, Any], restarts: int = 0) -> bool:
+    statuses = pod["status"].get("containerStatuses", [])
+    return bool(statuses) and all("running" in s["state"] and s["restartCount"] == restarts for s in statuses)
+
+
+def _ended(pod: dict[str, Any], restarts: int = 0) -> bool:
+    statuses = pod["status"].get("containerStatuses", [])
+    return bool(statuses) and all("terminated" in s["state"] and s["restartCount"] == restarts for s in statuses)
+
+
+def _final(pod: dict[str, Any]) -> bool:
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
+
+
+def _backs_off(pod: dict[str, Any]) -> bool:
+    statuses = pod["status"].get("containerStatuses", [])
+    return any(s["state"].get("waiting", {}).get("reason") == "ImagePullBackOff" for s in statuses)
+
+
+# Whether a pod has come to the state in which it was recorded 25 s after its creation, and for how many seconds then
+# the last events are waited for.
+_ENDS: dict[str, tuple[Callable[[dict[str, Any]], bool], float]] = {
+    "succeeds": (_final, 3),
+    "fails": (_final, 3),
+    "oom": (_final, 3),
+    "deadline": (_final, 3),
+    "crashes": (lambda pod: _ended(pod, restarts=2), 1),
+    "no-image": (_backs_off, 1),
+    "unhealthy": (lambda pod: _running(pod, restarts=3), 0.3),
+    "static-labnode": (_running, 0.5),
+}
+
+
+def _restart(node: _Node) -> Run:
+    node.create(_manifests("02-everything"))
+    time.sleep(_UNTIL_RESTART)
+    node.kubelet.stop()
+    restarted = node.recorder.calls()[-1].at
+    node.kubelet.start()
+    time.sleep(_UNTIL_DELETION)
+    held = node.store.get("pods", "everything", NAMESPACE)
+    node.store.delete("pods", "everything", NAMESPACE)
+    node.wait_until_gone()
+    return Run([], {"everything": held}, [], restarted)
+
+
+def cut(scenario: str, calls: Iterable[Call]) -> list[Call]:
+    """Leave out of 06-restart what happened while nothing new did: it is run in less time."""
+    if scenario != "06-restart":
+        return list(calls)
+    gaps = (("03:44:20", "03:44:30.4"), ("03:44:36", "03:44:50"))
+    return [call for call in calls if not any(start <= call.at[11:] < end for start, end in gaps)]
+
+
+def _manifests(scenario: str) -> list[dict[str, Any]]:
+    """The pods of a scenario, without what is of a later issue."""
+    documents = yaml.safe_load_all((normalize.DATA / scenario / "input.yaml").read_text())
+    found = []
+    for pod in (each for each in documents if each["kind"] == "Pod"):
+        pod["metadata"]["namespace"] = NAMESPACE
+        spec = pod["spec"]
+        spec["automountServiceAccountToken"] = False
+        spec["volumes"] = [v for v in spec.get("volumes", []) if any(kind in v for kind in _VOLUMES)]
+        for container in [*spec.get("initContainers", []), *spec["containers"]]:
+            _reduce(container, {volume["name"] for volume in spec["volumes"]})
+        if not spec["volumes"]:
+            del spec["volumes"]
+        found.append(pod)
+    return found
+
+
+def _reduce(container: dict[str, Any], volumes: set[str]) -> None:
+    container.pop("envFrom", None)
+    if "env" in container:
+        container["env"] = [e for e in container["env"] if not _is_of_object(e.get("valueFrom", {}))]
+    if "volumeMounts" in container:
+        container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] in volumes]
+
+
+def _is_of_object(source: dict[str, Any]) -> bool:
+    return "configMapKeyRef" in source or "secretKeyRef" in source
+
+
+def _become_recorded(runtime: fake.FakeRuntime) -> None:
+    """Let the runtime tell of itself, and of its images, what the recorded one did."""
+    answers = {line["method"]: line.get("response") for line in reversed(normalize.load("00-register"))}
+    version = json_format.ParseDict(answers["Version"], runtimeapi.VersionResponse())
+    runtime.name, runtime.version = version.runtime_name, version.runtime_version
+    status = json_format.ParseDict(answers["Status"], runtimeapi.StatusResponse())
+    runtime.handlers, runtime.features = list(status.runtime_handlers), status.features
+    for image in json_format.ParseDict(answers["ListImages"], runtimeapi.ListImagesResponse()).images:
+        for tag in image.repo_tags:
+            runtime.images.add(tag, image_id=image.id, size=image.size)
+
+
+def _script(runtime: fake.FakeRuntime) -> None:
+    """Let the containers do what they did in the recording."""
+    _become_recorded(runtime)
+    runtime.images.pull_errors["registry.k8s.io/not-there:1"] = errors.RemoteError(
+        grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"
+    )
+    for pod in ("plain", "deadline", "static-labnode"):
+        runtime.behaviours.add(fake.Behaviour(ignore_sigterm=True), pod=pod)
+    runtime.behaviours.add(fake.Behaviour(ignore_sigterm=True, exec_exit_code=1), pod="unhealthy")
+    runtime.behaviours.add(fake.Behaviour(run_for=0.5, termination_message="done\n"), pod="succeeds")
+    runtime.behaviours.add(fake.Behaviour(run_for=0.5, exit_code=3, termination_message="broken\n"), pod="fails")
+    runtime.behaviours.add(fake.Behaviour(run_for=0.5, exit_code=137, oom_killed=True), pod="oom")
+    runtime.behaviours.add(fake.Behaviour(run_for=0.05), pod="everything", name="first")
+    runtime.behaviours.add(fake.Behaviour(run_for=0.05), pod="everything", name="second")
+    runtime.behaviours.add(fake.Behaviour(sigterm_exit_code=0), pod="everything", name="sidecar")
+    runtime.behaviours.add(fake.Behaviour(ignore_sigterm=True), pod="everything", name="other")
+    for attempt in range(16):
+        # Each attempt had an id of its own, and so each event a text of its own.
+        fault = f'failed to generate container "{attempt:064x}" spec: failed to generate spec: '
+        fault += 'path "/etc" is mounted on "/" but it is not a shared or slave mount'
+        runtime.behaviours.add(fake.Behaviour(create_error=fault), pod="everything", name="main", times=1)
+    # As long as they took, so that statuses in between are seen.
+    for method, seconds in (("RunPodSandbox", 0.3), ("CreateContainer", 0.02), ("StartContainer", 0.05)):
+        runtime.faults.latency(method, seconds)

@@ -1,0 +1,264 @@
+"""Our kubelet asks an API server for what the Go kubelet asked it for, and the same comes of it.
+
+Every difference that there is to be is a line of KNOWN, with its reason; any other fails a test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from golden import api_calls, api_scenarios, normalize
+from golden.api_calls import Call, Known, PodLife, comparable
+from golden.api_scenarios import Run, Runs
+
+_AWAY = "the machine is another one"
+
+KNOWN = [
+    # The same, said otherwise.
+    Known(
+        r": delete apiVersion: recorded \"meta.k8s.io/__internal\", ours \"v1\"$",
+        "Go's client sends the name of an inner version, which API servers do not look at",
+    ),
+    Known(r"^static-labnode: delete preconditions: recorded {}, ours null$", "no precondition either way"),
+    Known(r"^00-register node: create spec drivers: recorded null, ours \[\]$", "no driver either way"),
+    # Later issues.
+    Known(r" node: only recorded: deletecollection .*/resourceslices\?", "dynamic resource allocation: a later issue"),
+    Known(r" events: only recorded: create .*\"NodeAllocatableEnforced\"", "limits of cgroups: a later issue"),
+    Known(r" reads: (watch|list) /apis/storage.k8s.io/v1/csidrivers", "volumes of CSI drivers: a later issue"),
+    Known(
+        r" node: create status declaredFeatures: .*, ours \[\"RestartAllContainersOnContainerExits\"\]$",
+        "resizing pods in place and exec over web sockets: later issues",
+    ),
+    # What is asked less often.
+    Known(
+        r" reads: list .*limit=500&resourceVersion=0 200: recorded 1, ours 0$",
+        "the recorded API server broke off watches that were to begin with a list, so that a list and a watch followed",
+    ),
+    Known(
+        r" reads: watch [^ ]*resourceVersion=<version>[^ ]* 200: recorded 1, ours 0$",
+        "the watch that followed that list",
+    ),
+    Known(
+        r"^00-register events: only recorded: patch .*\"count\": 3, .*status is now: NodeHas",
+        "the node's first state is worked out, and told of, once less",
+        always=False,
+    ),
+    # Another machine.
+    Known(r" node: create status capacity (ephemeral-storage|memory|cpu|hugepages-[^ ]*): ", _AWAY, always=False),
+    Known(
+        r" node: create status allocatable (ephemeral-storage|memory|cpu|hugepages-[^ ]*): ",
+        "of a hollow node nothing is kept back, in Go neither",
+    ),
+    Known(r" node: create status nodeInfo (kernelVersion|machineID|systemUUID|bootID|osImage): ", _AWAY, always=False),
+    Known(r" node: create status daemonEndpoints kubeletEndpoint Port: recorded 10250, ours ", "a free port"),
+    Known(r" events: only (ours|recorded): create .*\"CgroupV1\"", _AWAY, always=False),
+    # What comes at random, and did in the recording.
+    Known(
+        r": calls: get pods: ",
+        "a pod's last two statuses go out in one batch or in two, each of which reads the pod first; "
+        "the recorded kubelet did either, too",
+        always=False,
+    ),
+    Known(
+        r"^unhealthy( events:|: calls: (patch|create) events| .* held count:| .* (Unhealthy|BackOff): .* held: event)",
+        "probes run each second from a random moment on; after 25 warnings of a pod no more are sent",
+    ),
+    Known(
+        r"^everything( events)?: only (ours|recorded): .*failed to generate container",
+        "the startup probe tells of its success, which has the pod synced, before or after the first sync has ended",
+        always=False,
+    ),
+    Known(
+        r"^everything events: only (ours|recorded): patch .*already present on machine",
+        "one for each sync of a container that cannot be made",
+        always=False,
+    ),
+    Known(r"^everything: calls: ", "so many for each sync of a container that cannot be made", always=False),
+]
+
+_PODS = {
+    "01-plain": ("plain",),
+    "03-ends": ("succeeds", "fails", "crashes", "no-image", "unhealthy", "deadline", "oom"),
+    "04-host": ("host", "shared"),
+    "05-static": ("static-labnode",),
+    "06-restart": ("everything",),
+}
+_LIVES = [(scenario, pod) for scenario, pods in _PODS.items() for pod in pods]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return api_scenarios.run_all(tmp_path_factory.mktemp("golden"))
+
+
+def _run_of(runs: Runs, scenario: str) -> Run:
+    return runs.restart if scenario == "06-restart" else runs.alive
+
+
+def _life(runs: Runs, scenario: str, pod: str) -> tuple[PodLife, PodLife]:
+    """The recorded calls and ours."""
+    recorded = api_scenarios.cut(scenario, api_calls.load(scenario))
+    return api_calls.lives(recorded)[pod], api_calls.lives(_run_of(runs, scenario).calls)[pod]
+
+
+def _check(differences: Iterable[str]) -> None:
+    found = "\n".join(api_calls.unknown(KNOWN, differences))
+    assert not found, found
+
+
+# --- Pods -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("scenario", "pod"), _LIVES)
+def test_writes_about_a_pod(runs: Runs, scenario: str, pod: str) -> None:
+    """Status patches, mirror pods and deletions: their order, options and contents."""
+    recorded, ours = _life(runs, scenario, pod)
+    _check(api_calls.diff_writes(recorded.writes, ours.writes, pod))
+
+
+@pytest.mark.parametrize(("scenario", "pod"), _LIVES)
+def test_events_of_a_pod(runs: Runs, scenario: str, pod: str) -> None:
+    """Each new event and each count that rises, in their order."""
+    recorded, ours = _life(runs, scenario, pod)
+    _check(api_calls.diff_writes(recorded.events, ours.events, f"{pod} events"))
+
+
+@pytest.mark.parametrize(("scenario", "pod"), _LIVES)
+def test_no_more_calls_about_a_pod(runs: Runs, scenario: str, pod: str) -> None:
+    """What the Go kubelet needed is not exceeded, and a pod is read before its status is patched."""
+    recorded, ours = _life(runs, scenario, pod)
+    assert ours.unread() == []
+    _check(_exceeded(recorded.calls, ours.calls, pod))
+
+
+def _exceeded(recorded: Iterable[Call], ours: Iterable[Call], where: str) -> Iterator[str]:
+    def kinds(calls: Iterable[Call]) -> Counter[str]:
+        return Counter(f"{call.verb} {call.resource}" for call in calls)
+
+    allowed = kinds(recorded)
+    for kind, count in kinds(ours).items():
+        if count > allowed[kind]:
+            yield f"{where}: calls: {kind}: recorded {allowed[kind]}, ours {count}"
+
+
+@pytest.mark.parametrize(("scenario", "pod"), _LIVES)
+def test_what_the_api_server_holds(runs: Runs, scenario: str, pod: str) -> None:
+    """The pod's status, and all of a mirror pod."""
+    [recorded] = [p for p in normalize.pods(scenario) if p["metadata"]["name"] == pod]
+    ours = _run_of(runs, scenario).pods[pod]
+    if scenario != "05-static":
+        recorded, ours = recorded["status"], ours["status"]
+    _check(normalize.diff(comparable(recorded), comparable(ours), f"{pod} held"))
+
+
+@pytest.mark.parametrize("scenario", ["01-plain", "03-ends", "04-host"])
+def test_events_that_the_api_server_holds(runs: Runs, scenario: str) -> None:
+    """With reason, message, type, count and all their fields."""
+    text = (normalize.DATA / scenario / "events.json").read_text()
+    recorded = _events(json.loads(text)["items"], scenario)
+    ours = _events(runs.alive.events, scenario)
+    differences = [f"{name} held: event recorded, ours none" for name in recorded.keys() - ours.keys()]
+    differences += [f"{name} held: event ours, recorded none" for name in ours.keys() - recorded.keys()]
+    for name in recorded.keys() & ours.keys():
+        differences += normalize.diff(recorded[name], ours[name], f"{name} held")
+    _check(differences)
+
+
+def _events(items: Iterable[dict[str, Any]], scenario: str) -> dict[str, dict[str, Any]]:
+    """Those of the kubelet, by what they tell."""
+    found = {}
+    for event in items:
+        about = event["involvedObject"]
+        if about["name"] in _PODS[scenario] and event["source"].get("component") == "kubelet":
+            kept = comparable(event)
+            key = f"{about['name']} {about.get('fieldPath', '')} {event['reason']}: {kept['message']}"
+            found[key] = kept
+    return found
+
+
+# --- The node ---------------------------------------------------------------------------------------
+
+
+def _start_of(runs: Runs, scenario: str) -> tuple[list[Call], list[Call]]:
+    """What was said, by either kubelet, about the node from its start until the first lease of its own is renewed."""
+    recorded = api_calls.load(scenario)
+    if scenario == "00-register":
+        return _until_renewed(recorded, "create"), _until_renewed(runs.alive.calls, "create")
+    restarted = runs.restart.restarted
+    ours = [call for call in runs.restart.calls if call.at > restarted]
+    recorded = [call for call in recorded if call.at > _RESTARTED]
+    return _until_renewed(recorded, "update"), _until_renewed(ours, "update")
+
+
+_RESTARTED = "2026-11-21T03:44:30.4"
+
+
+def _until_renewed(calls: Iterable[Call], verb: str) -> list[Call]:
+    found: list[Call] = []
+    renewed = False
+    for call in calls:
+        if call.resource == "leases" and call.verb == verb:
+            renewed = True
+        if not _is_about_pods(call) and not (renewed and call.resource == "leases" and call.verb != verb):
+            found.append(call)
+    return found
+
+
+def _is_about_pods(call: Call) -> bool:
+    return "/namespaces/golden/" in call.path
+
+
+_STARTS = ["00-register", "06-restart"]
+
+
+@pytest.mark.parametrize("scenario", _STARTS)
+def test_node_writes(runs: Runs, scenario: str) -> None:
+    """The node object, its status, the CSI node and the lease, and the order in which they are written."""
+    recorded, ours = _start_of(runs, scenario)
+    _check(api_calls.diff_writes(_writes(recorded), _writes(ours), f"{scenario} node"))
+
+
+def _writes(calls: Iterable[Call]) -> list[Call]:
+    """All but events. Of the lease's updates only the first is compared: more come in a longer time."""
+    found: list[Call] = []
+    for call in calls:
+        again = call.verb == "update" and any(each.verb == "update" for each in found)
+        if call.changes and call.resource != "events" and not again:
+            found.append(call)
+    return found
+
+
+@pytest.mark.parametrize("scenario", _STARTS)
+def test_node_events(runs: Runs, scenario: str) -> None:
+    recorded, ours = _start_of(runs, scenario)
+    recorded, ours = ([c for c in calls if c.changes and c.resource == "events"] for calls in (recorded, ours))
+    _check(api_calls.diff_writes(recorded, ours, f"{scenario} events"))
+
+
+@pytest.mark.parametrize("scenario", _STARTS)
+def test_node_reads(runs: Runs, scenario: str) -> None:
+    """Each watch and list with its query, and no get more than the Go kubelet's."""
+    recorded, ours = _start_of(runs, scenario)
+    _check(_diff_reads(recorded, ours, f"{scenario} reads"))
+
+
+def _diff_reads(recorded: Iterable[Call], ours: Iterable[Call], where: str) -> Iterator[str]:
+    def reads(calls: Iterable[Call]) -> Counter[str]:
+        return Counter(str(call) for call in calls if not call.changes)
+
+    allowed, made = reads(recorded), reads(ours)
+    for read in sorted(allowed | made):
+        if made[read] > allowed[read] or (made[read] < allowed[read] and not read.startswith("get ")):
+            yield f"{where}: {read}: recorded {allowed[read]}, ours {made[read]}"
+
+
+def test_every_known_difference_is_still_there(request: pytest.FixtureRequest) -> None:
+    """A line of the table that no longer fits anything is to go."""
+    tests = [item for item in request.session.items if item.fspath == request.node.fspath]
+    if len(tests) < len(_LIVES):
+        pytest.skip("needs all tests of this file")
+    assert [known.pattern for known in KNOWN if known.always and not known.seen] == []

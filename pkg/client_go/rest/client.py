@@ -251,7 +251,7 @@ class RESTClient:
         response: http.client.HTTPResponse,
         forget: Callable[[], object],
     ) -> Iterator[None]:
-        """Keeps the connection if the answer was read to its end, and else closes it."""
+        """Keeps the connection if the answer was read to its end in time, and else closes it."""
         try:
             yield
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as err:
@@ -262,7 +262,8 @@ class RESTClient:
             raise
         finally:
             forget()
-        if response.isclosed() and not response.will_close:
+        # Once the context has ended, another thread may be about to abort the connection.
+        if response.isclosed() and not response.will_close and outer.err() is None:
             self._pool.put(connection)
         else:
             connection.close()

@@ -185,14 +185,20 @@ class ConnectionPool:
         return connection
 
     def put(self, connection: Connection) -> None:
-        """Keep a connection whose answer was read to its end."""
-        connection.idle_since = monotonic()
+        """Keep a connection whose answer was read to its end, and close those that nobody has needed for long."""
+        now = monotonic()
+        connection.idle_since = now
         connection.used = True
         with self._lock:
+            # The newest is taken first and put back last: the list is in the order of the times.
+            old = [one for one in self._idle if now - one.idle_since > _IDLE_TIMEOUT]
+            del self._idle[: len(old)]
             if connection.sock is not None and len(self._idle) < _MAX_IDLE:
                 self._idle.append(connection)
-                return
-        connection.close()
+            else:
+                old.append(connection)
+        for one in old:
+            one.close()
 
     def close_idle(self) -> None:
         with self._lock:

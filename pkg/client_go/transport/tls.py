@@ -55,6 +55,10 @@ class KeyPair:
                 raise ValueError(f"cannot use the client certificate with its key: {err}") from err
 
 
+# The files and the certificate that a context is made of.
+_Source = tuple[_Stamp, ClientCertificate | None]
+
+
 class TLSContexts:
     """Makes a new SSL context when a file or the certificate has changed; the same one until then.
 
@@ -70,9 +74,10 @@ class TLSContexts:
         self._get_cert = get_cert
         self._lock = threading.Lock()  # guards the rest
         self._context: ssl.SSLContext | None = None
-        self._certificate: ClientCertificate | None = None
         self._shown: ClientCertificate | None = None
-        self._stamp: _Stamp = ()
+        # What the context was made of, and what was last found to make none.
+        self._source: _Source | None = None
+        self._refused: _Source | None = None
 
     def current(self) -> ssl.SSLContext:
         """Raises OSError or ValueError, naming file or field, if there is none that could be used.
@@ -81,17 +86,19 @@ class TLSContexts:
         """
         certificate = self._get_cert() if self._get_cert is not None else None
         with self._lock:
-            stamp = self._look()
-            if self._context is not None and stamp == self._stamp and certificate == self._certificate:
+            source = (self._look(), certificate)
+            if self._context is not None and source == self._source:
                 return self._context
             try:
                 context = self._build(certificate)
             except (OSError, ValueError) as err:
                 if self._context is None:
                     raise
-                klog.error_s(err, "Unable to use changed TLS files, going on with the old ones")
+                if source != self._refused:  # this is called for every request
+                    klog.error_s(err, "Unable to use changed TLS files, going on with the old ones")
+                    self._refused = source
                 return self._context
-            self._context, self._stamp, self._certificate = context, stamp, certificate
+            self._context, self._source = context, source
             return context
 
     def describe_certificate(self) -> str:
@@ -119,9 +126,10 @@ class TLSContexts:
             # As in Go, a trusted certificate is trusted although it is no root.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             self._load_ca(context)
-        self._shown = certificate or self._own_certificate()
-        if self._shown is not None:
-            self._shown.load_into(context)
+        shown = certificate or self._own_certificate()
+        if shown is not None:
+            shown.load_into(context)
+        self._shown = shown
         return context
 
     def _load_ca(self, context: ssl.SSLContext) -> None:

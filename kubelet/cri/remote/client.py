@@ -85,6 +85,9 @@ class GRPCClient:
     def _invoke(
         self, ctx: golang.Context, multi_callable: Callable[..., Any], request: Any, timeout: float | None
     ) -> Any:
+        # What has begun is cancelled too late: the runtime may already have stopped what it was to stop.
+        if isinstance(ctx.err(), golang.Canceled):
+            raise errors.RemoteCanceledError
         call = multi_callable(request, timeout=_shorter(timeout, ctx.remaining()))
         take_back = golang.after_func(ctx, call.cancel)
         try:

@@ -201,6 +201,20 @@ def test_cancelling_the_context_ends_a_call_that_hangs(
     wait_for(lambda: fault.waiting == 0)  # the runtime noticed too
 
 
+def test_call_of_a_cancelled_context_is_never_made(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService
+) -> None:
+    """The runtime could have done it before it hears that it must not."""
+    ctx, cancel = golang.with_cancel(CTX)
+    cancel()
+    made = server.runtime.recorder.counts.get("StopPodSandbox", 0)
+    for _ in range(20):
+        with pytest.raises(golang.Canceled):
+            service.stop_pod_sandbox(ctx, "sandbox")
+    service.stop_pod_sandbox(CTX, "sandbox")
+    assert server.runtime.recorder.counts["StopPodSandbox"] == made + 1
+
+
 def test_deadlines(server: fake.FakeServer) -> None:
     service = remote.RemoteRuntimeService(CTX, server.endpoint, 0.2)
     server.runtime.faults.hang("Version")

@@ -15,6 +15,7 @@ from pkg.api.coordination import v1 as coordinationv1
 from pkg.api.core import v1
 from pkg.api.node import v1 as nodev1
 from pkg.api.storage import v1 as storagev1
+from pkg.client_go import rest
 
 T = TypeVar("T")
 
@@ -40,6 +41,10 @@ class Resource(Generic[T]):
         return f"{self.name}.{self.group}" if self.group else self.name
 
     def path(self, namespace: str = "", name: str = "", *subresources: str) -> str:
+        """Raises ValueError for a name that would lead elsewhere."""
+        for what, text in (("namespace", namespace), ("resource name", name)):
+            if faults := rest.is_valid_path_segment_name(text):
+                raise ValueError(f'invalid {what} "{text}": {", ".join(faults)}')
         prefix = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         scope = ["namespaces", namespace] if namespace else []
         return "/".join([prefix, *scope, self.name, *([name] if name else []), *subresources])

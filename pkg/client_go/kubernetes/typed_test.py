@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from pkg import golang
 from pkg.api.coordination import v1 as coordinationv1
 from pkg.api.core import v1
@@ -140,3 +142,12 @@ def test_watch_ends_with_its_context() -> None:
         assert watcher.result_chan().recv(_WAIT) == (None, False)
         assert not release.is_set()
         release.set()
+
+
+@pytest.mark.parametrize("name", ["../secrets/s", "a%2fb", "..", "."])
+def test_names_that_lead_elsewhere(name: str) -> None:
+    client = kubernetes.new_for_config(rest.Config(host="http://127.0.0.1:1"))
+    with pytest.raises(ValueError, match="invalid resource name"):
+        client.core_v1.pods("n").get(CTX, name)
+    with pytest.raises(ValueError, match="invalid namespace"):
+        client.core_v1.pods(name).get(CTX, "p")

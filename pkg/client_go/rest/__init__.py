@@ -14,7 +14,7 @@ from pkg.client_go.rest.config import (
     copy_config,
     default_kubernetes_user_agent,
 )
-from pkg.client_go.rest.request import RequestTimeoutError, go_duration
+from pkg.client_go.rest.request import RequestTimeoutError, go_duration, is_valid_path_segment_name
 from pkg.client_go.transport import ClientCertificate, ConnectionTracker, KeyPair, TransportError
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "copy_config",
     "default_kubernetes_user_agent",
     "go_duration",
+    "is_valid_path_segment_name",
 ]

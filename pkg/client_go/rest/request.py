@@ -35,6 +35,13 @@ def query(params: dict[str, Any] | None) -> str:
     return urllib.parse.urlencode(pairs)
 
 
+def is_valid_path_segment_name(name: str) -> list[str]:
+    """Why the name cannot be one part of a path; empty if it can."""
+    if name in (".", ".."):
+        return [f"may not be '{name}'"]
+    return [f"may not contain '{illegal}'" for illegal in "/%" if illegal in name]
+
+
 def go_duration(seconds: float) -> str:
     """As Go writes it: 7m13s."""
     if seconds != int(seconds):

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
 
+# Seconds that the API server has for each of its answers.
+# DIVERGES: Go waits for as long as the connection lives, and the static pod's containers with it.
+TIMEOUT = 5.0
+
+
 class MirrorClient(Protocol):
     """Writes mirror pods."""
 
@@ -58,7 +63,7 @@ class BasicMirrorClient:
         self._deleting: set[str] = set()  # full names of those that are being deleted in the background
 
     def create_mirror_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Raises RuntimeError if the node has no uid yet, and what the API server answers."""
+        """Raises RuntimeError if the node has no uid yet, what the API server answers, or that it does not in time."""
         client = self._apiserver_client
         if client is None:
             return
@@ -71,6 +76,7 @@ class BasicMirrorClient:
         )
         mirror.metadata.owner_references = [owner]
         pods = client.core_v1.pods(mirror.metadata.namespace)
+        ctx, cancel = golang.with_timeout(ctx, TIMEOUT)
         try:
             pods.create(ctx, mirror)
         except Exception as err:
@@ -78,6 +84,8 @@ class BasicMirrorClient:
                 raise
             if get_hash_from_mirror_pod(pods.get(ctx, mirror.metadata.name)) != hash:
                 raise
+        finally:
+            cancel()
 
     def delete_mirror_pod(self, ctx: golang.Context, pod_full_name: str, uid: str | None) -> bool:
         if self._apiserver_client is None:
@@ -92,12 +100,15 @@ class BasicMirrorClient:
         options = metav1.DeleteOptions(grace_period_seconds=0)
         if uid is not None:
             options.preconditions = metav1.Preconditions(uid=uid)
+        ctx, cancel = golang.with_timeout(ctx, TIMEOUT)
         try:
             self._apiserver_client.core_v1.pods(namespace).delete(ctx, name, options)
         except Exception as err:  # the next sync tries again
             if not (apierrors.is_not_found(err) or apierrors.is_conflict(err)):
                 klog.error_s(err, "Failed deleting a mirror pod", pod=ref)
             return False
+        finally:
+            cancel()
         return True
 
     def delete_in_background(self, ctx: golang.Context, pod_full_names: Iterable[str]) -> None:

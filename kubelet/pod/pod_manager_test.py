@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from pkg.api.core import v1
 from pkg.apimachinery import watch
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go import kubernetes, rest
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
 
 CTX = golang.background()
@@ -173,3 +176,15 @@ def test_deletion_in_the_background_waits_for_nobody_and_is_asked_for_once() -> 
     deletions.stop()
     assert event is not None and event.type == watch.DELETED
     assert not asked.try_recv()[2]
+
+
+def test_mirror_client_gives_up_on_an_api_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a real connection, which is taken and then left alone."""
+    monkeypatch.setattr(kubepod.mirror_client, "TIMEOUT", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with contextlib.closing(kubernetes.new_for_config(rest.Config(host=host))) as client:
+            mirror_client = kubepod.BasicMirrorClient(client, "node", Nodes("u"))
+            with pytest.raises(golang.DeadlineExceeded):
+                mirror_client.create_mirror_pod(CTX, STATIC)
+            assert not mirror_client.delete_mirror_pod(CTX, "static_default", None)

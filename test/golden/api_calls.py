@@ -211,7 +211,8 @@ _OF_THE_SERVER = ("resourceVersion", "managedFields")
 _UID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _CONTAINER_ID = re.compile(r"\bcontainerd://[0-9a-f]{64}\b")
 _ID = re.compile(r"(?<!sha256:)\b[0-9a-f]{64}\b")
-_TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+_TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_FRACTION = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
 _HASH = re.compile(r"\b[0-9a-f]{32}\b")
 _ADDRESS = re.compile(r"\b(?!0\.)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b")
 _EVENT_NAME = re.compile(r"(\w)\.[0-9a-f]{16}$")
@@ -260,7 +261,7 @@ def _is_left_out(item: Any) -> bool:
 def _replaced(text: str) -> str:
     text = _CONTAINER_ID.sub("containerd://<id>", _UID.sub("<uid>", text))
     text = _EVENT_NAME.sub(r"\1.<random>", _ID.sub("<id>", text))
-    text = _HASH.sub("<hash>", _ADDRESS.sub("<ip>", _TIME.sub("<time>", text)))
+    text = _HASH.sub("<hash>", _ADDRESS.sub("<ip>", _FRACTION.sub("<fine time>", _TIME.sub("<time>", text))))
     # What one gRPC library says is put in another's words by our client.
     return text.replace("context deadline exceeded", "Deadline Exceeded")
 

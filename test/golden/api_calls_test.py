@@ -1,0 +1,115 @@
+"""Recorded calls can be read, and comparing them finds what differs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+from golden import api_calls, normalize
+from golden.api_calls import Call, Known
+
+SCENARIOS = sorted(path.name for path in normalize.DATA.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_recording_equals_itself(scenario: str) -> None:
+    calls = api_calls.load(scenario)
+    assert calls == sorted(calls, key=lambda call: call.at)
+    writes = [call for call in calls if call.changes]
+    assert writes
+    assert list(api_calls.diff_writes(writes, copy.deepcopy(writes), scenario)) == []
+
+
+def test_calls_about_one_pod() -> None:
+    life = api_calls.lives(api_calls.load("01-plain"))["plain"]
+    pod = "/api/v1/namespaces/golden/pods/plain"
+    assert [str(call) for call in life.writes] == [*[f"patch {pod}/status 200"] * 5, f"delete {pod} 200"]
+    assert [call.sent["reason"] for call in life.events] == ["Pulled", "Created", "Started", "Killing"]
+    assert life.unread() == []
+
+
+def test_a_watch_is_one_call() -> None:
+    watches = [str(c) for c in api_calls.load("00-register") if c.verb == "watch" and c.resource == "pods"]
+    selected = "/api/v1/pods?allowWatchBookmarks=true&fieldSelector=spec.nodeName=labnode"
+    rest = "timeoutSeconds=<random>&watch=true 200"
+    assert watches == [
+        f"watch {selected}&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&{rest}",
+        f"watch {selected}&resourceVersion=<version>&{rest}",
+    ]
+
+
+def _no_message(calls: list[Call]) -> None:
+    calls[0].sent["status"]["conditions"][2]["message"] = "other"
+
+
+def _swapped(calls: list[Call]) -> None:
+    calls[0], calls[1] = calls[1], calls[0]
+
+
+def _once_more(calls: list[Call]) -> None:
+    calls.insert(1, calls[1])
+
+
+def _no_precondition(calls: list[Call]) -> None:
+    del calls[-1].sent["preconditions"]["uid"]
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        (_no_message, ['plain: patch status conditions[2] message: recorded "containers with', 'ours "other"']),
+        (_swapped, ["plain: only recorded: patch ", "plain: only ours: patch "]),
+        (_once_more, ["plain: only ours: patch ", '"type": "PodReadyToStartContainers"']),
+        (list.pop, ["plain: only recorded: delete "]),
+        (_no_precondition, ['plain: delete preconditions uid: recorded "<uid>", ours null']),
+    ],
+)
+def test_differences_are_found(change: Callable[[list[Call]], object], want: list[str]) -> None:
+    recorded = api_calls.lives(api_calls.load("01-plain"))["plain"].writes
+    ours = copy.deepcopy(recorded)
+    change(ours)
+    found = "\n".join(api_calls.diff_writes(recorded, ours, "plain"))
+    assert found
+    for text in want:
+        assert text in found
+
+
+def test_a_patch_without_a_read_before_it_is_found() -> None:
+    life = api_calls.lives(api_calls.load("01-plain"))["plain"]
+    life.calls = [call for call in life.calls if call.verb != "get"]
+    assert len(life.unread()) == 5
+
+
+def test_what_is_of_the_run_is_replaced() -> None:
+    condition = {"type": "Ready", "lastProbeTime": None, "lastTransitionTime": "2026-11-21T03:41:39Z"}
+    sent = {
+        "metadata": {
+            "uid": "05663215-4463-4eb9-a4fd-27fe0ae7a2d3",
+            "resourceVersion": "1",
+            "name": "a.18e9f2726b164728",
+        },
+        "status": {
+            "$setElementOrder/conditions": [{"type": "Ready"}],
+            "conditions": [condition],
+            "podIP": "10.89.0.2",
+            "message": None,
+            "containerStatuses": [{"containerID": f"containerd://{'0a' * 32}", "startedAt": "2026-11-21T03:41:39Z"}],
+        },
+        "renewTime": "2026-11-21T03:41:39.123456Z",
+    }
+    assert api_calls.comparable(sent) == {
+        "metadata": {"uid": "<uid>", "name": "a.<random>"},
+        "status": {
+            "podIP": "<ip>",
+            "message": None,
+            "containerStatuses": [{"containerID": "containerd://<id>", "startedAt": "<time>"}],
+        },
+        "renewTime": "<fine time>",
+    }
+
+
+def test_only_what_is_known_is_left_out() -> None:
+    table = [Known("^a: .*count", "why"), Known("never", "why")]
+    assert list(api_calls.unknown(table, ["a: patch count", "b: patch count"])) == ["b: patch count"]
+    assert [known.seen for known in table] == [True, False]

@@ -267,13 +267,11 @@ def test_certificates_change_under_running_watches(cluster: Cluster, start: Star
         found = [each for each in cluster.faults.watches if each.user.name == USER and each.resource != REQUESTS]
         return {id(each): each for each in found}
 
-    opened = kubelet.wait_for_condition(
-        "the kubelet's watches", lambda: found if len(found := watches()) >= 4 else None
-    )
+    kubelet.wait_for_condition("the kubelet's watches", lambda: len(watches()) >= 4)
+    opened = watches()
     first = len(audit.serials())
     for number in range(3):
-        seen = len(audit.serials())
-        kubelet.wait_for_condition("another certificate is used", lambda seen=seen: len(audit.serials()) > seen)
+        wait_for_another_certificate(kubelet, audit)
         run_pod(kubelet, cluster, f"after-{number}")
     assert {each.resource for each in opened.values()} >= {"pods", "nodes", "services", "runtimeclasses"}
     assert watches() == opened
@@ -297,6 +295,11 @@ def test_certificates_change_under_running_watches(cluster: Cluster, start: Star
     cluster.signing.reconsider()
     run_pod(kubelet, cluster, "in-the-end")
     assert watches() == opened
+
+
+def wait_for_another_certificate(kubelet: HollowKubelet, audit: Audit) -> None:
+    seen = len(audit.serials())
+    kubelet.wait_for_condition("another certificate is used", lambda: len(audit.serials()) > seen)
 
 
 def _expiry_events(cluster: Cluster) -> list[Object]:
@@ -453,7 +456,7 @@ def test_what_is_forbidden_is_told_and_tried_again(cluster: Cluster, start: Star
         "events": {"resource": "events"},
     }
     faults = {
-        what: cluster.faults.status(403, message=f'User "{USER}" must not do this to {what}', user=USER, **selected)
+        what: cluster.faults.status(403, message=f'User "{USER}" must not do this to {what}', **selected)
         for what, selected in refused.items()
     }
     create_pod(cluster, "new")

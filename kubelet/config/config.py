@@ -115,8 +115,10 @@ class PodStorage:
         self._mode = mode
         self._recorder = recorder
         self._startup_sli_observer = startup_sli_observer
-        self._pod_lock = threading.Lock()  # guards _pods
+        self._pod_lock = threading.Lock()  # guards _pods, _merged
         self._pods: dict[str, dict[str, v1.Pod]] = {}  # by source and uid
+        # What each source last sent of a pod, which is often sent again only because another pod has changed.
+        self._merged: dict[str, dict[str, v1.Pod]] = {}
         # Held over merge and sending, so that the changes reach the reader in the order of their merges.
         self._update_lock = threading.Lock()
         self._updates = updates
@@ -167,6 +169,7 @@ class PodStorage:
                     _log_operation(source, update)
                     for value in update.pods:
                         existing = pods.pop(value.metadata.uid, None)
+                        self._merged.get(source, {}).pop(value.metadata.uid, None)
                         if existing is not None:
                             changes.removes.append(existing)
                 case kubetypes.SET:
@@ -174,7 +177,10 @@ class PodStorage:
                     self._mark_source_set(source)
                     old_pods, pods = pods, {}
                     self._update_pods(source, update.pods, old_pods, pods, changes)
-                    changes.removes.extend(pod for uid, pod in old_pods.items() if uid not in pods)
+                    gone = [uid for uid in old_pods if uid not in pods]
+                    changes.removes.extend(old_pods[uid] for uid in gone)
+                    for uid in gone:
+                        del self._merged[source][uid]
                 case _:
                     klog.info_s("Received invalid update type", type=update)
             self._pods[source] = pods
@@ -192,17 +198,20 @@ class PodStorage:
         changes: _Changes,
     ) -> None:
         """Bring new_pods into `pods`, which may be old_pods itself, and note what changed."""
+        merged = self._merged.setdefault(source, {})
+        now = datetime.datetime.now(datetime.UTC)
         for ref in filter_invalid_pods(new_pods, source, self._recorder):
             uid = ref.metadata.uid
             existing = old_pods.get(uid)
-            if existing is ref:
-                # A source that re-sends what it sent before; Go finds that out by comparing.
-                pods[uid] = existing
-                continue
             # The annotation must be there before any comparison.
             ref.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = source
             if not kubetypes.is_static_pod(ref):
-                self._startup_sli_observer.observed_pod_on_watch(ref, datetime.datetime.now(datetime.UTC))
+                self._startup_sli_observer.observed_pod_on_watch(ref, now)
+            if existing is not None and merged.get(uid) is ref:
+                # A source that re-sends what it sent before; Go finds that out by comparing.
+                pods[uid] = existing
+                continue
+            merged[uid] = ref
             if existing is None:
                 _record_first_seen_time(ref)
                 pods[uid] = ref

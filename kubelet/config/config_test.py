@@ -173,6 +173,25 @@ def test_new_pod_added_updated_set(tester: Harness) -> None:
     )
 
 
+def test_new_pod_updated_set_sent_again(tester: Harness) -> None:
+    first, other = valid_pod("foo", "new"), valid_pod("foo2", "new")
+    tester.send(first, other)
+    tester.expect((kubetypes.ADD, [first, other]))
+    second = valid_pod("foo", "new", hostname="x")
+    tester.send(second, other)
+    tester.expect((kubetypes.UPDATE, [valid_pod("foo", "new", hostname="x")]))
+    tester.send(second, other)  # the same objects, one of them not the first of its pod
+    tester.expect_nothing()
+    tester.send(other)
+    tester.expect((kubetypes.REMOVE, [valid_pod("foo", "new", hostname="x")]))
+    tester.send(second, other)  # the very object that was last seen of a pod that went
+    tester.expect((kubetypes.ADD, [valid_pod("foo", "new", hostname="x")]))
+    tester.send(other, op=kubetypes.REMOVE)
+    tester.expect((kubetypes.REMOVE, [other]))
+    tester.send(other, op=kubetypes.ADD)
+    tester.expect((kubetypes.ADD, [other]))
+
+
 def test_new_pod_added_set_reconciled(tester: Harness) -> None:
     def pods(message: str = "", hostname: str = "") -> list[v1.Pod]:
         first = valid_pod("changeable", "new", hostname=hostname)

@@ -78,14 +78,13 @@ class BasicPodStartupLatencyTracker:
             state = self._pods.get(uid)
             if state is None:
                 self._begin_locked(pod)
+            elif state.metric_recorded:
+                # A pod that runs is shown again and again.
+                return
             elif _is_pod_unschedulable(pod):
                 del self._pods[uid]
                 self._excluded_pods.add(uid)
-            elif (
-                state.observed_running_time is not None
-                and not state.metric_recorded
-                and _has_pod_started_slo(pod)
-            ):
+            elif state.observed_running_time is not None and _has_pod_started_slo(pod):
                 self._record_locked(pod, state, when)
 
     def _begin_locked(self, pod: v1.Pod) -> None:

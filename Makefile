@@ -52,6 +52,7 @@ e2e-node: ## test the kubelet as a process on a private containerd; takes root
 
 e2e: ## test a node through its API server: that of KUBECONFIG, or one made here, which takes root
 	@hack/setup $(if $(KUBECONFIG),python,all)
+	@hack/setup kubectl
 	$(PYTEST) test/e2e
 
 verify: ## check style, types, the map from the Go sources, and the documents; changes nothing

@@ -24,7 +24,7 @@ FINALIZER = "example.com/hold"
 def pods(namespace: Namespace) -> None:
     namespace.create(pod("slow", shell(SLOW), grace=30))
     namespace.create(pod("stubborn", shell(STUBBORN), grace=2))
-    namespace.create(pod("shortened", shell(STUBBORN), grace=600))
+    namespace.create(pod("shortened", shell(STUBBORN), grace=90))
     hook = {"preStop": {"exec": {"command": ["sh", "-c", "sleep 1; echo -n hook ran > /tmp/hook"]}}}
     namespace.create(pod("hooked", shell(HOOKED, lifecycle=hook), grace=30))
     bad_hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo no; exit 9"]}}}
@@ -79,9 +79,9 @@ def test_second_deletion_shortens_the_grace(namespace: Namespace) -> None:
 
     namespace.delete("shortened", grace=1)
 
-    last = namespace.wait_deleted("shortened")
+    last = namespace.wait_deleted("shortened", timeout=30)
     graces = [each.object.metadata.deletion_grace_period_seconds for each in namespace.history("shortened")]
-    assert 600 in graces and 1 in graces
+    assert 90 in graces and 1 in graces
     state = terminated(last.object)
     assert state is not None and state.exit_code == 137
 

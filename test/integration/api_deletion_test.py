@@ -13,10 +13,13 @@ import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 from framework.apiserver import Request
 from framework.cluster_node import ClusterNode
-from framework.pod_history import assert_history_monotonic
+from framework.pod_history import Version, assert_history_monotonic
 from framework.pods import pod, shell, sleeper
 
 from kubelet.cri.remote import fake
+
+NODE = "node"
+USER = f"system:node:{NODE}"
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Deletions:
             self._log(request, code)
         if (request.verb, request.resource) != ("delete", "pods"):
             return
-        assert request.user.name == f"system:node:{self._node.node}"
+        assert request.user.name == USER
         uid = self._node.history.of(request.name)[-1].uid
         volumes = self._node.root_dir / "pods" / uid / "volumes"
         found = Deletion(
@@ -74,7 +77,7 @@ class Deletions:
 
 @pytest.fixture(scope="module")
 def node(new_node: Callable[..., ClusterNode]) -> ClusterNode:
-    node = new_node("node")
+    node = new_node(NODE)
     node.join()
     return node
 
@@ -104,6 +107,48 @@ def wait_until_forgotten(node: ClusterNode, name: str, uid: str) -> None:
     node.wait_for_condition(f"the containers of {name} ended", lambda: not node.container_ids(name))
     node.wait_for_condition(f"the directory of {name} gone", lambda: uid not in node.pod_directories())
     node.wait_for_condition(f"pod {name} forgotten", lambda: name not in node.pods())
+
+
+STUCK = ("kill-fails", "stop-hangs", "sandbox-fails")
+FAILING_CALLS = ("get-fails", "patch-fails", "delete-fails")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def obstructed(node: ClusterNode, deletions: Deletions, scratch: dict[str, Any]) -> Iterator[list[Version]]:
+    """Pods whose going is tried again, which is due after ten seconds and more: so they begin before all others.
+
+    The pods as they were before they were deleted.
+    """
+    for name in (*STUCK, *FAILING_CALLS):
+        node.create(pod(name, mounted(), **scratch))
+    running = node.wait_for_api_running(*STUCK, *FAILING_CALLS)
+    stuck = [
+        node.runtime.faults.fail("*", "out of order", sandbox="kill-fails", match=_is_stop),
+        node.hang("StopContainer", "stop-hangs"),
+        node.runtime.faults.fail("StopPodSandbox", "out of order", sandbox="sandbox-fails"),
+    ]
+    with ExitStack() as failing_calls:
+        for name in FAILING_CALLS:
+            verb = name.partition("-")[0]
+            failing_calls.enter_context(
+                node.cluster.faults.status(500, verb=verb, resource="pods", name=name, user=USER, times=2)
+            )
+        for name in (*STUCK, *FAILING_CALLS):
+            node.delete(name)
+        node.wait_for_condition("each is tried", lambda: all(fault.hits for fault in stuck))
+        node.create(pod("beside-stuck", sleeper()))
+        node.wait_for_api_running("beside-stuck")
+        for name in STUCK:
+            found = node.history.latest(name)
+            assert found is not None and found.deleted and found.phase == "Running"
+            assert deletions.of(name) == []
+        for fault in stuck:
+            node.runtime.faults.remove(fault)
+        yield running
+
+
+def _is_stop(request: object) -> bool:
+    return isinstance(request, (runtimeapi.StopContainerRequest, runtimeapi.StopPodSandboxRequest))
 
 
 # --- Graceful --------------------------------------------------------------------------------------
@@ -340,65 +385,19 @@ def test_pod_whose_volume_cannot_be_mounted_goes(node: ClusterNode, unborn: dict
 # --- When something is in the way ------------------------------------------------------------------
 
 
-def _is_stop(request: object) -> bool:
-    return isinstance(request, (runtimeapi.StopContainerRequest, runtimeapi.StopPodSandboxRequest))
-
-
-def test_objects_stay_until_their_containers_are_gone(
-    node: ClusterNode, deletions: Deletions, scratch: dict[str, Any]
+@pytest.mark.parametrize("name", [*STUCK, *FAILING_CALLS])
+def test_object_goes_after_its_containers(
+    node: ClusterNode, deletions: Deletions, obstructed: list[Version], name: str
 ) -> None:
-    names = ("kill-fails", "stop-hangs", "sandbox-fails")
-    for name in names:
-        node.create(pod(name, mounted(), **scratch))
-    running = node.wait_for_api_running(*names)
-    faults = [
-        node.runtime.faults.fail("*", "out of order", sandbox="kill-fails", match=_is_stop),
-        node.hang("StopContainer", "stop-hangs"),
-        node.runtime.faults.fail("StopPodSandbox", "out of order", sandbox="sandbox-fails"),
-    ]
-    for name in names:
-        node.delete(name)
-    node.wait_for_condition("each is tried", lambda: all(fault.hits for fault in faults))
-    node.create(pod("beside-stuck", sleeper()))
-    node.wait_for_api_running("beside-stuck")
-    for name in names:
-        found = node.history.latest(name)
-        assert found is not None and found.deleted and found.phase == "Running"
-        assert deletions.of(name) == []
+    """While they could not be stopped it stayed; what the API server refused was asked again."""
+    last = node.wait_until_gone(name)
 
-    for fault in faults:
-        node.runtime.faults.remove(fault)
-
-    for name in names:
-        last = node.wait_until_gone(name)
-        assert last.state()["exitCode"] == 143
-        deletion = deletions.wait_for(name)
-        assert (deletion.containers, deletion.volumes) == ([], [])
-        assert_history_monotonic(node.history.of(name))
-    for found in running:
-        wait_until_forgotten(node, found.name, found.uid)
-
-
-def test_calls_that_fail_are_made_again(node: ClusterNode, deletions: Deletions) -> None:
-    names = ("get-fails", "patch-fails", "delete-fails")
-    for name in names:
-        node.create(pod(name, sleeper()))
-    node.wait_for_api_running(*names)
-    with ExitStack() as stack:
-        only = {"resource": "pods", "times": 2}
-        faults = [
-            stack.enter_context(node.cluster.faults.status(500, verb=name.partition("-")[0], name=name, **only))  # type: ignore[arg-type]
-            for name in names
-        ]
-        for name in names:
-            node.delete(name)
-        for name in names:
-            last = node.wait_until_gone(name)
-            assert last.state()["exitCode"] == 143
-            deletions.wait_for(name)
-            wait_until_forgotten(node, name, last.uid)
-            assert_history_monotonic(node.history.of(name))
-        assert [fault.hits for fault in faults] == [2, 2, 2]
+    assert (last.phase, last.state()["exitCode"]) == ("Failed", 143)
+    deletion = deletions.wait_for(name)
+    assert (deletion.containers, deletion.volumes) == ([], [])
+    (uid,) = [each.uid for each in obstructed if each.name == name]
+    wait_until_forgotten(node, name, uid)
+    assert_history_monotonic(node.history.of(name))
 
 
 # --- All of them -----------------------------------------------------------------------------------

@@ -22,6 +22,9 @@ from pkg import golang
 # Seconds that the long absence takes.
 OUTAGE = 60.0
 
+# Mirror pods that could not be made are made with their static pods' next sync.
+SYNCS_OFTEN = {"syncFrequency": "5s"}
+
 NewNode = Callable[..., ClusterNode]
 
 
@@ -55,7 +58,7 @@ class Absence:
 @pytest.fixture(scope="module")
 def absence(cluster: Cluster, history: PodHistory, new_node: NewNode) -> Iterator[Absence]:
     """It begins with one pod in the middle of its start, and another in the middle of its end."""
-    node = new_node("outage")
+    node = new_node("outage", SYNCS_OFTEN)
     node.write(pod("static-stays", sleeper()))
     node.write(pod("static-goes", sleeper()))
     node.join()
@@ -188,7 +191,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linked]:
         path = folder / "kubeconfig"
         path.write_text(json.dumps(kubeconfig))
         # Heartbeats give up after as much as lies between them.
-        often = {"nodeStatusUpdateFrequency": "2s", "nodeStatusReportFrequency": "2s"}
+        often = {"nodeStatusUpdateFrequency": "2s", "nodeStatusReportFrequency": "2s", **SYNCS_OFTEN}
         node = ClusterNode(folder, "linked", cluster, history, often, {"kubeconfig": path})
         stack.callback(node.end)
         node.server.start()

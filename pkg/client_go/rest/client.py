@@ -10,6 +10,7 @@ import gzip
 import http.client
 import threading
 import urllib.parse
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from pkg.client_go.plugin.pkg.client.auth.exec.exec import Authenticator
 
 _CHUNK = 1 << 16
+
+# What is raised for an answer that ends too early or cannot be understood. AttributeError is how http.client takes it
+# that the socket goes while it reads.
+_BROKEN_ANSWER = (OSError, EOFError, ValueError, AttributeError, zlib.error, http.client.HTTPException)
 
 # Seconds of waiting for one's turn that are worth a line in the log, and those that are worth one at any verbosity.
 _LONG_THROTTLE_LATENCY = 0.05
@@ -103,8 +108,7 @@ class Stream:
             self._reading = True
         try:
             return self._response.read1(_CHUNK)
-        except (OSError, http.client.HTTPException, ValueError, AttributeError) as err:
-            # The last two are how http.client takes it that the socket goes while it reads.
+        except _BROKEN_ANSWER as err:
             with self._lock:
                 if self._closed:
                     return b""
@@ -254,7 +258,7 @@ class RESTClient:
         """Keeps the connection if the answer was read to its end in time, and else closes it."""
         try:
             yield
-        except (OSError, http.client.HTTPException, ValueError, AttributeError) as err:
+        except _BROKEN_ANSWER as err:
             connection.close()
             raise self._failure(outer, call, err, None) from err
         except BaseException:

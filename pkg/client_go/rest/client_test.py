@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -171,6 +172,20 @@ def test_cancel_ends_blocked_request(tmp_path: Path) -> None:
         thread.join(_WAIT)
         assert not thread.is_alive() and not release.is_set()
         release.set()
+    assert [type(err) for err in errors] == [golang.Canceled]
+
+
+def test_cancel_ends_handshake() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ctx, cancel = golang.with_cancel(golang.background())
+        one = rest.RESTClient(rest.Config(host=f"https://127.0.0.1:{listener.getsockname()[1]}"))
+        thread, errors = blocked(lambda: one.request(ctx, "GET", "/"))
+        silent, _ = listener.accept()
+        with silent:
+            assert silent.recv(1), "the client has begun"
+            cancel()
+            thread.join(_WAIT)
+            assert not thread.is_alive()
     assert [type(err) for err in errors] == [golang.Canceled]
 
 

@@ -81,9 +81,12 @@ class Connection(http.client.HTTPConnection):
         if self._tunnel_host:  # type: ignore[attr-defined]
             self._tunnel()  # type: ignore[attr-defined]
         if self.tls_context is not None:
-            wrapped = self.tls_context.wrap_socket(self.sock, server_hostname=self._server_name)
-            self._own(wrapped)
-            self.sock = wrapped
+            # The handshake comes last, so that an abort finds the socket that waits for the other end.
+            self.sock = self.tls_context.wrap_socket(
+                self.sock, server_hostname=self._server_name, do_handshake_on_connect=False
+            )
+            self._own(self.sock)
+            self.sock.do_handshake()
 
     def abort(self) -> None:
         """End it from any thread: whatever blocks on it fails at once."""

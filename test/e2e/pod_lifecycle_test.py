@@ -33,6 +33,11 @@ def pods(namespace: Namespace) -> None:
     namespace.create(pod("crashes", shell("exit 7")))
     namespace.create(pod("no-image", {"name": "main", "image": NO_IMAGE}))
     namespace.create(pod("bad-image", {"name": "main", "image": BAD_IMAGE}))
+    namespace.create(pod("never-pulled", {"name": "main", "image": NO_IMAGE, "imagePullPolicy": "Never"}))
+    hook = {"postStart": {"exec": {"command": ["sh", "-c", "echo not well; exit 4"]}}}
+    namespace.create(pod("bad-hook", sleeper(lifecycle=hook), restartPolicy="Never"))
+    sidecar = sleeper("sidecar", restartPolicy="Always")
+    namespace.create(pod("sidecar", shell("sleep 1"), initContainers=[sidecar], restartPolicy="Never"))
     namespace.create(pod("succeeds", shell("echo -n done > /dev/termination-log"), restartPolicy="Never"))
     namespace.create(pod("fails", shell("exit 3"), restartPolicy="Never"))
     again = "test -e /data/tried && exit 0; touch /data/tried; exit 1"
@@ -234,6 +239,34 @@ def test_corrected_image_lets_the_pod_run(namespace: Namespace) -> None:
 
     (found,) = namespace.wait_for_running("bad-image")
     assert restarts(found) == 0
+
+
+def test_image_that_must_not_be_pulled_is_missed(namespace: Namespace) -> None:
+    namespace.wait_for("never-pulled", "told", lambda found: waiting_reason(found) == "ErrImageNeverPull")
+
+    message = f'Container image "{re.escape(NO_IMAGE)}" is not present with pull policy of Never'
+    event = namespace.wait_for_event("never-pulled", "ErrImageNeverPull", message, "spec.containers{main}")
+    assert event.type == "Warning"
+    namespace.wait_for_event("never-pulled", "Failed", "Error: ErrImageNeverPull", "spec.containers{main}")
+
+
+def test_failing_post_start_hook_ends_the_container(namespace: Namespace) -> None:
+    namespace.wait_for("bad-hook", "Failed or Succeeded", lambda found: terminated(found) is not None)
+
+    event = namespace.wait_for_event("bad-hook", "FailedPostStartHook", "PostStartHook failed", "spec.containers{main}")
+    assert event.type == "Warning"
+    namespace.wait_for_event("bad-hook", "Killing", "FailedPostStartHook", "spec.containers{main}")
+
+
+def test_sidecar_runs_before_the_main_container_and_ends_after_it(namespace: Namespace) -> None:
+    ended = namespace.wait_for("sidecar", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+
+    main, sidecar = terminated(ended), terminated(ended, "sidecar")
+    assert main is not None and sidecar is not None
+    assert (main.exit_code, sidecar.exit_code) == (0, 0)
+    assert sidecar.started_at is not None and main.started_at is not None and sidecar.started_at <= main.started_at
+    assert main.finished_at is not None and sidecar.finished_at is not None and main.finished_at <= sidecar.finished_at
+    assert any(is_true(each.object, "Ready") for each in namespace.history("sidecar"))
 
 
 def test_crashing_container_is_restarted_with_back_off(namespace: Namespace) -> None:

@@ -232,7 +232,10 @@ class Kubelet(KubeletPods):
                 return False
             return True
 
-        wait.poll_until_context_cancel(ctx, NODE_POLL_PERIOD, True, is_registered)
+        try:
+            wait.poll_until_context_cancel(ctx, NODE_POLL_PERIOD, True, is_registered)
+        except golang.ContextError:
+            return
         for static_pod, mirror_pod in self.pod_manager.get_static_pod_to_mirror_pod_map():
             self.try_reconcile_mirror_pods(ctx, static_pod, mirror_pod)
 
@@ -256,7 +259,7 @@ class Kubelet(KubeletPods):
             while ctx.err() is None:
                 if err := self.runtime_state.runtime_errors():
                     klog.error_s(err, "Skipping pod synchronization")
-                    golang.select(ctx.done(), self.clock.after(pause))
+                    wait.sleep(ctx, pause, self.clock)
                     pause = min(RUNTIME_ERROR_BACK_OFF_MAX, 2 * pause)
                     continue
                 pause = RUNTIME_ERROR_BACK_OFF_BASE
@@ -875,7 +878,12 @@ class Kubelet(KubeletPods):
             self.runtime_state.set_runtime_handlers(runtime_status.handlers)
             self.runtime_state.set_runtime_features(runtime_status.features)
             if not self.runtime_modules_started:
-                self.initialize_runtime_dependent_modules(ctx)
+                try:
+                    self.initialize_runtime_dependent_modules(ctx)
+                except Exception as err:
+                    # DIVERGES: Go ends the process, to be started again; here the next check tries again.
+                    klog.error_s(err, "Failed to start ContainerManager")
+                    return
                 self.runtime_modules_started = True
             self.runtime_state.set_runtime_sync(self.clock.monotonic())
 

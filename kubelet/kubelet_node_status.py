@@ -134,9 +134,7 @@ class KubeletNodeStatus(KubeletNetwork):
         self.node_startup_latency_tracker.record_attempt_register_node()
         pause = REGISTRATION_BACK_OFF_BASE
         while True:
-            golang.select(ctx.done(), self.clock.after(pause))
-            if (ended := ctx.err()) is not None:
-                raise ended
+            wait.pause(ctx, pause, self.clock)
             pause = min(2 * pause, REGISTRATION_BACK_OFF_MAX)
             node = self.initial_node(ctx)
             klog.info_s("Attempting to register node", node=klog.kobj(node))
@@ -251,11 +249,11 @@ class KubeletNodeStatus(KubeletNetwork):
 
     def fast_status_update_once(self, ctx: golang.Context) -> None:
         """Report that the node is ready as soon as it is so for the first time.  Go: kubelet.go"""
-        start = self.clock.now()
+        start = self.clock.monotonic()
         loop, end = golang.with_cancel(ctx)
 
         def update() -> None:
-            if self.fast_node_status_update(ctx, self.clock.since(start) >= NODE_READY_GRACE_PERIOD):
+            if self.fast_node_status_update(ctx, self.clock.monotonic() - start >= NODE_READY_GRACE_PERIOD):
                 end()
 
         wait.until(update, FAST_STATUS_UPDATE_PERIOD, loop)
@@ -283,7 +281,8 @@ class KubeletNodeStatus(KubeletNetwork):
         try:
             original = self.get_node(ctx)
         except apierrors.StatusError as err:
-            klog.error_s(err, "Error getting the current node from lister")
+            # DIVERGES: Go logs an error, ten times a second, until the node is registered.
+            klog.v(4).info_s("Error getting the current node from lister", err=err)
             return _FastUpdate.AGAIN
         _, ready = nodeutil.get_node_condition(original.status, v1.NODE_READY)
         if ready is None:
@@ -403,7 +402,7 @@ class KubeletNodeStatus(KubeletNetwork):
         if self.last_status_report_time is None:
             return True
         period = self.node_status_report_frequency + self.delay_after_node_status_change
-        return self.clock.since(self.last_status_report_time) >= period
+        return self.clock.monotonic() - self.last_status_report_time >= period
 
     def calculate_delay(self) -> float:
         """Up to half of the report period, in seconds, more or less."""
@@ -431,7 +430,7 @@ class KubeletNodeStatus(KubeletNetwork):
         """Returns the node as the API server has it then."""
         assert self.heartbeat_client is not None
         updated, _ = nodeutil.patch_node_status(ctx, self.heartbeat_client.core_v1, self.node_name, original, node)
-        self.last_status_report_time = self.clock.now()
+        self.last_status_report_time = self.clock.monotonic()
         _, ready = nodeutil.get_node_condition(updated.status, v1.NODE_READY)
         if ready is not None and ready.status == v1.CONDITION_TRUE:
             self.node_startup_latency_tracker.record_node_ready()

@@ -443,7 +443,7 @@ def test_update_node_status_and_volumes_in_use(
     node.status.volumes_in_use = existing
     node_kubelet.use(node)
     node_kubelet.test.volumes.volumes_in_use = in_use
-    node_kubelet.kubelet.last_status_report_time = node_kubelet.clock.now()
+    node_kubelet.kubelet.last_status_report_time = node_kubelet.clock.monotonic()
     node_kubelet.kubelet.update_node_status(CTX)
     assert node_kubelet.calls() == (["get nodes", "patch nodes"] if patches else ["get nodes"])
     assert node_kubelet.test.volumes.reported_in_use == in_use
@@ -454,7 +454,7 @@ def test_labels_of_the_machine_come_back(node_kubelet: NodeKubelet) -> None:
     del node.metadata.labels["kubernetes.io/os"]
     node.metadata.labels["kubernetes.io/arch"] = "other"
     client = node_kubelet.use(node)
-    node_kubelet.kubelet.last_status_report_time = node_kubelet.clock.now()
+    node_kubelet.kubelet.last_status_report_time = node_kubelet.clock.monotonic()
     node_kubelet.kubelet.update_node_status(CTX)
     assert [action.verb for action in client.actions()] == ["get", "patch"]
     patched = node_kubelet.patch()["metadata"]["labels"]
@@ -578,7 +578,7 @@ def test_is_update_status_period_expired(
     kubelet = node_kubelet.kubelet
     kubelet.node_status_report_frequency = 300.0
     if ago is not None:
-        kubelet.last_status_report_time = node_kubelet.clock.now() - datetime.timedelta(seconds=ago)
+        kubelet.last_status_report_time = node_kubelet.clock.monotonic() - ago
     kubelet.delay_after_node_status_change = delay
     assert kubelet.is_update_status_period_expired() is expired
 
@@ -652,14 +652,7 @@ def test_register_with_api_server(node_kubelet: NodeKubelet) -> None:
     node_kubelet.client.prepend_reactor(
         "create", "nodes", lambda action: (True, refusals.pop()) if refusals else (False, None)
     )
-    pauses: list[float] = []
-    after = node_kubelet.clock.after
-
-    def record(seconds: float) -> golang.Channel[datetime.datetime]:
-        pauses.append(seconds)
-        return after(0)
-
-    node_kubelet.clock.after = record  # type: ignore[method-assign]
+    pauses = node_kubelet.clock.skip_pauses()
     node_kubelet.kubelet.register_with_api_server(CTX)
     node_kubelet.kubelet.register_with_api_server(CTX)
     assert node_kubelet.calls() == ["create nodes"] * 10
@@ -676,8 +669,7 @@ def test_end_of_the_kubelet_ends_its_registration(node_kubelet: NodeKubelet) -> 
 
 def test_informer_that_does_not_have_the_new_node_yet(node_kubelet: NodeKubelet) -> None:
     """The node is then known from its registration, but only once."""
-    after = node_kubelet.clock.after
-    node_kubelet.clock.after = lambda seconds: after(0)  # type: ignore[method-assign]
+    node_kubelet.clock.skip_pauses()
     node_kubelet.lister.client = FakeClientset()
     node_kubelet.kubelet.sync_node_status(CTX)
     assert node_kubelet.calls() == ["create nodes", "patch nodes"]
@@ -686,8 +678,7 @@ def test_informer_that_does_not_have_the_new_node_yet(node_kubelet: NodeKubelet)
 
 
 def test_node_that_was_deleted_is_registered_again(node_kubelet: NodeKubelet) -> None:
-    after = node_kubelet.clock.after
-    node_kubelet.clock.after = lambda seconds: after(0)  # type: ignore[method-assign]
+    node_kubelet.clock.skip_pauses()
     kubelet = node_kubelet.kubelet
     initialized: list[None] = []
     kubelet.initialize_csi_node = lambda: initialized.append(None)

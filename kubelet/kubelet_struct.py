@@ -195,8 +195,8 @@ class KubeletStruct:
     registration_completed: bool = False
     # The node as this kubelet has just created it, for the informer may not have it yet.
     created_node: v1.Node | None = None
-    # None until a status has been reported.
-    last_status_report_time: datetime.datetime | None = None
+    # By the monotonic clock; None until a status has been reported.
+    last_status_report_time: float | None = None
     # Seconds by which the next report of an unchanged status is early or late.
     delay_after_node_status_change: float = 0.0
     # Whether a runtime that is not ready is worth a line in the log; guarded by update_runtime_mux.

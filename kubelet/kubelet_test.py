@@ -249,7 +249,7 @@ def test_loop_pauses_longer_and_longer_while_the_runtime_is_in_trouble(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelet = test_kubelet.kubelet
-    pauses: list[float] = []
+    pauses = test_kubelet.clock.skip_pauses()
     trouble = [True] * 9 + [False] + [True] * 2 + [False]
 
     def errors() -> Exception | None:
@@ -258,16 +258,8 @@ def test_loop_pauses_longer_and_longer_while_the_runtime_is_in_trouble(
     def iterate(*args: object) -> bool:
         return bool(trouble)
 
-    def after(seconds: float) -> golang.Channel[datetime.datetime]:
-        """A pause that is over when the clock says so, which is at once."""
-        pauses.append(seconds)
-        timer = test_kubelet.clock.new_timer(seconds)
-        test_kubelet.clock.step(seconds)
-        return timer.channel
-
     monkeypatch.setattr(kubelet.runtime_state, "runtime_errors", errors)
     monkeypatch.setattr(kubelet, "sync_loop_iteration", iterate)
-    monkeypatch.setattr(test_kubelet.clock, "after", after)
     kubelet.sync_loop(test_kubelet.ctx, golang.Channel(1), FakeHandler())
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0, 0.1, 0.2]
 
@@ -530,6 +522,33 @@ def test_modules_that_need_the_runtime_are_started_once(
     for _ in range(3):
         kubelet.update_runtime_up(test_kubelet.ctx)
     assert started == [None]
+
+
+def test_modules_that_do_not_start_are_tried_again(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubelet = test_kubelet.kubelet
+    faults = [OSError("no cgroup")]
+
+    def initialize(ctx: golang.Context) -> None:
+        if faults:
+            raise faults.pop()
+
+    monkeypatch.setattr(kubelet, "initialize_runtime_dependent_modules", initialize)
+    test_kubelet.runtime.runtime_status = conditions(RuntimeReady=True, NetworkReady=True)
+    kubelet.update_runtime_up(test_kubelet.ctx)
+    assert not kubelet.runtime_modules_started
+    kubelet.update_runtime_up(test_kubelet.ctx)
+    assert kubelet.runtime_modules_started
+
+
+def test_wait_for_the_node_ends_with_its_context(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx, cancel = golang.with_cancel(test_kubelet.ctx)
+
+    def get_node(ctx: golang.Context) -> v1.Node:
+        cancel()
+        raise LookupError("not registered yet")
+
+    monkeypatch.setattr(test_kubelet.kubelet, "get_node", get_node)
+    test_kubelet.kubelet.fast_static_pods_registration(ctx)
 
 
 # ---- Steps of pod workers ----

@@ -21,6 +21,7 @@ from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clock_
+from pkg.apimachinery.util import wait
 from pkg.component_base.cli.flag.duration import format_duration
 
 if TYPE_CHECKING:
@@ -311,7 +312,7 @@ class ManagerImpl:
         while ctx.err() is None:
             if events is not None:
                 self._watch(ctx, events)
-            if ctx.err() is not None or self._sleep(ctx, _DBUS_RECONNECT_PERIOD):
+            if ctx.err() is not None or wait.sleep(ctx, _DBUS_RECONNECT_PERIOD, self._clock):
                 break
             klog.v(1).info_s("Restarting watch for node shutdown events")
             try:
@@ -353,7 +354,7 @@ class ManagerImpl:
                     current=format_duration(current),
                     requested=format_duration(requested),
                 )
-                self._sleep(ctx, delay)
+                wait.sleep(ctx, delay, self._clock)
                 delay *= 2
         raise TimeoutError(
             f"node shutdown manager was timed out after {_RELOAD_STEPS} attempts waiting for logind "
@@ -382,13 +383,22 @@ class ManagerImpl:
         try:
             if is_shutting_down:
                 # The node should be seen as not ready while its pods still end.
-                golang.go(self._sync_node_status, ctx, name="node-shutdown-status")
+                golang.go(self._report_not_ready, ctx, name="node-shutdown-status")
                 self._process_shutdown_event()
             elif self._dbus_con is not None:
                 self._acquire_inhibit_lock(self._dbus_con)
         except Exception as err:
             # The next shutdown must be heard of nonetheless.
             klog.error_s(err, "Failed to handle the shutdown event", event=kind)
+
+    def _report_not_ready(self, ctx: golang.Context) -> None:
+        try:
+            self._sync_node_status(ctx)
+        except golang.ContextError:
+            pass  # this kubelet ends before its node
+        except Exception as err:
+            # The next sync tries again; pods must end in time all the same.
+            klog.error_s(err, "Failed to report that the node is shutting down")
 
     def _acquire_inhibit_lock(self, bus: DBusInhibiter) -> None:
         lock = bus.inhibit_shutdown()
@@ -449,13 +459,6 @@ class ManagerImpl:
         ):
             if moment != storage.ZERO_TIME:
                 gauge.set(storage.timestamp(moment))
-
-    def _sleep(self, ctx: golang.Context, seconds: float) -> bool:
-        """Whether ctx ended meanwhile."""
-        timer = self._clock.new_timer(seconds)
-        golang.select(ctx.done(), timer.channel)
-        timer.stop()
-        return ctx.err() is not None
 
 
 def new_manager(conf: Config) -> Manager:

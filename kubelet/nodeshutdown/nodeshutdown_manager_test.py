@@ -214,6 +214,19 @@ def test_pod_that_cannot_be_killed_holds_nobody_up(world: World) -> None:
     assert eventually(lambda: not world.bus.locks)
 
 
+@pytest.mark.parametrize("fault", [golang.Canceled(), ConnectionError("refused")], ids=["end", "no server"])
+def test_status_that_cannot_be_reported_holds_nobody_up(world: World, fault: Exception) -> None:
+    def fail(ctx: golang.Context) -> None:
+        world.synced.send(None)
+        raise fault
+
+    world.pods, world.conf.sync_node_status_func = [NORMAL], fail
+    world.start()
+    world.bus.shut_down()
+    assert world.synced.recv(timeout=10)[1]
+    assert world.killed(1) == {"normal": 20}
+
+
 def test_called_off(world: World) -> None:
     manager = world.start()
     assert admits(manager) and manager.shutdown_status() is None

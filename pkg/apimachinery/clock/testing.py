@@ -22,6 +22,7 @@ class FakeClock:
         self._now = start
         self._elapsed = 0.0
         self._armed: dict[_FakeTimerChannel, None] = {}  # guarded by the channels' lock
+        self._skipped: list[float] | None = None
 
     def now(self) -> datetime:
         with self._mutex:
@@ -44,7 +45,15 @@ class FakeClock:
         return golang.Ticker(period, self)
 
     def new_timer_channel(self, delay: float, period: float | None) -> golang.TimerChannel:
+        if self._skipped is not None and period is None:
+            self._skipped.append(delay)
+            delay = 0
         return _FakeTimerChannel(self, delay, period)
+
+    def skip_pauses(self) -> list[float]:
+        """Let timers made from now on fire at once. Returns a list that gets the seconds that they were made for."""
+        self._skipped = []
+        return self._skipped
 
     def sleep(self, seconds: float) -> None:
         """Move the clock, as Go's fake does: a sleeper is the only one that would."""

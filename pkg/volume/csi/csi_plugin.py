@@ -101,6 +101,4 @@ def _initialize_with_backoff(
         else:
             set_kubelet_error(None)
             return
-        golang.select(ctx.done(), clock.after(backoff.step()))
-        if (ended := ctx.err()) is not None:
-            raise ended
+        wait.pause(ctx, backoff.step(), clock)

@@ -30,20 +30,15 @@ def csi_node(owner_uid: str = "node-uid", annotation: str = "a,b") -> storagev1.
     return storagev1.CSINode(metadata=metadata)
 
 
-class EagerClock(FakeClock):
-    """Nobody waits, and the pauses are noted."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pauses: list[float] = []
-
-    def after(self, seconds: float) -> golang.Channel:  # type: ignore[type-arg]
-        self.pauses.append(seconds)
-        return super().after(0)
+def eager_clock() -> FakeClock:
+    """Nobody waits."""
+    clock = FakeClock()
+    clock.skip_pauses()
+    return clock
 
 
 def make_manager(client: FakeClientset, clock: FakeClock | None = None) -> nodeinfomanager.NodeInfoManager:
-    return nodeinfomanager.NodeInfoManager("node", client, ("b", "a"), clock or EagerClock())
+    return nodeinfomanager.NodeInfoManager("node", client, ("b", "a"), clock or eager_clock())
 
 
 def calls(client: FakeClientset) -> list[str]:
@@ -75,15 +70,16 @@ def test_initialize_csi_node(existing: storagev1.CSINode | None, expected: list[
 
 
 def test_initialize_csi_node_gives_up() -> None:
-    client, clock = FakeClientset(), EagerClock()
+    client, clock = FakeClientset(), FakeClock()
+    pauses = clock.skip_pauses()
     with pytest.raises(RuntimeError, match=r'timed out waiting for the condition; caused by: .*"node" not found'):
         make_manager(client, clock).initialize_csi_node_with_annotation(CTX)
     assert calls(client) == ["get nodes"] * 4
-    assert [round(pause, 1) for pause in clock.pauses] == pytest.approx([0.01, 0.05, 0.25], abs=0.05)
+    assert [round(pause, 1) for pause in pauses] == pytest.approx([0.01, 0.05, 0.25], abs=0.05)
 
 
 def test_node_is_not_ready_without_its_csi_node() -> None:
-    client, clock = FakeClientset(), EagerClock()
+    client, clock = FakeClientset(), eager_clock()
     errors: list[str | None] = []
 
     def set_error(err: Exception | None) -> None:

@@ -56,12 +56,17 @@ def jitter_until(
     timer.stop()
 
 
-def pause(ctx: golang.Context, seconds: float, clock: golang.TimerSource | None) -> None:
-    """Wait by the clock; raises ctx.err() once ctx is done."""
+def sleep(ctx: golang.Context, seconds: float, clock: golang.TimerSource | None = None) -> bool:
+    """Wait by the clock, or until ctx is done; returns whether it is."""
     timer = golang.Timer(seconds, clock)
     golang.select(ctx.done(), timer.channel)
     timer.stop()
-    if (err := ctx.err()) is not None:
+    return ctx.err() is not None
+
+
+def pause(ctx: golang.Context, seconds: float, clock: golang.TimerSource | None = None) -> None:
+    """Wait by the clock; raises ctx.err() once ctx is done."""
+    if sleep(ctx, seconds, clock) and (err := ctx.err()) is not None:
         raise err
 
 

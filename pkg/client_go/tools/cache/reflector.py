@@ -282,6 +282,8 @@ class Reflector:
                 watcher = self._start_watch_list(ctx)
                 events = _Events(self, temporary_store, remember, propagate_rv_from_start=False)
                 if not events.handle_initial(ctx, start, watcher):
+                    # DIVERGES: Go asks again at once, a server that ends each of its watches, too.
+                    self._pause(ctx)
                     continue
             except Exception as err:
                 self._recover_watch_list(ctx, err)
@@ -326,9 +328,7 @@ class Reflector:
 
     def _pause(self, ctx: golang.Context) -> None:
         """Wait for the next pause of the back-off, or until ctx is done."""
-        timer = self._clock.new_timer(self._delay())
-        golang.select(ctx.done(), timer.channel)
-        timer.stop()
+        wait.sleep(ctx, self._delay(), self._clock)
 
     def _set_last_sync_resource_version(self, resource_version: str) -> None:
         self._last_sync_resource_version = resource_version

@@ -241,10 +241,7 @@ class ManagerImpl:
 
     def _sleep(self, seconds: float) -> bool:
         """Wait by the clock; False if the manager was stopped meanwhile."""
-        timer = self._clock.new_timer(seconds)
-        golang.select(self._ctx.done(), timer.channel)
-        timer.stop()
-        return self._ctx.err() is None
+        return not wait.sleep(self._ctx, seconds, self._clock)
 
     def _get_current_certificate_or_bootstrap(self, config: Config) -> tuple[tls.Certificate | None, bool]:
         """The certificate to start with, and whether to renew it at once."""

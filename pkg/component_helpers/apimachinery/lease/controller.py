@@ -101,9 +101,7 @@ class Controller:
                 # Whatever it is, without its lease the node counts as dead: there is nothing to do but to try.
                 pause = min(2 * pause, MAX_BACKOFF)
                 klog.error_s(err, "Failed to ensure lease exists, will retry", interval=pause)
-            golang.select(ctx.done(), self._clock.after(pause))
-            if (ended := ctx.err()) is not None:
-                raise ended
+            wait.pause(ctx, pause, self._clock)
 
     def ensure_lease(self, ctx: golang.Context) -> tuple[coordinationv1.Lease | None, bool]:
         """The lease, and whether it was made now; no lease when it could not be prepared, for the next round to try.

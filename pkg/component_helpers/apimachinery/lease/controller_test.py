@@ -188,14 +188,7 @@ def test_lease_that_cannot_be_had_is_tried_again_later_each_time() -> None:
     client, clock = FakeClientset(NODE), FakeClock()
     answer(client, "get", NO_CONNECTION, NO_CONNECTION, make_lease("1"))
     answer(client, "update", make_lease("2"))
-    pauses: list[float] = []
-    after = clock.after
-
-    def record(seconds: float) -> golang.Channel[datetime.datetime]:
-        pauses.append(seconds)
-        return after(0)
-
-    clock.after = record  # type: ignore[method-assign]
+    pauses = clock.skip_pauses()
     make_controller(client, clock).sync(CTX)
     assert pauses == [0.2, 0.4]
 

@@ -49,9 +49,7 @@ class NodeInfoManager:
         last: Exception | None = None
         for attempt in range(_UPDATE_ATTEMPTS):
             if attempt > 0:
-                golang.select(ctx.done(), self._clock.after(backoff.step()))
-            if (ended := ctx.err()) is not None:
-                raise ended
+                wait.pause(ctx, backoff.step(), self._clock)
             try:
                 self._try_initialize(ctx)
                 return

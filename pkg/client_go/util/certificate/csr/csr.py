@@ -19,6 +19,7 @@ from pkg.apimachinery import clock as clock_
 from pkg.apimachinery import fields, watch
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util import wait
 from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import keyutil
 from pkg.client_go.util.keyutil import pem
@@ -227,9 +228,7 @@ class _Waiter:
     def pause(self) -> None:
         """Before the next try: a server that ends each watch at once must not be asked without end."""
         self._while_waiting()
-        timer = self._clock.new_timer(_RETRY_PERIOD)
-        golang.select(self._ctx.done(), timer.channel)
-        timer.stop()
+        wait.sleep(self._ctx, _RETRY_PERIOD, self._clock)
         self._raise_if_done()
 
     def _raise_if_done(self) -> None:

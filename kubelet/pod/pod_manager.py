@@ -140,7 +140,18 @@ class BasicManager:
             else:
                 _update_metrics(pod, None)
                 self._pod_by_uid.pop(uid, None)
-                self._pod_by_full_name.pop(full_name, None)
+                self._forget_full_name_locked(full_name)
+
+    def _forget_full_name_locked(self, full_name: str) -> None:
+        """DIVERGES: Go forgets the name, also if a static pod has it that somebody gave a pod of the API server.
+
+        That one's mirrors then are orphans, and are created and deleted for ever.
+        """
+        for pod in self._pod_by_uid.values():
+            if kubecontainer.get_pod_full_name(pod) == full_name:
+                self._pod_by_full_name[full_name] = pod
+                return
+        self._pod_by_full_name.pop(full_name, None)
 
     def get_pods(self) -> list[v1.Pod]:
         with self._lock:

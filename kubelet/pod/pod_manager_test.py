@@ -78,6 +78,19 @@ def test_remove_pods(removed: v1.Pod, pods: list[v1.Pod], mirror_pods: list[v1.P
     assert manager.get_pods_and_mirror_pods() == (pods, mirror_pods, orphaned)
 
 
+def test_removed_pod_leaves_its_name_to_the_static_pod_that_has_it() -> None:
+    manager = kubepod.BasicManager()
+    namesake = make_pod("namesake-uid", "static", {kubetypes.CONFIG_SOURCE_ANNOTATION_KEY: "api"})
+    manager.set_pods([STATIC, namesake])
+    manager.remove_pod(namesake)
+    manager.add_pod(MIRROR)
+    assert manager.get_pod_by_mirror_pod(MIRROR) is STATIC
+    assert manager.get_pods_and_mirror_pods()[2] == []
+    assert manager.translate_pod_uid("mirror-uid") == "static-uid"
+    manager.remove_pod(STATIC)
+    assert manager.get_pod_by_full_name("static_default") is None
+
+
 def test_static_pod_without_mirror() -> None:
     manager = kubepod.BasicManager()
     manager.add_pod(STATIC)

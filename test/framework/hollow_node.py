@@ -1,0 +1,228 @@
+"""A hollow node in this process: the real kubelet, joined to a test API server, over a runtime that runs nothing.
+
+    with Cluster(directory) as cluster, HollowNode(cluster, "node-1"):
+        ...                       # any client of Kubernetes, with cluster.admin_kubeconfig
+
+Pods of the node start, become ready, end and are deleted as on a real one; no container runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kubelet_cmd.kubelet.app import options, server
+from kubelet_cmd.kubemark.app import hollow_node
+
+from kubelet import cadvisor, cm, kubelet_struct
+from kubelet import kubelet as kubelet_module
+from kubelet.apis.config import scheme, v1beta1
+from kubelet.cri.remote import fake
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+
+from .apiserver import APIServer
+from .apiserver.cluster import Cluster
+from .apiserver.controllers import base
+from .apiserver.interfaces import Object, Watch
+
+# The same on all machines, so that what fits on a node does not depend on where the tests run.
+CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+# The node is in the test's process, and no name service or network should be needed to find that out.
+ADDRESS = "127.0.0.1"
+_START_TIMEOUT = 30.0
+_STOP_TIMEOUT = 10.0
+
+
+class HollowNode:
+    """A context manager, within which the node is there and ready. Several may be in one process and one cluster.
+
+    - `api`: the cluster to join; None for a node on its own, that has no pods but those of `staticPodPath`.
+    - `labels`, `taints`: what the node registers with, as the API has them: [{"key": …, "effect": "NoSchedule"}].
+    - `capacity`: what differs from CAPACITY, extended resources included: {"cpu": "2", "example.com/gpu": "1"}.
+    - `config`: fields of the kubelet's configuration file: {"nodeStatusUpdateFrequency": "1s"}.
+
+    `runtime` is the container runtime that the kubelet believes in. It shows what it was asked, and lets containers
+    exit, calls fail and pulls take time: `runtime.behaviours`, `runtime.faults`, `runtime.images`.
+    """
+
+    def __init__(
+        self,
+        api: Cluster | APIServer | None,
+        name: str = "node-1",
+        *,
+        labels: Mapping[str, str] | None = None,
+        taints: Sequence[Object] = (),
+        capacity: Mapping[str, str] | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        self.name = name
+        self.runtime = fake.FakeRuntime()
+        self._api = api
+        self._labels = dict(labels or {})
+        self._taints = list(taints)
+        self._capacity = _quantities({**CAPACITY, **(capacity or {})})
+        self._config = dict(config or {})
+        self._threads = golang.ThreadGroup()
+        self._ctx, self._cancel = golang.with_cancel(golang.background())
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self.kubelet: kubelet_module.Kubelet | None = None
+
+    def start(self) -> None:
+        """Start the kubelet; returns when the API server has the node as ready.
+
+        Raises ValueError for a configuration that is none, TimeoutError if the node does not become ready.
+        """
+        self._directory = tempfile.TemporaryDirectory(prefix=f"hollow-{self.name}.", ignore_cleanup_errors=True)
+        try:
+            with self._threads:
+                self._start_kubelet(Path(self._directory.name))
+            if self._api is not None:
+                self._wait_until_ready(self._api)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the kubelet as by a crash of the node: the API server hears nothing. It cannot be started again.
+
+        Raises TimeoutError if threads of it do not end.
+        """
+        self._cancel()
+        self.runtime.close()
+        alive = self._threads.join(_STOP_TIMEOUT)
+        if self._directory is not None:
+            self._directory.cleanup()
+        if alive:
+            raise TimeoutError(f"node {self.name}: threads still run: {sorted(each.name for each in alive)}")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start_kubelet(self, directory: Path) -> None:
+        settings = options.KubeletServer(self._flags(directory), self._configuration(directory))
+        options.validate_kubelet_server(settings)
+        connect = server.connect_to_api_server(self._ctx, settings)
+        dependencies = hollow_node.new_hollow_dependencies(
+            fake.InProcessRuntimeService(self.runtime), fake.InProcessImageService(self.runtime)
+        )
+        dependencies.cadvisor_interface = _Machine(self._capacity)
+        dependencies.container_manager = _ContainerManager(self._capacity)
+        connect(dependencies)
+        golang.after_func(self._ctx, lambda: _close_clients(dependencies))
+        self.kubelet = server.create_and_init_kubelet(self._ctx, settings, dependencies)
+        assert self.kubelet is not None
+        self.kubelet.node_ip_validator = lambda ip: None
+        server.start_kubelet(self._ctx, self.kubelet, settings, dependencies)
+
+    def _flags(self, directory: Path) -> Any:
+        return options.KubeletFlags(
+            kube_config=str(self._kubeconfig(directory)) if self._api is not None else "",
+            hostname_override=self.name,
+            node_ip=ADDRESS,
+            cert_directory=str(directory / "pki"),
+            root_directory=str(directory / "kubelet"),
+            node_labels=self._labels,
+        )
+
+    def _kubeconfig(self, directory: Path) -> Path:
+        if isinstance(self._api, Cluster):
+            return self._api.node_kubeconfig(self.name)
+        assert self._api is not None
+        path = directory / "kubeconfig"
+        self._api.kubeconfig(path)
+        return path
+
+    def _configuration(self, directory: Path) -> Any:
+        """Raises ValueError, naming all fields that are wrong."""
+        document: scheme.Document = {
+            **hollow_node.hollow_settings(directory),
+            "containerRuntimeEndpoint": f"unix://{directory}/none.sock",  # must be given, but nobody calls there
+            "readOnlyPort": 0,
+            "healthzPort": 0,
+            "clusterDNS": ["10.96.0.10"],
+            "clusterDomain": "cluster.local",
+            "maxPods": self._capacity["pods"].value(),
+            "registerWithTaints": self._taints,
+            **self._config,
+        }
+        v1beta1.set_defaults_kubelet_configuration(document)
+        return scheme.to_internal(document)
+
+    def _wait_until_ready(self, api: Cluster | APIServer) -> None:
+        ready: golang.Channel[bool] = golang.Channel(1)
+        watch = api.store.watch("nodes", field_selector=f"metadata.name={self.name}")
+        with self._threads:
+            golang.go(_watch_for_ready, watch, ready, name=f"hollow-node-{self.name}")
+        _, is_ready = ready.recv(_START_TIMEOUT)
+        watch.stop()
+        if not is_ready:
+            raise TimeoutError(f"node {self.name} not ready after {_START_TIMEOUT:.0f} s; see what its kubelet logged")
+
+
+def _quantities(texts: Mapping[str, str]) -> dict[str, resource.Quantity]:
+    """Raises ValueError that names the resource."""
+    quantities = {}
+    for name, text in texts.items():
+        try:
+            quantities[name] = resource.parse_quantity(text)
+        except ValueError as err:
+            raise ValueError(f'capacity {name}: cannot parse "{text}": {err}') from err
+    return quantities
+
+
+def _watch_for_ready(watch: Watch, ready: golang.Channel[bool]) -> None:
+    for event in watch:
+        condition = base.condition(event.object, "Ready") or {}
+        if condition.get("status") == "True":
+            ready.try_send(True)
+            return
+
+
+def _close_clients(dependencies: kubelet_struct.Dependencies) -> None:
+    for client in (dependencies.kube_client, dependencies.event_client, dependencies.heartbeat_client):
+        if client is not None:
+            client.close()
+
+
+class _Machine(cadvisor.Cadvisor):
+    """This machine, except for its size."""
+
+    def __init__(self, capacity: Mapping[str, resource.Quantity]) -> None:
+        super().__init__()
+        self._capacity = capacity
+
+    def machine_info(self) -> cadvisor.MachineInfo:
+        return dataclasses.replace(
+            super().machine_info(),
+            num_cores=self._capacity["cpu"].value(),
+            memory_capacity=self._capacity["memory"].value(),
+            swap_capacity=0,
+            huge_pages={},
+        )
+
+
+class _ContainerManager(cm.ContainerManagerStub):
+    """Has what the machine does not know of: storage, and what would be a device plugin's."""
+
+    def __init__(self, capacity: Mapping[str, resource.Quantity]) -> None:
+        super().__init__()
+        self._storage = capacity["ephemeral-storage"]
+        self._devices = {name: quantity for name, quantity in capacity.items() if name not in CAPACITY}
+
+    def get_capacity(self, local_storage_capacity_isolation: bool) -> dict[str, resource.Quantity]:
+        return {v1.RESOURCE_EPHEMERAL_STORAGE: self._storage} if local_storage_capacity_isolation else {}
+
+    def get_device_plugin_resource_capacity(self) -> cm.DevicePluginResourceCapacity:
+        return cm.DevicePluginResourceCapacity(self._devices, self._devices, [])

@@ -47,6 +47,7 @@ from kubelet.volume_host import new_initialized_volume_plugin_mgr
 from kubelet.volumemanager import VolumeManager
 from pkg import features, golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery.util import net as utilnet
 from pkg.client_go.util import flowcontrol
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class KubeletOptions:
 
     hostname: str
     node_name: str
-    node_ips: list[str]
+    node_ips: list[utilnet.IPAddress]
     root_directory: str
     node_labels: dict[str, str] = field(default_factory=dict)
     minimum_gc_age: float = 0.0
@@ -253,7 +254,7 @@ def _new_kubelet(
         dns_configurer=dns.Configurer(
             kube_deps.recorder,
             node_ref,
-            [ip_address(ip) for ip in options.node_ips],
+            options.node_ips,
             _cluster_dns(kube_cfg.cluster_dns),
             kube_cfg.cluster_domain,
             kube_cfg.resolver_config,

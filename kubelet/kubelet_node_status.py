@@ -9,7 +9,6 @@ import enum
 import random
 import socket
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any
 
 from kubelet import apis as kubeletapis
@@ -485,7 +484,7 @@ class KubeletNodeStatus(KubeletNetwork):
         record = self.record_node_status_event
         return [
             nodestatus.node_address(
-                [ip_address(ip) for ip in self.node_ips],
+                self.node_ips,
                 self.node_ip_validator or validate_node_ip,
                 self.hostname,
                 self.external_cloud_provider,

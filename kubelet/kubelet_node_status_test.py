@@ -122,7 +122,7 @@ class NodeKubelet:
         kubelet.cadvisor, kubelet.container_manager = self.machine, self.manager
         kubelet.image_manager = FakeImages()
         kubelet.hostname = kubelet.node_name = "labnode"
-        kubelet.node_ips = ["192.0.2.2"]
+        kubelet.node_ips = [ip_address("192.0.2.2")]
         kubelet.max_pods = 120
         kubelet.kubelet_configuration.port = 10250
         kubelet.kubelet_configuration.register_node = True

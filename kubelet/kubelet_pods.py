@@ -507,7 +507,7 @@ class KubeletPods(KubeletNodeCache):
 
     def sort_pod_ips(self, pod_ips: Sequence[str]) -> list[str]:
         """At most one address of each family, the node's own family first."""
-        first = _family(self.node_ips[0]) if self.node_ips else 4
+        first = self.node_ips[0].version if self.node_ips else 4
         by_family: dict[int, str] = {}
         for text in pod_ips:
             if (ip := _parse_ip(text)) is not None:

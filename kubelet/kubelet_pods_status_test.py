@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -555,7 +556,7 @@ def test_restart_in_place_is_a_condition(test_kubelet: TestKubelet) -> None:
     ],
 )
 def test_sort_pod_ips(test_kubelet: TestKubelet, node_ips: list[str], given: list[str], expected: list[str]) -> None:
-    test_kubelet.kubelet.node_ips = node_ips
+    test_kubelet.kubelet.node_ips = [ip_address(ip) for ip in node_ips]
     assert test_kubelet.kubelet.sort_pod_ips(given) == expected
 
 
@@ -579,7 +580,7 @@ def test_host_ips(
     pod_ips: list[str],
 ) -> None:
     kubelet = test_kubelet.kubelet
-    kubelet.node_ips, kubelet.kube_client = node_ips, FakeClientset()
+    kubelet.node_ips, kubelet.kube_client = [ip_address(ip) for ip in node_ips], FakeClientset()
     pod = v1.Pod(metadata=metav1.ObjectMeta(uid="u"), spec=v1.PodSpec(host_network=host_network))
     status = kubelet.generate_api_pod_status(test_kubelet.ctx, pod, kubecontainer.PodStatus(ips=runtime_ips), False)
     assert [entry.ip for entry in status.host_ips] == host_ips

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -345,7 +346,7 @@ def amount(name: str, of: str, container: str = "") -> v1.EnvVar:
 def test_downward_api(test_kubelet: TestKubelet) -> None:
     pod = new_pod("name", node_name="node", service_account_name="special")
     pod.metadata.labels = {"app": "web"}
-    test_kubelet.kubelet.node_ips = ["192.168.0.1", "fd00::1"]
+    test_kubelet.kubelet.node_ips = [ip_address("192.168.0.1"), ip_address("fd00::1")]
     paths = {
         "metadata.name": "name",
         "metadata.namespace": "ns",

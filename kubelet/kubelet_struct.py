@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from kubelet.util import BasicNodeStartupLatencyTracker, NodeStartupLatencyTracker
 from pkg.api.core import v1
 from pkg.apimachinery import clock
+from pkg.apimachinery.util import net as utilnet
 
 if TYPE_CHECKING:
     from kubelet import cadvisor as kubecadvisor
@@ -103,7 +104,7 @@ class KubeletStruct:
     kubelet_configuration: kubeletconfig.KubeletConfiguration
     hostname: str
     node_name: str
-    node_ips: list[str]
+    node_ips: list[utilnet.IPAddress]
     node_ref: v1.ObjectReference
     node_labels: dict[str, str]
     root_directory: str

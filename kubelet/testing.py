@@ -6,6 +6,7 @@ Go: newTestKubelet in pkg/kubelet/kubelet_test.go, fakePodWorkers in pkg/kubelet
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, cast
 
@@ -182,7 +183,7 @@ class TestKubelet:
             clock=self.clock,
         )
         options = kubelet_build.KubeletOptions(
-            hostname="127.0.0.1", node_name="node", node_ips=["127.0.0.1"], root_directory=str(root)
+            hostname="127.0.0.1", node_name="node", node_ips=[ip_address("127.0.0.1")], root_directory=str(root)
         )
         self.kubelet = kubelet_build.new_main_kubelet(self.ctx, kube_cfg, dependencies, options)
         self._put_fakes()

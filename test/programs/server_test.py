@@ -117,20 +117,6 @@ def test_resource_list(values: dict[str, str], message: str) -> None:
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("override", "name"), [("Node-A ", "node-a"), ("n.example", "n.example"), ("", None), (" ", ValueError)]
-)
-def test_node_name(override: str, name: str | type[ValueError] | None) -> None:
-    flags = options.KubeletFlags(hostname_override=override)
-    if name is ValueError:
-        with pytest.raises(ValueError, match="empty hostname is invalid"):
-            server.node_name(flags)
-    elif name is None:
-        assert server.node_name(flags)
-    else:
-        assert server.node_name(flags) == name
-
-
 def test_the_lock_file_is_given_up_when_another_opens_it(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.touch()

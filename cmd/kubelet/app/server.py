@@ -279,9 +279,11 @@ def connect_to_api_server(
             raise ValueError("--bootstrap-kubeconfig needs --kubeconfig, the file for the node's own credentials")
         klog.info_s("Standalone mode, no API client")
         return lambda kube_deps: None
+    from pkg.component_helpers.node import util as nodeutil
+
     from . import clients
 
-    name = node_name(server.kubelet_flags)
+    name = nodeutil.get_hostname(server.kubelet_flags.hostname_override)
     api_clients = clients.build_clients(ctx, server, name)
     clients.initialize_tls(server.kubelet_flags, server.kubelet_configuration, name)
 
@@ -322,14 +324,6 @@ def _acquire_lock_file(flags: options.KubeletFlags) -> golang.Channel[None]:
             klog.info_s("Watching for inotify events", path=flags.lock_file_path)
             watch_for_lockfile_contention(flags.lock_file_path, done)
     return done
-
-
-def node_name(flags: options.KubeletFlags) -> str:
-    """The override, or the host's name. Raises ValueError. Go: component-helpers/node/util, GetHostname"""
-    name = (flags.hostname_override or os.uname().nodename).strip().lower()
-    if not name:
-        raise ValueError("empty hostname is invalid")
-    return name
 
 
 def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -> kubelet_struct.Dependencies:
@@ -448,13 +442,14 @@ def get_cgroup_driver_from_cri(
 
 def _node_config(server: options.KubeletServer) -> cm.NodeConfig:
     from kubelet import cm, eviction
+    from pkg.component_helpers.node import util as nodeutil
 
     kc = server.kubelet_configuration
     if kc.cgroups_per_qos and not kc.cgroup_root:
         klog.info_s("--cgroups-per-qos enabled, but --cgroup-root was not specified.  Defaulting to /")
         kc.cgroup_root = "/"
     return cm.NodeConfig(
-        node_name=node_name(server.kubelet_flags),
+        node_name=nodeutil.get_hostname(server.kubelet_flags.hostname_override),
         cgroups_per_qos=kc.cgroups_per_qos,
         cgroup_root=kc.cgroup_root,
         pod_pids_limit=kc.pod_pids_limit,
@@ -521,11 +516,18 @@ def run_kubelet(ctx: golang.Context, server: options.KubeletServer, kube_deps: k
 def create_and_init_kubelet(
     ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies
 ) -> kubelet_module.Kubelet:
-    """Make the kubelet and announce it."""
+    """Make the kubelet and announce it. Raises ValueError for a name or addresses that no node can have."""
     from kubelet import kubelet_build
+    from pkg.component_helpers.node import util as nodeutil
 
     flags, kc = server.kubelet_flags, server.kubelet_configuration
-    name = node_name(flags)
+    name = nodeutil.get_hostname(flags.hostname_override)
+    try:
+        node_ips, invalid_node_ips = nodeutil.parse_node_ip_argument(flags.node_ip, flags.cloud_provider)
+    except ValueError as err:
+        raise ValueError(f'bad --node-ip "{flags.node_ip}": {err}') from err
+    if invalid_node_ips:
+        klog.info_s("Could not parse some node IP(s), ignoring them", IPs=invalid_node_ips)
     kubelet = kubelet_build.new_main_kubelet(
         ctx,
         kc,
@@ -533,7 +535,7 @@ def create_and_init_kubelet(
         kubelet_build.KubeletOptions(
             hostname=name,
             node_name=name,
-            node_ips=[address.strip() for address in flags.node_ip.split(",") if address.strip()],
+            node_ips=node_ips,
             root_directory=str(Path(flags.root_directory).absolute()),
             node_labels=flags.node_labels,
             minimum_gc_age=flags.minimum_gc_age,

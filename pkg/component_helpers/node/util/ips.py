@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 
-IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+from pkg.apimachinery.util.net import IPAddress
 
 _DUAL_STACK_CLOUD_PROVIDERS = ("", "external")
 

@@ -192,15 +192,12 @@ def initialize_tls(flags: options.KubeletFlags, kc: kubeletconfig.KubeletConfigu
     klog.v(4).info_s("Using self-signed cert", TLSCertFile=kc.tls_cert_file, TLSPrivateKeyFile=kc.tls_private_key_file)
 
 
-def new_event_recorder(
-    ctx: golang.Context, event_client: kubernetes.Interface, node_name: str
-) -> record.EventRecorder:
+def new_event_recorder(ctx: golang.Context, event_client: kubernetes.Interface, node_name: str) -> record.EventRecorder:
     """Events go to the log, and to the API server until ctx ends."""
     from pkg.client_go.tools import record
 
-    broadcaster = record.new_broadcaster()
+    broadcaster = record.new_broadcaster(ctx=ctx)
     broadcaster.start_structured_logging(_EVENT_LOG_LEVEL)
     klog.v(4).info_s("Sending events to api server")
     broadcaster.start_recording_to_sink(record.EventSinkImpl(event_client.core_v1.events))
-    golang.after_func(ctx, broadcaster.shutdown)
     return broadcaster.new_recorder(v1.EventSource(component=COMPONENT_KUBELET, host=node_name))

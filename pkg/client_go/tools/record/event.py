@@ -17,8 +17,9 @@ from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util import wait
 from pkg.client_go.tools import reference
-from pkg.client_go.tools.record import events_cache, util
+from pkg.client_go.tools.record import events_cache, recorder, util
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
@@ -93,11 +94,11 @@ class EventBroadcaster:
     events of the present are told.
     """
 
-    def __init__(self, sleep_duration: float, clock: clock_.Clock, max_queued: int) -> None:
+    def __init__(self, ctx: golang.Context, sleep_duration: float, clock: clock_.Clock, max_queued: int) -> None:
         self._sleep_duration = sleep_duration
         self._clock = clock
         self._max_queued = max_queued
-        self._ctx, self._cancel = golang.with_cancel(golang.background())
+        self._ctx, self._cancel = golang.with_cancel(ctx)
         self._lock = threading.Lock()  # guards _queues, _threads
         self._queues: list[_EventQueue] = []
         self._threads: list[golang.Thread] = []
@@ -168,25 +169,19 @@ class EventBroadcaster:
                 return
             # Clients that lost the same server do not all come back at once.
             delay = self._sleep_duration * (random.random() if tries == 1 else 1)
-            if self._wait(delay):
+            if wait.sleep(self._ctx, delay, self._clock):
                 klog.error_s(None, "Unable to write event (broadcaster is shut down)", event=klog.kobj(result.event))
                 return
-
-    def _wait(self, seconds: float) -> bool:
-        """Whether the broadcaster was shut down before the time was over."""
-        timer = golang.Timer(seconds, self._clock)
-        golang.select(self._ctx.done(), timer.channel)
-        timer.stop()
-        return self._ctx.err() is not None
 
 
 def new_broadcaster(
     sleep_duration: float = DEFAULT_SLEEP_DURATION,
     clock: clock_.Clock | None = None,
     max_queued: int = MAX_QUEUED_EVENTS,
+    ctx: golang.Context | None = None,
 ) -> EventBroadcaster:
-    """A broadcaster that waits `sleep_duration` seconds between tries to write an event."""
-    return EventBroadcaster(sleep_duration, clock or clock_.RealClock(), max_queued)
+    """A broadcaster that waits `sleep_duration` seconds between tries to write an event, until ctx ends."""
+    return EventBroadcaster(ctx or golang.background(), sleep_duration, clock or clock_.RealClock(), max_queued)
 
 
 class _EventQueue:
@@ -216,31 +211,13 @@ class _EventQueue:
         return None
 
 
-class RecorderImpl:
+class RecorderImpl(recorder.BaseRecorder):
     """Implements EventRecorder; safe from any thread."""
 
     def __init__(self, source: v1.EventSource, broadcaster: EventBroadcaster, clock: clock_.Clock) -> None:
         self._source = source
         self._broadcaster = broadcaster
         self._clock = clock
-
-    def event(self, obj: Any, event_type: str, reason: str, message: str, /) -> None:
-        self._generate_event(obj, {}, event_type, reason, message)
-
-    def eventf(self, obj: Any, event_type: str, reason: str, message_fmt: str, /, *args: Any) -> None:
-        self._generate_event(obj, {}, event_type, reason, message_fmt % args)
-
-    def annotated_eventf(
-        self,
-        obj: Any,
-        annotations: Mapping[str, str],
-        event_type: str,
-        reason: str,
-        message_fmt: str,
-        /,
-        *args: Any,
-    ) -> None:
-        self._generate_event(obj, annotations, event_type, reason, message_fmt % args)
 
     def _generate_event(
         self, obj: Any, annotations: Mapping[str, str], event_type: str, reason: str, message: str

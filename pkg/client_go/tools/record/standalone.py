@@ -16,6 +16,7 @@ from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clock_
 from pkg.client_go.tools import reference
+from pkg.client_go.tools.record import recorder
 
 
 @dataclass(slots=True, frozen=True)
@@ -30,7 +31,7 @@ class RecordedEvent:
     annotations: Mapping[str, str]
 
 
-class StandaloneRecorder:
+class StandaloneRecorder(recorder.BaseRecorder):
     """Implements EventRecorder; keeps the latest `keep` events."""
 
     def __init__(self, keep: int = 1000, clock: clock_.Clock | None = None) -> None:
@@ -38,30 +39,14 @@ class StandaloneRecorder:
         self._lock = threading.Lock()  # guards _events
         self._events: deque[RecordedEvent] = deque(maxlen=keep)
 
-    def event(self, obj: Any, event_type: str, reason: str, message: str, /) -> None:
-        self._record(obj, {}, event_type, reason, message)
-
-    def eventf(self, obj: Any, event_type: str, reason: str, message_fmt: str, /, *args: Any) -> None:
-        self._record(obj, {}, event_type, reason, message_fmt % args)
-
-    def annotated_eventf(
-        self,
-        obj: Any,
-        annotations: Mapping[str, str],
-        event_type: str,
-        reason: str,
-        message_fmt: str,
-        /,
-        *args: Any,
-    ) -> None:
-        self._record(obj, annotations, event_type, reason, message_fmt % args)
-
     def events(self) -> list[RecordedEvent]:
         """What is kept, oldest first."""
         with self._lock:
             return list(self._events)
 
-    def _record(self, obj: Any, annotations: Mapping[str, str], event_type: str, reason: str, message: str) -> None:
+    def _generate_event(
+        self, obj: Any, annotations: Mapping[str, str], event_type: str, reason: str, message: str
+    ) -> None:
         ref = reference.get_reference(obj)
         event = RecordedEvent(self._clock.now(), ref, event_type, reason, message, dict(annotations))
         with self._lock:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pkg import golang
+from pkg.client_go.tools.record import recorder
 
 
-class FakeRecorder:
+class FakeRecorder(recorder.BaseRecorder):
     """Puts `type reason message` on `.events`, which holds `buffer_size` of them.
 
     DIVERGES: one event too many raises, where Go's fake blocks for ever.
@@ -20,29 +21,14 @@ class FakeRecorder:
     def __init__(self, buffer_size: int) -> None:
         self.events: golang.Channel[str] = golang.Channel(buffer_size)
 
-    def event(self, obj: Any, event_type: str, reason: str, message: str, /) -> None:
-        self._write(f"{event_type} {reason} {message}")
-
-    def eventf(self, obj: Any, event_type: str, reason: str, message_fmt: str, /, *args: Any) -> None:
-        self._write(f"{event_type} {reason} {message_fmt % args}")
-
-    def annotated_eventf(
-        self,
-        obj: Any,
-        annotations: Mapping[str, str],
-        event_type: str,
-        reason: str,
-        message_fmt: str,
-        /,
-        *args: Any,
-    ) -> None:
-        shown = " ".join(f"{key}:{annotations[key]}" for key in sorted(annotations))
-        self._write(f"{event_type} {reason} {message_fmt % args}" + (f" map[{shown}]" if shown else ""))
-
     def drain(self) -> list[str]:
         """Take out all events so far."""
         return [self.events.recv()[0] or "" for _ in range(len(self.events))]
 
-    def _write(self, text: str) -> None:
+    def _generate_event(
+        self, obj: Any, annotations: Mapping[str, str], event_type: str, reason: str, message: str
+    ) -> None:
+        shown = " ".join(f"{key}:{annotations[key]}" for key in sorted(annotations))
+        text = f"{event_type} {reason} {message}" + (f" map[{shown}]" if shown else "")
         if not self.events.try_send(text):
             raise AssertionError(f"no room for another event: {text}")

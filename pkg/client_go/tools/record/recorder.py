@@ -1,0 +1,38 @@
+"""What all recorders share.
+
+Go: none; there each recorder has these methods of its own
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any
+
+
+class BaseRecorder(abc.ABC):
+    """The methods of EventRecorder, all of which come down to one."""
+
+    def event(self, obj: Any, event_type: str, reason: str, message: str, /) -> None:
+        self._generate_event(obj, {}, event_type, reason, message)
+
+    def eventf(self, obj: Any, event_type: str, reason: str, message_fmt: str, /, *args: Any) -> None:
+        self._generate_event(obj, {}, event_type, reason, message_fmt % args)
+
+    def annotated_eventf(
+        self,
+        obj: Any,
+        annotations: Mapping[str, str],
+        event_type: str,
+        reason: str,
+        message_fmt: str,
+        /,
+        *args: Any,
+    ) -> None:
+        self._generate_event(obj, annotations, event_type, reason, message_fmt % args)
+
+    @abc.abstractmethod
+    def _generate_event(
+        self, obj: Any, annotations: Mapping[str, str], event_type: str, reason: str, message: str
+    ) -> None:
+        """Record an event; the line that does so is two calls up the stack."""

@@ -43,7 +43,6 @@ _encode = msgspec.json.encode
 _CONNECTIONS = ("exec", "attach", "portforward", "proxy", "log")
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "HEAD": "get"}
 _WATCH_TIMEOUT = (1800.0, 3600.0)
-_TRUE = ("true", "1", "")
 
 
 class Settings(Protocol):
@@ -177,7 +176,8 @@ class Handlers:
     def _get(self, request: Request, resource: Resource, responder: Responder) -> None:
         form = form_of(request, resource)
         version = _parse_version(request.parameter("resourceVersion"))
-        stale = self._settings.faults.serve_stale(request) if version == 0 else None
+        takes_old_data = request.parameter("resourceVersion") == "0"
+        stale = self._settings.faults.serve_stale(request) if takes_old_data else None
         if version:
             self._check_not_ahead(version)
         entry: Entry | None
@@ -283,8 +283,8 @@ class Handlers:
             responder.chunk(error_line(watcher))
             responder.end()
             return
-        bookmarks = request.parameter("allowWatchBookmarks", "false") in _TRUE
-        asked = request.parameter("sendInitialEvents") in ("true", "1")
+        bookmarks = request.flag("allowWatchBookmarks")
+        asked = request.flag("sendInitialEvents")
         lines = Lines(
             watcher,
             resource,
@@ -324,7 +324,7 @@ class Handlers:
         if match_ != "NotOlderThan":
             detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
             raise _bad_options(field.forbidden(path, detail))
-        return wanted in ("true", "1")
+        return request.flag("sendInitialEvents")
 
     # Writing
 
@@ -517,7 +517,7 @@ def _try_resolve(request: Request) -> tuple[Resource | None, errors.ApiError | N
 def _verb(request: Request, legacy_watch: bool) -> str:
     verb = _VERBS.get(request.method, request.method.lower())
     if verb == "get" and not request.subresource:
-        watching = legacy_watch or ("watch" in request.query and request.parameter("watch") in _TRUE)
+        watching = legacy_watch or request.flag("watch")
         if watching:
             return "watch"
         return "get" if request.name else "list"

@@ -69,6 +69,13 @@ class Request:
         values = self.query.get(name)
         return values[0] if values else default
 
+    def flag(self, name: str) -> bool:
+        """A query parameter that is on or off: off is its absence, 0 and any spelling of false.
+
+        Go: k8s.io/apimachinery/pkg/runtime/conversion.go, Convert_Slice_string_To_bool
+        """
+        return name in self.query and self.parameter(name).lower() not in ("0", "false")
+
     def required_fields(self) -> dict[str, str]:
         """What the fields that it selects by must be equal to."""
         found = {}

@@ -45,7 +45,7 @@ def kubelet_path(request: Request, pod: Object) -> str:
             path = f"/portForward/{where}"
         case subresource:
             flags = (("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty"))
-            query = [(sent, "1") for name, sent in flags if request.parameter(name) in ("true", "1")]
+            query = [(sent, "1") for name, sent in flags if request.flag(name)]
             query += [("command", word) for word in request.query.get("command", [])]
             path = f"/{subresource}/{where}/{quote(container_of(request, pod))}"
     return f"{path}?{urlencode(query)}" if query else path

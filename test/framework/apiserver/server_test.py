@@ -478,6 +478,17 @@ def test_watch_begins_with_what_there_is(client: Client, version: str) -> None:
     assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [("ADDED", "m")]
 
 
+@pytest.mark.parametrize(
+    ("text", "on"), [("true", True), ("True", True), ("1", True), ("", True), ("0", False), ("False", False)]
+)
+def test_flags_in_a_query(client: Client, text: str, on: bool) -> None:
+    """The client library for Python writes True."""
+    client.call("POST", _MAPS, {"metadata": {"name": "m"}})
+    answer = client.watch(_MAPS, watch=text)
+    assert next(answer).get("type") == ("ADDED" if on else None)
+    answer.close()
+
+
 def test_watch_list(client: Client) -> None:
     client.call("POST", _MAPS, {"metadata": {"name": "m"}})
     options = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}

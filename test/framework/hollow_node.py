@@ -25,6 +25,7 @@ from kubelet.cri.remote import fake
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
+from pkg.client_go import kubernetes
 
 from .apiserver import APIServer
 from .apiserver.cluster import Cluster
@@ -192,7 +193,7 @@ def _watch_for_ready(watch: Watch, ready: golang.Channel[bool]) -> None:
 
 def _close_clients(dependencies: kubelet_struct.Dependencies) -> None:
     for client in (dependencies.kube_client, dependencies.event_client, dependencies.heartbeat_client):
-        if client is not None:
+        if isinstance(client, kubernetes.Clientset):
             client.close()
 
 

@@ -6,7 +6,7 @@ environment and mounts the node's resources add to a container.
 Go: pkg/kubelet/cm
 """
 
-from kubelet.cm.cgroup_manager import CgroupManager, is_cgroup2_unified_mode, new_cgroup_manager
+from kubelet.cm.cgroup_manager import CgroupManager, new_cgroup_manager
 from kubelet.cm.container_manager import (
     CGROUP_V1_DEPRECATED_WARNING,
     ContainerManager,
@@ -32,6 +32,7 @@ from kubelet.cm.helpers import (
 )
 from kubelet.cm.pod_container_manager import PodContainerManager, PodContainerManagerNoop
 from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig
+from kubelet.util import is_cgroup2_unified_mode
 
 __all__ = [
     "CGROUP_V1_DEPRECATED_WARNING",

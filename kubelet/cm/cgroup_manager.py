@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from kubelet.cm.types import CgroupName, ResourceConfig
+from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
 from pkg import klog
 
-CGROUP_ROOT = "/sys/fs/cgroup"
 SYSTEMD = "systemd"
 # The v1 hierarchies in which pods get a cgroup of their own, those of them that the node has mounted.
 V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "devices", "freezer", "blkio", "systemd")
@@ -53,11 +53,6 @@ class CgroupManager(Protocol):
     def children(self, name: CgroupName) -> list[CgroupName]:
         """The cgroups right below; none when it does not exist."""
         ...
-
-
-def is_cgroup2_unified_mode(root: str = CGROUP_ROOT) -> bool:
-    """Whether the node has version 2 alone (and not the hybrid, where v1 does the work)."""
-    return os.path.exists(os.path.join(root, "cgroup.controllers"))
 
 
 def new_cgroup_manager(driver: str, root: str = CGROUP_ROOT) -> CgroupManager:

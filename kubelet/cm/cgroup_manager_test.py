@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kubelet import util
 from kubelet.cm import cgroup_manager
 from kubelet.cm.cgroup_manager import CgroupManager, cpu_shares_to_weight, new_cgroup_manager, to_systemd
 from kubelet.cm.testing import FakeCgroupfs
@@ -298,9 +299,9 @@ def test_on_the_cgroups_of_this_machine() -> None:
 
 
 def _missing_on_this_machine() -> str | None:
-    root = cgroup_manager.CGROUP_ROOT
+    root = util.CGROUP_ROOT
     if os.geteuid() != 0:
         return "this test needs root"
-    if not cgroup_manager.is_cgroup2_unified_mode() and not os.path.isdir(os.path.join(root, "cpu")):
+    if not util.is_cgroup2_unified_mode() and not os.path.isdir(os.path.join(root, "cpu")):
         return f"this test needs cgroups, and {root} has neither cgroup.controllers nor the hierarchy cpu"
     return None

@@ -16,6 +16,7 @@ from kubelet.util.pod_startup_latency_tracker import (
     calculate_image_pulling_time,
 )
 from kubelet.util.util import (
+    CGROUP_ROOT,
     ResourceOpts,
     get_container_by_index,
     get_limits,
@@ -26,6 +27,7 @@ from kubelet.util.util import (
 )
 
 __all__ = [
+    "CGROUP_ROOT",
     "BasicNodeStartupLatencyTracker",
     "BasicPodStartupLatencyTracker",
     "NodeStartupLatencyTracker",

@@ -16,15 +16,15 @@ from pkg.apimachinery.api.resource import Quantity
 # The kernel's nodename field holds 64 characters and a terminating NUL.
 _FQDN_MAX_LEN = 64
 
+CGROUP_ROOT = "/sys/fs/cgroup"
+
 
 def is_unix_domain_socket(path: str) -> bool:
     """Whether path is a socket; raises OSError if it cannot be looked at."""
     return stat.S_ISSOCK(Path(path).stat().st_mode)
 
 
-def get_nodename_for_kernel(
-    hostname: str, host_domain_name: str, set_hostname_as_fqdn: bool | None
-) -> str:
+def get_nodename_for_kernel(hostname: str, host_domain_name: str, set_hostname_as_fqdn: bool | None) -> str:
     """What uname shows inside the pod; raises ValueError if the full name is too long for the kernel."""
     if not host_domain_name or not set_hostname_as_fqdn:
         return hostname
@@ -72,6 +72,6 @@ def local_endpoint(path: str, file: str) -> str:
     return f"unix://{path.rstrip('/')}/{file}.sock"
 
 
-def is_cgroup2_unified_mode() -> bool:
-    """Whether the machine has the unified cgroup hierarchy alone."""
-    return Path("/sys/fs/cgroup/cgroup.controllers").exists()
+def is_cgroup2_unified_mode(root: str = CGROUP_ROOT) -> bool:
+    """Whether the node has cgroups of version 2 alone (and not the hybrid, where version 1 does the work)."""
+    return Path(root, "cgroup.controllers").exists()

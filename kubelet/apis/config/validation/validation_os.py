@@ -6,7 +6,6 @@ Go: pkg/kubelet/apis/config/validation/validation_linux.go
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from kubelet.apis.config.types import KubeletConfiguration
 
@@ -14,13 +13,10 @@ _USER_NS_UNIT_LENGTH = 65536
 _MAX_UINT32 = 2**32 - 1
 
 
-def is_cgroup2_unified_mode() -> bool:
-    """Whether the host has one cgroup hierarchy, version 2."""
-    return Path("/sys/fs/cgroup/cgroup.controllers").exists()
-
-
 def validate_kubelet_os_configuration(kc: KubeletConfiguration) -> Iterator[str]:
     """The faults of the fields whose meaning depends on the kernel's set-up."""
+    from kubelet.util import is_cgroup2_unified_mode  # with the metrics there, which --help does not need
+
     cgroup1 = not is_cgroup2_unified_mode()
     if kc.fail_cgroup_v1 and cgroup1:
         yield (

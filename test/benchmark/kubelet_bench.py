@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,7 @@ class HollowKubelet:
 
     directory: Path
     endpoint: str
+    more_flags: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.manifests = self.directory / "manifests"
@@ -71,6 +72,7 @@ class HollowKubelet:
             f"--healthz-port={self.healthz_port}",
             "--name=bench",
             "--v=2",
+            *self.more_flags,
         ]
         self.started = time.monotonic()
         with self.log.open("wb") as log:
@@ -81,6 +83,10 @@ class HollowKubelet:
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(10)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
     def pods(self) -> list[dict[str, object]]:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.read_only_port}/pods", timeout=10) as answer:
@@ -111,16 +117,19 @@ class HollowKubelet:
             unfinished.write_text(json.dumps(manifest))
             unfinished.rename(self.manifests / f"{number:03}.json")
 
-    def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
 
-    def status(self, name: str) -> int:
-        """A number of /proc/PID/status."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1])
-        raise KeyError(name)
+def cpu_seconds(pid: int) -> float:
+    """What a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
+
+
+def process_status(pid: int, name: str) -> int:
+    """A number of /proc/PID/status."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1])
+    raise KeyError(name)
 
 
 @contextmanager
@@ -151,21 +160,21 @@ def burst_and_idle(count: int = 100, idle_seconds: float = 30.0) -> dict[str, fl
     """Seconds for a burst of pods to run, then what the kubelet costs with all of them idle."""
     with hollow_kubelet() as kubelet:
         wait_for("the sync loop", lambda: kubelet.logged("Starting kubelet main sync loop"), 30)
-        begin, cpu = time.monotonic(), kubelet.cpu_seconds()
+        begin, cpu = time.monotonic(), cpu_seconds(kubelet.pid)
         kubelet.write_pods(count)
         wait_for(f"{count} pods", lambda: kubelet.running() == count, 120)
-        burst, burst_cpu = time.monotonic() - begin, kubelet.cpu_seconds() - cpu
+        burst, burst_cpu = time.monotonic() - begin, cpu_seconds(kubelet.pid) - cpu
         golang.background().wait(5.0)
-        begin, cpu = time.monotonic(), kubelet.cpu_seconds()
+        begin, cpu = time.monotonic(), cpu_seconds(kubelet.pid)
         golang.background().wait(idle_seconds)
-        share = (kubelet.cpu_seconds() - cpu) / (time.monotonic() - begin)
+        share = (cpu_seconds(kubelet.pid) - cpu) / (time.monotonic() - begin)
         return {
             "burst seconds": burst,
             "burst cpu seconds": burst_cpu,
             "idle cores": share,
             "idle cpu seconds per minute": share * 60,
-            "rss MB": kubelet.status("VmRSS") / 1000,
-            "threads": kubelet.status("Threads"),
+            "rss MB": process_status(kubelet.pid, "VmRSS") / 1000,
+            "threads": process_status(kubelet.pid, "Threads"),
         }
 
 

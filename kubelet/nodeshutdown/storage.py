@@ -5,8 +5,6 @@ Go: pkg/kubelet/nodeshutdown/storage.go
 
 from __future__ import annotations
 
-import os
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from pkg.apimachinery.runtime import codec
+from pkg.util import atomicfile
 
 # How Go writes a time that is not set.
 ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
@@ -40,7 +39,7 @@ class LocalStorage:
 
     def store(self, state: State) -> None:
         """Replace the file at one stroke. Raises OSError."""
-        _atomic_write(self._path, msgspec.json.encode(state), 0o644)
+        atomicfile.write(self._path, msgspec.json.encode(state), 0o644)
 
     def load(self) -> State:
         """What was stored; an empty state if nothing was. Raises OSError, and ValueError for an unreadable file."""
@@ -53,17 +52,3 @@ class LocalStorage:
 def timestamp(moment: datetime) -> float:
     """Seconds since 1970; 0 if the time is not set."""
     return 0.0 if moment == ZERO_TIME else float(int(moment.timestamp()))
-
-
-def _atomic_write(path: Path, data: bytes, mode: int) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".tmp-{path.name}", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

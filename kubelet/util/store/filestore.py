@@ -5,12 +5,10 @@ Go: pkg/kubelet/util/store/filestore.go
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from pathlib import Path
 
 from kubelet.util.store import store
+from pkg.util import atomicfile
 
 _TMP_PREFIX = "."
 
@@ -26,7 +24,7 @@ class FileStore:
     def write(self, key: str, data: bytes) -> None:
         store.validate_key(key)
         self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        _write_file(self._directory / key, data)
+        atomicfile.write(self._directory / key, data)
 
     def read(self, key: str) -> bytes:
         store.validate_key(key)
@@ -41,18 +39,3 @@ class FileStore:
 
     def list(self) -> list[str]:
         return [entry.name for entry in self._directory.iterdir() if not entry.name.startswith(_TMP_PREFIX)]
-
-
-def _write_file(path: Path, data: bytes) -> None:
-    """Write through a temporary file in the same directory, which a rename then puts into place."""
-    fd, tmp = tempfile.mkstemp(prefix=_TMP_PREFIX, dir=path.parent)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(tmp).replace(path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(tmp).unlink()
-        raise

@@ -5,8 +5,6 @@ Go: k8s.io/client-go/tools/clientcmd/loader.go, api/v1/conversion.go
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -16,6 +14,7 @@ import yaml as pyyaml
 
 from pkg.apimachinery.runtime import codec
 from pkg.client_go.tools.clientcmd import api
+from pkg.util import atomicfile
 
 T = TypeVar("T")
 
@@ -116,16 +115,7 @@ def write_to_file(config: api.Config, path: str) -> None:
     """Replace the file as a whole, readable by its owner only. Raises OSError."""
     target = Path(path)
     target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(write(config))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    atomicfile.write(target, write(config))
 
 
 def _default_exec(config: api.ExecConfig | None) -> None:

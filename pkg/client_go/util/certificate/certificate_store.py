@@ -5,7 +5,6 @@ Go: k8s.io/client-go/util/certificate/certificate_store.go
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import keyutil
 from pkg.client_go.util.certificate import tls
 from pkg.client_go.util.keyutil import pem
+from pkg.util import atomicfile
 
 _KEY_EXTENSION = ".key"
 _CERT_EXTENSION = ".crt"
@@ -87,7 +87,8 @@ class FileStore:
         pair = _check_pair(cert_data, key_data)
         self._cert_directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         cert_path = self._path(self._clock.now().astimezone().strftime("%Y-%m-%d-%H-%M-%S"))
-        self._write(cert_path, pair)
+        # DIVERGES: Go writes to the final name; two updates in one second would truncate the pair in use.
+        atomicfile.write(cert_path, pair)
         self.update_symlink(str(cert_path))
         resolved = str(cert_path.resolve())
         return tls.x509_key_pair(pair, pair, resolved, resolved)
@@ -138,17 +139,6 @@ class FileStore:
         current_path, updated_path = self._path(_CURRENT_PAIR), self._path(_UPDATED_PAIR)
         if not current_path.exists() and _is_link(updated_path):
             updated_path.replace(current_path)
-
-    def _write(self, cert_path: Path, pair: bytes) -> None:
-        """DIVERGES: Go writes to the final name; two updates in one second would truncate the pair in use."""
-        temporary = self._cert_directory / f".{cert_path.name}.new"
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pair)
-            file.flush()
-            os.fsync(descriptor)
-        temporary.replace(cert_path)
 
     def _path(self, qualifier: str) -> Path:
         return self._cert_directory / f"{self._pair_name_prefix}-{qualifier}{_PEM_EXTENSION}"

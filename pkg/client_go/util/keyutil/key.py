@@ -5,11 +5,11 @@ Go: k8s.io/client-go/util/keyutil/key.go
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from pkg.client_go.util.keyutil import pem
+from pkg.util import atomicfile
 
 # The cryptography library is imported where it is used: a kubelet without certificates does not load it.
 if TYPE_CHECKING:
@@ -41,14 +41,7 @@ def write_key(key_path: str, data: bytes) -> None:
     """
     path = Path(key_path)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-    temporary.replace(path)
+    atomicfile.write(path, data)
 
 
 def load_or_generate_key_file(key_path: str) -> tuple[bytes, bool]:

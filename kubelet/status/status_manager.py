@@ -413,7 +413,12 @@ class Manager:
             statusUID=update.status_uid,
             version=update.status.version,
         )
-        self.sync_pod(ctx, update.pod_uid, update.status)
+        try:
+            self.sync_pod(ctx, update.pod_uid, update.status)
+        except Exception as err:
+            # Whatever is wrong with one pod, the statuses of the others are to be sent.
+            pod = klog.kref(update.status.pod_namespace, update.status.pod_name)
+            klog.error_s(err, "Failed to sync status for pod", pod=pod, stacktrace=klog.stacktrace(err))
 
     def _should_sync(self, uid: str, status_uid: kubetypes.MirrorPodUID, status: VersionedPodStatus, all: bool) -> bool:
         if not all:

@@ -881,6 +881,25 @@ def test_sync_batch_cleans_up_versions() -> None:
     assert m.api_status_versions == versions
 
 
+def test_fault_of_one_pod_does_not_keep_the_statuses_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = [make_pod(), make_pod(), make_pod()]
+    for i, pod in enumerate(pods):
+        pod.metadata.name = pod.metadata.uid = f"p{i}"
+    m = Manager(*pods)
+    for pod in pods:
+        m.set_pod_status(pod, random_status())
+    sent: list[str] = []
+
+    def sync_pod(ctx: golang.Context, uid: str, versioned: status.VersionedPodStatus) -> None:
+        if uid == "p1":
+            raise KeyError("a fault of ours")
+        sent.append(uid)
+
+    monkeypatch.setattr(m, "sync_pod", sync_pod)
+    assert m.sync_batch(CTX, all=False) == 3
+    assert sorted(sent) == ["p0", "p2"]
+
+
 def test_reconcile_pod_status() -> None:
     pod = make_pod()
     m, uid = Manager(pod), make_pod().metadata.uid

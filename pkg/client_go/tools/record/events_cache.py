@@ -95,7 +95,7 @@ class EventSourceObjectSpamFilter:
 
 @dataclass(slots=True)
 class _AggregateRecord:
-    last_timestamp: datetime
+    last_seen: float  # by the monotonic clock
     local_keys: set[str] = field(default_factory=set)
 
 
@@ -112,18 +112,18 @@ class EventAggregator:
 
     def event_aggregate(self, event: v1.Event) -> tuple[v1.Event, Key]:
         """The event to send, which is another one if it stands for several, and the key to count it by."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         aggregate_key, local_key = event_aggregator_by_reason_func(event)
         record = self._cache.get(aggregate_key)
-        if record is None or (now - record.last_timestamp).total_seconds() > self._max_interval:
+        if record is None or now - record.last_seen > self._max_interval:
             record = _AggregateRecord(now)
         record.local_keys.add(local_key)
-        record.last_timestamp = now
+        record.last_seen = now
         self._cache.add(aggregate_key, record)
         if len(record.local_keys) < self._max_events:
             return event, get_event_key(event)
         record.local_keys.pop()  # the set need not grow further
-        return self._combined(event, now), aggregate_key
+        return self._combined(event, self._clock.now()), aggregate_key
 
     def _combined(self, event: v1.Event, now: datetime) -> v1.Event:
         return v1.Event(

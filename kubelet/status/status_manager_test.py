@@ -890,7 +890,7 @@ def test_fault_of_one_pod_does_not_keep_the_statuses_of_others(monkeypatch: pyte
         m.set_pod_status(pod, random_status())
     sent: list[str] = []
 
-    def sync_pod(ctx: golang.Context, uid: str, versioned: status.VersionedPodStatus) -> None:
+    def sync_pod(ctx: golang.Context, uid: str, versioned: status_manager.VersionedPodStatus) -> None:
         if uid == "p1":
             raise KeyError("a fault of ours")
         sent.append(uid)

@@ -119,7 +119,7 @@ def test_pods_of_other_nodes_are_ignored(node: ClusterNode) -> None:
 def test_same_name_in_two_namespaces_is_two_pods(node: ClusterNode) -> None:
     store = node.cluster.store
     store.create("namespaces", {"metadata": {"name": "second"}})
-    store.create("serviceaccounts", {"metadata": {"name": "default", "namespace": "second"}})
+    node.wait_for_condition("the service account", lambda: store.list("serviceaccounts", "second"))
     manifest = pod("namesake", sleeper())
     node.create(manifest)
     node.create({**manifest, "metadata": {"name": "namesake", "namespace": "second"}})

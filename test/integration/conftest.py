@@ -103,7 +103,7 @@ def new_node(
         root_dir: Path | None = None,
         runtime_up: bool = True,
     ) -> ClusterNode:
-        folder = tmp_path_factory.mktemp(node, numbered=False)
+        folder = tmp_path_factory.mktemp(node)
         kubelet = ClusterNode(folder, node, cluster, history, config, flags, root_dir)
         made.append(kubelet)
         if runtime_up:

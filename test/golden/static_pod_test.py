@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from framework.hollow import HollowNode
-from framework.waiting import wait_for
+from framework.hollow_kubelet import HollowKubelet
 from golden import normalize
 
 from kubelet.cri.remote import fake
@@ -41,19 +40,18 @@ _FROM_API_SERVER = (
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[HollowNode]:
+def node(tmp_path: Path) -> Iterator[HollowKubelet]:
     resolv_conf = tmp_path / "resolv.conf"
     resolv_conf.write_text(_resolv_conf())
-    with HollowNode(
-        tmp_path,
-        f"--hostname-override={_NODE}",
-        "--cluster-dns=10.96.0.10",
-        "--cluster-domain=cluster.local",
-        f"--resolv-conf={resolv_conf}",
-    ) as node:
-        node.runtime.images.add(_IMAGE)
-        node.runtime.recorder.on = True
+    config = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local", "resolvConf": str(resolv_conf)}
+    node = HollowKubelet(tmp_path, _NODE, config)
+    node.runtime.images.add(_IMAGE)
+    try:
+        node.server.start()
+        node.start()
         yield node
+    finally:
+        node.end()
 
 
 def _resolv_conf() -> str:
@@ -86,12 +84,12 @@ def _without_api_server(config: dict[str, Any]) -> None:
         config["envs"] = envs
 
 
-def _ours(node: HollowNode, pod: str) -> list[normalize.Call]:
+def _ours(node: HollowKubelet, pod: str) -> list[normalize.Call]:
     text = "\n".join(json.dumps(call.as_json()) for call in node.runtime.recorder.calls())
     if not pod.endswith(f"-{_NODE}"):
         text = text.replace(f"{pod}-{_NODE}", pod)
     lines = [json.loads(line) for line in text.splitlines()]
-    directories = {str(node.root_directory): "/var/lib/kubelet"}
+    directories = {str(node.root_dir): "/var/lib/kubelet"}
     for line in lines:
         if line["method"] == "RunPodSandbox":
             directories[str(Path(line["request"]["config"]["log_directory"]).parent)] = "/var/log/pods"
@@ -116,23 +114,28 @@ def _manifest(scenario: str, pod: str) -> str:
     return str(yaml.safe_dump(manifest))
 
 
-def _run(node: HollowNode, manifest: str, containers: int) -> Path:
+def _called(node: HollowKubelet, method: str) -> int:
+    """How often the runtime was called so."""
+    return node.runtime.recorder.counts.get(method, 0)
+
+
+def _run(node: HollowKubelet, manifest: str, containers: int) -> Path:
     """Let a pod come and start; returns its manifest."""
     path = node.manifests / "pod.yaml"
     path.write_text(manifest)
-    wait_for("the containers run", lambda: node.called("StartContainer") >= containers, timeout=30)
-    wait_for("the start is noticed", lambda: node.called("ContainerStatus") >= containers, timeout=30)
+    node.wait_for_condition("the containers run", lambda: _called(node, "StartContainer") >= containers, timeout=30)
+    node.wait_for_condition("the start is noticed", lambda: _called(node, "ContainerStatus") >= containers, timeout=30)
     return path
 
 
-def _run_and_delete(node: HollowNode, manifest: str, containers: int) -> None:
+def _run_and_delete(node: HollowKubelet, manifest: str, containers: int) -> None:
     """Let a pod come, start, and go again."""
     _run(node, manifest, containers).unlink()
-    wait_for("the sandbox is stopped", lambda: node.called("StopPodSandbox"), timeout=30)
-    wait_for("the containers are gone", lambda: not node.runtime.containers, timeout=90)
+    node.wait_for_condition("the sandbox is stopped", lambda: _called(node, "StopPodSandbox"), timeout=30)
+    node.wait_for_condition("the containers are gone", lambda: not node.runtime.containers, timeout=90)
 
 
-def test_static_pod(node: HollowNode) -> None:
+def test_static_pod(node: HollowKubelet) -> None:
     _run_and_delete(node, _manifest("05-static", "static"), 1)
     found = normalize.diff_conversations(
         _recorded("05-static", "static-labnode"), _ours(node, "static-labnode"), _HOLLOW
@@ -144,16 +147,16 @@ def test_static_pod(node: HollowNode) -> None:
     ("scenario", "pod", "containers"),
     [("01-plain", "plain", 1), ("04-host", "host", 1), ("04-host", "shared", 2)],
 )
-def test_pod_that_runs_until_it_is_deleted(node: HollowNode, scenario: str, pod: str, containers: int) -> None:
+def test_pod_that_runs_until_it_is_deleted(node: HollowKubelet, scenario: str, pod: str, containers: int) -> None:
     _run_and_delete(node, _manifest(scenario, pod), containers)
     found = normalize.diff_conversations(_recorded(scenario, pod), _ours(node, pod), (*_HOLLOW, *_FROM_API_SERVER))
     assert "\n".join(found) == ""
 
 
 @pytest.mark.parametrize("pod", ["succeeds", "fails", "oom"])
-def test_pod_that_ends(node: HollowNode, pod: str) -> None:
+def test_pod_that_ends(node: HollowKubelet, pod: str) -> None:
     node.runtime.behaviours.add(fake.Behaviour(run_for=0.5, oom_killed=True), command="tail /dev/zero")
     _run(node, _manifest("03-ends", pod), 1)
-    wait_for("the end is noticed", lambda: node.called("StopPodSandbox"), timeout=30)
+    node.wait_for_condition("the end is noticed", lambda: _called(node, "StopPodSandbox"), timeout=30)
     found = normalize.diff_conversations(_recorded("03-ends", pod), _ours(node, pod), (*_HOLLOW, *_FROM_API_SERVER))
     assert "\n".join(found) == ""

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import yaml
-from framework.hollow import ROOT, HollowNode
-from framework.waiting import wait_for
+from framework.containerd import ROOT
+from framework.hollow_kubelet import HollowKubelet
+from framework.pods import pod, sleeper
 
 
 @contextmanager
@@ -74,18 +74,17 @@ def test_help_and_own_flags(tmp_path: Path) -> None:
 
 
 def test_pods_run_and_go(tmp_path: Path) -> None:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "web"},
-        "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": "web:1"}]},
-    }
-    with HollowNode(tmp_path, "--hostname-override=hollow") as node:
-        manifest = node.manifests / "web.yaml"
-        manifest.write_text(yaml.safe_dump(pod))
-        wait_for("the container starts", lambda: node.called("StartContainer"), timeout=30)
+    node = HollowKubelet(tmp_path, "hollow")
+    started = node.runtime.recorder.counts
+    try:
+        node.server.start()
+        node.start()
+        node.write(pod("web", sleeper()))
+        node.wait_for_condition("the container starts", lambda: started.get("StartContainer"))
         [container] = node.runtime.containers
         assert container.sandbox.config.metadata.name == "web-hollow"
-        manifest.unlink()
-        wait_for("the sandbox stops", lambda: node.called("StopPodSandbox"), timeout=30)
+        node.remove("web")
+        node.wait_for_condition("the sandbox stops", lambda: started.get("StopPodSandbox"))
         assert node.stop() == 0
+    finally:
+        node.end()

@@ -50,11 +50,11 @@ class HollowNodeCommand:
             return 1
 
     def _run(self, hollow: HollowOptions, directory: Path, kubelet_args: list[str]) -> int:
-        from kubelet.cri.remote import fake
-
         endpoint = hollow.container_runtime_endpoint
         if endpoint:
             return self._run_kubelet(hollow, directory, endpoint, kubelet_args)
+        from kubelet.cri.remote import fake
+
         endpoint = f"unix://{directory}/cri.sock"
         with fake.FakeServer(endpoint, new_runtime(hollow)):
             return self._run_kubelet(hollow, directory, endpoint, kubelet_args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import traceback
 import warnings
@@ -10,7 +11,7 @@ from time import monotonic
 
 import pytest
 
-from pkg import golang
+from pkg import golang, klog
 
 # How long threads that were told to stop may take to do so.
 _GRACE = 5.0
@@ -42,6 +43,15 @@ def _no_leaked_threads(_no_thread_crashes: None) -> Iterator[None]:
         thread.join(max(deadline - monotonic(), 0.0))
     if leaked := _started_since(before):
         pytest.fail(f"threads still run: {sorted(thread.name for thread in leaked)}", pytrace=False)
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """What is logged during the test."""
+    out = io.StringIO()
+    klog.set_output(out)
+    yield out
+    klog.set_output(None)
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from kubelet import cadvisor, cm, eviction, kubelet_node_status
 from kubelet import container as kubecontainer
 from kubelet.cm.helpers import hard_eviction_reservation
 from kubelet.testing import TestKubelet
-from pkg import features, golang, klog
+from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api import resource
@@ -743,16 +743,11 @@ def test_try_register_with_api_server(
         assert server_node(node_kubelet).metadata.annotations.get(CMAD) == ("true" if new_cmad else None)
 
 
-def test_node_that_may_not_be_created_is_told_of(node_kubelet: NodeKubelet) -> None:
+def test_node_that_may_not_be_created_is_told_of(node_kubelet: NodeKubelet, log: io.StringIO) -> None:
     """That it is not there either would say nothing."""
     kubelet = node_kubelet.kubelet
     node_kubelet.use().prepend_reactor("create", "nodes", _raising(FORBIDDEN))
-    log = io.StringIO()
-    klog.set_output(log)
-    try:
-        assert not kubelet.try_register_with_api_server(CTX, kubelet.initial_node(CTX))
-    finally:
-        klog.set_output(None)
+    assert not kubelet.try_register_with_api_server(CTX, kubelet.initial_node(CTX))
     (line,) = (line for line in log.getvalue().splitlines() if "Unable to register node" in line)
     assert 'nodes \\"labnode\\" is forbidden: no' in line
 

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 
 import pytest
 
-from pkg import golang, klog
+from pkg import golang
 from pkg.apimachinery.clock import testing
 from pkg.util import goroutinemap
 from pkg.util.goroutinemap import exponentialbackoff
 
 WAIT = 10.0
-
-
-@pytest.fixture(autouse=True)
-def out() -> Iterator[io.StringIO]:
-    stream = io.StringIO()
-    klog.set_output(stream)
-    yield stream
-    klog.set_output(None)
 
 
 def fail() -> None:
@@ -44,7 +35,7 @@ def test_one_at_a_time(back_off: bool) -> None:
     grm.wait()
 
 
-def test_a_failure_delays_the_next_run(out: io.StringIO) -> None:
+def test_a_failure_delays_the_next_run(log: io.StringIO) -> None:
     clock = testing.FakeClock()
     grm = goroutinemap.GoRoutineMap(True, clock)
     for pause in (0.5, 1.0):
@@ -57,16 +48,16 @@ def test_a_failure_delays_the_next_run(out: io.StringIO) -> None:
         clock.step(0.001)
     grm.run("op", lambda: None)
     grm.wait()
-    assert "No retries permitted until 2020-01-01 00:00:00.500000" in out.getvalue()
+    assert "No retries permitted until 2020-01-01 00:00:00.500000" in log.getvalue()
 
 
-def test_without_back_off_a_failure_is_only_logged(out: io.StringIO) -> None:
+def test_without_back_off_a_failure_is_only_logged(log: io.StringIO) -> None:
     grm = goroutinemap.GoRoutineMap(False)
     grm.run("op", fail)
     grm.wait()
     grm.run("op", lambda: None)
     grm.wait()
-    assert r'"operation for \"op\" failed" err="bad"' in out.getvalue()
+    assert r'"operation for \"op\" failed" err="bad"' in log.getvalue()
 
 
 def test_the_wait_grows_to_its_maximum() -> None:

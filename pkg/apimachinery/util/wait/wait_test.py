@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pkg import golang, klog
+from pkg import golang
 from pkg.apimachinery.clock import testing
 from pkg.apimachinery.util import wait
 
@@ -83,10 +83,8 @@ def test_until_does_not_start_when_done() -> None:
 
 
 @pytest.mark.parametrize("err", [ValueError("bad"), golang.Canceled()], ids=["a crash", "another's cancel"])
-def test_until_survives_a_crash_and_logs_it(err: Exception) -> None:
+def test_until_survives_a_crash_and_logs_it(log: io.StringIO, err: Exception) -> None:
     s = Stepper()
-    out = io.StringIO()
-    klog.set_output(out)
 
     def crash() -> None:
         s.calls.append(0)
@@ -96,23 +94,19 @@ def test_until_survives_a_crash_and_logs_it(err: Exception) -> None:
         raise err
 
     wait.until(crash, 0.0, s.ctx)
-    klog.set_output(None)
     assert len(s.calls) == 2
-    assert f'"Observed a panic" err="{err}"' in out.getvalue() and "in crash" in out.getvalue()
+    assert f'"Observed a panic" err="{err}"' in log.getvalue() and "in crash" in log.getvalue()
 
 
-def test_until_says_nothing_of_its_own_cancel() -> None:
+def test_until_says_nothing_of_its_own_cancel(log: io.StringIO) -> None:
     s = Stepper()
-    out = io.StringIO()
-    klog.set_output(out)
 
     def cancelled() -> None:
         s.cancel()
         raise golang.Canceled
 
     wait.until(cancelled, 0.0, s.ctx)
-    klog.set_output(None)
-    assert out.getvalue() == ""
+    assert log.getvalue() == ""
 
 
 @pytest.mark.parametrize(("factor", "most"), [(0.5, 15.0), (0.0, 20.0), (-1.0, 20.0)])

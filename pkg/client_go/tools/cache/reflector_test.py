@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pkg import golang, klog
+from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery import watch
 from pkg.apimachinery.api import errors as apierrors
@@ -91,14 +91,6 @@ def run(source: testing.FakeControllerSource[v1.Pod]) -> Iterator[Run]:
     run = Run(source)
     yield run
     run.stop()
-
-
-@pytest.fixture
-def log() -> Iterator[io.StringIO]:
-    out = io.StringIO()
-    klog.set_output(out)
-    yield out
-    klog.set_output(None)
 
 
 def test_watch_list_fills_the_store_and_goes_on_as_the_watch(run: Run) -> None:

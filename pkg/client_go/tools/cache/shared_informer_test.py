@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pkg import golang, klog
+from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
@@ -81,14 +81,6 @@ def run() -> Iterator[Run]:
     run = Run()
     yield run
     run.stop()
-
-
-@pytest.fixture
-def log() -> Iterator[io.StringIO]:
-    out = io.StringIO()
-    klog.set_output(out)
-    yield out
-    klog.set_output(None)
 
 
 def test_store_and_handler_follow_the_server(run: Run) -> None:

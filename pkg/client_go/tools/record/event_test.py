@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pkg import golang, klog
+from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -83,14 +83,6 @@ def world(log: io.StringIO) -> Iterator[World]:
     yield made
     made.broadcaster.shutdown()
     assert "Event handler failed" not in log.getvalue()
-
-
-@pytest.fixture
-def log() -> Iterator[io.StringIO]:
-    out = io.StringIO()
-    klog.set_output(out)
-    yield out
-    klog.set_output(None)
 
 
 def test_event_as_it_is_sent(world: World) -> None:

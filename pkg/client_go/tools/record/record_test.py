@@ -6,7 +6,6 @@ import io
 
 import pytest
 
-from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing
@@ -16,16 +15,13 @@ POD = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid="u1"))
 CONTAINER = v1.ObjectReference(kind="Pod", api_version="v1", namespace="ns", name="p", field_path="spec.containers{c}")
 
 
-def test_standalone_logs_and_keeps() -> None:
-    out = io.StringIO()
-    klog.set_output(out)
+def test_standalone_logs_and_keeps(log: io.StringIO) -> None:
     clock = testing.FakeClock()
     recorder = record.StandaloneRecorder(keep=2, clock=clock)
     recorder.event(POD, "Normal", "Dropped", "the oldest goes")
     recorder.event(POD, "Normal", "Literal", "100% as it is")
     clock.step(1)
     recorder.annotated_eventf(CONTAINER, {"a": "b"}, "Warning", "Failed", "%s took %d s", "it", 5)
-    klog.set_output(None)
     first, second = recorder.events()
     assert (first.reason, first.message) == ("Literal", "100% as it is")
     ref = first.involved_object
@@ -33,7 +29,7 @@ def test_standalone_logs_and_keeps() -> None:
     assert second.involved_object is CONTAINER
     assert (second.type, second.message, second.annotations) == ("Warning", "it took 5 s", {"a": "b"})
     assert second.time == clock.now() and (second.time - first.time).total_seconds() == 1
-    last = out.getvalue().splitlines()[-1]
+    last = log.getvalue().splitlines()[-1]
     assert "record_test.py:" in last, "the line names who recorded"
     assert last.endswith(
         '"Event occurred" object="ns/p" fieldPath="spec.containers{c}" kind="Pod" apiVersion="v1" '
@@ -41,12 +37,11 @@ def test_standalone_logs_and_keeps() -> None:
     )
 
 
-def test_eventf_formats() -> None:
-    klog.set_output(io.StringIO())
+def test_eventf_formats(log: io.StringIO) -> None:
     recorder: record.EventRecorder = (standalone := record.StandaloneRecorder())
     recorder.eventf(POD, "Normal", "Pulled", "%s", "image")
-    klog.set_output(None)
     assert standalone.events()[0].message == "image"
+    assert 'message="image"' in log.getvalue()
 
 
 def test_fake() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -23,12 +22,6 @@ class State(msgspec.Struct, rename="camel"):
 
     start_time: datetime = ZERO_TIME
     end_time: datetime = ZERO_TIME
-
-
-class Storage(Protocol):
-    def store(self, state: State) -> None: ...
-
-    def load(self) -> State: ...
 
 
 class LocalStorage:

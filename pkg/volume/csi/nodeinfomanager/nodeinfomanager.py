@@ -5,7 +5,6 @@ Go: pkg/volume/csi/nodeinfomanager/nodeinfomanager.go
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -37,8 +36,6 @@ class NodeInfoManager:
         self._kube_client = kube_client
         self._migrated_plugins = frozenset(migrated_plugins)
         self._clock = clock or clocklib.RealClock()
-        self._lock = threading.Lock()  # guards _node_id
-        self._node_id = ""
 
     def initialize_csi_node_with_annotation(self, ctx: golang.Context) -> None:
         """See that the CSINode exists, belongs to this node and names the migrated plugins.
@@ -64,26 +61,22 @@ class NodeInfoManager:
         ) from last
 
     def _try_initialize(self, ctx: golang.Context) -> None:
-        node = self._kube_client.core_v1.nodes().get(ctx, self._node_name)
-        with self._lock:
-            self._node_id = node.metadata.uid
+        node_id = self._kube_client.core_v1.nodes().get(ctx, self._node_name).metadata.uid
         try:
             csi_node = self._kube_client.storage_v1.csi_nodes().get(ctx, self._node_name)
         except apierrors.StatusError as err:
             if not apierrors.is_not_found(err):
                 raise
-            self.create_csi_node(ctx)
+            self.create_csi_node(ctx, node_id)
             return
-        self._ensure_node_owns_csi_node(ctx, csi_node)
+        self._ensure_node_owns_csi_node(ctx, csi_node, node_id)
         csi_node = metav1.deepcopy(csi_node)
         if self._set_migration_annotation(csi_node):
             self._kube_client.storage_v1.csi_nodes().update(ctx, csi_node)
 
-    def _ensure_node_owns_csi_node(self, ctx: golang.Context, csi_node: storagev1.CSINode) -> None:
+    def _ensure_node_owns_csi_node(self, ctx: golang.Context, csi_node: storagev1.CSINode, node_id: str) -> None:
         """Deletes one that is left of an older node of the name, and raises, for the next attempt to make a new one."""
         owners = [owner for owner in csi_node.metadata.owner_references if owner.kind == "Node"]
-        with self._lock:
-            node_id = self._node_id
         if any(owner.name == self._node_name and owner.uid == node_id for owner in owners):
             return
         old = owners[-1].uid if owners else ""
@@ -99,10 +92,8 @@ class NodeInfoManager:
             f'(oldNodeID="{old}", newNodeID="{node_id}"), deleted it'
         )
 
-    def create_csi_node(self, ctx: golang.Context) -> storagev1.CSINode:
-        """Raises what the API server says."""
-        with self._lock:
-            node_id = self._node_id
+    def create_csi_node(self, ctx: golang.Context, node_id: str) -> storagev1.CSINode:
+        """Make the object, owned by the node of that uid. Raises what the API server says."""
         owner = metav1.OwnerReference(api_version="v1", kind="Node", name=self._node_name, uid=node_id)
         csi_node = storagev1.CSINode(metadata=metav1.ObjectMeta(name=self._node_name, owner_references=[owner]))
         self._set_migration_annotation(csi_node)

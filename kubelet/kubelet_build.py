@@ -556,16 +556,16 @@ def _build_node_lease(ctx: golang.Context, kubelet: Kubelet) -> None:
 
 
 def _build_serving_certificate(kubelet: Kubelet, options: KubeletOptions) -> None:
-    """Who has the certificate to serve with at hand; nobody in standalone mode without one."""
-    kube_cfg = kubelet.kubelet_configuration
-    gate = features.ROTATE_KUBELET_SERVER_CERTIFICATE
-    rotated = kube_cfg.server_tls_bootstrap and features.feature_gate.enabled(gate)
-    if rotated and kubelet.kube_client is not None:
-        # Only a kubelet that serves over TLS loads them.
-        from kubelet import certificate as kubeletcertificate
+    """Who has the certificate to serve with at hand; nobody in standalone mode, which serves without."""
+    client, kube_cfg = kubelet.kube_client, kubelet.kubelet_configuration
+    if client is None:
+        return
+    # Only a kubelet with an API server loads them.
+    from kubelet import certificate as kubeletcertificate
 
+    if kube_cfg.server_tls_bootstrap and features.feature_gate.enabled(features.ROTATE_KUBELET_SERVER_CERTIFICATE):
         kubelet.server_certificate_manager = kubeletcertificate.new_kubelet_server_certificate_manager(
-            kubelet.kube_client,
+            client,
             kube_cfg,
             kubelet.node_name,
             kubelet.get_last_observed_node_addresses,
@@ -573,9 +573,7 @@ def _build_serving_certificate(kubelet: Kubelet, options: KubeletOptions) -> Non
             expiry_warning=kubeletcertificate.ExpiryWarning("serving", kubelet.node_ref, kubelet.recorder),
             clock=kubelet.clock,
         )
-    elif kube_cfg.tls_cert_file and kube_cfg.tls_private_key_file and kubelet.kube_client is not None:
-        from kubelet import certificate as kubeletcertificate
-
+    elif kube_cfg.tls_cert_file and kube_cfg.tls_private_key_file:
         kubelet.server_certificate_manager = kubeletcertificate.KubeletServerCertificateDynamicFileManager(
             kube_cfg.tls_cert_file, kube_cfg.tls_private_key_file
         )

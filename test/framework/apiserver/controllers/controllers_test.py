@@ -342,6 +342,8 @@ def test_the_first_namespaces() -> None:
 
 def test_what_is_deleted_or_changed_comes_back(server: APIServer) -> None:
     with running(server, controllers.Namespaces(b"CA")):
+        # The account is there before it.
+        wait_for("the first CA", lambda: not is_gone(server, "configmaps", "kube-root-ca.crt", "ns"), TIMEOUT)
         uid = server.store.get("serviceaccounts", "default", "ns")["metadata"]["uid"]
         server.store.delete("serviceaccounts", "default", "ns")
 

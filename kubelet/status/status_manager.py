@@ -407,17 +407,20 @@ class Manager:
         return len(updates)
 
     def _sync_one(self, ctx: golang.Context, update: _PodSync) -> None:
+        with self._pod_statuses_lock:
+            # DIVERGES: Go sends what it found when the batch began, which is old by now if calls had to wait.
+            status = self._pod_statuses.get(update.pod_uid, update.status)
         klog.v(5).info_s(
             "Sync pod status",
             podUID=update.pod_uid,
             statusUID=update.status_uid,
-            version=update.status.version,
+            version=status.version,
         )
         try:
-            self.sync_pod(ctx, update.pod_uid, update.status)
+            self.sync_pod(ctx, update.pod_uid, status)
         except Exception as err:
             # Whatever is wrong with one pod, the statuses of the others are to be sent.
-            pod = klog.kref(update.status.pod_namespace, update.status.pod_name)
+            pod = klog.kref(status.pod_namespace, status.pod_name)
             klog.error_s(err, "Failed to sync status for pod", pod=pod, stacktrace=klog.stacktrace(err))
 
     def _should_sync(self, uid: str, status_uid: kubetypes.MirrorPodUID, status: VersionedPodStatus, all: bool) -> bool:

@@ -818,6 +818,26 @@ def test_sync_pod_goes_on_after_faults() -> None:
     assert m.actions() == ["get", "patch"]
 
 
+def test_status_that_changes_while_others_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_manager, "MAX_PARALLEL_SYNCS", 1)
+    first, second = make_pod(), make_pod()
+    second.metadata.uid, second.metadata.name = "second", "second"
+    m = Manager(first, second)
+    m.client.add(first)
+    m.client.add(second)
+
+    def change_second(action: Action) -> tuple[bool, object]:
+        if action.name == first.metadata.name:
+            m.set_pod_status(second, v1.PodStatus(message="new"))
+        return False, None
+
+    m.client.prepend_reactor("get", "pods", change_second)
+    m.set_pod_status(first, random_status())
+    m.set_pod_status(second, v1.PodStatus(message="old"))
+    assert m.actions() == ["get", "patch", "get", "patch"], "the old status is not sent"
+    assert m.client.core_v1.pods("new").get(CTX, "second").status.message == "new"
+
+
 def test_stale_updates() -> None:
     pod = make_pod()
     m = Manager(pod)

@@ -38,6 +38,8 @@ REGISTRATION_BACK_OFF_MAX = 7.0
 # For how long after the start a node that becomes ready is to be reported at once, and how often it is looked.
 NODE_READY_GRACE_PERIOD = 120.0
 FAST_STATUS_UPDATE_PERIOD = 0.1
+# For how long storage may still start after the API server has been reached.
+STORAGE_START_PERIOD = 5.0
 
 # Labels that follow the machine even after the node has been registered.
 _DEFAULT_LABELS = (
@@ -333,10 +335,24 @@ class KubeletNodeStatus(KubeletNetwork):
 
     def _register(self, ctx: golang.Context) -> None:
         """Register the node. One that was deleted and comes back needs another CSINode: the old one goes with it."""
-        comes_back = not self.registration_completed and self.last_status_report_time is not None
+        if self.registration_completed:
+            return
+        comes_back = self.last_status_report_time is not None
         self.register_with_api_server(ctx)
+        if self.created_node is None:
+            self._wait_for_storage(ctx)
         if comes_back and self.initialize_csi_node is not None:
             self.initialize_csi_node()
+
+    def _wait_for_storage(self, ctx: golang.Context) -> None:
+        """Before the first report on a node that may be known as ready, let storage start, which needs the API server.
+
+        DIVERGES: Go's kubelet that is restarted while the API server is away reports that it is not ready, for which
+        all its pods are taken as not ready.
+        """
+        end = self.clock.monotonic() + STORAGE_START_PERIOD
+        while self.runtime_state.storage_errors() is not None and self.clock.monotonic() < end:
+            wait.pause(ctx, FAST_STATUS_UPDATE_PERIOD, self.clock)
 
     def update_node_status(self, ctx: golang.Context) -> None:
         """Report the node's status, if it changed or enough time has passed, in a few attempts.

@@ -14,6 +14,30 @@ from framework.waiting import wait_for
 
 pytestmark = pytest.mark.kubectl
 
+PROBE = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+VOLUME = {"name": "v", "hostPath": {"path": "/not/there", "type": "File"}}
+# By the name of a pod: what is special about its container and about itself, and the events that come of it.
+TROUBLES: dict[str, tuple[dict[str, object], dict[str, object], list[tuple[str, str, str]]]] = {
+    "unhealthy": (
+        {"livenessProbe": PROBE},
+        {},
+        [
+            ("Warning", "Unhealthy", "Liveness probe failed:"),
+            ("Normal", "Killing", "Container main failed liveness probe, will be restarted"),
+        ],
+    ),
+    "crashes": (
+        {"command": ["false"]},
+        {},
+        [("Warning", "BackOff", "Back-off restarting failed container main in pod crashes_")],
+    ),
+    "no-volume": (
+        {"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
+        {"volumes": [VOLUME]},
+        [("Warning", "FailedMount", 'MountVolume.SetUp failed for volume "v" : hostPath type check failed')],
+    ),
+}
+
 
 class Kubectl:
     """kubectl with the credentials of the tests, in their namespace."""
@@ -21,9 +45,10 @@ class Kubectl:
     def __init__(self, environment: Environment, namespace: Namespace) -> None:
         self._command = ["kubectl", f"--kubeconfig={environment.kubeconfig}", f"--namespace={namespace.name}"]
 
-    def __call__(self, *arguments: str) -> str:
+    def __call__(self, *arguments: str, stdin: str = "") -> str:
         """The output; AssertionError, with what kubectl said, if it fails."""
-        done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, timeout=90, check=False)
+        command = [*self._command, *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90, check=False)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -57,11 +82,20 @@ def test_described_node(kubectl: Kubectl, namespace: Namespace) -> None:
         assert expected in text
 
 
+def place(namespace: Namespace) -> dict[str, object]:
+    """What sends a pod to the tested node by way of the scheduler, and spares it a token."""
+    node = namespace.client.core_v1.nodes().get(namespace.ctx, namespace.node)
+    return {
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 2,
+        "nodeSelector": {"kubernetes.io/hostname": node.metadata.labels["kubernetes.io/hostname"]},
+        "tolerations": [{"operator": "Exists"}],
+    }
+
+
 def run(kubectl: Kubectl, namespace: Namespace, name: str, *command: str) -> None:
-    """Run a pod on the tested node, without a token."""
-    spec = {"automountServiceAccountToken": False, "nodeName": namespace.node, "terminationGracePeriodSeconds": 2}
     image = namespace.images.busybox
-    overrides = json.dumps({"apiVersion": "v1", "spec": spec})
+    overrides = json.dumps({"apiVersion": "v1", "spec": place(namespace)})
     kubectl("run", name, f"--image={image}", "--restart=Never", f"--overrides={overrides}", "--", *command)
 
 
@@ -77,6 +111,7 @@ def test_pod_is_run_described_and_deleted(kubectl: Kubectl, namespace: Namespace
     assert re.search(r"^Status:\s+Running$", described, re.MULTILINE)
     assert re.search(rf"^Node:\s+{re.escape(namespace.node)}/[\d.]+$", described, re.MULTILINE)
     events = described.partition("Events:")[2]
+    assert f"Successfully assigned {namespace.name}/web to {namespace.node}" in events
     said = re.findall(r"^  Normal\s+(\w+)\s.*?kubelet\s+(.*)$", events, re.MULTILINE)
     assert [reason for reason, _ in said] == ["Pulled", "Created", "Started"], events
     assert said[1][1] == "Container created"
@@ -92,6 +127,23 @@ def _error(kubectl: Kubectl, *arguments: str) -> str:
     with pytest.raises(AssertionError) as caught:
         kubectl(*arguments)
     return str(caught.value)
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_trouble_is_described_in_the_words_of_upstream(kubectl: Kubectl, namespace: Namespace, name: str) -> None:
+    main, spec, events = TROUBLES[name]
+    container = {"name": "main", "image": namespace.images.busybox, "command": ["sleep", "1000"], **main}
+    full = {**place(namespace), "containers": [container], **spec}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": full}
+
+    kubectl("apply", "--filename=-", stdin=json.dumps(pod))
+
+    for _, reason, message in events:
+        namespace.wait_for_event(name, reason, f"{re.escape(message)}.*")
+    described = kubectl("describe", "pod", name).partition("Events:")[2]
+    for kind, reason, message in events:
+        line = rf"^  {kind} +{reason} .*kubelet +{re.escape(message)}"
+        assert re.search(line, described, re.MULTILINE), described
 
 
 def test_pods_that_end_show_how(kubectl: Kubectl, namespace: Namespace) -> None:

@@ -15,7 +15,6 @@ from framework.containerd import ROOT
 _USER = """
 import sys
 import tempfile
-from pathlib import Path
 
 import kubelet_testing as testing
 from kubernetes import client, config, watch
@@ -30,22 +29,23 @@ def is_ready(pod):
     return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or [])
 
 
-def wait_for(core, what):
-    for event in watch.Watch().stream(core.list_namespaced_pod, "default", timeout_seconds=30):
+def wait_for(core, what, **since):
+    for event in watch.Watch().stream(core.list_namespaced_pod, "default", timeout_seconds=30, **since):
         if what(event):
             return event["object"]
     raise TimeoutError
 
 
 with tempfile.TemporaryDirectory() as directory:
-    with testing.Cluster(Path(directory)) as cluster, testing.HollowNode(cluster, "node-1"):
+    with testing.Cluster(directory) as cluster, testing.HollowNode(cluster, "node-1"):
         config.load_kube_config(str(cluster.admin_kubeconfig))
         core = client.CoreV1Api()
         core.create_namespaced_pod("default", POD)
         pod = wait_for(core, lambda event: is_ready(event["object"]))
         print(pod.spec.node_name, pod.status.phase)
         core.delete_namespaced_pod("web", "default")
-        wait_for(core, lambda event: event["type"] == "DELETED")
+        version = pod.metadata.resource_version
+        wait_for(core, lambda event: event["type"] == "DELETED", resource_version=version)
         print("gone")
 
 for name, module in sorted(sys.modules.items()):

@@ -66,16 +66,16 @@ class Cluster:
     - `signing.policy`: what becomes of certificate signing requests.
     """
 
-    def __init__(self, directory: Path, options: Options | None = None) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path | str, options: Options | None = None) -> None:
+        self.directory = Path(directory)
         self.options = options or Options()
-        directory.mkdir(parents=True, exist_ok=True)
-        self.authority = certificates.CertificateAuthority.load_or_create(directory)
-        self.ca_file = directory / "kubernetes-ca.crt"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.authority = certificates.CertificateAuthority.load_or_create(self.directory)
+        self.ca_file = self.directory / "kubernetes-ca.crt"
         self.faults = faults.Faults(lambda: int(self.server.store.resource_version))
         self.requests = faults.RequestLog()
         self.authorizer = ClusterAuthorizer(lambda: self.store)
-        signer = tokens.TokenSigner.load_or_create(directory)
+        signer = tokens.TokenSigner.load_or_create(self.directory)
         self.authenticator = authentication.Authenticator(lambda: self.store, signer, self.options.static_tokens)
         self.admission = Plugins(lambda: self.store, self.options.mount_tokens)
         self.namespaces = controllers.Namespaces(self.authority.pem)

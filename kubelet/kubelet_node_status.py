@@ -341,6 +341,8 @@ class KubeletNodeStatus(KubeletNetwork):
         self.register_with_api_server(ctx)
         if self.created_node is None:
             self._wait_for_storage(ctx)
+        if comes_back:
+            self.node_lease_controller.forget_owner()
         if comes_back and self.initialize_csi_node is not None:
             self.initialize_csi_node()
 

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -682,6 +683,10 @@ def test_node_that_was_deleted_is_registered_again(node_kubelet: NodeKubelet) ->
     kubelet = node_kubelet.kubelet
     initialized: list[None] = []
     kubelet.initialize_csi_node = lambda: initialized.append(None)
+    forgotten: list[None] = []
+    kubelet.node_lease_controller = SimpleNamespace(  # type: ignore[assignment]
+        forget_owner=lambda: forgotten.append(None)
+    )
     kubelet.sync_node_status(CTX)
     assert node_kubelet.calls() == ["create nodes", "get nodes", "patch nodes"]
     node_kubelet.client.core_v1.nodes().delete(CTX, "labnode")
@@ -691,6 +696,7 @@ def test_node_that_was_deleted_is_registered_again(node_kubelet: NodeKubelet) ->
     assert initialized == []
     kubelet.sync_node_status(CTX)
     assert node_kubelet.calls()[0] == "create nodes"
+    assert forgotten == [None]
     assert initialized == [None], "the cluster removes the CSINode of the node that was deleted"
 
 

@@ -58,6 +58,16 @@ class Controller:
         self._new_lease_post_process_func = new_lease_post_process_func
         # The lease as it was last made or renewed.
         self.latest_lease: coordinationv1.Lease | None = None
+        # Whether the owner that the lease names is gone; a plain flag, which any thread may set.
+        self._owner_is_gone = False
+
+    def forget_owner(self) -> None:
+        """Let the next renewal find out anew who owns the lease.
+
+        DIVERGES: in Go an owner that was deleted and comes back is not provided for. An API server makes a lease
+        that is renewed after it was deleted, and one that names an owner that is gone is deleted again and again.
+        """
+        self._owner_is_gone = True
 
     def run(self, ctx: golang.Context) -> None:
         """Renew the lease until ctx ends."""
@@ -130,6 +140,7 @@ class Controller:
             else:
                 try:
                     self.latest_lease = self._lease_client.update(ctx, lease)
+                    self._owner_is_gone = False
                     return
                 except golang.ContextError:
                     raise
@@ -152,6 +163,8 @@ class Controller:
             )
         else:
             lease = metav1.deepcopy(base)
+            if self._owner_is_gone:
+                lease.metadata.owner_references = []
         # The configuration may have changed since the lease was made.
         lease.spec.lease_duration_seconds = self._lease_duration_seconds
         lease.spec.renew_time = metav1.micro_time(self._clock.now())

@@ -1,0 +1,189 @@
+"""The node object: registered, kept true, and left alone where others have their say; two of them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from framework.apiserver.cluster import Cluster
+from framework.apiserver.interfaces import Object
+from framework.cluster_node import ClusterNode, condition
+from framework.pods import pod, sleeper
+
+OFTEN = {"nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "1s", "nodeLeaseDurationSeconds": 4}
+
+NewNode = Callable[..., ClusterNode]
+
+
+@pytest.fixture(scope="module")
+def node(new_node: NewNode) -> ClusterNode:
+    """A node that reports often; each test leaves it ready."""
+    node = new_node("node", OFTEN)
+    node.join()
+    return node
+
+
+def api(node: ClusterNode) -> Object:
+    found = node.api_object()
+    assert found is not None, f"there is no node {node.node}"
+    return found
+
+
+def change(node: ClusterNode, patch: Object, subresource: str = "") -> Object:
+    return node.cluster.store.patch("nodes", node.node, patch, subresource=subresource)
+
+
+def heartbeat(found: Object) -> str:
+    (ready,) = (each for each in found["status"]["conditions"] if each["type"] == "Ready")
+    return str(ready["lastHeartbeatTime"])
+
+
+def wait_for_heartbeats(node: ClusterNode, count: int = 2) -> Object:
+    """Wait until the node was reported so many times more, and return it."""
+    for _ in range(count):
+        last = heartbeat(api(node))
+        wait_for_later_heartbeat(node, last)
+    return api(node)
+
+
+def wait_for_later_heartbeat(node: ClusterNode, last: str) -> None:
+    node.wait_for_condition("another heartbeat", lambda: heartbeat(api(node)) != last)
+
+
+def lease(node: ClusterNode) -> Object | None:
+    found = node.cluster.store.list("leases", "kube-node-lease")
+    return next((each for each in found if each["metadata"]["name"] == node.node), None)
+
+
+def test_what_others_say_of_the_node_stays(node: ClusterNode) -> None:
+    """Labels, annotations, taints, a cordon and conditions of others, also over a restart of the kubelet."""
+    change(node, {"metadata": {"labels": {"mine": "1"}, "annotations": {"mine": "2"}}})
+    change(node, {"spec": {"unschedulable": True, "taints": [{"key": "mine", "effect": "NoSchedule"}]}})
+    change(node, {"status": {"conditions": [condition("Mine", "True")]}}, "status")
+
+    def assert_kept(found: Object) -> None:
+        assert found["metadata"]["labels"]["mine"] == "1" and found["metadata"]["annotations"]["mine"] == "2"
+        assert found["spec"]["unschedulable"]
+        assert "mine" in {each["key"] for each in found["spec"]["taints"]}
+        assert "Mine" in {each["type"] for each in found["status"]["conditions"]}
+
+    assert_kept(wait_for_heartbeats(node))
+    node.wait_for_api_event(node.node, "NodeNotSchedulable")
+    uid = api(node)["metadata"]["uid"]
+    node.kill()
+    last = heartbeat(api(node))
+    node.spawn()
+    wait_for_later_heartbeat(node, last)
+    assert_kept(wait_for_heartbeats(node))
+    assert api(node)["metadata"]["uid"] == uid
+    change(node, {"spec": {"unschedulable": None, "taints": None}})
+    node.wait_for_api_event(node.node, "NodeSchedulable")
+
+
+def test_default_labels_are_put_right(node: ClusterNode) -> None:
+    """Those of system and architecture at once, that of the host's name when the kubelet registers again."""
+    wrong = {"kubernetes.io/os": "plan9", "kubernetes.io/arch": None, "kubernetes.io/hostname": "other"}
+    right = {key: api(node)["metadata"]["labels"][key] for key in wrong}
+    change(node, {"metadata": {"labels": wrong}})
+
+    def labels() -> dict[str, Any]:
+        return {key: api(node)["metadata"]["labels"].get(key) for key in wrong}
+
+    node.wait_for_condition("system and architecture", lambda: labels() == {**right, "kubernetes.io/hostname": "other"})
+    node.kill()
+    node.spawn()
+    node.wait_for_condition("the host's name", lambda: labels() == right)
+    node.wait_until_ready()
+
+
+def test_wrong_status_is_put_right(node: ClusterNode) -> None:
+    right = api(node)["status"]["capacity"]
+    change(node, {"status": {"capacity": {"cpu": "99", "memory": "1Ki"}}}, "status")
+    node.wait_for_condition("capacity as before", lambda: api(node)["status"]["capacity"] == right)
+
+
+def test_node_that_is_deleted_registers_again(node: ClusterNode, cluster: Cluster) -> None:
+    """Without a restart, as another object, with another lease; its pods run on."""
+    node.create(pod("stays", sleeper()))
+    node.wait_for_api_running("stays")
+    containers = node.container_ids("stays")
+    node.wait_for_condition("its lease", lambda: owner(lease(node)) == api(node)["metadata"]["uid"])
+    old = api(node)
+    cluster.store.delete("nodes", node.node)
+    node.wait_for_condition(
+        "another node", lambda: (node.api_object() or old)["metadata"]["uid"] != old["metadata"]["uid"]
+    )
+    node.wait_until_ready()
+    node.wait_for_condition("another lease", lambda: owner(lease(node)) == api(node)["metadata"]["uid"])
+    assert node.container_ids("stays") == containers
+    node.create(pod("comes", sleeper()))
+    node.wait_for_api_running("comes", "stays")
+    assert node.container_ids("stays") == containers
+
+
+def owner(found: Object | None) -> str:
+    references = (found or {"metadata": {}})["metadata"].get("ownerReferences") or [{"uid": ""}]
+    return str(references[0]["uid"])
+
+
+def test_heartbeats_come_while_others_are_held_back(node: ClusterNode, cluster: Cluster) -> None:
+    """The API server turns everything about pods and events away, and there are many events to tell."""
+    for number in range(30):
+        node.create(pod(f"flood-{number}", sleeper()))
+    with (
+        cluster.faults.status(429, retry_after=1, resource="pods", subresource="status") as pods,
+        cluster.faults.status(429, retry_after=1, resource="events") as events,
+    ):
+        node.wait_for_condition("both are struck", lambda: pods.hits and events.hits)
+        renewed = (lease(node) or {})["spec"]["renewTime"]
+        wait_for_heartbeats(node, 3)
+        node.wait_for_condition("the lease is renewed", lambda: (lease(node) or {})["spec"]["renewTime"] != renewed)
+        assert node.ready()
+    node.wait_for_api_running(*(f"flood-{number}" for number in range(30)), timeout=60)
+    for number in range(30):
+        node.delete(f"flood-{number}", grace=0)
+
+
+def test_two_nodes_run_their_own_pods(node: ClusterNode, new_node: NewNode) -> None:
+    """The second is told of labels and taints; the status of neither is the other's business."""
+    flags = {"node-labels": "zone=east,example.com/rack=7", "register-with-taints": "dedicated=tests:NoSchedule"}
+    second = new_node("second", {"nodeStatusReportFrequency": "1h", "nodeStatusUpdateFrequency": "1s"}, flags)
+    second.join()
+    found = api(second)
+    assert (found["metadata"]["labels"]["zone"], found["metadata"]["labels"]["example.com/rack"]) == ("east", "7")
+    taint = {"key": "dedicated", "value": "tests", "effect": "NoSchedule"}
+    assert taint in found["spec"]["taints"]
+    for number in range(4):
+        (node, second)[number % 2].create(pod(f"of-{number % 2}-{number}", sleeper()))
+    node.wait_for_api_running("of-0-0", "of-0-2")
+    second.wait_for_api_running("of-1-1", "of-1-3")
+
+    def own(which: ClusterNode) -> set[str]:
+        return {each.config.metadata.name for each in which.runtime.sandboxes if each.config.metadata.name[:3] == "of-"}
+
+    assert (own(node), own(second)) == ({"of-0-0", "of-0-2"}, {"of-1-1", "of-1-3"})
+    # Nothing of the second's status changes, so only its lease is renewed; what changes is told at once.
+    told = heartbeat(api(second))
+    wait_for_heartbeats(node, 3)
+    assert heartbeat(api(second)) == told
+    second.runtime.network_ready = False
+    second.wait_for_condition("it is not ready", lambda: not second.ready())
+    second.runtime.network_ready = True
+    second.wait_until_ready()
+
+
+def test_node_that_is_not_to_register(new_node: NewNode, cluster: Cluster) -> None:
+    """It makes no node object, and uses one that somebody else makes."""
+    shy = new_node("shy", OFTEN, {"register-node": "false"})
+    shy.write(pod("static", sleeper()))
+    shy.spawn()
+    shy.wait_for_condition("the static pod runs", lambda: shy.container_ids("static-shy"))
+    shy.wait_for_log("Unable to update node status")
+    assert shy.api_object() is None
+    assert not cluster.requests.calls(verb="create", resource="nodes", user="system:node:shy")
+    cluster.store.create("nodes", {"metadata": {"name": "shy", "labels": {"made-by": "admin"}}})
+    shy.wait_until_ready()
+    assert api(shy)["metadata"]["labels"]["made-by"] == "admin"
+    shy.create(pod("hers", sleeper()))
+    shy.wait_for_api_running("hers")

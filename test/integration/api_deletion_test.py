@@ -93,8 +93,8 @@ def scratch() -> dict[str, Any]:
     return {"volumes": [{"name": "scratch", "emptyDir": {}}]}
 
 
-def mounted(**fields: object) -> dict[str, Any]:
-    return sleeper(volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}], **fields)
+def mounted() -> dict[str, Any]:
+    return sleeper(volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}])
 
 
 def stop_timeouts(node: ClusterNode, name: str) -> list[int]:

@@ -100,7 +100,8 @@ def test_pod_that_ends_keeps_its_end(node: ClusterNode) -> None:
         node.create(pod(name, shell(script), restartPolicy="Never"))
 
     for name, phase, code in (("succeeds", "Succeeded", 0), ("fails", "Failed", 3)):
-        ended = node.wait_for_api_pod(name, phase, lambda found, phase=phase: found.phase == phase)
+        ended = node.wait_for_api_pod(name, "ended", lambda found: found.phase in ("Succeeded", "Failed"))
+        assert ended.phase == phase
         assert ended.state()["exitCode"] == code
         assert not ended.ready
         assert_history_monotonic(node.history.of(name))
@@ -219,15 +220,17 @@ def test_what_others_write_into_statuses_is_put_right(node: ClusterNode) -> None
         node.create(pod(name, sleeper()))
     before = {each.name: each for each in node.wait_for_api_running(*names.values())}
 
+    written: dict[str, int] = {}
     for kind, name in names.items():
-        written = node.patch(name, {"status": WRITES[kind](before[name])}, "status")
-        assert written["status"] != before[name].status, kind
+        found = node.patch(name, {"status": WRITES[kind](before[name])}, "status")
+        assert found["status"] != before[name].status, kind
+        written[name] = int(found["metadata"]["resourceVersion"])
 
-    def put_right(name: str, found: Version) -> bool:
-        return found.version > before[name].version + 1 and found.running and found.ready
+    def put_right(found: Version) -> bool:
+        return found.version > written[found.name] and found.running and found.ready
 
     for name in names.values():
-        after = node.wait_for_api_pod(name, "put right", lambda found, name=name: put_right(name, found), FOREIGN)
+        after = node.wait_for_api_pod(name, "put right", put_right, FOREIGN)
         assert without_times(after) == without_times(before[name])
         assert node.container_ids(name) == [before[name].container_id()]
 

@@ -11,9 +11,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import jeepney  # type: ignore[import-untyped]
+import jeepney
 from jeepney import wrappers
-from jeepney.io import blocking  # type: ignore[import-untyped]
+from jeepney.io import blocking
 
 from pkg import golang, klog
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jeepney  # type: ignore[import-untyped]
+import jeepney
 import pytest
-from jeepney.io import blocking  # type: ignore[import-untyped]
+from jeepney.io import blocking
 
 from kubelet.nodeshutdown import systemd
 from pkg import golang

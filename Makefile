@@ -5,6 +5,8 @@ RUNTIME_ENDPOINT ?=
 V ?= 2
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
+# For tests that mostly wait; files stay together, for what their tests share.
+PARALLEL := --numprocesses 3 --dist loadfile
 SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-divergences hack/verify_docs hack/verify_go_map hack/watch_pods.py
 
 .DEFAULT_GOAL := help
@@ -39,12 +41,12 @@ unit: ## test modules by themselves
 	@hack/setup python
 	@hack/setup dbus
 	@hack/setup kubectl
-	$(PYTEST) kubelet pkg test --ignore test/integration --ignore test/e2e_node --ignore test/e2e \
+	$(PYTEST) $(PARALLEL) kubelet pkg test --ignore test/integration --ignore test/e2e_node --ignore test/e2e \
 	  --ignore test/benchmark
 
 integration: ## test the kubelet on the hollow runtime
 	@hack/setup python
-	$(PYTEST) test/integration
+	$(PYTEST) $(PARALLEL) test/integration
 
 e2e-node: ## test the kubelet as a process on a private containerd; takes root
 	@hack/setup

@@ -1184,10 +1184,14 @@ def _require_valid(what: str, value: str, kind: str, faults: list[str]) -> None:
 
 
 def _refuse_api_object(kube_client: object, pod: v1.Pod, config_map: object, secret: object) -> None:
-    """Config maps and secrets live in the API server, from which they are not read yet."""
+    """Config maps and secrets live in the API server, from which they are not read yet.
+
+    Without an API server there is none, and a pod does without what is optional. With one it would run with the
+    wrong environment.
+    """
     reason = "no kubeClient defined" if kube_client is None else "config maps and secrets are not read yet"
     for kind, reference in (("configMap", config_map), ("secret", secret)):
-        if reference is None or getattr(reference, "optional", None):
+        if reference is None or (kube_client is None and getattr(reference, "optional", None)):
             continue
         name = getattr(reference, "name", "")
         raise ValueError(f"couldn't get {kind} {pod.metadata.namespace}/{name}, {reason}")

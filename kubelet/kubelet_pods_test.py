@@ -420,10 +420,11 @@ def test_environments_that_cannot_be_made(test_kubelet: TestKubelet) -> None:
         environment(test_kubelet, new_pod("p", enable_service_links=None))
     with pytest.raises(ValueError, match="couldn't get configMap ns/m, no kubeClient defined"):
         environment(test_kubelet, new_pod("p"), v1.EnvVar(name="A", value_from=CONFIG_MAP))
-    test_kubelet.kubelet.kube_client = FakeClientset()
-    with pytest.raises(ValueError, match="couldn't get configMap ns/m, config maps and secrets are not read yet"):
-        environment(test_kubelet, new_pod("p"), v1.EnvVar(name="A", value_from=CONFIG_MAP))
     assert environment(test_kubelet, new_pod("p"), v1.EnvVar(name="A", value_from=OPTIONAL)) == {"A": ""}
+    test_kubelet.kubelet.kube_client = FakeClientset()
+    for kind, source in (("configMap ns/m", CONFIG_MAP), ("secret ns/s", OPTIONAL)):
+        with pytest.raises(ValueError, match=f"couldn't get {kind}, config maps and secrets are not read yet"):
+            environment(test_kubelet, new_pod("p"), v1.EnvVar(name="A", value_from=source))
     with pytest.raises(ValueError, match="not supported"):
         environment(test_kubelet, new_pod("p"), field("A", "status.phase.of.moon"))
     test_kubelet.kubelet.service_has_synced = lambda: False

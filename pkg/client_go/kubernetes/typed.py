@@ -305,7 +305,7 @@ def _decode_item(resource: Resource[T], item: msgspec.Raw) -> T | watch.Undecoda
 def _identity(item: msgspec.Raw) -> watch.Undecodable:
     """Which object it is that has a fault somewhere."""
     try:
-        metadata = msgspec.json.decode(item, type=_Identity).metadata
+        metadata = codec.json_decoder(_Identity).decode(item).metadata
         return watch.Undecodable(*(str(metadata.get(key, "")) for key in ("namespace", "name", "resourceVersion")))
     except (msgspec.DecodeError, AttributeError):
         return watch.Undecodable("", "", "")

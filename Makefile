@@ -46,6 +46,7 @@ unit: ## test modules by themselves
 
 integration: ## test the kubelet on the hollow runtime
 	@hack/setup python
+	@hack/setup faketime
 	$(PYTEST) $(PARALLEL) test/integration
 
 e2e-node: ## test the kubelet as a process on a private containerd; takes root

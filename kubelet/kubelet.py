@@ -263,12 +263,12 @@ class Kubelet(KubeletPods):
                     pause = min(RUNTIME_ERROR_BACK_OFF_MAX, 2 * pause)
                     continue
                 pause = RUNTIME_ERROR_BACK_OFF_BASE
-                self.sync_loop_monitor = self.clock.now()
+                self.sync_loop_monitor = self.clock.steady()
                 if not self.sync_loop_iteration(
                     ctx, updates, handler, sync_ticker.channel, housekeeping_ticker.channel, pleg_ch
                 ):
                     break
-                self.sync_loop_monitor = self.clock.now()
+                self.sync_loop_monitor = self.clock.steady()
         finally:
             sync_ticker.stop()
             housekeeping_ticker.stop()
@@ -715,7 +715,7 @@ class Kubelet(KubeletPods):
             runtime_pod = self.container_runtime.get_pod(ctx, meta.uid)
         except kubecontainer.ErrPodNotFound:
             runtime_pod = kubecontainer.Pod(
-                id=meta.uid, name=meta.name, namespace=meta.namespace, timestamp=self.clock.now()
+                id=meta.uid, name=meta.name, namespace=meta.namespace, timestamp=self.clock.steady()
             )
         return self.container_runtime.get_pod_status(ctx, runtime_pod)
 

@@ -310,7 +310,7 @@ class KubeletPods(KubeletNodeCache):
             for uid, sync in working_pods.items()
             if sync.state in (PodWorkerState.SYNC_POD, PodWorkerState.TERMINATING_POD)
         }
-        self.runtime_cache.force_update_if_older(ctx, self.clock.now())
+        self.runtime_cache.force_update_if_older(ctx, self.clock.steady())
         running_runtime_pods = self.runtime_cache.get_pods(ctx)
 
         klog.v(3).info_s("Clean up probes for terminated pods")

@@ -209,7 +209,8 @@ class KubeletStruct:
     cached_node: v1.Node | None = None
     standalone_node: StandaloneNode | None = None
 
-    # When sync_loop_iteration last began or ended; None before the first time. Read by the health check.
+    # When sync_loop_iteration last began or ended, by the steady clock; None before the first time. Read by the
+    # health check.
     sync_loop_monitor: datetime.datetime | None = None
     # Held while the runtime's state is read, so that two readers do not initialise the modules twice.
     update_runtime_mux: threading.Lock = field(default_factory=threading.Lock)

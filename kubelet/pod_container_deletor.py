@@ -5,15 +5,12 @@ Go: pkg/kubelet/pod_container_deletor.go
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from kubelet import container as kubecontainer
 from pkg import golang, klog
 
 # How many requests may wait. Further ones are dropped: the next event of the pod brings them back.
 CONTAINER_DELETOR_BUFFER_LIMIT = 50
 
-_NEVER_CREATED = datetime.min.replace(tzinfo=UTC)
 
 
 class PodContainerDeletor:
@@ -64,5 +61,5 @@ def get_containers_to_delete_in_pod(
         for c in pod_status.container_statuses
         if c.state == kubecontainer.CONTAINER_STATE_EXITED and (name is None or c.name == name)
     ]
-    candidates.sort(key=lambda c: c.created_at or _NEVER_CREATED, reverse=True)
+    candidates.sort(key=kubecontainer.creation_order, reverse=True)
     return candidates[containers_to_keep:]

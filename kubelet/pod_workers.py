@@ -38,7 +38,7 @@ import enum
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
@@ -69,9 +69,6 @@ WORKER_BACK_OFF_PERIOD_JITTER_FACTOR = 0.5
 
 # Seconds until a retry where the cause is expected to pass soon.
 BACK_OFF_ON_TRANSIENT_ERROR_PERIOD = 1.0
-
-# Seconds that a worker waits for a pod's status before it looks at the clock again.
-_CLOCK_CHECK_PERIOD = 30.0
 
 # Seconds that kill_pod_now waits at least, for the calls between us and the runtime.
 _MIN_KILL_TIMEOUT = 10.0
@@ -281,8 +278,8 @@ class _StartedSync:
 class _SyncOutcome:
     """How one step ended."""
 
-    # In the clock's monotonic seconds.
-    last_sync_time: float | None
+    # Of the steady clock.
+    last_sync_time: datetime | None
     is_terminal: bool = False
     err: Exception | None = None
 
@@ -715,7 +712,7 @@ class PodWorkers:
         on the kubelet to call update_pod for what comes out of there; from one phase to the next the worker
         goes on by itself.
         """
-        last_sync_time: float | None = None
+        last_sync_time: datetime | None = None
         while _wait_for_update(parent_ctx, pod_updates):
             start = self.start_pod_sync(parent_ctx, pod_uid, life)
             if start is None:
@@ -732,7 +729,7 @@ class PodWorkers:
             if self._complete(start.update, outcome):
                 return
 
-    def _sync(self, ctx: golang.Context, update: PodWork, last_sync_time: float | None) -> _SyncOutcome:
+    def _sync(self, ctx: golang.Context, update: PodWork, last_sync_time: datetime | None) -> _SyncOutcome:
         """Runs one step. What it raises becomes the outcome: whatever it is, the pod will be tried again."""
         outcome = _SyncOutcome(last_sync_time)
         pod_uid, pod_ref = _pod_uid_and_ref_for_update(update.options)
@@ -747,13 +744,13 @@ class PodWorkers:
             outcome.is_terminal, post_sync = self._call_syncer(ctx, update, status)
         except Exception as err:  # As above.
             outcome.err = err
-        outcome.last_sync_time = self.clock.monotonic()
+        outcome.last_sync_time = self.clock.steady()
         if post_sync is not None:
             post_sync()
         return outcome
 
     def _wait_for_status(
-        self, ctx: golang.Context, options: UpdatePodOptions, last_sync_time: float | None
+        self, ctx: golang.Context, options: UpdatePodOptions, last_sync_time: datetime | None
     ) -> kubecontainer.PodStatus | None:
         """The pod's status as seen in the runtime after the last sync; None if there is only a running pod.
 
@@ -763,7 +760,7 @@ class PodWorkers:
             return None
         assert options.pod is not None
         try:
-            return self._get_newer_than(ctx, options.pod.metadata.uid, last_sync_time)
+            return self._pod_cache.get_newer_than(options.pod.metadata.uid, last_sync_time, ctx)
         except golang.Canceled:
             raise
         except Exception as err:
@@ -771,30 +768,6 @@ class PodWorkers:
                 options.pod, v1.EVENT_TYPE_WARNING, events.FAILED_SYNC, "error determining status: %s", err
             )
             raise
-
-    def _get_newer_than(self, ctx: golang.Context, uid: str, last_sync_time: float | None) -> kubecontainer.PodStatus:
-        """The status, once it is newer than the last sync.
-
-        DIVERGES: the cache goes by the time of day. If that is set back, as at boot when the right time is
-        found out, the last sync seems to lie ahead; so its time is worked out anew, also in a long wait. Go's
-        times carry a monotonic reading.
-        """
-        while True:
-            limited_ctx, cancel = golang.with_timeout(ctx, _CLOCK_CHECK_PERIOD)
-            try:
-                return self._pod_cache.get_newer_than(uid, self._time_of_day(last_sync_time), limited_ctx)
-            except golang.DeadlineExceeded:
-                if ctx.err() is not None:
-                    raise
-            finally:
-                cancel()
-
-    def _time_of_day(self, monotonic: float | None) -> datetime | None:
-        """What the clock would have shown at that monotonic time if it had been set as it is now."""
-        if monotonic is None:
-            return None
-        ago = self.clock.monotonic() - monotonic
-        return self.clock.now() - timedelta(seconds=ago)
 
     def _call_syncer(
         self, ctx: golang.Context, update: PodWork, status: kubecontainer.PodStatus | None

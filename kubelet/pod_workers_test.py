@@ -748,26 +748,7 @@ def test_the_clock_may_be_set_back(harness: Harness) -> None:
         updates.send(None)
     updates.close()
     harness.workers.pod_worker_loop(harness.ctx, "1", updates, harness.status("1"))
-    assert harness.cache.min_times == [None, at(10_000 - 3600)]
-
-
-def test_a_wait_for_a_status_looks_at_the_clock_again(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_workers, "_CLOCK_CHECK_PERIOD", 0.001)
-
-    def get_newer_than(
-        id: str, min_time: datetime | None, ctx: golang.Context | None = None
-    ) -> kubecontainer.PodStatus:
-        harness.cache.min_times.append(min_time)
-        assert ctx is not None
-        if len(harness.cache.min_times) < 3:
-            ctx.wait(None)
-            raise ctx.err() or AssertionError
-        return harness.cache.status
-
-    harness.cache.get_newer_than = get_newer_than  # type: ignore[method-assign]
-    harness.sync(_running(), CREATE)
-    assert len(harness.cache.min_times) == 3
-    assert [r.step for r in harness.syncer.processed["1"]] == ["sync"]
+    assert harness.cache.min_times == [None, at(10_000)]
 
 
 def test_without_a_status_the_step_is_put_off(harness: Harness) -> None:

@@ -16,7 +16,10 @@ from pkg import features, golang
 
 
 class ROCache(Protocol):
-    """Reading the cache. What comes out is shared: never modify it."""
+    """Reading the cache. What comes out is shared: never modify it.
+
+    All times are of the steady clock, so that they stay comparable when somebody sets the time of day.
+    """
 
     def get(self, id: str) -> PodStatus:
         """The pod's status, empty if the runtime knows nothing of it; raises what inspecting it raised."""

@@ -333,7 +333,7 @@ class Pod:
     containers: list[Container] = field(default_factory=list)
     # The sandboxes, dressed as containers; newest first.
     sandboxes: list[Container] = field(default_factory=list)
-    # When this was read from the runtime.
+    # When this was read from the runtime, by the steady clock.
     timestamp: datetime.datetime | None = None
 
     def find_container_by_name(self, container_name: str) -> Container | None:
@@ -446,7 +446,7 @@ class PodStatus:
     active_container_statuses: list[Status] = field(default_factory=list)
     # Newest first.
     sandbox_statuses: list[runtimeapi.PodSandboxStatus] = field(default_factory=list)
-    # When the statuses were taken.
+    # When the statuses were taken, by the steady clock.
     time_stamp: datetime.datetime | None = None
 
     def find_container_status_by_name(self, container_name: str) -> Status | None:
@@ -648,9 +648,19 @@ def parse_pod_full_name(pod_full_name: str) -> tuple[str, str]:
 _NEVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
+def creation_order(status: Status) -> tuple[int, datetime.datetime]:
+    """Sorts the containers of one name, the oldest first.
+
+    DIVERGES: by how often it was restarted, as Go sorts sandboxes by attempt; Go goes by the time alone. If the
+    clock was set back, a container that ended before looks newer than the one in its place, which then is
+    forgotten and tried to be started again.
+    """
+    return status.restart_count, status.created_at or _NEVER
+
+
 def sort_container_statuses_by_creation_time(statuses: Iterable[Status]) -> list[Status]:
-    """The statuses, oldest container first."""
-    return sorted(statuses, key=lambda s: s.created_at or _NEVER)
+    """The statuses, of each name the oldest container first."""
+    return sorted(statuses, key=creation_order)
 
 
 # The most bytes of termination messages that all containers of a pod may have together.

@@ -6,6 +6,7 @@ Go: pkg/kubelet/container/runtime_cache.go
 from __future__ import annotations
 
 import datetime
+import math
 import threading
 from typing import Protocol
 
@@ -49,17 +50,22 @@ class RuntimeCacheImpl:
     def get_pods(self, ctx: golang.Context) -> list[Pod]:
         """The pods, at most cache_period old; raises what listing raises."""
         with self._lock:
-            if self._cache_time is None or self._clock.since(self._cache_time) > self._cache_period:
+            if self._age_locked() > self._cache_period:
                 self._update_cache_locked(ctx)
             return self._pods
 
     def force_update_if_older(self, ctx: golang.Context, min_expected_cache_time: datetime.datetime) -> None:
-        """Make sure that the pods are as new as that; raises what listing raises."""
+        """Make sure that the pods are as new as that time of the steady clock; raises what listing raises."""
         with self._lock:
             if self._cache_time is None or self._cache_time < min_expected_cache_time:
                 self._update_cache_locked(ctx)
 
+    def _age_locked(self) -> float:
+        if self._cache_time is None:
+            return math.inf
+        return (self._clock.steady() - self._cache_time).total_seconds()
+
     def _update_cache_locked(self, ctx: golang.Context) -> None:
-        timestamp = self._clock.now()
+        timestamp = self._clock.steady()
         self._pods = self._getter.get_pods(ctx, False)
         self._cache_time = timestamp

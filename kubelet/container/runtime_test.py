@@ -94,6 +94,12 @@ def test_sort_container_statuses_by_creation_time() -> None:
     assert days == [None, *sorted(times)]
 
 
+def test_restarted_containers_are_newer_also_when_the_clock_was_set_back() -> None:
+    times = [datetime.datetime(2026, 1, day, tzinfo=datetime.UTC) for day in (3, 1, 2)]
+    statuses = [kubecontainer.Status(created_at=time, restart_count=count) for count, time in enumerate(times)]
+    assert kubecontainer.sort_container_statuses_by_creation_time(statuses[::-1]) == statuses
+
+
 def test_runtime_cache() -> None:
     clock = testingclock.FakeClock()
     runtime = containertest.FakeRuntime(pod_list=[containertest.FakePod(kubecontainer.Pod(id="1"))])
@@ -108,6 +114,20 @@ def test_runtime_cache() -> None:
     cache.force_update_if_older(CTX, clock.now())
     runtime.assert_calls(["get_pods"] * 2)
     cache.force_update_if_older(CTX, clock.now() + datetime.timedelta(seconds=1))
+    runtime.assert_calls(["get_pods"] * 3)
+
+
+def test_runtime_cache_when_the_clock_is_set_back() -> None:
+    clock = testingclock.FakeClock()
+    runtime = containertest.FakeRuntime()
+    cache = kubecontainer.RuntimeCacheImpl(runtime, 2.0, clock)
+    cache.get_pods(CTX)
+    clock.set_time(clock.now() - datetime.timedelta(hours=1))
+    clock.step(3)
+    cache.get_pods(CTX)
+    runtime.assert_calls(["get_pods"] * 2)
+    clock.step(1)
+    cache.force_update_if_older(CTX, clock.steady())
     runtime.assert_calls(["get_pods"] * 3)
 
 

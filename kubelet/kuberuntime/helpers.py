@@ -21,7 +21,6 @@ from pkg.api.core import v1
 from pkg.apimachinery.runtime import codec
 from pkg.security import apparmor
 
-_NEVER = datetime.min.replace(tzinfo=UTC)
 _NANOSECONDS = 1_000_000_000
 
 
@@ -42,8 +41,8 @@ def sort_pod_sandboxes_by_created_then_id(
 def sort_container_statuses_by_created(
     statuses: Iterable[kubecontainer.Status],
 ) -> list[kubecontainer.Status]:
-    """Newest first."""
-    return sorted(statuses, key=lambda s: s.created_at or _NEVER, reverse=True)
+    """Of each name the newest first."""
+    return sorted(statuses, key=kubecontainer.creation_order, reverse=True)
 
 
 def time_from_nanoseconds(nanoseconds: int) -> datetime:

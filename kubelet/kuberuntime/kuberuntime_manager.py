@@ -44,6 +44,7 @@ from kubelet.util import format
 from pkg import credentialprovider, features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import clock as clockpkg
 from pkg.client_go.util import flowcontrol
 from pkg.component_base.cli.flag import duration
 
@@ -245,7 +246,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
 
     def _get_pods(self, ctx: golang.Context, opts: ListOptions) -> dict[str, kubecontainer.Pod]:
         pods: dict[str, kubecontainer.Pod] = {}
-        timestamp = self.clock.now()
+        timestamp = self.clock.steady()
         sandboxes = helpers.sort_pod_sandboxes_by_created_then_id(self.get_sandboxes(ctx, opts))
         for s in sandboxes:
             if not s.HasField("metadata"):
@@ -882,7 +883,8 @@ class KubeGenericRuntimeManager(ContainerMethods):
                 active_id = latest.status.id
             if latest is not None and latest.timestamp and features.feature_gate.enabled(features.EVENTED_PLEG):
                 # A runtime that sends events gives the containers along, and the time of both.
-                result.time_stamp = helpers.time_from_nanoseconds(latest.timestamp)
+                taken = helpers.time_from_nanoseconds(latest.timestamp)
+                result.time_stamp = clockpkg.to_steady(self.clock, taken)
                 result.container_statuses = [
                     self.convert_to_kube_container_status(ctx, s) for s in latest.containers_statuses
                 ]

@@ -119,7 +119,7 @@ class EventedPLEG:
             return self._is_running
 
     def _update_global_cache(self) -> None:
-        self._cache.update_time(self._clock.now())
+        self._cache.update_time(self._clock.steady())
 
     def update(self, relist_duration: RelistDuration) -> None:
         """Change the durations of the relisting."""
@@ -205,7 +205,8 @@ class EventedPLEG:
             if any(sandbox.id == event.container_id for sandbox in status.sandbox_statuses):
                 self._cache.delete(pod_id)
             return True
-        return self._cache.set(pod_id, status, None, _from_nanoseconds(event.created_at))
+        taken = clockpkg.to_steady(self._clock, _from_nanoseconds(event.created_at))
+        return self._cache.set(pod_id, status, None, taken)
 
     def _process_cri_event(self, event: runtimeapi.ContainerEventResponse) -> None:
         message, types = _EVENT_TYPES[event.container_event_type]

@@ -205,7 +205,8 @@ class GenericPLEG:
         # Pods that no relist waits for, because their last inspection was late.
         self._slow: set[str] = set()
 
-        # Written by the relisting thread alone, read by healthy().
+        # Written by the relisting thread alone, read by healthy(). This time and all that go into the cache
+        # are of the steady clock: time of day may be set back, and then what is old would look new.
         self._relist_time: datetime.datetime | None = None
         self._call: _Call | None = None
         self._last_error: Exception | None = None
@@ -267,14 +268,17 @@ class GenericPLEG:
         relist_time = self._relist_time
         if relist_time is None:
             raise PLEGUnhealthyError("pleg has yet to be successful" + self._explain())
+        elapsed = self._elapsed_since(relist_time)
         # Seen from outside, time() minus this is how long the PLEG has been stuck.
-        metrics.PLEG_LAST_SEEN.set(int(relist_time.timestamp()))
-        elapsed = self._clock.since(relist_time)
+        metrics.PLEG_LAST_SEEN.set(int(self._clock.now().timestamp() - elapsed))
         threshold = self._relist_duration.relist_threshold
         if elapsed > threshold:
             raise PLEGUnhealthyError(
                 f"pleg was last seen active {elapsed:.3f}s ago; threshold is {threshold:g}s" + self._explain()
             )
+
+    def _elapsed_since(self, steady: datetime.datetime) -> float:
+        return (self._clock.steady() - steady).total_seconds()
 
     def _explain(self) -> str:
         """What keeps the PLEG from working, as far as is known."""
@@ -296,14 +300,14 @@ class GenericPLEG:
         with self._relist_lock:
             klog.v(5).info_s("GenericPLEG: Relisting")
             if self._relist_time is not None:
-                metrics.PLEG_RELIST_INTERVAL.observe(self._clock.since(self._relist_time))
-            timestamp = self._clock.now()
+                metrics.PLEG_RELIST_INTERVAL.observe(self._elapsed_since(self._relist_time))
+            timestamp = self._clock.steady()
             with metrics.PLEG_RELIST_DURATION.time():
                 self._relist_locked(timestamp)
 
     def _relist_locked(self, timestamp: datetime.datetime) -> None:
         try:
-            with self._calling(_Call("GetPods", "all sandboxes and containers", timestamp)):
+            with self._calling(_Call("GetPods", "all sandboxes and containers", self._clock.now())):
                 pods = self._runtime.get_pods(self._ctx, True)
         except Exception as err:  # any answer of the runtime: the next relist tries again
             self._last_error = err
@@ -477,7 +481,7 @@ class GenericPLEG:
             self._enqueue_relist(pod_uid)
 
     def _enqueue_relist(self, pod_uid: str) -> None:
-        if not self._relist_requests.try_send(_RelistRequest(pod_uid, self._clock.now())):
+        if not self._relist_requests.try_send(_RelistRequest(pod_uid, self._clock.steady())):
             klog.error_s(None, "Relist request channel full; dropping relist request", podUID=pod_uid)
 
     def _update_running_pod_and_container_metrics(self, pods: Iterable[kubecontainer.Pod]) -> None:

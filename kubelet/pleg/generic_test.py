@@ -205,6 +205,28 @@ def test_healthy(h: Harness) -> None:
     assert healthy(h.pleg) == "pleg was last seen active 240.000s ago; threshold is 180s"
 
 
+def test_healthy_when_the_clock_is_set_back(h: Harness) -> None:
+    h.pleg.relist()
+    h.clock.set_time(h.clock.now() - datetime.timedelta(hours=1))
+    h.clock.step(240)
+    assert healthy(h.pleg) == "pleg was last seen active 240.000s ago; threshold is 180s"
+
+
+def test_nothing_old_is_new_when_the_clock_is_set_back(h: Harness) -> None:
+    """A worker that has just synced waits for the next relist."""
+    h.pleg.relist()
+    h.clock.set_time(h.clock.now() - datetime.timedelta(hours=1))
+    h.clock.step(1)
+    synced = h.clock.steady()
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    with pytest.raises(golang.Canceled):
+        h.cache.get_newer_than("pod1", synced, ctx)
+    h.clock.step(1)
+    h.pleg.relist()
+    assert h.cache.get_newer_than("pod1", synced) == kubecontainer.PodStatus(id="pod1")
+
+
 def test_healthy_names_the_failure(h: Harness) -> None:
     h.pleg.relist()
     h.runtime.err = RuntimeError("no containerd")

@@ -188,7 +188,8 @@ class Worker:
         running = status.state.running
         if running is not None and running.started_at is not None:
             age = self._manager.clock.since(running.started_at)
-            if age < self._spec.initial_delay_seconds:
+            # DIVERGES: a start that lies ahead was before the clock was set back; Go does not probe until then.
+            if 0 <= age < self._spec.initial_delay_seconds:
                 return False
         return bool(status.started) != (self.probe_type is ProbeType.STARTUP)
 

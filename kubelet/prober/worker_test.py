@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
 
 from kubelet.prober import results
@@ -143,6 +145,13 @@ def test_initial_delay(world: ProbeWorld, probe_type: ProbeType, initial: result
     expect(world, worker, initial)
     assert world.runner.runs == 0
     world.clock.step(1)
+    expect(world, worker, results.SUCCESS)
+
+
+def test_initial_delay_when_the_clock_is_set_back(world: ProbeWorld) -> None:
+    worker = world.worker(READINESS)
+    world.set_status(world.running())
+    world.clock.set_time(world.clock.now() - datetime.timedelta(hours=1))
     expect(world, worker, results.SUCCESS)
 
 

@@ -6,14 +6,17 @@ Go: k8s.io/utils/clock
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from pkg import golang
 
 
 class Clock(Protocol):
-    """`now` is for what people and the API see, `monotonic` for ages and deadlines."""
+    """`now` is for what people and the API see, `monotonic` for ages and deadlines.
+
+    `steady` is for comparing what this process saw when: Go's times carry a monotonic reading for that.
+    """
 
     def now(self) -> datetime:
         """The time of day, in UTC."""
@@ -21,6 +24,10 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds since some fixed time; never goes back."""
+        ...
+
+    def steady(self) -> datetime:
+        """What `now` would be had nobody set the clock since the process began."""
         ...
 
     def since(self, then: datetime) -> float:
@@ -44,6 +51,15 @@ class Clock(Protocol):
         ...
 
 
+def to_steady(clock: Clock, time_of_day: datetime) -> datetime:
+    """A time that another process on this machine took lately, as `steady` would have given it then."""
+    return clock.steady() - (clock.now() - time_of_day)
+
+
+# When the monotonic clock showed 0, as it seemed when the process began.
+_STEADY_ZERO = datetime.now(UTC) - timedelta(seconds=time.monotonic())
+
+
 class RealClock:
     """The system's clock."""
 
@@ -52,6 +68,9 @@ class RealClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def steady(self) -> datetime:
+        return _STEADY_ZERO + timedelta(seconds=self.monotonic())
 
     def since(self, then: datetime) -> float:
         return (self.now() - then).total_seconds()

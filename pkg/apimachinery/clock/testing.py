@@ -20,6 +20,7 @@ class FakeClock:
     def __init__(self, start: datetime = _DEFAULT_START) -> None:
         self._mutex = threading.Lock()  # guards _now and _elapsed; taken inside the channels' lock
         self._now = start
+        self._start = start
         self._elapsed = 0.0
         self._armed: dict[_FakeTimerChannel, None] = {}  # guarded by the channels' lock
         self._skipped: list[float] | None = None
@@ -31,6 +32,9 @@ class FakeClock:
     def monotonic(self) -> float:
         with self._mutex:
             return self._elapsed
+
+    def steady(self) -> datetime:
+        return self._start + timedelta(seconds=self.monotonic())
 
     def since(self, then: datetime) -> float:
         return (self.now() - then).total_seconds()

@@ -28,6 +28,16 @@ def test_set_time_moves_forward_and_back() -> None:
     assert due.recv(0) == (START, True)
 
 
+def test_steady_time_follows_no_setting_back() -> None:
+    clock = testing.FakeClock(START)
+    clock.step(10)
+    clock.set_time(START - timedelta(hours=1))
+    clock.step(5)
+    assert clock.steady() == START + timedelta(seconds=15)
+    five_ago = clock.now() - timedelta(seconds=5)
+    assert clock_.to_steady(clock, five_ago) == START + timedelta(seconds=10)
+
+
 def test_waiters() -> None:
     clock = testing.FakeClock(START)
     assert not clock.has_waiters()

@@ -71,7 +71,9 @@ class Backoff:
             entry = self._per_item.get(id)
             if entry is None or self._has_expired(event_time, entry.last_update):
                 return False
-            return self.clock.since(event_time) < entry.backoff
+            # DIVERGES: an event that lies ahead was before the clock was set back; Go waits until it is past,
+            # and does not restart the container for as long as the clock was set back.
+            return abs(self.clock.since(event_time)) < entry.backoff
 
     def is_in_back_off_since_update(self, id: str, event_time: datetime) -> bool:
         """Whether `event_time` is less than the item's pause after its last failure."""
@@ -79,7 +81,8 @@ class Backoff:
             entry = self._per_item.get(id)
             if entry is None or self._has_expired(event_time, entry.last_update):
                 return False
-            return (event_time - entry.last_update).total_seconds() < entry.backoff
+            # A failure that lies ahead: as above. Go's times carry a monotonic reading here.
+            return abs((event_time - entry.last_update).total_seconds()) < entry.backoff
 
     def gc(self) -> None:
         """Forget items whose last failure is long past; to be called now and then."""

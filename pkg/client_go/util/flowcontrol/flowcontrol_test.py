@@ -63,6 +63,16 @@ def test_is_in_back_off_since() -> None:
     assert backoff.is_in_back_off_since("id", failed + timedelta(seconds=2)), "a later event counts from then"
 
 
+def test_a_back_off_ends_when_the_clock_is_set_back() -> None:
+    clock = testing.FakeClock()
+    backoff = flowcontrol.Backoff(4, 100, clock)
+    failed = clock.now()
+    backoff.next("id", failed)
+    clock.set_time(failed - timedelta(hours=1))
+    assert not backoff.is_in_back_off_since("id", failed)
+    assert not backoff.is_in_back_off_since_update("id", clock.now())
+
+
 def test_reset_and_gc() -> None:
     clock = testing.FakeClock()
     backoff = flowcontrol.Backoff(1, 10, clock)

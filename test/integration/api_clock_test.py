@@ -1,0 +1,217 @@
+"""The time of day jumps, as when it is set by hand or by NTP: neither pods nor the node take notice.
+
+The clocks of kubelet and runtime jump together, as on one machine; that of the API server does not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework.apiserver.cluster import Cluster, Options
+from framework.apiserver.interfaces import Object, Store
+from framework.cluster_node import ClusterNode
+from framework.pod_history import Version, assert_never_unready
+from framework.pods import Manifest, pod, sleeper
+
+from pkg import golang
+from pkg.apimachinery import clock as clocks
+
+NODE = "clock"
+STATIC = f"static-{NODE}"
+# All jumps stay ahead of the true time, before which no certificate is valid.
+START = timedelta(hours=3)
+HOUR = timedelta(hours=1)
+EXEC = {"exec": {"command": ["check"]}, "periodSeconds": 1, "initialDelaySeconds": 1}
+CONFIG = {
+    "nodeStatusUpdateFrequency": "1s",
+    "nodeStatusReportFrequency": "1s",
+    "nodeLeaseDurationSeconds": 4,
+    "syncFrequency": "2s",
+    "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
+}
+# After so many seconds of silence the cluster takes a node for lost.
+GRACE_PERIOD = 8.0
+
+NewNode = Callable[..., ClusterNode]
+
+
+class Clock(clocks.RealClock):
+    """The time of day of the node, which libfaketime gives the kubelet and which is the runtime's too."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.jump_to(START)
+
+    def jump_to(self, ahead: timedelta) -> None:
+        """Set it to be so far ahead of the true time."""
+        self.ahead = ahead
+        unfinished = self._file.with_suffix(".new")
+        unfinished.write_text(f"{ahead.total_seconds():+.0f}\n")
+        unfinished.rename(self._file)
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+    def environment(self) -> dict[str, str]:
+        """What makes a process go by this clock: by its time of day alone."""
+        return {
+            "LD_PRELOAD": str(library()),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+
+def library() -> Path:
+    found = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    assert found is not None, "libfaketimeMT.so.1 is not there: hack/setup faketime installs it, as root on Debian"
+    return found
+
+
+class NodeHistory:
+    """What the Ready condition of the node ever was after it was first True."""
+
+    def __init__(self, store: Store) -> None:
+        self._watch = store.watch("nodes", field_selector=f"metadata.name={NODE}")
+        self._lock = threading.Lock()  # guards _seen
+        self._seen: list[dict[str, Any]] = []
+        self._thread = golang.go(self._record, name="node-history")
+
+    def _record(self) -> None:
+        for event in self._watch:
+            ready = next((each for each in conditions(event.object) if each["type"] == "Ready"), None)
+            with self._lock:
+                if ready is not None and (self._seen or ready["status"] == "True"):
+                    self._seen.append(ready)
+
+    def stop(self) -> None:
+        self._watch.stop()
+        self._thread.join()
+
+    def assert_always_ready(self) -> None:
+        with self._lock:
+            seen = list(self._seen)
+        assert seen and [each for each in seen if each["status"] != "True"] == []
+
+    def heartbeat(self) -> str:
+        with self._lock:
+            return str(self._seen[-1]["lastHeartbeatTime"])
+
+
+def conditions(node: Object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (node.get("status") or {}).get("conditions") or []
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """In place of the one for all tests: it is quicker to notice that a node is silent."""
+    with Cluster(tmp_path_factory.mktemp("cluster"), Options(node_grace_period=GRACE_PERIOD)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def nodes(cluster: Cluster) -> Iterator[NodeHistory]:
+    nodes = NodeHistory(cluster.store)
+    yield nodes
+    nodes.stop()
+
+
+@pytest.fixture(scope="module")
+def clock(tmp_path_factory: pytest.TempPathFactory) -> Clock:
+    return Clock(tmp_path_factory.mktemp("clock") / "ahead")
+
+
+@pytest.fixture(scope="module")
+def node(new_node: NewNode, nodes: NodeHistory, clock: Clock) -> ClusterNode:
+    """A node with its own clock, a static pod, one whose probes pass, and one that ends again and again."""
+    node = new_node(NODE, CONFIG)
+    node.environment.update(clock.environment())
+    node.runtime.clock = clock
+    node.write(pod("static", sleeper()))
+    node.join()
+    node.create(pod("stays", sleeper(readinessProbe=EXEC, livenessProbe=EXEC)))
+    node.create(crashing("crashes"))
+    node.wait_for_api_running("stays", STATIC)
+    wait_for_restarts(node, "crashes", 2)
+    return node
+
+
+def crashing(name: str) -> Manifest:
+    made = pod(name, sleeper())
+    made["metadata"]["annotations"] = {"fake.cri/main": '{"run_for": 0.2, "exit_code": 1}'}
+    return made
+
+
+def wait_for_restarts(node: ClusterNode, name: str, more: int) -> Version:
+    """Wait until the pod's container was started so many times more."""
+    found = node.history.latest(name)
+    wanted = (found.restarts() if found is not None else 0) + more
+    return node.wait_for_api_pod(name, f"restarted {wanted} times", lambda now: now.restarts() >= wanted)
+
+
+def lease(node: ClusterNode) -> datetime:
+    """When the node's lease was renewed, as the kubelet sees it."""
+    (found,) = (
+        each for each in node.cluster.store.list("leases", "kube-node-lease") if each["metadata"]["name"] == NODE
+    )
+    return datetime.fromisoformat(found["spec"]["renewTime"])
+
+
+def wait_for_leases(node: ClusterNode, clock: Clock, count: int = 3) -> None:
+    """Wait until the lease was renewed so often at what is the kubelet's time now."""
+    for _ in range(count):
+        wait_for_later_lease(node, clock, lease(node))
+
+
+def wait_for_later_lease(node: ClusterNode, clock: Clock, last: datetime) -> None:
+    def renewed() -> bool:
+        now = lease(node)
+        return now != last and abs(clock.now() - now) < timedelta(minutes=1)
+
+    node.wait_for_condition("the lease is renewed", renewed, timeout=GRACE_PERIOD)
+
+
+def probes(node: ClusterNode, name: str) -> int:
+    return len(node.calls(name, "ExecSync"))
+
+
+@pytest.mark.parametrize("jump", [HOUR, -2 * HOUR], ids=["forward", "back"])
+def test_jump(node: ClusterNode, nodes: NodeHistory, clock: Clock, jump: timedelta) -> None:
+    name = "forward" if jump == HOUR else "back"
+    ended, deleted, made = f"ended-{name}", f"deleted-{name}", f"made-{name}"
+    node.create(pod(ended, sleeper()))
+    node.create(pod(deleted, sleeper()))
+    uids = {each.name: each.uid for each in node.wait_for_api_running(ended, deleted, "stays", STATIC)}
+    untouched = {each: (node.container_ids(each), node.history.of(each)) for each in ("stays", STATIC)}
+    assert uids[deleted] in node.pod_directories()
+    probed, heartbeat = probes(node, "stays"), nodes.heartbeat()
+
+    clock.jump_to(clock.ahead + jump)
+    node.runtime.end_container(node.container_ids(ended)[0], 3)
+    node.delete(deleted)
+    node.create(pod(made, sleeper(readinessProbe=EXEC)))
+
+    again = wait_for_restarts(node, ended, 1)
+    assert again.restarts() == 1 and again.state(which="lastState")["exitCode"] == 3
+    node.wait_until_gone(deleted)
+    assert [call.request.timeout for call in node.calls(deleted, "StopContainer")] == [2]
+    node.wait_for_api_running(made, ended)
+    node.wait_for_api_event(made, "Started")
+    wait_for_restarts(node, "crashes", 2)
+    node.wait_for_condition("its directory is gone", lambda: uids[deleted] not in node.pod_directories())
+    node.wait_for_condition("probes go on", lambda: probes(node, "stays") >= probed + 6)
+    wait_for_leases(node, clock)
+    node.wait_for_condition("heartbeats go on", lambda: nodes.heartbeat() != heartbeat)
+
+    # Nothing was done twice, and what runs has been left alone.
+    assert len(node.calls(ended, "StartContainer")) == 2 and len(node.calls(made, "StartContainer")) == 1
+    assert {each: (node.container_ids(each), node.history.of(each)) for each in untouched} == untouched
+    assert_never_unready(node.history.of("stays"))
+    nodes.assert_always_ready()

@@ -32,7 +32,7 @@ CONFIG = {
     "nodeStatusReportFrequency": "1s",
     "nodeLeaseDurationSeconds": 4,
     "syncFrequency": "2s",
-    "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
+    "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
 }
 # After so many seconds of silence the cluster takes a node for lost.
 GRACE_PERIOD = 8.0
@@ -139,7 +139,7 @@ def node(new_node: NewNode, nodes: NodeHistory, clock: Clock) -> ClusterNode:
     node.create(pod("stays", sleeper(readinessProbe=EXEC, livenessProbe=EXEC)))
     node.create(crashing("crashes"))
     node.wait_for_api_running("stays", STATIC)
-    wait_for_restarts(node, "crashes", 2)
+    wait_for_restarts(node, "crashes", 1)
     return node
 
 
@@ -193,6 +193,7 @@ def test_jump(node: ClusterNode, nodes: NodeHistory, clock: Clock, jump: timedel
     assert uids[deleted] in node.pod_directories()
     probed, heartbeat = probes(node, "stays"), nodes.heartbeat()
 
+    node.wait_for_api_pod("crashes", "waits", lambda found: found.state().get("reason") == "CrashLoopBackOff")
     clock.jump_to(clock.ahead + jump)
     node.runtime.end_container(node.container_ids(ended)[0], 3)
     node.delete(deleted)

@@ -339,9 +339,9 @@ def _build_runtime(
     kubelet.image_manager = _new_image_manager(kubelet, kube_deps, runtime)
     kubelet.runtime_cache = kubecontainer.RuntimeCacheImpl(runtime, RUNTIME_CACHE_REFRESH_PERIOD, kubelet.clock)
     kubelet.runtime_state = RuntimeState(MAX_WAIT_FOR_CONTAINER_RUNTIME, kubelet.clock)
-    kubelet.crash_loop_back_off = flowcontrol.Backoff(
-        INITIAL_CRASH_LOOP_BACK_OFF, _max_crash_loop_back_off(kube_cfg), clock=kubelet.clock
-    )
+    longest = _max_crash_loop_back_off(kube_cfg)
+    first = min(INITIAL_CRASH_LOOP_BACK_OFF, longest)
+    kubelet.crash_loop_back_off = flowcontrol.Backoff(first, longest, clock=kubelet.clock)
     kubelet.probe_manager = prober.Manager(
         kubelet.status_manager,
         kubelet.liveness_manager,

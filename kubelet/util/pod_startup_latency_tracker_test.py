@@ -57,5 +57,5 @@ def test_latency(volume: dict[str, object], expected_sli: float) -> None:
     tracker.record_status_updated(pod(True, **volume))
     tracker.observed_pod_on_watch(pod(True, **volume), clock.now())
     tracker.observed_pod_on_watch(pod(True, **volume), clock.now())
-    assert observed("POD_START_TOTAL_DURATION") - before[1] == 10.0
-    assert observed("POD_START_SLI_DURATION") - before[0] == expected_sli
+    assert observed("POD_START_TOTAL_DURATION") - before[1] == pytest.approx(10.0)
+    assert observed("POD_START_SLI_DURATION") - before[0] == pytest.approx(expected_sli)

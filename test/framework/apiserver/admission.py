@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kubelet import apis as kubeletapis
+
 from . import certificates, errors, references
 from .authorization import node_name
 from .interfaces import CREATE, DELETE, UPDATE, Object, Request, Store
@@ -20,23 +22,6 @@ _IMMORTAL = ("default", "kube-system", "kube-public")
 _LEASE_NAMESPACE = "kube-node-lease"
 _TOKEN_SECONDS = 3607
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-_KUBELET_LABELS = frozenset(
-    (
-        "kubernetes.io/hostname",
-        "topology.kubernetes.io/zone",
-        "topology.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region",
-        "beta.kubernetes.io/instance-type",
-        "node.kubernetes.io/instance-type",
-        "kubernetes.io/os",
-        "kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-    )
-)
-_KUBELET_LABEL_NAMESPACES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _RESTRICTED_LABEL_NAMESPACE = "node-restriction.kubernetes.io"
 
 
@@ -422,8 +407,7 @@ def _is_forbidden_label(label: str) -> bool:
     if _is_within(namespace, _RESTRICTED_LABEL_NAMESPACE):
         return True
     of_kubernetes = _is_within(namespace, "kubernetes.io") or _is_within(namespace, "k8s.io")
-    allowed = label in _KUBELET_LABELS or any(_is_within(namespace, each) for each in _KUBELET_LABEL_NAMESPACES)
-    return of_kubernetes and not allowed
+    return of_kubernetes and not kubeletapis.is_kubelet_label(label)
 
 
 def _is_within(namespace: str, domain: str) -> bool:

@@ -34,7 +34,7 @@ from kubelet import types as kubetypes
 from kubelet.active_deadline import ActiveDeadlineHandler
 from kubelet.apis import config as kubeletconfig
 from kubelet.kubelet import HOUSEKEEPING_PERIOD, HOUSEKEEPING_WARNING_DURATION, Kubelet
-from kubelet.kubelet_struct import Dependencies, NodeLister
+from kubelet.kubelet_struct import Dependencies
 from kubelet.network import dns
 from kubelet.pod_container_deletor import PodContainerDeletor
 from kubelet.pod_workers import PodWorkers, kill_pod_now
@@ -181,7 +181,7 @@ def make_pod_source_config(
 class _APIObjects:
     """What the kubelet follows in the API server beside pods; as it stands, nothing."""
 
-    node_lister: NodeLister | None = None
+    node_lister: kubepod.NodeGetter | None = None
     node_has_synced: Callable[[], bool] = lambda: True
     service_lister: Callable[[], list[v1.Service]] | None = None
     service_has_synced: Callable[[], bool] = lambda: True
@@ -284,19 +284,9 @@ def _build_pod_state(kubelet: Kubelet, startup_tracker: BasicPodStartupLatencyTr
     kubelet.startup_manager = proberesults.Manager()
     kubelet.pod_cache = kubecontainer.CacheImpl()
     kubelet.pod_manager = kubepod.BasicManager()
-    kubelet.mirror_pod_client = kubepod.BasicMirrorClient(kubelet.kube_client, kubelet.node_name, _OwnNode(kubelet))
+    kubelet.mirror_pod_client = kubepod.BasicMirrorClient(kubelet.kube_client, kubelet.node_name, kubelet.node_lister)
     kubelet.status_manager = status.Manager(kubelet.kube_client, kubelet.pod_manager, kubelet, startup_tracker)
     kubelet.reason_cache = ReasonCache()
-
-
-class _OwnNode:
-    """The node as the mirror client asks for it."""
-
-    def __init__(self, kubelet: Kubelet) -> None:
-        self._kubelet = kubelet
-
-    def get(self, name: str) -> v1.Node:
-        return self._kubelet.get_node(golang.background())
 
 
 def _build_pod_workers(kubelet: Kubelet) -> None:

@@ -9,13 +9,12 @@ import enum
 import random
 import socket
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubelet import apis as kubeletapis
 from kubelet import events, nodestatus
 from kubelet.kubelet_network import KubeletNetwork
 from kubelet.kubelet_node_declared_features import discover_node_declared_features
-from kubelet.kubelet_struct import NodeLister
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
@@ -28,6 +27,9 @@ from pkg.apis.core.v1 import helper as v1helper
 from pkg.component_helpers.node import util as nodeutil
 from pkg.util import node as utilnode
 from pkg.volume import util as volutil
+
+if TYPE_CHECKING:
+    from kubelet import pod as kubepod
 
 TAINT_EXTERNAL_CLOUD_PROVIDER = "node.cloudprovider.kubernetes.io/uninitialized"
 # How often in a row it is tried to send a status.
@@ -406,7 +408,7 @@ class KubeletNodeStatus(KubeletNetwork):
         except Exception as err:
             raise RuntimeError(f'error getting node "{self.node_name}": {err}') from err
 
-    def _get_listed_node(self, lister: NodeLister, created: v1.Node | None) -> v1.Node:
+    def _get_listed_node(self, lister: kubepod.NodeGetter, created: v1.Node | None) -> v1.Node:
         try:
             return lister.get(self.node_name)
         except apierrors.StatusError:

@@ -13,7 +13,7 @@ import datetime
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kubelet.util import BasicNodeStartupLatencyTracker, NodeStartupLatencyTracker
 from pkg.api.core import v1
@@ -84,14 +84,6 @@ class Dependencies:
     # Called after repeated failures of heartbeats: the connections may be dead.
     on_heartbeat_failure: Callable[[], None] | None = None
     clock: clock.Clock = field(default_factory=clock.RealClock)
-
-
-class NodeLister(Protocol):
-    """The informer's node."""
-
-    def get(self, name: str) -> v1.Node:
-        """Shared, not to be changed. Raises apierrors.StatusError, not found."""
-        ...
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -169,7 +161,7 @@ class KubeletStruct:
     heartbeat_client: kubernetes.Interface | None = None
     # Called after repeated failures of heartbeats: the connections may be dead.
     on_repeated_heartbeat_failure: Callable[[], None] | None = None
-    node_lister: NodeLister | None = None
+    node_lister: kubepod.NodeGetter | None = None
     # Whether the node has been read from the API server since the start.
     node_has_synced: Callable[[], bool] = lambda: True
     node_lease_controller: lease.Controller = field(init=False)

@@ -45,17 +45,20 @@ class MirrorClient(Protocol):
 
 
 class NodeGetter(Protocol):
-    """The part of a node lister that is needed here."""
+    """The part of a node lister that a kubelet needs."""
 
     def get(self, name: str) -> v1.Node:
-        """Raises if there is no such node."""
+        """Shared, not to be changed. Raises apierrors.StatusError, not found."""
         ...
 
 
 class BasicMirrorClient:
     """Writes mirror pods through an API client; without one, as in standalone mode, it does nothing."""
 
-    def __init__(self, apiserver_client: kubernetes.Interface | None, node_name: str, node_getter: NodeGetter) -> None:
+    def __init__(
+        self, apiserver_client: kubernetes.Interface | None, node_name: str, node_getter: NodeGetter | None
+    ) -> None:
+        """With an API client there is a node_getter."""
         self._apiserver_client = apiserver_client
         self._node_name = node_name
         self._node_getter = node_getter
@@ -130,6 +133,7 @@ class BasicMirrorClient:
                 self._deleting.discard(full_name)
 
     def _get_node_uid(self) -> str:
+        assert self._node_getter is not None
         try:
             node = self._node_getter.get(self._node_name)
         except Exception as err:

@@ -764,6 +764,7 @@ class Kubelet(KubeletPods):
             name, _ = pcm.get_pod_container_name(pod)
             pcm.destroy(name)
             klog.v(4).info_s("Pod termination removed cgroups", pod=ref, podUID=uid)
+        self.userns_manager.release(uid)
         self.status_manager.terminate_pod(pod)
         klog.v(4).info_s("Pod is terminated and will need no more status updates", pod=ref, podUID=uid)
 

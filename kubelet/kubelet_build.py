@@ -27,6 +27,7 @@ from kubelet import (
     stats,
     status,
     sysctl,
+    userns,
 )
 from kubelet import container as kubecontainer
 from kubelet import pod as kubepod
@@ -129,6 +130,7 @@ def new_main_kubelet(
     _build_volumes(ctx, kubelet, kube_deps)
     _build_admission(ctx, kubelet)
     _build_shutdown_manager(ctx, kubelet)
+    _build_user_namespaces(kubelet)
     _build_node_lease(ctx, kubelet)
     _build_serving_certificate(kubelet, options)
     return kubelet
@@ -495,6 +497,15 @@ def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> None:
             lambda node_info, attributes: None,
         )
     )
+
+
+def _build_user_namespaces(kubelet: Kubelet) -> None:
+    """Raises ValueError and OSError when the node's ids do not do for its pods."""
+    settings = kubelet.kubelet_configuration.user_namespaces
+    try:
+        kubelet.userns_manager = userns.UsernsManager(kubelet, settings.ids_per_pod if settings is not None else None)
+    except (ValueError, OSError) as err:
+        raise ValueError(f"create user namespace manager: {err}") from err
 
 
 def _build_shutdown_manager(ctx: golang.Context, kubelet: Kubelet) -> None:

@@ -6,6 +6,9 @@ Go: pkg/kubelet/kubelet_getters.go
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 from kubelet import kubeletconfig
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from pkg import golang
 
 CSI_PLUGIN_NAME = "kubernetes.io/csi"
+
+# Whose subordinate ids, and what tells them.
+_KUBELET_USER = "kubelet"
+_GETSUBIDS = "getsubids"
 
 
 class KubeletGetters(KubeletStruct):
@@ -44,6 +51,28 @@ class KubeletGetters(KubeletStruct):
 
     def get_pod_dir(self, pod_uid: str) -> str:
         return os.path.join(self.get_pods_dir(), pod_uid)
+
+    def list_pods_from_disk(self) -> list[str]:
+        """UIDs of the pods that have a directory. Raises OSError."""
+        return list_pods_from_disk(self.get_pods_dir())
+
+    def handler_supports_user_namespaces(self, runtime_handler: str) -> bool:
+        """Whether it can give a pod a user namespace of its own. Raises LookupError for a handler that is not there."""
+        handlers = self.runtime_state.runtime_handlers()
+        if not handlers:
+            # An old runtime does not tell.
+            return False
+        for handler in handlers:
+            if handler.name == runtime_handler:
+                return handler.supports_user_namespaces
+        raise LookupError(f'the handler "{runtime_handler}" is not known')
+
+    def get_kubelet_mappings(self, ids_per_pod: int) -> tuple[int, int]:
+        """(first, number) of the ids for pods with a user namespace. Raises ValueError, OSError."""
+        return get_kubelet_mappings(ids_per_pod)
+
+    def get_max_pods(self) -> int:
+        return self.max_pods
 
     def get_pod_volume_subpaths_dir(self, pod_uid: str) -> str:
         return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_VOLUME_SUBPATHS_DIR_NAME)
@@ -135,3 +164,57 @@ def _list_dir(path: str) -> list[tuple[str, str]]:
 def list_pods_from_disk(pods_dir: str) -> list[str]:
     """UIDs of all pods that have a directory.  Go: kubelet_pods.go, listPodsFromDisk"""
     return sorted(entry.name for entry in os.scandir(pods_dir) if entry.is_dir(follow_symlinks=False))
+
+
+def parse_get_sub_ids_output(output: str) -> tuple[int, int]:
+    """(first, number) of the subordinate ids; ValueError unless there is exactly one range of them.
+
+    Go: kubelet_pods.go, parseGetSubIdsOutput
+    """
+    lines = output.strip("\n").split("\n")
+    if len(lines) != 1:
+        raise ValueError(f'error parsing line "{output}": it must contain only one line')
+    # As in "0: kubelet 65536 2147483648".
+    parts = lines[0].split()
+    if len(parts) != 4:
+        raise ValueError(f'invalid line "{output}"')
+    try:
+        first, number = int(parts[2]), int(parts[3])
+    except ValueError as err:
+        raise ValueError(f'error parsing line "{output}": {err}') from err
+    if not (0 <= first < 2**32 and 0 <= number < 2**32):
+        raise ValueError(f'error parsing line "{output}": value out of range')
+    return first, number
+
+
+def get_kubelet_mappings(ids_per_pod: int) -> tuple[int, int]:
+    """(first, number) of the ids for pods with a user namespace: the subordinate ids of the user kubelet, if there
+    is such a user, and else every id but the node's own, the first ids_per_pod ones.
+
+    Raises ValueError and OSError when the user is there and its ids cannot be told: they may be kept elsewhere, on
+    a server that does not answer.  Go: kubelet_pods.go, getKubeletMappings
+    """
+    default = (ids_per_pod, 2**32 - ids_per_pod)
+    try:
+        pwd.getpwnam(_KUBELET_USER)
+    except KeyError:
+        klog.v(5).info_s("user namespaces: user not found, using default mappings", user=_KUBELET_USER)
+        return default
+    command = shutil.which(_GETSUBIDS)
+    if command is None:
+        klog.v(2).info_s("user namespaces: executable not found, using default mappings", executable=_GETSUBIDS)
+        return default
+    uids = _get_sub_ids([command, _KUBELET_USER], "uids")
+    gids = _get_sub_ids([command, "-g", _KUBELET_USER], "gids")
+    if uids != gids:
+        raise ValueError(f'mismatched subuids and subgids for user "{_KUBELET_USER}"')
+    klog.v(5).info_s("user namespaces: user found, using mappings from getsubids", user=_KUBELET_USER)
+    return parse_get_sub_ids_output(uids)
+
+
+def _get_sub_ids(command: list[str], what: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except subprocess.CalledProcessError as err:
+        detail = err.stderr.strip() or str(err)
+        raise ValueError(f'error retrieving additional {what} for user "{_KUBELET_USER}": {detail}') from err

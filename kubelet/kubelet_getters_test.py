@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import platform
+import pwd
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
-from kubelet.kubelet_getters import list_pods_from_disk
+from kubelet.kubelet_getters import get_kubelet_mappings, list_pods_from_disk, parse_get_sub_ids_output
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -105,3 +107,75 @@ def test_pod_cidr(test_kubelet: TestKubelet) -> None:
     assert kubelet.update_pod_cidr(test_kubelet.ctx, "10.0.0.0/24")
     assert not kubelet.update_pod_cidr(test_kubelet.ctx, "10.0.0.0/24")
     assert kubelet.runtime_state.pod_cidr() == "10.0.0.0/24"
+
+
+@pytest.mark.parametrize(
+    ("output", "want"),
+    [
+        ("0: kubelet 65536 2147483648\n", (65536, 2147483648)),
+        ("0: kubelet 65536 2147483648", (65536, 2147483648)),
+        ("0: kubelet 65536 2147483648\n1: kubelet 0 65536\n", "it must contain only one line"),
+        ("", "invalid line"),
+        ("0: kubelet 65536\n", "invalid line"),
+        ("0: kubelet foo 2147483648\n", "error parsing line"),
+        ("0: kubelet 65536 4294967296\n", "out of range"),
+        ("0: kubelet -1 65536\n", "out of range"),
+    ],
+)
+def test_parse_get_sub_ids_output(output: str, want: tuple[int, int] | str) -> None:
+    if isinstance(want, tuple):
+        assert parse_get_sub_ids_output(output) == want
+        return
+    with pytest.raises(ValueError, match=want):
+        parse_get_sub_ids_output(output)
+
+
+def _getsubids(directory: Path, script: str) -> None:
+    tool = directory / "getsubids"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("user", "script", "want"),
+    [
+        (False, "echo 0: kubelet 131072 65536", (65536, 2**32 - 65536)),
+        (True, None, (65536, 2**32 - 65536)),
+        (True, "echo 0: kubelet 131072 6553600", (131072, 6553600)),
+        (True, "test $1 = -g && set 65536; echo 0: kubelet ${1#kubelet} 65536", "mismatched subuids and subgids"),
+        (True, "echo server is down >&2; exit 1", "error retrieving additional uids for user .*: server is down"),
+    ],
+    ids=["no user", "no tool", "both", "uids and gids differ", "the tool fails"],
+)
+def test_get_kubelet_mappings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: bool, script: str | None, want: tuple[int, int] | str
+) -> None:
+    def getpwnam(name: str) -> None:
+        if not user:
+            raise KeyError(name)
+
+    monkeypatch.setattr(pwd, "getpwnam", getpwnam)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if script is not None:
+        _getsubids(tmp_path, script)
+    if isinstance(want, tuple):
+        assert get_kubelet_mappings(65536) == want
+        return
+    with pytest.raises(ValueError, match=want):
+        get_kubelet_mappings(65536)
+
+
+def test_handler_supports_user_namespaces(test_kubelet: TestKubelet) -> None:
+    kubelet = test_kubelet.kubelet
+    kubelet.runtime_state.set_runtime_handlers([])
+    assert not kubelet.handler_supports_user_namespaces("")
+    kubelet.runtime_state.set_runtime_handlers(
+        [
+            kubecontainer.RuntimeHandler("", supports_user_namespaces=True),
+            kubecontainer.RuntimeHandler("kata", supports_user_namespaces=False),
+        ]
+    )
+    assert kubelet.handler_supports_user_namespaces("")
+    assert not kubelet.handler_supports_user_namespaces("kata")
+    with pytest.raises(LookupError, match='the handler "other" is not known'):
+        kubelet.handler_supports_user_namespaces("other")

@@ -64,16 +64,9 @@ class KubeletPods(KubeletNodeCache):
         """Pods that are not terminal and not known to have ended: those that hold resources of the node."""
         return self.filter_out_inactive_pods(self.pod_manager.get_pods())
 
-    def get_or_create_user_namespace_mappings(
-        self, pod: v1.Pod, runtime_handler: str
-    ) -> runtimeapi.UserNamespace | None:
-        """The user namespace the pod runs in: the node's, as a runtime that cannot do otherwise is told.
-
-        Raises ValueError for a pod that wants one of its own.
-        """
-        if pod.spec.host_users is False:
-            raise ValueError("the pod requires its own user namespace, which this node does not provide")
-        return runtimeapi.UserNamespace(mode=runtimeapi.NODE)
+    def get_or_create_user_namespace_mappings(self, pod: v1.Pod, runtime_handler: str) -> runtimeapi.UserNamespace:
+        """See UsernsManager. Raises ValueError for a pod that wants a user namespace of its own and cannot have it."""
+        return self.userns_manager.get_or_create_user_namespace_mappings(pod, runtime_handler)
 
     def generate_pod_host_name_and_domain(self, pod: v1.Pod) -> tuple[str, str]:
         """The pod's host name and, when it has a subdomain, its domain. Raises ValueError for names DNS refuses."""
@@ -317,6 +310,11 @@ class KubeletPods(KubeletNodeCache):
         self.probe_manager.cleanup_pods(possibly_running)
         klog.v(3).info_s("Clean up orphaned pod statuses")
         self.remove_orphaned_pod_statuses(all_pods, mirror_pods)
+        klog.v(3).info_s("Clean up orphaned pod user namespace allocations")
+        try:
+            self.userns_manager.cleanup_orphaned_pod_userns_allocations(all_pods, running_runtime_pods)
+        except OSError as err:
+            klog.error_s(err, "Failed cleaning up orphaned pod user namespaces allocations")
         klog.v(3).info_s("Clean up orphaned pod directories")
         try:
             self.cleanup_orphaned_pod_dirs(all_pods, running_runtime_pods)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         prober,
         runtimeclass,
         status,
+        userns,
         volumemanager,
     )
     from kubelet import container as kubecontainer
@@ -147,6 +148,7 @@ class KubeletStruct:
     # None unless the feature gate EventedPLEG is on.
     evented_pleg: kubepleg.EventedPLEG | None = None
     runtime_class_manager: runtimeclass.Manager | None = None
+    userns_manager: userns.UsernsManager = field(init=False)
     crash_loop_back_off: flowcontrol.Backoff = field(init=False)
 
     admit_handlers: list[lifecycle.PodAdmitHandler] = field(default_factory=list)

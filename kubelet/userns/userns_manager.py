@@ -1,0 +1,267 @@
+"""Ranges of ids for the user namespaces of pods, remembered in the pods' directories.
+
+Go: pkg/kubelet/userns/userns_manager.go
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from kubelet import kubeletconfig
+from kubelet.userns.types import UserNsPodsManager
+from kubelet.util import store as utilstore
+from pkg import klog
+from pkg.api.core import v1
+from pkg.registry.core.service import allocator
+
+# The number of ids of a pod is a multiple of this.
+USER_NS_UNIT_LENGTH = 65536
+
+# The file in the pod's directory.
+_MAPPINGS_FILE = "userns"
+
+_Uint32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+
+
+class IDMapping(msgspec.Struct, rename="camel", frozen=True):
+    """`length` ids of the pod from container_id on are those of the node from host_id on. Go: idMapping"""
+
+    host_id: _Uint32
+    container_id: _Uint32
+    length: _Uint32
+
+
+class UserNamespace(msgspec.Struct, frozen=True):
+    """The record of a pod, as it is written to disk. Go: userNamespace"""
+
+    uid_mappings: list[IDMapping] = msgspec.field(name="uidMappings")
+    gid_mappings: list[IDMapping] = msgspec.field(name="gidMappings")
+
+
+class UsernsManager:
+    """Who has which range. The records on disk are what counts: they outlast the kubelet. Thread-safe."""
+
+    def __init__(self, kl: UserNsPodsManager, ids_per_pod: int | None = None) -> None:
+        """Takes over what earlier kubelets handed out.
+
+        Raises ValueError for ranges that cannot serve all pods, or for a record that does not fit them; OSError.
+        """
+        self._userns_length = ids_per_pod or kubeletconfig.DEFAULT_KUBELET_USER_NAMESPACES_IDS_PER_POD
+        first, length = _checked_kubelet_mappings(kl, self._userns_length)
+        self._off = first // self._userns_length
+        self._len = length // self._userns_length
+        klog.v(5).info_s(
+            "User namespace manager mapping", offset=self._off, length=self._len, idsPerPod=self._userns_length
+        )
+        self._kl = kl
+        self._used = allocator.AllocationBitmap(self._len)
+        # The first id of each pod's range, by uid.
+        self._used_by: dict[str, int] = {}
+        # Guards used, used_by and the files.
+        self._lock = threading.Lock()
+        self._record_pods_from_disk()
+
+    def _record_pods_from_disk(self) -> None:
+        try:
+            found = self._kl.list_pods_from_disk()
+        except FileNotFoundError:
+            return
+        except OSError as err:
+            raise OSError(f"read pods from disk: {err}") from err
+        for pod_uid in found:
+            klog.v(5).info_s("reading pod from disk for user namespace", podUID=pod_uid)
+            try:
+                self._record_pod_mappings(pod_uid)
+            except (OSError, ValueError) as err:
+                raise ValueError(f'record pod mappings for existing pod "{pod_uid}": {err}') from err
+
+    def _record_pod_mappings(self, pod_uid: str) -> None:
+        content = self._read_mappings_from_file(pod_uid)
+        if content:
+            self.parse_userns_file_and_record(pod_uid, content)
+
+    def _write_mappings_to_file(self, pod_uid: str, user_ns: UserNamespace) -> None:
+        directory = self._kl.get_pod_dir(pod_uid)
+        utilstore.FileStore(directory).write(_MAPPINGS_FILE, msgspec.json.encode(user_ns))
+        # The store sees to the content of the file; that the directory has it is as important.
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _read_mappings_from_file(self, pod_uid: str) -> bytes:
+        """The record of the pod; empty if there is none. Raises OSError."""
+        try:
+            return utilstore.FileStore(self._kl.get_pod_dir(pod_uid)).read(_MAPPINGS_FILE)
+        except utilstore.ErrKeyNotFound:
+            return b""
+
+    def is_set(self, first_id: int) -> bool:
+        """Whether the range is taken, as ranges of others always are."""
+        index = first_id // self._userns_length - self._off
+        return not 0 <= index < self._len or self._used.has(index)
+
+    def allocate_one(self, pod_uid: str) -> tuple[int, int]:
+        """(first id, number of ids) of a free range, which is the pod's now. Raises ValueError if there is none."""
+        index = self._used.allocate_next()
+        if index is None:
+            raise ValueError("could not find an empty slot to allocate a user namespace")
+        klog.v(5).info_s("new pod user namespace allocation", podUID=pod_uid)
+        first_id = (index + self._off) * self._userns_length
+        self._used_by[pod_uid] = first_id
+        return first_id, self._userns_length
+
+    def record(self, pod_uid: str, first_id: int, length: int) -> None:
+        """Takes this range for the pod. Raises ValueError if it is another's or none that we would give."""
+        if length != self._userns_length:
+            raise ValueError(f"wrong user namespace length {length}")
+        if first_id % self._userns_length:
+            raise ValueError(f"wrong user namespace offset specified {first_id}")
+        known = self._used_by.get(pod_uid)
+        if known is not None and known != first_id:
+            raise ValueError(f'different user namespace range already used by pod "{pod_uid}"')
+        index = first_id // self._userns_length - self._off
+        if not 0 <= index < self._len:
+            raise ValueError(f"id {first_id} is out of range")
+        if known is not None:
+            return
+        if not self._used.allocate(index):
+            raise ValueError(f'range picked for pod "{pod_uid}" already taken')
+        klog.v(5).info_s("new pod user namespace allocation", podUID=pod_uid)
+        self._used_by[pod_uid] = first_id
+
+    def release(self, pod_uid: str) -> None:
+        """The pod has ended: its range is free, and its record goes."""
+        with self._lock:
+            self._release_locked(pod_uid)
+
+    def pod_allocated(self, pod_uid: str) -> bool:
+        with self._lock:
+            return pod_uid in self._used_by
+
+    def _release_locked(self, pod_uid: str) -> None:
+        first_id = self._used_by.pop(pod_uid, None)
+        if first_id is None:
+            klog.v(5).info_s("pod user namespace allocation not present", podUID=pod_uid)
+            return
+        klog.v(5).info_s("releasing pod user namespace allocation", podUID=pod_uid)
+        try:
+            os.remove(os.path.join(self._kl.get_pod_dir(pod_uid), _MAPPINGS_FILE))
+        except FileNotFoundError:
+            pass
+        except OSError as err:
+            klog.error_s(err, "Failed to remove the user namespace record", podUID=pod_uid)
+        self._used.release(first_id // self._userns_length - self._off)
+
+    def parse_userns_file_and_record(self, pod_uid: str, content: bytes) -> UserNamespace:
+        """The record, whose range is taken for the pod from now on. Raises ValueError if we did not write this."""
+        try:
+            user_ns = msgspec.json.decode(content, type=UserNamespace)
+        except msgspec.DecodeError as err:
+            raise ValueError(f"invalid user namespace mappings file: {err}") from err
+        if len(user_ns.uid_mappings) != 1:
+            raise ValueError("invalid user namespace configuration: no more than one mapping allowed.")
+        if len(user_ns.gid_mappings) != 1:
+            raise ValueError("invalid user namespace configuration: GID and UID mappings should be identical.")
+        mapping = user_ns.uid_mappings[0]
+        if mapping != user_ns.gid_mappings[0]:
+            raise ValueError("invalid user namespace configuration: GID and UID mapping should be identical")
+        # Runtimes count on it that root is mapped.
+        if mapping.container_id != 0:
+            raise ValueError("invalid user namespace configuration: UID 0 must be mapped")
+        self.record(pod_uid, mapping.host_id, mapping.length)
+        return user_ns
+
+    def _create_user_ns_locked(self, pod_uid: str) -> UserNamespace:
+        first_id, length = self.allocate_one(pod_uid)
+        mapping = IDMapping(host_id=first_id, container_id=0, length=length)
+        user_ns = UserNamespace([mapping], [mapping])
+        try:
+            self._write_mappings_to_file(pod_uid, user_ns)
+        except BaseException:
+            self._release_locked(pod_uid)
+            raise
+        return user_ns
+
+    def get_or_create_user_namespace_mappings(self, pod: v1.Pod, runtime_handler: str) -> runtimeapi.UserNamespace:
+        """The user namespace of the pod's sandbox and of each of its containers: the node's, or one of its own.
+
+        Raises ValueError for a pod that wants one of its own where the runtime has none to give, or no range is
+        free, and OSError.
+        """
+        if pod.spec.host_users is not False:
+            return runtimeapi.UserNamespace(mode=runtimeapi.NODE)
+        self._require_support(runtime_handler)
+        with self._lock:
+            content = self._read_mappings_from_file(pod.metadata.uid)
+            try:
+                if content:
+                    user_ns = self.parse_userns_file_and_record(pod.metadata.uid, content)
+                else:
+                    user_ns = self._create_user_ns_locked(pod.metadata.uid)
+            except (ValueError, OSError) as err:
+                what = "user namespace" if content else "create user namespace"
+                raise ValueError(f"{what}: {err}") from err
+        return runtimeapi.UserNamespace(
+            mode=runtimeapi.POD, uids=_to_cri(user_ns.uid_mappings), gids=_to_cri(user_ns.gid_mappings)
+        )
+
+    def _require_support(self, runtime_handler: str) -> None:
+        who = f'RuntimeClass handler "{runtime_handler}"' if runtime_handler else "runtime"
+        message = f"can't set `spec.hostUsers: false`, {who} does not support user namespaces"
+        try:
+            supported = self._kl.handler_supports_user_namespaces(runtime_handler)
+        except LookupError as err:
+            raise ValueError(f"{message}: {err}") from err
+        if not supported:
+            raise ValueError(message)
+
+    def cleanup_orphaned_pod_userns_allocations(
+        self, pods: Sequence[v1.Pod], running_pods: Sequence[kubecontainer.Pod]
+    ) -> None:
+        """Takes back the ranges of pods that are neither known nor running, or have no directory any more.
+
+        Raises OSError.
+        """
+        all_pods = {pod.metadata.uid for pod in pods} | {pod.id for pod in running_pods}
+        with self._lock:
+            try:
+                found = set(self._kl.list_pods_from_disk())
+            except OSError as err:
+                raise OSError(f"user namespace: read pods from disk: {err}") from err
+            for pod_uid in [uid for uid in self._used_by if uid not in all_pods or uid not in found]:
+                klog.v(5).info_s("Clean up orphaned pod user namespace possible allocation", podUID=pod_uid)
+                self._release_locked(pod_uid)
+
+
+def _checked_kubelet_mappings(kl: UserNsPodsManager, userns_length: int) -> tuple[int, int]:
+    """(first, number) of the ids for pods, if they can be cut into ranges for them all."""
+    try:
+        first, length = kl.get_kubelet_mappings(userns_length)
+    except (ValueError, OSError) as err:
+        raise ValueError(f"kubelet mappings: {err}") from err
+    if userns_length % USER_NS_UNIT_LENGTH:
+        raise ValueError(f"kubelet user namespace length {userns_length} is not a multiple of {USER_NS_UNIT_LENGTH}")
+    if first % userns_length:
+        raise ValueError(f"kubelet user assigned ID {first} is not a multiple of {userns_length}")
+    # With id 0 in a range the whole separation would be worth nothing.
+    if first < userns_length:
+        raise ValueError(f"kubelet user assigned ID {first} must be greater or equal to {userns_length}")
+    if length % userns_length:
+        raise ValueError(f"kubelet user assigned IDs length {length} is not a multiple of {userns_length}")
+    max_pods = kl.get_max_pods()
+    if length // userns_length < max_pods:
+        raise ValueError(f"kubelet user assigned IDs are not enough to support {max_pods} pods")
+    return first, length
+
+
+def _to_cri(mappings: Sequence[IDMapping]) -> list[runtimeapi.IDMapping]:
+    return [runtimeapi.IDMapping(host_id=m.host_id, container_id=m.container_id, length=m.length) for m in mappings]

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from kubelet import userns
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+LENGTH = 65536
+MAPPING_LENGTH = LENGTH * 2000
+
+
+@dataclass
+class FakePodsManager:
+    """A kubelet whose pods have their directories under `root`."""
+
+    root: Path
+    # Those with a directory; None: as it is on disk.
+    pods: list[str] | None = None
+    handlers: dict[str, bool] = field(default_factory=dict)
+    max_pods: int = 110
+    mapping: tuple[int, int] = (LENGTH, MAPPING_LENGTH)
+    list_error: OSError | None = None
+
+    def handler_supports_user_namespaces(self, runtime_handler: str) -> bool:
+        return self.handlers[runtime_handler]
+
+    def get_pod_dir(self, pod_uid: str) -> str:
+        return str(self.root / pod_uid)
+
+    def list_pods_from_disk(self) -> list[str]:
+        if self.list_error is not None:
+            raise self.list_error
+        return self.pods if self.pods is not None else [entry.name for entry in self.root.iterdir()]
+
+    def get_kubelet_mappings(self, ids_per_pod: int) -> tuple[int, int]:
+        return self.mapping
+
+    def get_max_pods(self) -> int:
+        return self.max_pods
+
+
+def _pod(uid: str, host_users: bool | None = False) -> v1.Pod:
+    return v1.Pod(
+        metadata=metav1.ObjectMeta(uid=uid, name=uid, namespace="ns"),
+        spec=v1.PodSpec(containers=[], host_users=host_users),
+    )
+
+
+def _mapping(host: int = 131072, container: int = 0, length: int = LENGTH) -> dict[str, int]:
+    return {"hostId": host, "containerId": container, "length": length}
+
+
+@pytest.mark.parametrize("length", [LENGTH, 1048576], ids=["default", "custom"])
+def test_allocate(tmp_path: Path, length: int) -> None:
+    manager = userns.UsernsManager(FakePodsManager(tmp_path, mapping=(length, length * 2000)), length)
+    first, got = manager.allocate_one("one")
+    assert got == length
+    assert manager.is_set(first)
+    second, _ = manager.allocate_one("two")
+    assert first != second
+    manager.record("two", second, length)
+    with pytest.raises(ValueError, match="wrong user namespace offset"):
+        manager.record("two", second + 1, length)
+    with pytest.raises(ValueError, match="different user namespace range already used"):
+        manager.record("two", first, length)
+    with pytest.raises(ValueError, match="already taken"):
+        manager.record("three", first, length)
+    manager.release("one")
+    manager.release("two")
+    assert not manager.is_set(first)
+    assert not manager.is_set(second)
+    ranges = [manager.allocate_one(str(number))[0] for number in range(1000)]
+    assert len(set(ranges)) == 1000
+    assert all(length <= start <= length * 2000 and manager.is_set(start) for start in ranges)
+
+
+def test_no_range_is_left(tmp_path: Path) -> None:
+    manager = userns.UsernsManager(FakePodsManager(tmp_path, mapping=(LENGTH, LENGTH), max_pods=1))
+    manager.record("one", LENGTH, LENGTH)
+    with pytest.raises(ValueError, match="could not find an empty slot"):
+        manager.allocate_one("two")
+    with pytest.raises(ValueError, match="out of range"):
+        manager.record("two", 2 * LENGTH, LENGTH)
+    assert manager.is_set(2 * LENGTH)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "max_pods", "message"),
+    [
+        ((LENGTH + 1, MAPPING_LENGTH), 110, "assigned ID 65537 is not a multiple of 65536"),
+        ((0, MAPPING_LENGTH), 110, "assigned ID 0 must be greater or equal to 65536"),
+        ((LENGTH, LENGTH + 1), 1, "IDs length 65537 is not a multiple of 65536"),
+        ((LENGTH, LENGTH), 2, "IDs are not enough to support 2 pods"),
+    ],
+    ids=["firstID not multiple", "firstID is root", "mappingLen not multiple", "range can't fit maxPods"],
+)
+def test_mappings_that_do_not_do(tmp_path: Path, mapping: tuple[int, int], max_pods: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        userns.UsernsManager(FakePodsManager(tmp_path, mapping=mapping, max_pods=max_pods))
+
+
+@pytest.mark.parametrize(
+    ("uids", "gids", "message"),
+    [
+        ([_mapping()], [_mapping()], ""),
+        ([_mapping(length=0)], [_mapping(length=0)], "wrong user namespace length 0"),
+        ([_mapping()], [_mapping(host=1)], "GID and UID mapping should be identical"),
+        ([_mapping()], [_mapping(), _mapping(196608)], "GID and UID mappings should be identical"),
+        ([_mapping(), _mapping(196608)], [_mapping()], "no more than one mapping"),
+        ([_mapping(container=1)], [_mapping(container=1)], "UID 0 must be mapped"),
+        ([_mapping()], [_mapping(container=1)], "GID and UID mapping should be identical"),
+        ([_mapping(host=-1)], [_mapping(host=-1)], "invalid user namespace mappings file"),
+    ],
+    ids=[
+        "basic",
+        "invalid length",
+        "wrong offset",
+        "two GID mappings",
+        "two UID mappings",
+        "no root UID",
+        "no root GID",
+        "no uint32",
+    ],
+)
+def test_parse_user_ns_file(
+    tmp_path: Path, uids: list[dict[str, int]], gids: list[dict[str, int]], message: str
+) -> None:
+    manager = userns.UsernsManager(FakePodsManager(tmp_path))
+    content = json.dumps({"uidMappings": uids, "gidMappings": gids}).encode()
+    if not message:
+        manager.parse_userns_file_and_record("uid", content)
+        assert manager.pod_allocated("uid")
+        return
+    with pytest.raises(ValueError, match=message):
+        manager.parse_userns_file_and_record("uid", content)
+    assert not manager.pod_allocated("uid")
+
+
+@pytest.mark.parametrize("host_users", [None, True])
+def test_the_nodes_user_namespace(tmp_path: Path, host_users: bool | None) -> None:
+    manager = userns.UsernsManager(FakePodsManager(tmp_path))
+    got = manager.get_or_create_user_namespace_mappings(_pod("uid", host_users), "")
+    assert got == runtimeapi.UserNamespace(mode=runtimeapi.NODE)
+    assert not manager.pod_allocated("uid")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("handlers", "handler", "message"),
+    [
+        ({"": False}, "", "can't set `spec.hostUsers: false`, runtime does not support user namespaces"),
+        (
+            {"kata": False},
+            "kata",
+            'can\'t set `spec.hostUsers: false`, RuntimeClass handler "kata" does not support user namespaces',
+        ),
+        (
+            {},
+            "kata",
+            "can't set `spec.hostUsers: false`, RuntimeClass handler \"kata\" does not support user namespaces: 'kata'",
+        ),
+    ],
+    ids=["runtime", "handler", "unknown handler"],
+)
+def test_a_runtime_without_user_namespaces(
+    tmp_path: Path, handlers: dict[str, bool], handler: str, message: str
+) -> None:
+    manager = userns.UsernsManager(FakePodsManager(tmp_path, handlers=handlers))
+    with pytest.raises(ValueError) as caught:
+        manager.get_or_create_user_namespace_mappings(_pod("uid"), handler)
+    assert str(caught.value) == message
+    assert not manager.pod_allocated("uid")
+
+
+def test_the_range_outlasts_the_kubelet(tmp_path: Path) -> None:
+    pods = FakePodsManager(tmp_path, handlers={"": True})
+    first = userns.UsernsManager(pods).get_or_create_user_namespace_mappings(_pod("uid"), "")
+    assert first.mode == runtimeapi.POD
+    assert first.uids == first.gids
+    start = first.uids[0].host_id
+    assert start % LENGTH == 0
+    assert start >= LENGTH
+    assert json.loads((tmp_path / "uid" / "userns").read_text()) == {
+        "uidMappings": [_mapping(start)],
+        "gidMappings": [_mapping(start)],
+    }
+    again = userns.UsernsManager(pods)
+    assert again.is_set(start)
+    assert again.get_or_create_user_namespace_mappings(_pod("uid"), "") == first
+    assert again.get_or_create_user_namespace_mappings(_pod("other"), "").uids[0].host_id != start
+    again.release("uid")
+    assert not again.is_set(start)
+    assert not (tmp_path / "uid" / "userns").exists()
+    assert not userns.UsernsManager(pods).pod_allocated("uid")
+
+
+def test_a_record_that_is_broken(tmp_path: Path) -> None:
+    (tmp_path / "uid").mkdir()
+    (tmp_path / "uid" / "userns").write_text('{"uidMappings":')
+    with pytest.raises(ValueError, match='existing pod "uid": invalid user namespace mappings file'):
+        userns.UsernsManager(FakePodsManager(tmp_path))
+
+
+def test_records_of_another_length(tmp_path: Path) -> None:
+    """The ids of a pod cannot be changed while pods run that have the old number of them."""
+    pods = FakePodsManager(tmp_path, handlers={"": True})
+    userns.UsernsManager(pods).get_or_create_user_namespace_mappings(_pod("uid"), "")
+    pods.mapping = (LENGTH * 2, MAPPING_LENGTH)
+    with pytest.raises(ValueError, match='existing pod "uid": wrong user namespace length 65536'):
+        userns.UsernsManager(pods, LENGTH * 2)
+
+
+def test_a_record_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = userns.UsernsManager(FakePodsManager(tmp_path, handlers={"": True}))
+
+    def fail(descriptor: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(ValueError, match="create user namespace: disk full"):
+        manager.get_or_create_user_namespace_mappings(_pod("uid"), "")
+    assert not manager.pod_allocated("uid")
+
+
+def test_pods_cannot_be_listed(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="read pods from disk: no"):
+        userns.UsernsManager(FakePodsManager(tmp_path, list_error=PermissionError("no")))
+    manager = userns.UsernsManager(FakePodsManager(tmp_path, list_error=FileNotFoundError("no")))
+    with pytest.raises(OSError, match="user namespace: read pods from disk: no"):
+        manager.cleanup_orphaned_pod_userns_allocations([], [])
+
+
+@pytest.mark.parametrize(
+    ("listed", "known", "running", "kept"),
+    [
+        (["pod-1", "pod-2"], [], [], []),
+        (["pod-1", "pod-2"], [], ["pod-1"], ["pod-1"]),
+        (["pod-1", "pod-2"], ["pod-1"], [], ["pod-1"]),
+        ([], [], ["pod-1"], []),
+        ([], [], [], []),
+    ],
+    ids=["no stale pods set", "one running pod", "one pod", "set before but not listed", "no listed pods"],
+)
+def test_cleanup_orphaned_pod_userns_allocations(
+    tmp_path: Path, listed: list[str], known: list[str], running: list[str], kept: list[str]
+) -> None:
+    pods = FakePodsManager(tmp_path)
+    manager = userns.UsernsManager(pods)
+    manager.record("pod-1", LENGTH, LENGTH)
+    manager.record("pod-2", 2 * LENGTH, LENGTH)
+    pods.pods = listed
+    running_pods = [kubecontainer.Pod(id=uid, name=uid, namespace="ns") for uid in running]
+    manager.cleanup_orphaned_pod_userns_allocations([_pod(uid) for uid in known], running_pods)
+    assert [uid for uid in ("pod-1", "pod-2") if manager.pod_allocated(uid)] == kept

@@ -1,0 +1,1 @@
+"""What the API server keeps of each kind, as far as a kubelet needs it. Go: pkg/registry"""

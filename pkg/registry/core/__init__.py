@@ -1,0 +1,1 @@
+"""Of the core group. Go: pkg/registry/core"""

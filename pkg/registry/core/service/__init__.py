@@ -1,0 +1,1 @@
+"""Of services. Go: pkg/registry/core/service"""

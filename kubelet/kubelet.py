@@ -540,6 +540,7 @@ class Kubelet(KubeletPods):
             metrics.POD_START_DURATION.observe(self.clock.since(first_seen))
         self._require_network(pod)
         if not self.pod_workers.is_pod_termination_requested(pod.metadata.uid):
+            self._register_references(pod)
             self._ensure_pod_cgroup(ctx, pod, pod_status, api_status)
         self.try_reconcile_mirror_pods(ctx, pod, mirror_pod)
         self._prepare_pod_data_dirs(pod)
@@ -563,6 +564,19 @@ class Kubelet(KubeletPods):
             return False, None
         # Something was done: do not wait for the next relist to see what came of it.
         return False, lambda: self.request_pod_relist(pod.metadata.uid)
+
+    def _register_references(self, pod: v1.Pod) -> None:
+        """Have the secrets and config maps at hand that the pod refers to."""
+        if self.secret_manager is not None:
+            self.secret_manager.register_pod(pod)
+        if self.config_map_manager is not None:
+            self.config_map_manager.register_pod(pod)
+
+    def _unregister_references(self, pod: v1.Pod) -> None:
+        if self.secret_manager is not None:
+            self.secret_manager.unregister_pod(pod)
+        if self.config_map_manager is not None:
+            self.config_map_manager.unregister_pod(pod)
 
     def _require_network(self, pod: v1.Pod) -> None:
         err = self.runtime_state.network_errors()
@@ -759,6 +773,7 @@ class Kubelet(KubeletPods):
         if not self.keep_terminated_pod_volumes:
             wait.poll_until_context_cancel(ctx, 0.1, True, lambda: not self.pod_volumes_exist(uid))
             klog.v(3).info_s("Pod termination cleaned up volume paths", pod=ref, podUID=uid)
+        self._unregister_references(pod)
         if self.cgroups_per_qos:
             pcm = self.container_manager.new_pod_container_manager()
             name, _ = pcm.get_pod_container_name(pod)

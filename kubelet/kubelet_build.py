@@ -122,6 +122,7 @@ def new_main_kubelet(
             ctx, kube_cfg, kube_deps, options.node_name, api_objects.node_has_synced, startup_tracker
         )
     kubelet = _new_kubelet(kube_cfg, kube_deps, options, api_objects)
+    _build_change_detection(ctx, kubelet)
     _build_pod_state(kubelet, startup_tracker)
     _build_pod_workers(kubelet)
     _build_runtime(ctx, kubelet, kube_deps, options, startup_tracker)
@@ -266,6 +267,30 @@ def _new_kubelet(
         max_pods=kube_cfg.max_pods,
         keep_terminated_pod_volumes=options.keep_terminated_pod_volumes,
     )
+
+
+def _build_change_detection(ctx: golang.Context, kubelet: Kubelet) -> None:
+    """How changes of secrets and config maps are noticed. Raises ValueError for a strategy that there is not."""
+    client, clock, resync = kubelet.kube_client, kubelet.clock, kubelet.resync_interval
+    if client is None:
+        return
+    # Only a kubelet with an API server loads them.
+    from kubelet import configmap, secret
+    from kubelet.util import manager
+
+    match kubelet.kubelet_configuration.config_map_and_secret_change_detection_strategy:
+        case kubeletconfig.WATCH_CHANGE_DETECTION_STRATEGY:
+            kubelet.secret_manager = secret.new_watching_secret_manager(ctx, client, resync, clock)
+            kubelet.config_map_manager = configmap.new_watching_config_map_manager(ctx, client, resync, clock)
+        case kubeletconfig.TTL_CACHE_CHANGE_DETECTION_STRATEGY:
+            get_ttl = manager.get_object_ttl_from_node_func(ctx, kubelet.get_node)
+            kubelet.secret_manager = secret.new_caching_secret_manager(ctx, client, get_ttl, clock)
+            kubelet.config_map_manager = configmap.new_caching_config_map_manager(ctx, client, get_ttl, clock)
+        case kubeletconfig.GET_CHANGE_DETECTION_STRATEGY:
+            kubelet.secret_manager = secret.SimpleSecretManager(ctx, client)
+            kubelet.config_map_manager = configmap.SimpleConfigMapManager(ctx, client)
+        case other:
+            raise ValueError(f"unknown configmap and secret manager mode: {other}")
 
 
 def _cluster_dns(addresses: list[str]) -> list[IPv4Address | IPv6Address]:

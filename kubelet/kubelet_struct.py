@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kubelet import (
         cm,
         config,
+        configmap,
         images,
         lifecycle,
         logs,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         nodestatus,
         prober,
         runtimeclass,
+        secret,
         status,
         userns,
         volumemanager,
@@ -150,6 +152,10 @@ class KubeletStruct:
     runtime_class_manager: runtimeclass.Manager | None = None
     userns_manager: userns.UsernsManager = field(init=False)
     crash_loop_back_off: flowcontrol.Backoff = field(init=False)
+
+    # What pods refer to; None in standalone mode. Pod workers tell them which pods run.
+    secret_manager: secret.Manager | None = None
+    config_map_manager: configmap.Manager | None = None
 
     admit_handlers: list[lifecycle.PodAdmitHandler] = field(default_factory=list)
     pod_sync_loop_handlers: list[lifecycle.PodSyncLoopHandler] = field(default_factory=list)

@@ -18,6 +18,7 @@ from kubelet.util.pod_startup_latency_tracker import (
 from kubelet.util.util import (
     CGROUP_ROOT,
     ResourceOpts,
+    from_apiserver_cache,
     get_container_by_index,
     get_limits,
     get_nodename_for_kernel,
@@ -34,6 +35,7 @@ __all__ = [
     "PodStartupLatencyTracker",
     "ResourceOpts",
     "calculate_image_pulling_time",
+    "from_apiserver_cache",
     "get_boot_time",
     "get_container_by_index",
     "get_limits",

@@ -10,13 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
+from pkg.apimachinery.apis.meta import v1 as metav1
 
 # The kernel's nodename field holds 64 characters and a terminating NUL.
 _FQDN_MAX_LEN = 64
 
 CGROUP_ROOT = "/sys/fs/cgroup"
+
+
+def from_apiserver_cache(options: metav1.GetOptions) -> metav1.GetOptions:
+    """The options, asking for what the API server has in memory, which spares its storage."""
+    return msgspec.structs.replace(options, resource_version="0")
 
 
 def is_unix_domain_socket(path: str) -> bool:

@@ -41,7 +41,6 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("JSON is spoken with the API server", ("contentType",)),
-    ("config maps and secrets are not read yet", ("configMapAndSecretChangeDetectionStrategy",)),
     (
         "there is no cpu, memory or topology manager",
         (
@@ -107,6 +106,7 @@ NOT_ACTED_ON_STANDALONE: tuple[tuple[str, tuple[str, ...]], ...] = (
             "kubeAPIQPS",
             "kubeAPIBurst",
             "registerNode",
+            "configMapAndSecretChangeDetectionStrategy",
         ),
     ),
 )

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
-# Watches are asked to end after a random time between these, so that they do not all come back at once.
+# Watches are asked to end after a random time from this to twice this, so that they do not all come back at once.
 _MIN_WATCH_TIMEOUT = 300.0
-_MAX_WATCH_TIMEOUT = 2 * _MIN_WATCH_TIMEOUT
 
 # About one attempt per 45 s against a server that stays away.
 _BACKOFF = wait.Backoff(duration=0.8, factor=2.0, jitter=1.0, steps=38, cap=30.0)
@@ -100,6 +99,7 @@ class Reflector:
         name: str = "",
         clock: clock_.Clock | None = None,
         backoff: wait.Backoff | None = None,
+        min_watch_timeout: float = _MIN_WATCH_TIMEOUT,
     ) -> None:
         """Objects of another than the expected type are left out; None expects nothing.
 
@@ -117,6 +117,7 @@ class Reflector:
         self._store = store
         self._resync_period = resync_period
         self._clock: clock_.Clock = clock or clock_.RealClock()
+        self._min_watch_timeout = min_watch_timeout
         self._delay = (backoff or _BACKOFF).delay_with_reset(self._clock, _BACKOFF_RESET)
         # Whether the server pages even lists that it may answer from its cache: then it has none.
         self._paginated_result = False
@@ -204,7 +205,7 @@ class Reflector:
         options = metav1.ListOptions(
             watch=True,
             resource_version=self._last_sync_resource_version,
-            timeout_seconds=_watch_timeout(),
+            timeout_seconds=self._watch_timeout(),
             allow_watch_bookmarks=True,
         )
         if (done := ctx.err()) is not None:
@@ -304,7 +305,7 @@ class Reflector:
             watch=True,
             resource_version=self._rewatch_resource_version(),
             resource_version_match="NotOlderThan",
-            timeout_seconds=_watch_timeout(),
+            timeout_seconds=self._watch_timeout(),
             allow_watch_bookmarks=True,
             send_initial_events=True,
         )
@@ -325,6 +326,9 @@ class Reflector:
         ):
             raise err
         self._is_last_sync_resource_version_unavailable = True
+
+    def _watch_timeout(self) -> int:
+        return int(random.uniform(self._min_watch_timeout, 2 * self._min_watch_timeout))
 
     def _pause(self, ctx: golang.Context) -> None:
         """Wait for the next pause of the back-off, or until ctx is done."""
@@ -536,10 +540,6 @@ def is_expired_error(err: BaseException) -> bool:
 def is_watch_error_retriable(err: BaseException) -> bool:
     """Whether the server is only away or busy: then the watch can most likely go on where it ended."""
     return utilnet.is_connection_refused(err) or apierrors.is_too_many_requests(err)
-
-
-def _watch_timeout() -> int:
-    return int(random.uniform(_MIN_WATCH_TIMEOUT, _MAX_WATCH_TIMEOUT))
 
 
 def _error_of(obj: object) -> Exception:

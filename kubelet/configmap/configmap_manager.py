@@ -1,0 +1,124 @@
+"""Where config maps come from, in three ways that differ in how old they may be.
+
+Go: pkg/kubelet/configmap/configmap_manager.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from kubelet.util import manager as manager_
+from pkg import golang
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import clock as clock_
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+
+# Seconds that a config map is good for if the node does not say otherwise.
+_DEFAULT_TTL = 60.0
+
+# As errors name what is not found.
+_RESOURCE = "configmap"
+
+
+class Manager(Protocol):
+    """Config maps of the pods on this node. Safe from any thread; they are shared: never modify one."""
+
+    def get_config_map(self, namespace: str, name: str) -> v1.ConfigMap:
+        """A config map that a registered pod refers to.
+
+        Raises LookupError for any other, apierrors.StatusError (not found) where there is none of that name, and
+        what kept it from being read.
+        """
+        ...
+
+    def register_pod(self, pod: v1.Pod) -> None:
+        """Have the pod's config maps at hand. Never waits for the API server; may be called again."""
+        ...
+
+    def unregister_pod(self, pod: v1.Pod) -> None:
+        """Forget the config maps that no other registered pod refers to. Never waits for the API server."""
+        ...
+
+
+class SimpleConfigMapManager:
+    """Asks the API server each time, and has no need to know the pods."""
+
+    def __init__(self, ctx: golang.Context, kube_client: kubernetes.Interface) -> None:
+        self._ctx = ctx
+        self._kube_client = kube_client
+
+    def get_config_map(self, namespace: str, name: str) -> v1.ConfigMap:
+        return self._kube_client.core_v1.config_maps(namespace).get(self._ctx, name)
+
+    def register_pod(self, pod: v1.Pod) -> None:
+        """Nothing to do."""
+
+    def unregister_pod(self, pod: v1.Pod) -> None:
+        """Nothing to do."""
+
+
+class ConfigMapManager:
+    """Has the config maps of registered pods; how fresh they are is the store's matter."""
+
+    def __init__(self, manager: manager_.Manager[v1.ConfigMap]) -> None:
+        self._manager = manager
+
+    def get_config_map(self, namespace: str, name: str) -> v1.ConfigMap:
+        return self._manager.get_object(namespace, name)
+
+    def register_pod(self, pod: v1.Pod) -> None:
+        self._manager.register_pod(pod)
+
+    def unregister_pod(self, pod: v1.Pod) -> None:
+        self._manager.unregister_pod(pod)
+
+
+def _get_config_map_names(pod: v1.Pod) -> set[str]:
+    names: set[str] = set()
+
+    def visit(name: str) -> bool:
+        names.add(name)
+        return True
+
+    podutil.visit_pod_configmap_names(pod, visit)
+    return names
+
+
+def new_caching_config_map_manager(
+    ctx: golang.Context, kube_client: kubernetes.Interface, get_ttl: manager_.GetObjectTTLFunc, clock: clock_.Clock
+) -> ConfigMapManager:
+    """Config maps as they were at most so many seconds ago as get_ttl says; anew whenever another pod refers to one."""
+
+    def get_config_map(namespace: str, name: str, options: metav1.GetOptions) -> v1.ConfigMap:
+        return kube_client.core_v1.config_maps(namespace).get(ctx, name, options)
+
+    store = manager_.ObjectStore(get_config_map, clock, get_ttl, _DEFAULT_TTL)
+    return ConfigMapManager(manager_.CacheBasedManager(store, _get_config_map_names))
+
+
+def new_watching_config_map_manager(
+    ctx: golang.Context, kube_client: kubernetes.Interface, resync_interval: float, clock: clock_.Clock
+) -> ConfigMapManager:
+    """Config maps as a watch of each brings them, until ctx ends."""
+    return ConfigMapManager(
+        manager_.new_watch_based_manager(
+            ctx,
+            kube_client.core_v1.config_maps,
+            v1.ConfigMap,
+            lambda config_map: config_map.immutable is True,
+            _RESOURCE,
+            resync_interval,
+            _get_config_map_names,
+            clock,
+        )
+    )
+
+
+if TYPE_CHECKING:
+
+    def _conform(simple: SimpleConfigMapManager, other: ConfigMapManager) -> tuple[Manager, Manager]:
+        return simple, other

@@ -1,0 +1,40 @@
+"""Secrets that tests put in.
+
+Go: pkg/kubelet/secret/fake_manager.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kubelet import secret
+from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
+
+
+class FakeManager:
+    """Has the secrets that it was made with, and says for which pods it was asked to have some at hand."""
+
+    def __init__(self, *secrets: v1.Secret) -> None:
+        self.secrets = {(one.metadata.namespace, one.metadata.name): one for one in secrets}
+        self.registered: list[v1.Pod] = []
+        # What get_secret raises, if anything.
+        self.err: Exception | None = None
+
+    def get_secret(self, namespace: str, name: str) -> v1.Secret:
+        if self.err is not None:
+            raise self.err
+        found = self.secrets.get((namespace, name))
+        if found is None:
+            raise apierrors.new_not_found("secret", name)
+        return found
+
+    def register_pod(self, pod: v1.Pod) -> None:
+        self.registered.append(pod)
+
+    def unregister_pod(self, pod: v1.Pod) -> None:
+        self.registered = [one for one in self.registered if one.metadata.uid != pod.metadata.uid]
+
+
+if TYPE_CHECKING:
+    _MANAGER: secret.Manager = FakeManager()

@@ -1,0 +1,28 @@
+"""Objects of the API server that pods on this node refer to, fetched or watched as long as a pod needs them.
+
+Go: pkg/kubelet/util/manager
+"""
+
+from kubelet.util.manager.cache_based_manager import (
+    CacheBasedManager,
+    GetObjectFunc,
+    GetObjectTTLFunc,
+    ObjectKey,
+    ObjectStore,
+    get_object_ttl_from_node_func,
+)
+from kubelet.util.manager.manager import Manager, Store
+from kubelet.util.manager.watch_based_manager import ObjectCache, new_watch_based_manager
+
+__all__ = [
+    "CacheBasedManager",
+    "GetObjectFunc",
+    "GetObjectTTLFunc",
+    "Manager",
+    "ObjectCache",
+    "ObjectKey",
+    "ObjectStore",
+    "Store",
+    "get_object_ttl_from_node_func",
+    "new_watch_based_manager",
+]

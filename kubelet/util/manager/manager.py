@@ -1,0 +1,48 @@
+"""What a manager of objects that pods refer to can do, and what the store behind it can.
+
+Go: pkg/kubelet/util/manager/manager.go
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from pkg.api.core import v1
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Manager(Protocol[T_co]):
+    """Objects of one kind, by the pods that refer to them. Safe from any thread; objects are shared: never modify."""
+
+    def get_object(self, namespace: str, name: str) -> T_co:
+        """An object that a registered pod refers to.
+
+        Raises LookupError for any other, apierrors.StatusError (not found) where there is none of that name, and
+        what kept it from being read.
+        """
+        ...
+
+    def register_pod(self, pod: v1.Pod) -> None:
+        """Have at hand what the pod refers to, in its present version. Never waits for the API server."""
+        ...
+
+    def unregister_pod(self, pod: v1.Pod) -> None:
+        """Forget what no other registered pod refers to. Never waits for the API server."""
+        ...
+
+
+class Store(Protocol[T_co]):
+    """Objects that are kept as long as somebody refers to them. Safe from any thread."""
+
+    def add_reference(self, namespace: str, name: str, referenced_from: str) -> None:
+        """Count one more reference from the pod of that uid."""
+        ...
+
+    def delete_reference(self, namespace: str, name: str, referenced_from: str) -> None:
+        """Take back one reference; with the last one the object goes."""
+        ...
+
+    def get(self, namespace: str, name: str) -> T_co:
+        """Raises as Manager.get_object."""
+        ...

@@ -1,0 +1,255 @@
+"""Objects kept up to date by a watch of each one.
+
+Go: pkg/kubelet/util/manager/watch_based_manager.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Set
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from kubelet.util.manager.cache_based_manager import CacheBasedManager, NotRegisteredError, ObjectKey
+from kubelet.util.manager.manager import Manager, Store
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery import clock as clock_
+from pkg.apimachinery import fields
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.util import wait
+from pkg.client_go.tools import cache
+
+T = TypeVar("T")
+
+# All times in seconds.
+_MIN_IDLE_TIME = 60.0
+_RECYCLE_PERIOD = 60.0
+# Objects in volumes are read anew once per resync interval: only those in environments come to this age.
+_IDLE_RESYNC_INTERVALS = 5
+# How long a get waits for a watch that has just begun.
+_SYNC_TIMEOUT = 1.0
+# Longer than a reflector's own, for there are many of these watches.
+_MIN_WATCH_TIMEOUT = 1800.0
+
+
+class CacheStore(cache.Cache[T]):
+    """The store of one reflector: at most one object, and whether the API server has been heard of it."""
+
+    def __init__(self) -> None:
+        super().__init__(cache.meta_namespace_key_func)
+        self._lock = threading.Lock()  # guards _initialized and _synced
+        self._initialized = False
+        # Closed once initialized.
+        self._synced: golang.Channel[None] = golang.Channel()
+
+    def replace(self, objs: Iterable[T], resource_version: str) -> None:
+        super().replace(objs, resource_version)
+        with self._lock:
+            if not self._initialized:
+                self._initialized = True
+                self._synced.close()
+
+    def has_synced(self) -> bool:
+        with self._lock:
+            return self._initialized
+
+    def wait_until_synced(self, timeout: float) -> bool:
+        """Whether it is, or comes to be within so many seconds."""
+        with self._lock:
+            synced = self._synced
+        synced.recv(timeout)
+        return self.has_synced()
+
+    def unset_initialized(self) -> None:
+        with self._lock:
+            if self._initialized:
+                self._initialized = False
+                self._synced = golang.Channel()
+
+
+class ObjectCacheItem(Generic[T]):
+    """One object, its reflector, and who refers to it. Has a thread while the object is watched."""
+
+    def __init__(self, ctx: golang.Context, store: CacheStore[T], reflector: cache.Reflector) -> None:
+        self.store = store
+        # By pod uid; guarded by the lock of the ObjectCache.
+        self.references: Counter[str] = Counter()
+        self._ctx = ctx
+        self._reflector = reflector
+        self._lock = threading.Lock()  # guards all below
+        self._last_access_time: float | None = None
+        self._immutable = False
+        # Ends the reflector; None while there is none.
+        self._cancel: Callable[[], None] | None = None
+        self._thread: golang.Thread | None = None
+        self.restart_reflector_if_needed()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nobody watches the object."""
+        with self._lock:
+            return self._cancel is None
+
+    def stop(self) -> bool:
+        """Watch the object no more; returns whether somebody did."""
+        with self._lock:
+            return self._stop_locked()
+
+    def _stop_locked(self) -> bool:
+        if self._cancel is None:
+            return False
+        self._cancel()
+        self._cancel = None
+        return True
+
+    def set_last_access_time(self, time: float) -> None:
+        with self._lock:
+            self._last_access_time = time
+
+    def set_immutable(self) -> None:
+        with self._lock:
+            self._immutable = True
+
+    def stop_if_idle(self, now: float, max_idle_time: float) -> bool:
+        """Watch no more what nobody has asked for in so many seconds; returns whether that was so."""
+        with self._lock:
+            # A list that a busy API server works on would have to be made again.
+            if not self.store.has_synced():
+                return False
+            last = self._last_access_time
+            return (last is None or now > last + max_idle_time) and self._stop_locked()
+
+    def restart_reflector_if_needed(self) -> None:
+        """Watch the object, unless it is watched, can never change again, or the kubelet is shutting down."""
+        with self._lock:
+            if self._immutable or self._cancel is not None or self._ctx.err() is not None:
+                return
+            # What an earlier watch has left may be old. DIVERGES: Go marks it when that watch is stopped, and what
+            # the watch writes at that very moment passes for new.
+            self.store.unset_initialized()
+            ctx, self._cancel = golang.with_cancel(self._ctx)
+            self._thread = golang.go(self._start_reflector, ctx, self._thread, name=self._reflector.name)
+
+    def _start_reflector(self, ctx: golang.Context, previous: golang.Thread | None) -> None:
+        if previous is not None:
+            previous.join()
+        self._reflector.run(ctx)
+
+
+class ObjectCache(Generic[T]):
+    """A Store that watches each object by itself: the node may read no others than those that its pods refer to."""
+
+    def __init__(
+        self,
+        ctx: golang.Context,
+        client: Callable[[str], cache.ListerWatcher[T]],
+        object_type: type[T],
+        is_immutable: Callable[[T], bool],
+        group_resource: str,
+        clock: clock_.Clock,
+        max_idle_time: float,
+    ) -> None:
+        """`client` lists and watches a namespace. All watches end with ctx.
+
+        What has not been asked for in max_idle_time seconds (a minute at least) is not watched until it is.
+        """
+        self._ctx = ctx
+        self._client = client
+        self._object_type = object_type
+        self._is_immutable = is_immutable
+        self._group_resource = group_resource
+        self._clock = clock
+        self._max_idle_time = max(max_idle_time, _MIN_IDLE_TIME)
+        self._lock = threading.Lock()  # guards _items and the references of each
+        self._items: dict[ObjectKey, ObjectCacheItem[T]] = {}
+        name = f"{group_resource}-cache-recycle"
+        golang.go(wait.until, self.start_recycle_idle_watch, _RECYCLE_PERIOD, ctx, clock, name=name)
+
+    def item(self, namespace: str, name: str) -> ObjectCacheItem[T] | None:
+        with self._lock:
+            return self._items.get(ObjectKey(namespace, name))
+
+    def add_reference(self, namespace: str, name: str, referenced_from: str) -> None:
+        key = ObjectKey(namespace, name)
+        with self._lock:
+            if key not in self._items:
+                self._items[key] = self._new_item(namespace, name)
+            self._items[key].references[referenced_from] += 1
+
+    def _new_item(self, namespace: str, name: str) -> ObjectCacheItem[T]:
+        selector = str(fields.selector_from_set({"metadata.name": name}))
+        store: CacheStore[T] = CacheStore()
+        reflector = cache.Reflector(
+            cache.new_list_watch_from_client(self._client(namespace), selector),
+            self._object_type,
+            store,
+            name=f'object-"{namespace}"/"{name}"',
+            min_watch_timeout=_MIN_WATCH_TIMEOUT,
+        )
+        return ObjectCacheItem(self._ctx, store, reflector)
+
+    def delete_reference(self, namespace: str, name: str, referenced_from: str) -> None:
+        key = ObjectKey(namespace, name)
+        with self._lock:
+            item = self._items.get(key)
+            if item is None:
+                return
+            # What was never added is not taken back: an empty Counter would go below zero.
+            item.references -= Counter({referenced_from: 1})
+            if not item.references:
+                item.stop()
+                del self._items[key]
+
+    def get(self, namespace: str, name: str) -> T:
+        item = self.item(namespace, name)
+        if item is None:
+            raise NotRegisteredError(namespace, name)
+        # Whatever comes of it: the watch must not be ended while somebody waits for it.
+        item.set_last_access_time(self._clock.monotonic())
+        item.restart_reflector_if_needed()
+        if not item.store.wait_until_synced(_SYNC_TIMEOUT):
+            raise TimeoutError(f"failed to sync {self._group_resource} cache: timed out waiting for the condition")
+        obj = item.store.get_by_key(f"{namespace}/{name}")
+        if obj is None:
+            raise apierrors.new_not_found(self._group_resource, name)
+        if self._is_immutable(obj):
+            item.set_immutable()
+            if item.stop():
+                ref = klog.kref(namespace, name)
+                klog.v(4).info_s("Stopped watching for changes - object is immutable", obj=ref)
+        return obj
+
+    def start_recycle_idle_watch(self) -> None:
+        """End the watches of objects that nobody has asked for in a long time; the next get begins a new one."""
+        now = self._clock.monotonic()
+        with self._lock:
+            idle = [key for key, item in self._items.items() if item.stop_if_idle(now, self._max_idle_time)]
+        for key in idle:
+            klog.v(4).info_s(
+                "Not acquired for long time, Stopped watching for changes",
+                objectKey=klog.kref(key.namespace, key.name),
+                maxIdleTime=self._max_idle_time,
+            )
+
+
+def new_watch_based_manager(
+    ctx: golang.Context,
+    client: Callable[[str], cache.ListerWatcher[T]],
+    object_type: type[T],
+    is_immutable: Callable[[T], bool],
+    group_resource: str,
+    resync_interval: float,
+    get_referenced_objects: Callable[[v1.Pod], Set[str]],
+    clock: clock_.Clock,
+) -> CacheBasedManager[T]:
+    """A manager that watches all objects which registered pods refer to, until ctx ends."""
+    idle = resync_interval * _IDLE_RESYNC_INTERVALS
+    object_store = ObjectCache(ctx, client, object_type, is_immutable, group_resource, clock, idle)
+    return CacheBasedManager(object_store, get_referenced_objects)
+
+
+if TYPE_CHECKING:
+
+    def _conform(store: ObjectCache[T], manager: CacheBasedManager[T]) -> tuple[Store[T], Manager[T]]:
+        return store, manager

@@ -1,0 +1,208 @@
+"""Tests of objects that are watched, each by itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic
+
+import pytest
+
+from kubelet.util import manager as manager_
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock import testing as testingclock
+from pkg.client_go.tools.cache.testing import FakeControllerSource
+
+_WAIT = 5.0
+
+
+def secret(version: str = "", immutable: bool | None = None) -> v1.Secret:
+    metadata = metav1.ObjectMeta(namespace="ns", name="name", labels={"version": version})
+    return v1.Secret(metadata=metadata, immutable=immutable)
+
+
+class World:
+    def __init__(self, ctx: golang.Context) -> None:
+        self.source: FakeControllerSource[v1.Secret] = FakeControllerSource(v1.Secret)
+        self.clock = testingclock.FakeClock()
+        self.namespaces: list[str] = []
+        self.cache = manager_.ObjectCache(
+            ctx, self._client, v1.Secret, lambda obj: obj.immutable is True, "secret", self.clock, 60.0
+        )
+
+    def _client(self, namespace: str) -> FakeControllerSource[v1.Secret]:
+        self.namespaces.append(namespace)
+        return self.source
+
+    def get(self) -> str | None:
+        """Which version there is, None if there is none."""
+        try:
+            return self.cache.get("ns", "name").metadata.labels["version"]
+        except apierrors.StatusError as err:
+            assert str(err) == 'secret "name" not found'
+            return None
+
+    def watched(self) -> bool:
+        item = self.cache.item("ns", "name")
+        return item is not None and not item.stopped
+
+    def reflectors(self) -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == 'object-"ns"/"name"']
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with golang.ThreadGroup() as group:
+        ctx, cancel = golang.with_cancel(golang.background())
+        made = World(ctx)
+        yield made
+        cancel()
+        assert not group.join(_WAIT)
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = monotonic() + _WAIT
+    ctx = golang.background()
+    while not condition():
+        assert monotonic() < deadline
+        ctx.wait(0.005)
+
+
+def test_changes_are_seen(world: World) -> None:
+    world.cache.add_reference("ns", "name", "pod")
+    assert world.get() is None
+    world.source.add(secret("1"))
+    eventually(lambda: world.get() == "1")
+    world.source.modify(secret("2"))
+    eventually(lambda: world.get() == "2")
+    world.source.delete(secret())
+    eventually(lambda: world.get() is None)
+    world.cache.delete_reference("ns", "name", "pod")
+    with pytest.raises(LookupError, match='object "ns"/"name" not registered'):
+        world.get()
+    eventually(lambda: not world.reflectors() and not world.source.watches())
+
+
+def test_one_watch_of_the_one_object(world: World) -> None:
+    for pod in ("pod", "pod", "other"):
+        world.cache.add_reference("ns", "name", pod)
+    world.get()
+    [(verb, options)] = world.source.calls
+    assert (verb, options.field_selector, world.namespaces) == ("watch", "metadata.name=name", ["ns"])
+    assert 1800 <= (options.timeout_seconds or 0) <= 3600
+    for pod in ("pod", "other", "never"):
+        world.cache.delete_reference("ns", "name", pod)
+    assert world.watched()
+    world.cache.delete_reference("ns", "name", "pod")
+    assert not world.watched()
+
+
+def test_a_server_without_watch_lists_is_asked_for_a_list(world: World) -> None:
+    world.source.watch_list = False
+    world.source.add(secret("1"))
+    world.cache.add_reference("ns", "name", "pod")
+    assert world.get() == "1"
+    lists = [options for verb, options in world.source.calls if verb == "list"]
+    assert [options.field_selector for options in lists] == ["metadata.name=name"]
+
+
+@pytest.mark.parametrize(
+    ("initial", "eventual"),
+    [
+        (None, secret("2")),
+        (None, secret("2", True)),
+        (secret("1"), secret("2", False)),
+        (secret("1"), secret("2", True)),
+        (secret("1", True), None),
+    ],
+    ids=["created mutable", "created immutable", "stays mutable", "becomes immutable", "immutable"],
+)
+def test_immutable_ones_are_not_watched_any_more(
+    initial: v1.Secret | None, eventual: v1.Secret | None, world: World
+) -> None:
+    if initial is not None:
+        world.source.add(initial)
+    world.cache.add_reference("ns", "name", "pod")
+    assert world.get() == ("1" if initial is not None else None)
+    assert world.watched() is (initial is None or not initial.immutable)
+    if eventual is not None:
+        (world.source.add if initial is None else world.source.modify)(eventual)
+        eventually(lambda: world.get() == "2")
+        assert world.watched() is not bool(eventual.immutable)
+    elif initial is not None:
+        world.clock.step(3600)
+        assert world.get() == "1"
+        assert not world.watched()
+        assert len(world.source.calls) == 1
+
+
+def test_what_nobody_asks_for_is_not_watched_until_somebody_does(world: World) -> None:
+    world.source.add(secret("1"))
+    world.cache.add_reference("ns", "name", "pod")
+    assert world.get() == "1"
+    world.clock.step(59)
+    world.cache.start_recycle_idle_watch()
+    assert world.watched()
+    world.clock.step(31)
+    world.cache.start_recycle_idle_watch()
+    assert not world.watched()
+    world.source.modify(secret("2"))
+    # What was known when the watch ended does not count any more.
+    assert world.get() == "2"
+    assert world.watched()
+    for _ in range(4):
+        world.clock.step(20)
+        world.get()
+    world.cache.start_recycle_idle_watch()
+    assert world.watched()
+    eventually(lambda: len(world.reflectors()) == 1)
+
+
+def test_a_watch_that_has_not_begun_is_not_ended(world: World) -> None:
+    failing = [apierrors.new_too_many_requests("later", 1)] * 1000
+    world.source.watch_errors.extend(failing)
+    world.cache.add_reference("ns", "name", "pod")
+    world.clock.step(90)
+    world.cache.start_recycle_idle_watch()
+    assert world.watched()
+    with pytest.raises(TimeoutError, match=r"^failed to sync secret cache: timed out waiting for the condition$"):
+        world.get()
+    world.source.watch_errors.clear()
+    eventually(lambda: world.cache.item("ns", "name").store.has_synced())  # type: ignore[union-attr]
+    # Somebody has asked for it meanwhile.
+    world.cache.start_recycle_idle_watch()
+    assert world.watched()
+
+
+def test_no_watch_begins_when_the_kubelet_ends() -> None:
+    with golang.ThreadGroup() as group:
+        ctx, cancel = golang.with_cancel(golang.background())
+        world = World(ctx)
+        world.source.add(secret("1"))
+        world.cache.add_reference("ns", "name", "pod")
+        assert world.get() == "1"
+        cancel()
+        assert not group.join(_WAIT)
+        world.cache.add_reference("ns", "other", "pod")
+        assert not group.alive()
+        assert world.get() == "1"
+
+
+@pytest.mark.parametrize(
+    ("steps", "counts"),
+    [
+        ("+ns1/s1/p1 +ns1/s1/p1 -ns1/s1/p1 -ns1/s1/p1", [1, 2, 1, None]),
+        ("-ns1/s1/p1", [None]),
+        ("+ns1/s1/p1 -ns1/s1/p1 -ns1/s1/p1", [1, None, None]),
+        ("+ns1/s1/p1 -ns1/s1/p2 -ns1/s2/p1 -ns2/s1/p1", [1, 1, 1, 1]),
+    ],
+)
+def test_references(steps: str, counts: list[int | None], world: World) -> None:
+    for step, count in zip(steps.split(), counts, strict=True):
+        namespace, name, pod = step[1:].split("/")
+        (world.cache.add_reference if step[0] == "+" else world.cache.delete_reference)(namespace, name, pod)
+        item = world.cache.item("ns1", "s1")
+        assert (item.references["p1"] if item is not None else None) == count

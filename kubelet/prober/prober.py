@@ -119,6 +119,10 @@ class Prober:
             host = spec.tcp_socket.host or status.pod_ip
             klog.v(4).info_s("TCP-Probe", host=host, port=port, timeout=timeout)
             return probing.probe_tcp(host, port, timeout)
+        if spec.grpc is not None:
+            host, service = status.pod_ip, spec.grpc.service or ""
+            klog.v(4).info_s("GRPC-Probe", host=host, service=service, port=spec.grpc.port, timeout=timeout)
+            return probing.probe_grpc(host, service, spec.grpc.port, timeout)
         raise ValueError(f"missing probe handler for {klog.kobj(pod)}:{container.name}")
 
     def _record(self, pod: v1.Pod, container: v1.Container, reason: str, message: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import http.client
 import io
+import re
 import socket
 import ssl
 import time
@@ -22,6 +23,10 @@ from pkg.probe.probe import Result, resolve_container_port
 MAX_RESPONSE_BODY_LENGTH = 10 * 1024
 MAX_REDIRECTS = 10
 _REDIRECTS = (301, 302, 303, 307, 308)
+_HEADER_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+_NOT_IN_HEADERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+# Those that Go's client leaves out, as a request without a body has none of them.
+_NOT_SENT = ("host", "content-length", "transfer-encoding", "trailer")
 # What of a path or query stays as it is; the rest, blanks and umlauts for example, is escaped.
 _PLAIN = "/%!$&'()*+,;=:@~?[]"
 
@@ -67,12 +72,17 @@ def probe_http(url: str, headers: list[tuple[str, str]], timeout: float) -> tupl
         with response:
             location = response.getheader("Location", "")
             target = urljoin(url, location)
-            if response.status not in _REDIRECTS or not location or urlsplit(target).hostname != first_host:
+            if response.status not in _REDIRECTS or not location or not is_local_redirect(target, first_host):
                 return _verdict(response.status, response.read(MAX_RESPONSE_BODY_LENGTH).decode(errors="replace"))
         if urlsplit(location).netloc:
             headers = [(name, value) for name, value in headers if name.lower() != "host"]
         url = target
     return Result.FAILURE, f'Get "{url}": stopped after {MAX_REDIRECTS} redirects'
+
+
+def is_local_redirect(target: str, first_host: str | None) -> bool:
+    """Whether a redirect stays on the host that was asked first; others are not followed."""
+    return urlsplit(target).hostname == first_host
 
 
 def _get(url: str, headers: list[tuple[str, str]], deadline: float) -> http.client.HTTPResponse:
@@ -81,24 +91,36 @@ def _get(url: str, headers: list[tuple[str, str]], deadline: float) -> http.clie
     if parts.scheme not in ("http", "https"):
         raise ValueError(f'unsupported protocol scheme "{parts.scheme}"')
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    connection = http.client.HTTPConnection(host, port)
-    # It closes the connection itself after these headers; until then errors must.
+    request = _request(parts.netloc, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), headers)
+    # The response closes it; until there is one, errors must.
     sock = _connect(parts.scheme, host, port, deadline)
     try:
-        connection.sock = _DeadlineSocket(sock, deadline)
-        has_host = any(name.lower() == "host" for name, _ in headers)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.putrequest("GET", quote(target, safe=_PLAIN), skip_host=True, skip_accept_encoding=True)
-        if not has_host:
-            connection.putheader("Host", parts.netloc)
-        for name, value in headers:
-            connection.putheader(name, value)
-        connection.putheader("Connection", "close")
-        connection.endheaders()
-        return connection.getresponse()
+        connection = _DeadlineSocket(sock, deadline)
+        connection.sendall(request)
+        response = http.client.HTTPResponse(connection, method="GET")  # type: ignore[arg-type]
+        response.begin()
+        return response
     except BaseException:
         sock.close()
         raise
+
+
+def _request(host: str, target: str, headers: list[tuple[str, str]]) -> bytes:
+    """What is sent. Raises ValueError for a header that cannot be."""
+    host = next((value for name, value in headers if name.lower() == "host"), host)
+    sent = [("Host", host), *((name, value) for name, value in headers if name.lower() not in _NOT_SENT)]
+    for name, value in sent:
+        _check_header(name, value)
+    lines = [f"GET {quote(target, safe=_PLAIN)} HTTP/1.1", *(f"{name}: {value}" for name, value in sent)]
+    return "\r\n".join([*lines, "Connection: close", "", ""]).encode(errors="replace")
+
+
+def _check_header(name: str, value: str) -> None:
+    """Raises ValueError for what would end the header early, in the words of Go's client."""
+    if not _HEADER_NAME.fullmatch(name):
+        raise ValueError(f'net/http: invalid header field name "{name}"')
+    if _NOT_IN_HEADERS.search(value):
+        raise ValueError(f'net/http: invalid header field value for "{name}"')
 
 
 def _connect(scheme: str, host: str, port: int, deadline: float) -> socket.socket:
@@ -145,9 +167,6 @@ class _DeadlineSocket:
 
     def makefile(self, mode: str) -> io.BufferedReader:
         return io.BufferedReader(_DeadlineReader(self._sock, self._deadline))
-
-    def close(self) -> None:
-        """The reader closes the socket, after the body."""
 
 
 class _DeadlineReader(io.RawIOBase):

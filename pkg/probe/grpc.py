@@ -1,0 +1,108 @@
+"""Probing by the gRPC health protocol.
+
+Go: pkg/probe/grpc/grpc.go
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+from typing import Any
+
+import grpc
+from google.protobuf import wrappers_pb2
+
+from pkg import klog
+from pkg.component_base import version
+from pkg.component_base.cli.flag.duration import format_duration
+from pkg.probe.dialer import join_host_port
+from pkg.probe.probe import Result
+
+_METHOD = "/grpc.health.v1.Health/Check"
+
+# The protocol's two messages have one field each, and on the wire they are these.
+_Request = wrappers_pb2.StringValue
+_Response = wrappers_pb2.Int32Value
+
+_OPTIONS = [
+    # Each probe makes a connection of its own: one that worked a minute ago says nothing.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.service_config_disable_resolution", 1),
+]
+
+
+class ServingStatus(enum.IntEnum):
+    """What a server says of a service. Go: HealthCheckResponse_ServingStatus of grpc_health_v1"""
+
+    UNKNOWN = 0
+    SERVING = 1
+    NOT_SERVING = 2
+    SERVICE_UNKNOWN = 3
+
+
+def probe_grpc(host: str, service: str, port: int, timeout: float) -> tuple[Result, str]:
+    """Ask the server, without TLS, whether it serves the service; "" asks for the server as a whole.
+
+    All within timeout seconds. A server that is not there yet may come up meanwhile.
+    """
+    info = version.get()
+    options = [*_OPTIONS, ("grpc.primary_user_agent", f"kube-probe/{info.major}.{info.minor}")]
+    with grpc.insecure_channel(_target(host, port), options=options) as channel:
+        check = channel.unary_unary(_METHOD, _Request.SerializeToString, _Response.FromString)
+        try:
+            response = check(_Request(value=service), timeout=timeout, wait_for_ready=True)
+        except grpc.RpcError as err:
+            message = _failure(err, channel, join_host_port(host, port), format_duration(timeout))
+            klog.v(4).info_s("gRPC probe failed", host=host, port=port, service=service, message=message)
+            return Result.FAILURE, message
+    if response.value != ServingStatus.SERVING:
+        return Result.FAILURE, f'service unhealthy (responded with "{_status_name(response.value)}")'
+    return Result.SUCCESS, "service healthy"
+
+
+def _target(host: str, port: int) -> str:
+    """The server's address as gRPC writes it."""
+    try:
+        family = f"ipv{ipaddress.ip_address(host).version}"
+    except ValueError:
+        family = "dns"
+    return f"{family}:{join_host_port(host, port)}"
+
+
+def _failure(err: Any, channel: Any, address: str, timeout: str) -> str:
+    """What went wrong, in the words of Go's prober."""
+    match err.code():
+        case grpc.StatusCode.DEADLINE_EXCEEDED if not _is_connected(channel):
+            return f'timeout: failed to connect service "{address}" within {timeout}: context deadline exceeded'
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return f"timeout: health rpc did not complete within {timeout}"
+        case grpc.StatusCode.UNIMPLEMENTED:
+            reason = "this server does not implement the grpc health protocol (grpc.health.v1.Health)"
+            return f"error: {reason}: {err.details()}"
+        case code:
+            return f"error: health rpc probe failed: rpc error: code = {_code_name(code)} desc = {err.details()}"
+
+
+def _is_connected(channel: Any) -> bool:
+    """Whether the call got as far as a server that speaks gRPC.
+
+    The public way to ask has a thread watch the channel, and that can crash when the channel is closed.
+    """
+    state = channel._channel.check_connectivity_state(False)
+    return bool(state == grpc.ChannelConnectivity.READY.value[0])
+
+
+def _code_name(code: grpc.StatusCode) -> str:
+    """The code as Go writes it: NOT_FOUND is NotFound, and CANCELLED has one L."""
+    if code is grpc.StatusCode.CANCELLED:
+        return "Canceled"
+    return "".join(word.capitalize() for word in code.name.split("_"))
+
+
+def _status_name(status: int) -> str:
+    try:
+        return ServingStatus(status).name
+    except ValueError:
+        return str(status)

@@ -25,6 +25,8 @@ def containerd() -> Iterator[Containerd]:
         pytest.fail(f"the node tests run as root and need {', '.join(missing or NEEDED)}; hack/setup installs them")
     # Directly below /tmp, for the socket's path must be short.
     run_dir = Path(tempfile.mkdtemp(prefix="kubelet-e2e-"))
+    # Root of a pod with its own user namespace is somebody else on the node, and has to get to its root directory.
+    run_dir.chmod(0o711)
     runtime = Containerd(run_dir)
     try:
         runtime.start()

@@ -68,6 +68,12 @@ from kubelet.events.event import (
     VOLUME_RESIZE_SUCCESS,
     WARN_ALREADY_MOUNTED_VOLUME,
 )
+from kubelet.events.resize import (
+    pod_resize_completed_msg,
+    pod_resize_error_msg,
+    pod_resize_pending_msg,
+    pod_resize_started_msg,
+)
 
 __all__ = [
     "BACK_OFF_PULL_IMAGE",
@@ -133,4 +139,8 @@ __all__ = [
     "VOLUME_RESIZE_FAILED",
     "VOLUME_RESIZE_SUCCESS",
     "WARN_ALREADY_MOUNTED_VOLUME",
+    "pod_resize_completed_msg",
+    "pod_resize_error_msg",
+    "pod_resize_pending_msg",
+    "pod_resize_started_msg",
 ]

@@ -6,6 +6,7 @@ Go: pkg/kubelet/status/status_manager.go
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -132,6 +133,21 @@ class _PodSync(NamedTuple):
     status: VersionedPodStatus
 
 
+@dataclass(frozen=True, slots=True)
+class PodResizeConditions:
+    """What stands of a resize: that it waits to be granted, that what was granted is being put in force."""
+
+    pod_resize_pending: v1.PodCondition | None = None
+    pod_resize_in_progress: v1.PodCondition | None = None
+
+    def list(self) -> list[v1.PodCondition]:
+        """Those that there are."""
+        return [c for c in (self.pod_resize_pending, self.pod_resize_in_progress) if c is not None]
+
+
+_NO_RESIZE = PodResizeConditions()
+
+
 class Manager:
     """Holds the statuses, and has a thread bring them to the API server if there is one. Thread-safe.
 
@@ -149,8 +165,9 @@ class Manager:
         self.pod_manager = pod_manager
         self._pod_deletion_safety = pod_deletion_safety
         self._pod_startup_latency_helper = pod_startup_latency_helper
-        self._pod_statuses_lock = threading.Lock()  # guards the two fields below
+        self._pod_statuses_lock = threading.Lock()  # guards the three fields below
         self._pod_statuses: dict[str, VersionedPodStatus] = {}
+        self._pod_resize_conditions: dict[str, PodResizeConditions] = {}
         self._notifiers: list[PodUpdateNotifier] = []
         # A message says that there is something to send.
         self._pod_status_channel: golang.Channel[None] = golang.Channel(1)
@@ -183,6 +200,120 @@ class Manager:
     def add_pod_update_notifier(self, notifier: PodUpdateNotifier) -> None:
         with self._pod_statuses_lock:
             self._notifiers.append(notifier)
+
+    # ---- Resizes ----
+
+    def get_pod_resize_conditions(self, pod_uid: str) -> list[v1.PodCondition]:
+        """The resize conditions last set. Shared: never change them."""
+        with self._pod_statuses_lock:
+            return self._pod_resize_conditions.get(pod_uid, _NO_RESIZE).list()
+
+    def set_pod_resize_pending_condition(
+        self, pod_uid: str, reason: str, message: str, observed_generation: int
+    ) -> bool:
+        """Notes that the resize waits; every reason but Infeasible shows as Deferred.
+
+        Returns whether reason or generation are new.
+        """
+        if reason != v1.POD_REASON_INFEASIBLE:
+            reason = v1.POD_REASON_DEFERRED
+        with self._pod_statuses_lock:
+            known = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE)
+            before = known.pod_resize_pending
+            now = updated_pod_resize_condition(v1.POD_RESIZE_PENDING, before, reason, message, observed_generation)
+            self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_pending=now)
+            # DIVERGES: Go counts only new conditions, so that one that turns infeasible stays counted as deferred.
+            self._record_pending_resize_count_locked()
+        return before is None or (before.reason, before.observed_generation) != (reason, observed_generation)
+
+    def set_pod_resize_in_progress_condition(
+        self, pod_uid: str, reason: str, message: str, observed_generation: int
+    ) -> tuple[int, bool]:
+        """Notes that a granted resize is being put in force.
+
+        A condition that stands already keeps its generation, and its reason and message unless there are new ones.
+        Returns the generation of the condition and whether anything but its times changed.
+        """
+        with self._pod_statuses_lock:
+            known = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE)
+            before = known.pod_resize_in_progress
+            if before is not None:
+                if not reason and not message:
+                    reason, message = before.reason, before.message
+                observed_generation = before.observed_generation
+            now = updated_pod_resize_condition(
+                v1.POD_RESIZE_IN_PROGRESS, before, reason, message, observed_generation
+            )
+            self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_in_progress=now)
+            if before is None:
+                self._record_in_progress_resize_count_locked()
+        return observed_generation, before is None or (before.reason, before.message) != (reason, message)
+
+    def clear_pod_resize_pending_condition(self, pod_uid: str) -> None:
+        """Notes that no resize waits any more."""
+        with self._pod_statuses_lock:
+            known = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE)
+            if known.pod_resize_pending is None:
+                return
+            self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_pending=None)
+            self._record_pending_resize_count_locked()
+
+    def clear_pod_resize_in_progress_condition(self, pod_uid: str) -> tuple[int, bool]:
+        """Notes that nothing is left to put in force; the generation of what is done, and whether there was any."""
+        with self._pod_statuses_lock:
+            known = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE)
+            if known.pod_resize_in_progress is None:
+                return 0, False
+            generation = known.pod_resize_in_progress.observed_generation
+            self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_in_progress=None)
+            self._record_in_progress_resize_count_locked()
+            return generation, True
+
+    def backfill_pod_resize_conditions(self, pods: Sequence[v1.Pod]) -> None:
+        """Takes over the resize conditions that pods come with, after a restart."""
+        with self._pod_statuses_lock:
+            for pod in pods:
+                for c in pod.status.conditions:
+                    known = self._pod_resize_conditions.get(pod.metadata.uid, _NO_RESIZE)
+                    # DIVERGES: Go lets the condition begin anew, so that a restart makes a waiting resize the youngest.
+                    now = updated_pod_resize_condition(c.type, c, c.reason, c.message, c.observed_generation)
+                    if c.type == v1.POD_RESIZE_PENDING:
+                        self._pod_resize_conditions[pod.metadata.uid] = replace(known, pod_resize_pending=now)
+                    elif c.type == v1.POD_RESIZE_IN_PROGRESS:
+                        self._pod_resize_conditions[pod.metadata.uid] = replace(known, pod_resize_in_progress=now)
+            self._record_pending_resize_count_locked()
+            self._record_in_progress_resize_count_locked()
+
+    def is_pod_resize_deferred(self, pod_uid: str) -> bool:
+        """Whether the pod waits for a resize that may be granted later."""
+        return self._pending_reason(pod_uid) == v1.POD_REASON_DEFERRED
+
+    def is_pod_resize_infeasible(self, pod_uid: str) -> bool:
+        """Whether the pod asks for a resize that this node can never grant."""
+        return self._pending_reason(pod_uid) == v1.POD_REASON_INFEASIBLE
+
+    def _pending_reason(self, pod_uid: str) -> str | None:
+        with self._pod_statuses_lock:
+            pending = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE).pod_resize_pending
+        return None if pending is None else pending.reason
+
+    def _forget_resize_locked(self, pod_uid: str) -> None:
+        if self._pod_resize_conditions.pop(pod_uid, None) is not None:
+            self._record_in_progress_resize_count_locked()
+            self._record_pending_resize_count_locked()
+
+    def _record_pending_resize_count_locked(self) -> None:
+        pending = [c.pod_resize_pending for c in self._pod_resize_conditions.values()]
+        counts = Counter(c.reason.lower() for c in pending if c is not None)
+        metrics.POD_PENDING_RESIZES.clear()
+        for reason, count in counts.items():
+            metrics.POD_PENDING_RESIZES.labels(reason).set(count)
+
+    def _record_in_progress_resize_count_locked(self) -> None:
+        conditions = self._pod_resize_conditions.values()
+        metrics.POD_IN_PROGRESS_RESIZES.set(sum(c.pod_resize_in_progress is not None for c in conditions))
+
+    # ---- Statuses ----
 
     def get_pod_status(self, uid: str) -> tuple[v1.PodStatus, bool]:
         """The status of the pod or mirror pod, and whether there is one. Shared: never change it."""
@@ -363,6 +494,7 @@ class Manager:
     def _delete_pod_status(self, uid: str) -> None:
         with self._pod_statuses_lock:
             self._pod_statuses.pop(uid, None)
+            self._forget_resize_locked(uid)
         self._pod_startup_latency_helper.delete_pod_startup_state(uid)
 
     def remove_orphaned_statuses(self, pod_uids: Collection[str]) -> None:
@@ -371,6 +503,7 @@ class Manager:
             for uid in [uid for uid in self._pod_statuses if uid not in pod_uids]:
                 klog.v(5).info_s("Removing pod from status map", podUID=uid)
                 del self._pod_statuses[uid]
+                self._forget_resize_locked(uid)
 
     # ---- To the API server; all of this on the sync thread ----
 
@@ -870,3 +1003,24 @@ def _state_text(state: v1.ContainerState, default: str) -> str:
     if state.terminated is not None:
         return f"terminated={state.terminated.exit_code}"
     return default
+
+
+def updated_pod_resize_condition(
+    condition_type: str,
+    old_condition: v1.PodCondition | None,
+    reason: str,
+    message: str,
+    observed_generation: int,
+) -> v1.PodCondition:
+    """The condition as of now; its transition is that of the old one unless the reason is another."""
+    now = metav1.now()
+    same = old_condition is not None and old_condition.reason == reason
+    return v1.PodCondition(
+        type=condition_type,
+        status=v1.CONDITION_TRUE,
+        last_probe_time=now,
+        last_transition_time=old_condition.last_transition_time if same and old_condition is not None else now,
+        observed_generation=observed_generation,
+        reason=reason,
+        message=message,
+    )

@@ -1,0 +1,38 @@
+"""Which resources of the node each pod has been given, and whether it may have more or less.
+
+Pods are admitted here, and their resizes; what they were given is kept over restarts.
+
+Go: pkg/kubelet/allocation
+"""
+
+from kubelet.allocation.allocation_manager import (
+    ALLOCATED_PODS_STATE_FILE,
+    TRIGGER_REASON_POD_RESIZED,
+    TRIGGER_REASON_POD_TERMINATED,
+    TRIGGER_REASON_POD_UPDATED,
+    TRIGGER_REASON_PODS_ADDED,
+    TRIGGER_REASON_PODS_REMOVED,
+    Manager,
+    is_resizable_container,
+    new_in_memory_manager,
+)
+from kubelet.allocation.features import (
+    is_in_place_pod_level_resources_vertical_scaling_allowed,
+    is_in_place_pod_vertical_scaling_allowed,
+)
+from kubelet.allocation.handlers import PodResizesAdmitHandler
+
+__all__ = [
+    "ALLOCATED_PODS_STATE_FILE",
+    "TRIGGER_REASON_PODS_ADDED",
+    "TRIGGER_REASON_PODS_REMOVED",
+    "TRIGGER_REASON_POD_RESIZED",
+    "TRIGGER_REASON_POD_TERMINATED",
+    "TRIGGER_REASON_POD_UPDATED",
+    "Manager",
+    "PodResizesAdmitHandler",
+    "is_in_place_pod_level_resources_vertical_scaling_allowed",
+    "is_in_place_pod_vertical_scaling_allowed",
+    "is_resizable_container",
+    "new_in_memory_manager",
+]

@@ -1,0 +1,101 @@
+"""The form in which resources of pods stand on disk: byte for byte Go's, so that a node can be handed over.
+
+Go: pkg/kubelet/allocation/state/checkpoint.go
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubelet.allocation.state.state import PodResourceInfo, PodResourceInfoMap
+from kubelet.checkpointmanager import checksum
+from pkg.api.core import v1
+from pkg.apimachinery.runtime import codec
+
+
+@dataclass(frozen=True, slots=True)
+class PodResourceCheckpointInfo:
+    """The content of a checkpoint."""
+
+    entries: PodResourceInfoMap = field(default_factory=dict)
+
+
+class Checkpoint:
+    """The content as text, and the checksum of the text."""
+
+    def __init__(self, allocations: PodResourceCheckpointInfo | None = None) -> None:
+        """Without allocations it is empty, to be filled in by unmarshal_checkpoint."""
+        self.data = ""
+        self.checksum = 0
+        if allocations is not None:
+            self.data = serialize(allocations)
+            self.checksum = checksum.new(self.data)
+
+    def marshal_checkpoint(self) -> bytes:
+        return _go_json({"data": self.data, "checksum": self.checksum}).encode()
+
+    def unmarshal_checkpoint(self, blob: bytes) -> None:
+        document = json.loads(blob)
+        if not isinstance(document, dict):
+            raise ValueError("checkpoint is not a JSON object")
+        data, sum_ = document.get("data", ""), document.get("checksum", 0)
+        if not isinstance(data, str) or not isinstance(sum_, int):
+            raise ValueError("checkpoint has no data text or no checksum number")
+        self.data, self.checksum = data, sum_
+
+    def verify_checksum(self) -> None:
+        checksum.verify(self.checksum, self.data)
+
+    def get_pod_resource_checkpoint_info(self) -> PodResourceCheckpointInfo:
+        """What the text says. Raises ValueError."""
+        document = json.loads(self.data)
+        if not isinstance(document, dict):
+            raise ValueError("checkpoint data is not a JSON object")
+        entries = document.get("entries") or {}
+        return PodResourceCheckpointInfo({uid: _info_from(entry) for uid, entry in entries.items()})
+
+
+def serialize(allocations: PodResourceCheckpointInfo) -> str:
+    """The content as Go writes it: maps in the order of their keys, structs in that of their fields."""
+    entries = {uid: _info_to(info) for uid, info in sorted(allocations.entries.items())}
+    return _go_json({"entries": entries} if entries else {})
+
+
+def _info_to(info: PodResourceInfo) -> dict[str, Any]:
+    containers = {name: _resources_to(r) for name, r in sorted(info.container_resources.items())}
+    pod_level = info.pod_level_resources
+    return {
+        "ContainerResources": containers,
+        "PodLevelResources": None if pod_level is None else _resources_to(pod_level),
+    }
+
+
+def _resources_to(resources: v1.ResourceRequirements) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for name, amounts in (("limits", resources.limits), ("requests", resources.requests)):
+        if amounts:
+            document[name] = {key: str(quantity) for key, quantity in sorted(amounts.items())}
+    if resources.claims:
+        document["claims"] = codec.to_builtins(resources.claims)
+    return document
+
+
+def _info_from(entry: Any) -> PodResourceInfo:
+    if not isinstance(entry, dict):
+        raise ValueError("checkpoint entry of a pod is not a JSON object")
+    containers = {
+        name: codec.convert(resources, v1.ResourceRequirements)
+        for name, resources in (entry.get("ContainerResources") or {}).items()
+    }
+    pod_level = entry.get("PodLevelResources")
+    return PodResourceInfo(containers, None if pod_level is None else codec.convert(pod_level, v1.ResourceRequirements))
+
+
+def _go_json(document: object) -> str:
+    """JSON as Go's encoder writes it, which escapes what could end a script in a web page."""
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text

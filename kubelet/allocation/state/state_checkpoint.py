@@ -1,0 +1,132 @@
+"""Resources of pods that are found again after a restart.
+
+Go: pkg/kubelet/allocation/state/state_checkpoint.go
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection
+
+from kubelet.allocation.state import checkpoint as checkpoints
+from kubelet.allocation.state.state import PodResourceInfo, PodResourceInfoMap, State
+from kubelet.allocation.state.state_mem import StateMemory
+from kubelet.checkpointmanager import CheckpointManager
+from kubelet.checkpointmanager.errors import ErrCheckpointNotFound
+from pkg import klog
+from pkg.api.core import v1
+
+
+class StateCheckpoint:
+    """Memory that writes itself to a file with every change. See State."""
+
+    def __init__(self, state_dir: str, checkpoint_name: str) -> None:
+        """Reads what an earlier kubelet left. Raises OSError, and ValueError for a file that cannot be trusted."""
+        self._checkpoint_manager = CheckpointManager(state_dir)
+        self._checkpoint_name = checkpoint_name
+        self._lock = threading.Lock()  # one writes at a time; guards the text below
+        try:
+            resources, self._last_data = restore_state(self._checkpoint_manager, checkpoint_name)
+        except ValueError as err:
+            path = os.path.join(state_dir, checkpoint_name)
+            raise ValueError(
+                f"could not restore state from checkpoint: {err}, please drain this node and delete pod resource"
+                f' information checkpoint file "{path}" before restarting Kubelet'
+            ) from err
+        self._cache: State = StateMemory(resources)
+
+    def _store_state_locked(self) -> None:
+        """Writes the file, unless nothing changed. Raises OSError."""
+        info = checkpoints.PodResourceCheckpointInfo(self._cache.get_pod_resource_info_map())
+        # Go compares checksums; the text itself costs less.
+        data = checkpoints.serialize(info)
+        if data == self._last_data:
+            return
+        try:
+            self._checkpoint_manager.create_checkpoint(self._checkpoint_name, checkpoints.Checkpoint(info))
+        except OSError as err:
+            klog.error_s(err, "Failed to save pod resource information checkpoint")
+            raise
+        self._last_data = data
+
+    def get_container_resources(self, pod_uid: str, container_name: str) -> v1.ResourceRequirements | None:
+        return self._cache.get_container_resources(pod_uid, container_name)
+
+    def get_pod_level_resources(self, pod_uid: str) -> v1.ResourceRequirements | None:
+        return self._cache.get_pod_level_resources(pod_uid)
+
+    def get_pod_resource_info_map(self) -> PodResourceInfoMap:
+        return self._cache.get_pod_resource_info_map()
+
+    def get_pod_resource_info(self, pod_uid: str) -> PodResourceInfo | None:
+        return self._cache.get_pod_resource_info(pod_uid)
+
+    def set_container_resources(self, pod_uid: str, container_name: str, resources: v1.ResourceRequirements) -> None:
+        with self._lock:
+            self._cache.set_container_resources(pod_uid, container_name, resources)
+            self._store_state_locked()
+
+    def set_pod_level_resources(self, pod_uid: str, resources: v1.ResourceRequirements | None) -> None:
+        with self._lock:
+            self._cache.set_pod_level_resources(pod_uid, resources)
+            self._store_state_locked()
+
+    def set_pod_resource_info(self, pod_uid: str, resource_info: PodResourceInfo) -> None:
+        with self._lock:
+            self._cache.set_pod_resource_info(pod_uid, resource_info)
+            self._store_state_locked()
+
+    def remove_pod(self, pod_uid: str) -> None:
+        # Not written: a pod too many in the file does no harm, and the next change takes it out.
+        self._cache.remove_pod(pod_uid)
+
+    def remove_orphaned_pods(self, remaining_pods: Collection[str]) -> None:
+        # Not written, for the same reason.
+        self._cache.remove_orphaned_pods(remaining_pods)
+
+
+def restore_state(checkpoint_manager: CheckpointManager, checkpoint_name: str) -> tuple[PodResourceInfoMap, str]:
+    """What the file holds, and its text; nothing if there is no file. Raises OSError, ValueError."""
+    checkpoint = checkpoints.Checkpoint()
+    try:
+        checkpoint_manager.get_checkpoint(checkpoint_name, checkpoint)
+    except ErrCheckpointNotFound:
+        return {}, ""
+    try:
+        info = checkpoint.get_pod_resource_checkpoint_info()
+    except ValueError as err:
+        raise ValueError(f"failed to get pod resource information: {err}") from err
+    klog.v(2).info_s("State checkpoint: restored pod resource state from checkpoint")
+    return info.entries, checkpoint.data
+
+
+class NoopStateCheckpoint:
+    """Keeps nothing. See State."""
+
+    def get_container_resources(self, pod_uid: str, container_name: str) -> v1.ResourceRequirements | None:
+        return None
+
+    def get_pod_level_resources(self, pod_uid: str) -> v1.ResourceRequirements | None:
+        return None
+
+    def get_pod_resource_info_map(self) -> PodResourceInfoMap:
+        return {}
+
+    def get_pod_resource_info(self, pod_uid: str) -> PodResourceInfo | None:
+        return None
+
+    def set_container_resources(self, pod_uid: str, container_name: str, resources: v1.ResourceRequirements) -> None:
+        """Nothing is kept."""
+
+    def set_pod_resource_info(self, pod_uid: str, resource_info: PodResourceInfo) -> None:
+        """Nothing is kept."""
+
+    def set_pod_level_resources(self, pod_uid: str, resources: v1.ResourceRequirements | None) -> None:
+        """Nothing is kept."""
+
+    def remove_pod(self, pod_uid: str) -> None:
+        """Nothing is kept."""
+
+    def remove_orphaned_pods(self, remaining_pods: Collection[str]) -> None:
+        """Nothing is kept."""

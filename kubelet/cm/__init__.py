@@ -25,10 +25,15 @@ from kubelet.cm.helpers import (
     MIN_SHARES,
     QUOTA_PERIOD,
     SHARES_PER_CPU,
+    cpu_limits_from_config,
+    cpu_requests_from_config,
     huge_page_limits,
+    memory_limits_from_config,
     milli_cpu_to_quota,
     milli_cpu_to_shares,
+    quota_to_milli_cpu,
     resource_config_for_pod,
+    shares_to_milli_cpu,
 )
 from kubelet.cm.pod_container_manager import PodContainerManager, PodContainerManagerNoop
 from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig
@@ -56,10 +61,15 @@ __all__ = [
     "ResourceConfig",
     "ResourceUpdates",
     "Status",
+    "cpu_limits_from_config",
+    "cpu_requests_from_config",
     "huge_page_limits",
     "is_cgroup2_unified_mode",
+    "memory_limits_from_config",
     "milli_cpu_to_quota",
     "milli_cpu_to_shares",
     "new_cgroup_manager",
+    "quota_to_milli_cpu",
     "resource_config_for_pod",
+    "shares_to_milli_cpu",
 ]

@@ -15,6 +15,7 @@ from typing import Protocol
 from kubelet.cm.types import CgroupName, ResourceConfig
 from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
 from pkg import klog
+from pkg.api.core import v1
 
 SYSTEMD = "systemd"
 # The v1 hierarchies in which pods get a cgroup of their own, those of them that the node has mounted.
@@ -27,6 +28,8 @@ V2_REQUIRED = frozenset({"cpuset", "cpu", "memory", "pids", "hugetlb"})
 # time, doubling, it is tried again to remove it.
 REMOVE_TRIES = 6
 REMOVE_DELAY = 0.01
+# A limit that is none, read as a number from a file of version 2.
+_NO_LIMIT = -1
 
 
 class CgroupManager(Protocol):
@@ -41,6 +44,14 @@ class CgroupManager(Protocol):
     def create(self, name: CgroupName, config: ResourceConfig) -> None: ...
 
     def update(self, name: CgroupName, config: ResourceConfig) -> None: ...
+
+    def get_cgroup_config(self, name: CgroupName, resource: str) -> ResourceConfig:
+        """What is in force of "cpu" or "memory". Raises ValueError for anything else, and for what makes no sense."""
+        ...
+
+    def memory_usage(self, name: CgroupName) -> int:
+        """Bytes that count against the limit."""
+        ...
 
     def destroy(self, name: CgroupName) -> None:
         """Remove the cgroup with all below it; no process may be left in them."""
@@ -168,6 +179,24 @@ class CgroupV1Manager(_CgroupfsManager):
                 path.write_text(str(value))
 
 
+    def get_cgroup_config(self, name: CgroupName, resource: str) -> ResourceConfig:
+        match resource:
+            case v1.RESOURCE_CPU:
+                path = self._controller_path("cpu", name)
+                return ResourceConfig(
+                    cpu_shares=_read_int(path, "cpu.shares"),
+                    cpu_quota=_read_int(path, "cpu.cfs_quota_us"),
+                    cpu_period=_read_int(path, "cpu.cfs_period_us"),
+                )
+            case v1.RESOURCE_MEMORY:
+                path = self._controller_path("memory", name)
+                return ResourceConfig(memory=_read_int(path, "memory.limit_in_bytes"))
+        raise ValueError(f"unsupported resource {resource} for cgroup {'/'.join(name)}")
+
+    def memory_usage(self, name: CgroupName) -> int:
+        return _read_int(self._controller_path("memory", name), "memory.usage_in_bytes")
+
+
 class CgroupV2Manager(_CgroupfsManager):
     """One hierarchy for all controllers."""
 
@@ -220,6 +249,34 @@ class CgroupV2Manager(_CgroupfsManager):
                 target.write_text(value)
 
 
+    def get_cgroup_config(self, name: CgroupName, resource: str) -> ResourceConfig:
+        path = self._paths(name)[0]
+        match resource:
+            case v1.RESOURCE_CPU:
+                content = Path(path, "cpu.max").read_text()
+                try:
+                    quota, period = content.split()
+                    cpu_quota, cpu_period = -1 if quota == "max" else int(quota), int(period)
+                except ValueError as err:
+                    raise ValueError(
+                        f"failed to correctly parse content of cpu.max file ({content!r}) for cgroup {path}"
+                    ) from err
+                shares = cpu_weight_to_cpu_shares(_read_int(path, "cpu.weight"))
+                return ResourceConfig(cpu_shares=shares, cpu_quota=cpu_quota, cpu_period=cpu_period)
+            case v1.RESOURCE_MEMORY:
+                return ResourceConfig(memory=_read_int(path, "memory.max"))
+        raise ValueError(f"unsupported resource {resource} for cgroup {'/'.join(name)}")
+
+    def memory_usage(self, name: CgroupName) -> int:
+        return _read_int(self._paths(name)[0], "memory.current")
+
+
+def _read_int(directory: str, file: str) -> int:
+    """A setting that is one number; no limit is −1. Raises OSError, ValueError."""
+    text = Path(directory, file).read_text().strip()
+    return _NO_LIMIT if text == "max" else int(text)
+
+
 def _controllers(path: str) -> set[str]:
     """The controllers in force in a v2 cgroup."""
     return set(Path(path, "cgroup.controllers").read_text().split())
@@ -253,6 +310,11 @@ def _remove(directory: str) -> None:
 def cpu_shares_to_weight(shares: int) -> int:
     """From v1's range 2…262144 to v2's 1…10000."""
     return 1 + ((max(shares, 2) - 2) * 9999) // 262142
+
+
+def cpu_weight_to_cpu_shares(weight: int) -> int:
+    """From v2's range 1…10000 to v1's 2…262144."""
+    return (weight - 1) * 262142 // 9999 + 2
 
 
 def page_size_name(size: int) -> str:

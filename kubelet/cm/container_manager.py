@@ -46,6 +46,8 @@ class NodeConfig:
     pod_pids_limit: int = -1
     enforce_cpu_limits: bool = True
     cpu_cfs_quota_period: float = 0.1  # seconds
+    cpu_manager_policy: str = "none"
+    memory_manager_policy: str = "None"
     kube_reserved: dict[str, Quantity] = field(default_factory=dict)
     system_reserved: dict[str, Quantity] = field(default_factory=dict)
     # What is kept free by evicting pods is kept from them in the first place.

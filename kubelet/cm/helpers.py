@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from kubelet.cm.types import ResourceConfig
 from kubelet.eviction import api as evictionapi
+from pkg import features
 from pkg.api.core import v1
+from pkg.apimachinery.api import resource as quantities
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.apis.core.v1.helper import qos as v1qos
@@ -38,6 +40,37 @@ def milli_cpu_to_shares(milli_cpu: int) -> int:
     return min(max(milli_cpu * SHARES_PER_CPU // MILLI_CPU_TO_CPU, MIN_SHARES), MAX_SHARES)
 
 
+def shares_to_milli_cpu(shares: int) -> int:
+    """Rounded up, so that what was asked for comes out again; 0 for no shares."""
+    return -(-shares * MILLI_CPU_TO_CPU // SHARES_PER_CPU) if shares >= MIN_SHARES else 0
+
+
+def quota_to_milli_cpu(quota: int, period: int) -> int:
+    """Both in µs; 0 for no quota."""
+    return 0 if quota == -1 else quota * MILLI_CPU_TO_CPU // period
+
+
+def cpu_requests_from_config(config: ResourceConfig | None) -> Quantity | None:
+    """The request that the cgroup's shares stand for; None for none.  Go: CPURequestsFromConfig"""
+    milli = 0 if config is None or config.cpu_shares is None else shares_to_milli_cpu(config.cpu_shares)
+    return quantities.new_milli_quantity(milli) if milli > 0 else None
+
+
+def cpu_limits_from_config(config: ResourceConfig | None) -> Quantity | None:
+    """The limit that the cgroup's quota stands for; None for none.  Go: CPULimitsFromConfig"""
+    if config is None or config.cpu_quota is None or not config.cpu_period:
+        return None
+    milli = quota_to_milli_cpu(config.cpu_quota, config.cpu_period)
+    return quantities.new_milli_quantity(milli) if milli > 0 else None
+
+
+def memory_limits_from_config(config: ResourceConfig | None) -> Quantity | None:
+    """The limit of the cgroup; None for none.  Go: MemoryLimitsFromConfig"""
+    if config is None or config.memory is None or config.memory <= 0:
+        return None
+    return quantities.new_quantity(config.memory, quantities.Format.BINARY_SI)
+
+
 def huge_page_limits(resources: dict[str, Quantity]) -> dict[int, int]:
     """Bytes of huge pages by page size in bytes."""
     limits: dict[int, int] = {}
@@ -50,8 +83,9 @@ def huge_page_limits(resources: dict[str, Quantity]) -> dict[int, int]:
 
 def resource_config_for_pod(pod: v1.Pod, enforce_cpu_limits: bool, cpu_period: int) -> ResourceConfig:
     """The settings of the pod's own cgroup, by its QoS class. cpu_period in µs."""
-    requests = resource.pod_requests(pod, resource.PodResourcesOptions())
-    limits = resource.pod_limits(pod, resource.PodResourcesOptions())
+    opts = resource.PodResourcesOptions(skip_pod_level_resources=not _pod_level_resources_enabled())
+    requests = resource.pod_requests(pod, opts)
+    limits = resource.pod_limits(pod, opts)
     cpu_limit = _milli(limits, v1.RESOURCE_CPU)
     shares = milli_cpu_to_shares(_milli(requests, v1.RESOURCE_CPU))
     config = ResourceConfig(cpu_shares=shares, huge_page_limit=huge_page_limits(requests))
@@ -76,10 +110,15 @@ def _milli(amounts: dict[str, Quantity], name: str) -> int:
 
 def _all_limited(pod: v1.Pod, limits: dict[str, Quantity], name: str) -> bool:
     """Whether a sum of the containers' limits bounds the pod: it does only if every container has one."""
-    if pod.spec.resources is not None and _is_set(pod.spec.resources.limits, name):
+    own = pod.spec.resources
+    if own is not None and _pod_level_resources_enabled() and _is_set(own.limits, name):
         return True
     containers = [*pod.spec.init_containers, *pod.spec.containers]
     return _is_set(limits, name) and all(_is_set(container.resources.limits, name) for container in containers)
+
+
+def _pod_level_resources_enabled() -> bool:
+    return features.feature_gate.enabled(features.POD_LEVEL_RESOURCES)
 
 
 def _is_set(amounts: dict[str, Quantity], name: str) -> bool:

@@ -40,6 +40,18 @@ class PodContainerManager(Protocol):
         """Pod uids that have a cgroup."""
         ...
 
+    def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> ResourceConfig | None:
+        """What the pod's cgroup allows of "cpu" or "memory"; None if it has none. Raises OSError, ValueError."""
+        ...
+
+    def set_pod_cgroup_config(self, pod: v1.Pod, config: ResourceConfig) -> None:
+        """Change what is set in config, and leave the rest."""
+        ...
+
+    def get_pod_memory_usage(self, pod: v1.Pod) -> int | None:
+        """Bytes that count against the pod's limit; None if it has no cgroup. Raises OSError, ValueError."""
+        ...
+
 
 class PodContainerManagerImpl:
     """Pod cgroups below those of the QoS classes."""
@@ -106,6 +118,18 @@ class PodContainerManagerImpl:
                     found[uid] = child
         return found
 
+    def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> ResourceConfig | None:
+        name, _ = self.get_pod_container_name(pod)
+        return self._cgroup_manager.get_cgroup_config(name, resource)
+
+    def set_pod_cgroup_config(self, pod: v1.Pod, config: ResourceConfig) -> None:
+        name, _ = self.get_pod_container_name(pod)
+        self._cgroup_manager.update(name, config)
+
+    def get_pod_memory_usage(self, pod: v1.Pod) -> int | None:
+        name, _ = self.get_pod_container_name(pod)
+        return self._cgroup_manager.memory_usage(name)
+
 
 class PodContainerManagerNoop:
     """For nodes without pod cgroups: all pods stand right below the cgroup root."""
@@ -130,3 +154,12 @@ class PodContainerManagerNoop:
 
     def get_all_pods_from_cgroups(self) -> dict[str, CgroupName]:
         return {}
+
+    def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> ResourceConfig | None:
+        return None
+
+    def set_pod_cgroup_config(self, pod: v1.Pod, config: ResourceConfig) -> None:
+        return None
+
+    def get_pod_memory_usage(self, pod: v1.Pod) -> int | None:
+        return None

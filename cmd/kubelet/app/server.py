@@ -455,6 +455,8 @@ def _node_config(server: options.KubeletServer) -> cm.NodeConfig:
         pod_pids_limit=kc.pod_pids_limit,
         enforce_cpu_limits=kc.cpu_cfs_quota,
         cpu_cfs_quota_period=kc.cpu_cfs_quota_period,
+        cpu_manager_policy=kc.cpu_manager_policy,
+        memory_manager_policy=kc.memory_manager_policy,
         kube_reserved=parse_resource_list(kc.kube_reserved, "--kube-reserved"),
         system_reserved=parse_resource_list(kc.system_reserved, "--system-reserved"),
         hard_eviction_thresholds=eviction.parse_threshold_statements(kc.eviction_hard),

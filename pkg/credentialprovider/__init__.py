@@ -23,6 +23,7 @@ from pkg.credentialprovider.keyring import (
     ServiceAccountCoordinates,
     TrackedAuthConfig,
     UnionDockerKeyring,
+    parse_schemeless_url,
     urls_match,
 )
 from pkg.credentialprovider.provider import default_docker_keyring
@@ -42,6 +43,7 @@ __all__ = [
     "default_docker_keyring",
     "docker_config_from_bytes",
     "docker_config_json_from_bytes",
+    "parse_schemeless_url",
     "read_docker_config_file",
     "read_docker_config_json_file",
     "read_dockercfg_file",

@@ -8,10 +8,11 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pkg import klog
 from pkg.credentialprovider.config import DockerConfig
@@ -145,6 +146,21 @@ def urls_match(glob: str, target: str) -> bool:
     if not target_path.startswith(glob_path):
         return False
     return all(fnmatch.fnmatchcase(part, pattern) for pattern, part in zip(glob_parts, target_parts, strict=True))
+
+
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_BAD_HOST = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}]")
+
+
+def parse_schemeless_url(schemeless: str) -> SplitResult:
+    """A registry with an optional port and path. Raises ValueError for what Go's net/url does not parse."""
+    parsed = urlsplit("https://" + schemeless)
+    if escape := _BAD_ESCAPE.search(schemeless):
+        raise ValueError(f'invalid URL escape "{schemeless[escape.start() : escape.start() + 3]}"')
+    if _BAD_HOST.search(parsed.netloc):
+        raise ValueError(f'invalid character in host name "{parsed.netloc}"')
+    _ = parsed.port  # Raises for one that is no number.
+    return parsed
 
 
 def _split_url(schemeless: str) -> tuple[list[str], str, str]:

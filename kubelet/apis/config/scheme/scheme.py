@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -42,7 +42,12 @@ class StrictDecodingError(ValueError):
         super().__init__("strict decoding error: " + ", ".join(faults))
 
 
-def decode(data: bytes, kind: str = KIND, type_: type[msgspec.Struct] = KubeletConfiguration) -> Document:
+def decode(
+    data: bytes,
+    kind: str = KIND,
+    type_: type[msgspec.Struct] = KubeletConfiguration,
+    api_versions: Sequence[str] = (API_VERSION,),
+) -> Document:
     """Read a document and check it against the type, reporting all faults at once.
 
     Returns it without apiVersion and kind and without nulls' fields being touched: a null says "not set",
@@ -55,7 +60,7 @@ def decode(data: bytes, kind: str = KIND, type_: type[msgspec.Struct] = KubeletC
     document = yaml.to_builtins(data, duplicates)
     if not isinstance(document, dict):
         raise ValueError(f"expected an object of kind {kind}, got {_type_name(document)}")
-    _check_kind(document, kind)
+    _check_kind(document, kind, api_versions)
     fields = {key: value for key, value in document.items() if key not in ("apiVersion", "kind")}
     faults = [f'duplicate field "{key}" in line {line}' for key, line in duplicates]
     _convert(fields, type_, "", faults)
@@ -97,13 +102,14 @@ def wire_path(attribute_path: str) -> str:
     return ".".join(names)
 
 
-def _check_kind(document: Mapping[str, Any], kind: str) -> None:
+def _check_kind(document: Mapping[str, Any], kind: str, api_versions: Sequence[str]) -> None:
     api_version, got = document.get("apiVersion"), document.get("kind")
     if not api_version or not got:
         missing = "apiVersion" if not api_version else "kind"
-        raise ValueError(f"Object '{missing}' is missing: expected apiVersion: {API_VERSION}, kind: {kind}")
-    if (api_version, got) != (API_VERSION, kind):
-        raise ValueError(f'no kind "{got}" is registered for version "{api_version}": expected {API_VERSION}, {kind}')
+        raise ValueError(f"Object '{missing}' is missing: expected apiVersion: {api_versions[0]}, kind: {kind}")
+    if got != kind or api_version not in api_versions:
+        expected = " or ".join(api_versions)
+        raise ValueError(f'no kind "{got}" is registered for version "{api_version}": expected {expected}, {kind}')
 
 
 @cache

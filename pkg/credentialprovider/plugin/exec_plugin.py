@@ -1,0 +1,194 @@
+"""Runs a credential provider plugin: the request on its stdin, the response on its stdout.
+
+Go: pkg/credentialprovider/plugin/plugin.go (execPlugin), k8s.io/kubelet/pkg/apis/credentialprovider/v1/types.go
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kubelet.apis import config as kubeletconfig
+from pkg import klog
+from pkg.component_base.cli.flag import parse_duration
+from pkg.credentialprovider.plugin import metrics
+
+# A plugin may try again what failed, and must end some time.
+_TIMEOUT = 60.0
+# DIVERGES: Go reads without limit.
+_MAX_OUTPUT = 1 << 20
+
+_DEADLINE_EXCEEDED = "context deadline exceeded"
+_RESPONSE_KIND = "CredentialProviderResponse"
+
+
+class PluginError(Exception):
+    """A plugin that did not run, or did not answer as it should."""
+
+
+class CredentialProviderRequest(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
+    """What a plugin reads. All versions look the same."""
+
+    image: str
+    service_account_token: str = ""
+    service_account_annotations: Mapping[str, str] = {}
+
+
+class AuthConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """Credentials of one registry."""
+
+    username: str = ""
+    password: str = ""
+
+
+class CredentialProviderResponse(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a plugin writes. cache_duration is in seconds; None leaves it to the configuration."""
+
+    api_version: str = msgspec.field(default="", name="apiVersion")
+    kind: str = ""
+    cache_key_type: str = msgspec.field(default="", name="cacheKeyType")
+    cache_duration_text: str | None = msgspec.field(default=None, name="cacheDuration")
+    auth: dict[str, AuthConfig] = {}
+
+    @property
+    def cache_duration(self) -> float | None:
+        return None if self.cache_duration_text is None else parse_duration(self.cache_duration_text)
+
+
+class _TypeMeta(msgspec.Struct):
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecPlugin:
+    """One program. Thread-safe. The timeout is in seconds."""
+
+    name: str
+    api_version: str
+    args: Sequence[str]
+    env_vars: Sequence[kubeletconfig.ExecEnvVar]
+    plugin_bin_dir: str
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    timeout: float = _TIMEOUT
+
+    def exec_plugin(
+        self, image: str, service_account_token: str, service_account_annotations: Mapping[str, str]
+    ) -> CredentialProviderResponse:
+        """Raises PluginError."""
+        klog.v(5).info_s("Getting image credentials from external exec plugin", pluginName=self.name, image=image)
+        request = CredentialProviderRequest(
+            image=image,
+            service_account_token=service_account_token,
+            service_account_annotations=service_account_annotations,
+        )
+        return self.decode_response(self._run_plugin(self.encode_request(request), image))
+
+    def encode_request(self, request: CredentialProviderRequest) -> bytes:
+        """JSON in the version that the plugin speaks."""
+        head = {"kind": "CredentialProviderRequest", "apiVersion": self.api_version}
+        return msgspec.json.encode(head | msgspec.to_builtins(request)) + b"\n"
+
+    def decode_response(self, data: bytes) -> CredentialProviderResponse:
+        """Raises PluginError, whose text never holds the response, for that may hold a password."""
+        try:
+            head = msgspec.json.decode(data, type=_TypeMeta)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise PluginError("error reading GVK from response: it is not a JSON object") from None
+        if head.api_version != self.api_version:
+            raise PluginError(
+                "apiVersion from credential plugin response did not match expected"
+                f" apiVersion:{self.api_version}, actual apiVersion:{head.api_version}"
+            )
+        try:
+            response = msgspec.json.decode(data, type=CredentialProviderResponse)
+            _ = response.cache_duration
+        except (msgspec.MsgspecError, ValueError):
+            raise PluginError("error decoding credential provider plugin response from stdout") from None
+        if response.kind != _RESPONSE_KIND:
+            raise PluginError(f'failed to decode {_RESPONSE_KIND}, unexpected Kind: "{response.kind}"')
+        return response
+
+    def _run_plugin(self, request: bytes, image: str) -> bytes:
+        start = time.monotonic()
+        try:
+            return self._run(request)
+        except (OSError, PluginError) as err:
+            metrics.KUBELET_CREDENTIAL_PROVIDER_PLUGIN_ERRORS.labels(self.name).inc()
+            raise PluginError(f"error execing credential provider plugin {self.name} for image {image}: {err}") from err
+        finally:
+            elapsed = time.monotonic() - start
+            metrics.KUBELET_CREDENTIAL_PROVIDER_PLUGIN_DURATION.labels(self.name).observe(elapsed)
+
+    def _run(self, request: bytes) -> bytes:
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write(request)
+            stdin.seek(0)
+            process = subprocess.Popen(
+                [os.path.join(self.plugin_bin_dir, self.name), *self.args],
+                env=merge_env_vars(self.environ, self.env_vars),
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # A group of its own, so that what it started ends with it.
+                start_new_session=True,
+            )
+        with process:
+            deadline = time.monotonic() + self.timeout
+            try:
+                stdout, stderr = _read_output(process, deadline)
+                code = process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _kill_group(process)
+                raise PluginError(_DEADLINE_EXCEEDED) from None
+            except PluginError:
+                _kill_group(process)
+                raise
+        if code != 0:
+            how = f"signal: {signal.strsignal(-code)}" if code < 0 else f"exit status {code}"
+            raise PluginError(f"{how}: {stderr.decode(errors='replace')}")
+        return stdout
+
+
+def merge_env_vars(
+    sys_env_vars: Mapping[str, str], cred_provider_vars: Sequence[kubeletconfig.ExecEnvVar]
+) -> dict[str, str]:
+    """The kubelet's environment with the plugin's own variables over it."""
+    return {**sys_env_vars, **{variable.name: variable.value for variable in cred_provider_vars}}
+
+
+def _read_output(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes]:
+    """(stdout, stderr), once both are closed. Raises PluginError at the deadline, and for too much."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    output = {process.stdout: bytearray(), process.stderr: bytearray()}
+    with selectors.DefaultSelector() as selector:
+        for stream in output:
+            selector.register(stream, selectors.EVENT_READ, output[stream])
+        while selector.get_map():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise PluginError(f"{_DEADLINE_EXCEEDED}: {output[process.stderr].decode(errors='replace')}")
+            for key, _ in selector.select(remaining):
+                data = os.read(key.fd, 65536)
+                key.data.extend(data)
+                if not data:
+                    selector.unregister(key.fileobj)
+                if len(key.data) > _MAX_OUTPUT:
+                    raise PluginError(f"wrote more than {_MAX_OUTPUT} bytes")
+    return bytes(output[process.stdout]), bytes(output[process.stderr])
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # Nothing of it is left.

@@ -1,0 +1,44 @@
+"""Metrics of credential provider plugins.
+
+Go: pkg/credentialprovider/plugin/metrics.go
+"""
+
+from __future__ import annotations
+
+import threading
+
+from pkg.component_base import metrics
+from pkg.component_base.metrics import legacyregistry
+
+KUBELET_CREDENTIAL_PROVIDER_PLUGIN_ERRORS = metrics.new_counter(
+    "kubelet_credential_provider_plugin_errors_total", "Failed runs of a credential provider plugin.", ["plugin_name"]
+)
+KUBELET_CREDENTIAL_PROVIDER_PLUGIN_DURATION = metrics.new_histogram(
+    "kubelet_credential_provider_plugin_duration", "Seconds that a credential provider plugin ran.", ["plugin_name"]
+)
+KUBELET_CREDENTIAL_PROVIDER_CONFIG_INFO = metrics.new_gauge(
+    "kubelet_credential_provider_config_info", "The credential provider configuration in force, by its hash.", ["hash"]
+)
+
+_register_lock = threading.Lock()
+_registered = False
+
+
+def register_metrics() -> None:
+    """Make them visible. Later calls do nothing."""
+    global _registered
+    with _register_lock:
+        if _registered:
+            return
+        _registered = True
+    legacyregistry.must_register(
+        KUBELET_CREDENTIAL_PROVIDER_PLUGIN_ERRORS,
+        KUBELET_CREDENTIAL_PROVIDER_PLUGIN_DURATION,
+        KUBELET_CREDENTIAL_PROVIDER_CONFIG_INFO,
+    )
+
+
+def record_credential_provider_config_hash(config_hash: str) -> None:
+    """Only the last one is shown."""
+    KUBELET_CREDENTIAL_PROVIDER_CONFIG_INFO.clear()
+    KUBELET_CREDENTIAL_PROVIDER_CONFIG_INFO.labels(config_hash).set(1)

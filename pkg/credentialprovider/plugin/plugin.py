@@ -1,0 +1,343 @@
+"""Asks an exec plugin for the credentials of an image, and keeps its answers for as long as it says.
+
+Go: pkg/credentialprovider/plugin/plugin.go
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from kubelet.apis import config as kubeletconfig
+from pkg import credentialprovider, features, klog
+from pkg.api.authentication import v1 as authenticationv1
+from pkg.api.core import v1
+from pkg.apimachinery import clock as clockpkg
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.credentialprovider.plugin import config as pluginconfig
+from pkg.credentialprovider.plugin import metrics
+from pkg.credentialprovider.plugin.exec_plugin import CredentialProviderResponse, ExecPlugin, PluginError
+from pkg.credentialprovider.plugin.singleflight import Group
+
+# No image and no registry is called so.
+_GLOBAL_CACHE_KEY = "<global>"
+_CACHE_PURGE_INTERVAL = 15 * 60.0
+
+# (namespace, name) → the account. Raises what the API client raises.
+GetServiceAccountFunc = Callable[[str, str], v1.ServiceAccount]
+# (namespace, name, request) → the request with its token. Raises Exception.
+GetServiceAccountTokenFunc = Callable[[str, str, authenticationv1.TokenRequest], authenticationv1.TokenRequest]
+
+
+class RequiredAnnotationNotFoundError(Exception):
+    """The service account lacks an annotation without which the plugin is not asked."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"required annotation {key} not found")
+
+
+class ServiceAccountCacheKey(NamedTuple):
+    """What else than the image tells answers apart, where service accounts count."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    annotations: tuple[tuple[str, str], ...] = ()
+    # "" where all tokens of the account share an answer.
+    token_hash: str = ""
+
+
+class _ServiceAccountInfo(NamedTuple):
+    """What a plugin is told about the pod's service account."""
+
+    cache_key: ServiceAccountCacheKey = ServiceAccountCacheKey()
+    token: str = ""
+    annotations: Mapping[str, str] = {}
+    coordinates: credentialprovider.ServiceAccountCoordinates | None = None
+
+
+class _CacheEntry(NamedTuple):
+    credentials: credentialprovider.DockerConfig
+    # By the monotonic clock.
+    expires_at: float
+
+
+_CacheKey = tuple[str, ServiceAccountCacheKey]
+
+
+def register_credential_provider_plugins(
+    plugin_config_path: str,
+    plugin_bin_dir: str,
+    get_service_account_token: GetServiceAccountTokenFunc,
+    get_service_account: GetServiceAccountFunc,
+    clock: clockpkg.Clock | None = None,
+) -> list[PluginProvider]:
+    """The plugins of a configuration. Raises OSError and ValueError."""
+    _check_flags(plugin_config_path, plugin_bin_dir)
+    config, config_hash = pluginconfig.read_credential_provider_config(plugin_config_path)
+    gate = features.feature_gate.enabled(features.KUBELET_SERVICE_ACCOUNT_TOKEN_FOR_CREDENTIAL_PROVIDERS)
+    if errors := pluginconfig.validate_credential_provider_config(config, gate):
+        raise ValueError(
+            f'failed to validate credential provider config "{plugin_config_path}": {"; ".join(map(str, errors))}'
+        )
+    metrics.register_metrics()
+    metrics.record_credential_provider_config_hash(config_hash)
+    providers = []
+    for provider in config.providers:
+        _check_executable(Path(plugin_bin_dir, provider.name))
+        accounts = _service_account_provider(provider, get_service_account, get_service_account_token)
+        plugin = ExecPlugin(provider.name, provider.api_version, provider.args, provider.env, plugin_bin_dir)
+        providers.append(
+            PluginProvider(
+                provider.name,
+                provider.match_images,
+                provider.default_cache_duration or 0.0,
+                plugin,
+                accounts,
+                clock or clockpkg.RealClock(),
+            )
+        )
+        klog.v(4).info_s("Registered credential provider", provider=provider.name)
+    return providers
+
+
+def _check_flags(plugin_config_path: str, plugin_bin_dir: str) -> None:
+    for value, missing in ((plugin_bin_dir, "bin-dir"), (plugin_config_path, "config")):
+        if not value:
+            raise ValueError(
+                "--image-credential-provider-config and --image-credential-provider-bin-dir go together:"
+                f" --image-credential-provider-{missing} is missing"
+            )
+    if not Path(plugin_bin_dir).exists():
+        raise FileNotFoundError(f"plugin binary directory {plugin_bin_dir} did not exist")
+
+
+def _check_executable(path: Path) -> None:
+    if not path.exists():
+        raise FileNotFoundError(f"plugin binary executable {path} did not exist")
+    if path.is_dir() or not os.access(path, os.X_OK):
+        raise PermissionError(f"error inspecting binary executable {path}: permission denied")
+
+
+class Plugin(Protocol):
+    """Stands between the provider and the process, for tests."""
+
+    def exec_plugin(
+        self, image: str, service_account_token: str, service_account_annotations: Mapping[str, str]
+    ) -> CredentialProviderResponse:
+        """Raises PluginError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountProvider:
+    """How a plugin that wants the tokens of service accounts gets them."""
+
+    attributes: kubeletconfig.ServiceAccountTokenAttributes
+    get_service_account: GetServiceAccountFunc
+    get_service_account_token_func: GetServiceAccountTokenFunc
+
+    def get_service_account_data(self, namespace: str, name: str) -> tuple[str, dict[str, str]]:
+        """(uid, annotations for the plugin). Raises RequiredAnnotationNotFoundError and what the client raises."""
+        account = self.get_service_account(namespace, name)
+        present = account.metadata.annotations
+        wanted: dict[str, str] = {}
+        for key in self.attributes.required_service_account_annotation_keys:
+            if key not in present:
+                raise RequiredAnnotationNotFoundError(key)
+            wanted[key] = present[key]
+        for key in self.attributes.optional_service_account_annotation_keys:
+            if key in present:
+                wanted[key] = present[key]
+        return account.metadata.uid, wanted
+
+    def get_service_account_token(
+        self, pod_namespace: str, pod_name: str, name: str, account_uid: str, pod_uid: str
+    ) -> str:
+        """A token for the plugin's audience, bound to the pod."""
+        pod = authenticationv1.BoundObjectReference(api_version="v1", kind="Pod", name=pod_name, uid=pod_uid)
+        spec = authenticationv1.TokenRequestSpec(
+            audiences=[self.attributes.service_account_token_audience], bound_object_ref=pod
+        )
+        request = authenticationv1.TokenRequest(metadata=metav1.ObjectMeta(uid=account_uid), spec=spec)
+        return self.get_service_account_token_func(pod_namespace, name, request).status.token
+
+
+def _service_account_provider(
+    provider: kubeletconfig.CredentialProvider,
+    get_service_account: GetServiceAccountFunc,
+    get_service_account_token: GetServiceAccountTokenFunc,
+) -> ServiceAccountProvider | None:
+    attributes = provider.token_attributes
+    if attributes is None or not attributes.service_account_token_audience:
+        return None
+    return ServiceAccountProvider(attributes, get_service_account, get_service_account_token)
+
+
+@dataclass(slots=True)
+class PluginProvider:
+    """One plugin and its answers. Thread-safe. default_cache_duration is in seconds."""
+
+    name: str
+    match_images: list[str]
+    default_cache_duration: float
+    plugin: Plugin
+    service_account_provider: ServiceAccountProvider | None = None
+    clock: clockpkg.Clock = field(default_factory=clockpkg.RealClock)
+    _group: Group[CredentialProviderResponse] = field(default_factory=Group)
+    # Guards the two below.
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _cache: dict[_CacheKey, _CacheEntry] = field(default_factory=dict)
+    _next_purge: float = 0.0
+
+    def provide(
+        self, image: str, pod_namespace: str, pod_name: str, pod_uid: str, service_account_name: str
+    ) -> tuple[credentialprovider.DockerConfig, credentialprovider.ServiceAccountCoordinates | None]:
+        """Credentials from the cache or the plugin; none for images of others.
+
+        Raises PluginError, and what the API client raises where the plugin wants a token.
+        """
+        if not self._is_image_allowed(image):
+            return {}, None
+        account = self._service_account(pod_namespace, pod_name, pod_uid, service_account_name)
+        if account is None:
+            return {}, None
+        cached = self._get_cached_credentials(image, account.cache_key)
+        if cached is not None:
+            return cached, account.coordinates
+        # Which images share the answer is known only with it, so askers wait for each other by image.
+        flight = (image, _hash(account.token), tuple(sorted(account.annotations.items())))
+        response = self._group.do(flight, lambda: self.plugin.exec_plugin(image, account.token, account.annotations))
+        self._check_not_echoed(response, account.token)
+        base_key = _base_cache_key(response.cache_key_type, image)
+        credentials = {
+            match: credentialprovider.DockerConfigEntry(auth.username, auth.password)
+            for match, auth in response.auth.items()
+        }
+        self._add_to_cache((base_key, account.cache_key), credentials, response.cache_duration)
+        return credentials, account.coordinates
+
+    def _service_account(
+        self, pod_namespace: str, pod_name: str, pod_uid: str, name: str
+    ) -> _ServiceAccountInfo | None:
+        """None when the plugin is not to be asked for this pod."""
+        accounts = self.service_account_provider
+        if accounts is None:
+            return _ServiceAccountInfo()
+        if not name:
+            # A plugin for static pods too does without.
+            return None if accounts.attributes.require_service_account else _ServiceAccountInfo()
+        try:
+            uid, annotations = accounts.get_service_account_data(pod_namespace, name)
+        except RequiredAnnotationNotFoundError as err:
+            # The annotation may be how workloads opt in, so its absence is no error.
+            klog.v(5).info_s(
+                "Failed to get service account data",
+                provider=self.name,
+                pod=klog.kref(pod_namespace, pod_name),
+                serviceAccount=klog.kref(pod_namespace, name),
+                err=err,
+            )
+            return None
+        token = accounts.get_service_account_token(pod_namespace, pod_name, name, uid, pod_uid)
+        by_token = accounts.attributes.cache_type == pluginconfig.TOKEN_CACHE_TYPE
+        sorted_annotations = tuple(sorted(annotations.items()))
+        key = ServiceAccountCacheKey(pod_namespace, name, uid, sorted_annotations, _hash(token) if by_token else "")
+        coordinates = credentialprovider.ServiceAccountCoordinates(uid, pod_namespace, name)
+        return _ServiceAccountInfo(key, token, annotations, coordinates)
+
+    def _check_not_echoed(self, response: CredentialProviderResponse, token: str) -> None:
+        accounts = self.service_account_provider
+        if not token or accounts is None or accounts.attributes.cache_type == pluginconfig.TOKEN_CACHE_TYPE:
+            return
+        if any(auth.password == token for auth in response.auth.values()):
+            raise PluginError(
+                "credential provider plugin returned the service account token as the password which is not allowed"
+                " when service account cache type is not set to 'Token'"
+            )
+
+    def _is_image_allowed(self, image: str) -> bool:
+        return any(credentialprovider.urls_match(pattern, image) for pattern in self.match_images)
+
+    def _add_to_cache(
+        self, key: _CacheKey, credentials: credentialprovider.DockerConfig, cache_duration: float | None
+    ) -> None:
+        duration = self.default_cache_duration if cache_duration is None else cache_duration
+        if duration != 0:
+            with self._lock:
+                self._cache[key] = _CacheEntry(credentials, self.clock.monotonic() + duration)
+
+    def _get_cached_credentials(
+        self, image: str, account_key: ServiceAccountCacheKey
+    ) -> credentialprovider.DockerConfig | None:
+        now = self.clock.monotonic()
+        with self._lock:
+            self._purge_locked(now)
+            for base_key in (image, parse_registry(image), _GLOBAL_CACHE_KEY):
+                entry = self._cache.get((base_key, account_key))
+                if entry is not None and now <= entry.expires_at:
+                    return entry.credentials
+        return None
+
+    def _purge_locked(self, now: float) -> None:
+        """Forgets, now and then, what nobody asked for since it expired."""
+        if now < self._next_purge:
+            return
+        self._next_purge = now + _CACHE_PURGE_INTERVAL
+        self._cache = {key: entry for key, entry in self._cache.items() if now <= entry.expires_at}
+
+
+def _base_cache_key(cache_key_type: str, image: str) -> str:
+    match cache_key_type:
+        case "Image":
+            return image
+        case "Registry":
+            return parse_registry(image)
+        case "Global":
+            return _GLOBAL_CACHE_KEY
+    raise PluginError(f"credential provider plugin did not return a valid cacheKeyType: {cache_key_type}")
+
+
+@dataclass(frozen=True, slots=True)
+class PerPodPluginProvider:
+    """A plugin on behalf of one pod."""
+
+    provider: PluginProvider
+    pod_namespace: str
+    pod_name: str
+    pod_uid: str
+    service_account_name: str
+
+    def provide_with_coordinates(
+        self, image: str
+    ) -> tuple[credentialprovider.DockerConfig, credentialprovider.ServiceAccountCoordinates | None]:
+        """See PluginProvider.provide; a failure is logged and means no credentials, and the pull goes on."""
+        try:
+            return self.provider.provide(
+                image, self.pod_namespace, self.pod_name, self.pod_uid, self.service_account_name
+            )
+        except Exception as err:  # Other credentials, or none, may do for the image.
+            klog.error_s(
+                err,
+                "Failed to provide credentials for image",
+                provider=self.provider.name,
+                image=image,
+                pod=klog.kref(self.pod_namespace, self.pod_name),
+                podUID=self.pod_uid,
+                serviceAccount=klog.kref(self.pod_namespace, self.service_account_name),
+            )
+            return {}, None
+
+
+def parse_registry(image: str) -> str:
+    """Host, and port if there is one."""
+    return image.partition("/")[0]
+
+
+def _hash(token: str) -> str:
+    return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}" if token else ""

@@ -1,0 +1,63 @@
+"""The plugins of a kubelet, and the keyring that asks them on behalf of one pod.
+
+Go: pkg/credentialprovider/plugin/plugins.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pkg import credentialprovider, klog
+from pkg.credentialprovider.plugin.plugin import PerPodPluginProvider, PluginProvider
+
+
+class DockerConfigProviderWithCoordinates(Protocol):
+    def provide_with_coordinates(
+        self, image: str
+    ) -> tuple[credentialprovider.DockerConfig, credentialprovider.ServiceAccountCoordinates | None]:
+        """Credentials, and the service account whose token they were had for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Providers:
+    """The plugins that a kubelet registered, in the order of its configuration.
+
+    DIVERGES: in Go they are global; several kubelets may run in this process.
+    """
+
+    providers: Sequence[PluginProvider] = ()
+
+    def keyring(
+        self, pod_namespace: str, pod_name: str, pod_uid: str, service_account_name: str
+    ) -> credentialprovider.DockerKeyring:
+        """Go: NewExternalCredentialProviderDockerKeyring."""
+        keyring = []
+        for provider in self.providers:
+            klog.v(4).info_s(
+                "Generating per pod credential provider",
+                provider=provider.name,
+                podName=pod_name,
+                podNamespace=pod_namespace,
+                podUID=pod_uid,
+                serviceAccountName=service_account_name,
+            )
+            keyring.append(PerPodPluginProvider(provider, pod_namespace, pod_name, pod_uid, service_account_name))
+        return ExternalCredentialProviderKeyring(keyring)
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalCredentialProviderKeyring:
+    """Go: externalCredentialProviderKeyring."""
+
+    providers: Sequence[DockerConfigProviderWithCoordinates]
+
+    def lookup(self, image: str) -> list[credentialprovider.TrackedAuthConfig]:
+        keyring = credentialprovider.BasicDockerKeyring()
+        for provider in self.providers:
+            config, account = provider.provide_with_coordinates(image)
+            source = credentialprovider.CredentialSource(service_account=account) if account is not None else None
+            keyring.add(source, config)
+        return keyring.lookup(image)

@@ -604,9 +604,10 @@ class ContainerMethods(LogMethods):
             name=f"prestop-{container_id.id[:12]}",
         )
         try:
-            if golang.select(done, timer.channel).index == 0:
+            ended = golang.select(done, timer.channel, ctx.done()).index
+            if ended == 0:
                 klog.v(3).info_s("PreStop hook completed", **who)
-            else:
+            elif ended == 1:
                 klog.v(2).info_s("PreStop hook not completed in grace period", **who, gracePeriod=grace_period)
         finally:
             timer.stop()
@@ -734,7 +735,7 @@ class ContainerMethods(LogMethods):
         if pre_stop is not None and grace_period > 0:
             grace_period -= self._execute_pre_stop_hook(ctx, pod, container_id, container, pre_stop, grace_period)
         if ordering is not None and grace_period > 0:
-            grace_period -= int(ordering.wait_for_turn(container.name, grace_period))
+            grace_period -= int(ordering.wait_for_turn(ctx, container.name, grace_period))
         return max(grace_period, MINIMUM_GRACE_PERIOD_IN_SECONDS)
 
     def kill_containers_with_sync_result(

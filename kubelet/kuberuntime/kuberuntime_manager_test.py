@@ -541,3 +541,20 @@ def test_update_pod_cidr(fake: testing.TestRuntime) -> None:
     fake.manager.update_pod_cidr(_CTX, "10.0.0.0/24")
     (config,) = fake.runtime.requests("UpdateRuntimeConfig")[0]
     assert config.network_config.pod_cidr == "10.0.0.0/24"
+
+
+def test_a_kill_that_is_cancelled_keeps_no_sidecar_waiting(fake: testing.TestRuntime) -> None:
+    pod = _pod(_container("main", "busybox"), init=[_container("sidecar", "busybox", restart_policy="Always")])
+    pod.spec.termination_grace_period_seconds = 3600
+    for _ in range(2):
+        _sync(fake, pod)
+    ctx, cancel = golang.with_cancel(_CTX)
+
+    def stop_container(ctx: golang.Context, container_id: str, timeout: int) -> None:
+        cancel()
+        raise crierror.RemoteCanceledError
+
+    fake.manager.runtime_service.stop_container = stop_container
+    result = fake.manager.kill_pod_with_sync_result(ctx, pod, fake.manager.get_pod(_CTX, _UID), None)
+    failed = [each.target for each in result.sync_results if each.error is not None]
+    assert sorted(failed) == ["main", "sidecar"]

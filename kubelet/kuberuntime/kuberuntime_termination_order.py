@@ -42,10 +42,12 @@ class TerminationOrdering:
             ended.close()
         return ended
 
-    def wait_for_turn(self, name: str, grace_period: int) -> float:
-        """Waits until the container may be stopped, at most grace_period seconds.
+    def wait_for_turn(self, ctx: golang.Context, name: str, grace_period: int) -> float:
+        """Waits until the container may be stopped, at most grace_period seconds, or ctx ends.
 
         Returns the seconds waited.
+
+        DIVERGES: Go knows no context here, and a grace period that shrinks would not reach who waits.
         """
         if grace_period <= 0:
             return 0.0
@@ -53,7 +55,7 @@ class TerminationOrdering:
         timer = self._clock.new_timer(grace_period)
         try:
             for ended in self._prereqs.get(name, []):
-                if golang.select(ended, timer.channel).index == 1:
+                if golang.select(ended, timer.channel, ctx.done()).index != 0:
                     break
         finally:
             timer.stop()

@@ -21,7 +21,7 @@ def test_order_is_main_then_sidecars_backwards() -> None:
     order: golang.Channel[str] = golang.Channel(4)
 
     def kill(name: str) -> None:
-        ordering.wait_for_turn(name, 30)
+        ordering.wait_for_turn(golang.background(), name, 30)
         order.send(name)
         ordering.container_terminated(name)
 
@@ -35,23 +35,33 @@ def test_order_is_main_then_sidecars_backwards() -> None:
 def test_containers_that_do_not_run_are_not_waited_for() -> None:
     clock = testingclock.FakeClock()
     ordering = TerminationOrdering(_pod("one", "two"), ["one"], clock)
-    assert ordering.wait_for_turn("one", 30) == 0
+    assert ordering.wait_for_turn(golang.background(), "one", 30) == 0
 
 
 def test_wait_ends_with_the_grace_period() -> None:
     clock = testingclock.FakeClock()
     ordering = TerminationOrdering(_pod("one"), ["main", "one"], clock)
     waited: golang.Channel[float] = golang.Channel(1)
-    thread = golang.go(lambda: waited.send(ordering.wait_for_turn("one", 5)), name="wait")
+    thread = golang.go(lambda: waited.send(ordering.wait_for_turn(golang.background(), "one", 5)), name="wait")
     wait.poll_until_context_timeout(golang.background(), 0.001, 10.0, True, clock.has_waiters)
     clock.step(5)
     assert waited.recv(timeout=10) == (5, True)
     thread.join(timeout=10)
 
 
+def test_wait_ends_when_the_kill_is_cancelled() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    ordering = TerminationOrdering(_pod("one"), ["main", "one"], testingclock.FakeClock())
+    waited: golang.Channel[float] = golang.Channel(1)
+    thread = golang.go(lambda: waited.send(ordering.wait_for_turn(ctx, "one", 300)), name="wait")
+    cancel()
+    assert waited.recv(timeout=10) == (0, True)
+    thread.join(timeout=10)
+
+
 def test_no_grace_period_no_wait() -> None:
     ordering = TerminationOrdering(_pod("one"), ["main", "one"], testingclock.FakeClock())
-    assert ordering.wait_for_turn("one", 0) == 0
+    assert ordering.wait_for_turn(golang.background(), "one", 0) == 0
 
 
 def test_terminated_twice_is_terminated() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kubelet import cm, events, kuberuntime, lifecycle, metrics, pleg, server, status, sysctl
+from kubelet import cm, events, kuberuntime, lifecycle, metrics, nodeshutdown, pleg, server, status, sysctl
 from kubelet import container as kubecontainer
 from kubelet import pod as kubepod
 from kubelet import types as kubetypes
@@ -49,12 +49,16 @@ EVICTED = "Evicted"
 _REJECTION_REASONS = frozenset(
     {
         EVICTED,
+        lifecycle.APP_ARMOR_NOT_ADMITTED_REASON,
+        lifecycle.POD_LEVEL_RESOURCES_NOT_ADMITTED_REASON,
+        lifecycle.POD_FEATURE_UNSUPPORTED,
         lifecycle.POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH,
         lifecycle.POD_OS_NOT_SUPPORTED,
         lifecycle.INVALID_NODE_INFO,
         lifecycle.SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED,
         lifecycle.UNEXPECTED_ADMISSION_ERROR,
         lifecycle.UNEXPECTED_PREDICATE_FAILURE_TYPE,
+        nodeshutdown.NODE_SHUTDOWN_NOT_ADMITTED_REASON,
         sysctl.FORBIDDEN_REASON,
         *(lifecycle.INSUFFICIENT_RESOURCE_PREFIX + name for name in ("cpu", "memory", "ephemeral-storage", "pods")),
     }

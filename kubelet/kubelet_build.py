@@ -22,6 +22,7 @@ from kubelet import (
     logs,
     nodeshutdown,
     pleg,
+    preemption,
     prober,
     runtimeclass,
     stats,
@@ -35,6 +36,7 @@ from kubelet import types as kubetypes
 from kubelet.active_deadline import ActiveDeadlineHandler
 from kubelet.apis import config as kubeletconfig
 from kubelet.kubelet import HOUSEKEEPING_PERIOD, HOUSEKEEPING_WARNING_DURATION, Kubelet
+from kubelet.kubelet_node_declared_features import discover_node_declared_features
 from kubelet.kubelet_struct import Dependencies
 from kubelet.network import dns
 from kubelet.pod_container_deletor import PodContainerDeletor
@@ -49,7 +51,11 @@ from kubelet.volumemanager import VolumeManager
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util import net as utilnet
+from pkg.apimachinery.util import version as utilversion
 from pkg.client_go.util import flowcontrol
+from pkg.component_base import version
+from pkg.component_helpers import nodedeclaredfeatures
+from pkg.security import apparmor
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
@@ -518,10 +524,22 @@ def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> None:
     kubelet.admit_handlers.append(
         lifecycle.PredicateAdmitHandler(
             kubelet.get_cached_node,
-            lifecycle.AdmissionFailureHandlerStub(),
+            preemption.CriticalPodAdmissionHandler(
+                kubelet.get_active_pods, kill_pod_now(ctx, kubelet.pod_workers, kubelet.recorder), kubelet.recorder
+            ),
             lambda node_info, attributes: None,
         )
     )
+    kubelet.admit_handlers.append(lifecycle.AppArmorAdmitHandler(apparmor.Validator()))
+    kubelet.admit_handlers.append(lifecycle.PodFeaturesAdmitHandler())
+    if features.feature_gate.enabled(features.NODE_DECLARED_FEATURES):
+        kubelet.admit_handlers.append(
+            lifecycle.DeclaredFeaturesAdmitHandler(
+                nodedeclaredfeatures.DEFAULT_FRAMEWORK,
+                lambda: discover_node_declared_features(kubelet.runtime_state.runtime_features()),
+                utilversion.parse(version.get().git_version),
+            )
+        )
 
 
 def _build_user_namespaces(kubelet: Kubelet) -> None:

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 from kubelet import container as kubecontainer
 from pkg import features
+from pkg.component_helpers import nodedeclaredfeatures as ndf
 
-# DIVERGES: Go also declares ExtendWebSocketsToKubelet, InPlacePodLevelResourcesVerticalScaling and
-# InPlacePodVerticalScalingInitContainers. This kubelet does none of them yet, and must not be relied on for them.
-_DECLARED_BY_GATE = (features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS,)
+# DIVERGES: Go declares these too. This kubelet does none of them yet, and must not be relied on for them.
+_NOT_YET = frozenset(
+    {
+        features.EXTEND_WEBSOCKETS_TO_KUBELET,
+        features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING,
+        features.IN_PLACE_POD_VERTICAL_SCALING_INIT_CONTAINERS,
+    }
+)
 
 
 def discover_node_declared_features(runtime_features: kubecontainer.RuntimeFeatures | None) -> list[str]:
     """The names, sorted."""
-    gate = features.feature_gate
-    found = [name for name in _DECLARED_BY_GATE if gate.enabled(name)]
-    in_runtime = runtime_features is not None and runtime_features.user_namespaces_host_network
-    if in_runtime and gate.enabled(features.USER_NAMESPACES_HOST_NETWORK_SUPPORT):
-        found.append(features.USER_NAMESPACES_HOST_NETWORK_SUPPORT)
-    return sorted(found)
+    on_host_network = runtime_features is not None and runtime_features.user_namespaces_host_network
+    cfg = ndf.NodeConfiguration(
+        feature_gates=features.feature_gate,
+        runtime_features=ndf.RuntimeFeatures(user_namespaces_host_network=on_host_network),
+    )
+    return [name for name in ndf.DEFAULT_FRAMEWORK.discover_node_features(cfg) if name not in _NOT_YET]

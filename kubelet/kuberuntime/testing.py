@@ -5,7 +5,6 @@ Go: pkg/kubelet/kuberuntime/fake_kuberuntime_manager.go
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +64,7 @@ class FakeHTTPDoer:
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.err = err
 
-    def do(self, ctx: golang.Context, url: str, headers: Mapping[str, str]) -> None:
+    def do(self, ctx: golang.Context, url: str, headers: list[tuple[str, str]]) -> None:
         self.requests.append((url, dict(headers)))
         if self.err is not None:
             raise self.err

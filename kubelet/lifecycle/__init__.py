@@ -3,12 +3,19 @@
 Go: pkg/kubelet/lifecycle
 """
 
+from kubelet.lifecycle.features import POD_LEVEL_RESOURCES_NOT_ADMITTED_REASON
 from kubelet.lifecycle.handlers import (
+    APP_ARMOR_NOT_ADMITTED_REASON,
+    POD_FEATURE_UNSUPPORTED,
+    AppArmorAdmitHandler,
+    DeclaredFeaturesAdmitHandler,
     HandlerRunner,
     HookError,
     HTTPClient,
     HTTPDoer,
+    HTTPRequestError,
     HTTPResponseError,
+    PodFeaturesAdmitHandler,
 )
 from kubelet.lifecycle.interfaces import (
     ADD_OPERATION,
@@ -39,8 +46,11 @@ from kubelet.lifecycle.predicate import (
 
 __all__ = [
     "ADD_OPERATION",
+    "APP_ARMOR_NOT_ADMITTED_REASON",
     "INSUFFICIENT_RESOURCE_PREFIX",
     "INVALID_NODE_INFO",
+    "POD_FEATURE_UNSUPPORTED",
+    "POD_LEVEL_RESOURCES_NOT_ADMITTED_REASON",
     "POD_OS_NOT_SUPPORTED",
     "POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH",
     "RESIZE_OPERATION",
@@ -49,8 +59,11 @@ __all__ = [
     "UNEXPECTED_PREDICATE_FAILURE_TYPE",
     "AdmissionFailureHandler",
     "AdmissionFailureHandlerStub",
+    "AppArmorAdmitHandler",
+    "DeclaredFeaturesAdmitHandler",
     "HTTPClient",
     "HTTPDoer",
+    "HTTPRequestError",
     "HTTPResponseError",
     "HandlerRunner",
     "HookError",
@@ -59,6 +72,7 @@ __all__ = [
     "PodAdmitAttributes",
     "PodAdmitHandler",
     "PodAdmitResult",
+    "PodFeaturesAdmitHandler",
     "PodSyncHandler",
     "PodSyncLoopHandler",
     "PredicateAdmitHandler",

@@ -1,4 +1,4 @@
-"""Runs the hooks of containers: postStart and preStop.
+"""Runs the hooks of containers, postStart and preStop, and has smaller handlers of admission.
 
 Go: pkg/kubelet/lifecycle/handlers.go
 """
@@ -6,26 +6,41 @@ Go: pkg/kubelet/lifecycle/handlers.go
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from kubelet import container as kubecontainer
 from kubelet import metrics
+from kubelet.lifecycle.features import is_pod_level_resources_supported
+from kubelet.lifecycle.interfaces import PodAdmitAttributes, PodAdmitResult
 from kubelet.util import format
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery.util.version import Version
 from pkg.client_go.tools import record
-from pkg.component_base import version
+from pkg.component_helpers import nodedeclaredfeatures as ndf
+from pkg.probe import http as httpprobe
+from pkg.probe.dialer import join_host_port
+from pkg.security import apparmor
 from pkg.util import exec as utilexec
 
-# Of a hook's answer no more is read.
+# Of a hook's answer, or of what its command writes, no more is read or shown.
 _MAX_RESP_BODY_LENGTH = 10 << 10
-# Seconds; Go's transport has the same.
+# Seconds, for each of a host's addresses. Go leaves it to the kernel, which gives up after minutes.
 _CONNECT_TIMEOUT = 30.0
+_MAX_REDIRECTS = 10
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+# The pod wants a profile that this node cannot give it.
+APP_ARMOR_NOT_ADMITTED_REASON = "AppArmor"
+# The pod needs a feature that this node does not declare.
+POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported"
 
 
 class HookError(Exception):
@@ -36,64 +51,130 @@ class HookError(Exception):
         self.message = message
 
 
-class HTTPResponseError(Exception):
+class HTTPRequestError(OSError):
+    """A request got no answer. Says which, and why."""
+
+    def __init__(self, url: str, cause: Exception | str) -> None:
+        super().__init__(f'Get "{url}": {_reason(cause)}')
+
+
+class HTTPResponseError(HTTPRequestError):
     """The server of an https URL speaks plain http."""
 
-    def __init__(self) -> None:
-        super().__init__("server gave HTTP response to HTTPS client")
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "http: server gave HTTP response to HTTPS client")
+
+
+Headers = list[tuple[str, str]]
 
 
 class HTTPDoer(Protocol):
     """Makes the requests of httpGet hooks."""
 
-    def do(self, ctx: golang.Context, url: str, headers: Mapping[str, str]) -> None:
+    def do(self, ctx: golang.Context, url: str, headers: Headers) -> None:
         """A GET whose answer does not matter; it ends when ctx is cancelled.
 
-        Raises OSError or http.client.HTTPException when there is no answer, and HTTPResponseError.
+        Raises HTTPRequestError when there is no answer, and HTTPResponseError.
         """
         ...
 
 
 class HTTPClient:
-    """Go: insecureContainerLifecycleHTTPClient. Certificates are not checked: pods make their own."""
+    """Go: insecureContainerLifecycleHTTPClient. Certificates are not checked: pods make their own. Thread-safe."""
 
     def __init__(self) -> None:
         self._context = ssl._create_unverified_context()
 
-    def do(self, ctx: golang.Context, url: str, headers: Mapping[str, str]) -> None:
-        """See HTTPDoer. Redirects are not followed."""
-        parsed = urlsplit(url)
-        connection = self._connection(parsed.scheme, parsed.hostname or "", parsed.port)
-        target = parsed.path or "/"
-        if parsed.query:
-            target = f"{target}?{parsed.query}"
-        try:
-            connection.connect()
-            # The hook may take as long as it likes; only connecting is limited.
-            connection.sock.settimeout(None)
-            stop = golang.after_func(ctx, lambda: _shut_down(connection.sock))
+    def do(self, ctx: golang.Context, url: str, headers: Headers) -> None:
+        """See HTTPDoer. Redirects are followed on the same host."""
+        host = urlsplit(url).hostname
+        for _ in range(_MAX_REDIRECTS):
             try:
-                connection.request("GET", target, headers=dict(headers))
-                connection.getresponse().read(_MAX_RESP_BODY_LENGTH)
-            finally:
-                stop()
-        except ssl.SSLError as err:
-            if err.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
-                raise HTTPResponseError from err
-            raise
-        finally:
-            connection.close()
+                location = self._get(ctx, url, headers)
+            except ssl.SSLError as err:
+                if err.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+                    raise HTTPResponseError(url) from err
+                raise HTTPRequestError(url, err) from err
+            except (OSError, http.client.HTTPException, ValueError) as err:
+                raise HTTPRequestError(url, err) from err
+            target = urljoin(url, location)
+            if not location or not httpprobe.is_local_redirect(target, host):
+                return
+            if urlsplit(location).netloc:
+                headers = [(name, value) for name, value in headers if name.lower() != "host"]
+            url = target
+        raise HTTPRequestError(url, f"stopped after {_MAX_REDIRECTS} redirects")
 
-    def _connection(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-        if scheme == "https":
-            return http.client.HTTPSConnection(host, port, timeout=_CONNECT_TIMEOUT, context=self._context)
-        return http.client.HTTPConnection(host, port, timeout=_CONNECT_TIMEOUT)
+    def _get(self, ctx: golang.Context, url: str, headers: Headers) -> str:
+        """Make one request; returns where it is redirected to, "" if it is not."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https"):
+            raise ValueError(f'unsupported protocol scheme "{parts.scheme}"')
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        request = httpprobe.encode_request(parts.netloc, target, headers)
+        host = parts.hostname or ""
+        with contextlib.ExitStack() as stack:
+            sock = stack.enter_context(_dial(ctx, host, parts.port or (443 if parts.scheme == "https" else 80)))
+            if parts.scheme == "https":
+                sock = self._context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+                stack.enter_context(sock)
+            # The hook may take as long as it likes; only connecting is limited.
+            sock.settimeout(None)
+            stack.callback(golang.after_func(ctx, functools.partial(_shut_down, sock)))
+            if isinstance(sock, ssl.SSLSocket):
+                sock.do_handshake()
+            response = _send(sock, request)
+            stack.enter_context(response)
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                response.read(_MAX_RESP_BODY_LENGTH)
+            return response.getheader("Location", "") if response.status in _REDIRECTS else ""
+
+
+def _send(sock: socket.socket, request: bytes) -> http.client.HTTPResponse:
+    """Returns what the server answers, as far as its headers."""
+    sock.sendall(request)
+    response = http.client.HTTPResponse(sock, method="GET")
+    response.begin()
+    return response
+
+
+def _dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
+    """Connect to the first of the host's addresses that lets us. Cancelling ctx ends that."""
+    failure: OSError | None = None
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        sock.settimeout(_CONNECT_TIMEOUT)
+        stop = golang.after_func(ctx, functools.partial(_shut_down, sock))
+        try:
+            sock.connect(address)
+            return sock
+        except OSError as err:
+            sock.close()
+            failure = err
+        finally:
+            stop()
+        if ctx.err() is not None:
+            break
+    raise OSError(f"dial tcp {join_host_port(host, port)}: connect: {_reason(failure)}") from failure
 
 
 def _shut_down(sock: socket.socket) -> None:
-    """Wakes whoever reads from it; it may have been closed meanwhile."""
+    """Wakes whoever connects it or reads from it; it may have been closed meanwhile."""
     with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
+        # Not an SSLSocket's own: that takes the connection away from the thread that reads.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+def _reason(err: Exception | str | None) -> str:
+    """What is wrong, in the words of Go's client where they are few."""
+    match err:
+        case http.client.RemoteDisconnected():
+            return "EOF"
+        case TimeoutError():
+            return "i/o timeout"
+        case OSError() if err.errno is not None and err.strerror:
+            return err.strerror.lower()
+    return str(err) or type(err).__name__
 
 
 class PodStatusProvider(Protocol):
@@ -158,16 +239,18 @@ class HandlerRunner:
         try:
             self._command_runner.run_in_container(ctx, container_id, action.command, 0)
         except Exception as err:  # The runtime's refusal, or the command's exit code.
-            output = err.output.decode(errors="replace") if isinstance(err, utilexec.CodeExitError) else ""
+            output = err.output if isinstance(err, utilexec.CodeExitError) else b""
+            # DIVERGES: Go shows all of it, be it megabytes, and the API server then refuses the pod's status.
+            text = output[:_MAX_RESP_BODY_LENGTH].decode(errors="replace")
             klog.v(1).info_s(
                 "Exec lifecycle hook for Container in Pod failed",
                 execCommand=action.command,
                 **log,
-                message=output,
+                message=text,
                 err=err,
             )
             command = " ".join(action.command)
-            message = f"Exec lifecycle hook ([{command}]) {where} {err}, message: {klog.quote(output)}"
+            message = f"Exec lifecycle hook ([{command}]) {where} {err}, message: {klog.quote(text)}"
             raise HookError(err, message) from err
 
     def _run_sleep(self, ctx: golang.Context, seconds: int, where: str, log: Mapping[str, object]) -> None:
@@ -181,9 +264,8 @@ class HandlerRunner:
     def _run_http_handler(
         self, ctx: golang.Context, pod: v1.Pod, container: v1.Container, action: v1.HTTPGetAction
     ) -> None:
-        host = action.host or self._pod_ip(ctx, pod)
-        headers = _headers(action.http_headers)
-        url = _format_url(action, container, host)
+        url = httpprobe.new_request_url(action, container, action.host or self._pod_ip(ctx, pod))
+        headers = httpprobe.headers_of(action, "lifecycle")
         try:
             self._http_doer.do(ctx, url, headers)
         except HTTPResponseError as err:
@@ -194,45 +276,74 @@ class HandlerRunner:
                 host=netloc,
                 err=err,
             )
-            plain = {name: value for name, value in headers.items() if name.lower() != "authorization"}
-            self._http_doer.do(ctx, "http" + url.removeprefix("https"), plain)
+            plain = [(name, value) for name, value in headers if name.lower() != "authorization"]
+            try:
+                self._http_doer.do(ctx, "http" + url.removeprefix("https"), plain)
+            except HTTPRequestError:
+                # What is wrong is what the pod asked for.
+                raise err from None
             metrics.LIFECYCLE_HANDLER_HTTP_FALLBACKS.inc()
             message = f"request to HTTPS lifecycle hook {netloc} got HTTP response, retry with HTTP succeeded"
             self._event_recorder.event(pod, v1.EVENT_TYPE_WARNING, "LifecycleHTTPFallback", message)
 
     def _pod_ip(self, ctx: golang.Context, pod: v1.Pod) -> str:
-        runtime_pod = self._container_manager.get_pod(ctx, pod.metadata.uid)
-        status = self._container_manager.get_pod_status(ctx, runtime_pod)
+        """Raises LookupError."""
+        try:
+            runtime_pod = self._container_manager.get_pod(ctx, pod.metadata.uid)
+        except Exception as err:
+            raise LookupError(f"unable to get pod, event handlers may be invalid: {err}") from err
+        try:
+            status = self._container_manager.get_pod_status(ctx, runtime_pod)
+        except Exception as err:
+            raise LookupError(f"unable to get pod status, event handlers may be invalid: {err}") from err
         if not status.ips:
             raise LookupError(f"failed to find networking container: {status}")
         return status.ips[0]
 
 
-def _headers(http_headers: list[v1.HTTPHeader]) -> dict[str, str]:
-    headers = {"User-Agent": f"kube-lifecycle/{version.get().major}.{version.get().minor}", "Accept": "*/*"}
-    for header in http_headers:
-        canonical = header.name.title()
-        headers[canonical] = header.value
-    if not headers["Accept"]:
-        del headers["Accept"]
-    return headers
+class AppArmorAdmitHandler:
+    """A lifecycle.PodAdmitHandler: turns away pods whose AppArmor profiles could not be enforced."""
 
+    def __init__(self, validator: apparmor.Validator) -> None:
+        self._validator = validator
 
-def _format_url(action: v1.HTTPGetAction, container: v1.Container, host: str) -> str:
-    scheme = action.scheme.lower() or "http"
-    netloc = f"[{host}]" if ":" in host else host
-    path = action.path if action.path.startswith("/") or not action.path else f"/{action.path}"
-    return f"{scheme}://{netloc}:{_resolve_port(action.port, container)}{path}"
-
-
-def _resolve_port(port: int | str | None, container: v1.Container) -> int:
-    """The number of a port that may be given by name. Raises ValueError."""
-    if isinstance(port, str):
-        named = next((p.container_port for p in container.ports if p.name == port), None)
+    def admit(self, attrs: PodAdmitAttributes) -> PodAdmitResult:
+        """A pod that runs already, or has ended, is not asked again."""
+        if attrs.pod.status.phase != v1.POD_PENDING:
+            return PodAdmitResult(admit=True)
         try:
-            port = named if named is not None else int(port)
-        except ValueError:
-            raise ValueError(f"couldn't find port: {port} in container {container.name}") from None
-    if port is None or not 0 < port < 65536:
-        raise ValueError(f"invalid port number: {port}")
-    return port
+            self._validator.validate(attrs.pod)
+        except ValueError as err:
+            return PodAdmitResult(False, APP_ARMOR_NOT_ADMITTED_REASON, f"Cannot enforce AppArmor: {err}")
+        return PodAdmitResult(admit=True)
+
+
+class PodFeaturesAdmitHandler:
+    """A lifecycle.PodAdmitHandler: turns away pods that use what is turned off here."""
+
+    def admit(self, attrs: PodAdmitAttributes) -> PodAdmitResult:
+        return is_pod_level_resources_supported(attrs.pod)
+
+
+class DeclaredFeaturesAdmitHandler:
+    """A lifecycle.PodAdmitHandler: turns away pods that need features which this node does not declare."""
+
+    def __init__(self, framework: ndf.Framework, declared: Callable[[], Iterable[str]], version: Version) -> None:
+        """declared() is what the node declares at the time.
+
+        DIVERGES: Go keeps to what it declared when it started, though the runtime can come up later.
+        """
+        self._framework = framework
+        self._declared = declared
+        self._version = version
+
+    def admit(self, attrs: PodAdmitAttributes) -> PodAdmitResult:
+        required = self._framework.infer_for_pod_scheduling(attrs.pod, self._version)
+        if not required:
+            return PodAdmitResult(admit=True)
+        match = self._framework.match_node_feature_set(required, frozenset(self._declared()))
+        if match.is_match:
+            return PodAdmitResult(admit=True)
+        missing = ", ".join(match.unsatisfied_requirements)
+        message = f"Pod requires node features that are not available: {missing}"
+        return PodAdmitResult(False, POD_FEATURE_UNSUPPORTED, message)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import http.client
+import contextlib
 import http.server
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from kubelet import container as kubecontainer
 from kubelet import lifecycle
 from kubelet.kuberuntime.testing import FakeHTTPDoer
-from kubelet.lifecycle.handlers import HookError, HTTPClient, HTTPResponseError
-from pkg import golang
+from kubelet.lifecycle.handlers import HookError, HTTPClient, HTTPRequestError, HTTPResponseError
+from pkg import features, golang
 from pkg.api.core import v1
+from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util import version
 from pkg.client_go.tools import record
+from pkg.component_helpers import nodedeclaredfeatures as ndf
+from pkg.security import apparmor
 from pkg.util import exec as utilexec
 
 _CTX = golang.background()
@@ -83,6 +89,12 @@ def test_exec_failure_tells_what_the_command_wrote() -> None:
     assert _World(err).fault(exec=v1.ExecAction(command=["ls"])).endswith(r'error: exit 1, message: "no \"a\"\n"')
 
 
+def test_exec_failure_shows_no_more_than_10_kib() -> None:
+    err = utilexec.CodeExitError(ValueError("exit 1"), 1, b"x" * 1_000_000)
+    shown = _World(err).fault(exec=v1.ExecAction(command=["yes"])).split("message: ")[1]
+    assert len(shown) == 10 * 1024 + 2
+
+
 def test_exec_failure() -> None:
     assert _World(RuntimeError("exit 1")).fault(exec=v1.ExecAction(command=["ls", "-a"])) == (
         'Exec lifecycle hook ([ls -a]) for Container "c" in Pod "podFoo_nsFoo(uid)" failed - error: exit 1, message: ""'
@@ -109,7 +121,7 @@ def test_http_url(action: v1.HTTPGetAction, url: str) -> None:
     ("headers", "expected"),
     [
         ({}, {"User-Agent": "kube-lifecycle/1.36", "Accept": "*/*"}),
-        ({"user-agent": "me"}, {"User-Agent": "me", "Accept": "*/*"}),
+        ({"user-agent": "me"}, {"user-agent": "me", "Accept": "*/*"}),
         ({"Accept": ""}, {"User-Agent": "kube-lifecycle/1.36"}),
         ({"Host": "other"}, {"User-Agent": "kube-lifecycle/1.36", "Accept": "*/*", "Host": "other"}),
     ],
@@ -135,6 +147,20 @@ def test_http_failure() -> None:
     )
 
 
+def test_fallback_that_fails_too_says_what_https_said() -> None:
+    class Doer(FakeHTTPDoer):
+        def do(self, ctx: golang.Context, url: str, headers: list[tuple[str, str]]) -> None:
+            super().do(ctx, url, headers)
+            raise HTTPResponseError(url) if url.startswith("https") else HTTPRequestError(url, "EOF")
+
+    world = _World()
+    world.http = Doer()
+    fault = world.fault(http_get=v1.HTTPGetAction(host="foo", port=80, scheme="HTTPS"))
+    assert fault.endswith('error: Get "https://foo:80": http: server gave HTTP response to HTTPS client')
+    assert [url for url, _ in world.http.requests] == ["https://foo:80", "http://foo:80"]
+    assert world.recorder.drain() == []
+
+
 def test_http_without_pod_ip() -> None:
     fault = _World(ips=()).fault(http_get=v1.HTTPGetAction(port=80))
     assert "failed to find networking container" in fault
@@ -142,10 +168,10 @@ def test_http_without_pod_ip() -> None:
 
 def test_https_falls_back_to_http_without_credentials() -> None:
     class Doer(FakeHTTPDoer):
-        def do(self, ctx: golang.Context, url: str, headers: Any) -> None:
+        def do(self, ctx: golang.Context, url: str, headers: list[tuple[str, str]]) -> None:
             super().do(ctx, url, headers)
             if url.startswith("https"):
-                raise HTTPResponseError
+                raise HTTPResponseError(url)
 
     world = _World()
     world.http = Doer()
@@ -181,12 +207,13 @@ def test_invalid_handler(handler: dict[str, Any]) -> None:
 
 class _Server(http.server.BaseHTTPRequestHandler):
     status = 200
-    seen: tuple[str, str | None] = ("", None)
+    location = "http://elsewhere.example.org/"
+    seen: ClassVar[list[tuple[str, str | None]]] = []
 
     def do_GET(self) -> None:
-        type(self).seen = (self.path, self.headers.get("X-Test"))
+        self.seen.append((self.path, self.headers.get("X-Test")))
         self.send_response(self.status)
-        self.send_header("Location", "/elsewhere")
+        self.send_header("Location", self.location)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -196,6 +223,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
+    _Server.status, _Server.location, _Server.seen = 200, "http://elsewhere.example.org/", []
     with http.server.HTTPServer(("127.0.0.1", 0), _Server) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
@@ -207,21 +235,43 @@ def server() -> Iterator[str]:
 @pytest.mark.parametrize("status", [200, 302, 500])
 def test_client_does_not_mind_the_status(server: str, status: int) -> None:
     _Server.status = status
-    HTTPClient().do(_CTX, f"http://{server}/a/b?c=d", {"X-Test": "1"})
-    assert _Server.seen == ("/a/b?c=d", "1")
+    HTTPClient().do(_CTX, f"http://{server}/a b?c=d", [("X-Test", "1")])
+    assert _Server.seen == [("/a%20b?c=d", "1")]
+
+
+def test_client_follows_redirects_on_the_same_host(server: str) -> None:
+    _Server.status, _Server.location = 302, "/again"
+    with pytest.raises(HTTPRequestError, match=r'Get "http://127.0.0.1:[0-9]+/again": stopped after 10 redirects'):
+        HTTPClient().do(_CTX, f"http://{server}/", [])
+    assert [path for path, _ in _Server.seen] == ["/", *["/again"] * 9]
+
+
+@pytest.mark.parametrize(
+    ("header", "fault"),
+    [
+        (("X-Test", "one\r\nX-Other: two"), 'invalid header field value for "X-Test"'),
+        (("X Test", "one"), 'invalid header field name "X Test"'),
+    ],
+)
+def test_client_sends_no_broken_headers(server: str, header: tuple[str, str], fault: str) -> None:
+    with pytest.raises(HTTPRequestError, match=f'Get "http://{server}/": net/http: {fault}'):
+        HTTPClient().do(_CTX, f"http://{server}/", [header])
+    assert _Server.seen == []
 
 
 def test_client_tells_plain_http_behind_https(server: str) -> None:
-    with pytest.raises(HTTPResponseError):
-        HTTPClient().do(_CTX, f"https://{server}/", {})
+    with pytest.raises(HTTPResponseError, match="server gave HTTP response to HTTPS client"):
+        HTTPClient().do(_CTX, f"https://{server}/", [])
 
 
 def test_client_tells_that_nobody_listens() -> None:
-    with pytest.raises(OSError, match="refused"):
-        HTTPClient().do(_CTX, "http://127.0.0.1:1/", {})
+    fault = 'Get "http://127.0.0.1:1/": dial tcp 127.0.0.1:1: connect: connection refused'
+    with pytest.raises(HTTPRequestError, match=fault):
+        HTTPClient().do(_CTX, "http://127.0.0.1:1/", [])
 
 
-def test_client_ends_with_its_context() -> None:
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_client_ends_with_its_context(scheme: str) -> None:
     ctx, cancel = golang.with_cancel(_CTX)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -234,6 +284,110 @@ def test_client_ends_with_its_context() -> None:
                 connection.recv(1000)
 
         thread = golang.go(accept_and_cancel, name="silent-server")
-        with pytest.raises((OSError, http.client.HTTPException)):
-            HTTPClient().do(ctx, f"http://127.0.0.1:{port}/", {})
+        with pytest.raises(HTTPRequestError):
+            HTTPClient().do(ctx, f"{scheme}://127.0.0.1:{port}/", [])
         thread.join(timeout=10)
+
+
+def test_client_ends_with_its_context_while_it_connects() -> None:
+    ctx, cancel = golang.with_cancel(_CTX)
+    with contextlib.ExitStack() as stack:
+        # A server that accepts nobody, whose queue is full.
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        address = full.getsockname()
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(address)
+        done: list[Exception] = []
+
+        def request() -> None:
+            try:
+                HTTPClient().do(ctx, f"http://127.0.0.1:{address[1]}/", [])
+            except HTTPRequestError as err:
+                done.append(err)
+
+        thread = golang.go(request, name="connecting")
+        wait_for_connecting(address[1])
+        cancel()
+        thread.join(timeout=10)
+    assert "dial tcp" in str(done[0])
+
+
+def wait_for_connecting(port: int) -> None:
+    """Wait until four sockets are connected to the port, or trying to."""
+    wanted = f"0100007F:{port:04X}"
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+        if sum(line.split()[2] == wanted for line in lines) >= 4:
+            return
+    raise TimeoutError("no connection was tried")
+
+
+def admitted(handler: lifecycle.PodAdmitHandler, pod: v1.Pod) -> lifecycle.PodAdmitResult:
+    return handler.admit(lifecycle.PodAdmitAttributes(pod=pod))
+
+
+def armored(profile: str, phase: str = v1.POD_PENDING) -> v1.Pod:
+    context = v1.PodSecurityContext(app_armor_profile=v1.AppArmorProfile(type=profile))
+    return v1.Pod(
+        spec=v1.PodSpec(security_context=context, containers=[v1.Container(name="c")]),
+        status=v1.PodStatus(phase=phase),
+    )
+
+
+@pytest.mark.parametrize(
+    ("profile", "phase", "message"),
+    [
+        ("Unconfined", v1.POD_PENDING, ""),
+        ("RuntimeDefault", v1.POD_PENDING, "Cannot enforce AppArmor: AppArmor is not enabled on the host"),
+        ("RuntimeDefault", v1.POD_RUNNING, ""),
+    ],
+)
+def test_app_armor_admit_handler(profile: str, phase: str, message: str, tmp_path: Path) -> None:
+    validator = apparmor.Validator(tmp_path / "none", tmp_path / "none")
+    result = admitted(lifecycle.AppArmorAdmitHandler(validator), armored(profile, phase))
+    assert (result.admit, result.reason, result.message) == (not message, "AppArmor" if message else "", message)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_pod_features_admit_handler(enabled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features.feature_gate, "enabled", lambda key: enabled)
+    requests = {"cpu": resource.must_parse("1")}
+    pod = v1.Pod(spec=v1.PodSpec(resources=v1.ResourceRequirements(requests=requests)))
+    handler = lifecycle.PodFeaturesAdmitHandler()
+    refused = lifecycle.PodAdmitResult(
+        False, "PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled"
+    )
+    assert admitted(handler, pod) == (lifecycle.PodAdmitResult(True) if enabled else refused)
+    assert admitted(handler, v1.Pod()) == lifecycle.PodAdmitResult(True)
+
+
+def needs(name: str, max_version: str | None = None) -> ndf.Feature:
+    """A feature that pods of its name need."""
+    return ndf.Feature(
+        name,
+        lambda cfg: True,
+        lambda pod: name in pod.metadata.labels,
+        None if max_version is None else version.parse(max_version),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "declared", "message"),
+    [
+        pytest.param([], [], "", id="nothing needed"),
+        pytest.param(["a"], ["a", "b"], "", id="what is needed is there"),
+        pytest.param(["b", "a"], [], "Pod requires node features that are not available: a, b", id="it is not"),
+        pytest.param(["b", "a"], ["a"], "Pod requires node features that are not available: b", id="half of it is"),
+        pytest.param(["old"], [], "", id="needed, but all nodes have it"),
+    ],
+)
+def test_declared_features_admit_handler(wanted: list[str], declared: list[str], message: str) -> None:
+    framework = ndf.Framework([needs("b"), needs("a"), needs("old", "1.35.0")])
+    handler = lifecycle.DeclaredFeaturesAdmitHandler(framework, lambda: declared, version.parse("v1.36.2"))
+    pod = v1.Pod(metadata=metav1.ObjectMeta(labels=dict.fromkeys(wanted, "")))
+    result = admitted(handler, pod)
+    assert (result.admit, result.reason) == (not message, "PodFeatureUnsupported" if message else "")
+    assert result.message == message

@@ -29,7 +29,7 @@ INVALID_NODE_INFO = "InvalidNodeInfo"
 SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported"
 # Something went wrong while deciding.
 UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
-# A filter said no without a reason, or with one of a kind that is not known here.
+# A filter's reason is of a kind that is not known here.
 UNEXPECTED_PREDICATE_FAILURE_TYPE = "UnexpectedPredicateFailureType"
 # What is missing follows this prefix.
 INSUFFICIENT_RESOURCE_PREFIX = "OutOf"
@@ -149,6 +149,9 @@ class PredicateAdmitHandler:
             return PodAdmitResult(admit=True)
         try:
             reasons = self._admission_failure_handler.handle_admission_failure(ctx, pod, reasons)
+        except golang.ContextError:
+            # The kubelet is being stopped: nothing is decided.
+            raise
         except Exception as err:
             # There is no room, and trying to make some failed: the pod does not fit.
             klog.info_s(

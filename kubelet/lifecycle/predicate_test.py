@@ -425,6 +425,12 @@ def test_admit_after_handling_the_failure(
     assert (got.admit, got.reason) == (admit, reason)
 
 
+def test_admit_decides_nothing_while_the_kubelet_is_being_stopped() -> None:
+    admitting = handler(lambda ctx, use_cache: make_node(), _Preemption(golang.Canceled()))
+    with pytest.raises(golang.Canceled):
+        admitting.admit(attributes(named_node_pod("machine2")))
+
+
 def test_insufficient_amount() -> None:
     lacking = InsufficientResourceError("cpu", requested=8, used=5, capacity=10)
     assert lacking.get_insufficient_amount() == 3

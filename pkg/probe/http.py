@@ -91,7 +91,7 @@ def _get(url: str, headers: list[tuple[str, str]], deadline: float) -> http.clie
     if parts.scheme not in ("http", "https"):
         raise ValueError(f'unsupported protocol scheme "{parts.scheme}"')
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    request = _request(parts.netloc, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), headers)
+    request = encode_request(parts.netloc, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), headers)
     # The response closes it; until there is one, errors must.
     sock = _connect(parts.scheme, host, port, deadline)
     try:
@@ -105,7 +105,7 @@ def _get(url: str, headers: list[tuple[str, str]], deadline: float) -> http.clie
         raise
 
 
-def _request(host: str, target: str, headers: list[tuple[str, str]]) -> bytes:
+def encode_request(host: str, target: str, headers: list[tuple[str, str]]) -> bytes:
     """What is sent. Raises ValueError for a header that cannot be."""
     host = next((value for name, value in headers if name.lower() == "host"), host)
     sent = [("Host", host), *((name, value) for name, value in headers if name.lower() not in _NOT_SENT)]

@@ -4,5 +4,6 @@ Go: pkg/security/apparmor
 """
 
 from pkg.security.apparmor.helpers import get_profile
+from pkg.security.apparmor.validate import Validator
 
-__all__ = ["get_profile"]
+__all__ = ["Validator", "get_profile"]

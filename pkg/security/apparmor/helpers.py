@@ -8,6 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+
+
+def is_required(pod: v1.Pod) -> bool:
+    """Whether the pod wants a profile, be it the runtime's default one."""
+    contexts = [c.security_context for c, _ in podutil.container_iter(pod.spec, podutil.ALL_CONTAINERS)]
+    for context in [pod.spec.security_context, *contexts]:
+        profile = None if context is None else context.app_armor_profile
+        if profile is not None and profile.type != v1.APP_ARMOR_PROFILE_TYPE_UNCONFINED:
+            return True
+    # DIVERGES: Go goes by whichever of several annotations it happens to meet first.
+    return any(
+        key.startswith(v1.DEPRECATED_APP_ARMOR_BETA_CONTAINER_ANNOTATION_KEY_PREFIX)
+        and value != v1.DEPRECATED_APP_ARMOR_BETA_PROFILE_NAME_UNCONFINED
+        for key, value in pod.metadata.annotations.items()
+    )
 
 
 def get_profile(pod: v1.Pod, container: v1.Container) -> v1.AppArmorProfile | None:

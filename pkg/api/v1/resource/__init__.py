@@ -7,6 +7,8 @@ from pkg.api.v1.resource.helpers import (
     extract_container_resource_value,
     extract_resource_value_by_container_name,
     extract_resource_value_by_container_name_and_node_allocatable,
+    get_resource_request,
+    get_resource_request_quantity,
     is_huge_page_resource_name,
     merge_container_resource_limits,
 )
@@ -15,6 +17,8 @@ __all__ = [
     "extract_container_resource_value",
     "extract_resource_value_by_container_name",
     "extract_resource_value_by_container_name_and_node_allocatable",
+    "get_resource_request",
+    "get_resource_request_quantity",
     "is_huge_page_resource_name",
     "merge_container_resource_limits",
 ]

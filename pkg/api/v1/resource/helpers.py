@@ -7,12 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pkg import features
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.api.resource import Quantity
+from pkg.component_helpers import resource as resourcehelper
 
 _BINARY = frozenset({v1.RESOURCE_MEMORY, v1.RESOURCE_STORAGE, v1.RESOURCE_EPHEMERAL_STORAGE})
 _DEFAULTED_BY_NODE = (v1.RESOURCE_CPU, v1.RESOURCE_MEMORY, v1.RESOURCE_EPHEMERAL_STORAGE)
+
+
+def get_resource_request_quantity(pod: v1.Pod, resource_name: str) -> Quantity:
+    """What the pod requests of a resource; its overhead counts if it requests any."""
+    pod_level = features.feature_gate.enabled(features.POD_LEVEL_RESOURCES) and (
+        resourcehelper.is_pod_level_resources_set(pod)
+    )
+    options = resourcehelper.PodResourcesOptions(skip_container_level_resources=pod_level, exclude_overhead=True)
+    requested = resourcehelper.pod_requests(pod, options).get(resource_name, Quantity(0))
+    if requested.is_zero() or resource_name not in pod.spec.overhead:
+        return requested
+    return requested.add(pod.spec.overhead[resource_name])
+
+
+def get_resource_request(pod: v1.Pod, resource_name: str) -> int:
+    """The same as a number, CPU in thousandths. Of pods, each pod requests one."""
+    if resource_name == v1.RESOURCE_PODS:
+        return 1
+    quantity = get_resource_request_quantity(pod, resource_name)
+    return quantity.milli_value() if resource_name == v1.RESOURCE_CPU else quantity.value()
 
 
 def extract_resource_value_by_container_name(fs: v1.ResourceFieldSelector, pod: v1.Pod, container_name: str) -> str:

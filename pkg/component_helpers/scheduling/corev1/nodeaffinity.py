@@ -5,12 +5,20 @@ Go: k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pkg.api.core import v1
+from pkg.apimachinery import labels
 
 _METADATA_NAME = "metadata.name"
+_OPERATORS = {
+    v1.NODE_SELECTOR_OP_IN: labels.Operator.IN,
+    v1.NODE_SELECTOR_OP_NOT_IN: labels.Operator.NOT_IN,
+    v1.NODE_SELECTOR_OP_EXISTS: labels.Operator.EXISTS,
+    v1.NODE_SELECTOR_OP_DOES_NOT_EXIST: labels.Operator.DOES_NOT_EXIST,
+    v1.NODE_SELECTOR_OP_GT: labels.Operator.GREATER_THAN,
+    v1.NODE_SELECTOR_OP_LT: labels.Operator.LESS_THAN,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +30,8 @@ class RequiredNodeAffinity:
 
     def match(self, node: v1.Node | None) -> bool:
         """DIVERGES: a senseless selector just matches nothing; Go returns an error too, which nobody uses."""
-        labels = {} if node is None else node.metadata.labels
-        if any(labels.get(key) != value for key, value in self.label_selector.items()):
+        found = {} if node is None else node.metadata.labels
+        if any(found.get(key) != value for key, value in self.label_selector.items()):
             return False
         if self.node_selector is None:
             return True
@@ -43,47 +51,32 @@ def match_node_selector(selector: v1.NodeSelector, node: v1.Node) -> bool:
 
 
 def _match_term(term: v1.NodeSelectorTerm, node: v1.Node) -> bool:
+    """An empty term, or one with a requirement that makes no sense, matches nothing."""
     if not term.match_expressions and not term.match_fields:
         return False
-    if not all(_match_label(requirement, node.metadata.labels) for requirement in term.match_expressions):
-        return False
-    name = node.metadata.name
-    return all(_match_field(requirement, name) for requirement in term.match_fields)
-
-
-def _match_label(requirement: v1.NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    values = requirement.values
-    match requirement.operator:
-        case v1.NODE_SELECTOR_OP_IN:
-            return value is not None and value in values
-        case v1.NODE_SELECTOR_OP_NOT_IN:
-            return bool(values) and value not in values
-        case v1.NODE_SELECTOR_OP_EXISTS:
-            return value is not None and not values
-        case v1.NODE_SELECTOR_OP_DOES_NOT_EXIST:
-            return value is None and not values
-        case v1.NODE_SELECTOR_OP_GT | v1.NODE_SELECTOR_OP_LT if value is not None and len(values) == 1:
-            return _compare(value, requirement.operator, values[0])
-    return False
-
-
-def _compare(value: str, operator: str, bound: str) -> bool:
     try:
-        left, right = int(value), int(bound)
+        expressions = [_requirement(each) for each in term.match_expressions]
+        fields = [_field_requirement(each) for each in term.match_fields]
     except ValueError:
         return False
-    return left > right if operator == v1.NODE_SELECTOR_OP_GT else left < right
+    values = {_METADATA_NAME: node.metadata.name} if node.metadata.name else {}
+    return all(each.matches(node.metadata.labels) for each in expressions) and (
+        not values or all((values.get(key, "") == value) is wanted for key, value, wanted in fields)
+    )
 
 
-def _match_field(requirement: v1.NodeSelectorRequirement, name: str) -> bool:
-    """The name is the only field there is."""
+def _requirement(requirement: v1.NodeSelectorRequirement) -> labels.Requirement:
+    """Raises ValueError."""
+    operator = _OPERATORS.get(requirement.operator)
+    if operator is None:
+        raise ValueError(f'operator: Unsupported value: "{requirement.operator}"')
+    return labels.Requirement(requirement.key, operator, tuple(requirement.values))
+
+
+def _field_requirement(requirement: v1.NodeSelectorRequirement) -> tuple[str, str, bool]:
+    """(field, value, whether it must be equal). Raises ValueError."""
+    if requirement.operator not in (v1.NODE_SELECTOR_OP_IN, v1.NODE_SELECTOR_OP_NOT_IN):
+        raise ValueError(f'operator: Unsupported value: "{requirement.operator}"')
     if len(requirement.values) != 1:
-        return False
-    equal = requirement.key == _METADATA_NAME and requirement.values[0] == name
-    match requirement.operator:
-        case v1.NODE_SELECTOR_OP_IN:
-            return equal or not name
-        case v1.NODE_SELECTOR_OP_NOT_IN:
-            return not equal
-    return False
+        raise ValueError(f"values: Invalid value: {requirement.values}: must have one element")
+    return requirement.key, requirement.values[0], requirement.operator == v1.NODE_SELECTOR_OP_IN

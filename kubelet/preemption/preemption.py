@@ -1,0 +1,198 @@
+"""Finds the pods whose end costs least and frees what a critical pod lacks, and ends them.
+
+Go: pkg/kubelet/preemption/preemption.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kubelet import events, lifecycle, metrics, pod_workers
+from kubelet import types as kubetypes
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+from pkg.api.v1 import resource
+from pkg.apis.core.v1.helper import qos as v1qos
+from pkg.client_go.tools import record
+
+_MESSAGE = "Preempted in order to admit critical pod"
+_CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
+
+ActivePodsFunc = Callable[[], list[v1.Pod]]
+
+
+class PreemptionError(Exception):
+    """No pods that may be ended would make enough room."""
+
+
+class CriticalPodAdmissionHandler:
+    """A lifecycle.AdmissionFailureHandler.
+
+    If resources are all that a critical pod lacks, pods that may be preempted are ended: no guaranteed one that can
+    be spared, then no burstable one, and of each kind few rather than small ones.
+    """
+
+    def __init__(
+        self, get_pods_func: ActivePodsFunc, kill_pod_func: pod_workers.KillPodFunc, recorder: record.EventRecorder
+    ) -> None:
+        self._get_pods_func = get_pods_func
+        self._kill_pod_func = kill_pod_func
+        self._recorder = recorder
+
+    def handle_admission_failure(
+        self, ctx: golang.Context, admit_pod: v1.Pod, failure_reasons: list[lifecycle.PredicateFailureReason]
+    ) -> list[lifecycle.PredicateFailureReason]:
+        """The reasons that are left. Returns only when the pods in the way have ended; raises PreemptionError."""
+        if not kubetypes.is_critical_pod(admit_pod):
+            return failure_reasons
+        lacking = [r for r in failure_reasons if isinstance(r, lifecycle.InsufficientResourceError)]
+        other_reasons = [r for r in failure_reasons if not isinstance(r, lifecycle.InsufficientResourceError)]
+        if other_reasons:
+            # A lack of resources is no reason against a critical pod.
+            return other_reasons
+        requirements = [AdmissionRequirement(r.resource_name, r.get_insufficient_amount()) for r in lacking]
+        self._evict_pods_to_free_requests(admit_pod, AdmissionRequirementList(requirements))
+        return []
+
+    def _evict_pods_to_free_requests(self, admit_pod: v1.Pod, insufficient: AdmissionRequirementList) -> None:
+        try:
+            pods_to_preempt = get_pods_to_preempt(admit_pod, self._get_pods_func(), insufficient)
+        except PreemptionError as err:
+            raise PreemptionError(f"preemption: error finding a set of pods to preempt: {err}") from err
+        for pod in pods_to_preempt:
+            self._preempt(pod, admit_pod, insufficient)
+
+    def _preempt(self, pod: v1.Pod, admit_pod: v1.Pod, insufficient: AdmissionRequirementList) -> None:
+        """End one pod. If that fails, its worker goes on trying."""
+        self._recorder.event(pod, v1.EVENT_TYPE_WARNING, events.PREEMPT_CONTAINER, _MESSAGE)
+        klog.v(2).info_s(
+            "Preempting pod to free up resources",
+            pod=klog.kobj(pod),
+            podUID=pod.metadata.uid,
+            insufficientResources=str(insufficient),
+            requestingPod=klog.kobj(admit_pod),
+        )
+        try:
+            self._kill_pod_func(pod, True, None, lambda status: _set_preempted(pod, status))
+        except golang.ContextError:
+            raise
+        except Exception as err:
+            # The others have to go all the same.
+            klog.error_s(err, "Failed to evict pod", pod=klog.kobj(pod))
+            return
+        metrics.PREEMPTIONS.labels(insufficient[0].resource_name if insufficient else "").inc()
+        klog.info_s("Pod evicted successfully", pod=klog.kobj(pod))
+
+
+def _set_preempted(pod: v1.Pod, status: v1.PodStatus) -> None:
+    status.phase = v1.POD_FAILED
+    status.reason = events.PREEMPT_CONTAINER
+    status.message = _MESSAGE
+    condition = v1.PodCondition(
+        type=v1.DISRUPTION_TARGET,
+        observed_generation=podutil.calculate_pod_condition_observed_generation(
+            status, pod.metadata.generation, v1.DISRUPTION_TARGET
+        ),
+        status=v1.CONDITION_TRUE,
+        reason=v1.POD_REASON_TERMINATION_BY_KUBELET,
+        message=_CONDITION_MESSAGE,
+    )
+    podutil.update_pod_condition(status, condition)
+
+
+def get_pods_to_preempt(pod: v1.Pod, pods: list[v1.Pod], requirements: AdmissionRequirementList) -> list[v1.Pod]:
+    """The pods to end so that their requests cover the requirements. Raises PreemptionError if none do."""
+    best_effort, burstable, guaranteed = _sort_pods_by_qos(pod, pods)
+    unmet = requirements.subtract(*best_effort, *burstable, *guaranteed)
+    if unmet:
+        raise PreemptionError(f"no set of running pods found to reclaim resources: {unmet}")
+    # Of each class, those that must go even if all of the lower classes went.
+    guaranteed_to_evict = _get_pods_to_preempt_by_distance(guaranteed, requirements.subtract(*best_effort, *burstable))
+    burstable_to_evict = _get_pods_to_preempt_by_distance(
+        burstable, requirements.subtract(*best_effort, *guaranteed_to_evict)
+    )
+    best_effort_to_evict = _get_pods_to_preempt_by_distance(
+        best_effort, requirements.subtract(*burstable_to_evict, *guaranteed_to_evict)
+    )
+    return [*best_effort_to_evict, *burstable_to_evict, *guaranteed_to_evict]
+
+
+def _get_pods_to_preempt_by_distance(pods: list[v1.Pod], requirements: AdmissionRequirementList) -> list[v1.Pod]:
+    """Takes the pod that covers most of what is left, until nothing is left; of equal ones the smallest."""
+    left = list(pods)
+    to_evict = []
+    while requirements:
+        if not left:
+            raise PreemptionError(f"no set of running pods found to reclaim resources: {requirements}")
+        best, best_distance = 0, requirements.distance(left[0])
+        for i, candidate in enumerate(left[1:], start=1):
+            distance = requirements.distance(candidate)
+            nearer = distance < best_distance
+            if nearer or (distance == best_distance and smaller_resource_request(candidate, left[best])):
+                best, best_distance = i, distance
+        chosen = left[best]
+        requirements = requirements.subtract(chosen)
+        to_evict.append(chosen)
+        # As Go does it: which of two equal pods goes depends on the order.
+        left[best] = left[-1]
+        left.pop()
+    return to_evict
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionRequirement:
+    """How much of a resource is to be freed; CPU in thousandths."""
+
+    resource_name: str
+    quantity: int
+
+
+class AdmissionRequirementList(list[AdmissionRequirement]):
+    """All that is to be freed. Its str() is for people."""
+
+    def distance(self, pod: v1.Pod) -> float:
+        """How far the pod's requests are from covering it: 0 if they do, at most 1 for each resource."""
+        total = 0.0
+        for requirement in self:
+            remaining = requirement.quantity - resource.get_resource_request(pod, requirement.resource_name)
+            if remaining > 0:
+                total += (remaining / requirement.quantity) ** 2
+        return total
+
+    def subtract(self, *pods: v1.Pod) -> AdmissionRequirementList:
+        """What would still have to be freed if these pods had gone."""
+        remaining = AdmissionRequirementList()
+        for requirement in self:
+            name = requirement.resource_name
+            quantity = requirement.quantity - sum(resource.get_resource_request(pod, name) for pod in pods)
+            if quantity > 0:
+                remaining.append(AdmissionRequirement(name, quantity))
+        return remaining
+
+    def __str__(self) -> str:
+        return f"[{''.join(f'(res: {r.resource_name}, q: {r.quantity}), ' for r in self)}]"
+
+
+def _sort_pods_by_qos(preemptor: v1.Pod, pods: list[v1.Pod]) -> tuple[list[v1.Pod], list[v1.Pod], list[v1.Pod]]:
+    """The best-effort, burstable and guaranteed ones of those that the preemptor may preempt."""
+    classes: dict[str, list[v1.Pod]] = {
+        v1.POD_QOS_BEST_EFFORT: [],
+        v1.POD_QOS_BURSTABLE: [],
+        v1.POD_QOS_GUARANTEED: [],
+    }
+    for pod in pods:
+        if kubetypes.preemptable(preemptor, pod):
+            classes[v1qos.get_pod_qos(pod)].append(pod)
+    best_effort, burstable, guaranteed = classes.values()
+    return best_effort, burstable, guaranteed
+
+
+def smaller_resource_request(pod1: v1.Pod, pod2: v1.Pod) -> bool:
+    """Whether pod1 requests less memory, or as much memory and not more CPU."""
+    for name in (v1.RESOURCE_MEMORY, v1.RESOURCE_CPU):
+        request1, request2 = (resource.get_resource_request(pod, name) for pod in (pod1, pod2))
+        if request1 != request2:
+            return request1 < request2
+    return True

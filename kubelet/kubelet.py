@@ -744,9 +744,9 @@ class Kubelet(KubeletPods):
         # only counts after the longer one has passed. Here it ends the call, and the next one is shorter.
         try:
             self.kill_pod(ctx, pod, running, grace_period)
-        except golang.Canceled:
-            raise
         except Exception as err:
+            if isinstance(cancelled := ctx.err(), golang.Canceled):
+                raise cancelled from err
             message = f"error killing pod: {err}"
             self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_TO_KILL_POD, message)
             raise

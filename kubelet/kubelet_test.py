@@ -758,10 +758,17 @@ def test_failed_kill_is_an_event(test_kubelet: TestKubelet) -> None:
     assert test_kubelet.events() == ["Warning FailedKillPod error killing pod: runtime is away"]
 
 
-def test_cancelled_kill_is_no_event(test_kubelet: TestKubelet) -> None:
-    test_kubelet.runtime.err = golang.Canceled()
+def test_cancelled_kill_is_no_event(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runtime manager tells of each container that could not be killed, whatever the cause."""
+    ctx, cancel = golang.with_cancel(test_kubelet.ctx)
+
+    def kill_pod(*args: object) -> None:
+        cancel()
+        raise kubecontainer.SyncErrors([RuntimeError("context canceled")])
+
+    monkeypatch.setattr(test_kubelet.runtime, "kill_pod", kill_pod)
     with pytest.raises(golang.Canceled):
-        terminate(test_kubelet, new_pod("p"))
+        test_kubelet.kubelet.sync_terminating_pod(ctx, new_pod("p"), kubecontainer.PodStatus(), None, None)
     assert test_kubelet.events() == []
 
 

@@ -5,6 +5,7 @@ Go: pkg/kubelet/kuberuntime/helpers.go
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -12,11 +13,12 @@ from datetime import UTC, datetime
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
+from kubelet import cm
 from kubelet import container as kubecontainer
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import labels
 from kubelet.kuberuntime.kuberuntime_struct import KubeRuntimeStruct
-from pkg import golang, klog
+from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.runtime import codec
 from pkg.security import apparmor
@@ -202,12 +204,12 @@ def to_kube_runtime_status(response: runtimeapi.StatusResponse) -> kubecontainer
         )
         for h in response.runtime_handlers
     ]
-    features = None
+    runtime_features = None
     if response.HasField("features"):
-        features = kubecontainer.RuntimeFeatures(
+        runtime_features = kubecontainer.RuntimeFeatures(
             supplemental_groups_policy=response.features.supplemental_groups_policy
         )
-    return kubecontainer.RuntimeStatus(conditions=conditions, handlers=handlers, features=features)
+    return kubecontainer.RuntimeStatus(conditions=conditions, handlers=handlers, features=runtime_features)
 
 
 def field_seccomp_profile(
@@ -251,8 +253,30 @@ def get_app_armor_profile(pod: v1.Pod, container: v1.Container) -> tuple[runtime
     raise ValueError(f'unknown apparmor profile type: "{profile.type}"')
 
 
+def merge_resource_config(source: cm.ResourceConfig, update: cm.ResourceConfig) -> cm.ResourceConfig:
+    """A copy of the source with what the update sets."""
+    names = ("memory", "cpu_shares", "cpu_quota", "cpu_period", "pids_limit")
+    changes = {name: value for name in names if (value := getattr(update, name)) is not None}
+    pages = {**source.huge_page_limit, **update.huge_page_limit}
+    return dataclasses.replace(source, **changes, huge_page_limit=pages)
+
+
+def convert_resource_config_to_linux_container_resources(
+    config: cm.ResourceConfig,
+) -> runtimeapi.LinuxContainerResources:
+    """The same in the runtime's terms."""
+    return runtimeapi.LinuxContainerResources(
+        cpu_period=config.cpu_period or 0,
+        cpu_quota=config.cpu_quota or 0,
+        cpu_shares=config.cpu_shares or 0,
+        memory_limit_in_bytes=config.memory or 0,
+    )
+
+
 def get_container_config_stop_signal(container: v1.Container) -> runtimeapi.Signal.ValueType | None:
     """The signal that the container's spec asks to be stopped with, None when it leaves that to the image."""
+    if not features.feature_gate.enabled(features.CONTAINER_STOP_SIGNALS):
+        return None
     if container.lifecycle is None or container.lifecycle.stop_signal is None:
         return None
     # SIGRTMIN+1 is SIGRTMINPLUS1 in the runtime's spelling; what is unknown means the default.

@@ -124,7 +124,9 @@ def test_to_runtime_protocol(protocol: str, expected: int) -> None:
 )
 def test_stop_signal(signal: str | None, expected: int | None) -> None:
     container = v1.Container(lifecycle=v1.Lifecycle(stop_signal=signal))
-    got = helpers.get_container_config_stop_signal(container)
+    assert helpers.get_container_config_stop_signal(container) is None, "the feature is off by default"
+    with set_feature_gate_during_test(features.feature_gate, features.CONTAINER_STOP_SIGNALS, True):
+        got = helpers.get_container_config_stop_signal(container)
     assert got == expected
     if got is not None and got != runtimeapi.RUNTIME_DEFAULT:
         assert helpers.runtime_signal_to_string(got) == signal

@@ -18,9 +18,11 @@ from kubelet import container as kubecontainer
 from kubelet import events
 from kubelet import images as kubeimages
 from kubelet import types as kubetypes
+from kubelet import util as kubeutil
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import helpers, labels, legacy, logs
 from kubelet.kuberuntime.kuberuntime_container_linux import (
+    ZERO,
     to_kube_container_resources,
     to_kube_container_user,
 )
@@ -286,6 +288,12 @@ class ContainerMethods(LogMethods):
     ) -> str:
         pod = start.pod
         try:
+            # The container is made with these.
+            self.set_actuated_container_resources(pod, container)
+        except OSError as err:
+            self._record_failed(pod, container, "", f"Error: {err}")
+            raise StartContainerError(ErrCreateContainerConfig(), str(err)) from err
+        try:
             self.internal_lifecycle.pre_create_container(pod, container, config)
         except Exception as err:  # Resource managers refuse with errors of their own.
             message = helpers.status_message(err)
@@ -443,6 +451,14 @@ class ContainerMethods(LogMethods):
         self.apply_platform_specific_container_config(config, container, pod, uid, username, ns_target)
         return config
 
+    def set_actuated_container_resources(self, pod: v1.Pod, container: v1.Container) -> None:
+        """Notes that the container has these resources, its pod's limits where it has none itself. Raises OSError."""
+        resources = container.resources
+        if features.feature_gate.enabled(features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING):
+            limits = kubeutil.get_limits(kubeutil.ResourceOpts(pod.spec.resources, resources))
+            resources = v1.ResourceRequirements(claims=resources.claims, requests=resources.requests, limits=limits)
+        self.actuated_state.set_container_resources(pod.metadata.uid, container.name, resources)
+
     def _make_mounts(self, opts: kubecontainer.RunContainerOptions, container: v1.Container) -> list[runtimeapi.Mount]:
         relabel = _selinux_enabled()
         mounts = [
@@ -496,10 +512,10 @@ class ContainerMethods(LogMethods):
         return end.decode(errors="ignore")
 
     def convert_to_kube_container_status(
-        self, ctx: golang.Context, status: runtimeapi.ContainerStatus
+        self, ctx: golang.Context, pod_uid: str, status: runtimeapi.ContainerStatus
     ) -> kubecontainer.Status:
         """The runtime's status with the container's termination message added."""
-        result = self.to_kube_container_status(status)
+        result = self.to_kube_container_status(pod_uid, status)
         if status.state != runtimeapi.CONTAINER_EXITED:
             return result
         annotated = labels.get_container_info_from_annotations(status.annotations)
@@ -515,12 +531,13 @@ class ContainerMethods(LogMethods):
         result.message = ": ".join(part for part in (result.message, message) if part)
         return result
 
-    def to_kube_container_status(self, status: runtimeapi.ContainerStatus) -> kubecontainer.Status:
+    def to_kube_container_status(self, pod_uid: str, status: runtimeapi.ContainerStatus) -> kubecontainer.Status:
         """The runtime's status in the kubelet's terms."""
         annotated = labels.get_container_info_from_annotations(status.annotations)
+        name = labels.get_container_info_from_labels(status.labels).container_name
         result = kubecontainer.Status(
             id=kubecontainer.ContainerID(self.runtime_name, status.id),
-            name=labels.get_container_info_from_labels(status.labels).container_name,
+            name=name,
             image=status.image.image,
             # Runtimes before 1.30 have no image id.
             image_id=status.image_id or status.image_ref,
@@ -530,13 +547,14 @@ class ContainerMethods(LogMethods):
             restart_count=annotated.restart_count,
             state=helpers.to_kube_container_state(status.state),
             created_at=helpers.time_from_nanoseconds(status.created_at),
-            resources=to_kube_container_resources(status.resources),
+            resources=self._status_resources(pod_uid, name, status),
             mounts=[_to_kube_mount(mount) for mount in status.mounts],
         )
         if status.HasField("user"):
             result.user = to_kube_container_user(status.user)
         # RUNTIME_DEFAULT comes from runtimes that do not tell.
-        if status.stop_signal != runtimeapi.RUNTIME_DEFAULT:
+        told = status.stop_signal != runtimeapi.RUNTIME_DEFAULT
+        if told and features.feature_gate.enabled(features.CONTAINER_STOP_SIGNALS):
             result.stop_signal = helpers.runtime_signal_to_string(status.stop_signal)
         if status.state != runtimeapi.CONTAINER_CREATED:
             result.started_at = helpers.time_from_nanoseconds(status.started_at)
@@ -546,6 +564,29 @@ class ContainerMethods(LogMethods):
             result.exit_code = status.exit_code
             result.finished_at = helpers.time_from_nanoseconds(status.finished_at)
         return result
+
+    def _status_resources(
+        self, pod_uid: str, container_name: str, status: runtimeapi.ContainerStatus
+    ) -> kubecontainer.ContainerResources | None:
+        """What the runtime says it enforces; what it does not say, as the container was made or changed last."""
+        reported = to_kube_container_resources(status.resources)
+        if reported is not None and reported.memory_request is not None:
+            return reported
+        actuated = self.actuated_state.get_container_resources(pod_uid, container_name)
+        if actuated is None:
+            return reported
+        requests, limits = actuated.requests, actuated.limits
+        if reported is None:
+            return kubecontainer.ContainerResources(
+                cpu_request=requests.get(v1.RESOURCE_CPU, ZERO),
+                cpu_limit=limits.get(v1.RESOURCE_CPU, ZERO),
+                memory_request=requests.get(v1.RESOURCE_MEMORY, ZERO),
+                memory_limit=limits.get(v1.RESOURCE_MEMORY, ZERO),
+            )
+        memory = requests.get(v1.RESOURCE_MEMORY, ZERO)
+        if not memory.is_zero():
+            reported.memory_request = memory
+        return reported
 
     def get_containers(self, ctx: golang.Context, opts: ListOptions) -> Sequence[runtimeapi.Container]:
         """Go: getContainers"""
@@ -568,7 +609,7 @@ class ContainerMethods(LogMethods):
                     continue
                 klog.v(4).info_s("ContainerStatus return error", containerID=container.id.id, err=err)
                 raise
-            status = self.convert_to_kube_container_status(ctx, response.status)
+            status = self.convert_to_kube_container_status(ctx, pod.id, response.status)
             statuses.append(status)
             if container.pod_sandbox_id == active_pod_sandbox_id:
                 active.append(status)

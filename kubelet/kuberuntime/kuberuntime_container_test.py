@@ -25,11 +25,12 @@ from kubelet.kuberuntime import (
 )
 from kubelet.kuberuntime.kuberuntime_container import StartSpec, ephemeral_container_start_spec
 from kubelet.lifecycle.handlers import HookError
-from pkg import golang
+from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 _CTX = golang.background()
 _ID = kubecontainer.ContainerID("fakeRuntime", "cid")
@@ -210,7 +211,9 @@ def test_container_status(fake: testing.TestRuntime) -> None:
         user=runtimeapi.ContainerUser(linux=runtimeapi.LinuxContainerUser(uid=1, gid=2)),
         mounts=[runtimeapi.Mount(container_path="/a", readonly=True)],
     )
-    got = fake.manager.to_kube_container_status(status)
+    assert fake.manager.to_kube_container_status("uid", status).stop_signal is None, "the feature is off by default"
+    with set_feature_gate_during_test(features.feature_gate, features.CONTAINER_STOP_SIGNALS, True):
+        got = fake.manager.to_kube_container_status("uid", status)
     assert (got.name, got.hash, got.restart_count, got.image_id) == ("foo", 255, 3, "ref")
     assert got.state is kubecontainer.CONTAINER_STATE_RUNNING
     assert got.started_at is not None and got.started_at.timestamp() == 2
@@ -220,11 +223,11 @@ def test_container_status(fake: testing.TestRuntime) -> None:
     assert got.mounts[0].read_only and got.mounts[0].image is None
     status.state = runtimeapi.CONTAINER_EXITED
     status.image_id = "id"
-    got = fake.manager.to_kube_container_status(status)
+    got = fake.manager.to_kube_container_status("uid", status)
     assert got.finished_at is not None and got.finished_at.timestamp() == 3
     assert (got.exit_code, got.reason, got.image_id) == (7, "Why", "id")
     status.state = runtimeapi.CONTAINER_CREATED
-    assert fake.manager.to_kube_container_status(status).started_at is None
+    assert fake.manager.to_kube_container_status("uid", status).started_at is None
 
 
 class TestTerminationMessage:
@@ -242,7 +245,7 @@ class TestTerminationMessage:
             mounts=[runtimeapi.Mount(container_path="/dev/termination-log", host_path=str(tmp_path / "message"))],
             **fields,
         )
-        return fake.manager.convert_to_kube_container_status(_CTX, status).message
+        return fake.manager.convert_to_kube_container_status(_CTX, "uid", status).message
 
     def test_file(self, fake: testing.TestRuntime, tmp_path: Path) -> None:
         (tmp_path / "message").write_bytes(b"x" * 5000 + b"end")
@@ -585,12 +588,12 @@ def test_user_namespace_mappings_reach_the_mounts(fake: testing.TestRuntime) -> 
 
 @pytest.mark.parametrize(("shares", "expected"), [(2, 2), (100, 98), (512, 500), (1024, 1000), (1, 0), (0, 0)])
 def test_shares_to_milli_cpu(shares: int, expected: int) -> None:
-    assert helpers_linux.shares_to_milli_cpu(shares) == expected
+    assert cm.shares_to_milli_cpu(shares) == expected
 
 
 @pytest.mark.parametrize(("quota", "period", "expected"), [(50000, 100000, 500), (-1, 100000, 0), (1000, 100000, 10)])
 def test_quota_to_milli_cpu(quota: int, period: int, expected: int) -> None:
-    assert helpers_linux.quota_to_milli_cpu(quota, period) == expected
+    assert cm.quota_to_milli_cpu(quota, period) == expected
 
 
 def test_resources_that_the_runtime_reports() -> None:

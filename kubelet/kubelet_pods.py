@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
-from kubelet import cm, envvars, kuberuntime, metrics, status
+from kubelet import cm, environment, envvars, kuberuntime, metrics, status
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
 from kubelet.kubelet_nodecache import KubeletNodeCache
@@ -24,6 +24,7 @@ from pkg import features, fieldpath, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.api.v1 import resource
+from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import validation
 from pkg.apis.core import pods as podshelper
@@ -70,8 +71,8 @@ class KubeletPods(KubeletNodeCache):
 
     def generate_pod_host_name_and_domain(self, pod: v1.Pod) -> tuple[str, str]:
         """The pod's host name and, when it has a subdomain, its domain. Raises ValueError for names DNS refuses."""
-        if pod.spec.hostname_override is not None:
-            override = pod.spec.hostname_override
+        override = pod.spec.hostname_override
+        if override is not None and features.feature_gate.enabled(features.HOSTNAME_OVERRIDE):
             _require_valid("HostnameOverride", override, "subdomain", validation.is_dns1123_subdomain(override))
             return truncate_pod_hostname_if_needed(pod.metadata.name, override), ""
         hostname = pod.metadata.name
@@ -101,12 +102,12 @@ class KubeletPods(KubeletNodeCache):
     ) -> tuple[kubecontainer.RunContainerOptions, Callable[[], None] | None]:
         """Devices, environment and mounts of a container, and what to call once it has been created.
 
-        Raises ValueError or OSError when the spec names something that is not there.
+        Raises ValueError, OSError or what the API server says when the spec names something that is not there.
         """
         options = self.container_manager.get_resources(ctx, pod, container)
         hostname, host_domain = self.generate_pod_host_name_and_domain(pod)
         volumes = self.volume_manager.get_mounted_volumes_for_pod(volumeutil.get_unique_pod_name(pod))
-        options.envs += self.make_environment_variables(ctx, pod, container, pod_ip, pod_ips)
+        options.envs += self.make_environment_variables(ctx, pod, container, pod_ip, pod_ips, volumes)
         mounts, cleanup_action = make_mounts(
             pod,
             self.get_pod_dir(pod.metadata.uid),
@@ -152,28 +153,38 @@ class KubeletPods(KubeletNodeCache):
         return {env.name: env.value for env in envvars.from_services(list(services.values()))}
 
     def make_environment_variables(
-        self, ctx: golang.Context, pod: v1.Pod, container: v1.Container, pod_ip: str, pod_ips: Sequence[str]
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        container: v1.Container,
+        pod_ip: str,
+        pod_ips: Sequence[str],
+        pod_volumes: kubecontainer.VolumeMap,
     ) -> list[kubecontainer.EnvVar]:
-        """The container's environment: its own variables first, then those of services it does not override.
+        """The container's environment: what it has from whole objects, its own variables, those of services.
 
-        Raises ValueError when a variable's source is not there.
+        Of equal names the container's own counts most, and a service's least. Raises ValueError when a variable's
+        source is not there, and what the API server says of an object.
         """
         if pod.spec.enable_service_links is None:
             raise ValueError("nil pod.spec.enableServiceLinks encountered, cannot construct envvars")
         if not kubetypes.is_static_pod(pod) and not self.service_has_synced():
             raise ValueError("services have not yet been read at least once, cannot construct envvars")
         service_env = self.get_service_env_var_map(pod.metadata.namespace, pod.spec.enable_service_links)
-        for source in container.env_from:
-            _refuse_api_object(self.kube_client, pod, source.config_map_ref, source.secret_ref)
-        env: dict[str, str] = {}
+        objects = environment.APIObjects(pod.metadata.namespace, self.config_map_manager, self.secret_manager)
+        env = objects.from_sources(container.env_from)
         mapping = expansion.mapping_func_for(env, service_env)
         for variable in container.env:
-            value = variable.value
+            value: str | None = variable.value
             if value:
                 value = expansion.expand(value, mapping)
-            elif variable.value_from is not None:
-                value = self._env_var_source_value(ctx, variable.value_from, pod, container, pod_ip, pod_ips)
-            env[variable.name] = value
+            elif (source := variable.value_from) is not None:
+                if source.file_key_ref is not None:
+                    value = environment.file_value(source.file_key_ref, pod, pod_volumes)
+                else:
+                    value = self._env_var_source_value(ctx, source, pod, container, pod_ip, pod_ips, objects)
+            if value is not None:
+                env[variable.name] = value
         result = [kubecontainer.EnvVar(name=name, value=value) for name, value in env.items()]
         rest = {name: value for name, value in service_env.items() if name not in env}
         return result + [kubecontainer.EnvVar(name=name, value=value) for name, value in rest.items()]
@@ -186,20 +197,28 @@ class KubeletPods(KubeletNodeCache):
         container: v1.Container,
         pod_ip: str,
         pod_ips: Sequence[str],
-    ) -> str:
+        objects: environment.APIObjects,
+    ) -> str | None:
+        """None for what is optional and not there: the variable then is not set."""
         if source.field_ref is not None:
             return self.pod_field_selector_runtime_value(ctx, source.field_ref, pod, pod_ip, pod_ips)
         if source.resource_field_ref is not None:
             limited_pod, limited_container = self.default_pod_limits_for_downward_api(ctx, pod, container)
             return container_resource_runtime_value(source.resource_field_ref, limited_pod, limited_container)
-        _refuse_api_object(self.kube_client, pod, source.config_map_key_ref, source.secret_key_ref)
+        if source.config_map_key_ref is not None:
+            return objects.config_map_value(source.config_map_key_ref)
+        if source.secret_key_ref is not None:
+            return objects.secret_value(source.secret_key_ref)
         return ""
 
     def default_pod_limits_for_downward_api(
         self, ctx: golang.Context, pod: v1.Pod, container: v1.Container
     ) -> tuple[v1.Pod, v1.Container]:
-        """Copies of both in which a limit that is not set is what the node has.  Go: kubelet_resources.go"""
-        allocatable = self.get_node_any_way(ctx).status.allocatable
+        """Copies of both in which a limit that is not set is the pod's, and else what the node has.
+
+        Go: kubelet_resources.go
+        """
+        allocatable = _limited_by_pod(pod, self.get_node_any_way(ctx).status.allocatable)
         limited = v1.deepcopy(pod)
         for spec in limited.spec.containers:
             resource.merge_container_resource_limits(spec, allocatable)
@@ -245,17 +264,32 @@ class KubeletPods(KubeletNodeCache):
             os.makedirs(path, mode=0o750, exist_ok=True)
 
     def get_pull_secrets_for_pod(self, pod: v1.Pod) -> list[v1.Secret]:
-        """The pod's image pull secrets. Without an API server there are none to be had, and an event says so."""
-        names = [reference.name for reference in pod.spec.image_pull_secrets if reference.name]
-        if names:
+        """The pod's image pull secrets. An event names those that are not to be had."""
+        found, failed = [], []
+        # Validation lets empty names pass.
+        for name in filter(None, (reference.name for reference in pod.spec.image_pull_secrets)):
+            try:
+                found.append(self._get_pull_secret(pod.metadata.namespace, name))
+            except golang.Canceled:
+                raise
+            except Exception as err:  # whatever it is, the image may be there, or free to all
+                message = "Unable to retrieve pull secret, the image pull may not succeed."
+                klog.info_s(message, pod=klog.kobj(pod), secret=klog.kref(pod.metadata.namespace, name), err=err)
+                failed.append(name)
+        if failed:
             self.recorder.eventf(
                 pod,
                 v1.EVENT_TYPE_WARNING,
                 "FailedToRetrieveImagePullSecret",
                 "Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.",
-                ", ".join(names),
+                ", ".join(failed),
             )
-        return []
+        return found
+
+    def _get_pull_secret(self, namespace: str, name: str) -> v1.Secret:
+        if self.secret_manager is None:
+            raise ValueError("no kubeClient defined")
+        return self.secret_manager.get_secret(namespace, name)
 
     def pod_could_have_running_containers(self, pod: v1.Pod) -> bool:
         """Whether a container of the pod may be running or still be started."""
@@ -1181,18 +1215,16 @@ def _require_valid(what: str, value: str, kind: str, faults: list[str]) -> None:
         raise ValueError(f'pod {what} "{value}" is not a valid DNS {kind}: {";".join(faults)}')
 
 
-def _refuse_api_object(kube_client: object, pod: v1.Pod, config_map: object, secret: object) -> None:
-    """Config maps and secrets live in the API server, from which they are not read yet.
-
-    Without an API server there is none, and a pod does without what is optional. With one it would run with the
-    wrong environment.
-    """
-    reason = "no kubeClient defined" if kube_client is None else "config maps and secrets are not read yet"
-    for kind, reference in (("configMap", config_map), ("secret", secret)):
-        if reference is None or (kube_client is None and getattr(reference, "optional", None)):
-            continue
-        name = getattr(reference, "name", "")
-        raise ValueError(f"couldn't get {kind} {pod.metadata.namespace}/{name}, {reason}")
+def _limited_by_pod(pod: v1.Pod, allocatable: dict[str, Quantity]) -> dict[str, Quantity]:
+    """What a container without limits may use: what the node has, or less if the pod has limits as a whole."""
+    limits = pod.spec.resources.limits if pod.spec.resources is not None else {}
+    if not features.feature_gate.enabled(features.POD_LEVEL_RESOURCES):
+        return allocatable
+    return allocatable | {
+        name: limit
+        for name, limit in limits.items()
+        if name in allocatable and name in (v1.RESOURCE_CPU, v1.RESOURCE_MEMORY) and not limit.is_zero()
+    }
 
 
 def _log_oserror(message: str, uid: str, action: Callable[[cm.CgroupName], None], name: cm.CgroupName) -> None:

@@ -17,11 +17,11 @@ from kubelet import types as kubetypes
 from kubelet.kubelet_pods import make_mounts, resolve_recursive_read_only
 from kubelet.pod_workers import PodWorkerState, PodWorkerSync
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
-from pkg import volume
+from pkg import features, volume
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.client_go.kubernetes.testing import FakeClientset
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.volume.util.hostutil.testing import FakeHostUtil
 from pkg.volume.util.subpath.testing import FakeSubpather
 
@@ -111,6 +111,7 @@ def test_hosts_file_is_mounted_once_there_is_an_address(
         ("test-pod", {"subdomain": "bad_one"}, 'pod Subdomain "bad_one" is not a valid DNS label'),
         ("test-pod", {"hostname_override": "Bad!"}, 'pod HostnameOverride "Bad!" is not a valid DNS subdomain'),
         ("test-pod", {"hostname": "a" * 64}, "must be no more than 63"),
+        ("test-pod", {"hostname_override": "b." * 40 + "b"}, ("b." * 31 + "b", "")),
     ],
 )
 def test_pod_host_name_and_domain(
@@ -122,6 +123,13 @@ def test_pod_host_name_and_domain(
     else:
         with pytest.raises(ValueError, match=expected):
             test_kubelet.kubelet.generate_pod_host_name_and_domain(pod)
+
+
+def test_host_name_override_is_a_feature(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("test-pod", hostname="own", subdomain="sub", hostname_override="other")
+    with set_feature_gate_during_test(features.feature_gate, features.HOSTNAME_OVERRIDE, False):
+        found = test_kubelet.kubelet.generate_pod_host_name_and_domain(pod)
+    assert found == ("own", "sub.ns.svc.cluster.test")
 
 
 @pytest.mark.parametrize(
@@ -327,7 +335,7 @@ def environment(test_kubelet: TestKubelet, pod: v1.Pod, *env: v1.EnvVar) -> dict
     container.resources.limits = {"cpu": resource.parse_quantity("2")}
     pod.spec.containers = [container, v1.Container(name="other")]
     found = test_kubelet.kubelet.make_environment_variables(
-        test_kubelet.ctx, pod, container, "10.0.0.5", ["fd00::5", "10.0.0.5"]
+        test_kubelet.ctx, pod, container, "10.0.0.5", ["fd00::5", "10.0.0.5"], {}
     )
     assert len({variable.name for variable in found}) == len(found)
     return {variable.name: variable.value for variable in found}
@@ -411,20 +419,9 @@ def test_services(test_kubelet: TestKubelet, links: bool) -> None:
     assert not any(name.startswith(("ELSEWHERE", "HEADLESS")) for name in found)
 
 
-CONFIG_MAP = v1.EnvVarSource(config_map_key_ref=v1.ConfigMapKeySelector(name="m", key="k"))
-OPTIONAL = v1.EnvVarSource(secret_key_ref=v1.SecretKeySelector(name="s", key="k", optional=True))
-
-
 def test_environments_that_cannot_be_made(test_kubelet: TestKubelet) -> None:
     with pytest.raises(ValueError, match="enableServiceLinks"):
         environment(test_kubelet, new_pod("p", enable_service_links=None))
-    with pytest.raises(ValueError, match="couldn't get configMap ns/m, no kubeClient defined"):
-        environment(test_kubelet, new_pod("p"), v1.EnvVar(name="A", value_from=CONFIG_MAP))
-    assert environment(test_kubelet, new_pod("p"), v1.EnvVar(name="A", value_from=OPTIONAL)) == {"A": ""}
-    test_kubelet.kubelet.kube_client = FakeClientset()
-    for kind, source in (("configMap ns/m", CONFIG_MAP), ("secret ns/s", OPTIONAL)):
-        with pytest.raises(ValueError, match=f"couldn't get {kind}, config maps and secrets are not read yet"):
-            environment(test_kubelet, new_pod("p"), v1.EnvVar(name="A", value_from=source))
     with pytest.raises(ValueError, match="not supported"):
         environment(test_kubelet, new_pod("p"), field("A", "status.phase.of.moon"))
     test_kubelet.kubelet.service_has_synced = lambda: False
@@ -435,7 +432,7 @@ def test_environments_that_cannot_be_made(test_kubelet: TestKubelet) -> None:
     assert environment(test_kubelet, static) == {}, "static pods do not wait for services"
 
 
-def test_pull_secrets_are_missed_in_an_event(test_kubelet: TestKubelet) -> None:
+def test_pull_secrets_are_missed_in_an_event_where_there_is_no_api_server(test_kubelet: TestKubelet) -> None:
     pod = new_pod("p", image_pull_secrets=[v1.LocalObjectReference(name="s"), v1.LocalObjectReference(name="")])
     assert test_kubelet.kubelet.get_pull_secrets_for_pod(pod) == []
     (event,) = test_kubelet.events()

@@ -1,0 +1,129 @@
+"""Where the variables of a container's environment come from that its spec does not spell out.
+
+Go: pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kubelet.util import env as envutil
+from pkg import features, klog
+from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
+from pkg.util import securejoin
+from pkg.volume import util as volumeutil
+
+if TYPE_CHECKING:
+    from kubelet import configmap, secret
+    from kubelet import container as kubecontainer
+
+
+class APIObjects:
+    """The config maps and secrets of one namespace, each read once for one environment.
+
+    Methods raise ValueError for a key that is not there, and what the managers raise.
+    """
+
+    def __init__(self, namespace: str, config_maps: configmap.Manager | None, secrets: secret.Manager | None) -> None:
+        self._namespace = namespace
+        self._config_map_manager = config_maps
+        self._secret_manager = secrets
+        # The data of those that were read.
+        self._config_maps: dict[str, Mapping[str, str]] = {}
+        self._secrets: dict[str, Mapping[str, bytes]] = {}
+
+    def from_sources(self, sources: Iterable[v1.EnvFromSource]) -> dict[str, str]:
+        """The variables that envFrom stands for; of equal names the last counts."""
+        env: dict[str, str] = {}
+        for source in sources:
+            if (config_map := source.config_map_ref) is not None:
+                data = self._config_map(config_map.name, config_map.optional) or {}
+                env.update((source.prefix + key, value) for key, value in data.items())
+            elif (reference := source.secret_ref) is not None:
+                values = self._secret(reference.name, reference.optional) or {}
+                env.update((source.prefix + key, self._text(reference.name, key, v)) for key, v in values.items())
+        return env
+
+    def config_map_value(self, selector: v1.ConfigMapKeySelector) -> str | None:
+        """None if it is not there, and need not be."""
+        data = self._config_map(selector.name, selector.optional)
+        if data is None:
+            return None
+        if selector.key not in data and not selector.optional:
+            raise ValueError(f"couldn't find key {selector.key} in ConfigMap {self._namespace}/{selector.name}")
+        return data.get(selector.key)
+
+    def secret_value(self, selector: v1.SecretKeySelector) -> str | None:
+        """As config_map_value."""
+        data = self._secret(selector.name, selector.optional)
+        if data is None:
+            return None
+        if selector.key in data:
+            return self._text(selector.name, selector.key, data[selector.key])
+        if not selector.optional:
+            raise ValueError(f"couldn't find key {selector.key} in Secret {self._namespace}/{selector.name}")
+        return None
+
+    def _config_map(self, name: str, optional: bool | None) -> Mapping[str, str] | None:
+        if name in self._config_maps:
+            return self._config_maps[name]
+        if self._config_map_manager is None:
+            raise ValueError(f"couldn't get configMap {self._namespace}/{name}, no kubeClient defined")
+        try:
+            self._config_maps[name] = self._config_map_manager.get_config_map(self._namespace, name).data
+        except apierrors.StatusError as err:
+            if optional and apierrors.is_not_found(err):
+                return None
+            raise
+        return self._config_maps[name]
+
+    def _secret(self, name: str, optional: bool | None) -> Mapping[str, bytes] | None:
+        if name in self._secrets:
+            return self._secrets[name]
+        if self._secret_manager is None:
+            raise ValueError(f"couldn't get secret {self._namespace}/{name}, no kubeClient defined")
+        try:
+            self._secrets[name] = self._secret_manager.get_secret(self._namespace, name).data
+        except apierrors.StatusError as err:
+            if optional and apierrors.is_not_found(err):
+                return None
+            raise
+        return self._secrets[name]
+
+    def _text(self, name: str, key: str, value: bytes) -> str:
+        """DIVERGES: Go fails at the call of the runtime, and does not say which variable cannot be sent to it."""
+        try:
+            return value.decode()
+        except UnicodeDecodeError as err:
+            raise ValueError(f"value of key {key} in Secret {self._namespace}/{name} is not UTF-8 text") from err
+
+
+def file_value(selector: v1.FileKeySelector, pod: v1.Pod, pod_volumes: kubecontainer.VolumeMap) -> str | None:
+    """The variable in a file of one of the pod's volumes; None if it is not there, and need not be.
+
+    Raises ValueError or OSError.
+    """
+    if not features.feature_gate.enabled(features.ENV_FILES):
+        return ""
+    volume = pod_volumes.get(selector.volume_name)
+    if volume is None or volume.mounter is None:
+        raise ValueError(f'cannot find the volume "{selector.volume_name}" referenced by FileKeyRef')
+    try:
+        host_path = volumeutil.get_path(volume.mounter)
+    except ValueError as err:
+        raise ValueError(f'failed to get host path for volume "{selector.volume_name}": {err}') from err
+    # The file is whatever a container has put there.
+    path = securejoin.secure_join(host_path, selector.path)
+    try:
+        value = envutil.parse_env(path, selector.key)
+    except (OSError, ValueError) as err:
+        klog.error_s(err, "Failed to parse env file", pod=klog.kobj(pod))
+        # What is wrong with it tells of the node's files.
+        raise ValueError("couldn't parse env file") from err
+    if value:
+        return value
+    if selector.optional:
+        return None
+    raise ValueError(f'environment variable key "{selector.key}" not found in file "{path}"')

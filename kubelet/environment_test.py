@@ -1,0 +1,246 @@
+"""Tests of variables from config maps, secrets and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kubelet import container as kubecontainer
+from kubelet.configmap.testing import FakeManager as FakeConfigMapManager
+from kubelet.secret.testing import FakeManager as FakeSecretManager
+from kubelet.testing import TestKubelet, new_pod
+from pkg import features
+from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.api.resource import parse_quantity
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+
+
+@pytest.fixture
+def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
+    test = TestKubelet(tmp_path / "kubelet")
+    meta = metav1.ObjectMeta(namespace="ns", name="settings")
+    test.kubelet.config_map_manager = FakeConfigMapManager(
+        v1.ConfigMap(metadata=meta, data={"REPLACE": "from-map", "LITERAL": "$(REPLACE)", "2.odd-key": "x"})
+    )
+    test.kubelet.secret_manager = FakeSecretManager(
+        v1.Secret(metadata=meta, data={"PASSWORD": b"s3cret", "REPLACE": b"from-secret", "RAW": b"\xff"})
+    )
+    yield test
+    test.close()
+
+
+def variables(
+    test: TestKubelet,
+    *env: v1.EnvVar,
+    sources: list[v1.EnvFromSource] | None = None,
+    volumes: kubecontainer.VolumeMap | None = None,
+    pod: v1.Pod | None = None,
+) -> dict[str, str]:
+    pod = pod or new_pod("p")
+    container = v1.Container(name="c", env=list(env), env_from=sources or [])
+    pod.spec.containers = [container]
+    found = test.kubelet.make_environment_variables(test.ctx, pod, container, "10.0.0.5", ["10.0.0.5"], volumes or {})
+    assert len({variable.name for variable in found}) == len(found)
+    return {variable.name: variable.value for variable in found}
+
+
+def of_map(key: str, name: str = "settings", optional: bool | None = None) -> v1.EnvVar:
+    selector = v1.ConfigMapKeySelector(name=name, key=key, optional=optional)
+    return v1.EnvVar(name="MAP", value_from=v1.EnvVarSource(config_map_key_ref=selector))
+
+
+def of_secret(key: str, name: str = "settings", optional: bool | None = None) -> v1.EnvVar:
+    selector = v1.SecretKeySelector(name=name, key=key, optional=optional)
+    return v1.EnvVar(name="SECRET", value_from=v1.EnvVarSource(secret_key_ref=selector))
+
+
+def all_of_map(name: str = "settings", prefix: str = "", optional: bool | None = None) -> v1.EnvFromSource:
+    return v1.EnvFromSource(prefix=prefix, config_map_ref=v1.ConfigMapEnvSource(name=name, optional=optional))
+
+
+def all_of_secret(name: str = "settings", prefix: str = "", optional: bool | None = None) -> v1.EnvFromSource:
+    return v1.EnvFromSource(prefix=prefix, secret_ref=v1.SecretEnvSource(name=name, optional=optional))
+
+
+def test_single_keys(test_kubelet: TestKubelet) -> None:
+    assert variables(test_kubelet, of_map("REPLACE"), of_secret("PASSWORD")) == {"MAP": "from-map", "SECRET": "s3cret"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        (of_map("k", "missing"), 'configmap "missing" not found'),
+        (of_secret("k", "missing"), 'secret "missing" not found'),
+        (of_map("k"), "couldn't find key k in ConfigMap ns/settings"),
+        (of_secret("k"), "couldn't find key k in Secret ns/settings"),
+        (of_secret("RAW"), "value of key RAW in Secret ns/settings is not UTF-8 text"),
+    ],
+    ids=["config map", "secret", "key of config map", "key of secret", "no text"],
+)
+def test_missing(test_kubelet: TestKubelet, variable: v1.EnvVar, message: str) -> None:
+    with pytest.raises((ValueError, apierrors.StatusError), match=f"^{message}$"):
+        variables(test_kubelet, variable)
+
+
+def test_what_is_missing_and_optional_is_not_set(test_kubelet: TestKubelet) -> None:
+    env = (
+        of_map("k", "missing", True),
+        of_secret("k", "missing", True),
+        of_map("k", optional=True),
+        of_secret("k", optional=True),
+        v1.EnvVar(name="AFTER", value="[$(MAP)]"),
+    )
+    sources = [all_of_map("missing", optional=True), all_of_secret("missing", optional=True)]
+    assert variables(test_kubelet, *env, sources=sources) == {"AFTER": "[$(MAP)]"}
+    before = v1.EnvVar(name="MAP", value="stays")
+    assert variables(test_kubelet, before, of_map("k", optional=True)) == {"MAP": "stays"}
+
+
+@pytest.mark.parametrize("source", [all_of_map("missing"), all_of_secret("missing", optional=False)])
+def test_missing_objects(test_kubelet: TestKubelet, source: v1.EnvFromSource) -> None:
+    with pytest.raises(apierrors.StatusError, match='"missing" not found'):
+        variables(test_kubelet, sources=[source])
+
+
+def test_optional_does_not_mean_that_it_may_not_be_readable(test_kubelet: TestKubelet) -> None:
+    refusal = apierrors.new_forbidden("configmaps", "settings", "no relationship found")
+    for manager, source in (("config_map_manager", all_of_map), ("secret_manager", all_of_secret)):
+        getattr(test_kubelet.kubelet, manager).err = refusal
+        with pytest.raises(apierrors.StatusError, match="no relationship found"):
+            variables(test_kubelet, sources=[source(optional=True)])
+
+
+def test_whole_objects(test_kubelet: TestKubelet) -> None:
+    del test_kubelet.kubelet.secret_manager.secrets["ns", "settings"].data["RAW"]  # type: ignore[union-attr]
+    found = variables(
+        test_kubelet,
+        v1.EnvVar(name="REPLACE", value="own"),
+        v1.EnvVar(name="EXPANDED", value="$(p_REPLACE)/$(PASSWORD)"),
+        sources=[all_of_map(), all_of_map(prefix="p_"), all_of_secret(), all_of_secret(prefix="1-")],
+    )
+    assert found == {
+        "REPLACE": "own",
+        "LITERAL": "$(REPLACE)",  # as it is: only what the spec spells out is expanded
+        "2.odd-key": "x",
+        "p_REPLACE": "from-map",
+        "p_LITERAL": "$(REPLACE)",
+        "p_2.odd-key": "x",
+        "PASSWORD": "s3cret",
+        "1-PASSWORD": "s3cret",
+        "1-REPLACE": "from-secret",
+        "EXPANDED": "from-map/s3cret",
+    }
+
+
+def test_the_last_source_counts(test_kubelet: TestKubelet) -> None:
+    secrets: Any = test_kubelet.kubelet.secret_manager
+    secrets.secrets["ns", "settings"].data = {"REPLACE": b"from-secret"}
+    assert variables(test_kubelet, sources=[all_of_map(), all_of_secret()])["REPLACE"] == "from-secret"
+    assert variables(test_kubelet, sources=[all_of_secret(), all_of_map()])["REPLACE"] == "from-map"
+
+
+def test_each_object_is_read_once(test_kubelet: TestKubelet) -> None:
+    manager: Any = test_kubelet.kubelet.config_map_manager
+    get, reads = manager.get_config_map, []
+    manager.get_config_map = lambda namespace, name: reads.append(name) or get(namespace, name)
+    variables(test_kubelet, of_map("REPLACE"), of_map("LITERAL"), sources=[all_of_map(), all_of_map(prefix="p")])
+    assert reads == ["settings"]
+
+
+def test_nothing_to_read_from(test_kubelet: TestKubelet) -> None:
+    test_kubelet.kubelet.config_map_manager = test_kubelet.kubelet.secret_manager = None
+    for variable, kind in ((of_map("k", optional=True), "configMap"), (of_secret("k", optional=True), "secret")):
+        with pytest.raises(ValueError, match=f"^couldn't get {kind} ns/settings, no kubeClient defined$"):
+            variables(test_kubelet, variable)
+
+
+# ---- Files ----
+
+
+def of_file(key: str, path: str = "app.env", optional: bool | None = None, volume: str = "config") -> v1.EnvVar:
+    selector = v1.FileKeySelector(volume_name=volume, path=path, key=key, optional=optional)
+    return v1.EnvVar(name="FILE", value_from=v1.EnvVarSource(file_key_ref=selector))
+
+
+@pytest.fixture
+def volumes(tmp_path: Path) -> kubecontainer.VolumeMap:
+    directory = tmp_path / "volume"
+    directory.mkdir()
+    (directory / "app.env").write_text("# comment\n\nA='1'\nB='$(A)'\n")
+    (directory / "broken").write_text("A=1\n")
+    (directory / "escape").symlink_to("/../../outside")
+    (tmp_path / "outside").write_text("A='outside'\n")
+    mounter: Any = SimpleNamespace(get_path=lambda: str(directory))
+    pathless: Any = SimpleNamespace(get_path=lambda: "")
+    return {
+        "config": kubecontainer.VolumeInfo(mounter=mounter),
+        "pathless": kubecontainer.VolumeInfo(mounter=pathless),
+        "unmounted": kubecontainer.VolumeInfo(),
+    }
+
+
+def test_keys_of_files(test_kubelet: TestKubelet, volumes: kubecontainer.VolumeMap) -> None:
+    assert variables(test_kubelet, of_file("A"), volumes=volumes) == {"FILE": "1"}
+    assert variables(test_kubelet, of_file("B"), volumes=volumes) == {"FILE": "$(A)"}
+    assert variables(test_kubelet, of_file("C", optional=True), volumes=volumes) == {}
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        (of_file("C"), 'environment variable key "C" not found in file ".*/volume/app.env"'),
+        (of_file("A", volume="other"), 'cannot find the volume "other" referenced by FileKeyRef'),
+        (of_file("A", volume="unmounted"), 'cannot find the volume "unmounted" referenced by FileKeyRef'),
+        (of_file("A", volume="pathless"), 'failed to get host path for volume "pathless": path is empty'),
+        (of_file("A", "missing"), "couldn't parse env file"),
+        (of_file("A", "missing", optional=True), "couldn't parse env file"),
+        (of_file("A", "broken"), "couldn't parse env file"),
+        (of_file("A", "escape"), "couldn't parse env file"),
+    ],
+)
+def test_files_that_do_not_do(
+    test_kubelet: TestKubelet, volumes: kubecontainer.VolumeMap, variable: v1.EnvVar, message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        variables(test_kubelet, variable, volumes=volumes)
+
+
+def test_files_are_not_read_with_the_gate_off(test_kubelet: TestKubelet, volumes: kubecontainer.VolumeMap) -> None:
+    with set_feature_gate_during_test(features.feature_gate, features.ENV_FILES, False):
+        assert variables(test_kubelet, of_file("A"), volumes=volumes) == {"FILE": ""}
+
+
+# ---- Limits of the pod as a whole ----
+
+
+def amount(of: str) -> v1.EnvVar:
+    selector = v1.ResourceFieldSelector(resource=of)
+    return v1.EnvVar(name=of, value_from=v1.EnvVarSource(resource_field_ref=selector))
+
+
+def test_a_container_without_limits_has_those_of_its_pod(test_kubelet: TestKubelet) -> None:
+    limits = {"cpu": parse_quantity("3"), "memory": parse_quantity("0")}
+    pod = new_pod("p", resources=v1.ResourceRequirements(limits=limits))
+    found = variables(test_kubelet, amount("limits.cpu"), amount("limits.memory"), pod=pod)
+    assert found["limits.cpu"] == "3"
+    assert int(found["limits.memory"]) == test_kubelet.kubelet.cadvisor.machine_info().memory_capacity
+
+
+# ---- Secrets to pull images with ----
+
+
+def test_pull_secrets(test_kubelet: TestKubelet) -> None:
+    names = ["settings", "", "gone", "lost"]
+    pod = new_pod("p", image_pull_secrets=[v1.LocalObjectReference(name=name) for name in names])
+    (found,) = test_kubelet.kubelet.get_pull_secrets_for_pod(pod)
+    assert found.data["PASSWORD"] == b"s3cret"
+    assert test_kubelet.events() == [
+        "Warning FailedToRetrieveImagePullSecret Unable to retrieve some image pull secrets (gone, lost); "
+        "attempting to pull the image may not succeed."
+    ]

@@ -1,0 +1,98 @@
+"""Reads one variable from a file of assignments, KEY='value', of which a shell would make the same.
+
+Go: pkg/kubelet/util/env/env_util.go
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import BinaryIO
+
+_BLANKS = " \t"
+# Bytes that a line may have, as many as Go's scanner takes: a file without an end must not fill the memory.
+_MAX_LINE = 64 * 1024
+
+
+def parse_env(env_file_path: str, key: str) -> str:
+    """The value of key, "" if the file does not have it.
+
+    A value stands in single quotes and may go over several lines; blank lines and comments are left out.
+    Raises OSError, and ValueError that names the line, for faults up to the variable that is asked for.
+    """
+    with _open(env_file_path) as file:
+        lines = _Lines(file)
+        for line in lines:
+            text = line.lstrip(_BLANKS)
+            if not text or text.startswith("#"):
+                continue
+            name, rest = _split(text, lines.number)
+            # As a shell has it, the assignment ends before a blank.
+            value = "" if rest.startswith((" ", "\t")) else _quoted_value(rest, lines)
+            if name == key:
+                return value
+    return ""
+
+
+def _open(path: str) -> BinaryIO:
+    """DIVERGES: Go waits for ever for somebody to write to a pipe, which a container may have put there."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ValueError(f'environment variable file "{path}" is not a regular file')
+    return file
+
+
+class _Lines:
+    """The lines of a file without their ends, and the number of the last one given out."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.number = 0
+        self._file = file
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._file.readline(_MAX_LINE + 1)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        if len(line) > _MAX_LINE:
+            raise ValueError(f"line {self.number} of the environment variable file is too long")
+        return line.removesuffix(b"\n").removesuffix(b"\r").decode()
+
+
+def _split(text: str, number: int) -> tuple[str, str]:
+    """The name of the variable, and what follows its equals sign."""
+    name, equals, rest = text.partition("=")
+    if not equals:
+        raise _fault(number, "missing '='")
+    if not name.strip(_BLANKS):
+        raise _fault(number, "empty variable name")
+    if name != name.rstrip(_BLANKS):
+        raise _fault(number, "whitespace before '=' is not allowed")
+    return name, rest
+
+
+def _quoted_value(rest: str, lines: _Lines) -> str:
+    """What is between the quotes, of this line and as many more as it takes."""
+    if not rest.startswith("'"):
+        raise _fault(lines.number, "value must be enclosed in single quotes")
+    first, parts, text = lines.number, [], rest[1:]
+    while "'" not in text:
+        parts.append(text)
+        following = next(lines, None)
+        if following is None:
+            raise ValueError(f"invalid environment variable format starting at line {first}: unclosed single quote")
+        text = following
+    value, _, after = text.partition("'")
+    after = after.lstrip(_BLANKS)
+    if after and not after.startswith("#"):
+        raise _fault(lines.number, "unexpected content after closing quote")
+    return "\n".join([*parts, value])
+
+
+def _fault(number: int, what: str) -> ValueError:
+    return ValueError(f"invalid environment variable format at line {number}: {what}")

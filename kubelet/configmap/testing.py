@@ -18,10 +18,13 @@ class FakeManager:
     def __init__(self, *config_maps: v1.ConfigMap) -> None:
         self.config_maps = {(one.metadata.namespace, one.metadata.name): one for one in config_maps}
         self.registered: list[v1.Pod] = []
+        # Namespace and name of each that was asked for.
+        self.reads: list[tuple[str, str]] = []
         # What get_config_map raises, if anything.
         self.err: Exception | None = None
 
     def get_config_map(self, namespace: str, name: str) -> v1.ConfigMap:
+        self.reads.append((namespace, name))
         if self.err is not None:
             raise self.err
         found = self.config_maps.get((namespace, name))

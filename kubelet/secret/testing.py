@@ -18,10 +18,13 @@ class FakeManager:
     def __init__(self, *secrets: v1.Secret) -> None:
         self.secrets = {(one.metadata.namespace, one.metadata.name): one for one in secrets}
         self.registered: list[v1.Pod] = []
+        # Namespace and name of each that was asked for.
+        self.reads: list[tuple[str, str]] = []
         # What get_secret raises, if anything.
         self.err: Exception | None = None
 
     def get_secret(self, namespace: str, name: str) -> v1.Secret:
+        self.reads.append((namespace, name))
         if self.err is not None:
             raise self.err
         found = self.secrets.get((namespace, name))

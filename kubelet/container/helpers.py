@@ -20,6 +20,7 @@ from kubelet.container.runtime import (
     EnvVar,
     ImageVolumes,
     Pod,
+    PodMemoryStats,
     PodStatus,
     PortMapping,
     RunContainerOptions,
@@ -98,6 +99,10 @@ class RuntimeHelper(Protocol):
 
     def on_pod_sandbox_ready(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """The sandbox, its network and the volumes are there."""
+        ...
+
+    def pod_cpu_and_memory_stats(self, ctx: golang.Context, pod: v1.Pod, pod_status: PodStatus) -> PodMemoryStats:
+        """What the pod uses now. Raises crierror.RemoteError, OSError, ValueError, LookupError without a sandbox."""
         ...
 
 

@@ -415,7 +415,8 @@ class FakeRuntimeHelper:
     pod_container_dir: str = ""
     runtime_handlers: dict[str, kubecontainer.RuntimeHandler] = field(default_factory=dict)
     err: Exception | None = None
-    pod_stats: dict[str, Any] = field(default_factory=dict)
+    # By the pod's uid.
+    pod_stats: dict[str, kubecontainer.PodMemoryStats] = field(default_factory=dict)
     relisted: list[str] = field(default_factory=list)
     reinspected: list[str] = field(default_factory=list)
 
@@ -481,7 +482,7 @@ class FakeRuntimeHelper:
 
     def pod_cpu_and_memory_stats(
         self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
-    ) -> Any:
+    ) -> kubecontainer.PodMemoryStats:
         if pod.metadata.uid not in self.pod_stats:
             raise LookupError(f'stats for pod "{pod.metadata.uid}" not found')
         return self.pod_stats[pod.metadata.uid]

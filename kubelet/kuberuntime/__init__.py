@@ -24,16 +24,18 @@ from kubelet.kuberuntime.kuberuntime_container_linux import get_hugepage_limits_
 from kubelet.kuberuntime.kuberuntime_manager import (
     ErrVersionNotSupported,
     KubeGenericRuntimeManager,
-    PodActions,
 )
 from kubelet.kuberuntime.kuberuntime_struct import (
+    ACTUATED_PODS_STATE_FILE,
     PodInitContainerTimeRecorder,
     PodStateProvider,
     RuntimeManagerOptions,
 )
 from kubelet.kuberuntime.legacy import LEGACY_CONTAINER_LOGS_DIR
+from kubelet.kuberuntime.pod_actions import PodActions
 
 __all__ = [
+    "ACTUATED_PODS_STATE_FILE",
     "LEGACY_CONTAINER_LOGS_DIR",
     "ErrCreateContainer",
     "ErrCreateContainerConfig",

@@ -15,7 +15,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet.kuberuntime import PodActions, testing
-from kubelet.kuberuntime.kuberuntime_manager import ContainerToRemoveInfo
+from kubelet.kuberuntime.pod_actions import ContainerToRemoveInfo
 from kubelet.prober import results as proberesults
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1

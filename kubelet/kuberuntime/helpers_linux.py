@@ -1,18 +1,25 @@
-"""CPU shares and quota, as the runtime reports them, back into thousandths of a CPU.
+"""Resources of a pod's cgroup in the runtime's terms.
 
 Go: pkg/kubelet/kuberuntime/helpers_linux.go
 """
 
 from __future__ import annotations
 
+import dataclasses
+
 from kubelet import cm
+from pkg.api.core import v1
 
 
-def shares_to_milli_cpu(shares: int) -> int:
-    """Rounded up, so that what was asked for comes out again; 0 for no shares."""
-    return -(-shares * 1000 // cm.SHARES_PER_CPU) if shares >= cm.MIN_SHARES else 0
-
-
-def quota_to_milli_cpu(quota: int, period: int) -> int:
-    """Both in µs; 0 for no quota."""
-    return 0 if quota == -1 else quota * 1000 // period
+def subtract_overhead_from_resource_config(config: cm.ResourceConfig, pod: v1.Pod) -> cm.ResourceConfig:
+    """What is left for the containers when the runtime has had what it needs for itself."""
+    result = dataclasses.replace(config)
+    if (cpu := pod.spec.overhead.get(v1.RESOURCE_CPU)) is not None:
+        milli = cpu.milli_value()
+        if config.cpu_quota is not None and config.cpu_period is not None:
+            result.cpu_quota = config.cpu_quota - cm.milli_cpu_to_quota(milli, config.cpu_period)
+        if config.cpu_shares is not None:
+            result.cpu_shares = cm.milli_cpu_to_shares(cm.shares_to_milli_cpu(config.cpu_shares) - milli)
+    if (memory := pod.spec.overhead.get(v1.RESOURCE_MEMORY)) is not None and config.memory is not None:
+        result.memory = config.memory - memory.value()
+    return result

@@ -15,7 +15,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import cm, qos
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
-from kubelet.kuberuntime import helpers_linux
+from kubelet.kuberuntime import helpers, helpers_linux
 from kubelet.kuberuntime.security_context import SecurityContextMethods
 from pkg import features, klog
 from pkg.api.core import v1
@@ -159,6 +159,25 @@ class ContainerLinuxMethods(SecurityContextMethods):
             linux=self.generate_linux_container_resources(pod, container, _enforce_memory_qos())
         )
 
+    def generate_update_pod_sandbox_resources_request(
+        self, sandbox_id: str, pod: v1.Pod, pod_resources: cm.ResourceConfig
+    ) -> runtimeapi.UpdatePodSandboxResourcesRequest:
+        """What the runtime is told of the pod's cgroup: the containers' part of it, and its own."""
+        for_containers = helpers_linux.subtract_overhead_from_resource_config(pod_resources, pod)
+        return runtimeapi.UpdatePodSandboxResourcesRequest(
+            pod_sandbox_id=sandbox_id,
+            overhead=self.convert_overhead_to_linux_resources(pod),
+            resources=helpers.convert_resource_config_to_linux_container_resources(for_containers),
+        )
+
+    def convert_overhead_to_linux_resources(self, pod: v1.Pod) -> runtimeapi.LinuxContainerResources:
+        """What the runtime itself needs for the pod: requests and limits at once."""
+        if not pod.spec.overhead:
+            return runtimeapi.LinuxContainerResources()
+        cpu = pod.spec.overhead.get(v1.RESOURCE_CPU, ZERO)
+        memory = pod.spec.overhead.get(v1.RESOURCE_MEMORY, ZERO)
+        return self.calculate_linux_resources(cpu, cpu, memory)
+
     def calculate_linux_resources(
         self,
         cpu_request: resource.Quantity | None,
@@ -242,10 +261,10 @@ def to_kube_container_resources(
     linux = status_resources.linux
     result = kubecontainer.ContainerResources()
     if linux.cpu_period > 0:
-        milli_cpu = helpers_linux.quota_to_milli_cpu(linux.cpu_quota, linux.cpu_period)
+        milli_cpu = cm.quota_to_milli_cpu(linux.cpu_quota, linux.cpu_period)
         if milli_cpu > 0:
             result.cpu_limit = resource.new_milli_quantity(milli_cpu)
-    milli_cpu = helpers_linux.shares_to_milli_cpu(linux.cpu_shares)
+    milli_cpu = cm.shares_to_milli_cpu(linux.cpu_shares)
     if milli_cpu > 0:
         result.cpu_request = resource.new_milli_quantity(milli_cpu)
     if linux.memory_limit_in_bytes > 0:

@@ -18,7 +18,6 @@ from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import (
     get_hugepage_limits_from_resources,
     helpers,
-    helpers_linux,
     kuberuntime_container,
     kuberuntime_container_linux,
     testing,
@@ -177,7 +176,10 @@ class TestPreStop:
 
         fake.manager.runner = Runner()
         assert self._kill(fake) == 2
-        assert fake.recorder.drain() == ["Normal Killing Stopping container foo"]
+        assert fake.recorder.drain() == [
+            "Normal Killing Stopping container foo",
+            "Warning FailedPreStopHook PreStopHook failed: not completed in grace period of 30s",
+        ]
 
     def test_failure_is_told_and_the_container_stopped(self, fake: testing.TestRuntime) -> None:
         fake.manager.runner = testing.FakeCommandRunner(HookError(RuntimeError("exit 1"), "secret output"))

@@ -13,8 +13,8 @@ from functools import cache
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
+from kubelet import allocation, events, lifecycle, metrics
 from kubelet import container as kubecontainer
-from kubelet import events, lifecycle, metrics
 from kubelet import images as kubeimages
 from kubelet.cri import errors as crierror
 from kubelet.images import pullmanager
@@ -25,7 +25,6 @@ from kubelet.kuberuntime.kuberuntime_container import (
     REASON_RESTART_ALL_CONTAINERS,
     REASON_STARTUP_PROBE,
     REASON_UNKNOWN,
-    ContainerMethods,
     ErrCreateContainer,
     StartContainerError,
     StartContext,
@@ -36,8 +35,10 @@ from kubelet.kuberuntime.kuberuntime_container import (
 )
 from kubelet.kuberuntime.kuberuntime_container_linux import check_swap_controller_availability
 from kubelet.kuberuntime.kuberuntime_gc import ContainerGC
+from kubelet.kuberuntime.kuberuntime_resize import ResizeMethods
 from kubelet.kuberuntime.kuberuntime_sandbox import ListOptions, SandboxError
 from kubelet.kuberuntime.kuberuntime_struct import RuntimeManagerOptions
+from kubelet.kuberuntime.pod_actions import ContainerToKillInfo, ContainerToRemoveInfo, PodActions
 from kubelet.prober import results as proberesults
 from kubelet.util import cache as objectcache
 from kubelet.util import format
@@ -60,55 +61,6 @@ class ErrVersionNotSupported(Exception):
 
     def __init__(self) -> None:
         super().__init__("runtime api version is not supported")
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerToKillInfo:
-    """A container to kill: its spec, its name, and why, as an event tells it and in a word."""
-
-    container: v1.Container
-    name: str
-    message: str
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerToRemoveInfo:
-    """A container to remove, killed first if it may run."""
-
-    container_id: kubecontainer.ContainerID
-    container: v1.Container
-    kill: bool = False
-
-
-@dataclass(slots=True)
-class PodActions:
-    """The outcome of compute_pod_actions. Containers to start are given by their index in the spec. Go: podActions"""
-
-    # Stop all containers and the sandbox.
-    kill_pod: bool = False
-    # Make a new sandbox, which means to begin with the init containers again.
-    create_sandbox: bool = False
-    # The sandbox that is there; containers are started in it unless a new one is made.
-    sandbox_id: str = ""
-    # The number of the attempt to make a sandbox.
-    attempt: int = 0
-    init_containers_to_start: list[int] = field(default_factory=list)
-    containers_to_start: list[int] = field(default_factory=list)
-    ephemeral_containers_to_start: list[int] = field(default_factory=list)
-    containers_to_kill: dict[kubecontainer.ContainerID, ContainerToKillInfo] = field(default_factory=dict)
-    # For the restart of the whole pod in place; what triggered it comes last.
-    containers_to_reset: list[ContainerToRemoveInfo] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return (
-            f"KillPod: {str(self.kill_pod).lower()}, CreateSandbox: {str(self.create_sandbox).lower()},"
-            f" Attempt: {self.attempt}, InitContainersToStart: {self.init_containers_to_start},"
-            f" ContainersToStart: {self.containers_to_start},"
-            f" EphemeralContainersToStart: {self.ephemeral_containers_to_start},"
-            f" ContainersToKill: {[info.name for info in self.containers_to_kill.values()]},"
-            f" ContainersToRemove: {[info.container.name for info in self.containers_to_reset]}"
-        )
 
 
 def container_changed(container: v1.Container, status: kubecontainer.Status) -> bool:
@@ -136,7 +88,7 @@ class _ImageVolumePull:
     message: str = ""
 
 
-class KubeGenericRuntimeManager(ContainerMethods):
+class KubeGenericRuntimeManager(ResizeMethods):
     """The kubelet's side of any CRI runtime. Thread-safe; a pod is synced by one thread at a time."""
 
     def __init__(self, ctx: golang.Context, options: RuntimeManagerOptions) -> None:
@@ -280,15 +232,6 @@ class KubeGenericRuntimeManager(ContainerMethods):
                 klog.v(4).info_s("Convert container of pod failed", container=c, podUID=info.pod_uid, err=err)
         return pods
 
-    def compute_pod_resize_action(
-        self, pod: v1.Pod, container: v1.Container, status: kubecontainer.Status, changes: PodActions
-    ) -> bool:
-        """Whether a running container is kept (True) or restarted for its new resources.
-
-        DIVERGES: containers are not resized in place yet, so that each is kept as it is.
-        """
-        return True
-
     def compute_pod_actions(
         self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, restart_all_containers: bool
     ) -> PodActions:
@@ -324,6 +267,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
             changes.kill_pod = True
             # Sidecars alone do not keep a pod alive.
             changes.init_containers_to_start = []
+        changes.update_pod_level_resources = self.compute_pod_level_resources_resize_action(pod)
         return changes
 
     def _compute_container_action(
@@ -351,7 +295,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
             message = f"Container {container.name} failed startup probe"
             reason = REASON_STARTUP_PROBE
         else:
-            return self.compute_pod_resize_action(pod, container, status, changes)
+            return self.compute_pod_resize_action(pod, index, False, status, changes)
         if restart:
             message = f"{message}, will be restarted"
             changes.containers_to_start.append(index)
@@ -448,7 +392,8 @@ class KubeGenericRuntimeManager(ContainerMethods):
             case kubecontainer.State.RUNNING if sidecar:
                 self._compute_running_sidecar_action(walk, index, container, status)
             case kubecontainer.State.RUNNING:
-                self.compute_pod_resize_action(walk.pod, container, status, walk.changes)
+                if features.feature_gate.enabled(features.IN_PLACE_POD_VERTICAL_SCALING_INIT_CONTAINERS):
+                    self.compute_pod_resize_action(walk.pod, index, True, status, walk.changes)
             case kubecontainer.State.EXITED if sidecar:
                 walk.start(index)
             case kubecontainer.State.EXITED:
@@ -478,7 +423,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
                 message = f"Init container {container.name} failed liveness probe"
                 walk.restart(index, container, status, message, REASON_LIVENESS_PROBE)
                 return
-        self.compute_pod_resize_action(walk.pod, container, status, walk.changes)
+        self.compute_pod_resize_action(walk.pod, index, True, status, walk.changes)
 
     def sync_pod(
         self,
@@ -492,7 +437,8 @@ class KubeGenericRuntimeManager(ContainerMethods):
         """Brings the running pod to its spec. Errors are in the result; nothing is raised half-way.
 
         1. Compute what changed. 2. Kill the sandbox if it must go. 3. Kill and reset containers.
-        4. Make the sandbox. 5. Tell that it is ready. 6. Start ephemeral, 7. init, 8. regular containers.
+        4. Make the sandbox. 5. Tell that it is ready. 6. Start ephemeral, 7. init containers.
+        8. Resize what runs. 9. Start regular containers.
         """
         result = kubecontainer.PodSyncResult()
         changes = self.compute_pod_actions(pod, pod_status, restart_all_containers)
@@ -857,7 +803,9 @@ class KubeGenericRuntimeManager(ContainerMethods):
         """The pod's status as an event of the runtime carries it."""
         sandbox = event.pod_sandbox_status
         meta = sandbox.metadata
-        statuses = [self.convert_to_kube_container_status(golang.background(), s) for s in event.containers_statuses]
+        statuses = [
+            self.convert_to_kube_container_status(golang.background(), meta.uid, s) for s in event.containers_statuses
+        ]
         return kubecontainer.PodStatus(
             id=meta.uid,
             name=meta.name,
@@ -886,7 +834,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
                 taken = helpers.time_from_nanoseconds(latest.timestamp)
                 result.time_stamp = clockpkg.to_steady(self.clock, taken)
                 result.container_statuses = [
-                    self.convert_to_kube_container_status(ctx, s) for s in latest.containers_statuses
+                    self.convert_to_kube_container_status(ctx, pod.id, s) for s in latest.containers_statuses
                 ]
             else:
                 result.container_statuses, result.active_container_statuses = self.get_pod_container_statuses(
@@ -922,7 +870,7 @@ class KubeGenericRuntimeManager(ContainerMethods):
     ) -> kubecontainer.Status:
         """Status of one container. Raises crierror.RemoteError."""
         response = self.runtime_service.container_status(ctx, id.id, False)
-        return self.convert_to_kube_container_status(ctx, response.status)
+        return self.convert_to_kube_container_status(ctx, pod_uid, response.status)
 
     def garbage_collect(
         self,
@@ -932,6 +880,9 @@ class KubeGenericRuntimeManager(ContainerMethods):
         evict_non_deleted_pods: bool,
     ) -> None:
         """See ContainerGC.garbage_collect."""
+        for uid in self.actuated_state.get_pod_resource_info_map():
+            if self.pod_state_provider.should_pod_runtime_be_removed(uid):
+                self.actuated_state.remove_pod(uid)
         self.container_gc.garbage_collect(ctx, gc_policy, all_sources_ready, evict_non_deleted_pods)
 
     def update_pod_cidr(self, ctx: golang.Context, pod_cidr: str) -> None:
@@ -951,13 +902,6 @@ class KubeGenericRuntimeManager(ContainerMethods):
     def list_pod_sandbox_metrics(self, ctx: golang.Context) -> list[runtimeapi.PodSandboxMetrics]:
         """Raises crierror.RemoteError."""
         return list(self.runtime_service.list_pod_sandbox_metrics(ctx))
-
-    def update_actuated_pod_level_resources(self, actuated_pod: v1.Pod) -> None:
-        """DIVERGES: nothing to record, as pods are not resized in place yet."""
-
-    def is_pod_resize_in_progress(self, allocated_pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
-        """DIVERGES: never, as pods are not resized in place yet."""
-        return False
 
 
 @dataclass(slots=True)
@@ -1036,7 +980,7 @@ class _Starter:
     result: kubecontainer.PodSyncResult
 
     def start_all(self, changes: PodActions) -> None:
-        """Steps 6 to 8.
+        """Steps 6 to 9.
 
         An init container that does not start ends it; other containers do not mind each other.
         """
@@ -1049,8 +993,14 @@ class _Starter:
             if not self._start_init_container(spec.init_containers[index]):
                 return
         self._record_finished_init_containers()
+        self._resize(changes)
         for index in changes.containers_to_start:
             self._start("container", metrics.CONTAINER, container_start_spec(spec.containers[index]))
+
+    def _resize(self, changes: PodActions) -> None:
+        pod, pod_status = self.context.pod, self.context.pod_status
+        if allocation.is_in_place_pod_vertical_scaling_allowed(pod).allowed and changes.resizes():
+            self.result.add_sync_result(self.manager.do_pod_resize_action(self.ctx, pod, pod_status, changes))
 
     def _start_init_container(self, container: v1.Container) -> bool:
         pod = self.context.pod

@@ -16,14 +16,6 @@ from pkg.component_helpers import resource as resourcehelper
 class SandboxLinuxMethods(ContainerLinuxMethods):
     """Sandbox resources and overhead."""
 
-    def convert_overhead_to_linux_resources(self, pod: v1.Pod) -> runtimeapi.LinuxContainerResources:
-        """What the runtime itself needs for the pod: requests and limits at once."""
-        if not pod.spec.overhead:
-            return runtimeapi.LinuxContainerResources()
-        cpu = pod.spec.overhead.get(v1.RESOURCE_CPU, ZERO)
-        memory = pod.spec.overhead.get(v1.RESOURCE_MEMORY, ZERO)
-        return self.calculate_linux_resources(cpu, cpu, memory)
-
     def calculate_sandbox_resources(self, pod: v1.Pod) -> runtimeapi.LinuxContainerResources:
         """All containers together, without overhead."""
         opts = resourcehelper.PodResourcesOptions(

@@ -22,6 +22,7 @@ from kubelet import cadvisor as cadvisorapi
 from kubelet import cm, lifecycle, runtimeclass
 from kubelet import container as kubecontainer
 from kubelet import images as kubeimages
+from kubelet.allocation import state
 from kubelet.cri import apis as internalapi
 from kubelet.kuberuntime.instrumented_services import (
     InstrumentedImageManagerService,
@@ -34,6 +35,9 @@ from pkg.apimachinery.api import resource
 from pkg.client_go.tools import record
 from pkg.client_go.util import flowcontrol
 from pkg.component_base.logs import logreduction
+
+# The file below the kubelet's root directory that says which resources are in force.
+ACTUATED_PODS_STATE_FILE = "actuated_pods_state"
 
 # How often the same error of one pod is logged, in seconds.
 _IDENTICAL_ERROR_DELAY = 60.0
@@ -125,6 +129,8 @@ class KubeRuntimeStruct:
         self.runtime_service: internalapi.RuntimeService = InstrumentedRuntimeService(options.runtime_service)
         self.image_service: internalapi.ImageManagerService = InstrumentedImageManagerService(options.image_service)
         self.container_manager = options.container_manager
+        # What is in force by all we know, over restarts too.
+        self.actuated_state: state.State = state.StateCheckpoint(options.root_directory, ACTUATED_PODS_STATE_FILE)
         self.internal_lifecycle = options.container_manager.internal_container_lifecycle()
         self.log_manager = options.log_manager
         self.runtime_class_manager = options.runtime_class_manager

@@ -716,7 +716,12 @@ class KubeletPods(KubeletNodeCache):
         """Whether the runtime handler of the pod's class can mount read-only all the way down."""
         handler = ""
         if self.runtime_class_manager is not None:
-            handler = self.runtime_class_manager.lookup_runtime_handler(pod.spec.runtime_class_name)
+            name = pod.spec.runtime_class_name
+            try:
+                handler = self.runtime_class_manager.lookup_runtime_handler(name)
+            except Exception as err:  # The class is not there: the sandbox fails for it, and says so.
+                klog.error_s(err, "failed to look up the runtime handler", runtimeClassName=name)
+                return False
         handlers = self.runtime_state.runtime_handlers()
         return any(h.supports_recursive_read_only_mounts for h in handlers if h.name == handler)
 

@@ -605,3 +605,17 @@ def test_find_container(test_kubelet: TestKubelet) -> None:
     assert find(test_kubelet.ctx, "", pod.metadata.uid, "c") is container
     assert find(test_kubelet.ctx, "p_ns", "", "other") is None
     assert find(test_kubelet.ctx, "other_ns", "", "c") is None
+
+
+class _NoRuntimeClasses:
+    def lookup_runtime_handler(self, runtime_class_name: str | None) -> str:
+        raise LookupError(f'runtimeclass.node.k8s.io "{runtime_class_name}" not found')
+
+
+def test_unknown_runtime_class_mounts_nothing_read_only_all_the_way_down(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = new_pod("p")
+    pod.spec.runtime_class_name = "phantom"
+    monkeypatch.setattr(test_kubelet.kubelet, "runtime_class_manager", _NoRuntimeClasses())
+    assert not test_kubelet.kubelet.runtime_class_supports_recursive_read_only_mounts(pod)

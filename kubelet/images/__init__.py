@@ -9,7 +9,7 @@ from kubelet.images.image_gc_manager import (
     PostImageGCHook,
     StatsProvider,
 )
-from kubelet.images.image_manager import ImageManager, ImagePodPullingTimeRecorder
+from kubelet.images.image_manager import ExternalCredentials, ImageManager, ImagePodPullingTimeRecorder
 from kubelet.images.types import (
     ErrImageInspect,
     ErrImageNeverPull,
@@ -29,6 +29,7 @@ __all__ = [
     "ErrInvalidImageName",
     "ErrRegistryUnavailable",
     "ErrSignatureValidationFailed",
+    "ExternalCredentials",
     "ImageError",
     "ImageGCManager",
     "ImageGCPolicy",

@@ -225,8 +225,8 @@ class ImageGCManager:
             amountToFree=amount_to_free,
             lowThreshold=low,
         )
-        remaining, freed = self._free_space(ctx, amount_to_free, free_time, images)
-        self._run_post_gc_hooks(ctx, remaining, free_time)
+        freed = self._free_space(ctx, amount_to_free, free_time, images)
+        self._run_post_gc_hooks(ctx, free_time)
         if freed < amount_to_free:
             message = (
                 f"Insufficient free disk space on the node's image filesystem ({usage_percent}% of"
@@ -237,7 +237,14 @@ class ImageGCManager:
             self._recorder.event(self._node_ref, v1.EVENT_TYPE_WARNING, events.FREE_DISK_SPACE_FAILED, message)
             raise ImageGCError(message)
 
-    def _run_post_gc_hooks(self, ctx: golang.Context, remaining: list[str], gc_start: datetime) -> None:
+    def _run_post_gc_hooks(self, ctx: golang.Context, gc_start: datetime) -> None:
+        """Tells all images that are left.
+
+        DIVERGES: Go leaves out those that are in use or pinned, or that came behind the last one removed. Their
+        pull records are lost with that, and pods without the right may use them from then on.
+        """
+        with self._lock:
+            remaining = [image.id for image in self._image_records.values()]
         for hook in self._post_gc_hooks:
             hook(ctx, remaining, gc_start)
 
@@ -276,8 +283,8 @@ class ImageGCManager:
         klog.info_s("Attempting to delete unused images")
         free_time = self._clock.now()
         images = self._images_in_eviction_order(ctx, free_time)
-        remaining, _ = self._free_space(ctx, None, free_time, images)
-        self._run_post_gc_hooks(ctx, remaining, free_time)
+        self._free_space(ctx, None, free_time, images)
+        self._run_post_gc_hooks(ctx, free_time)
 
     def _free_space(
         self,
@@ -285,20 +292,17 @@ class ImageGCManager:
         bytes_to_free: int | None,
         free_time: datetime,
         images: list[_ImageRecord],
-    ) -> tuple[list[str], int]:
-        """(ids left of the images looked at, bytes freed); None frees all. Raises ImageGCError."""
+    ) -> int:
+        """Bytes freed; None frees all. Raises ImageGCError."""
         errors: list[Exception] = []
         freed = 0
-        left: list[str] = []
         for image in images:
             if self._too_young(image, free_time):
-                left.append(image.id)
                 continue
             try:
                 self._free_image(ctx, image, IMAGE_GARBAGE_COLLECTED_TOTAL_REASON_SPACE)
             except crierror.RemoteError as err:
                 errors.append(err)
-                left.append(image.id)
                 continue
             freed += image.size
             if bytes_to_free is not None and freed >= bytes_to_free:
@@ -309,7 +313,7 @@ class ImageGCManager:
                 f"wanted to free {wanted} bytes, but freed {freed}"
                 f" bytes space with errors in image deletion: {_join(errors)}"
             )
-        return left, freed
+        return freed
 
     def _too_young(self, image: _ImageRecord, free_time: datetime) -> bool:
         if image.last_used is not None and image.last_used >= free_time:

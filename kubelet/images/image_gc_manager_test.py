@@ -113,7 +113,8 @@ def test_delete_unused_images_keeps_used_pinned_and_mounted_ones() -> None:
     world.runtime.mounted["c0"] = "image-2"
     world.manager.delete_unused_images(_CTX)
     assert world.left() == ["image-0", "image-2", "image-3"]
-    assert world.hooks == [([], world.clock.now())]
+    # The records of images in use must stay: without them they would be open to every pod.
+    assert world.hooks == [(["image-0", "image-2", "image-3"], world.clock.now())]
 
 
 def test_container_removed_meanwhile_does_not_stop_the_collection() -> None:
@@ -140,6 +141,15 @@ def test_above_high_threshold_enough_goes() -> None:
     world.fill(available=10240 * 5 // 100)
     world.collect()
     assert len(world.left()) == 1
+
+
+def test_images_behind_the_last_one_removed_are_told_as_left() -> None:
+    world = _World(high=90, low=85)
+    world.set_images(0, 1, 2)
+    world.fill(available=1024)
+    world.collect()
+    assert world.left() == ["image-1", "image-2"]
+    assert [remaining for remaining, _ in world.hooks] == [["image-1", "image-2"]]
 
 
 def test_longest_unused_goes_first() -> None:

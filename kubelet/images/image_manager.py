@@ -16,6 +16,8 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet import events, metrics
+from kubelet import types as kubetypes
+from kubelet.images import metrics as imagemetrics
 from kubelet.images import types
 from kubelet.images.helpers import throttle_image_pulling
 from kubelet.images.puller import (
@@ -48,6 +50,18 @@ class ImagePodPullingTimeRecorder(Protocol):
     def record_image_finished_pulling(self, pod_uid: str) -> None: ...
 
 
+# (pod's namespace, name, uid, name of its service account) → what the node's credential providers have for it.
+ExternalCredentials = Callable[[str, str, str, str], credentialprovider.DockerKeyring]
+
+
+@dataclass(slots=True)
+class _Presence:
+    """What was found out about an image, for the metrics."""
+
+    present_locally: bool | None = None
+    pull_required: bool | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class _Request:
     """What one call of ensure_image_exists is about."""
@@ -59,6 +73,7 @@ class _Request:
     pull_policy: str
     pod_sandbox_config: runtimeapi.PodSandboxConfig | None
     credentials: Callable[[], list[credentialprovider.TrackedAuthConfig]]
+    presence: _Presence
 
     @property
     def log_prefix(self) -> str:
@@ -80,10 +95,13 @@ class ImageManager:
         qps: float,
         burst: int,
         pod_pulling_time_recorder: ImagePodPullingTimeRecorder,
+        external_credentials: ExternalCredentials | None = None,
     ) -> None:
+        imagemetrics.register_metrics()
         image_service = throttle_image_pulling(image_service, qps, burst)
         self._recorder = recorder
         self._node_keyring = node_keyring
+        self._external_credentials = external_credentials
         self._image_service = image_service
         self._image_pull_manager = image_pull_manager
         self._back_off = image_back_off
@@ -111,9 +129,36 @@ class ImageManager:
     ) -> str:
         """The runtime's reference of the image, pulled first if its policy says so.
 
-        Raises types.ImageError with reason and message, or credentialprovider.DockerConfigError for a pull
-        secret that cannot be read.
+        Raises types.ImageError with reason and message.
         """
+        presence = _Presence()
+        try:
+            return self._ensure_image_exists(
+                ctx,
+                obj_ref,
+                pod,
+                requested_image,
+                pull_secrets,
+                pod_sandbox_config,
+                pod_runtime_handler,
+                pull_policy,
+                presence,
+            )
+        finally:
+            imagemetrics.record_ensure_image_request(pull_policy, presence.present_locally, presence.pull_required)
+
+    def _ensure_image_exists(
+        self,
+        ctx: golang.Context,
+        obj_ref: v1.ObjectReference | None,
+        pod: v1.Pod,
+        requested_image: str,
+        pull_secrets: Sequence[v1.Secret],
+        pod_sandbox_config: runtimeapi.PodSandboxConfig | None,
+        pod_runtime_handler: str,
+        pull_policy: str,
+        presence: _Presence,
+    ) -> str:
         try:
             image = _apply_default_image_tag(requested_image)
         except parsers.ImageNameError as err:
@@ -122,11 +167,15 @@ class ImageManager:
             raise types.ErrInvalidImageName(message) from err
         annotations = [kubecontainer.Annotation(k, value) for k, value in pod.metadata.annotations.items()]
         spec = kubecontainer.ImageSpec(image=image, annotations=annotations, runtime_handler=pod_runtime_handler)
-        credentials = functools.cache(lambda: self._lookup_pull_credentials(image, pull_secrets))
-        request = _Request(obj_ref, pod, requested_image, spec, pull_policy, pod_sandbox_config, credentials)
+        credentials = functools.cache(lambda: self._lookup_pull_credentials(obj_ref, image, pod, pull_secrets))
+        request = _Request(obj_ref, pod, requested_image, spec, pull_policy, pod_sandbox_config, credentials, presence)
         image_ref = self._image_pull_precheck(ctx, request)
-        if image_ref and self._accessible(ctx, request, image_ref):
-            return image_ref
+        if image_ref:
+            accessible = self._accessible(ctx, request, image_ref)
+            presence.pull_required = not accessible
+            if accessible:
+                return image_ref
+        presence.pull_required = True
         if pull_policy == v1.PULL_NEVER:
             raise self._image_not_present_on_never_policy_error(request)
         return self._pull_image(ctx, request)
@@ -147,6 +196,7 @@ class ImageManager:
                 message,
             )
             raise types.ErrImageInspect(message) from err
+        request.presence.present_locally = bool(image_ref)
         if not image_ref and request.pull_policy == v1.PULL_NEVER:
             raise self._image_not_present_on_never_policy_error(request)
         return image_ref
@@ -192,15 +242,35 @@ class ImageManager:
             klog.info_s(f"{prefix} {message}")
 
     def _lookup_pull_credentials(
-        self, image: str, pull_secrets: Sequence[v1.Secret]
+        self, obj_ref: v1.ObjectReference | None, image: str, pod: v1.Pod, pull_secrets: Sequence[v1.Secret]
     ) -> list[credentialprovider.TrackedAuthConfig]:
+        """Those of the pod's secrets first. Raises types.ErrImagePull for a secret that cannot be read.
+
+        DIVERGES: in Go the JSON parser's error becomes the container's waiting reason, and names no secret.
+        """
         repo_to_pull, _, _ = parsers.parse_image_name(image)
-        keyring = credentialprovidersecrets.make_docker_keyring(pull_secrets, self._node_keyring)
+        keyring = self._node_keyring
+        if self._external_credentials is not None:
+            meta = pod.metadata
+            external = self._external_credentials(meta.namespace, meta.name, meta.uid, pod.spec.service_account_name)
+            keyring = credentialprovider.UnionDockerKeyring([keyring, external])
+        try:
+            keyring = credentialprovidersecrets.make_docker_keyring(pull_secrets, keyring)
+        except credentialprovider.DockerConfigError as err:
+            message = f'Failed to pull image "{image}": {err}'
+            self._log_it(obj_ref, v1.EVENT_TYPE_WARNING, events.FAILED_TO_PULL_IMAGE, image, message)
+            raise types.ErrImagePull(str(err)) from err
         return keyring.lookup(repo_to_pull)
 
     def _pull_image(self, ctx: golang.Context, request: _Request) -> str:
         credentials = request.credentials()
-        self._image_pull_manager.record_pull_intent(request.image)
+        try:
+            self._image_pull_manager.record_pull_intent(request.image)
+        except OSError as err:
+            # DIVERGES: in Go the error's text becomes the container's waiting reason.
+            raise types.ErrImagePull(
+                f'Failed to record image pull intent for container image "{request.image}": {err}'
+            ) from err
         result: PullResult | None = None
         try:
             result = self._pull_with_back_off(ctx, request, credentials)
@@ -229,7 +299,16 @@ class ImageManager:
             f'Pulling image "{image}"',
         )
         start = time.monotonic()
-        result = self._puller.pull_image(ImagePullRequest(ctx, request.spec, credentials, request.pod_sandbox_config))
+        result = self._puller.pull_image(
+            ImagePullRequest(
+                ctx,
+                request.spec,
+                credentials,
+                request.pod_sandbox_config,
+                str(klog.kobj(request.pod)),
+                kubetypes.is_critical_pod(request.pod),
+            )
+        )
         if result.err is not None:
             raise self._pull_failed(request, key, result.err) from result.err
         self._pod_pulling_time_recorder.record_image_finished_pulling(uid)

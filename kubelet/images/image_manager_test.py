@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet import images
-from kubelet.images import helpers, image_manager, puller, pullmanager
+from kubelet.images import helpers, image_manager, metrics, progress, puller, pullmanager
 from kubelet.kuberuntime import testing
 from pkg import credentialprovider, golang
 from pkg.api.core import v1
@@ -388,6 +390,73 @@ def test_unknown_verification_policy() -> None:
         pullmanager.image_pull_credential_verification_policy("Sometimes", [])
 
 
+def test_bad_pull_secret_is_named_and_nothing_is_pulled() -> None:
+    world = _World()
+    secret = _secret("broken", "u")
+    secret.data = {v1.DOCKER_CONFIG_JSON_KEY: b"not JSON: hunter2"}
+    with pytest.raises(images.ErrImagePull) as caught:
+        world.ensure("reg.io/a", v1.PULL_ALWAYS, [secret])
+    assert caught.value.message == (
+        'image pull secret "ns/broken", key ".dockerconfigjson": error occurred while trying to unmarshal json'
+    )
+    assert world.recorder.drain() == [f'Warning Failed Failed to pull image "reg.io/a:latest": {caught.value.message}']
+    assert world.images.calls == []
+
+
+def test_external_credentials_come_after_those_of_the_node() -> None:
+    world = _World()
+    asked: list[tuple[str, str, str, str]] = []
+    external = credentialprovider.BasicDockerKeyring()
+    external.add(None, {"reg.io": credentialprovider.DockerConfigEntry("plugin", "p")})
+
+    def keyring(*pod: str) -> credentialprovider.DockerKeyring:
+        asked.append(pod)  # type: ignore[arg-type]
+        return external
+
+    world.manager._external_credentials = keyring
+    node = credentialprovider.BasicDockerKeyring()
+    node.add(None, {"reg.io": credentialprovider.DockerConfigEntry("node", "p")})
+    world.manager._node_keyring = node
+    world.ensure("reg.io/a", v1.PULL_IF_NOT_PRESENT, [_secret("s", "pod")])
+    assert world.images.credentials == [["pod", "node", "plugin"]]
+    assert asked == [("ns", "pod", "uid", "")]
+
+
+def test_pull_intent_that_cannot_be_recorded() -> None:
+    class _FullDisk(pullmanager.NoopImagePullManager):
+        def record_pull_intent(self, image: str) -> None:
+            raise OSError("no space left on device")
+
+    err = _World(_FullDisk()).error("missing_image", v1.PULL_ALWAYS)
+    assert (str(err), err.message) == (
+        "ErrImagePull",
+        'Failed to record image pull intent for container image "missing_image": no space left on device',
+    )
+
+
+def _requests(policy: str, present: str, required: str) -> float:
+    return float(metrics.ENSURE_IMAGE_REQUESTS_COUNTER.labels(policy, present, required)._value.get())
+
+
+@pytest.mark.parametrize(
+    ("image", "policy", "present", "required"),
+    [
+        ("missing_image", v1.PULL_IF_NOT_PRESENT, "false", "true"),
+        ("present_image", v1.PULL_IF_NOT_PRESENT, "true", "false"),
+        ("present_image", v1.PULL_ALWAYS, "unknown", "true"),
+        ("missing_image", v1.PULL_NEVER, "false", "unknown"),
+        ("Not/An/Image", v1.PULL_ALWAYS, "unknown", "unknown"),
+    ],
+)
+def test_requests_are_counted(image: str, policy: str, present: str, required: str) -> None:
+    before = _requests(policy.lower(), present, required)
+    try:
+        _World().ensure(image, policy)
+    except images.ImageError:
+        pass
+    assert _requests(policy.lower(), present, required) == before + 1
+
+
 def _pull_at_once(a_puller: puller.ImagePuller, count: int) -> list[golang.Thread]:
     request = puller.ImagePullRequest(_CTX, kubecontainer.ImageSpec(image="img"), [], None)
     return [golang.go(a_puller.pull_image, request, name=f"pull-{i}") for i in range(count)]
@@ -455,3 +524,101 @@ def test_pull_of_a_deleted_pod_does_not_wait_for_its_turn(serial: bool) -> None:
     for thread in (busy, later):
         thread.join(timeout=10)
     assert service.calls.count("PullImage") == 2
+
+
+def _eventually(look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not look():
+        assert time.monotonic() < deadline
+        _CTX.wait(0.01)
+
+
+@pytest.mark.parametrize("serial", [True, False])
+def test_critical_pods_first(serial: bool) -> None:
+    service: Any = _Images()
+    gate = service.on_pull = _Gate()
+    a_puller = puller.SerialImagePuller(service) if serial else puller.ParallelImagePuller(service, 1)
+    order: list[str] = []
+
+    def pull(pod: str, critical: bool) -> None:
+        spec = kubecontainer.ImageSpec(image="img")
+        a_puller.pull_image(puller.ImagePullRequest(_CTX, spec, [], None, pod, critical))
+        order.append(pod)
+
+    threads = []
+    for number, (pod, critical) in enumerate([("busy", False), ("b", False), ("a", False), ("z", True), ("y", True)]):
+        threads.append(golang.go(pull, pod, critical, name=f"pull-{pod}"))
+        # They are to ask in this order; the first one has its turn at once.
+        if number == 0:
+            assert gate.entered.recv(timeout=10)[1]
+        else:
+            _eventually(lambda n=number: len(a_puller._turns._waiting) == n)  # type: ignore[misc, union-attr]
+    for done in range(1, 6):
+        gate.release.send(None)
+        _eventually(lambda n=done: len(order) == n)  # type: ignore[misc]
+    for thread in threads:
+        thread.join(timeout=10)
+    assert order == ["busy", "z", "y", "b", "a"]
+
+
+def test_who_waits_is_told_how_many_are_ahead(capfd: pytest.CaptureFixture[str]) -> None:
+    service: Any = _Images()
+    gate = service.on_pull = _Gate()
+    a_puller = puller.ParallelImagePuller(service, 1)
+    threads = _pull_at_once(a_puller, 3)
+    _eventually(lambda: len(a_puller._turns._waiting) == 2)  # type: ignore[union-attr]
+    gate.release.close()
+    for thread in threads:
+        thread.join(timeout=10)
+    lines = [line for line in capfd.readouterr().err.splitlines() if "waits for its turn" in line]
+    assert ["waitingAhead=0" in lines[0], "waitingAhead=1" in lines[1], len(lines)] == [True, True, 2]
+    assert "maxParallelImagePulls=1" in lines[0]
+
+
+class _FileSystem:
+    """The images' file system, with more in it every time someone looks."""
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.err: Exception | None = None
+
+    def image_fs_info(self, ctx: golang.Context) -> runtimeapi.ImageFsInfoResponse:
+        if self.err is not None:
+            raise self.err
+        self.used += 3 << 20
+        usage = runtimeapi.FilesystemUsage(used_bytes=runtimeapi.UInt64Value(value=self.used))
+        return runtimeapi.ImageFsInfoResponse(image_filesystems=[usage])
+
+
+def test_long_pulls_are_told_of(capfd: pytest.CaptureFixture[str]) -> None:
+    clock = testingclock.FakeClock()
+    service: Any = _FileSystem()
+    watcher = progress.PullProgress(service, clock)
+    with watcher.watch("big", "ns/pod"):
+        clock.step(progress.REPORT_PERIOD - 1)
+        with watcher.watch("late", "ns/other"):
+            clock.step(1)
+            used = watcher.report(None)
+            clock.step(progress.REPORT_PERIOD)
+            service.err = RuntimeError("no figures")
+            assert watcher.report(used) is None
+            service.err = None
+            clock.step(progress.REPORT_PERIOD)
+            watcher.report(used)
+    lines = [line.partition("] ")[2] for line in capfd.readouterr().err.splitlines() if "takes long" in line]
+    head = '"Image pull takes long" image="big" pod="ns/pod"'
+    assert lines[0] == f'{head} elapsed="15s" imageFsUsed="3.0 MiB" imageFsGrowth="unknown"'
+    assert f'{head} elapsed="30s" imageFsUsed="unknown" imageFsGrowth="unknown"' in lines
+    assert any('image="late" pod="ns/other"' in line and 'imageFsGrowth="3.0 MiB"' in line for line in lines)
+
+
+def test_the_thread_that_tells_of_pulls_lives_only_while_there_are_some() -> None:
+    def running() -> bool:
+        return any(thread.name == "image-pull-progress" for thread in threading.enumerate())
+
+    service: Any = _FileSystem()
+    watcher = progress.PullProgress(service, testingclock.FakeClock())
+    for _ in range(2):
+        with watcher.watch("a", "ns/pod"), watcher.watch("b", "ns/pod"):
+            assert running()
+        _eventually(lambda: not running())

@@ -5,15 +5,17 @@ Go: pkg/kubelet/images/puller.go
 
 from __future__ import annotations
 
+import bisect
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
+from kubelet.images.progress import PullProgress
 from pkg import credentialprovider, golang, klog
 
 
@@ -33,12 +35,14 @@ class PullResult:
 
 @dataclass(frozen=True, slots=True)
 class ImagePullRequest:
-    """All that a pull needs."""
+    """All that a pull needs. The pod, as namespace/name, is for the log."""
 
     ctx: golang.Context
     spec: kubecontainer.ImageSpec
     credentials: Sequence[credentialprovider.TrackedAuthConfig]
     pod_sandbox_config: runtimeapi.PodSandboxConfig | None
+    pod: str = ""
+    critical: bool = False
 
 
 class ImagePuller(Protocol):
@@ -58,82 +62,105 @@ class ParallelImagePuller:
 
     def __init__(self, image_service: kubecontainer.ImageService, max_parallel_image_pulls: int | None) -> None:
         self._image_service = image_service
+        self._progress = PullProgress(image_service)
         limit = max_parallel_image_pulls or 0
-        self._tokens: golang.Channel[None] | None = golang.Channel(limit) if limit >= 1 else None
-
-    def pull_image(self, request: ImagePullRequest) -> PullResult:
-        if self._tokens is None:
-            return _pull(self._image_service, request)
-        try:
-            self._tokens.send(None, request.ctx)
-        except golang.ContextError as err:
-            return PullResult(err=err)
-        try:
-            return _pull(self._image_service, request)
-        finally:
-            self._tokens.recv()
-
-
-class SerialImagePuller:
-    """One pull at a time, in the order of asking."""
-
-    def __init__(self, image_service: kubecontainer.ImageService) -> None:
-        self._image_service = image_service
-        # Guards the two below.
-        self._lock = threading.Lock()
-        self._busy = False
-        self._waiting: list[golang.Channel[None]] = []
+        self._turns = _Turns(limit) if limit >= 1 else None
 
     def pull_image(self, request: ImagePullRequest) -> PullResult:
         """See ImagePuller.
 
         DIVERGES: in Go a pod that was deleted meanwhile waits for its turn all the same.
         """
+        if self._turns is None:
+            return self._pull(request)
         try:
-            self._wait_for_turn(request.ctx)
+            self._turns.take(request)
         except golang.ContextError as err:
             return PullResult(err=err)
         try:
-            return _pull(self._image_service, request)
+            return self._pull(request)
         finally:
-            self._pass_turn()
+            self._turns.pass_on()
 
-    def _wait_for_turn(self, ctx: golang.Context) -> None:
-        turn: golang.Channel[None] = golang.Channel(1)
+    def _pull(self, request: ImagePullRequest) -> PullResult:
+        start = time.monotonic()
+        with self._progress.watch(request.spec.image, request.pod):
+            try:
+                image_ref, credentials = self._image_service.pull_image(
+                    request.ctx, request.spec, request.credentials, request.pod_sandbox_config
+                )
+            except Exception as err:  # Whatever went wrong is the pull's result; the caller reports it.
+                return PullResult(err=err, pull_duration=time.monotonic() - start)
+        size = _image_size(self._image_service, request) if image_ref else 0
+        return PullResult(image_ref, size, None, time.monotonic() - start, credentials)
+
+
+class SerialImagePuller(ParallelImagePuller):
+    """One pull at a time."""
+
+    def __init__(self, image_service: kubecontainer.ImageService) -> None:
+        super().__init__(image_service, 1)
+
+
+@dataclass(order=True, slots=True)
+class _Waiter:
+    """Sorts critical pods first, and then by the order of asking."""
+
+    not_critical: bool
+    number: int
+    turn: golang.Channel[None] = field(default_factory=lambda: golang.Channel(1), compare=False)
+
+
+class _Turns:
+    """Whose turn it is to pull. Thread-safe.
+
+    DIVERGES: critical pods go first; in Go it is the order of asking, or, in parallel, chance.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        # Guards the three below.
+        self._lock = threading.Lock()
+        self._busy = 0
+        self._asked = 0
+        self._waiting: list[_Waiter] = []
+
+    def take(self, request: ImagePullRequest) -> None:
+        """Waits for a turn. Raises golang.ContextError when the request's context is done before."""
         with self._lock:
-            if not self._busy:
-                self._busy = True
+            if self._busy < self._limit:
+                self._busy += 1
                 return
-            self._waiting.append(turn)
-        if golang.select(turn, ctx.done()).index == 0:
+            self._asked += 1
+            waiter = _Waiter(not request.critical, self._asked)
+            ahead = bisect.bisect(self._waiting, waiter)
+            self._waiting.insert(ahead, waiter)
+        klog.info_s(
+            "Image pull waits for its turn",
+            image=request.spec.image,
+            pod=request.pod,
+            critical=request.critical,
+            waitingAhead=ahead,
+            maxParallelImagePulls=self._limit,
+        )
+        if golang.select(waiter.turn, request.ctx.done()).index == 0:
             return
         with self._lock:
-            waiting = turn in self._waiting
+            waiting = waiter in self._waiting
             if waiting:
-                self._waiting.remove(turn)
+                self._waiting.remove(waiter)
         if not waiting:
             # The turn came at the same time: it goes to the next one.
-            self._pass_turn()
-        raise ctx.err() or golang.Canceled()
+            self.pass_on()
+        raise request.ctx.err() or golang.Canceled()
 
-    def _pass_turn(self) -> None:
+    def pass_on(self) -> None:
+        """Gives the turn to who waits first."""
         with self._lock:
             if self._waiting:
-                self._waiting.pop(0).send(None)
+                self._waiting.pop(0).turn.send(None)
             else:
-                self._busy = False
-
-
-def _pull(image_service: kubecontainer.ImageService, request: ImagePullRequest) -> PullResult:
-    start = time.monotonic()
-    try:
-        image_ref, credentials = image_service.pull_image(
-            request.ctx, request.spec, request.credentials, request.pod_sandbox_config
-        )
-    except Exception as err:  # Whatever went wrong is the pull's result; the caller reports it.
-        return PullResult(err=err, pull_duration=time.monotonic() - start)
-    size = _image_size(image_service, request) if image_ref else 0
-    return PullResult(image_ref, size, None, time.monotonic() - start, credentials)
+                self._busy -= 1
 
 
 def _image_size(image_service: kubecontainer.ImageService, request: ImagePullRequest) -> int:

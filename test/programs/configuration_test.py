@@ -136,7 +136,8 @@ def test_a_zero_that_a_default_replaces_is_not_the_files(folder: Path) -> None:
         ),
         # What the base was defaulted to counts as set, as in Go.
         ("maxPods: 7", "nodeStatusUpdateFrequency: 30s", "nodeStatusReportFrequency", "5m0s"),
-        ("maxPods: 7", "maxParallelImagePulls: 5", "serializeImagePulls", True),
+        ("maxPods: 7", "maxParallelImagePulls: 1", "serializeImagePulls", False),
+        ("maxPods: 7", "serializeImagePulls: false", "maxParallelImagePulls", 3),
         ("enforceNodeAllocatable: []", "maxPods: 7", "enforceNodeAllocatable", []),
         (
             "featureGates: {EventedPLEG: true}",
@@ -150,6 +151,14 @@ def test_merging(folder: Path, base: str, dropin: str, path: str, value: object)
     file = _write(folder / "a.yaml", base)
     _write(folder / "conf.d/a.conf", dropin)
     assert _field(_load(f"--config={file}", f"--config-dir={folder / 'conf.d'}"), path)[0] == value
+
+
+@pytest.mark.parametrize("flags", [[], ["--serialize-image-pulls"]])
+def test_default_cap_is_no_hindrance_to_serial_pulls(folder: Path, flags: list[str]) -> None:
+    file = _write(folder / "a.yaml", "maxPods: 7")
+    _write(folder / "conf.d/a.conf", "maxPods: 8" if flags else "serializeImagePulls: true")
+    kc = _load(f"--config={file}", f"--config-dir={folder / 'conf.d'}", *flags).kubelet_configuration
+    assert (kc.serialize_image_pulls, kc.max_parallel_image_pulls) == (True, None)
 
 
 def test_null_in_a_dropin_gives_the_field_back_to_the_defaults(folder: Path) -> None:
@@ -382,12 +391,10 @@ def test_fields_without_effect_exist(path: str) -> None:
 
 
 def test_a_protection_that_is_not_there_is_refused(folder: Path) -> None:
-    text = "protectKernelDefaults: true\nimagePullCredentialsVerificationPolicy: AlwaysVerify\n"
+    text = "protectKernelDefaults: true\n"
     file = _write(folder / "a.yaml", text)
     with pytest.raises(ValueError) as caught:
         supported.check_supported(_load(f"--config={file}"))
     assert str(caught.value) == (
-        "not supported by this kubelet: imagePullCredentialsVerificationPolicy: AlwaysVerify: "
-        "the credentials of pods for images that are present are not verified; "
-        "protectKernelDefaults: True: kernel settings are not checked"
+        "not supported by this kubelet: protectKernelDefaults: True: kernel settings are not checked"
     )

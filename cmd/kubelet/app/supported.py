@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kubelet.apis import config as kubeletconfig
 from kubelet.apis.config import scheme, v1beta1
 from pkg import klog
 
@@ -111,15 +110,8 @@ NOT_ACTED_ON_STANDALONE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
 )
 
-_VERIFYING = (kubeletconfig.ALWAYS_VERIFY, kubeletconfig.NEVER_VERIFY_ALLOWLISTED_IMAGES)
-
 # Field, the values that would deceive, why.
 REFUSED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
-    (
-        "imagePullCredentialsVerificationPolicy",
-        _VERIFYING,
-        "the credentials of pods for images that are present are not verified",
-    ),
     ("protectKernelDefaults", (True,), "kernel settings are not checked"),
 )
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from kubelet.images.pullmanager.interfaces import ImagePulledRecord
+from kubelet.images.pullmanager.metrics import FS_PULL_INTENTS_SIZE, FS_PULLED_RECORDS_SIZE, register_metrics
 from pkg import klog
 from pkg.apimachinery.runtime import codec
 
@@ -35,6 +36,7 @@ class FSPullRecordsAccessor:
 
     def __init__(self, kubelet_dir: str) -> None:
         """Makes the directories. Raises OSError."""
+        register_metrics()
         self._pulling_dir = Path(kubelet_dir, "image_manager", "pulling")
         self._pulled_dir = Path(kubelet_dir, "image_manager", "pulled")
         for directory in (self._pulling_dir, self._pulled_dir):
@@ -43,6 +45,7 @@ class FSPullRecordsAccessor:
     def write_image_pull_intent(self, image: str) -> None:
         """Raises OSError, as all methods here do."""
         _write_file(self._pulling_dir / _cache_filename(image), msgspec.json.encode(ImagePullIntent(image)))
+        FS_PULL_INTENTS_SIZE.set(_count(self._pulling_dir))
 
     def list_image_pull_intents(self) -> list[ImagePullIntent]:
         return list(_read_all(self._pulling_dir, ImagePullIntent))
@@ -52,6 +55,7 @@ class FSPullRecordsAccessor:
 
     def delete_image_pull_intent(self, image: str) -> None:
         (self._pulling_dir / _cache_filename(image)).unlink(missing_ok=True)
+        FS_PULL_INTENTS_SIZE.set(_count(self._pulling_dir))
 
     def get_image_pulled_record(self, image_ref: str) -> ImagePulledRecord | None:
         """None when there is no such record. Raises msgspec.MsgspecError for one that cannot be decoded."""
@@ -67,9 +71,11 @@ class FSPullRecordsAccessor:
 
     def write_image_pulled_record(self, record: ImagePulledRecord) -> None:
         _write_file(self._pulled_dir / _cache_filename(record.image_ref), msgspec.json.encode(record))
+        FS_PULLED_RECORDS_SIZE.set(_count(self._pulled_dir))
 
     def delete_image_pulled_record(self, image_ref: str) -> None:
         (self._pulled_dir / _cache_filename(image_ref)).unlink(missing_ok=True)
+        FS_PULLED_RECORDS_SIZE.set(_count(self._pulled_dir))
 
 
 def _cache_filename(image: str) -> str:
@@ -79,6 +85,7 @@ def _cache_filename(image: str) -> str:
 def _write_file(target: Path, content: bytes) -> None:
     """Replaces the file whole, so that no reader sees half of it."""
     tmp = target.with_name(target.name + _TMP_FILES_SUFFIX)
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         tmp.touch(mode=0o600)
         tmp.write_bytes(content)
@@ -88,11 +95,18 @@ def _write_file(target: Path, content: bytes) -> None:
         raise
 
 
+def _record_files(directory: Path) -> list[Path]:
+    found = sorted(directory.glob(_CACHE_FILES_SHA256_PREFIX + "*"))
+    return [path for path in found if path.suffix != _TMP_FILES_SUFFIX and path.is_file()]
+
+
+def _count(directory: Path) -> int:
+    return len(_record_files(directory))
+
+
 def _read_all(directory: Path, kind: type[_T]) -> Iterator[_T]:
     """Every record that can be read; the others are logged and left alone."""
-    for path in sorted(directory.glob(_CACHE_FILES_SHA256_PREFIX + "*")):
-        if path.suffix == _TMP_FILES_SUFFIX or not path.is_file():
-            continue
+    for path in _record_files(directory):
         try:
             yield codec.json_decoder(kind).decode(path.read_bytes())
         except (OSError, msgspec.MsgspecError) as err:

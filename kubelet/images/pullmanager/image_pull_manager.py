@@ -2,9 +2,8 @@
 
 Go: pkg/kubelet/images/pullmanager/image_pull_manager.go
 
-# DIVERGES: Go keeps a cache of the records in memory and locks by image; records are small files that are
-# read
-# once a container start, so one lock and no cache do here.
+DIVERGES: Go keeps a cache of the records in memory and locks by image; records are small files that are read
+once a container start, so one lock and no cache do here.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ from kubelet.images.pullmanager.interfaces import (
     ImagePulledRecord,
     ImagePullSecret,
 )
+from kubelet.images.pullmanager.metrics import MustAttemptImagePullResult as Result
+from kubelet.images.pullmanager.metrics import record_must_attempt_image_pull_result
 from pkg import golang, klog
 from pkg.apimachinery import clock
 
@@ -78,20 +79,27 @@ class PullManager:
     ) -> bool:
         if not image_ref:
             return True
+        result = Result.ERROR
         try:
-            with self._lock:
-                record = self._records.get_image_pulled_record(image_ref)
-                pulled_by_kubelet = record is not None or self._pull_intended_locked(image)
-            if not self._policy(image, pulled_by_kubelet):
-                return False
-            name = trim_image_tag_digest(image)
+            result = self._check(image, image_ref, get_pod_credentials)
         except _RECORD_ERRORS as err:
             klog.error_s(err, "Unable to access cache records about image pulls")
-            return True
+        finally:
+            record_must_attempt_image_pull_result(result)
+        return result in (Result.MUST_AUTHENTICATE, Result.ERROR)
+
+    def _check(self, image: str, image_ref: str, get_pod_credentials: GetPodCredentials) -> Result:
+        """Raises one of _RECORD_ERRORS, and what get_pod_credentials raises."""
+        with self._lock:
+            record = self._records.get_image_pulled_record(image_ref)
+            pulled_by_kubelet = record is not None or self._pull_intended_locked(image)
+        if not self._policy(image, pulled_by_kubelet):
+            return Result.CREDENTIAL_POLICY_ALLOWED
+        name = trim_image_tag_digest(image)
         cached = record.credential_mapping.get(name) if record is not None else None
-        if cached is None:
-            return True
-        return not self._matches(image, image_ref, cached, get_pod_credentials)
+        if cached is not None and self._matches(image, image_ref, cached, get_pod_credentials):
+            return Result.CREDENTIAL_RECORD_FOUND
+        return Result.MUST_AUTHENTICATE
 
     def prune_unknown_records(self, ctx: golang.Context, image_list: Iterable[str], until: datetime) -> None:
         in_use = set(image_list)

@@ -32,6 +32,12 @@ def make_docker_keyring(
             continue
         meta = secret.metadata
         coordinates = credentialprovider.SecretCoordinates(meta.uid, meta.namespace, meta.name)
-        keyring.add(credentialprovider.CredentialSource(secret=coordinates), parse(data))
+        try:
+            config = parse(data)
+        except credentialprovider.DockerConfigError as err:
+            raise credentialprovider.DockerConfigError(
+                f'image pull secret "{meta.namespace}/{meta.name}", key "{key}": {err}'
+            ) from err
+        keyring.add(credentialprovider.CredentialSource(secret=coordinates), config)
         found = True
     return credentialprovider.UnionDockerKeyring([keyring, default_keyring]) if found else default_keyring

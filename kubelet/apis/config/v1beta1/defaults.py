@@ -20,6 +20,7 @@ DEFAULT_VOLUME_PLUGIN_DIR = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec
 DEFAULT_POD_LOGS_DIR = "/var/log/pods"
 DEFAULT_MEMORY_THROTTLING_FACTOR = 0.9
 MAX_CONTAINER_BACK_OFF = "5m0s"
+DEFAULT_MAX_PARALLEL_IMAGE_PULLS = 3
 
 # Set if the field is absent: here zero, false and empty are values.
 _IF_ABSENT: dict[str, Any] = {
@@ -112,8 +113,7 @@ def set_defaults_kubelet_configuration(document: Document) -> None:
     if _is_zero(document.get("nodeStatusReportFrequency")):
         update = document.get("nodeStatusUpdateFrequency")
         document["nodeStatusReportFrequency"] = "5m0s" if _is_zero(update) else update
-    if document.get("serializeImagePulls") is None:
-        document["serializeImagePulls"] = (document.get("maxParallelImagePulls") or 0) < 2
+    _set_image_pull_defaults(document)
     # Negative says "as many as the node has", whatever the number.
     if (pids := document.get("podPidsLimit")) is None or pids < 0:
         document["podPidsLimit"] = -1
@@ -123,6 +123,15 @@ def set_defaults_kubelet_configuration(document: Document) -> None:
     for path, value in _IF_ZERO.items():
         _set_if(document, path, value, _is_zero)
     _set_gated_defaults(document, gate)
+
+
+def _set_image_pull_defaults(document: Document) -> None:
+    """DIVERGES: Go's default is one pull at a time, and one slow registry then holds up all pods of the node."""
+    if document.get("serializeImagePulls") is not None:
+        return
+    if document.get("maxParallelImagePulls") is None:
+        document["maxParallelImagePulls"] = DEFAULT_MAX_PARALLEL_IMAGE_PULLS
+    document["serializeImagePulls"] = document["maxParallelImagePulls"] < 2
 
 
 def _set_gated_defaults(document: Document, gate: FeatureGate) -> None:

@@ -39,7 +39,8 @@ def _value(document: scheme.Document, path: str) -> Any:
         ("maxPods", 110),
         ("podPidsLimit", -1),
         ("cpuCFSQuotaPeriod", "100ms"),
-        ("serializeImagePulls", True),
+        ("serializeImagePulls", False),
+        ("maxParallelImagePulls", 3),
         ("enforceNodeAllocatable", ["pods"]),
         ("logging.format", "text"),
         ("logging.flushFrequency", "5s"),
@@ -80,6 +81,7 @@ def test_empty_configuration(path: str, value: object) -> None:
             "1m0s",
         ),
         ({"maxParallelImagePulls": 1}, "serializeImagePulls", True),
+        ({"maxParallelImagePulls": 5}, "maxParallelImagePulls", 5),
         ({"maxParallelImagePulls": 5}, "serializeImagePulls", False),
         ({"maxParallelImagePulls": 5, "serializeImagePulls": True}, "serializeImagePulls", True),
         (
@@ -110,3 +112,8 @@ def test_defaults_are_not_shared() -> None:
     v1beta1.set_defaults_kubelet_configuration(first)
     first["enforceNodeAllocatable"].append("x")
     assert _defaulted({})["enforceNodeAllocatable"] == ["pods"]
+
+
+@pytest.mark.parametrize("serialized", [True, False])
+def test_who_chooses_between_serial_and_parallel_pulls_gets_no_cap(serialized: bool) -> None:
+    assert "maxParallelImagePulls" not in _defaulted({"serializeImagePulls": serialized})

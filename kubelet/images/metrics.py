@@ -1,0 +1,43 @@
+"""How often containers needed an image, and what that took.
+
+Go: pkg/kubelet/images/metrics.go
+"""
+
+from __future__ import annotations
+
+import threading
+
+from pkg.component_base import metrics
+from pkg.component_base.metrics import legacyregistry
+
+ENSURE_IMAGE_REQUESTS_COUNTER = metrics.new_counter(
+    "kubelet_image_manager_ensure_image_requests_total",
+    "Images that containers needed, by pull policy, whether they were there, and whether they had to be pulled.",
+    ["pull_policy", "present_locally", "pull_required"],
+)
+
+_register_lock = threading.Lock()
+_registered = False
+
+
+def register_metrics() -> None:
+    """Make them visible. Later calls do nothing."""
+    global _registered
+    with _register_lock:
+        if _registered:
+            return
+        _registered = True
+    legacyregistry.must_register(ENSURE_IMAGE_REQUESTS_COUNTER)
+
+
+def record_ensure_image_request(
+    pull_policy: str, image_present_locally: bool | None, image_pull_required: bool | None
+) -> None:
+    """None where it was not found out."""
+    ENSURE_IMAGE_REQUESTS_COUNTER.labels(
+        pull_policy.lower(), _text(image_present_locally), _text(image_pull_required)
+    ).inc()
+
+
+def _text(value: bool | None) -> str:
+    return "unknown" if value is None else str(value).lower()

@@ -1,0 +1,97 @@
+"""Tells in the log of pulls that take long.
+
+The runtime answers a pull only when it is over. What can be told until then is how long it has taken, and how
+the images' file system fills.
+
+Go: no counterpart
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kubelet import container as kubecontainer
+from kubelet.images.image_gc_manager import format_size
+from pkg import golang, klog
+from pkg.apimachinery import clock as clockpkg
+from pkg.component_base.cli.flag import duration
+
+# Seconds between two lines about the same pull.
+REPORT_PERIOD = 15.0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Pull:
+    image: str
+    pod: str
+    # By the monotonic clock.
+    started: float
+
+
+class PullProgress:
+    """Thread-safe. Its thread lives while something is being pulled."""
+
+    def __init__(self, image_service: kubecontainer.ImageService, clock: clockpkg.Clock | None = None) -> None:
+        self._image_service = image_service
+        self._clock = clock or clockpkg.RealClock()
+        # Guards the two below.
+        self._lock = threading.Lock()
+        self._pulls: list[_Pull] = []
+        # Closed when the last pull of a busy time ends, and its thread with it.
+        self._idle: golang.Channel[None] = golang.Channel()
+
+    @contextlib.contextmanager
+    def watch(self, image: str, pod: str) -> Iterator[None]:
+        """The pull is what happens in the with block."""
+        pull = _Pull(image, pod, self._clock.monotonic())
+        with self._lock:
+            self._pulls.append(pull)
+            if len(self._pulls) == 1:
+                self._idle = golang.Channel()
+                golang.go(self._run, self._idle, name="image-pull-progress")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pulls.remove(pull)
+                if not self._pulls:
+                    self._idle.close()
+
+    def _run(self, idle: golang.Channel[None]) -> None:
+        used: int | None = None
+        while golang.select(idle, self._clock.after(REPORT_PERIOD)).index != 0:
+            used = self.report(used)
+
+    def report(self, used_before: int | None) -> int | None:
+        """One line for each pull that has lasted a while; returns how much of the file system is used, if known."""
+        now = self._clock.monotonic()
+        with self._lock:
+            pulls = [pull for pull in self._pulls if now - pull.started >= REPORT_PERIOD]
+        if not pulls:
+            return used_before
+        used = self._used_bytes()
+        growth = "unknown" if used is None or used_before is None else format_size(max(0, used - used_before))
+        for pull in pulls:
+            klog.info_s(
+                "Image pull takes long",
+                image=pull.image,
+                pod=pull.pod,
+                elapsed=duration.format_duration(round(now - pull.started)),
+                imageFsUsed="unknown" if used is None else format_size(used),
+                imageFsGrowth=growth,
+            )
+        return used
+
+    def _used_bytes(self) -> int | None:
+        ctx, cancel = golang.with_timeout(golang.background(), REPORT_PERIOD)
+        try:
+            info = self._image_service.image_fs_info(ctx)
+        except Exception as err:  # A figure in a log line is all that is lost.
+            klog.v(4).info_s("Could not get the use of the image filesystem", err=err)
+            return None
+        finally:
+            cancel()
+        return sum(fs.used_bytes.value for fs in info.image_filesystems)

@@ -1,0 +1,47 @@
+"""How many records of pulls there are, and what came of looking at them.
+
+Go: pkg/kubelet/images/pullmanager/metrics.go
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+
+from pkg.component_base import metrics
+from pkg.component_base.metrics import legacyregistry
+
+
+class MustAttemptImagePullResult(enum.Enum):
+    """Whether a pod may use an image, and why."""
+
+    CREDENTIAL_POLICY_ALLOWED = "credentialPolicyAllowed"
+    CREDENTIAL_RECORD_FOUND = "credentialRecordFound"
+    MUST_AUTHENTICATE = "mustAuthenticate"
+    ERROR = "error"
+
+
+FS_PULL_INTENTS_SIZE = metrics.new_gauge("kubelet_imagemanager_ondisk_pullintents", "Pull intents on disk.")
+FS_PULLED_RECORDS_SIZE = metrics.new_gauge("kubelet_imagemanager_ondisk_pulledrecords", "Records of pulls on disk.")
+MUST_PULL_CHECKS_TOTAL = metrics.new_counter(
+    "kubelet_imagemanager_image_mustpull_checks_total",
+    "Checks whether a pod may use an image that is there without showing its credentials again.",
+    ["result"],
+)
+
+_register_lock = threading.Lock()
+_registered = False
+
+
+def register_metrics() -> None:
+    """Make them visible. Later calls do nothing."""
+    global _registered
+    with _register_lock:
+        if _registered:
+            return
+        _registered = True
+    legacyregistry.must_register(FS_PULL_INTENTS_SIZE, FS_PULLED_RECORDS_SIZE, MUST_PULL_CHECKS_TOTAL)
+
+
+def record_must_attempt_image_pull_result(result: MustAttemptImagePullResult) -> None:
+    MUST_PULL_CHECKS_TOTAL.labels(result.value).inc()

@@ -144,8 +144,9 @@ class Kubelet(KubeletPods):
             ctx,
             name="container-gc",
         )
-        if self.kubelet_configuration.image_gc_high_threshold_percent == 100:
-            klog.v(2).info_s("ImageGCHighThresholdPercent is set 100, Disable image GC")
+        kube_cfg = self.kubelet_configuration
+        if kube_cfg.image_gc_high_threshold_percent == 100 and kube_cfg.image_maximum_gc_age == 0:
+            klog.v(2).info_s("ImageGCHighThresholdPercent is set 100 and ImageMaximumGCAge is 0, Disable image GC")
             return
         began = self.clock.now()
         collect_images = _GarbageCollection("Image", lambda: self.image_manager.garbage_collect(ctx, began))

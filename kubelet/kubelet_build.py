@@ -100,6 +100,8 @@ class KubeletOptions:
     keep_terminated_pod_volumes: bool = False
     cloud_provider: str = ""
     cert_directory: str = ""
+    image_credential_provider_config_path: str = ""
+    image_credential_provider_bin_dir: str = ""
 
 
 def new_main_kubelet(
@@ -403,6 +405,7 @@ def _runtime_manager_options(
         image_pull_burst=kube_cfg.registry_burst,
         image_pulls_credential_verification_policy=kube_cfg.image_pull_credentials_verification_policy,
         preloaded_images_credential_verification_whitelist=kube_cfg.preloaded_images_verification_allowlist,
+        external_credentials=_register_credential_providers(ctx, kubelet, options),
         single_process_oom_kill=kube_cfg.single_process_oom_kill,
         cpu_cfs_quota=kube_cfg.cpu_cfs_quota,
         cpu_cfs_quota_period=kube_cfg.cpu_cfs_quota_period,
@@ -420,6 +423,32 @@ def _runtime_manager_options(
         pod_init_container_time_recorder=startup_tracker,
         clock=kubelet.clock,
     )
+
+
+def _register_credential_providers(
+    ctx: golang.Context, kubelet: Kubelet, options: KubeletOptions
+) -> images.ExternalCredentials | None:
+    """What the node's credential providers have for pods, if there are any. Raises ValueError and OSError.
+
+    DIVERGES: in Go the runtime manager registers them, and ends the process where that fails.
+    """
+    path, bin_dir = options.image_credential_provider_config_path, options.image_credential_provider_bin_dir
+    if not path and not bin_dir:
+        return None
+    # Few nodes have them.
+    from kubelet import token
+    from pkg.credentialprovider import plugin
+
+    def get_service_account(namespace: str, name: str) -> v1.ServiceAccount:
+        if kubelet.kube_client is None:
+            raise ValueError("cannot get ServiceAccount when kubelet is in standalone mode")
+        return kubelet.kube_client.core_v1.service_accounts(namespace).get(ctx, name)
+
+    tokens = token.Manager(kubelet.kube_client, kubelet.clock)
+    registered = plugin.register_credential_provider_plugins(
+        path, bin_dir, tokens.get_service_account_token, get_service_account, kubelet.clock
+    )
+    return plugin.Providers(registered).keyring
 
 
 def _new_image_manager(

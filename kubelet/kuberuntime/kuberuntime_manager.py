@@ -154,6 +154,7 @@ class KubeGenericRuntimeManager(ResizeMethods):
             options.image_pull_qps,
             options.image_pull_burst,
             options.pod_pulling_time_recorder,
+            options.external_credentials,
         )
 
     def type(self) -> str:

@@ -83,6 +83,8 @@ class RuntimeManagerOptions:
     image_pull_burst: int
     image_pulls_credential_verification_policy: str
     preloaded_images_credential_verification_whitelist: list[str]
+    # What the node's credential providers have for a pod; None without providers.
+    external_credentials: kubeimages.ExternalCredentials | None
     # None means True: the kernel kills single processes. False has it kill whole containers.
     single_process_oom_kill: bool | None
     cpu_cfs_quota: bool

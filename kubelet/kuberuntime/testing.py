@@ -142,6 +142,7 @@ def create_test_runtime_manager(
         "image_pull_burst": 0,
         "image_pulls_credential_verification_policy": "NeverVerifyPreloadedImages",
         "preloaded_images_credential_verification_whitelist": [],
+        "external_credentials": None,
         "single_process_oom_kill": None,
         "cpu_cfs_quota": False,
         "cpu_cfs_quota_period": 0.1,

@@ -546,6 +546,8 @@ def create_and_init_kubelet(
             seccomp_default=flags.seccomp_default or kc.seccomp_default,
             cloud_provider=flags.cloud_provider,
             cert_directory=str(Path(flags.cert_directory).absolute()),
+            image_credential_provider_config_path=flags.container_runtime_options.image_credential_provider_config_path,
+            image_credential_provider_bin_dir=flags.container_runtime_options.image_credential_provider_bin_dir,
         ),
     )
     kubelet.birth_cry()

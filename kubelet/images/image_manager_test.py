@@ -590,26 +590,34 @@ class _FileSystem:
         return runtimeapi.ImageFsInfoResponse(image_filesystems=[usage])
 
 
-def test_long_pulls_are_told_of(capfd: pytest.CaptureFixture[str]) -> None:
+def test_long_pulls_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = testingclock.FakeClock()
     service: Any = _FileSystem()
     watcher = progress.PullProgress(service, clock)
+    lines: list[tuple[str, ...]] = []
+    monkeypatch.setattr(progress.klog, "info_s", lambda message, **values: lines.append(tuple(values.values())))
+
+    def step_until_told(count: int) -> None:
+        _eventually(clock.has_waiters)
+        clock.step(progress.REPORT_PERIOD)
+        _eventually(lambda: len(lines) == count)
+
     with watcher.watch("big", "ns/pod"):
-        clock.step(progress.REPORT_PERIOD - 1)
+        step_until_told(1)
         with watcher.watch("late", "ns/other"):
-            clock.step(1)
-            used = watcher.report(None)
-            clock.step(progress.REPORT_PERIOD)
             service.err = RuntimeError("no figures")
-            assert watcher.report(used) is None
+            step_until_told(3)
             service.err = None
-            clock.step(progress.REPORT_PERIOD)
-            watcher.report(used)
-    lines = [line.partition("] ")[2] for line in capfd.readouterr().err.splitlines() if "takes long" in line]
-    head = '"Image pull takes long" image="big" pod="ns/pod"'
-    assert lines[0] == f'{head} elapsed="15s" imageFsUsed="3.0 MiB" imageFsGrowth="unknown"'
-    assert f'{head} elapsed="30s" imageFsUsed="unknown" imageFsGrowth="unknown"' in lines
-    assert any('image="late" pod="ns/other"' in line and 'imageFsGrowth="3.0 MiB"' in line for line in lines)
+            step_until_told(5)
+        step_until_told(6)
+    assert lines == [
+        ("big", "ns/pod", "15s", "3.0 MiB", "unknown"),
+        ("big", "ns/pod", "30s", "unknown", "unknown"),
+        ("late", "ns/other", "15s", "unknown", "unknown"),
+        ("big", "ns/pod", "45s", "6.0 MiB", "unknown"),
+        ("late", "ns/other", "30s", "6.0 MiB", "unknown"),
+        ("big", "ns/pod", "1m0s", "9.0 MiB", "3.0 MiB"),
+    ]
 
 
 def test_the_thread_that_tells_of_pulls_lives_only_while_there_are_some() -> None:

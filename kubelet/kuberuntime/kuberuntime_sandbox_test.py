@@ -167,7 +167,7 @@ def test_create_pod_sandbox_with_runtime_class(
 
 def test_unknown_runtime_class_is_refused(tmp_path: Path, runtime_classes: runtimeclass.Manager) -> None:
     fake = testing.create_test_runtime_manager(str(tmp_path), runtime_class_manager=runtime_classes)
-    with pytest.raises(SandboxError, match=r'runtimeclasses.node.k8s.io "phantom" not found'):
+    with pytest.raises(SandboxError, match=r'runtimeclass.node.k8s.io "phantom" not found'):
         fake.manager.create_pod_sandbox(_CTX, _pod(runtime_class_name="phantom"), 0)
 
 

@@ -27,14 +27,12 @@ def manager() -> Iterator[runtimeclass.Manager]:
     cancel()
 
 
-@pytest.mark.parametrize(
-    ("name", "handler"), [(None, ""), ("", ""), ("native", ""), ("sandbox", "kata-containers")]
-)
+@pytest.mark.parametrize(("name", "handler"), [(None, ""), ("", ""), ("native", ""), ("sandbox", "kata-containers")])
 def test_lookup_runtime_handler(manager: runtimeclass.Manager, name: str | None, handler: str) -> None:
     assert manager.lookup_runtime_handler(name) == handler
 
 
 def test_lookup_of_what_is_not_there(manager: runtimeclass.Manager) -> None:
-    with pytest.raises(apierrors.StatusError, match='runtimeclass.node.k8s.io "phantom" not found') as caught:
+    with pytest.raises(apierrors.StatusError, match=r'runtimeclass.node.k8s.io "phantom" not found') as caught:
         manager.lookup_runtime_handler("phantom")
     assert apierrors.is_not_found(caught.value)

@@ -103,7 +103,7 @@ def test_listers(client: Client, ctx: golang.Context) -> None:
     assert classes.get("gvisor").handler == "runsc"
     with pytest.raises(apierrors.StatusError, match='"kata" not found') as raised:
         classes.get("kata")
-    assert apierrors.is_not_found(raised.value) and "runtimeclasses.node.k8s.io" in str(raised.value)
+    assert apierrors.is_not_found(raised.value) and "runtimeclass.node.k8s.io" in str(raised.value)
 
 
 def test_one_informer_for_all_who_ask(client: Client) -> None:

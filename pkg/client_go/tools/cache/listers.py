@@ -39,7 +39,7 @@ class GenericLister(Generic[T]):
     """Reads the objects of one resource from an indexer."""
 
     def __init__(self, indexer: Indexer[T], resource: str, namespace: str = "") -> None:
-        """`resource` is for errors: "nodes", "csidrivers.storage.k8s.io"."""
+        """`resource` is for errors, in the singular: "node", "csidriver.storage.k8s.io"."""
         self._indexer = indexer
         self._resource = resource
         self._namespace = namespace

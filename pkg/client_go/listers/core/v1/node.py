@@ -13,4 +13,4 @@ class NodeLister(cache.GenericLister[v1.Node]):
     """Objects are shared and must not be changed."""
 
     def __init__(self, indexer: cache.Indexer[v1.Node]) -> None:
-        super().__init__(indexer, "nodes")
+        super().__init__(indexer, "node")

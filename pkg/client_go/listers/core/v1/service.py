@@ -13,7 +13,7 @@ class ServiceLister(cache.GenericLister[v1.Service]):
     """Objects are shared and must not be changed."""
 
     def __init__(self, indexer: cache.Indexer[v1.Service]) -> None:
-        super().__init__(indexer, "services")
+        super().__init__(indexer, "service")
 
     def services(self, namespace: str) -> cache.GenericLister[v1.Service]:
         """Those of one namespace, to get by name."""

@@ -13,4 +13,4 @@ class RuntimeClassLister(cache.GenericLister[nodev1.RuntimeClass]):
     """Objects are shared and must not be changed."""
 
     def __init__(self, indexer: cache.Indexer[nodev1.RuntimeClass]) -> None:
-        super().__init__(indexer, "runtimeclasses.node.k8s.io")
+        super().__init__(indexer, "runtimeclass.node.k8s.io")

@@ -13,4 +13,4 @@ class CSIDriverLister(cache.GenericLister[storagev1.CSIDriver]):
     """Objects are shared and must not be changed."""
 
     def __init__(self, indexer: cache.Indexer[storagev1.CSIDriver]) -> None:
-        super().__init__(indexer, "csidrivers.storage.k8s.io")
+        super().__init__(indexer, "csidriver.storage.k8s.io")

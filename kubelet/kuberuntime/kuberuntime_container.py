@@ -650,6 +650,9 @@ class ContainerMethods(LogMethods):
                 klog.v(3).info_s("PreStop hook completed", **who)
             elif ended == 1:
                 klog.v(2).info_s("PreStop hook not completed in grace period", **who, gracePeriod=grace_period)
+                # DIVERGES: Go tells of it only if the hook then fails as its container is killed.
+                fault = f"PreStopHook failed: not completed in grace period of {grace_period}s"
+                self._record_failed(pod, container, container_id.id, fault, events.FAILED_PRE_STOP_HOOK)
         finally:
             timer.stop()
             # DIVERGES: Go leaves a hook running that outlasts the grace period.

@@ -21,6 +21,7 @@ from kubelet.lifecycle.interfaces import PodAdmitAttributes, PodAdmitResult
 from kubelet.util import format
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.version import Version
 from pkg.client_go.tools import record
 from pkg.component_helpers import nodedeclaredfeatures as ndf
@@ -223,7 +224,7 @@ class HandlerRunner:
         elif handler.sleep is not None:
             self._run_sleep(ctx, handler.sleep.seconds, where, log)
         else:
-            error = ValueError(f"invalid handler: {handler}")
+            error = ValueError(f"invalid handler: {codec.encode_json(handler).decode()}")
             klog.error_s(error, "Cannot run handler")
             raise HookError(error, f"Cannot run handler: {error}")
         return ""

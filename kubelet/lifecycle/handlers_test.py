@@ -200,9 +200,12 @@ def test_interrupted_sleep() -> None:
     )
 
 
-@pytest.mark.parametrize("handler", [{}, {"tcp_socket": v1.TCPSocketAction(port=80)}])
-def test_invalid_handler(handler: dict[str, Any]) -> None:
-    assert _World().fault(**handler).startswith("Cannot run handler: invalid handler: ")
+@pytest.mark.parametrize(
+    ("handler", "shown"),
+    [({}, "{}"), ({"tcp_socket": v1.TCPSocketAction(port=80)}, '{"tcpSocket":{"port":80}}')],
+)
+def test_invalid_handler(handler: dict[str, Any], shown: str) -> None:
+    assert _World().fault(**handler) == f"Cannot run handler: invalid handler: {shown}"
 
 
 class _Server(http.server.BaseHTTPRequestHandler):

@@ -90,9 +90,14 @@ class NodeInfo:
 
 def pod_resources_options(use_status: bool) -> resourcehelper.PodResourcesOptions:
     """How pods' requests are added up here."""
+    enabled = features.feature_gate.enabled
     return resourcehelper.PodResourcesOptions(
         use_status_resources=use_status,
-        skip_pod_level_resources=not features.feature_gate.enabled(features.POD_LEVEL_RESOURCES),
+        in_place_pod_level_resources_vertical_scaling_enabled=(
+            use_status and enabled(features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING)
+        ),
+        skip_pod_level_resources=not enabled(features.POD_LEVEL_RESOURCES),
+        use_dra_node_allocatable_resource_claim_status=enabled(features.DRA_NODE_ALLOCATABLE_RESOURCES),
     )
 
 

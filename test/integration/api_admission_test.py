@@ -1,0 +1,459 @@
+"""Pods that a node refuses, one for each reason, and critical pods that others make room for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework.apiserver.interfaces import Object
+from framework.cluster_node import ClusterNode
+from framework.pod_history import Version, assert_history_monotonic
+from framework.pods import Manifest, pod, sleeper
+
+DEVICE = "example.org/device"
+HOST_PORT = 18080
+PREEMPTED = "Preempted in order to admit critical pod"
+
+NewNode = Callable[..., ClusterNode]
+
+
+def requesting(name: str = "main", **requests: str) -> dict[str, Any]:
+    return sleeper(name, resources={"requests": {key.replace("__", "-"): text for key, text in requests.items()}})
+
+
+def needing(*terms: dict[str, Any]) -> dict[str, Any]:
+    """Required node affinity."""
+    required = {"nodeSelectorTerms": list(terms)}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def labelled(manifest: Manifest, key: str, value: str) -> Manifest:
+    manifest["metadata"]["labels"] = {key: value}
+    return manifest
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A pod and what becomes of it."""
+
+    manifest: Manifest
+    reason: str
+    message: str  # a regular expression
+    qos: str = "BestEffort"
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["metadata"]["name"])
+
+
+def lacking(name: str, requested: int, capacity: str = "[0-9]+") -> str:
+    return f"Node didn't have enough resource: {name}, requested: {requested}, used: [0-9]+, capacity: {capacity}"
+
+
+NO_AFFINITY = r"Predicate NodeAffinity failed: node\(s\) didn't match Pod's node affinity/selector"
+NO_PORTS = r"Predicate NodePorts failed: node\(s\) didn't have free ports for the requested pod ports"
+SIDECAR = requesting("sidecar", cpu="500")
+SIDECAR["restartPolicy"] = "Always"
+RESTARTS_ALL = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [7]}}
+
+REFUSED = [
+    Refused(pod("cpu", requesting(cpu="1000")), "OutOfcpu", lacking("cpu", 1_000_000), "Burstable"),
+    Refused(pod("memory", requesting(memory="1Ei")), "OutOfmemory", lacking("memory", 2**60), "Burstable"),
+    Refused(
+        pod("storage", requesting(ephemeral__storage="1Ei")),
+        "OutOfephemeral-storage",
+        lacking("ephemeral-storage", 2**60),
+    ),
+    Refused(
+        pod("init", sleeper(), initContainers=[requesting("init", cpu="1000")]),
+        "OutOfcpu",
+        lacking("cpu", 1_000_000),
+        "Burstable",
+    ),
+    Refused(
+        pod("sidecar", requesting(cpu="500"), initContainers=[SIDECAR]),
+        "OutOfcpu",
+        lacking("cpu", 1_000_000),
+        "Burstable",
+    ),
+    Refused(
+        pod("pod-level", sleeper(), resources={"requests": {"cpu": "1000"}}),
+        "OutOfcpu",
+        lacking("cpu", 1_000_000),
+        "Burstable",
+    ),
+    Refused(
+        pod("device", sleeper(resources={"requests": {DEVICE: "3"}, "limits": {DEVICE: "3"}})),
+        f"OutOf{DEVICE}",
+        lacking(DEVICE, 3, "2"),
+    ),
+    Refused(
+        pod("huge", sleeper(resources={"limits": {"hugepages-1Gi": "512Gi", "cpu": "10m"}})),
+        "OutOfhugepages-1Gi",
+        lacking("hugepages-1Gi", 512 * 2**30),
+        "Burstable",
+    ),
+    Refused(
+        pod("port", sleeper(ports=[{"containerPort": 80, "hostPort": HOST_PORT}])),
+        "NodePorts",
+        NO_PORTS,
+    ),
+    Refused(
+        pod("host-network", sleeper(ports=[{"containerPort": HOST_PORT}]), hostNetwork=True), "NodePorts", NO_PORTS
+    ),
+    Refused(pod("selector", sleeper(), nodeSelector={"disk": "none"}), "NodeAffinity", NO_AFFINITY),
+    Refused(
+        pod("not-in", sleeper(), affinity=needing({"matchExpressions": [expression("disk", "NotIn", "fast")]})),
+        "NodeAffinity",
+        NO_AFFINITY,
+    ),
+    Refused(
+        pod("greater", sleeper(), affinity=needing({"matchExpressions": [expression("size", "Gt", "10")]})),
+        "NodeAffinity",
+        NO_AFFINITY,
+    ),
+    Refused(
+        pod("field", sleeper(), affinity=needing({"matchFields": [expression("metadata.name", "In", "other")]})),
+        "NodeAffinity",
+        NO_AFFINITY,
+    ),
+    Refused(
+        labelled(pod("os-label", sleeper()), "kubernetes.io/os", "windows"),
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+    ),
+    Refused(
+        pod("os", sleeper(), os={"name": "windows"}),
+        "PodOSNotSupported",
+        "Failed to admit pod as the OS field doesn't match node OS",
+    ),
+    Refused(
+        pod("groups", sleeper(), securityContext={"supplementalGroupsPolicy": "Strict"}),
+        "SupplementalGroupsPolicyNotSupported",
+        "SupplementalGroupsPolicy=Strict is not supported in this node",
+    ),
+    Refused(
+        pod("sysctl", sleeper(), securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "1000"}]}),
+        "SysctlForbidden",
+        'forbidden sysctl: "kernel.msgmax" not allowlisted',
+    ),
+    Refused(
+        pod("feature", sleeper(restartPolicy="Never", restartPolicyRules=[RESTARTS_ALL])),
+        "PodFeatureUnsupported",
+        "Pod requires node features that are not available: RestartAllContainersOnContainerExits",
+    ),
+]
+if not Path("/sys/kernel/security/apparmor").exists():
+    REFUSED.append(
+        Refused(
+            pod("armor", sleeper(), securityContext={"appArmorProfile": {"type": "RuntimeDefault"}}),
+            "AppArmor",
+            "Cannot enforce AppArmor: AppArmor is not enabled on the host",
+        )
+    )
+
+# Pods that differ from those above in that they fit.
+ADMITTED = [
+    pod("port-holder", sleeper(ports=[{"containerPort": 80, "hostPort": HOST_PORT}])),
+    pod("udp", sleeper(ports=[{"containerPort": 80, "hostPort": HOST_PORT, "protocol": "UDP"}])),
+    pod("two-devices", sleeper(resources={"requests": {DEVICE: "2"}, "limits": {DEVICE: "2"}})),
+    pod("unknown-device", sleeper(resources={"requests": {"example.org/x": "2"}, "limits": {"example.org/x": "2"}})),
+    pod("fast", sleeper(), nodeSelector={"disk": "fast"}),
+    pod("less", sleeper(), affinity=needing({"matchExpressions": [expression("size", "Lt", "10")]})),
+    pod("safe-sysctl", sleeper(), securityContext={"sysctls": [{"name": "net/ipv4/tcp_syncookies", "value": "1"}]}),
+    pod("unsafe-sysctl", sleeper(), securityContext={"sysctls": [{"name": "net.core.somaxconn", "value": "1000"}]}),
+    pod("linux", sleeper(), os={"name": "linux"}),
+]
+
+
+@pytest.fixture(scope="module")
+def node(new_node: NewNode) -> ClusterNode:
+    """A node with labels and devices of its own, all pods that fit, and then all that do not."""
+    config = {
+        "allowedUnsafeSysctls": ["net.core.*"],
+        "featureGates": {"RestartAllContainersOnContainerExits": False},
+    }
+    node = new_node("node", config, {"node-labels": "disk=fast,size=5"})
+    node.join()
+    resources = {DEVICE: "2"}
+    node.cluster.store.patch("nodes", "node", {"status": {"capacity": resources}}, subresource="status")
+    node.wait_for_condition("the node has devices", lambda: DEVICE in allocatable(node))
+    for manifest in ADMITTED:
+        node.create(manifest)
+    node.wait_for_api_running(*(each["metadata"]["name"] for each in ADMITTED))
+    for each in REFUSED:
+        node.create(each.manifest)
+    return node
+
+
+def allocatable(node: ClusterNode) -> dict[str, str]:
+    return (node.api_object() or {}).get("status", {}).get("allocatable") or {}
+
+
+def wait_until_failed(node: ClusterNode, name: str) -> Version:
+    return node.wait_for_api_pod(name, "failed", lambda found: found.phase == "Failed")
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+def test_refused(node: ClusterNode, case: Refused) -> None:
+    found = wait_until_failed(node, case.name)
+
+    status = found.status
+    assert status["reason"] == case.reason
+    assert re.fullmatch(f"Pod was rejected: {case.message}", status["message"])
+    assert status["qosClass"] == case.qos
+    assert status["startTime"]
+    assert status["observedGeneration"] == found.json["metadata"]["generation"]
+    assert "containerStatuses" not in status and "podIP" not in status
+    event = node.wait_for_api_event(case.name, case.reason)
+    assert (event["type"], re.fullmatch(case.message, event["message"]) is not None) == ("Warning", True)
+    assert node.calls(case.name) == [], "the runtime never heard of it"
+    assert_history_monotonic(node.history.of(case.name))
+
+
+def test_what_fits_beside_those_runs_on(node: ClusterNode) -> None:
+    for case in REFUSED:
+        wait_until_failed(node, case.name)
+    node.wait_for_api_running(*(each["metadata"]["name"] for each in ADMITTED))
+
+
+def test_refused_pods_stay_so_when_the_kubelet_comes_again(node: ClusterNode) -> None:
+    before = {case.name: wait_until_failed(node, case.name) for case in REFUSED}
+    node.kill()
+    # Now it would fit.
+    node.delete("port-holder", 0)
+    node.wait_until_gone("port-holder")
+    node.spawn()
+    node.create(pod("after", sleeper()))
+    node.wait_for_api_running("after")
+
+    for name, version in before.items():
+        assert node.history.latest(name) == version
+        assert node.calls(name) == []
+
+
+def test_no_execute_taint_keeps_new_pods_away_and_no_old_one(node: ClusterNode) -> None:
+    taint = {"key": "example.org/broken", "effect": "NoExecute"}
+    node.cluster.store.patch("nodes", "node", {"spec": {"taints": [taint]}})
+    tolerations = [{"key": "example.org/broken", "operator": "Exists"}]
+
+    def refused() -> bool:
+        """The kubelet hears of the taint some time: until then it takes pods."""
+        name = f"tainted-{len(node.history.present())}"
+        node.create(pod(name, sleeper()))
+        found = node.wait_for_api_pod(name, "decided", lambda found: found.running or found.phase == "Failed")
+        return found.phase == "Failed" and found.status["reason"] == "TaintToleration"
+
+    try:
+        node.wait_for_condition("a pod is refused", refused)
+        node.create(pod("tolerant", sleeper(), tolerations=tolerations))
+        node.write(pod("static-tainted", sleeper()))
+        node.wait_for_api_running("tolerant", "static-tainted-node", "fast")
+    finally:
+        node.cluster.store.patch("nodes", "node", {"spec": {"taints": None}})
+
+
+def test_static_pod_with_a_forbidden_sysctl(node: ClusterNode) -> None:
+    sysctls = {"sysctls": [{"name": "net.core.somaxconn", "value": "1000"}]}
+    node.write(pod("static-sysctl", sleeper(), hostNetwork=True, securityContext=sysctls))
+
+    found = wait_for_static_failure(node, "static-sysctl")
+
+    assert found["reason"] == "SysctlForbidden"
+    fault = 'forbidden sysctl: "net.core.somaxconn" not allowed with host Net enabled'
+    assert found["message"] == f"Pod was rejected: {fault}"
+    assert node.history.latest("static-sysctl-node") is None, "it has no mirror"
+    assert node.calls("static-sysctl-node") == []
+
+
+def wait_for_static_failure(node: ClusterNode, name: str) -> Object:
+    """The status of a static pod without a mirror."""
+
+    def look() -> Object | None:
+        found = node.pods().get(name)
+        return found.status if found is not None and found.phase == "Failed" else None
+
+    status = node.wait_for_condition(f"static pod {name} failed", look)
+    assert status is not None
+    return status
+
+
+def test_static_pod_that_no_pod_could_make_room_for(node: ClusterNode) -> None:
+    node.write(pod("static-huge", requesting(cpu="1000")))
+
+    found = wait_for_static_failure(node, "static-huge")
+
+    # Static pods are critical, but all that there is would not do. So nobody is ended for it.
+    assert found["reason"] == "UnexpectedAdmissionError"
+    assert re.fullmatch(
+        "Pod was rejected: Unexpected error while attempting to recover from admission failure: "
+        "preemption: error finding a set of pods to preempt: "
+        r"no set of running pods found to reclaim resources: \[\(res: cpu, q: [0-9]+\), \]",
+        found["message"],
+    )
+    node.wait_for_api_running("fast")
+
+
+def test_refused_static_pod_is_asked_again_when_its_manifest_changes(node: ClusterNode) -> None:
+    node.write(pod("static-later", sleeper(), nodeSelector={"disk": "none"}))
+    assert wait_for_static_failure(node, "static-later")["reason"] == "NodeAffinity"
+
+    node.write(pod("static-later", sleeper(), nodeSelector={"disk": "fast"}))
+
+    node.wait_for_api_running("static-later-node")
+
+
+# --- Pods that make room -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small(new_node: NewNode) -> ClusterNode:
+    """A node with room for four pods and four devices."""
+    node = new_node("small", {"maxPods": 4})
+    node.join()
+    node.cluster.store.patch("nodes", "small", {"status": {"capacity": {DEVICE: "4"}}}, subresource="status")
+    node.wait_for_condition("the node has devices", lambda: DEVICE in allocatable(node))
+    return node
+
+
+@pytest.fixture
+def crowd(small: ClusterNode) -> Any:
+    """Make pods, wait until they run, and delete all after the test."""
+
+    def make(*manifests: Manifest) -> list[Version]:
+        for manifest in manifests:
+            small.create(manifest)
+        return small.wait_for_api_running(*(each["metadata"]["name"] for each in manifests))
+
+    yield make
+    for found in small.history.present():
+        if found.json["spec"].get("nodeName") == "small":
+            small.delete(found.name, 0)
+            small.wait_until_gone(found.name)
+
+
+def devices(name: str, count: int, **spec: object) -> Manifest:
+    amount = {DEVICE: str(count)}
+    return pod(name, sleeper(resources={"requests": amount, "limits": amount}), **spec)
+
+
+def critical(manifest: Manifest, level: str = "cluster") -> Manifest:
+    manifest["spec"]["priorityClassName"] = f"system-{level}-critical"
+    return manifest
+
+
+def assert_preempted(node: ClusterNode, name: str) -> None:
+    found = node.wait_for_api_pod(name, "has ended", lambda found: found.phase == "Failed" and found.statuses)
+    assert (found.status["reason"], found.status["message"]) == ("Preempting", PREEMPTED)
+    target = found.conditions["DisruptionTarget"]
+    assert (target["status"], target["reason"]) == ("True", "TerminationByKubelet")
+    assert target["message"] == "Pod was preempted by Kubelet to accommodate a critical pod."
+    assert target["observedGeneration"] == found.json["metadata"]["generation"]
+    assert found.conditions["Ready"]["status"] == "False"
+    assert "terminated" in found.container()["state"]
+    event = node.wait_for_api_event(name, "Preempting", PREEMPTED)
+    assert event["type"] == "Warning"
+    assert node.container_ids(name) == []
+    assert_history_monotonic(node.history.of(name))
+
+
+def test_pod_beyond_the_limit_is_refused(small: ClusterNode, crowd: Callable[..., list[Version]]) -> None:
+    crowd(*(pod(f"full-{number}", sleeper()) for number in range(4)))
+
+    small.create(pod("one-too-many", sleeper()))
+
+    status = wait_until_failed(small, "one-too-many").status
+    assert status["reason"] == "OutOfpods"
+    text = "Node didn't have enough resource: pods, requested: 1, used: 4, capacity: 4"
+    assert status["message"] == f"Pod was rejected: {text}"
+
+
+def test_critical_pod_takes_the_place_of_one(small: ClusterNode, crowd: Callable[..., list[Version]]) -> None:
+    """The cheapest goes: a best-effort one."""
+    crowd(
+        *(pod(f"burstable-{number}", requesting(cpu="1m")) for number in range(2)),
+        pod("effortless", sleeper()),
+        critical(pod("also-critical", sleeper())),
+    )
+
+    crowd(critical(pod("critical", sleeper())))
+
+    assert_preempted(small, "effortless")
+    small.wait_for_api_running("burstable-0", "burstable-1", "also-critical", "critical")
+    ended = max(call.start + call.duration for call in small.calls("effortless", "StopContainer"))
+    begun = min(call.start for call in small.calls("critical", "RunPodSandbox"))
+    assert ended <= begun, "it comes when the other has gone"
+    assert small.metric('kubelet_preemptions{preemption_signal="pods"}') == 1
+
+
+def test_as_many_go_as_must(small: ClusterNode, crowd: Callable[..., list[Version]]) -> None:
+    crowd(devices("one", 1), devices("two", 2), devices("other", 1))
+
+    crowd(critical(devices("needs-three", 3)))
+
+    assert_preempted(small, "two")
+    found = {name: small.history.latest(name) for name in ("one", "other")}
+    running = [name for name, version in found.items() if version is not None and version.running]
+    (gone,) = found.keys() - running
+    assert_preempted(small, gone)
+
+
+def test_static_pod_takes_the_place_of_one_too(small: ClusterNode, crowd: Callable[..., list[Version]]) -> None:
+    crowd(*(pod(f"common-{number}", sleeper()) for number in range(4)))
+
+    small.write(pod("static", sleeper()))
+
+    small.wait_for_api_running("static-small")
+    ended = [name for name in (f"common-{n}" for n in range(4)) if small.events(name, "Preempting")]
+    assert len(ended) == 1
+    assert_preempted(small, ended[0])
+    small.remove("static")
+    small.wait_until_gone("static-small")
+
+
+def test_node_critical_goes_before_cluster_critical(small: ClusterNode, crowd: Callable[..., list[Version]]) -> None:
+    crowd(critical(devices("cluster-critical", 4)))
+
+    small.create(critical(devices("another", 4)))
+    refused = wait_until_failed(small, "another").status
+    assert refused["reason"] == "UnexpectedAdmissionError"
+    assert "no set of running pods found to reclaim resources" in refused["message"]
+
+    crowd(critical(devices("node-critical", 4), "node"))
+
+    assert_preempted(small, "cluster-critical")
+
+
+def test_critical_pod_that_fails_for_more_than_resources_ends_nobody(
+    small: ClusterNode, crowd: Callable[..., list[Version]]
+) -> None:
+    crowd(devices("innocent", 4))
+
+    small.create(critical(devices("misplaced", 4, nodeSelector={"disk": "none"})))
+
+    assert wait_until_failed(small, "misplaced").status["reason"] == "NodeAffinity"
+    assert small.events("innocent", "Preempting") == []
+    small.wait_for_api_running("innocent")
+
+
+def test_preempted_pod_stays_failed_when_the_kubelet_comes_again(
+    small: ClusterNode, crowd: Callable[..., list[Version]]
+) -> None:
+    crowd(devices("victim", 4))
+    crowd(critical(devices("winner", 4)))
+    assert_preempted(small, "victim")
+    before = small.history.latest("victim")
+    small.kill()
+    small.spawn()
+    crowd(pod("afterwards", sleeper()))
+
+    assert small.history.latest("victim") == before
+    small.wait_for_api_running("winner")

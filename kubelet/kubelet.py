@@ -12,12 +12,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kubelet import cm, events, kuberuntime, lifecycle, metrics, nodeshutdown, pleg, server, status, sysctl
+from kubelet import (
+    allocation,
+    cm,
+    events,
+    kuberuntime,
+    lifecycle,
+    metrics,
+    nodeshutdown,
+    pleg,
+    server,
+    stats,
+    status,
+    sysctl,
+)
 from kubelet import container as kubecontainer
 from kubelet import pod as kubepod
 from kubelet import types as kubetypes
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
 from kubelet.kubelet_pods import KubeletPods
+from kubelet.kubelet_resize import record_resize_operations, requests_shrank
 from kubelet.pod_workers import PodStatusFunc, PostSyncFunc, UpdatePodOptions
 from kubelet.prober import results as proberesults
 from kubelet.util import sliceutils
@@ -185,6 +199,7 @@ class Kubelet(KubeletPods):
             self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.KUBELET_SETUP_FAILED, str(err))
             raise
         self.cgroup_version_check()
+        self.allocation_manager.run(ctx)
         golang.go(self.volume_manager.run, ctx, self.sources_ready, name="volume-manager")
         if self.kube_client is not None:
             self._start_node_sync(ctx)
@@ -420,8 +435,8 @@ class Kubelet(KubeletPods):
     def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """Admit pods that are new, oldest first, and start their workers; or refuse them for good."""
         start = self.clock.now()
+        pending_resizes: list[str] = []
         for added in sliceutils.pods_by_creation_time(pods):
-            existing = [pod for pod in self.pod_manager.get_pods() if pod.metadata.uid != added.metadata.uid]
             self.pod_manager.add_pod(added)
             pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(added)
             if was_mirror:
@@ -432,16 +447,25 @@ class Kubelet(KubeletPods):
             if not self.pod_workers.is_pod_termination_requested(uid) and not podutil.is_pod_phase_terminal(
                 pod.status.phase
             ):
-                refusal = self.can_admit_pod(self.filter_out_inactive_pods(existing), pod)
-                if not refusal.admit:
-                    self.reject_pod(pod, refusal.reason, refusal.message)
+                result = self.allocation_manager.add_pod(self.get_active_pods(), pod)
+                if not result.admit:
+                    self.reject_pod(pod, result.reason, result.message)
                     continue
+                if self.allocation_manager.update_pod_from_allocation(pod)[1]:
+                    # It wanted to be resized when the kubelet ended.
+                    pending_resizes.append(uid)
             self.pod_workers.update_pod(
                 ctx,
                 UpdatePodOptions(
                     pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_CREATE, start_time=start
                 ),
             )
+        self.status_manager.backfill_pod_resize_conditions(pods)
+        # Only now that all have what they had before can somebody get more.
+        for uid in pending_resizes:
+            self.allocation_manager.push_pending_resize(uid)
+        if pending_resizes:
+            self.allocation_manager.retry_pending_resizes(allocation.TRIGGER_REASON_PODS_ADDED)
 
     def _update_mirror(
         self, ctx: golang.Context, pod: v1.Pod | None, mirror_pod: v1.Pod | None, start: datetime.datetime
@@ -459,31 +483,52 @@ class Kubelet(KubeletPods):
         """Pass on that the specs of pods changed, or that they are being deleted."""
         start = self.clock.now()
         for updated in pods:
+            old_pod = self.pod_manager.get_pod_by_uid(updated.metadata.uid)
             self.pod_manager.update_pod(updated)
-            pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(updated)
+            pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(updated)
+            if pod is not None and not was_mirror:
+                self._note_resize(old_pod, pod)
             self._update_mirror(ctx, pod, mirror_pod, start)
+
+    def _note_resize(self, old_pod: v1.Pod | None, pod: v1.Pod) -> None:
+        """Give the pod what it wants now, if that is something else and can be."""
+        if not record_resize_operations(old_pod, pod):
+            return
+        if self.allocation_manager.update_pod_from_allocation(pod)[1]:
+            self.allocation_manager.push_pending_resize(pod.metadata.uid)
+            self.allocation_manager.retry_pending_resizes(allocation.TRIGGER_REASON_POD_UPDATED)
+        else:
+            # It wants no more than what it has.
+            self.status_manager.clear_pod_resize_pending_condition(pod.metadata.uid)
 
     def handle_pod_removes(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """End pods that their source no longer names."""
         start = self.clock.now()
         for removed in pods:
             self.pod_manager.remove_pod(removed)
+            self.allocation_manager.remove_pod(removed.metadata.uid)
             pod, _, was_mirror = self.pod_manager.get_pod_and_mirror_pod(removed)
             if was_mirror:
                 # DIVERGES: Go passes on the mirror pod that is gone, and makes another only with a later sync.
                 self._update_mirror(ctx, pod, self.pod_manager.get_mirror_pod_by_pod(removed), start)
             else:
                 self.delete_pod(ctx, removed)
+        self.allocation_manager.retry_pending_resizes(allocation.TRIGGER_REASON_PODS_REMOVED)
 
     def handle_pod_reconcile(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """Mend pods whose status somebody else changed."""
         start = self.clock.now()
+        trigger = ""
+        has_pending_resizes = self.allocation_manager.has_pending_resizes()
         for reconciled in pods:
+            old_pod = self.pod_manager.get_pod_by_uid(reconciled.metadata.uid)
             self.pod_manager.update_pod(reconciled)
             pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(reconciled)
             if pod is None:
                 klog.v(2).info_s("Unable to find pod for mirror pod, skipping", mirrorPod=klog.kobj(mirror_pod))
                 continue
+            if has_pending_resizes and not trigger and old_pod is not None:
+                trigger = self._gives_up_resources(old_pod, pod)
             if status.need_to_reconcile_pod_readiness(pod):
                 self.pod_workers.update_pod(
                     ctx,
@@ -495,6 +540,19 @@ class Kubelet(KubeletPods):
                 pod_status = self.pod_cache.get(pod.metadata.uid)
                 if pod_status is not None:
                     self.container_deletor.delete_containers_in_pod("", pod_status, True)
+        if trigger:
+            self.allocation_manager.retry_pending_resizes(trigger)
+
+    def _gives_up_resources(self, old_pod: v1.Pod, pod: v1.Pod) -> str:
+        """Why resizes that wait may find room now; empty if they do not."""
+        # What the pods want does not count, only what they have.
+        allocated_old_pod, _ = self.allocation_manager.update_pod_from_allocation(old_pod)
+        allocated_pod, _ = self.allocation_manager.update_pod_from_allocation(pod)
+        if requests_shrank(allocated_old_pod, allocated_pod):
+            return allocation.TRIGGER_REASON_POD_RESIZED
+        if podutil.is_pod_terminal(pod) and not podutil.is_pod_terminal(old_pod):
+            return allocation.TRIGGER_REASON_POD_TERMINATED
+        return ""
 
     def handle_pod_syncs(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """Have the workers of pods look at them again."""
@@ -532,6 +590,7 @@ class Kubelet(KubeletPods):
         first_seen = _first_seen(pod)
         if update_type is kubetypes.SYNC_POD_CREATE and first_seen is not None:
             metrics.POD_WORKER_START_DURATION.observe(self.clock.since(first_seen))
+        self._note_resize_progress(pod, pod_status)
         api_status = self.generate_api_pod_status(ctx, pod, pod_status, False)
         # Pods on the host's network learn their addresses only here.
         pod_status.ips = [entry.ip for entry in api_status.pod_ips]
@@ -558,6 +617,7 @@ class Kubelet(KubeletPods):
             golang.without_cancel(ctx), pod, pod_status, pull_secrets, self.crash_loop_back_off, restarting
         )
         self.reason_cache.update(pod.metadata.uid, result)
+        self._note_resize_errors(pod, result)
         klog.v(4).info_s("SyncPod exit", pod=klog.kobj(pod), podUID=pod.metadata.uid, isTerminal=False)
         if err := result.error():
             raise err
@@ -582,6 +642,29 @@ class Kubelet(KubeletPods):
             self.secret_manager.unregister_pod(pod)
         if self.config_map_manager is not None:
             self.config_map_manager.unregister_pod(pod)
+
+    def _note_resize_progress(self, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
+        """Show whether what the pod was given is in force."""
+        uid = pod.metadata.uid
+        if self.container_runtime.is_pod_resize_in_progress(pod, pod_status):
+            self.status_manager.set_pod_resize_in_progress_condition(uid, "", "", pod.metadata.generation)
+            return
+        generation, cleared = self.status_manager.clear_pod_resize_in_progress_condition(uid)
+        if cleared:
+            message = events.pod_resize_completed_msg(pod, generation)
+            self.recorder.event(pod, v1.EVENT_TYPE_NORMAL, events.RESIZE_COMPLETED, message)
+
+    def _note_resize_errors(self, pod: v1.Pod, result: kubecontainer.PodSyncResult) -> None:
+        """Show why what the pod was given could not be put in force."""
+        for done in result.sync_results:
+            if done.action is not kubecontainer.RESIZE_POD_IN_PLACE or done.error is None:
+                continue
+            generation, updated = self.status_manager.set_pod_resize_in_progress_condition(
+                pod.metadata.uid, v1.POD_REASON_ERROR, done.message, pod.metadata.generation
+            )
+            if updated:
+                message = events.pod_resize_error_msg(pod, generation, done.message)
+                self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.RESIZE_ERROR, message)
 
     def _require_network(self, pod: v1.Pod) -> None:
         err = self.runtime_state.network_errors()
@@ -618,6 +701,7 @@ class Kubelet(KubeletPods):
             raise RuntimeError(
                 f"failed to ensure that the pod: {pod.metadata.uid} cgroups exist and are correctly applied: {err}"
             ) from err
+        self.container_runtime.update_actuated_pod_level_resources(pod)
 
     def _try_to_kill(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
         running = kubecontainer.convert_pod_status_to_running_pod(self.get_runtime().type(), pod_status)
@@ -826,21 +910,23 @@ class Kubelet(KubeletPods):
         )
         self.status_manager.set_pod_status(pod, refused)
 
-    def can_admit_pod(self, pods: list[v1.Pod], pod: v1.Pod) -> lifecycle.PodAdmitResult:
-        """Ask every admit handler whether pod may run beside pods; the first refusal counts."""
-        attributes = lifecycle.PodAdmitAttributes(pod=pod, other_pods=pods)
-        for handler in self.admit_handlers:
-            result = handler.admit(attributes)
-            if not result.admit:
-                return result
-        return lifecycle.PodAdmitResult(admit=True)
-
     def clean_up_containers_in_pod(self, pod_uid: str, exited_container_id: str) -> None:
         """Remove the dead containers of a pod beyond those that are kept; all of them once its content may go."""
         pod_status = self.pod_cache.get(pod_uid)
         if pod_status is not None:
             remove_all = self.pod_workers.should_pod_content_be_removed(pod_uid)
             self.container_deletor.delete_containers_in_pod(exited_container_id, pod_status, remove_all)
+
+    def sync_pod_now(self, pod: v1.Pod) -> None:
+        """Have the pod synced, and the PLEG look at what came of it."""
+        self.handle_pod_syncs(golang.background(), [pod])
+        self.request_pod_relist(pod.metadata.uid)
+
+    def pod_cpu_and_memory_stats(
+        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
+    ) -> kubecontainer.PodMemoryStats:
+        """What the pod uses now. Raises as stats.pod_cpu_and_memory_stats does."""
+        return stats.pod_cpu_and_memory_stats(ctx, self.runtime_service, self.container_manager, pod, pod_status)
 
     def request_pod_relist(self, pod_uid: str) -> None:
         """Have the PLEG look at one pod now."""

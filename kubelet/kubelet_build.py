@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubelet import (
+    allocation,
     config,
     images,
     kuberuntime,
@@ -137,8 +138,9 @@ def new_main_kubelet(
     _build_pleg(kubelet)
     _build_garbage_collection(ctx, kubelet, options)
     _build_volumes(ctx, kubelet, kube_deps)
-    _build_admission(ctx, kubelet)
-    _build_shutdown_manager(ctx, kubelet)
+    handlers = _build_admission(ctx, kubelet)
+    handlers.append(_build_shutdown_manager(ctx, kubelet))
+    kubelet.allocation_manager.add_pod_admit_handlers(handlers)
     _build_user_namespaces(kubelet)
     _build_node_lease(ctx, kubelet)
     _build_serving_certificate(kubelet, options)
@@ -321,6 +323,16 @@ def _build_pod_state(kubelet: Kubelet, startup_tracker: BasicPodStartupLatencyTr
     kubelet.pod_manager = kubepod.BasicManager()
     kubelet.mirror_pod_client = kubepod.BasicMirrorClient(kubelet.kube_client, kubelet.node_name, kubelet.node_lister)
     kubelet.status_manager = status.Manager(kubelet.kube_client, kubelet.pod_manager, kubelet, startup_tracker)
+    kubelet.allocation_manager = allocation.Manager(
+        kubelet.get_root_dir(),
+        kubelet.status_manager,
+        kubelet.sync_pod_now,
+        kubelet.get_active_pods,
+        kubelet.pod_manager.get_pod_by_uid,
+        kubelet.sources_ready,
+        kubelet.recorder,
+        kubelet.clock,
+    )
     kubelet.reason_cache = ReasonCache()
 
 
@@ -333,6 +345,7 @@ def _build_pod_workers(kubelet: Kubelet) -> None:
         kubelet.resync_interval,
         BACK_OFF_PERIOD,
         kubelet.pod_cache,
+        kubelet.allocation_manager,
         kubelet.clock,
     )
 
@@ -542,15 +555,20 @@ def _initialize_csi_node(ctx: golang.Context, kubelet: Kubelet, client: kubernet
     kubelet.initialize_csi_node = initialize
 
 
-def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> None:
-    """Who may refuse a pod, in the order in which they are asked, and who may end one."""
+def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> list[lifecycle.PodAdmitHandler]:
+    """Who may end a pod; returns who may refuse one, in the order in which they are asked."""
     kube_cfg = kubelet.kubelet_configuration
     allowed = [*sysctl.safe_sysctl_allowlist(), *kube_cfg.allowed_unsafe_sysctls]
-    kubelet.admit_handlers.append(sysctl.Allowlist(allowed))
+    handlers: list[lifecycle.PodAdmitHandler] = [
+        allocation.PodResizesAdmitHandler(
+            kubelet.container_manager, kubelet.container_runtime, kubelet.allocation_manager
+        ),
+        sysctl.Allowlist(allowed),
+    ]
     deadline = ActiveDeadlineHandler(kubelet.status_manager, kubelet.recorder, kubelet.clock)
     kubelet.pod_sync_loop_handlers.append(deadline)
     kubelet.pod_sync_handlers.append(deadline)
-    kubelet.admit_handlers.append(
+    handlers.append(
         lifecycle.PredicateAdmitHandler(
             kubelet.get_cached_node,
             preemption.CriticalPodAdmissionHandler(
@@ -559,16 +577,17 @@ def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> None:
             lambda node_info, attributes: None,
         )
     )
-    kubelet.admit_handlers.append(lifecycle.AppArmorAdmitHandler(apparmor.Validator()))
-    kubelet.admit_handlers.append(lifecycle.PodFeaturesAdmitHandler())
+    handlers.append(lifecycle.AppArmorAdmitHandler(apparmor.Validator()))
+    handlers.append(lifecycle.PodFeaturesAdmitHandler())
     if features.feature_gate.enabled(features.NODE_DECLARED_FEATURES):
-        kubelet.admit_handlers.append(
+        handlers.append(
             lifecycle.DeclaredFeaturesAdmitHandler(
                 nodedeclaredfeatures.DEFAULT_FRAMEWORK,
                 lambda: discover_node_declared_features(kubelet.runtime_state.runtime_features()),
                 utilversion.parse(version.get().git_version),
             )
         )
+    return handlers
 
 
 def _build_user_namespaces(kubelet: Kubelet) -> None:
@@ -580,7 +599,7 @@ def _build_user_namespaces(kubelet: Kubelet) -> None:
         raise ValueError(f"create user namespace manager: {err}") from err
 
 
-def _build_shutdown_manager(ctx: golang.Context, kubelet: Kubelet) -> None:
+def _build_shutdown_manager(ctx: golang.Context, kubelet: Kubelet) -> lifecycle.PodAdmitHandler:
     """Who ends pods in time when the system shuts down, and admits none from then on."""
     kube_cfg = kubelet.kubelet_configuration
 
@@ -603,7 +622,7 @@ def _build_shutdown_manager(ctx: golang.Context, kubelet: Kubelet) -> None:
             clock=kubelet.clock,
         )
     )
-    kubelet.admit_handlers.append(kubelet.shutdown_manager)
+    return kubelet.shutdown_manager
 
 
 def _build_node_lease(ctx: golang.Context, kubelet: Kubelet) -> None:

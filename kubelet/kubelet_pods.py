@@ -19,6 +19,10 @@ from kubelet import cm, environment, envvars, kuberuntime, metrics, status
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
 from kubelet.kubelet_nodecache import KubeletNodeCache
+from kubelet.kubelet_pod_resources import (
+    convert_to_api_pod_level_resources_status,
+    get_effective_allocated_resources,
+)
 from kubelet.pod_workers import KillPodOptions, PodWorkerState, PodWorkerSync, UpdatePodOptions
 from pkg import features, fieldpath, golang, klog
 from pkg.api.core import v1
@@ -30,7 +34,6 @@ from pkg.apimachinery.util import validation
 from pkg.apis.core import pods as podshelper
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.apis.core.v1.helper import qos as v1qos
-from pkg.component_helpers import resource as resourcehelper
 from pkg.util import expansion
 from pkg.util import pod as utilpod
 from pkg.volume import util as volumeutil
@@ -344,6 +347,7 @@ class KubeletPods(KubeletNodeCache):
         self.probe_manager.cleanup_pods(possibly_running)
         klog.v(3).info_s("Clean up orphaned pod statuses")
         self.remove_orphaned_pod_statuses(all_pods, mirror_pods)
+        self.allocation_manager.remove_orphaned_pods({pod.metadata.uid for pod in all_pods})
         klog.v(3).info_s("Clean up orphaned pod user namespace allocations")
         try:
             self.userns_manager.cleanup_orphaned_pod_userns_allocations(all_pods, running_runtime_pods)
@@ -468,7 +472,7 @@ class KubeletPods(KubeletNodeCache):
         klog.v(4).info_s("Got phase for pod", pod=klog.kobj(pod), oldPhase=old_status.phase, phase=new.phase)
         self._keep_terminal_phase(pod, old_status, new)
         self.probe_manager.update_pod_status(ctx, pod, new)
-        new.conditions = self._pod_conditions(pod, old_status, new, pod_status)
+        new.conditions = self._pod_conditions(pod, old_status, new, pod_status, pod_is_terminal)
         if self.kube_client is not None:
             self._set_host_ips(ctx, pod, new)
         return new
@@ -499,10 +503,16 @@ class KubeletPods(KubeletNodeCache):
             new.phase = pod.status.phase
 
     def _pod_conditions(
-        self, pod: v1.Pod, old: v1.PodStatus, new: v1.PodStatus, pod_status: kubecontainer.PodStatus
+        self,
+        pod: v1.Pod,
+        old: v1.PodStatus,
+        new: v1.PodStatus,
+        pod_status: kubecontainer.PodStatus,
+        pod_is_terminal: bool,
     ) -> list[v1.PodCondition]:
         """Others' conditions as they are, then the kubelet's own."""
         conditions = [c for c in pod.status.conditions if not kubetypes.pod_condition_by_kubelet(c.type)]
+        conditions += self.determine_pod_resize_status(pod, pod_is_terminal)
         _, disruption = podutil.get_pod_condition_from_list(old.conditions, v1.DISRUPTION_TARGET)
         if disruption is not None:
             conditions = utilpod.replace_or_append_pod_condition(conditions, disruption)
@@ -519,6 +529,15 @@ class KubeletPods(KubeletNodeCache):
             restarting = status.generate_all_containers_restarting_condition(pod, pod_status, old, new.phase)
             conditions.append(restarting)
         return conditions
+
+    def determine_pod_resize_status(self, allocated_pod: v1.Pod, pod_is_terminal: bool) -> list[v1.PodCondition]:
+        """The resize conditions; what has ended is resized no more."""
+        uid = allocated_pod.metadata.uid
+        if pod_is_terminal:
+            self.status_manager.clear_pod_resize_in_progress_condition(uid)
+            self.status_manager.clear_pod_resize_pending_condition(uid)
+            return []
+        return self.status_manager.get_pod_resize_conditions(uid)
 
     def _set_host_ips(self, ctx: golang.Context, pod: v1.Pod, new: v1.PodStatus) -> None:
         """Fill in the node's addresses; they are the pod's own when it uses the host's network."""
@@ -551,7 +570,7 @@ class KubeletPods(KubeletNodeCache):
     ) -> v1.PodStatus:
         """Addresses, QoS class and container statuses; the rest is added by generate_api_pod_status."""
         new = v1.PodStatus(qos_class=v1qos.get_pod_qos(pod))
-        new.pod_ips = [v1.PodIP(ip=ip) for ip in self.sort_pod_ips(pod_status.ips)]
+        new.pod_ips = self._pod_ips(pod, pod_status, old)
         new.pod_ip = new.pod_ips[0].ip if new.pod_ips else ""
         spec = pod.spec
         ephemeral = [c for c, _ in podutil.container_iter(spec, podutil.EPHEMERAL_CONTAINERS)]
@@ -561,10 +580,20 @@ class KubeletPods(KubeletNodeCache):
         new.init_container_statuses = convert(old.init_container_statuses, spec.init_containers, is_init=True)
         new.ephemeral_container_statuses = convert(old.ephemeral_container_statuses, ephemeral)
         if features.feature_gate.enabled(features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING):
-            # DIVERGES: Go shows what it reads from a running pod's cgroup, where no limit is a limit of 8 EiB.
-            new.resources = _effective_allocated_resources(pod)
-            new.allocated_resources = dict(new.resources.requests)
+            pcm = self.container_manager.new_pod_container_manager()
+            new.resources = convert_to_api_pod_level_resources_status(pcm, pod, old)
+            new.allocated_resources = get_effective_allocated_resources(pod).requests
         return new
+
+    def _pod_ips(self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, old: v1.PodStatus) -> list[v1.PodIP]:
+        found = [v1.PodIP(ip=ip) for ip in self.sort_pod_ips(pod_status.ips)]
+        if found or kubecontainer.is_host_network_pod(pod):
+            return found
+        if any(sandbox.state == runtimeapi.SANDBOX_READY for sandbox in pod_status.sandbox_statuses):
+            return []
+        # DIVERGES: Go's cache keeps what a pod had while its sandbox ran, but a restart of the kubelet takes the
+        # addresses from the status of every pod that has ended.
+        return list(old.pod_ips)
 
     def _convert_to_api_container_statuses(
         self,
@@ -584,7 +613,8 @@ class KubeletPods(KubeletNodeCache):
         _note_lost_containers(pod, pod_status, statuses, old, default_reason, pod_restarting)
         self._apply_runtime_statuses(pod, pod_status, statuses, old, pod_restarting)
         for container in containers:
-            self._explain_waiting(pod, pod_status, container, statuses[container.name], is_init)
+            name = container.name
+            self._explain_waiting(pod, pod_status, container, statuses[name], old.get(name), is_init)
         if is_init:
             return kubetypes.sort_statuses_of_init_containers(pod, statuses)
         return [statuses[name] for name in sorted(statuses)]
@@ -682,6 +712,7 @@ class KubeletPods(KubeletNodeCache):
         pod_status: kubecontainer.PodStatus,
         container: v1.Container,
         container_status: v1.ContainerStatus,
+        old: v1.ContainerStatus | None,
         is_init: bool,
     ) -> None:
         """Show a container that should run and does not as waiting, with the reason of its last failed start."""
@@ -704,13 +735,15 @@ class KubeletPods(KubeletNodeCache):
         if not kubecontainer.should_container_be_restarted(container, pod, pod_status):
             return
         reason = self.reason_cache.get(pod.metadata.uid, container.name)
-        if reason is None:
+        if reason is not None:
+            waiting = v1.ContainerStateWaiting(reason=str(reason.err), message=reason.message)
+        elif (found_before := _still_waiting(old, container_status)) is not None:
+            waiting = found_before
+        else:
             return
         if container_status.state.terminated is not None:
             container_status.last_state = container_status.state
-        container_status.state = v1.ContainerState(
-            waiting=v1.ContainerStateWaiting(reason=str(reason.err), message=reason.message)
-        )
+        container_status.state = v1.ContainerState(waiting=waiting)
 
     def runtime_class_supports_recursive_read_only_mounts(self, pod: v1.Pod) -> bool:
         """Whether the runtime handler of the pod's class can mount read-only all the way down."""
@@ -1184,6 +1217,22 @@ def _container_status_resources(
     return resources
 
 
+def _still_waiting(before: v1.ContainerStatus | None, now: v1.ContainerStatus) -> v1.ContainerStateWaiting | None:
+    """Why a container waited, if nothing has become of it since and it is not just that it has to.
+
+    DIVERGES: Go knows only of starts that failed since it was started itself.
+    """
+    if before is None or before.state.waiting is None:
+        return None
+    if before.state.waiting.reason in ("", CONTAINER_CREATING, POD_INITIALIZING, RESTARTING_ALL_CONTAINERS):
+        return None
+    ended, ended_before = now.state.terminated, before.last_state.terminated
+    if ended is None:
+        return before.state.waiting
+    same = ended_before is not None and ended_before.container_id == ended.container_id
+    return before.state.waiting if same else None
+
+
 def _show_removed_to_restart(new: v1.ContainerStatus, before: v1.ContainerStatus) -> None:
     waiting = v1.ContainerStateWaiting(reason=RESTARTING_ALL_CONTAINERS, message=_REMOVED_TO_RESTART)
     ended = v1.ContainerStateTerminated(
@@ -1237,17 +1286,6 @@ def _log_oserror(message: str, uid: str, action: Callable[[cm.CgroupName], None]
         action(name)
     except OSError as err:
         klog.info_s(message, podUID=uid, err=err)
-
-
-def _effective_allocated_resources(pod: v1.Pod) -> v1.ResourceRequirements:
-    """The pod's own resources, and where it has none the sum of its containers'."""
-    options = resourcehelper.PodResourcesOptions(
-        skip_pod_level_resources=not features.feature_gate.enabled(features.POD_LEVEL_RESOURCES)
-    )
-    resources = v1.deepcopy(pod.spec.resources) if pod.spec.resources is not None else v1.ResourceRequirements()
-    resources.requests = resourcehelper.pod_requests(pod, options)
-    resources.limits = resourcehelper.pod_limits(pod, options)
-    return resources
 
 
 def _family(ip: str) -> int:

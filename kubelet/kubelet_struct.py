@@ -21,8 +21,8 @@ from pkg.apimachinery import clock
 from pkg.apimachinery.util import net as utilnet
 
 if TYPE_CHECKING:
-    from kubelet import cadvisor as kubecadvisor
     from kubelet import (
+        allocation,
         cm,
         config,
         configmap,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         userns,
         volumemanager,
     )
+    from kubelet import cadvisor as kubecadvisor
     from kubelet import container as kubecontainer
     from kubelet import pleg as kubepleg
     from kubelet import pod as kubepod
@@ -136,6 +137,8 @@ class KubeletStruct:
     runtime_state: RuntimeState = field(init=False)
     container_runtime: kubecontainer.Runtime = field(init=False)
     status_manager: status.Manager = field(init=False)
+    # Admits pods, and knows what each was given.
+    allocation_manager: allocation.Manager = field(init=False)
     probe_manager: prober.Manager = field(init=False)
     liveness_manager: proberesults.Manager = field(init=False)
     readiness_manager: proberesults.Manager = field(init=False)
@@ -157,7 +160,6 @@ class KubeletStruct:
     secret_manager: secret.Manager | None = None
     config_map_manager: configmap.Manager | None = None
 
-    admit_handlers: list[lifecycle.PodAdmitHandler] = field(default_factory=list)
     pod_sync_loop_handlers: list[lifecycle.PodSyncLoopHandler] = field(default_factory=list)
     pod_sync_handlers: list[lifecycle.PodSyncHandler] = field(default_factory=list)
 

@@ -313,7 +313,7 @@ class AdmitHandler:
 
 def test_additions_are_admitted_oldest_first(test_kubelet: TestKubelet) -> None:
     admit = AdmitHandler("younger")
-    test_kubelet.kubelet.admit_handlers.append(admit)
+    test_kubelet.kubelet.allocation_manager.add_pod_admit_handlers([admit])
     pods = [new_pod("younger"), new_pod("older"), new_pod("oldest")]
     for age, pod in enumerate(pods):
         pod.metadata.creation_timestamp = test_kubelet.clock.now() - datetime.timedelta(seconds=age)
@@ -329,7 +329,7 @@ def test_additions_are_admitted_oldest_first(test_kubelet: TestKubelet) -> None:
 
 def test_refused_pod_does_not_stand_in_the_way_of_others(test_kubelet: TestKubelet) -> None:
     admit = AdmitHandler("first")
-    test_kubelet.kubelet.admit_handlers.append(admit)
+    test_kubelet.kubelet.allocation_manager.add_pod_admit_handlers([admit])
     for name in ("first", "second"):
         test_kubelet.kubelet.handle_pod_additions(test_kubelet.ctx, [new_pod(name)])
     assert admit.asked == [("first", []), ("second", [])]
@@ -340,7 +340,7 @@ def test_pod_that_is_at_its_end_is_not_asked_for_admission(
     test_kubelet: TestKubelet, terminating: bool, phase: str
 ) -> None:
     admit = AdmitHandler("p")
-    test_kubelet.kubelet.admit_handlers.append(admit)
+    test_kubelet.kubelet.allocation_manager.add_pod_admit_handlers([admit])
     pod = new_pod("p")
     pod.status.phase = phase
     test_kubelet.workers.terminating = {pod.metadata.uid} if terminating else set()
@@ -351,9 +351,10 @@ def test_pod_that_is_at_its_end_is_not_asked_for_admission(
 
 def test_first_refusal_counts(test_kubelet: TestKubelet) -> None:
     first, second = AdmitHandler("p"), AdmitHandler("p")
-    test_kubelet.kubelet.admit_handlers += [first, second]
-    assert not test_kubelet.kubelet.can_admit_pod([], new_pod("p")).admit
-    assert test_kubelet.kubelet.can_admit_pod([], new_pod("other")).admit
+    manager = test_kubelet.kubelet.allocation_manager
+    manager.add_pod_admit_handlers([first, second])
+    assert not manager.add_pod([], new_pod("p")).admit
+    assert manager.add_pod([], new_pod("other")).admit
     assert ([name for name, _ in first.asked], [name for name, _ in second.asked]) == (["p", "other"], ["other"])
 
 
@@ -696,7 +697,7 @@ def test_pod_whose_containers_were_removed_to_restart_is_synced_at_once(test_kub
 
 def test_pod_that_is_added_again_does_not_stand_in_its_own_way(test_kubelet: TestKubelet) -> None:
     admit = AdmitHandler()
-    test_kubelet.kubelet.admit_handlers.append(admit)
+    test_kubelet.kubelet.allocation_manager.add_pod_admit_handlers([admit])
     for _ in range(2):
         test_kubelet.kubelet.handle_pod_additions(test_kubelet.ctx, [new_pod("p")])
     assert admit.asked == [("p", []), ("p", [])]

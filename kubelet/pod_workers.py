@@ -295,6 +295,14 @@ class _Target:
     is_runtime_pod: bool
 
 
+class AllocationManager(Protocol):
+    """Knows which resources pods were given. Called with pod_lock held."""
+
+    def update_pod_from_allocation(self, pod: v1.Pod) -> tuple[v1.Pod, bool]:
+        """The pod with what it was given in place of what it wants, and whether they differ."""
+        ...
+
+
 class PodWorkers:
     """Runs one thread per pod, and knows for each pod whether it is starting, running, ending or gone.
 
@@ -318,6 +326,7 @@ class PodWorkers:
         resync_interval: float,
         back_off_period: float,
         pod_cache: kubecontainer.ROCache,
+        allocation_manager: AllocationManager,
         clock: clocklib.Clock | None = None,
     ) -> None:
         """resync_interval, back_off_period: seconds until a pod's next sync after success, after failure."""
@@ -341,6 +350,7 @@ class PodWorkers:
         self.worker_channel_fn: WorkerChannelFunc | None = None
         self._recorder = recorder
         self._pod_cache = pod_cache
+        self._allocation_manager = allocation_manager
 
     # ---- Queries ----
 
@@ -544,6 +554,9 @@ class PodWorkers:
             and pending.start_time < options.start_time
         ):
             options.start_time = pending.start_time
+        if options.pod is not None:
+            # The worker sees what the pod was given, not what it wants.
+            options.pod, _ = self._allocation_manager.update_pod_from_allocation(options.pod)
         status.pending_update = options
         status.working = True
         _log(4, "Notifying pod of pending update", target, options, workType=str(status.work_type()))

@@ -173,6 +173,17 @@ class Input:
     life: PodSyncStatus
 
 
+class FakeAllocationManager:
+    """Every pod was given what it wants, but for those by uid in `given`."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, v1.Pod] = {}
+
+    def update_pod_from_allocation(self, pod: v1.Pod) -> tuple[v1.Pod, bool]:
+        given = self.given.get(pod.metadata.uid)
+        return (pod, False) if given is None else (given, True)
+
+
 class Harness:
     """Pod workers whose threads do nothing: step and drain do their work, one message at a time.
 
@@ -187,7 +198,7 @@ class Harness:
         self.cache = FakeCache()
         self.recorder = record.FakeRecorder(100)
         self.workers = pod_workers.PodWorkers(
-            self.syncer, self.recorder, self.queue, 1.0, 0.001, self.cache, clock=self.clock
+            self.syncer, self.recorder, self.queue, 1.0, 0.001, self.cache, FakeAllocationManager(), self.clock
         )
         self.inputs: list[Input] = []
         self.at_work: set[Input] = set()

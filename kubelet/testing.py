@@ -195,7 +195,7 @@ class TestKubelet:
         kubelet.runtime_cache = containertesting.FakeRuntimeCache(self.runtime)
         kubelet.pleg = self.pleg
         kubelet.runtime_state.set_network_state(None)
-        kubelet.admit_handlers.clear()
+        kubelet.allocation_manager._admit_handlers.clear()
         # The real PLEG, which never relists here, would say that it is not healthy.
         kubelet.runtime_state._health_checks.clear()
         kubelet.volume_manager = cast(VolumeManager, self.volumes)

@@ -67,22 +67,29 @@ class Manager:
         self._get_pod_by_uid = get_pod_by_uid
         self._sources_ready = sources_ready
         self._recorder = recorder
-        self._ticker = (clock or clocklib.RealClock()).new_ticker(INITIAL_RETRY_DELAY)
+        self._clock = clock or clocklib.RealClock()
+        # Set once by run.
+        self._ticker: golang.Ticker | None = None
         # Held while a pod or a resize is admitted, so that nothing is given twice; guards the field below.
         self._allocation_lock = threading.Lock()
         self._pods_with_pending_resizes: list[str] = []
 
     def run(self, ctx: golang.Context) -> None:
         """Start the thread that tries again the resizes that wait; it ends with ctx."""
-        golang.go(self._retry_periodically, ctx, name="allocation-manager")
+        self._ticker = self._clock.new_ticker(INITIAL_RETRY_DELAY)
+        golang.go(self._retry_periodically, ctx, self._ticker, name="allocation-manager")
 
-    def _retry_periodically(self, ctx: golang.Context) -> None:
+    def _retry_periodically(self, ctx: golang.Context, ticker: golang.Ticker) -> None:
         try:
-            while golang.select(self._ticker.channel, ctx.done()).index == 0:
+            while golang.select(ticker.channel, ctx.done()).index == 0:
                 for pod in self._retry_pending_resizes(_TRIGGER_REASON_PERIODIC):
                     klog.info_s("Successfully retried resize after timeout", pod=klog.kobj(pod))
         finally:
-            self._ticker.stop()
+            ticker.stop()
+
+    def _next_retry_locked(self, delay: float) -> None:
+        if self._ticker is not None:
+            self._ticker.reset(delay)
 
     def retry_pending_resizes(self, trigger: str) -> None:
         """Try again all resizes that wait; `trigger` says what gave hope."""
@@ -93,9 +100,9 @@ class Manager:
         with self._allocation_lock:
             if not self._sources_ready.all_ready():
                 klog.v(4).info_s("Skipping evaluation of pending resizes; sources are not ready")
-                self._ticker.reset(INITIAL_RETRY_DELAY)
+                self._next_retry_locked(INITIAL_RETRY_DELAY)
                 return []
-            self._ticker.reset(RETRY_DELAY)
+            self._next_retry_locked(RETRY_DELAY)
             still_pending: list[str] = []
             successful: list[v1.Pod] = []
             for uid in self._pods_with_pending_resizes:

@@ -1,0 +1,126 @@
+"""Pods of runtime classes: who runs them, what that costs, and what is said when nobody can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+from framework.cluster_client import Namespace, waiting_reason
+from framework.local_cluster import LocalCluster
+from framework.pods import pod, sleeper
+from framework.waiting import wait_for
+
+from pkg import golang
+from pkg.api.core import v1
+from pkg.api.node import v1 as nodev1
+from pkg.apimachinery.api import resource
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go import kubernetes
+
+MEBIBYTE = 1 << 20
+RESOURCES = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
+NewClass = Callable[[str, str], str]
+
+
+@pytest.fixture(scope="module")
+def new_class(client: kubernetes.Clientset, namespace: Namespace) -> Iterator[NewClass]:
+    """Make runtime classes, given a name and a handler; all have an overhead, and are deleted at the end."""
+    classes = client.node_v1.runtime_classes()
+    made: set[str] = set()
+
+    def make(name: str, handler: str) -> str:
+        fixed = {"cpu": resource.parse_quantity("50m"), "memory": resource.parse_quantity("16Mi")}
+        full_name = f"{name}.{namespace.name}"
+        classes.create(
+            golang.background(),
+            nodev1.RuntimeClass(
+                metadata=metav1.ObjectMeta(name=full_name),
+                handler=handler,
+                overhead=nodev1.Overhead(pod_fixed=fixed),
+            ),
+        )
+        made.add(full_name)
+        return full_name
+
+    yield make
+    for name in made:
+        classes.delete(golang.background(), name)
+
+
+def _pod(name: str, class_name: str, **resources: object) -> dict[str, object]:
+    return pod(name, sleeper(**resources), runtimeClassName=class_name)
+
+
+def _limit_of_cgroup(local: LocalCluster, qos: str, uid: str) -> int:
+    """The memory limit of a pod, in bytes, of either version of cgroups."""
+    path = f"{local.containerd.cgroup_root.strip('/')}/kubepods/{qos}/pod{uid}"
+    files = [
+        Path("/sys/fs/cgroup", "memory", path, "memory.limit_in_bytes"),
+        Path("/sys/fs/cgroup", path, "memory.max"),
+    ]
+    return int(next(file for file in files if file.exists()).read_text())
+
+
+@pytest.mark.local
+def test_handler_runs_the_pod_and_overhead_counts(
+    namespace: Namespace, local: LocalCluster, new_class: NewClass
+) -> None:
+    namespace.create(_pod("classy", new_class("plain", "runc"), resources=RESOURCES))
+    (running,) = namespace.wait_for_running("classy")
+    assert {name: str(each) for name, each in running.spec.overhead.items()} == {"cpu": "50m", "memory": "16Mi"}
+    assert running.status.qos_class == v1.POD_QOS_BURSTABLE
+    (sandbox,) = local.cri.sandboxes("classy")
+    assert sandbox.runtime_handler == "runc"
+    assert _limit_of_cgroup(local, "burstable", running.metadata.uid) == (64 + 16) * MEBIBYTE
+
+
+def test_overhead_is_part_of_what_the_node_must_have(
+    namespace: Namespace, client: kubernetes.Clientset, new_class: NewClass
+) -> None:
+    node = client.core_v1.nodes().get(golang.background(), namespace.node)
+    # All that the node has to give goes to the container; the overhead is too much.
+    everything = {"requests": {"memory": str(node.status.allocatable["memory"])}}
+    namespace.create(_pod("too-much", new_class("costly", "runc"), resources=everything))
+    failed = namespace.wait_for("too-much", "refused", lambda found: found.status.phase == v1.POD_FAILED)
+    assert failed.status.reason == "OutOfmemory"
+
+
+def test_handler_that_the_runtime_does_not_have(namespace: Namespace, new_class: NewClass) -> None:
+    namespace.create(_pod("no-handler", new_class("odd", "no-such-handler")))
+    namespace.wait_for_event("no-handler", "FailedCreatePodSandBox", ".*no-such-handler.*")
+    waiting = namespace.wait_for("no-handler", "waiting", lambda found: waiting_reason(found) != "")
+    assert waiting_reason(waiting) == "ContainerCreating"
+
+
+@pytest.mark.local
+def test_class_that_is_not_there_any_more(
+    namespace: Namespace, client: kubernetes.Clientset, local: LocalCluster, new_class: NewClass
+) -> None:
+    """The pod runs on, and is told why it does not when it needs a new sandbox; with the class it runs again."""
+    name = new_class("fleeting", "runc")
+    namespace.create(_pod("orphaned", name))
+    namespace.wait_for_running("orphaned")
+    (before,) = local.cri.sandboxes("orphaned")
+    client.node_v1.runtime_classes().delete(golang.background(), name)
+    local.cri.remove_sandbox(before.id)
+    not_found = f'runtimeclass\\.node\\.k8s\\.io "{name}" not found'
+    namespace.wait_for_event("orphaned", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {not_found}")
+    new_class("fleeting", "runc")
+    wait_for("a new sandbox", lambda: local.cri.sandboxes("orphaned"), timeout=60)
+    namespace.wait_for_running("orphaned")
+
+
+@pytest.mark.local
+def test_node_tells_its_handlers(client: kubernetes.Clientset, namespace: Namespace, local: LocalCluster) -> None:
+    """With what each of them can do, if the runtime says so."""
+    node = client.core_v1.nodes().get(golang.background(), namespace.node)
+    told = {handler.name: handler.features for handler in node.status.runtime_handlers}
+    answer = local.cri.runtime.Status(runtimeapi.StatusRequest(), timeout=10)
+    assert set(told) == {each.name for each in answer.runtime_handlers}
+    for each in answer.runtime_handlers:
+        features = told[each.name]
+        assert features is not None
+        assert features.user_namespaces == each.features.user_namespaces
+        assert features.recursive_read_only_mounts == each.features.recursive_read_only_mounts

@@ -48,16 +48,21 @@ def cri(containerd: Containerd) -> Iterator[CRIClient]:
 def new_kubelet(
     request: pytest.FixtureRequest, containerd: Containerd, cri: CRIClient
 ) -> Iterator[Callable[..., KubeletProcess]]:
-    """Make kubelets, given their node and more configuration; all are cleaned up after the file.
+    """Make kubelets, given their node and more configuration or flags; all are cleaned up after the file.
 
     Their logs are kept in .build/e2e_node when a test of the file failed.
     """
     made: list[KubeletProcess] = []
     failed_before = request.session.testsfailed
 
-    def make(node: str, config: Mapping[str, object] | None = None, root_dir: Path | None = None) -> KubeletProcess:
+    def make(
+        node: str,
+        config: Mapping[str, object] | None = None,
+        root_dir: Path | None = None,
+        flags: Mapping[str, object] | None = None,
+    ) -> KubeletProcess:
         full = {"cgroupRoot": containerd.cgroup_root, **(config or {})}
-        made.append(KubeletProcess(containerd.run_dir, node, containerd.endpoint, full, root_dir=root_dir))
+        made.append(KubeletProcess(containerd.run_dir, node, containerd.endpoint, full, flags, root_dir))
         return made[-1]
 
     yield make

@@ -71,6 +71,9 @@ RUNTIME_CACHE_REFRESH_PERIOD = HOUSEKEEPING_PERIOD + HOUSEKEEPING_WARNING_DURATI
 BACK_OFF_PERIOD = 10.0
 INITIAL_CRASH_LOOP_BACK_OFF = 10.0
 MAX_CRASH_LOOP_BACK_OFF = 300.0
+# With the feature gate ReduceDefaultCrashLoopBackOffDecay.
+REDUCED_INITIAL_CRASH_LOOP_BACK_OFF = 1.0
+REDUCED_MAX_CRASH_LOOP_BACK_OFF = 60.0
 MAX_IMAGE_BACK_OFF = 300.0
 
 PLEG_CHANNEL_CAPACITY = 1000
@@ -377,8 +380,7 @@ def _build_runtime(
     kubelet.image_manager = _new_image_manager(kubelet, kube_deps, runtime)
     kubelet.runtime_cache = kubecontainer.RuntimeCacheImpl(runtime, RUNTIME_CACHE_REFRESH_PERIOD, kubelet.clock)
     kubelet.runtime_state = RuntimeState(MAX_WAIT_FOR_CONTAINER_RUNTIME, kubelet.clock)
-    longest = _max_crash_loop_back_off(kube_cfg)
-    first = min(INITIAL_CRASH_LOOP_BACK_OFF, longest)
+    first, longest = new_crash_loop_back_off(kube_cfg)
     kubelet.crash_loop_back_off = flowcontrol.Backoff(first, longest, clock=kubelet.clock)
     kubelet.probe_manager = prober.Manager(
         kubelet.status_manager,
@@ -484,9 +486,14 @@ def _new_image_manager(
     )
 
 
-def _max_crash_loop_back_off(kube_cfg: kubeletconfig.KubeletConfiguration) -> float:
-    """The longest pause between restarts in seconds, the node's own if the configuration has one."""
-    return kube_cfg.crash_loop_back_off.max_container_restart_period or MAX_CRASH_LOOP_BACK_OFF
+def new_crash_loop_back_off(kube_cfg: kubeletconfig.KubeletConfiguration) -> tuple[float, float]:
+    """The first and the longest pause between restarts, in seconds. What the configuration says comes first."""
+    first, longest = INITIAL_CRASH_LOOP_BACK_OFF, MAX_CRASH_LOOP_BACK_OFF
+    if features.feature_gate.enabled(features.REDUCE_DEFAULT_CRASH_LOOP_BACK_OFF_DECAY):
+        first, longest = REDUCED_INITIAL_CRASH_LOOP_BACK_OFF, REDUCED_MAX_CRASH_LOOP_BACK_OFF
+    if features.feature_gate.enabled(features.KUBELET_CRASH_LOOP_BACK_OFF_MAX):
+        longest = kube_cfg.crash_loop_back_off.max_container_restart_period or longest
+    return min(first, longest), longest
 
 
 def _build_pleg(kubelet: Kubelet) -> None:

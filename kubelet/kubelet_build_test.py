@@ -1,0 +1,46 @@
+"""Tests of decisions made while a kubelet is put together."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubelet.apis import config as kubeletconfig
+from kubelet.kubelet_build import new_crash_loop_back_off
+from pkg import features
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+
+
+@pytest.mark.parametrize(
+    ("reduced", "maximum", "configured", "expected"),
+    [
+        (False, False, None, (10.0, 300.0)),
+        (False, False, 20.0, (10.0, 300.0)),
+        (False, True, 300.0, (10.0, 300.0)),
+        (False, True, 123.0, (10.0, 123.0)),
+        (False, True, 2.0, (2.0, 2.0)),
+        (True, False, None, (1.0, 60.0)),
+        (True, True, 300.0, (1.0, 300.0)),
+        (True, True, 1.0, (1.0, 1.0)),
+    ],
+    ids=[
+        "default",
+        "configured, but the feature is off",
+        "default maximum",
+        "configured",
+        "configured below the first pause",
+        "reduced",
+        "reduced, and the maximum configured",
+        "reduced, and the least configured",
+    ],
+)
+def test_new_crash_loop_back_off(
+    reduced: bool, maximum: bool, configured: float | None, expected: tuple[float, float]
+) -> None:
+    back_off = kubeletconfig.CrashLoopBackOffConfig(max_container_restart_period=configured)
+    kube_cfg = kubeletconfig.KubeletConfiguration(crash_loop_back_off=back_off)
+    gate = features.feature_gate
+    with (
+        set_feature_gate_during_test(gate, features.REDUCE_DEFAULT_CRASH_LOOP_BACK_OFF_DECAY, reduced),
+        set_feature_gate_during_test(gate, features.KUBELET_CRASH_LOOP_BACK_OFF_MAX, maximum),
+    ):
+        assert new_crash_loop_back_off(kube_cfg) == expected

@@ -15,7 +15,6 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet.kuberuntime import PodActions, testing
-from kubelet.kuberuntime.pod_actions import ContainerToRemoveInfo
 from kubelet.prober import results as proberesults
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -446,28 +445,96 @@ def test_kill_messages_tell_what_will_happen(fake: testing.TestRuntime) -> None:
     ]
 
 
-def test_restart_of_all_containers_removes_the_trigger_last(fake: testing.TestRuntime) -> None:
-    world = _base(fake)
-    rule = v1.ContainerRestartRule(
-        action="RestartAllContainers",
-        exit_codes=v1.ContainerRestartRuleOnExitCodes(operator="In", values=[42]),
-    )
-    source = world.pod.spec.containers[0]
-    source.restart_policy = "Never"
-    source.restart_policy_rules = [rule]
-    world.state(0, _EXITED, 42)
-    world.state(1, _EXITED, 1)
-    ids = [status.id for status in world.status.container_statuses]
+_RESTART_ALL = v1.ContainerRestartRule(
+    action="RestartAllContainers",
+    exit_codes=v1.ContainerRestartRuleOnExitCodes(operator="In", values=[42]),
+)
+
+
+def _trigger(container: v1.Container, policy: str = "Never") -> None:
+    container.restart_policy = policy
+    container.restart_policy_rules = [_RESTART_ALL]
+
+
+def _init_exits(world: _World) -> None:
+    world.pod.spec.init_containers[1].restart_policy = "Always"
+    _trigger(world.pod.spec.init_containers[2])
+    world.state(1, _RUNNING)
+    world.state(2, _EXITED, 42)
+
+
+def _sidecar_exits(world: _World) -> None:
+    _trigger(world.pod.spec.init_containers[2], "Always")
+    world.state(2, _EXITED, 42)
+    world.status.container_statuses.append(_status(world.pod.spec.containers[0], "id1", _RUNNING))
+
+
+def _regular_exits(world: _World) -> None:
+    _trigger(world.pod.spec.containers[2])
+    world.main_containers(_RUNNING)
+    world.state(5, _EXITED, 42)
+
+
+def _exits_again(world: _World) -> None:
+    _trigger(world.pod.spec.containers[2], "Always")
+    world.state(2, _EXITED, 42)
+    for container in world.pod.spec.containers:
+        past = _status(container, f"past-{container.name}", _EXITED)
+        past.exit_code = 99
+        world.status.container_statuses.append(past)
+
+
+def _nothing(world: _World) -> None:
+    """There is no rule: the pod was marked before."""
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "expected"),
+    [
+        (_base, _nothing, "id1! id2! id3!"),
+        (_with_init, _nothing, "initid1 initid2 initid3"),
+        (_with_sidecars, _nothing, "initid1! initid2! initid3!"),
+        (_with_init, _init_exits, "initid1 initid2! initid3"),
+        (_with_sidecars, _sidecar_exits, "id1! initid1! initid2! initid3"),
+        (_with_sidecars, _regular_exits, "id-foo1! id-foo2! initid1! initid2! initid3! id-foo3"),
+        (_base, _exits_again, "id1! past-foo1 id2! past-foo2 past-foo3 id3"),
+    ],
+    ids=[
+        "marked",
+        "marked, with init containers",
+        "marked, with sidecars",
+        "init container exits",
+        "sidecar exits",
+        "regular container exits",
+        "runs before the last are removed, too",
+    ],
+)
+def test_restart_of_all_containers(
+    fake: testing.TestRuntime,
+    base: Callable[[testing.TestRuntime], _World],
+    change: Callable[[_World], None],
+    expected: str,
+) -> None:
+    """Those that are killed first have a "!". The trigger comes last."""
+    world = base(fake)
+    change(world)
     actions = fake.manager.compute_pod_actions(world.pod, world.status, True)
-    first, second, third = world.pod.spec.containers
-    assert actions == PodActions(
-        sandbox_id="sandboxID",
-        containers_to_reset=[
-            ContainerToRemoveInfo(ids[1], second),
-            ContainerToRemoveInfo(ids[2], third, kill=True),
-            ContainerToRemoveInfo(ids[0], first),
-        ],
-    )
+    reset = actions.containers_to_reset
+    assert " ".join(info.container_id.id + "!" * info.kill for info in reset) == expected
+    by_id = {status.id: status.name for status in world.status.container_statuses}
+    assert [info.container.name for info in reset] == [by_id[info.container_id] for info in reset]
+    actions.containers_to_reset = []
+    assert actions == PodActions(sandbox_id="sandboxID")
+
+
+@pytest.mark.parametrize(
+    ("base", "init", "start"), [(_with_init, [0], []), (_base, [], [0, 1, 2])], ids=["init container", "regular ones"]
+)
+def test_after_the_restart_of_all_containers(
+    fake: testing.TestRuntime, base: Callable[[testing.TestRuntime], _World], init: list[int], start: list[int]
+) -> None:
+    """Nothing is left of them: they start as in a new sandbox."""
+    _verify(base(fake), _Case(lambda w: w.status.container_statuses.clear(), init=init, start=start))
 
 
 def test_deleted_pod_restarts_nothing(fake: testing.TestRuntime) -> None:

@@ -51,11 +51,13 @@ integration: ## test the kubelet on the hollow runtime
 
 e2e-node: ## test the kubelet as a process on a private containerd; takes root
 	@hack/setup
+	@hack/setup registry
 	$(PYTEST) test/e2e_node
 
 e2e: ## test a node through its API server: that of KUBECONFIG, or one made here, which takes root
 	@hack/setup $(if $(KUBECONFIG),python,all)
 	@hack/setup kubectl
+	$(if $(KUBECONFIG),,@hack/setup registry)
 	$(PYTEST) test/e2e
 
 verify: ## check style, types, the map from the Go sources, and the documents; changes nothing

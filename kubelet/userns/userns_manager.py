@@ -85,7 +85,7 @@ class UsernsManager:
     def _record_pod_mappings(self, pod_uid: str) -> None:
         content = self._read_mappings_from_file(pod_uid)
         if content:
-            self.parse_userns_file_and_record(pod_uid, content)
+            self.parse_user_ns_file_and_record(pod_uid, content)
 
     def _write_mappings_to_file(self, pod_uid: str, user_ns: UserNamespace) -> None:
         directory = self._kl.get_pod_dir(pod_uid)
@@ -161,7 +161,7 @@ class UsernsManager:
             klog.error_s(err, "Failed to remove the user namespace record", podUID=pod_uid)
         self._used.release(first_id // self._userns_length - self._off)
 
-    def parse_userns_file_and_record(self, pod_uid: str, content: bytes) -> UserNamespace:
+    def parse_user_ns_file_and_record(self, pod_uid: str, content: bytes) -> UserNamespace:
         """The record, whose range is taken for the pod from now on. Raises ValueError if we did not write this."""
         try:
             user_ns = msgspec.json.decode(content, type=UserNamespace)
@@ -204,7 +204,7 @@ class UsernsManager:
             content = self._read_mappings_from_file(pod.metadata.uid)
             try:
                 if content:
-                    user_ns = self.parse_userns_file_and_record(pod.metadata.uid, content)
+                    user_ns = self.parse_user_ns_file_and_record(pod.metadata.uid, content)
                 else:
                     user_ns = self._create_user_ns_locked(pod.metadata.uid)
             except (ValueError, OSError) as err:

@@ -136,11 +136,11 @@ def test_parse_user_ns_file(
     manager = userns.UsernsManager(FakePodsManager(tmp_path))
     content = json.dumps({"uidMappings": uids, "gidMappings": gids}).encode()
     if not message:
-        manager.parse_userns_file_and_record("uid", content)
+        manager.parse_user_ns_file_and_record("uid", content)
         assert manager.pod_allocated("uid")
         return
     with pytest.raises(ValueError, match=message):
-        manager.parse_userns_file_and_record("uid", content)
+        manager.parse_user_ns_file_and_record("uid", content)
     assert not manager.pod_allocated("uid")
 
 

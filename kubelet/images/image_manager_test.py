@@ -15,7 +15,7 @@ from kubelet import container as kubecontainer
 from kubelet import images
 from kubelet.images import helpers, image_manager, metrics, progress, puller, pullmanager
 from kubelet.kuberuntime import testing
-from pkg import credentialprovider, golang
+from pkg import credentialprovider, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
@@ -595,7 +595,7 @@ def test_long_pulls_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     service: Any = _FileSystem()
     watcher = progress.PullProgress(service, clock)
     lines: list[tuple[str, ...]] = []
-    monkeypatch.setattr(progress.klog, "info_s", lambda message, **values: lines.append(tuple(values.values())))
+    monkeypatch.setattr(klog, "info_s", lambda message, **values: lines.append(tuple(values.values())))
 
     def step_until_told(count: int) -> None:
         _eventually(clock.has_waiters)

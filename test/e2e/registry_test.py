@@ -1,0 +1,136 @@
+"""Pull secrets against a registry with passwords, and whom an image that is there is open to."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+
+import pytest
+from framework.cluster_client import Namespace
+from framework.pods import pod, sleeper
+from framework.registry import PASSWORD, USER, Registry
+
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+pytestmark = pytest.mark.local
+
+NAME = "registry"
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    made = Registry(tmp_path_factory.mktemp("registry"), password=True)
+    made.start()
+    yield made
+    made.stop()
+
+
+def make_secret(namespace: Namespace, name: str, type_: str, key: str, data: bytes) -> None:
+    meta = metav1.ObjectMeta(name=name, namespace=namespace.name)
+    secret = v1.Secret(metadata=meta, type=type_, data={key: data})
+    namespace.client.core_v1.secrets(namespace.name).create(golang.background(), secret)
+
+
+def docker_config(registry: Registry, password: str = PASSWORD) -> dict[str, object]:
+    return {registry.host: {"auth": base64.b64encode(f"{USER}:{password}".encode()).decode()}}
+
+
+def docker_config_json(namespace: Namespace, name: str, registry: Registry, password: str = PASSWORD) -> None:
+    data = json.dumps({"auths": docker_config(registry, password)}).encode()
+    make_secret(namespace, name, v1.SECRET_TYPE_DOCKER_CONFIG_JSON, v1.DOCKER_CONFIG_JSON_KEY, data)
+
+
+def start(namespace: Namespace, name: str, image: str, *secrets: str) -> None:
+    references = [{"name": secret} for secret in secrets]
+    namespace.create(pod(name, sleeper(image=image, imagePullPolicy="IfNotPresent"), imagePullSecrets=references))
+
+
+def wait_for_reason(namespace: Namespace, name: str, reason: str) -> v1.ContainerStateWaiting:
+    def waiting(found: v1.Pod) -> v1.ContainerStateWaiting | None:
+        (status,) = found.status.container_statuses or [None]
+        state = status.state.waiting if status is not None else None
+        return state if state is not None and state.reason == reason else None
+
+    found = waiting(namespace.wait_for_seen(name, reason, waiting))
+    assert found is not None
+    return found
+
+
+def messages(namespace: Namespace, name: str, reason: str) -> list[str]:
+    return [event.message for event in namespace.events_of(name) if event.reason == reason]
+
+
+def test_user_and_password_in_a_pull_secret(namespace: Namespace, registry: Registry) -> None:
+    docker_config_json(namespace, "right", registry)
+    start(namespace, "json", registry.push("json/busybox", "1.0", test="json"), "right")
+
+    namespace.wait_for_running("json")
+
+
+def test_pull_secret_in_the_old_format(namespace: Namespace, registry: Registry) -> None:
+    data = json.dumps(docker_config(registry)).encode()
+    make_secret(namespace, "old", v1.SECRET_TYPE_DOCKERCFG, v1.DOCKER_CONFIG_KEY, data)
+    start(namespace, "dockercfg", registry.push("dockercfg/busybox", "1.0", test="dockercfg"), "old")
+
+    namespace.wait_for_running("dockercfg")
+
+
+def test_wrong_password(namespace: Namespace, registry: Registry) -> None:
+    docker_config_json(namespace, "wrong", registry, "open barley")
+    image = registry.push("wrong/busybox", "1.0", test="wrong")
+    start(namespace, "wrong", image, "wrong")
+
+    waiting = wait_for_reason(namespace, "wrong", "ErrImagePull")
+    assert "401" in waiting.message or "authorization failed" in waiting.message
+    assert wait_for_reason(namespace, "wrong", "ImagePullBackOff").message.startswith(
+        f'Back-off pulling image "{image}": ErrImagePull: '
+    )
+    assert any(
+        message.startswith(f'Failed to pull image "{image}"') for message in messages(namespace, "wrong", "Failed")
+    )
+
+
+def test_second_secret_does_where_the_first_does_not(namespace: Namespace, registry: Registry) -> None:
+    docker_config_json(namespace, "first", registry, "open barley")
+    docker_config_json(namespace, "second", registry)
+    start(namespace, "rotated", registry.push("rotated/busybox", "1.0", test="rotated"), "first", "second")
+
+    namespace.wait_for_running("rotated")
+
+
+def test_secret_that_is_not_json(namespace: Namespace, registry: Registry) -> None:
+    make_secret(
+        namespace, "prose", v1.SECRET_TYPE_DOCKER_CONFIG_JSON, v1.DOCKER_CONFIG_JSON_KEY, b"open sesame, please"
+    )
+    start(namespace, "prose", registry.push("prose/busybox", "1.0", test="prose"), "prose")
+
+    waiting = wait_for_reason(namespace, "prose", "ErrImagePull")
+    assert waiting.message.startswith(f'image pull secret "{namespace.name}/prose", key ".dockerconfigjson": ')
+    assert "sesame" not in waiting.message
+    assert any("image pull secret" in message for message in messages(namespace, "prose", "Failed"))
+
+
+def test_absent_secret_is_told(namespace: Namespace, registry: Registry) -> None:
+    start(namespace, "absent", registry.push("absent/busybox", "1.0", test="absent"), "nowhere")
+
+    wait_for_reason(namespace, "absent", "ErrImagePull")
+    (message,) = messages(namespace, "absent", "FailedToRetrieveImagePullSecret")
+    assert "nowhere" in message
+
+
+def test_image_that_is_there_is_closed_to_a_pod_without_the_secret(namespace: Namespace, registry: Registry) -> None:
+    docker_config_json(namespace, "owner", registry)
+    image = registry.push("private/busybox", "1.0", test="private")
+    start(namespace, "owner", image, "owner")
+    namespace.wait_for_running("owner")
+
+    start(namespace, "stranger", image)
+    start(namespace, "friend", image, "owner")
+
+    wait_for_reason(namespace, "stranger", "ErrImagePull")
+    namespace.wait_for_running("friend")
+    (message,) = messages(namespace, "friend", "Pulled")
+    assert message == f'Container image "{image}" already present on machine and can be accessed by the pod'

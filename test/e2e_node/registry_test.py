@@ -1,0 +1,223 @@
+"""Images from a registry: whose credentials open it, what a failed pull says, and how many pulls there are at once."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from framework.kubelet_process import KubeletProcess
+from framework.pods import Pod, pod, sleeper
+from framework.registry import PASSWORD, USER, Gate, Registry
+from framework.waiting import wait_for
+
+# How often a kubelet tries again to pull: after 10 s, then 20 s, each with the sync of the pod on top.
+RETRIED = 60
+# Pulls at the same time of a kubelet whose configuration does not say.
+CAP = 3
+MANY = 10
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """Open to everyone."""
+    made = Registry(tmp_path_factory.mktemp("registry"))
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """Open to USER with PASSWORD."""
+    made = Registry(tmp_path_factory.mktemp("closed"), password=True)
+    made.start()
+    yield made
+    made.stop()
+
+
+def write_plugin(folder: Path, closed: Registry) -> dict[str, object]:
+    """A credential provider that knows two parts of a registry, one with a wrong password; the kubelet's flags."""
+    folder.mkdir()
+    answers = {
+        f"{closed.host}/plugin": {"username": USER, "password": PASSWORD},
+        f"{closed.host}/wrong": {"username": USER, "password": "open barley"},
+    }
+    version = "credentialprovider.kubelet.k8s.io/v1"
+    answer = {
+        "apiVersion": version,
+        "kind": "CredentialProviderResponse",
+        "cacheKeyType": "Registry",
+        "cacheDuration": "1h",
+        "auth": answers,
+    }
+    program = folder / "doorman"
+    program.write_text(f"#!/bin/sh\ncat >>{folder}/requests\ncat <<'END'\n{json.dumps(answer)}\nEND\n")
+    program.chmod(0o755)
+    provider = {
+        "name": program.name,
+        "matchImages": list(answers),
+        "defaultCacheDuration": "0s",
+        "apiVersion": version,
+    }
+    config = {
+        "apiVersion": "kubelet.config.k8s.io/v1",
+        "kind": "CredentialProviderConfig",
+        "providers": [provider],
+    }
+    (folder / "config.yaml").write_text(json.dumps(config))
+    return {"image-credential-provider-config": folder, "image-credential-provider-bin-dir": folder}
+
+
+@pytest.fixture(scope="module")
+def plugin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("plugins") / "bin"
+
+
+@pytest.fixture(scope="module")
+def kubelet(
+    new_kubelet: Callable[..., KubeletProcess], registry: Registry, closed: Registry, plugin_folder: Path
+) -> KubeletProcess:
+    """A kubelet with the pods of all tests but those that need the registry in a certain state."""
+    process = new_kubelet("registry", flags=write_plugin(plugin_folder, closed))
+    process.root_dir.mkdir(parents=True)
+    auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+    (process.root_dir / "config.json").write_text(json.dumps({"auths": {f"{closed.host}/node": {"auth": auth}}}))
+    image = registry.push("open/busybox", "1.0")
+    process.write(pod("anonymous", sleeper(image=image)))
+    digested = registry.digest_of(registry.push("open/digest", "1.0", test="digest"))
+    process.write(pod("digest", sleeper(image=digested)))
+    process.write(pod("missing-tag", sleeper(image=f"{registry.host}/open/busybox:2.0")))
+    process.write(pod("never", sleeper(image=f"{registry.host}/open/never:1.0", imagePullPolicy="Never")))
+    process.write(pod("nonsense", sleeper(image="Not/An//Image")))
+    for part in ("node", "plugin", "wrong", "nobody"):
+        process.write(pod(part, sleeper(image=closed.push(f"{part}/busybox", "1.0", part=part))))
+    process.start()
+    return process
+
+
+def events(kubelet: KubeletProcess, name: str) -> list[str]:
+    """The events of a pod of this kubelet as its log has them, reason and message."""
+    pod = f'object="default/{kubelet.full_name(name)}"'
+    lines = [line for line in kubelet.log.read_text().splitlines() if "Event occurred" in line and pod in line]
+    return [f"{_value(line, 'reason')} {_value(line, 'message')}" for line in lines]
+
+
+def _value(line: str, key: str) -> str:
+    return str(json.JSONDecoder().raw_decode(line.partition(f" {key}=")[2])[0])
+
+
+def wait_for_reason(kubelet: KubeletProcess, name: str, reason: str, timeout: float = 30) -> Pod:
+    return kubelet.wait_for_pod(name, lambda found: found.state().get("reason") == reason, timeout)
+
+
+def test_anonymous(kubelet: KubeletProcess) -> None:
+    (found,) = kubelet.wait_for_running("anonymous")
+
+    image = found.container()["image"]
+    seen = events(kubelet, "anonymous")
+    assert f'Pulling Pulling image "{image}"' in seen
+    (pulled,) = [event for event in seen if event.startswith("Pulled ")]
+    assert pulled.startswith(f'Pulled Successfully pulled image "{image}" in ')
+    assert pulled.endswith(" bytes.")
+
+
+def test_by_digest(kubelet: KubeletProcess) -> None:
+    (found,) = kubelet.wait_for_running("digest")
+
+    assert "@sha256:" in found.json["spec"]["containers"][0]["image"]
+
+
+@pytest.mark.parametrize("name", ["node", "plugin"])
+def test_credentials_of_the_node(kubelet: KubeletProcess, name: str) -> None:
+    kubelet.wait_for_running(name)
+
+
+def test_plugin_is_asked_as_the_protocol_says(kubelet: KubeletProcess, closed: Registry, plugin_folder: Path) -> None:
+    kubelet.wait_for_running("plugin")
+
+    request, *_ = (plugin_folder / "requests").read_text().splitlines()
+    asked = json.loads(request)
+    assert (asked["apiVersion"], asked["kind"]) == (
+        "credentialprovider.kubelet.k8s.io/v1",
+        "CredentialProviderRequest",
+    )
+    assert asked["image"].startswith(closed.host)
+    assert 'kubelet_credential_provider_plugin_duration_count{plugin_name="doorman"}' in kubelet.get("/metrics")
+
+
+@pytest.mark.parametrize("name", ["wrong", "nobody"])
+def test_without_the_right_password(kubelet: KubeletProcess, name: str) -> None:
+    found = wait_for_reason(kubelet, name, "ImagePullBackOff")
+
+    message = found.state()["message"]
+    image = found.json["spec"]["containers"][0]["image"]
+    assert message.startswith(f'Back-off pulling image "{image}": ErrImagePull: ')
+    assert "401" in message or "authorization failed" in message or "no basic auth credentials" in message
+    assert PASSWORD not in kubelet.log.read_text()
+    assert "Failed Error: ErrImagePull" in events(kubelet, name)
+
+
+def test_missing_tag(kubelet: KubeletProcess) -> None:
+    found = wait_for_reason(kubelet, "missing-tag", "ImagePullBackOff")
+
+    assert "not found" in found.state()["message"]
+    seen = events(kubelet, "missing-tag")
+    assert any(event.startswith('Failed Failed to pull image "') and "not found" in event for event in seen)
+    image = found.json["spec"]["containers"][0]["image"]
+    assert f'BackOff Back-off pulling image "{image}"' in seen
+
+
+def test_absent_image_that_is_never_pulled(kubelet: KubeletProcess) -> None:
+    found = wait_for_reason(kubelet, "never", "ErrImageNeverPull")
+
+    assert found.state()["message"].endswith("is not present with pull policy of Never")
+
+
+def test_nonsense_for_a_name(kubelet: KubeletProcess) -> None:
+    found = wait_for_reason(kubelet, "nonsense", "InvalidImageName")
+
+    assert found.state()["message"].startswith('Failed to apply default image tag "Not/An//Image": ')
+
+
+def test_registry_down_and_up_again(kubelet: KubeletProcess, tmp_path: Path) -> None:
+    moody = Registry(tmp_path)
+    moody.start()
+    image = moody.push("moody/busybox", "1.0", test="moody")
+    moody.stop()
+    kubelet.write(pod("moody", sleeper(image=image)))
+    found = wait_for_reason(kubelet, "moody", "ImagePullBackOff")
+    assert "connection refused" in found.state()["message"]
+
+    moody.start()
+    try:
+        kubelet.wait_for_running("moody", timeout=RETRIED)
+    finally:
+        moody.stop()
+
+
+def test_pulls_at_once_are_capped(kubelet: KubeletProcess, registry: Registry) -> None:
+    """The registry's gate holds the first pulls for so long that the log tells of them."""
+    repositories = [f"many/image-{number}" for number in range(MANY)]
+    for repository in repositories:
+        registry.push(repository, "1.0", name=repository)
+    with Gate(registry) as gate:
+        for number, repository in enumerate(repositories):
+            kubelet.write(pod(f"many-{number}", sleeper(image=f"{gate.host}/{repository}:1.0")))
+
+        wait_for("as many pulls as the cap allows", lambda: len(gate.held()) == CAP, 30, gate.held)
+        waiting = f"maxParallelImagePulls={CAP}"
+        wait_for("the others wait", lambda: kubelet.log.read_text().count(waiting) == MANY - CAP, 30)
+        wait_for("the log tells of long pulls", lambda: "Image pull takes long" in kubelet.log.read_text(), 30)
+        assert len(gate.held()) == CAP
+
+        done: set[str] = set()
+        while len(done) < MANY:
+            repository = wait_for("the next pull", gate.held, 30)[0]
+            gate.let_through(repository)
+            done.add(repository)
+            wait_for("it is let through", lambda now=repository: now not in gate.held(), 10)
+        kubelet.wait_for_running(*(f"many-{number}" for number in range(MANY)), timeout=60)
+        assert gate.most_held == CAP

@@ -1,6 +1,7 @@
 """What becomes of a write before it is stored: the admission plugins of upstream that a kubelet meets.
 
-Go: plugin/pkg/admission/{noderestriction,nodetaint,serviceaccount,priority,defaulttolerationseconds,runtimeclass}, and
+Go: plugin/pkg/admission/{noderestriction,nodetaint,serviceaccount,priority,defaulttolerationseconds,runtimeclass,
+podresize}, and
 k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle
 """
 
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubelet import apis as kubeletapis
+from pkg.api.core import v1
+from pkg.apimachinery.runtime import codec
 
-from . import certificates, errors, references
+from . import certificates, errors, references, resize
 from .authorization import node_name
 from .interfaces import CREATE, DELETE, UPDATE, Object, Request, Store
 
@@ -75,6 +78,7 @@ class Plugins:
             priority,
             default_toleration_seconds,
             runtime_class,
+            pod_resize_validator,
         ]
 
     def admit(self, request: Request, operation: str, new: Object | None, old: Object | None) -> Object | None:
@@ -266,6 +270,35 @@ def taint_nodes(attempt: Attempt) -> None:
     present = spec.get("taints") or []
     if not any(each.get("key") == taint["key"] and each.get("effect") == taint["effect"] for each in present):
         spec["taints"] = [*present, taint]
+
+
+def pod_resize_validator(attempt: Attempt) -> None:
+    """Refuse a resize that the pod's node could never grant."""
+    if not attempt.is_for("pods", UPDATE, subresource="resize") or attempt.old is None:
+        return
+    spec = attempt.object["spec"]
+    node_name = spec.get("nodeName")
+    if not node_name or spec == attempt.old["spec"]:
+        return
+    try:
+        node = attempt.store.get("nodes", node_name)
+    except errors.ApiError as err:
+        raise attempt.refuse(f'node "{node_name}" not found') from err
+    labels = (node.get("metadata") or {}).get("labels") or {}
+    os_name = labels.get("kubernetes.io/os", "linux")
+    if os_name != "linux":
+        why = f'pod resize is only supported on linux nodes, node "{node_name}" is "{os_name}"'
+        raise _resize_error(attempt, why, "UnsupportedPlatform")
+    pod = codec.convert(attempt.object, v1.Pod)
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    if why := resize.exceeds_allocatable(pod, allocatable):
+        raise _resize_error(attempt, why, "NodeCapacity")
+
+
+def _resize_error(attempt: Attempt, why: str, reason: str) -> errors.ApiError:
+    error = attempt.refuse(why)
+    error.details = {**(error.details or {}), "causes": [{"reason": reason}]}
+    return error
 
 
 def node_restriction(attempt: Attempt) -> None:

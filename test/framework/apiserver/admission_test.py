@@ -614,3 +614,31 @@ def test_the_cause_of_a_namespace_that_goes(store: FakeStore) -> None:
     with pytest.raises(errors.ApiError) as raised:
         admit(store, CREATE, "configmaps", {"metadata": {"name": "c", "namespace": "going"}}, user=ADMIN)
     assert raised.value.status["details"]["causes"][0]["reason"] == "NamespaceTerminating"
+
+
+# --- PodResizeValidator ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cpu", "node_name", "message"),
+    [
+        ("1", "sized", None),
+        ("2", "sized", "node didn't have enough allocatable resources: cpu, requested: 2000, allocatable: 1000"),
+        ("1", "gone", 'node "gone" not found'),
+        ("9", "", None),
+        ("1", "windows", 'pod resize is only supported on linux nodes, node "windows" is "windows"'),
+        ("100m", "gone", None),
+    ],
+    ids=["fits", "too big", "no node", "not bound", "not linux", "nothing new"],
+)
+def test_resizes(store: FakeStore, cpu: str, node_name: str, message: str | None) -> None:
+    for name, os_name in (("sized", "linux"), ("windows", "windows")):
+        sized = node(metadata={"name": name, "labels": {"kubernetes.io/os": os_name}})
+        store.add("nodes", {**sized, "status": {"allocatable": {"cpu": "1", "memory": "1Gi"}}})
+
+    def wants(amount: str) -> Object:
+        resources = {"requests": {"cpu": amount}}
+        return pod("mine", nodeName=node_name, containers=[{"name": "c", "resources": resources}])
+
+    got = refusal(store, UPDATE, "pods:resize", wants(cpu), wants("100m"), user=ADMIN)
+    assert got == (None if message is None else f'pods "mine" is forbidden: {message}')

@@ -5,7 +5,6 @@ Go: k8s.io/kubernetes/pkg/registry/core/pod/strategy.go, pkg/apis/core/validatio
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from pkg.api.core import v1
@@ -16,7 +15,7 @@ from pkg.apis.core.v1 import defaults
 from pkg.apis.core.v1.helper import qos
 from pkg.apis.core.validation.options import PodValidationOptions
 
-from . import errors
+from . import errors, resize
 from .interfaces import Object, Request
 from .strategies import Errors, Strategy, restore, wrong_shape
 
@@ -74,7 +73,7 @@ class PodStrategy(Strategy):
             case "ephemeralcontainers":
                 _keep_but(new, old, "ephemeralContainers")
             case "resize":
-                _keep_but(new, old, "containers", "initContainers", "resources")
+                resize.prepare(new, old)
             case _:
                 restore(new, old, "status")
 
@@ -88,7 +87,9 @@ class PodStrategy(Strategy):
             case "ephemeralcontainers":
                 return _validate_ephemeral_containers(new, old)
             case "resize":
-                return _validate_resize(new, old)
+                typed = _typed(self, new)
+                errs = corevalidation.validate_pod_spec(typed.spec, typed.metadata, field.Path("spec"), _OPTIONS)
+                return list(errs) + resize.validate(typed, _typed(self, old), old)
             case "binding":
                 return []
             case _:
@@ -241,22 +242,6 @@ def _validate_ephemeral_containers(new: Object, old: Object) -> Errors:
             detail = f"existing ephemeral containers \"{before['name']}\" may not be changed\n"
             errs.append(field.forbidden(path, detail))
     return errs
-
-
-def _validate_resize(new: Object, old: Object) -> Errors:
-    munged = copy.deepcopy(new["spec"])
-    for name in ("containers", "initContainers"):
-        for mine, before in zip(munged.get(name) or [], old["spec"].get(name) or [], strict=False):
-            mine["resources"] = before.get("resources", {})
-            mine["resizePolicy"] = before.get("resizePolicy")
-            if mine["resizePolicy"] is None:
-                del mine["resizePolicy"]
-    munged["resources"] = old["spec"].get("resources")
-    before = {**old["spec"], "resources": old["spec"].get("resources")}
-    if munged != before:
-        detail = "only cpu and memory resources are mutable"
-        return [field.forbidden(field.Path("spec"), detail)]
-    return []
 
 
 def _validate_spec_update(new: Object, old: Object) -> Errors:

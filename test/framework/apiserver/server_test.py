@@ -284,14 +284,59 @@ def test_ephemeral_containers_are_added_and_never_changed(client: Client) -> Non
     assert patch(image="other")[0] == 422
 
 
+def _resizable(**spec: Any) -> Object:
+    resources = {"requests": {"cpu": "100m", "memory": "10Mi"}}
+    return _pod(containers=[{"name": "c", "image": "i", "resources": resources}], **spec)
+
+
+def _resize(client: Client, **container: Any) -> tuple[int, Any]:
+    body = {"spec": {"containers": [{"name": "c", **container}]}}
+    return client.call("PATCH", f"{_PODS}/p/resize", body, content_type=STRATEGIC)
+
+
 def test_resources_are_resized_apart(client: Client) -> None:
-    client.call("POST", _PODS, _pod())
+    client.call("POST", _PODS, _resizable())
     body = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1000m"}}}]}}
     assert client.call("PATCH", f"{_PODS}/p", body, content_type=STRATEGIC)[0] == 422
-    code, pod = client.call("PATCH", f"{_PODS}/p/resize", body, content_type=STRATEGIC)
-    assert (code, pod["spec"]["containers"][0]["resources"]) == (200, {"requests": {"cpu": "1"}})
-    body = {"spec": {"containers": [{"name": "c", "image": "other"}]}}
-    assert client.call("PATCH", f"{_PODS}/p/resize", body, content_type=STRATEGIC)[0] == 422
+    code, pod = _resize(client, resources={"requests": {"cpu": "1000m"}}, image="other")
+    resources = {"requests": {"cpu": "1", "memory": "10Mi"}}
+    assert (code, pod["spec"]["containers"][0]["resources"]) == (200, resources)
+    assert (pod["spec"]["containers"][0]["image"], pod["metadata"]["generation"]) == ("i", 2)
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        (
+            {"limits": {"cpu": "100m", "memory": "10Mi"}},
+            "Pod QOS Class may not change as a result of resizing",
+        ),
+        ({"requests": {"cpu": None}}, ".resources.requests: Forbidden: resource requests cannot be removed"),
+        ({"requests": {"ephemeral-storage": "1Mi"}}, "spec: Forbidden: only cpu and memory resources are mutable"),
+        ({"limits": {"cpu": "50m"}}, "must be less than or equal to cpu limit of 50m"),
+    ],
+)
+def test_resizes_that_are_refused(client: Client, resources: Object, message: str) -> None:
+    client.call("POST", _PODS, _resizable())
+    code, status = _resize(client, resources=resources)
+    assert code == 422
+    assert message in status["message"]
+
+
+def test_resources_of_the_pod_as_a_whole_are_resized(client: Client) -> None:
+    client.call("POST", _PODS, _resizable(resources={"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}))
+
+    def patch(resources: Object | None) -> tuple[int, Any]:
+        return client.call("PATCH", f"{_PODS}/p/resize", {"spec": {"resources": resources}}, content_type=STRATEGIC)
+
+    code, pod = patch({"limits": {"cpu": "3"}})
+    assert (code, pod["spec"]["resources"]) == (
+        200,
+        {"limits": {"cpu": "3"}, "requests": {"cpu": "1", "memory": "10Mi"}},
+    )
+    code, status = patch(None)
+    assert code == 422
+    assert "spec.resources: Forbidden: pod-level resources cannot be removed" in status["message"]
 
 
 def test_a_container_that_ended_for_good_stays_so(client: Client) -> None:

@@ -543,7 +543,9 @@ def test_update_pod_cidr(fake: testing.TestRuntime) -> None:
     assert config.network_config.pod_cidr == "10.0.0.0/24"
 
 
-def test_a_kill_that_is_cancelled_keeps_no_sidecar_waiting(fake: testing.TestRuntime) -> None:
+def test_a_kill_that_is_cancelled_keeps_no_sidecar_waiting(
+    fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pod = _pod(_container("main", "busybox"), init=[_container("sidecar", "busybox", restart_policy="Always")])
     pod.spec.termination_grace_period_seconds = 3600
     for _ in range(2):
@@ -554,7 +556,7 @@ def test_a_kill_that_is_cancelled_keeps_no_sidecar_waiting(fake: testing.TestRun
         cancel()
         raise crierror.RemoteCanceledError
 
-    fake.manager.runtime_service.stop_container = stop_container
+    monkeypatch.setattr(fake.manager.runtime_service, "stop_container", stop_container)
     result = fake.manager.kill_pod_with_sync_result(ctx, pod, fake.manager.get_pod(_CTX, _UID), None)
-    failed = [each.target for each in result.sync_results if each.error is not None]
+    failed = [str(each.target) for each in result.sync_results if each.error is not None]
     assert sorted(failed) == ["main", "sidecar"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet import lifecycle
@@ -251,7 +252,7 @@ CONVERSIONS: dict[str, tuple[list[Any], list[v1.ContainerStatus], bool, list[v1.
     "ended, and gone since": ([], [shown("a", 5, state=ended(1))], False, [shown("a", 5, state=ended(1))]),
     "waited before": (
         [],
-        [shown("a", 3, state=is_waiting("ErrImagePull"), last_state=ended(2))],
+        [shown("a", 3, state=is_waiting("PodInitializing"), last_state=ended(2))],
         False,
         [shown("a", 3, state=is_waiting("ContainerCreating"), last_state=ended(2))],
     ),
@@ -384,6 +385,28 @@ def test_reason_of_a_failed_start_is_shown(test_kubelet: TestKubelet) -> None:
     waiting = found.container_statuses[0].state.waiting
     assert waiting is not None
     assert waiting.message == "back-off 10s"
+
+
+@pytest.mark.parametrize(
+    ("reason", "ended_as", "now", "expected"),
+    [
+        ("ImagePullBackOff", "", [], ("waiting", None, "ImagePullBackOff")),
+        ("CrashLoopBackOff", "test://a", [("a", State.EXITED)], ("waiting", None, "CrashLoopBackOff")),
+        ("CrashLoopBackOff", "test://older", [("a", State.EXITED)], ("terminated", 1, "")),
+        ("CrashLoopBackOff", "test://a", [("a", State.RUNNING)], ("running", None, "")),
+        ("PodInitializing", "", [], ("waiting", None, "ContainerCreating")),
+        (RESTARTING_ALL_CONTAINERS, "", [], ("waiting", None, "ContainerCreating")),
+    ],
+)
+def test_reason_outlives_the_kubelet_that_gave_it(
+    test_kubelet: TestKubelet, reason: str, ended_as: str, now: list[tuple[str, State]], expected: tuple[Any, ...]
+) -> None:
+    pod = new_pod("p", containers=[v1.Container(name="a")], restart_policy="Always")
+    before = shown("a", state=is_waiting(reason), last_state=ended(1) if ended_as else v1.ContainerState())
+    if before.last_state.terminated is not None:
+        before.last_state.terminated.container_id = ended_as
+    found = convert(test_kubelet, pod, *[runtime(*each, exit_code=1) for each in now], container_statuses=[before])
+    assert essence(found.container_statuses[0])[2] == expected
 
 
 def quantities(cpu: str, memory: str) -> dict[str, Any]:
@@ -586,6 +609,27 @@ def test_host_ips(
     assert [entry.ip for entry in status.host_ips] == host_ips
     assert [entry.ip for entry in status.pod_ips] == pod_ips
     assert (status.host_ip, status.pod_ip) == (host_ips[0], pod_ips[0] if pod_ips else "")
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "now", "expected"),
+    [
+        (None, [], ["10.0.0.1"]),
+        (runtimeapi.SANDBOX_NOTREADY, [], ["10.0.0.1"]),
+        (runtimeapi.SANDBOX_READY, [], []),
+        (runtimeapi.SANDBOX_READY, ["10.0.0.2"], ["10.0.0.2"]),
+    ],
+)
+def test_pod_without_a_ready_sandbox_keeps_its_address(
+    test_kubelet: TestKubelet, sandbox: runtimeapi.PodSandboxState.ValueType | None, now: list[str], expected: list[str]
+) -> None:
+    pod = new_pod("p")
+    pod.status = v1.PodStatus(phase=SUCCEEDED, pod_ip="10.0.0.1", pod_ips=[v1.PodIP(ip="10.0.0.1")])
+    sandboxes = [] if sandbox is None else [runtimeapi.PodSandboxStatus(state=sandbox)]
+    pod_status = kubecontainer.PodStatus(ips=now, sandbox_statuses=sandboxes)
+    found = test_kubelet.kubelet.generate_api_pod_status(test_kubelet.ctx, pod, pod_status, True)
+    assert [entry.ip for entry in found.pod_ips] == expected
+    assert found.pod_ip == (expected[0] if expected else "")
 
 
 def test_standalone_kubelet_shows_no_host_ip(test_kubelet: TestKubelet) -> None:

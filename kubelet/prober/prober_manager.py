@@ -23,9 +23,6 @@ from pkg.apimachinery import clock as clocklib
 if TYPE_CHECKING:
     from pkg.client_go.tools import record
 
-# Seconds before the kubelet's start: a container started earlier was seen by a kubelet before this one.
-RESTART_GRACE_PERIOD = 10.0
-
 _RESULT_LABELS = {results.SUCCESS: "successful", results.FAILURE: "failed", results.UNKNOWN: "unknown"}
 
 
@@ -57,21 +54,25 @@ class Manager:
         self.status_manager = status_manager
         self.prober = Prober(runner, recorder)
         self.clock = clock or clocklib.RealClock()
-        self.start_time = self.clock.now()
+        # Statuses have their times in whole seconds.
+        self.start_time = self.clock.now().replace(microsecond=0)
         self._results = {
             ProbeType.LIVENESS: liveness_manager,
             ProbeType.READINESS: readiness_manager,
             ProbeType.STARTUP: startup_manager,
         }
         self._ctx, self._cancel = golang.with_cancel(golang.background())
-        self._lock = threading.Lock()  # guards _workers
+        self._lock = threading.Lock()  # guards the two fields below
         self._workers: dict[_ProbeKey, Worker] = {}
+        # By pods' uids: the containers that were there before the kubelet, by their ids, and whether they were ready.
+        self._inherited: dict[str, dict[str, bool]] = {}
 
     def results_manager(self, probe_type: ProbeType) -> results.Manager:
         return self._results[probe_type]
 
     def add_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Probe the pod's containers, those that are not probed already, until remove_pod."""
+        self._note_inherited(pod)
         for container in _probed_containers(pod):
             for probe_type in ProbeType:
                 if probe_spec(container, probe_type) is None:
@@ -94,12 +95,15 @@ class Manager:
 
     def remove_pod(self, pod: v1.Pod) -> None:
         """Stop all probes of the pod."""
+        with self._lock:
+            self._inherited.pop(pod.metadata.uid, None)
         self._stop(_keys(pod.metadata.uid, _probed_containers(pod), ProbeType))
 
     def cleanup_pods(self, desired_pods: Collection[str]) -> None:
         """Stop all probes of pods whose uid is not desired."""
         with self._lock:
             unwanted = [key for key in self._workers if key.pod_uid not in desired_pods]
+            self._inherited = {uid: known for uid, known in self._inherited.items() if uid in desired_pods}
         self._stop(unwanted)
 
     def stop_all(self) -> None:
@@ -133,8 +137,13 @@ class Manager:
         if result != results.FAILURE:
             metrics.PROBER_DURATION.labels(*_duration_labels(worker)).observe(duration)
 
+    def observe_lateness(self, worker: Worker, seconds: float) -> None:
+        """Note by how much a probe began later than it was due."""
+        metrics.PROBER_LATENESS.labels(worker.probe_type).observe(seconds)
+
     def update_pod_status(self, ctx: golang.Context, pod: v1.Pod, pod_status: v1.PodStatus) -> None:
         """Set `started` and `ready` of the container statuses in pod_status, which must be the caller's own."""
+        self._note_inherited(pod)
         for container_status in pod_status.container_statuses:
             spec = _find(pod.spec.containers, container_status.name)
             container_status.started = self._is_started(pod, container_status)
@@ -178,28 +187,45 @@ class Manager:
         if result == results.SUCCESS:
             return True
         worker = self._worker(pod, status.name, ProbeType.READINESS)
+        is_old = spec is not None and spec.readiness_probe is not None and self.started_before_the_kubelet(status)
+        if is_old and result is None:
+            # Its probe waits for its turn, so that not all of them begin at once.
+            return _was_ready(pod, status)
         if worker is not None:
             # Do not wait for the tick: the pod may be ready since a moment ago.
             worker.trigger()
-        if spec is not None and self.started_before_the_kubelet(status):
-            if result is None and worker is not None:
-                return podutil.is_pod_ready_condition_true(pod.status)
-            if spec.readiness_probe is not None and not podutil.is_pod_ready_condition_true(pod.status):
-                return False
-        return worker is None
+        return worker is None and not is_old
 
     def started_before_the_kubelet(self, status: v1.ContainerStatus) -> bool:
-        """Whether the running container was there, and may have been ready, before the kubelet (re)started."""
+        """Whether the running container was there, and may have been ready, before the kubelet (re)started.
+
+        DIVERGES: Go takes those that started in the 10 s before the kubelet for new ones, and has them not ready.
+        """
         running = status.state.running
-        if running is None or running.started_at is None:
-            return False
-        return (self.start_time - running.started_at).total_seconds() > RESTART_GRACE_PERIOD
+        return running is not None and running.started_at is not None and running.started_at < self.start_time
+
+
+def _was_ready(pod: v1.Pod, status: v1.ContainerStatus) -> bool:
+    """Whether the container was ready when the pod's status was last reported.
+
+    DIVERGES: Go asks for the pod's condition, which one container of several makes false for all.
+    """
+    for known in (*pod.status.container_statuses, *pod.status.init_container_statuses):
+        if known.name == status.name and known.container_id == status.container_id:
+            return known.ready
+    return podutil.is_pod_ready_condition_true(pod.status)
 
 
 def _probed_containers(pod: v1.Pod) -> Iterator[v1.Container]:
     """Regular containers and sidecars; plain init containers are not probed."""
     yield from pod.spec.containers
     yield from (c for c in pod.spec.init_containers if podutil.is_restartable_init_container(c))
+
+
+def _known_containers(status: v1.PodStatus) -> dict[str, bool]:
+    """Whether the containers, by their ids, were ready."""
+    statuses = [*status.container_statuses, *status.init_container_statuses]
+    return {each.container_id: each.ready for each in statuses if each.container_id}
 
 
 def _keys(pod_uid: str, containers: Iterable[v1.Container], probe_types: Iterable[ProbeType]) -> Iterator[_ProbeKey]:

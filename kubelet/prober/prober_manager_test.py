@@ -265,6 +265,25 @@ def test_restart_of_the_kubelet_leaves_containers_ready(
     stop(world)
 
 
+@pytest.mark.parametrize("added", [True, False])
+@pytest.mark.parametrize("ready", [True, False])
+def test_restart_of_the_kubelet_leaves_each_container_as_it_was(world: ProbeWorld, added: bool, ready: bool) -> None:
+    """However young it is, and whatever the other containers of the pod are; also before its probing begins."""
+    spec = pod(POD_UID, container("c", READINESS))
+    found = status("c", v1.ContainerState(running=v1.ContainerStateRunning(started_at=world.clock.now())))
+    found.ready = ready
+    spec.status = v1.PodStatus(container_statuses=[v1.deepcopy(found)])
+    if added:
+        world.manager.add_pod(CTX, spec)
+    found.ready = False
+    world.manager.update_pod_status(CTX, spec, v1.PodStatus(container_statuses=[found]))
+    assert found.ready == ready
+    know(world, READINESS, "c", results.FAILURE)
+    world.manager.update_pod_status(CTX, spec, v1.PodStatus(container_statuses=[found]))
+    assert not found.ready
+    stop(world)
+
+
 def test_restart_of_the_kubelet_leaves_containers_started(world: ProbeWorld) -> None:
     spec = pod(POD_UID, container("c", STARTUP))
     world.manager.add_pod(CTX, spec)

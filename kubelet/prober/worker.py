@@ -159,7 +159,7 @@ class Worker:
             # Regular containers are only seen as initialized once sidecars have a result.
             self._results.set(container_id, results.SUCCESS, self.pod, ctx)
         # The result it had before a restart of the kubelet stands until a probe says otherwise.
-        if not self._manager.started_before_the_kubelet(status):
+        if not self._manager.started_before_the_kubelet(self.pod.metadata.uid, status):
             self._results.set(container_id, _INITIAL_VALUES[self.probe_type], self.pod, ctx)
         return container_id
 

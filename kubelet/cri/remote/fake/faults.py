@@ -26,6 +26,7 @@ class Fault:
     times: int | None = None  # befalls so many calls; None: all
     release: golang.Channel[None] | None = None  # a hang: calls wait until this is closed
     match: Match | None = None
+    answer: bool = False  # befalls the answer: what the call was for is done
     hits: int = 0  # calls it has befallen
     waiting: int = field(default=0)  # calls that hang in it now
 
@@ -55,9 +56,20 @@ class Faults:
         error = errors.RemoteError(code, message)
         return self._add(Fault(method, sandbox, error=error, times=times, match=match))
 
-    def hang(self, method: str, *, sandbox: str = "", times: int | None = None) -> Fault:
-        """Calls do not return until the fault is removed or the caller gives up."""
-        return self._add(Fault(method, sandbox, release=golang.Channel(), times=times))
+    def hang(
+        self,
+        method: str,
+        *,
+        sandbox: str = "",
+        times: int | None = None,
+        match: Match | None = None,
+        answer: bool = False,
+    ) -> Fault:
+        """Calls do not return until the fault is removed or the caller gives up. `match` looks at the request.
+
+        With `answer` they do their work and do not say so; otherwise they have not begun.
+        """
+        return self._add(Fault(method, sandbox, release=golang.Channel(), times=times, match=match, answer=answer))
 
     def remove(self, fault: Fault) -> None:
         """Take a fault back; calls that hang in it go on. Twice is once."""
@@ -82,11 +94,12 @@ class Faults:
         request: Any,
         sandbox_names: Callable[[], tuple[str, ...]],
         sleep: Callable[[golang.Context, float], None],
+        answer: bool = False,
     ) -> None:
-        """Let the faults befall one call. Raises what they say, or when ctx is done."""
+        """Let the faults befall one call, or its answer. Raises what they say, or when ctx is done."""
         if not self._faults:
             return
-        for fault in self._hit(method, request, sandbox_names):
+        for fault in self._hit(method, request, sandbox_names, answer):
             if fault.delay:
                 sleep(ctx, fault.delay)
             if fault.release is not None:
@@ -94,9 +107,11 @@ class Faults:
             if fault.error is not None:
                 raise fault.error
 
-    def _hit(self, method: str, request: Any, sandbox_names: Callable[[], tuple[str, ...]]) -> list[Fault]:
+    def _hit(
+        self, method: str, request: Any, sandbox_names: Callable[[], tuple[str, ...]], answer: bool
+    ) -> list[Fault]:
         with self._lock:
-            candidates = [f for f in self._faults if f.method in (method, "*")]
+            candidates = [f for f in self._faults if f.method in (method, "*") and f.answer == answer]
         names = sandbox_names() if any(f.sandbox for f in candidates) else ()
         found = []
         for fault in candidates:

@@ -144,6 +144,7 @@ class FakeRuntime:
             self.faults.apply(ctx, method, request, lambda: self._sandbox_names(request), self._sleep)
             _raise_if_done(ctx)
             response = self._handlers[method](ctx, request)
+            self.faults.apply(ctx, method, request, lambda: self._sandbox_names(request), self._sleep, answer=True)
         except errors.RemoteError as err:
             error = str(err)
             raise

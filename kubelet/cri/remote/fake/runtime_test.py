@@ -270,6 +270,20 @@ def test_hang_of_one_sandbox_leaves_others_alone(node: Node) -> None:
     assert not thread.is_alive()
 
 
+def test_answer_that_hangs_comes_after_the_deed(node: Node) -> None:
+    wanted = node.runtime.faults.hang("StopPodSandbox", answer=True, match=lambda request: True)
+    other = node.runtime.faults.hang("StopPodSandbox", answer=True, match=lambda request: False)
+    sandbox_id = node.sandbox()
+    thread = golang.go(node.service.stop_pod_sandbox, CTX, sandbox_id, name="caller")
+    _wait_for(lambda: wanted.waiting == 1)
+    assert not node.runtime.sandboxes[0].ready
+    assert thread.is_alive()
+    assert other.hits == 0
+    node.runtime.faults.remove(wanted)
+    thread.join(10)
+    assert not thread.is_alive()
+
+
 def test_recording(node: Node, tmp_path: Path) -> None:
     node.runtime.recorder.on = True
     sandbox_id = node.sandbox()

@@ -1,0 +1,523 @@
+"""A kubelet is killed at every step of a pod's life: afterwards the pod goes on as if nothing had been.
+
+Each pod is stopped at a step of its own, by a call that does not return; then the kubelet is killed once for all of
+them. What becomes of a pod is compared with a pod of the same kind that nothing befell.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from cri_api.v1.api_pb2 import CONTAINER_RUNNING
+from framework.apiserver.cluster import Cluster
+from framework.cluster_node import ClusterNode, condition
+from framework.pod_history import Version, assert_history_monotonic
+from framework.pods import Manifest, pod, shell, sleeper
+
+from kubelet.cri.remote import fake
+
+NODE = "killed"
+
+
+def check(what: str) -> dict[str, Any]:
+    """A probe or a hook; the word tells which it is."""
+    return {"exec": {"command": [what]}}
+
+
+def probe(what: str) -> dict[str, Any]:
+    return {**check(what), "periodSeconds": 1}
+
+
+SIDE = sleeper("side", restartPolicy="Always", startupProbe=probe("startup"))
+
+
+def behaving(manifest: Manifest, **behaviours: str) -> Manifest:
+    """Tell the runtime how containers of the pod behave, as JSON."""
+    manifest["metadata"]["annotations"] = {f"fake.cri/{name}": said for name, said in behaviours.items()}
+    return manifest
+
+
+# Kinds of pods, by what they are made of.
+KINDS: dict[str, Callable[[str], Manifest]] = {
+    "plain": lambda name: pod(name, sleeper(imagePullPolicy="Always", lifecycle={"postStart": check("hook")})),
+    "probed": lambda name: pod(
+        name,
+        sleeper(startupProbe=probe("startup"), readinessProbe=probe("readiness"), livenessProbe=probe("liveness")),
+    ),
+    "init": lambda name: pod(
+        name,
+        sleeper(),
+        initContainers=[shell("sleep 0.2", "one"), shell("sleep 0.2", "two")],
+        restartPolicy="OnFailure",
+    ),
+    "sidecar": lambda name: pod(
+        name, sleeper(readinessProbe=probe("readiness")), initContainers=[SIDE, shell("true", "one")]
+    ),
+    "double": lambda name: pod(name, sleeper("a", lifecycle={"preStop": check("leave")}), sleeper("b")),
+    "half": lambda name: behaving(
+        pod(name, sleeper("a", readinessProbe=probe("readiness")), sleeper("b", readinessProbe=probe("readiness"))),
+        b='{"exec_exit_code": 1}',
+    ),
+    "gated": lambda name: pod(name, sleeper(), readinessGates=[{"conditionType": "example.com/gate"}]),
+    "host": lambda name: pod(name, sleeper(), hostNetwork=True),
+    "ends": lambda name: pod(
+        name, shell("sleep 0.2; exit 3", "bad"), shell("sleep 0.4", "good"), restartPolicy="Never"
+    ),
+    "succeeds": lambda name: pod(
+        name, shell("sleep 0.2"), initContainers=[{**SIDE}, shell("true", "one")], restartPolicy="OnFailure"
+    ),
+}
+ENDING = ("ends", "succeeds")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call that does not return, of a container or with a command; `answered`: it does, but nobody hears of it."""
+
+    kind: str
+    method: str
+    what: str = ""
+    answered: bool = False
+
+    @property
+    def name(self) -> str:
+        words = [self.kind, self.method, self.what, "answered" if self.answered else ""]
+        return "-".join(filter(None, words)).lower()
+
+
+COMING = [
+    Step("plain", "RunPodSandbox"),
+    Step("plain", "RunPodSandbox", answered=True),
+    Step("plain", "PullImage"),
+    Step("plain", "PullImage", answered=True),
+    Step("plain", "CreateContainer", "main"),
+    Step("plain", "StartContainer", "main", answered=True),
+    Step("plain", "ExecSync", "hook"),
+    Step("probed", "ExecSync", "startup"),
+    Step("probed", "ExecSync", "startup", answered=True),
+    Step("probed", "ExecSync", "readiness"),
+    Step("probed", "ExecSync", "liveness"),
+    Step("init", "StartContainer", "one", answered=True),
+    Step("init", "CreateContainer", "two"),
+    Step("init", "StartContainer", "two", answered=True),
+    Step("init", "CreateContainer", "main"),
+    Step("init", "StartContainer", "main", answered=True),
+    Step("sidecar", "CreateContainer", "side"),
+    Step("sidecar", "StartContainer", "side", answered=True),
+    Step("sidecar", "ExecSync", "startup"),
+    Step("sidecar", "CreateContainer", "one"),
+    Step("sidecar", "StartContainer", "one", answered=True),
+    Step("sidecar", "CreateContainer", "main"),
+    Step("sidecar", "StartContainer", "main", answered=True),
+    Step("sidecar", "ExecSync", "readiness"),
+    Step("double", "CreateContainer", "a"),
+    Step("double", "CreateContainer", "b"),
+    Step("double", "StartContainer", "b", answered=True),
+    Step("host", "StartContainer", "main", answered=True),
+    Step("ends", "CreateContainer", "good"),
+    Step("ends", "StartContainer", "good", answered=True),
+    Step("ends", "StopPodSandbox"),
+    Step("ends", "StopPodSandbox", answered=True),
+    Step("succeeds", "CreateContainer", "main"),
+    Step("succeeds", "StartContainer", "main", answered=True),
+    Step("succeeds", "StopContainer", "side"),
+    Step("succeeds", "StopContainer", "side", answered=True),
+    Step("succeeds", "StopPodSandbox"),
+]
+GOING = [
+    Step("plain", "StopContainer", "main"),
+    Step("plain", "StopContainer", "main", answered=True),
+    Step("plain", "StopPodSandbox"),
+    Step("plain", "StopPodSandbox", answered=True),
+    Step("probed", "StopContainer", "main", answered=True),
+    Step("init", "StopContainer", "main", answered=True),
+    Step("sidecar", "StopContainer", "main"),
+    Step("sidecar", "StopContainer", "main", answered=True),
+    Step("sidecar", "StopContainer", "side"),
+    Step("sidecar", "StopContainer", "side", answered=True),
+    Step("double", "ExecSync", "leave"),
+    Step("double", "ExecSync", "leave", answered=True),
+    Step("double", "StopContainer", "a", answered=True),
+    Step("double", "StopContainer", "b"),
+]
+# As upstream, the container is made anew, and what was made first counts as run.
+NEVER_STARTED = Step("plain", "StartContainer", "main")
+# Whose statuses the API server never saw, and whose deletion it refused.
+UNTOLD = ["plain", "probed", "init", "sidecar", "double", "ends", "succeeds"]
+NOT_THERE = "registry.k8s.io/not-there:1"
+CRASHING, NO_IMAGE = "crashing", "no-image"
+UNDELETED = ["plain", "sidecar"]
+
+
+def control(kind: str) -> str:
+    return f"{kind}-undisturbed"
+
+
+def control_gone(kind: str) -> str:
+    return f"{kind}-undisturbed-gone"
+
+
+def untold(kind: str) -> str:
+    return f"{kind}-untold"
+
+
+def undeleted(kind: str) -> str:
+    return f"{kind}-undeleted"
+
+
+def going(step: Step) -> str:
+    return f"{step.name}-going"
+
+
+class Story:
+    """The node, and what became of the pods on it."""
+
+    def __init__(self, node: ClusterNode) -> None:
+        self.node = node
+        # What the API server had seen when the kubelet was killed.
+        self.version = 0
+        self.pulls = 0  # how often the image that is none had been asked for then
+        self.probes = 0  # how often containers had been probed then
+        self._hangs: list[fake.Fault] = []
+
+    def create(self, kind: str, name: str) -> None:
+        self.node.create(KINDS[kind](name))
+
+    def latest(self, name: str) -> Version:
+        found = self.node.history.latest(name)
+        assert found is not None, f"there is no pod {name}"
+        return found
+
+    def changes(self, name: str) -> list[Version]:
+        """What the API server saw of a pod since the kubelet was killed."""
+        return [each for each in self.node.history.of(name) if each.version > self.version]
+
+    def wait_until_at_end(self, kind: str, name: str) -> None:
+        if kind in ENDING:
+            self.node.wait_for_api_pod(name, "ended", lambda found: found.phase in ("Succeeded", "Failed"), 60)
+        elif kind == "gated":
+            self.node.wait_for_api_pod(name, "runs", lambda found: found.running, 60)
+        elif kind == "half":
+            self.node.wait_for_api_pod(name, "is half ready", lambda found: found.container("a").get("ready"), 60)
+            self.node.wait_for_api_event(name, "Unhealthy", "Readiness probe failed")
+        else:
+            self.node.wait_for_api_running(name, timeout=60)
+
+    # Stopping pods.
+
+    def stop_at(self, step: Step, name: str) -> fake.Fault:
+        """Let the step's call hang when it comes to the pod of this name."""
+
+        def match(request: Any) -> bool:
+            return self._pod_of(request) == name and step.what in ("", *self._words_of(request))
+
+        fault = self.node.runtime.faults.hang(step.method, match=match, answer=step.answered)
+        self._hangs.append(fault)
+        return fault
+
+    def _container_of(self, request: Any) -> Any:
+        wanted = getattr(request, "container_id", "")
+        return next((each for each in self.node.runtime.containers if wanted and each.id == wanted), None)
+
+    def _pod_of(self, request: Any) -> str:
+        for config in (getattr(request, "sandbox_config", None), getattr(request, "config", None)):
+            if config is not None and hasattr(config, "log_directory"):
+                return str(config.metadata.name)
+        container = self._container_of(request)
+        if container is not None:
+            return str(container.sandbox.config.metadata.name)
+        wanted = getattr(request, "pod_sandbox_id", "")
+        found = (each.config.metadata.name for each in self.node.runtime.sandboxes if each.id == wanted)
+        return str(next(found, ""))
+
+    def _words_of(self, request: Any) -> list[str]:
+        """The container's name and the command."""
+        container = self._container_of(request)
+        config = container.config if container is not None else getattr(request, "config", None)
+        name = config.metadata.name if config is not None else ""
+        return [name, *getattr(request, "cmd", [])]
+
+    def kill_and_restart(self) -> None:
+        self.probes = len(self.node.runtime.recorder.calls(["ExecSync"]))
+        self.pulls = _pulls(self)
+        self.version = max(each.version for each in self.node.history.all())
+        self.node.kill()
+        for fault in self._hangs:
+            self.node.runtime.faults.remove(fault)
+        self.node.join()
+
+
+@pytest.fixture(scope="module")
+def story(new_node: Callable[..., ClusterNode], cluster: Cluster) -> Iterator[Story]:
+    node = new_node(NODE, {"maxPods": 200, "maxParallelImagePulls": 10, "serializeImagePulls": False})
+    node.runtime.images.pull_errors[NOT_THERE] = fake.not_found(NOT_THERE)
+    node.join()
+    story = Story(node)
+    _run_undisturbed(story)
+    with ExitStack() as refused:
+        faults = _stop_pods(story, cluster, refused)
+        for name, fault in faults.items():
+            node.wait_for_condition(f"{name} is at its step", lambda fault=fault: fault.hits, 60)
+        _wait_until_untold(story)
+        _create_failing(story)
+        _wait_until_old(node)
+        story.kill_and_restart()
+    yield story
+
+
+def _run_undisturbed(story: Story) -> None:
+    for kind in KINDS:
+        story.create(kind, control(kind))
+        if kind not in ENDING:
+            story.create(kind, control_gone(kind))
+    for kind in KINDS:
+        story.wait_until_at_end(kind, control(kind))
+        if kind not in ENDING:
+            story.wait_until_at_end(kind, control_gone(kind))
+            story.node.delete(control_gone(kind))
+    gate = {"status": {"conditions": [condition("example.com/gate", "True")]}}
+    story.node.patch(control("gated"), gate, "status")
+    story.node.wait_for_api_running(control("gated"))
+    for kind in KINDS:
+        if kind not in ENDING:
+            story.node.wait_until_gone(control_gone(kind))
+
+
+def _stop_pods(story: Story, cluster: Cluster, refused: ExitStack) -> dict[str, Any]:
+    """Have each pod come to its step."""
+    faults: dict[str, Any] = {}
+    for kind in UNTOLD:
+        name = untold(kind)
+        fault = cluster.faults.status(500, verb="patch", resource="pods", subresource="status", name=name)
+        faults[name] = refused.enter_context(fault)
+        story.create(kind, name)
+    for step in (*COMING, NEVER_STARTED):
+        faults[step.name] = story.stop_at(step, step.name)
+        story.create(step.kind, step.name)
+    for step in GOING:
+        story.create(step.kind, going(step))
+    for kind in UNDELETED:
+        story.create(kind, undeleted(kind))
+    for step in GOING:
+        story.wait_until_at_end(step.kind, going(step))
+        faults[going(step)] = story.stop_at(step, going(step))
+        story.node.delete(going(step))
+    for kind in UNDELETED:
+        name = undeleted(kind)
+        story.wait_until_at_end(kind, name)
+        fault = cluster.faults.status(500, verb="delete", resource="pods", name=name, user=f"system:node:{NODE}")
+        faults[name] = refused.enter_context(fault)
+        story.node.delete(name)
+    return faults
+
+
+def _create_failing(story: Story) -> None:
+    """Pods with a container that cannot be started, or never for long."""
+    story.node.create(pod(CRASHING, shell("exit 1")))
+    image = {"name": "main", "image": NOT_THERE}
+    story.node.create(pod(NO_IMAGE, image))
+    story.node.wait_for_api_pod(
+        CRASHING, "waits", lambda found: found.restarts() == 1 and found.state()["is"] == "terminated"
+    )
+    story.node.wait_for_api_pod(NO_IMAGE, "waits", lambda found: found.state().get("reason") == "ImagePullBackOff")
+
+
+def _wait_until_untold(story: Story) -> None:
+    """The pods of which the API server does not hear are at their ends."""
+
+    def states(kind: str) -> list[Any]:
+        found = (each for each in story.node.runtime.containers if each.sandbox.config.metadata.name == untold(kind))
+        return [each.state for each in found]
+
+    def look() -> bool:
+        for kind in UNTOLD:
+            spec = KINDS[kind]("")["spec"]
+            found = states(kind)
+            if len(found) < len(spec["containers"]) + len(spec.get("initContainers", [])):
+                return False
+            if kind in ENDING and CONTAINER_RUNNING in found:
+                return False
+        return True
+
+    story.node.wait_for_condition("pods have come to their ends unseen", look)
+
+
+def _wait_until_old(node: ClusterNode) -> None:
+    """As upstream, the kubelet takes containers for new that were started less than ten seconds before it was."""
+
+    def look() -> bool:
+        started = [each.status.started_at for each in node.runtime.containers if each.state == CONTAINER_RUNNING]
+        return time.time_ns() - max(started) > 11 * 10**9
+
+    node.wait_for_condition("all containers have run for a while", look)
+
+
+# --- What must be -----------------------------------------------------------------------------------
+
+
+def final(version: Version) -> dict[str, Any]:
+    """The status without what is of the run: times, ids and addresses."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items() if key not in _OF_THE_RUN}
+        return [plain(item) for item in value] if isinstance(value, list) else value
+
+    status: dict[str, Any] = plain(version.status)
+    return status
+
+
+_OF_THE_RUN = (
+    "containerID", "lastTransitionTime", "lastProbeTime", "startedAt", "finishedAt", "startTime", "podIP", "podIPs",
+)  # fmt: skip
+
+# How far a container has come; it may not go back.
+_STATES = ("waiting", "running", "started", "ready", "terminated")
+
+
+def _rank(status: dict[str, Any]) -> int:
+    (state,) = (kind for kind, value in status["state"].items() if value is not None)
+    if state == "running" and status.get("started"):
+        state = "ready" if status["ready"] else "started"
+    return _STATES.index(state)
+
+
+def _regular(version: Version) -> list[dict[str, Any]]:
+    return version.status.get("containerStatuses") or []
+
+
+def assert_straight(versions: Iterable[Version]) -> None:
+    """Check that nothing of a pod went backwards and that no container was run twice."""
+    versions = list(versions)
+    assert_history_monotonic(versions)
+    for before, after in pairwise(versions):
+        assert before.status.get("podIP") in (None, after.status.get("podIP")), f"address at {after.version}"
+        for name, status in after.statuses.items():
+            was = before.statuses.get(name)
+            assert status["restartCount"] == 0, f"{name} at {after.version}: {status}"
+            assert was is None or _rank(was) <= _rank(status), f"{name} at {after.version}: {was} became {status}"
+        if after.deleted or any(_rank(status) == len(_STATES) - 1 for status in _regular(after)):
+            continue
+        for kind, found in before.conditions.items():
+            now = after.conditions[kind]
+            assert found["status"] != "True" or now == found, f"{kind} at {after.version}: {found} became {now}"
+
+
+def assert_untouched(story: Story, name: str) -> None:
+    """Check that not one write was made to the pod since the kubelet was killed."""
+    (before,) = [each for each in story.node.history.of(name) if each.version <= story.version][-1:]
+    changes = story.changes(name)
+    assert not changes, f"{before.status} became {changes[0].status}"
+
+
+def assert_run_once(node: ClusterNode, name: str) -> None:
+    made = [call for call in node.calls(name, "RunPodSandbox") if not call.error]
+    assert len(made) <= 1
+    attempts = [call.request.config.metadata.attempt for call in node.calls(name, "CreateContainer")]
+    assert set(attempts) <= {0}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pods_that_had_come_to_an_end_are_left_alone(story: Story, kind: str) -> None:
+    """Not one write, however long it takes: here, until all others have come to theirs."""
+    for step in COMING:
+        story.wait_until_at_end(step.kind, step.name)
+    assert_untouched(story, control(kind))
+
+
+@pytest.mark.parametrize("step", COMING, ids=lambda step: step.name)
+def test_killed_while_a_pod_comes(story: Story, step: Step) -> None:
+    story.wait_until_at_end(step.kind, step.name)
+    assert_straight(story.node.history.of(step.name))
+    assert_run_once(story.node, step.name)
+    assert final(story.latest(step.name)) == final(story.latest(control(step.kind)))
+
+
+def test_killed_between_the_making_and_the_start_of_a_container(story: Story) -> None:
+    story.wait_until_at_end("plain", NEVER_STARTED.name)
+    assert_history_monotonic(story.node.history.of(NEVER_STARTED.name))
+    (status,) = _regular(story.latest(NEVER_STARTED.name))
+    assert (status["restartCount"], status["ready"]) == (1, True)
+    made = story.node.calls(NEVER_STARTED.name, "CreateContainer")
+    attempts = [call.request.config.metadata.attempt for call in made]
+    assert attempts == [0, 1]
+    started = [call for call in story.node.calls(NEVER_STARTED.name, "StartContainer") if not call.error]
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize("step", GOING, ids=lambda step: step.name)
+def test_killed_while_a_pod_goes(story: Story, step: Step) -> None:
+    last = story.node.wait_until_gone(going(step))
+    assert_straight(story.node.history.of(going(step)))
+    assert_run_once(story.node, going(step))
+    undisturbed = story.node.history.of(control_gone(step.kind))[-1]
+    assert final(last) == final(undisturbed)
+
+
+@pytest.mark.parametrize("kind", UNTOLD)
+def test_killed_before_the_api_server_heard_of_a_pod(story: Story, kind: str) -> None:
+    story.wait_until_at_end(kind, untold(kind))
+    assert_straight(story.node.history.of(untold(kind)))
+    assert_run_once(story.node, untold(kind))
+    assert final(story.latest(untold(kind))) == final(story.latest(control(kind)))
+
+
+@pytest.mark.parametrize("kind", UNDELETED)
+def test_killed_before_a_pod_was_deleted(story: Story, kind: str) -> None:
+    last = story.node.wait_until_gone(undeleted(kind))
+    assert_straight(story.node.history.of(undeleted(kind)))
+    assert final(last) == final(story.node.history.of(control_gone(kind))[-1])
+
+
+def test_killed_while_an_image_cannot_be_pulled(story: Story) -> None:
+    """The container waits for the same reason; the new kubelet tries at once, as upstream."""
+    story.node.wait_for_condition("it is pulled again", lambda: _pulls(story) > story.pulls)
+    versions = story.node.history.of(NO_IMAGE)
+    (before,) = [each for each in versions if each.version <= story.version][-1:]
+    for after in story.changes(NO_IMAGE):
+        assert after.state()["reason"] in ("ImagePullBackOff", "ErrImagePull")
+        assert after.conditions == before.conditions
+
+
+def test_killed_while_a_container_is_not_restarted_yet(story: Story) -> None:
+    """The new kubelet restarts it at once, as upstream, and counts on."""
+    story.node.wait_for_api_pod(CRASHING, "is restarted", lambda found: found.restarts() > 1)
+    versions = story.node.history.of(CRASHING)
+    assert_history_monotonic(versions)
+    assert [each.restarts() for each in versions][-1] <= 3
+    (before,) = [each for each in versions if each.version <= story.version][-1:]
+    for after in story.changes(CRASHING):
+        assert after.conditions["Initialized"] == before.conditions["Initialized"]
+        assert after.conditions["PodReadyToStartContainers"] == before.conditions["PodReadyToStartContainers"]
+        assert after.restarts() == before.restarts() or "exitCode" in after.state(which="lastState")
+
+
+def test_killed_right_after_a_pod_became_ready(story: Story) -> None:
+    story.create("probed", "young")
+    story.create("sidecar", "young-sidecar")
+    story.node.wait_for_api_running("young", "young-sidecar")
+    story.kill_and_restart()
+    for name in ("young", "young-sidecar"):
+        (container,) = (each for each in story.node.runtime.containers if _is_main(each, name))
+        story.node.wait_for_condition("it is probed again", lambda each=container: _probed(story, each.id))
+        assert_untouched(story, name)
+
+
+def _is_main(container: Any, name: str) -> bool:
+    return (container.sandbox.config.metadata.name, container.config.metadata.name) == (name, "main")
+
+
+def _probed(story: Story, container_id: str) -> bool:
+    """Whether its readiness was looked at twice since."""
+    found = story.node.runtime.recorder.calls(["ExecSync"])[story.probes :]
+    return [call.request.container_id for call in found].count(container_id) >= 4
+
+
+def _pulls(story: Story) -> int:
+    return sum(call.request.image.image == NOT_THERE for call in story.node.runtime.recorder.calls(["PullImage"]))

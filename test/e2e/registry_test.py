@@ -50,9 +50,8 @@ def start(namespace: Namespace, name: str, image: str, *secrets: str) -> None:
 
 def wait_for_reason(namespace: Namespace, name: str, reason: str) -> v1.ContainerStateWaiting:
     def waiting(found: v1.Pod) -> v1.ContainerStateWaiting | None:
-        (status,) = found.status.container_statuses or [None]
-        state = status.state.waiting if status is not None else None
-        return state if state is not None and state.reason == reason else None
+        states = [status.state.waiting for status in found.status.container_statuses]
+        return next((state for state in states if state is not None and state.reason == reason), None)
 
     found = waiting(namespace.wait_for_seen(name, reason, waiting))
     assert found is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -198,6 +199,10 @@ def test_registry_down_and_up_again(kubelet: KubeletProcess, tmp_path: Path) -> 
         moody.stop()
 
 
+def _gone(gate: Gate, repository: str) -> bool:
+    return repository not in gate.held()
+
+
 def test_pulls_at_once_are_capped(kubelet: KubeletProcess, registry: Registry) -> None:
     """The registry's gate holds the first pulls for so long that the log tells of them."""
     repositories = [f"many/image-{number}" for number in range(MANY)]
@@ -218,6 +223,6 @@ def test_pulls_at_once_are_capped(kubelet: KubeletProcess, registry: Registry) -
             repository = wait_for("the next pull", gate.held, 30)[0]
             gate.let_through(repository)
             done.add(repository)
-            wait_for("it is let through", lambda now=repository: now not in gate.held(), 10)
+            wait_for("it is let through", functools.partial(_gone, gate, repository), 10)
         kubelet.wait_for_running(*(f"many-{number}" for number in range(MANY)), timeout=60)
         assert gate.most_held == CAP

@@ -1,0 +1,283 @@
+"""Go: pkg/kubelet/images/pullmanager/image_pull_manager_test.go, fs_pullrecords_test.go, metrics_test.go"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kubelet import container as kubecontainer
+from kubelet.images import pullmanager
+from kubelet.images.pullmanager import ImagePullCredentials, ImagePullSecret, ImagePullServiceAccount, metrics
+from kubelet.images.pullmanager.image_pull_manager import _merge_credentials
+from pkg import golang
+from pkg.apimachinery.clock import testing as testingclock
+
+_CTX = golang.background()
+_IMAGE = "docker.io/testing/test"
+_DIGESTED = "digest@sha256:" + "0" * 64
+_SECRET = ImagePullSecret("uid", "default", "pull-secret", "hash")
+_ACCOUNT = ImagePullServiceAccount("uid", "default", "account")
+_EVERYONE = ImagePullCredentials(node_pods_accessible=True)
+
+
+def _secrets(*secrets: ImagePullSecret) -> ImagePullCredentials:
+    return ImagePullCredentials(kubernetes_secrets=list(secrets))
+
+
+def _accounts(*accounts: ImagePullServiceAccount) -> ImagePullCredentials:
+    return ImagePullCredentials(kubernetes_service_accounts=list(accounts))
+
+
+def _replaced(secret: ImagePullSecret, **fields: str) -> ImagePullSecret:
+    return msgspec.structs.replace(secret, **fields)
+
+
+class _Images:
+    """The images of a runtime."""
+
+    def __init__(self, *images: kubecontainer.Image) -> None:
+        self.images = images
+
+    def list_images(self, ctx: golang.Context) -> list[kubecontainer.Image]:
+        return list(self.images)
+
+
+def _manager(
+    root: Path, policy: str = "NeverVerifyPreloadedImages", images: Sequence[kubecontainer.Image] = ()
+) -> pullmanager.PullManager:
+    enforcer = pullmanager.image_pull_credential_verification_policy(policy, [])
+    service: Any = _Images(*images)
+    accessor = pullmanager.FSPullRecordsAccessor(str(root))
+    return pullmanager.PullManager(_CTX, accessor, enforcer, service, testingclock.FakeClock())
+
+
+def _record(manager: pullmanager.PullManager, image: str, credentials: ImagePullCredentials) -> None:
+    manager.record_pull_intent(image)
+    manager.record_image_pulled(_CTX, image, "ref", credentials)
+
+
+def _recorded(root: Path) -> dict[str, ImagePullCredentials]:
+    record = pullmanager.FSPullRecordsAccessor(str(root)).get_image_pulled_record("ref")
+    return record.credential_mapping if record is not None else {}
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What an image was pulled with, what a pod has, and whether it must pull."""
+
+    pulled_with: ImagePullCredentials | None = field(default_factory=lambda: _secrets(_SECRET))
+    secrets: tuple[ImagePullSecret, ...] = ()
+    account: ImagePullServiceAccount | None = None
+    must: bool = False
+    # Whether the pod's credentials were looked up.
+    asked: bool = True
+    image: str = f"{_IMAGE}:latest"
+    policy: str = "NeverVerifyPreloadedImages"
+    intended: bool = False
+    # What is recorded in the end, if it is not what was before.
+    recorded: ImagePullCredentials | None = None
+
+
+_OTHER_NAMESPACE = _replaced(_SECRET, namespace="other")
+_OTHER_ACCOUNT = ImagePullServiceAccount("another", "default", "account")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(_Case(secrets=(_SECRET,)), id="the same secret"),
+        pytest.param(_Case(must=True), id="no secret"),
+        pytest.param(
+            _Case(
+                secrets=(_replaced(_SECRET, credential_hash="new"),),
+                recorded=_secrets(_replaced(_SECRET, credential_hash="new")),
+            ),
+            id="the same secret with other contents",
+        ),
+        pytest.param(
+            _Case(secrets=(_replaced(_SECRET, uid="new", credential_hash="new"),), must=True), id="another uid"
+        ),
+        pytest.param(
+            _Case(secrets=(_replaced(_OTHER_NAMESPACE, credential_hash="new"),), must=True), id="another secret"
+        ),
+        pytest.param(
+            _Case(secrets=(_OTHER_NAMESPACE,), recorded=_secrets(_SECRET, _OTHER_NAMESPACE)),
+            id="another secret with the same contents",
+        ),
+        pytest.param(
+            _Case(secrets=(_SECRET,), image="docker.io/testing/other:latest", must=True, asked=False),
+            id="another name of the image",
+        ),
+        pytest.param(_Case(ImagePullCredentials(), must=True, asked=False), id="nobody may"),
+        pytest.param(_Case(None, asked=False), id="no record"),
+        pytest.param(_Case(None, policy="AlwaysVerify", must=True, asked=False), id="no record, always verified"),
+        pytest.param(_Case(None, intended=True, must=True, asked=False), id="being pulled"),
+        pytest.param(_Case(None, intended=True, policy="NeverVerify", asked=False), id="being pulled, never verified"),
+        pytest.param(_Case(_EVERYONE, asked=False), id="open to everyone"),
+        pytest.param(_Case(_EVERYONE, (_SECRET,), asked=False), id="open to everyone, with a secret"),
+        pytest.param(
+            _Case(
+                _secrets(_replaced(_SECRET, credential_hash="")),
+                (_replaced(_OTHER_NAMESPACE, credential_hash=""),),
+                must=True,
+            ),
+            id="two secrets without a hash",
+        ),
+        pytest.param(
+            _Case(_secrets(_replaced(_SECRET, credential_hash="")), (_replaced(_SECRET, credential_hash=""),)),
+            id="the same secret without a hash",
+        ),
+        pytest.param(_Case(_accounts(_ACCOUNT), account=_ACCOUNT), id="the same service account"),
+        pytest.param(_Case(_accounts(_ACCOUNT), must=True), id="no service account"),
+        pytest.param(_Case(_accounts(_ACCOUNT), account=_OTHER_ACCOUNT, must=True), id="another service account"),
+        pytest.param(
+            _Case(_accounts(_ACCOUNT), account=_ACCOUNT, policy="AlwaysVerify"),
+            id="the same service account, always verified",
+        ),
+    ],
+)
+def test_must_attempt_image_pull(tmp_path: Path, case: _Case) -> None:
+    manager = _manager(tmp_path, case.policy)
+    if case.pulled_with is not None:
+        _record(manager, f"{_IMAGE}:latest", case.pulled_with)
+    if case.intended:
+        manager.record_pull_intent(case.image)
+    asked: list[None] = []
+
+    def get_pod_credentials() -> tuple[list[ImagePullSecret], ImagePullServiceAccount | None]:
+        asked.append(None)
+        return list(case.secrets), case.account
+
+    assert manager.must_attempt_image_pull(_CTX, case.image, "ref", get_pod_credentials) is case.must
+    assert bool(asked) is case.asked
+    expected = case.recorded or case.pulled_with
+    assert _recorded(tmp_path).get(_IMAGE) == expected
+
+
+def test_absent_image_must_be_pulled(tmp_path: Path) -> None:
+    assert _manager(tmp_path, "NeverVerify").must_attempt_image_pull(_CTX, _IMAGE, "", lambda: ([], None))
+
+
+def test_trouble_with_the_credentials_is_raised_and_counted(tmp_path: Path) -> None:
+    manager = _manager(tmp_path)
+    _record(manager, _IMAGE, _secrets(_SECRET))
+    counter = metrics.MUST_PULL_CHECKS_TOTAL.labels("error")
+    before = counter._value.get()
+
+    def get_pod_credentials() -> tuple[list[ImagePullSecret], ImagePullServiceAccount | None]:
+        raise RuntimeError("no API server")
+
+    with pytest.raises(RuntimeError, match="no API server"):
+        manager.must_attempt_image_pull(_CTX, _IMAGE, "ref", get_pod_credentials)
+    assert counter._value.get() == before + 1
+
+
+_B, _C = _replaced(_SECRET, name="b"), _replaced(_SECRET, name="c")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (_secrets(_B), _secrets(_C), _secrets(_B, _C)),
+        (_secrets(_C), _secrets(_B), _secrets(_B, _C)),
+        (_secrets(_B), _secrets(_B), _secrets(_B)),
+        (
+            _secrets(_B),
+            _secrets(_replaced(_B, credential_hash="new")),
+            _secrets(_replaced(_B, credential_hash="new")),
+        ),
+        (_secrets(_B, _C), _EVERYONE, _EVERYONE),
+        (_EVERYONE, _secrets(_B), _EVERYONE),
+        (_EVERYONE, _accounts(_ACCOUNT), _EVERYONE),
+        (_accounts(_ACCOUNT), _accounts(_OTHER_ACCOUNT), _accounts(_OTHER_ACCOUNT, _ACCOUNT)),
+        (_accounts(_ACCOUNT), _accounts(_ACCOUNT), _accounts(_ACCOUNT)),
+        (
+            _secrets(_B),
+            _accounts(_ACCOUNT),
+            ImagePullCredentials(kubernetes_secrets=[_B], kubernetes_service_accounts=[_ACCOUNT]),
+        ),
+    ],
+)
+def test_merge(old: ImagePullCredentials, new: ImagePullCredentials, expected: ImagePullCredentials) -> None:
+    assert _merge_credentials(old, new) == expected
+
+
+def test_names_of_one_image_are_recorded_side_by_side(tmp_path: Path) -> None:
+    manager = _manager(tmp_path)
+    _record(manager, "test:latest", _secrets(_SECRET))
+    _record(manager, "org/test@sha256:" + "0" * 64, _EVERYONE)
+    assert _recorded(tmp_path) == {"test": _secrets(_SECRET), "org/test": _EVERYONE}
+
+
+def test_intent_lasts_as_long_as_the_last_pull(tmp_path: Path) -> None:
+    manager = _manager(tmp_path)
+    accessor = pullmanager.FSPullRecordsAccessor(str(tmp_path))
+    for _ in range(2):
+        manager.record_pull_intent(_IMAGE)
+    manager.record_image_pull_failed(_CTX, _IMAGE)
+    assert accessor.image_pull_intent_exists(_IMAGE)
+    assert metrics.FS_PULL_INTENTS_SIZE._value.get() == 1
+    manager.record_image_pulled(_CTX, _IMAGE, "ref", _EVERYONE)
+    assert not accessor.image_pull_intent_exists(_IMAGE)
+    assert (metrics.FS_PULL_INTENTS_SIZE._value.get(), metrics.FS_PULLED_RECORDS_SIZE._value.get()) == (0, 1)
+
+
+def test_directories_that_somebody_removed_are_made_again(tmp_path: Path) -> None:
+    manager = _manager(tmp_path)
+    shutil.rmtree(tmp_path / "image_manager")
+    _record(manager, _IMAGE, _EVERYONE)
+    assert _recorded(tmp_path) == {_IMAGE: _EVERYONE}
+
+
+def test_intents_of_a_dead_kubelet(tmp_path: Path) -> None:
+    accessor = pullmanager.FSPullRecordsAccessor(str(tmp_path))
+    for image in ("tagged:1", _DIGESTED, "never-came:1"):
+        accessor.write_image_pull_intent(image)
+    arrived = kubecontainer.Image(id="ref", repo_tags=["tagged:1", "other:2"], repo_digests=[_DIGESTED])
+    _manager(tmp_path, images=[arrived])
+    assert [intent.image for intent in accessor.list_image_pull_intents()] == ["never-came:1"]
+    assert accessor.get_image_pulled_record("ref") is not None
+    assert _recorded(tmp_path) == {}
+
+
+# As the Go kubelet writes them.
+_GO_RECORD = (
+    '{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/%s","lastUpdatedTime":"2024-10-21T12:00:00Z",'
+    '"imageRef":"ref","credentialMapping":{"docker.io/testing/test":{"kubernetesSecrets":[{"uid":"uid",'
+    '"namespace":"default","name":"pull-secret","credentialHash":"hash"}]}}}\n'
+)
+_GO_INTENT = '{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/%s","image":"docker.io/testing/test"}\n'
+
+
+def _file_of(name: str) -> str:
+    return f"sha256-{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
+def test_records_of_the_go_kubelet_are_read(tmp_path: Path, version: str) -> None:
+    accessor = pullmanager.FSPullRecordsAccessor(str(tmp_path))
+    record_file = tmp_path / "image_manager" / "pulled" / _file_of("ref")
+    record_file.write_text(_GO_RECORD % version)
+    (tmp_path / "image_manager" / "pulling" / _file_of(_IMAGE)).write_text(_GO_INTENT % version)
+    assert _recorded(tmp_path) == {_IMAGE: _secrets(_SECRET)}
+    assert [intent.image for intent in accessor.list_image_pull_intents()] == [_IMAGE]
+
+
+def test_records_are_written_as_the_go_kubelet_reads_them(tmp_path: Path) -> None:
+    manager = _manager(tmp_path)
+    _record(manager, f"{_IMAGE}:latest", _secrets(_SECRET))
+    manager.record_pull_intent(_IMAGE)
+    (record_file,) = (tmp_path / "image_manager" / "pulled").iterdir()
+    (intent_file,) = (tmp_path / "image_manager" / "pulling").iterdir()
+    assert (record_file.name, intent_file.name) == (_file_of("ref"), _file_of(_IMAGE))
+    assert (record_file.stat().st_mode & 0o777, record_file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    written, by_go = (msgspec.json.decode(text) for text in (record_file.read_text(), _GO_RECORD % "v1beta1"))
+    assert {**written, "lastUpdatedTime": by_go["lastUpdatedTime"]} == by_go
+    assert msgspec.json.decode(intent_file.read_text()) == msgspec.json.decode(_GO_INTENT % "v1beta1")

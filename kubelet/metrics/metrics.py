@@ -270,6 +270,12 @@ PROBER_DURATION = metrics.new_histogram(
     "Seconds of a probe that answered.",
     ["probe_type", "container", "pod", "namespace"],
 )
+# DIVERGES: Go has no measure of this.
+PROBER_LATENESS = metrics.new_histogram(
+    "kubelet_probe_lateness_seconds",
+    "Seconds from when a probe was due until it began.",
+    ["probe_type"],
+)
 
 # Eviction, preemption and volumes
 EVICTIONS = metrics.new_counter("kubelet_evictions", "Pods evicted.", ["eviction_signal"])

@@ -187,33 +187,44 @@ class Manager:
         if result == results.SUCCESS:
             return True
         worker = self._worker(pod, status.name, ProbeType.READINESS)
-        is_old = spec is not None and spec.readiness_probe is not None and self.started_before_the_kubelet(status)
+        is_old = (
+            spec is not None
+            and spec.readiness_probe is not None
+            and self.started_before_the_kubelet(pod.metadata.uid, status)
+        )
         if is_old and result is None:
             # Its probe waits for its turn, so that not all of them begin at once.
-            return _was_ready(pod, status)
+            return self._was_ready(pod, status)
         if worker is not None:
             # Do not wait for the tick: the pod may be ready since a moment ago.
             worker.trigger()
         return worker is None and not is_old
 
-    def started_before_the_kubelet(self, status: v1.ContainerStatus) -> bool:
+    def started_before_the_kubelet(self, pod_uid: str, status: v1.ContainerStatus) -> bool:
         """Whether the running container was there, and may have been ready, before the kubelet (re)started.
 
         DIVERGES: Go takes those that started in the 10 s before the kubelet for new ones, and has them not ready.
         """
+        with self._lock:
+            if status.container_id in self._inherited.get(pod_uid, {}):
+                return True
         running = status.state.running
         return running is not None and running.started_at is not None and running.started_at < self.start_time
 
+    def _note_inherited(self, pod: v1.Pod) -> None:
+        """The first status that is seen of a pod was reported by the kubelet before this one."""
+        with self._lock:
+            if pod.metadata.uid not in self._inherited:
+                self._inherited[pod.metadata.uid] = _known_containers(pod.status)
 
-def _was_ready(pod: v1.Pod, status: v1.ContainerStatus) -> bool:
-    """Whether the container was ready when the pod's status was last reported.
+    def _was_ready(self, pod: v1.Pod, status: v1.ContainerStatus) -> bool:
+        """Whether the kubelet before this one had the container ready.
 
-    DIVERGES: Go asks for the pod's condition, which one container of several makes false for all.
-    """
-    for known in (*pod.status.container_statuses, *pod.status.init_container_statuses):
-        if known.name == status.name and known.container_id == status.container_id:
-            return known.ready
-    return podutil.is_pod_ready_condition_true(pod.status)
+        DIVERGES: Go asks for the pod's condition, which one container of several makes false for all.
+        """
+        with self._lock:
+            known = self._inherited.get(pod.metadata.uid, {}).get(status.container_id)
+        return podutil.is_pod_ready_condition_true(pod.status) if known is None else known
 
 
 def _probed_containers(pod: v1.Pod) -> Iterator[v1.Container]:

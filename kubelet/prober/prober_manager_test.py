@@ -237,7 +237,9 @@ def test_update_pod_status_with_init_containers(
         (300, False, True, results.SUCCESS, True),
         (300, True, False, None, True),
         (300, False, False, None, True),
-        (5, True, True, None, False),
+        # However young; what began after the kubelet was not probed by another one.
+        (5, True, True, None, True),
+        (-1, True, True, None, False),
     ],
 )
 def test_restart_of_the_kubelet_leaves_containers_ready(
@@ -301,11 +303,27 @@ def test_container_that_is_not_ready_is_probed_at_once(world: ProbeWorld) -> Non
     set_probe(spec.spec.containers[0], READINESS, period_seconds=1000)
     world.set_status(world.running())
     world.clock.step(3600)
-    world.runner.fail()
     world.manager.add_pod(CTX, spec)
-    assert eventually(lambda: world.runner.runs == 1)
-    world.runner.succeed()
     world.manager.update_pod_status(CTX, spec, world.running())
     assert eventually(lambda: world.result(READINESS) == results.SUCCESS)
     assert world.manager._worker(spec, CONTAINER_NAME, READINESS) is not None
+    assert world.runner.runs == 1
+    stop(world)
+
+
+def test_after_a_restart_of_the_kubelet_probes_wait_for_their_turn(world: ProbeWorld) -> None:
+    """All pods are looked at when it starts, and all of them would be probed at once."""
+    spec = new_pod()
+    set_probe(spec.spec.containers[0], READINESS, period_seconds=1000)
+    running = world.running(age=60)
+    world.set_status(running)
+    spec.status = v1.deepcopy(running)
+    spec.status.container_statuses[0].ready = True
+    world.manager.add_pod(CTX, spec)
+    for _ in range(2):
+        world.manager.update_pod_status(CTX, spec, running)
+        assert running.container_statuses[0].ready
+    worker = world.manager._worker(spec, CONTAINER_NAME, READINESS)
+    assert worker is not None and len(worker._manual_trigger) == 0
+    assert world.runner.runs == 0
     stop(world)

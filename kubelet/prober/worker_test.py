@@ -6,9 +6,10 @@ import datetime
 
 import pytest
 
+from kubelet import metrics
 from kubelet.prober import results
 from kubelet.prober.prober import ProbeType
-from kubelet.prober.testing import CONTAINER_ID, ProbeWorld, new_pod, set_probe, terminated, waiting
+from kubelet.prober.testing import CONTAINER_ID, CONTAINER_NAME, ProbeWorld, new_pod, set_probe, terminated, waiting
 from kubelet.prober.worker import Worker
 from pkg import features, golang
 from pkg.api.core import v1
@@ -282,12 +283,12 @@ def test_startup_probe_ends_with_the_start(world: ProbeWorld) -> None:
 
 
 @all_types
-@pytest.mark.parametrize("age", [300.0, 10.0, 0.0])
+@pytest.mark.parametrize("age", [300.0, 5.0, 0.0])
 def test_restart_of_the_kubelet_flips_no_result(world: ProbeWorld, probe_type: ProbeType, age: float) -> None:
     worker = world.worker(probe_type, initial_delay_seconds=1000)
     world.set_status(world.running(age=age))
     initial = {LIVENESS: results.SUCCESS, READINESS: results.FAILURE, STARTUP: results.UNKNOWN}[probe_type]
-    expect(world, worker, None if age > 10 else initial)
+    expect(world, worker, None if age > 0 else initial)
 
 
 @pytest.mark.parametrize(
@@ -337,9 +338,15 @@ class Running:
         self.pod = new_pod()
         set_probe(self.pod.spec.containers[0], READINESS, **spec)
         world.set_status(world.running())
-        # Long after the kubelet's start, so that the first probe does not wait for its share of the period.
-        world.clock.step(3600)
         world.manager.add_pod(CTX, self.pod)
+        worker = world.manager._worker(self.pod, CONTAINER_NAME, READINESS)
+        assert worker is not None
+        self.worker = worker
+        assert eventually(lambda: world.clock.waiters() == 1)
+
+    def step_to_first(self) -> None:
+        """Move the clock to the worker's turn."""
+        self.world.clock.step(self.worker._due + 0.001)
 
     def next_result(self) -> results.Result:
         update, ok = self.world.manager.results_manager(READINESS).updates().recv(timeout=10)
@@ -363,10 +370,14 @@ def eventually(condition: object, seconds: float = 10.0) -> bool:
 
 def test_worker_probes_at_each_period_and_cleans_up(world: ProbeWorld) -> None:
     running = Running(world, period_seconds=10)
+    running.step_to_first()
     assert [running.next_result(), running.next_result()] == [results.FAILURE, results.SUCCESS]
     world.runner.fail()
-    assert eventually(lambda: world.clock.waiters() == 1)
-    world.clock.step(10)
+    for n in range(2, 5):
+        world.clock.step(9)
+        assert world.runner.runs == n - 1
+        world.clock.step(1)
+        running.wait_for_round(n)
     assert running.next_result() == results.FAILURE
     for _ in range(10):
         world.manager.remove_pod(running.pod)
@@ -377,18 +388,33 @@ def test_worker_probes_at_each_period_and_cleans_up(world: ProbeWorld) -> None:
 
 def test_trigger_probes_at_once_and_begins_the_period_anew(world: ProbeWorld) -> None:
     running = Running(world, period_seconds=10)
+    running.step_to_first()
     running.wait_for_round(1)
     world.clock.step(6)
-    worker = world.manager._worker(running.pod, running.pod.spec.containers[0].name, READINESS)
-    assert worker is not None
-    world.runner.fail()
-    worker.trigger()
+    running.worker.trigger()
     running.wait_for_round(2)
+    assert eventually(lambda: running.worker._due == pytest.approx(world.clock.monotonic() + 10))
+    world.clock.step(9)
+    assert world.runner.runs == 2
+    world.clock.step(1)
+    running.wait_for_round(3)
     world.manager.remove_pod(running.pod)
     assert eventually(lambda: world.manager.worker_count() == 0)
 
 
-def test_first_probes_after_a_start_of_the_kubelet_are_spread_over_the_period(world: ProbeWorld) -> None:
+def test_trigger_does_not_wait_for_the_first_turn(world: ProbeWorld) -> None:
+    running = Running(world, period_seconds=1000)
+    running.worker.trigger()
+    running.wait_for_round(1)
+    world.manager.remove_pod(running.pod)
+    assert eventually(lambda: world.manager.worker_count() == 0)
+
+
+@pytest.mark.parametrize("uptime", [0.0, 3600.0])
+def test_probes_are_spread_over_the_period(world: ProbeWorld, uptime: float) -> None:
+    """Those of pods that the kubelet finds at its start, and of pods that come at once later."""
+    world.clock.step(uptime)
+    workers = []
     for n in range(20):
         pod = new_pod()
         pod.metadata.uid = f"uid-{n}"
@@ -397,22 +423,53 @@ def test_first_probes_after_a_start_of_the_kubelet_are_spread_over_the_period(wo
         status.container_statuses[0].container_id = f"test://{n}"
         world.statuses.statuses[pod.metadata.uid] = status
         world.manager.add_pod(CTX, pod)
-    assert eventually(lambda: world.clock.waiters() == 40), "a ticker and a delay each"
-    assert world.runner.runs == 0
-    world.clock.step(50)
-    assert eventually(lambda: world.clock.waiters() < 40)
-    assert world.clock.waiters() > 20, "not all at once"
-    world.clock.step(50)
-    assert eventually(lambda: world.clock.waiters() == 20), "all have had their turn"
+        workers.append(world.manager._worker(pod, CONTAINER_NAME, LIVENESS))
+    assert eventually(lambda: world.clock.waiters() == 20)
+    for expected in (range(5, 16), range(20, 21), range(25, 36), range(40, 41)):
+        world.clock.step(50)
+        due = sum(worker is not None and worker._share_of_period() <= 0.5 for worker in workers)
+        full, half = divmod(int(world.clock.monotonic() - uptime), 100)
+        probed = 20 * full + (due if half else 0)
+        assert probed in expected
+        assert eventually(lambda probed=probed: world.runner.runs == probed)
     world.manager.stop_all()
     assert eventually(lambda: world.manager.worker_count() == 0)
+
+
+def test_turns_are_the_same_after_a_restart_of_the_kubelet(world: ProbeWorld) -> None:
+    share = world.worker(LIVENESS)._share_of_period()
+    assert 0 <= share < 1
+    assert ProbeWorld().worker(LIVENESS)._share_of_period() == share
+    assert world.worker(READINESS)._share_of_period() != share
+
+
+@pytest.mark.parametrize(("late", "next_due"), [(0.0, 10), (4.0, 10), (25.0, 30)])
+def test_ticks_that_were_missed_are_not_made_up_for(world: ProbeWorld, late: float, next_due: float) -> None:
+    worker = world.worker(LIVENESS)
+    ticks = world.clock.new_timer_channel(0.0, 10.0)
+    world.clock.step(late)
+    assert worker._wait(CTX, ticks, 10.0)
+    assert worker._due == next_due
+
+
+def test_lateness_is_measured(world: ProbeWorld) -> None:
+    def late(bound: str) -> float:
+        samples = [sample for metric in metrics.PROBER_LATENESS.collect() for sample in metric.samples]
+        return sum(each.value for each in samples if each.labels == {"probe_type": "Startup", "le": bound})
+
+    worker = world.worker(STARTUP)
+    before = late("2.5"), late("5.0")
+    ticks = world.clock.new_timer_channel(0.0, 10.0)
+    world.clock.step(3.0)
+    worker._wait(CTX, ticks, 10.0)
+    assert (late("2.5"), late("5.0")) == (before[0], before[1] + 1)
 
 
 def test_worker_whose_results_nobody_reads_can_be_stopped(world: ProbeWorld) -> None:
     updates = world.manager.results_manager(READINESS).updates()
     while updates.try_send(results.Update(CONTAINER_ID, results.UNKNOWN, "other")):
         pass
-    Running(world)
+    Running(world).step_to_first()
     assert eventually(lambda: world.result(READINESS) is not None)
     world.manager.stop_all()
     assert eventually(lambda: world.manager.worker_count() == 0)

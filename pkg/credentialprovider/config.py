@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
@@ -20,8 +20,6 @@ from pkg.apimachinery.runtime import codec
 
 _CONFIG_FILE_NAME = ".dockercfg"
 _CONFIG_JSON_FILE_NAME = "config.json"
-
-_T = TypeVar("_T")
 
 _preferred_path = ""
 
@@ -44,14 +42,19 @@ class DockerConfigError(ValueError):
 
 
 class _Entry(msgspec.Struct):
-    username: str = ""
-    password: str = ""
-    email: str = ""
-    auth: str = ""
+    """A null counts as nothing, here and below."""
+
+    username: str | None = None
+    password: str | None = None
+    email: str | None = None
+    auth: str | None = None
+
+
+_Entries = dict[str, _Entry | None]
 
 
 class _ConfigJSON(msgspec.Struct):
-    auths: dict[str, _Entry] = {}
+    auths: _Entries | None = None
 
 
 def set_preferred_dockercfg_path(path: str) -> None:
@@ -104,15 +107,16 @@ def _read_first(paths: list[str], name: str, parse: Callable[[bytes], DockerConf
 
 def docker_config_from_bytes(contents: bytes) -> DockerConfig:
     """Parses .dockercfg. Raises DockerConfigError, whose text never holds the contents."""
-    return _convert(_decode(contents, dict[str, _Entry]))
+    return _convert(_decode(contents, _Entries | None))
 
 
 def docker_config_json_from_bytes(contents: bytes) -> DockerConfig:
     """Parses config.json. Raises DockerConfigError, whose text never holds the contents."""
-    return _convert(_decode(contents, _ConfigJSON).auths)
+    config: _ConfigJSON | None = _decode(contents, _ConfigJSON | None)
+    return _convert(config.auths if config is not None else None)
 
 
-def _decode(contents: bytes, kind: type[_T]) -> _T:
+def _decode(contents: bytes, kind: Any) -> Any:
     try:
         return codec.json_decoder(kind).decode(contents)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -120,20 +124,20 @@ def _decode(contents: bytes, kind: type[_T]) -> _T:
         raise DockerConfigError("error occurred while trying to unmarshal json") from None
 
 
-def _convert(entries: dict[str, _Entry]) -> DockerConfig:
-    return {location: _docker_config_entry(entry) for location, entry in entries.items()}
+def _convert(entries: _Entries | None) -> DockerConfig:
+    return {location: _docker_config_entry(entry or _Entry()) for location, entry in (entries or {}).items()}
 
 
 def _docker_config_entry(entry: _Entry) -> DockerConfigEntry:
-    if not entry.auth:
-        return DockerConfigEntry(entry.username, entry.password, entry.email)
-    username, password = _decode_docker_config_field_auth(entry.auth)
-    return DockerConfigEntry(username, password, entry.email)
+    username, password = entry.username or "", entry.password or ""
+    if entry.auth:
+        username, password = _decode_docker_config_field_auth(entry.auth)
+    return DockerConfigEntry(username, password, entry.email or "")
 
 
 def _decode_docker_config_field_auth(field: str) -> tuple[str, str]:
-    """The auth field is base64 of "username:password", padded or not."""
-    field = field.strip()
+    """The auth field is base64 of "username:password", padded or not, in one line or more."""
+    field = "".join(field.split())
     try:
         decoded = base64.b64decode(field + "=" * (-len(field) % 4), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):

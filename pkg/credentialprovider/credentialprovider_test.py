@@ -28,12 +28,20 @@ def _auth(text: str, padded: bool = True) -> str:
         ({"auth": _auth("foo:bar")}, ("foo", "bar", "")),
         ({"auth": _auth("foo:bar!", padded=False)}, ("foo", "bar!", "")),
         ({"auth": _auth("foo:bar:baz")}, ("foo", "bar:baz", "")),
+        ({"auth": _auth("foo:bar")[:4] + "\r\n" + _auth("foo:bar")[4:] + "\n"}, ("foo", "bar", "")),
+        ({"username": None, "password": None, "auth": None}, ("", "", "")),
+        (None, ("", "", "")),
         ({"username": "x", "password": "y", "auth": _auth("foo:bar")}, ("foo", "bar", "")),
     ],
 )
-def test_entries(entry: dict[str, str], expected: tuple[str, str, str]) -> None:
+def test_entries(entry: dict[str, str | None] | None, expected: tuple[str, str, str]) -> None:
     config = credentialprovider.docker_config_json_from_bytes(json.dumps({"auths": {"reg.io": entry}}).encode())
     assert config == {"reg.io": credentialprovider.DockerConfigEntry(*expected)}
+
+
+@pytest.mark.parametrize("text", ["{}", "null", '{"auths":null}', '{"HttpHeaders":{"a":"b"},"credsStore":"x"}'])
+def test_config_without_entries(text: str) -> None:
+    assert credentialprovider.docker_config_json_from_bytes(text.encode()) == {}
 
 
 @pytest.mark.parametrize(
@@ -69,6 +77,15 @@ def test_first_readable_file_counts(tmp_path: Path) -> None:
         ("*.kubernetes.io", "a.b.kubernetes.io", False),
         ("kubernetes.io/foo", "kubernetes.io/foo/bar", True),
         ("kubernetes.io/foo", "kubernetes.io/bar", False),
+        ("*-good.kubernetes.io", "prefix-good.kubernetes.io", True),
+        ("prefix.*.io/foo", "prefix.kubernetes.io/foo/bar", True),
+        ("prefix.*.io:1111/foo", "prefix.kubernetes.io:1111/foo/bar", True),
+        ("*.*.*.kubernetes.io", "a.b.c.kubernetes.io", True),
+        ("*kubernetes.io", "kubernetes.io", True),
+        ("*kubernetes.io", "a.kubernetes.io", False),
+        ("k*.io", "quay.io", False),
+        ("kubernetes.io", "kubernetes.com", False),
+        ("*.kubernetes.io:1234/blah", "prefix.kubernetes.io:1111/blah", False),
         ("*.kubernetes.io:5000", "good.kubernetes.io:5000", True),
         ("*.kubernetes.io:5000", "good.kubernetes.io", False),
         ("*.io", "*.io", True),

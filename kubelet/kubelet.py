@@ -614,7 +614,12 @@ class Kubelet(KubeletPods):
         # What was begun with the runtime is carried through: half a start would have to be cleaned up.
         restarting = _restarts_all_containers(api_status)
         result = self.container_runtime.sync_pod(
-            golang.without_cancel(ctx), pod, pod_status, pull_secrets, self.crash_loop_back_off, restarting
+            lifecycle.without_cancel_but_for_hooks(ctx),
+            pod,
+            pod_status,
+            pull_secrets,
+            self.crash_loop_back_off,
+            restarting,
         )
         self.reason_cache.update(pod.metadata.uid, result)
         self._note_resize_errors(pod, result)

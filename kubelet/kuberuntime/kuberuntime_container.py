@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
-from kubelet import events
+from kubelet import events, lifecycle
 from kubelet import images as kubeimages
 from kubelet import types as kubetypes
 from kubelet import util as kubeutil
@@ -359,13 +359,21 @@ class ContainerMethods(LogMethods):
         handler: v1.LifecycleHandler,
     ) -> None:
         kube_container_id = kubecontainer.ContainerID(self.runtime_name, container_id)
+        hook_ctx = lifecycle.hook_context(ctx)
         try:
-            self.runner.run(ctx, kube_container_id, pod, container, handler)
+            self.runner.run(hook_ctx, kube_container_id, pod, container, handler)
             return
         except Exception as err:  # A hook fails in as many ways as there are commands and servers.
             failure = err
         who = _who(pod, container, kube_container_id)
         klog.error_s(failure, "Failed to execute PostStartHook", **who)
+        message = str(getattr(failure, "message", failure))
+        if hook_ctx.err() is not None:
+            if self.pod_state_provider.is_pod_termination_requested(pod.metadata.uid):
+                fault = "PostStartHook failed: not completed when the pod was to end"
+                self._record_failed(pod, container, container_id, fault, events.FAILED_POST_START_HOOK)
+            # Whoever ends the pod stops the container too, with its preStop hook.
+            raise StartContainerError(ErrPostStartHook(), message) from failure
         # The hook's output may hold secrets: it is not for events.
         self._record_failed(pod, container, container_id, "PostStartHook failed", events.FAILED_POST_START_HOOK)
         try:
@@ -381,7 +389,6 @@ class ContainerMethods(LogMethods):
             )
         except Exception as err:  # The next sync finds it running and its hook not run; the failure counts already.
             klog.error_s(err, "Failed to kill container", **who)
-        message = str(getattr(failure, "message", failure))
         raise StartContainerError(ErrPostStartHook(), message) from failure
 
     def generate_container_config(

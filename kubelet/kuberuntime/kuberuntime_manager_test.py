@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
-from kubelet import images
+from kubelet import images, lifecycle
 from kubelet.cri import errors as crierror
 from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import ErrVersionNotSupported, testing
@@ -391,6 +392,32 @@ def test_post_start_hook_failure_kills_the_container(fake: testing.TestRuntime) 
         "Warning FailedPostStartHook PostStartHook failed",
         "Normal Killing FailedPostStartHook",
     ]
+
+
+@pytest.mark.parametrize("pod_ends", [True, False], ids=["the pod ends", "the kubelet ends"])
+def test_post_start_hook_is_cut_when_its_pod_is_to_end(fake: testing.TestRuntime, pod_ends: bool) -> None:
+    handler = v1.LifecycleHandler(sleep=v1.SleepAction(seconds=3600))
+    pod = _pod(_container("foo1", "busybox", lifecycle=v1.Lifecycle(post_start=handler)))
+    ctx, cancel = golang.with_cancel(_CTX)
+
+    class Runner(testing.FakeCommandRunner):
+        def run(self, ctx: golang.Context, *args: Any) -> str:
+            if pod_ends:
+                fake.pod_state.removed.add(_UID)
+            cancel()
+            assert ctx.wait(10)
+            raise HookError(RuntimeError("cancelled"), "cut")
+
+    fake.manager.runner = Runner()
+    sync_ctx = lifecycle.without_cancel_but_for_hooks(ctx)
+    results = fake.manager.sync_pod(sync_ctx, pod, _status(fake), [], fake.back_off(), False).sync_results
+    result = results[-1]
+
+    assert (str(result.error), result.message) == ("PostStartHookError", "cut")
+    running = fake.runtime.containers[f"{_SANDBOX}_foo1_0"].status.state == runtimeapi.CONTAINER_RUNNING
+    assert running, "whoever ends the pod stops its containers"
+    told = "Warning FailedPostStartHook PostStartHook failed: not completed when the pod was to end"
+    assert (told in fake.recorder.drain()) is pod_ends
 
 
 def test_kill_pod_stops_containers_and_every_sandbox(fake: testing.TestRuntime) -> None:

@@ -16,6 +16,8 @@ from kubelet.lifecycle.handlers import (
     HTTPRequestError,
     HTTPResponseError,
     PodFeaturesAdmitHandler,
+    hook_context,
+    without_cancel_but_for_hooks,
 )
 from kubelet.lifecycle.interfaces import (
     ADD_OPERATION,
@@ -79,4 +81,6 @@ __all__ = [
     "PredicateFailureError",
     "PredicateFailureReason",
     "ShouldEvictResponse",
+    "hook_context",
+    "without_cancel_but_for_hooks",
 ]

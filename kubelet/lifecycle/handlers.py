@@ -44,6 +44,23 @@ APP_ARMOR_NOT_ADMITTED_REASON = "AppArmor"
 POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported"
 
 
+_HOOK_CONTEXT = object()
+
+
+def without_cancel_but_for_hooks(ctx: golang.Context) -> golang.Context:
+    """A context that is never done, under which hook_context is ctx itself.
+
+    DIVERGES: in Go a postStart hook without end holds up the end of its pod for ever.
+    """
+    return golang.with_value(golang.without_cancel(ctx), _HOOK_CONTEXT, ctx)
+
+
+def hook_context(ctx: golang.Context) -> golang.Context:
+    """What a hook is to end with: the sync of its pod, which is cancelled when the pod is to end."""
+    found: golang.Context | None = ctx.value(_HOOK_CONTEXT)
+    return ctx if found is None else found
+
+
 class HookError(Exception):
     """A hook failed; `message` is what the container's waiting state shows."""
 

@@ -14,6 +14,7 @@ import pytest
 from framework.cluster_client import Images, Namespace, is_true, new_client
 from framework.containerd import ROOT, search_path
 from framework.local_cluster import Environment, LocalCluster
+from framework.pod_ways import Pods, StaticPods
 from framework.waiting import wait_for
 
 from pkg import golang
@@ -166,6 +167,23 @@ def namespace(request: pytest.FixtureRequest, new_namespace: Callable[[str], Nam
     made = new_namespace(Path(request.module.__file__).stem.removesuffix("_test").replace("_", "-"))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def both_ways(environment: Environment, namespace: Namespace) -> Iterator[dict[str, Pods]]:
+    """Pods made through the API server and, on the cluster made here, static pods; for a file's first fixture."""
+    ways = {"api": Pods(namespace, environment.local)}
+    if environment.local is not None:
+        ways["static"] = StaticPods(namespace, environment.local)
+    yield ways
+    for pods in ways.values():
+        pods.close()
+
+
+@pytest.fixture(params=["api", pytest.param("static", marks=pytest.mark.local)])
+def pods(request: pytest.FixtureRequest, both_ways: dict[str, Pods]) -> Pods:
+    """For tests that want the same of pods of both ways."""
+    return both_ways[request.param]
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -19,6 +19,8 @@ from framework.waiting import wait_for
 ROOT = Path(__file__).resolve().parents[2]
 PAUSE = "registry.k8s.io/pause:3.10"
 BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+# Busybox again, in an image that says that SIGQUIT ends it.
+BUSYBOX_SIGQUIT = "registry.k8s.io/e2e-test-images/busybox-sigquit:1.0"
 WEB = "registry.k8s.io/e2e-test-images/web:1.0"
 
 

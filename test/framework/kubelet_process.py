@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,7 +47,7 @@ class KubeletProcess:
         self.log = folder / f"{node}.log"
         self.read_only_port = free_port()
         self.healthz_port = free_port()
-        self._config = {
+        self._config: dict[str, object] = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "staticPodPath": str(self.manifests),
@@ -116,6 +117,21 @@ class KubeletProcess:
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
         self.wait_for_exit(10)
+
+    @contextmanager
+    def configured(self, config: Mapping[str, object]) -> Iterator[None]:
+        """Run it with more configuration for a while. It is started again before and after; its pods take no notice."""
+        before = self._config
+        self._restart_with({**before, **config})
+        try:
+            yield
+        finally:
+            self._restart_with(before)
+
+    def _restart_with(self, config: dict[str, object]) -> None:
+        self.stop()
+        self._config = config
+        self.start()
 
     def clean(self, cri: CRIClient) -> None:
         """Kill the process if it runs, and remove what its pods left in the runtime and in the logs."""

@@ -103,7 +103,8 @@ class Health(grpc.GenericRpcHandler):
 
     def _check(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         service = request[2:].decode()
-        tell(scheme="grpc", path=service, headers=[[each.key, str(each.value)] for each in context.invocation_metadata()])
+        headers = [[name, str(value)] for name, value in context.invocation_metadata()]
+        tell(scheme="grpc", path=service, headers=headers)
         if service == "" or service.startswith("good"):
             return b"\x08\x01"
         if service.startswith("bad"):

@@ -1,0 +1,155 @@
+"""Probes and images that cannot work: the pod's events name container and reason, and nothing is left behind.
+
+All pods are made by the first fixture, and each test then looks at its own. The last counts what the kubelet and the
+containers have too much. Hooks that cannot work are in hooks_test.py, pull secrets in registry_test.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework.cluster_client import container, restarts, waiting_reason
+from framework.local_cluster import LocalCluster
+from framework.pod_ways import Pods
+from framework.pods import pod, sleeper
+from framework.waiting import wait_for
+
+from pkg.api.core import v1
+
+pytestmark = pytest.mark.local
+
+SECONDS = {"periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 1}
+BAD_IMAGE = "Not/A/Reference::"
+# What a probe's output is cut to, in bytes.
+OUTPUT = 10 * 1024
+# Threads and open files that come and go while nothing happens.
+SLACK = 8
+
+
+def usage(pid: int) -> tuple[int, int]:
+    """The threads and the open files of a process."""
+    return len(os.listdir(f"/proc/{pid}/task")), len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@pytest.fixture(scope="module")
+def before(local: LocalCluster) -> tuple[int, int]:
+    return usage(local.kubelet.pid)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pods(before: tuple[int, int], both_ways: dict[str, Pods]) -> None:
+    http = {"httpGet": {"path": "/", "port": 8080, "httpHeaders": [{"name": "X-Mark", "value": "one\r\ntwo: 2"}]}}
+    bad: dict[str, dict[str, Any]] = {
+        "no-port": {"httpGet": {"path": "/", "port": "nowhere"}},
+        "no-tcp-port": {"tcpSocket": {"port": "nowhere"}},
+        "bad-header": http,
+        "no-command": {"exec": {"command": ["/not/there", "at all"]}},
+    }
+    loud: dict[str, dict[str, Any]] = {
+        "no-end": {"exec": {"command": ["sleep", "4321"]}},
+        "much": {"exec": {"command": ["sh", "-c", "yes | head -c 1000000; exit 1"]}},
+        "endless": {"exec": {"command": ["sh", "-c", "i=0; while true; do echo $((i += 1)); sleep 0.01; done"]}},
+    }
+    probed = [sleeper(name, readinessProbe={**probe, **SECONDS}) for name, probe in bad.items()]
+    loudly = [sleeper(name, readinessProbe={**probe, **SECONDS}) for name, probe in loud.items()]
+    for pods in both_ways.values():
+        pods.create(pod("probed", *probed))
+        pods.create(pod("loud", *loudly))
+        pods.create(pod("bad-image", {"name": "main", "image": BAD_IMAGE}))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no-port", "Readiness probe errored and resulted in unknown state: .*nowhere.*"),
+        ("no-tcp-port", "Readiness probe errored and resulted in unknown state: .*nowhere.*"),
+        ("bad-header", 'Readiness probe failed: .*invalid header field value for "X-Mark"'),
+        ("no-command", "Readiness probe errored and resulted in unknown state: .*/not/there.*"),
+    ],
+)
+def test_event_names_container_and_reason(pods: Pods, name: str, message: str) -> None:
+    event = pods.wait_for_event("probed", "Unhealthy", message, f"spec.containers{{{name}}}")
+
+    assert event.type == "Warning"
+    found = pods.wait_for("probed", f"{name} running", lambda found: is_running(found, name))
+    status = container(found, name)
+    assert status is not None and not status.ready and restarts(found, name) == 0
+
+
+def is_running(found: v1.Pod, name: str) -> bool:
+    status = container(found, name)
+    return status is not None and status.state.running is not None
+
+
+def test_output_is_cut(pods: Pods) -> None:
+    event = pods.wait_for_event("loud", "Unhealthy", "Readiness probe failed: y\n.*", "spec.containers{much}")
+    assert OUTPUT - 100 < len(event.message) < OUTPUT + 100
+
+
+@pytest.mark.parametrize("name", ["no-end", "endless"])
+def test_command_without_end_times_out(pods: Pods, name: str) -> None:
+    """The second never ends its output, either."""
+    message = "Readiness probe failed: command timed out: .*timed out after 1s"
+    pods.wait_for_event("loud", "Unhealthy", message, f"spec.containers{{{name}}}")
+
+
+def test_image_name_that_is_none(pods: Pods) -> None:
+    pods.wait_for("bad-image", "InvalidImageName", lambda found: waiting_reason(found) == "InvalidImageName")
+
+    message = f"Failed to apply default image tag .*{re.escape(BAD_IMAGE)}.*: invalid reference format.*"
+    event = pods.wait_for_event("bad-image", "InspectFailed", message, "spec.containers{main}")
+    assert event.type == "Warning"
+
+
+@pytest.mark.parametrize(("name", "line"), [("no-end", "sleep 4321"), ("endless", "while true; do echo")])
+def test_no_process_of_a_probe_is_left(pods: Pods, local: LocalCluster, name: str, line: str) -> None:
+    """Of those that never end there is at most one: that of the probe that runs."""
+    field = f"spec.containers{{{name}}}"
+    wait_for("three time-outs", lambda: timed_out(pods, field) >= 3, 30)
+    found = pods.wait_for("loud", f"{name} running", lambda found: is_running(found, name))
+    status = container(found, name)
+    assert status is not None
+    pid = local.cri.container_pid(status.container_id.rpartition("/")[2])
+    running = [command for command in commands_beside(pid) if line in command]
+    assert len(running) <= 1, running
+
+
+def timed_out(pods: Pods, field: str) -> int:
+    """How often the probe of a container has timed out."""
+    found = [each for each in pods.events_of("loud") if each.involved_object.field_path == field]
+    return sum(each.count for each in found if each.reason == "Unhealthy")
+
+
+def commands_beside(pid: int) -> list[str]:
+    """The command lines of all processes in the pid namespace of a process."""
+    namespace = Path(f"/proc/{pid}/ns/pid").readlink()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "ns/pid").readlink() == namespace:
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            # It has ended meanwhile.
+            continue
+    return found
+
+
+def test_kubelet_keeps_no_thread_and_no_connection(
+    both_ways: dict[str, Pods], local: LocalCluster, before: tuple[int, int]
+) -> None:
+    for pods in both_ways.values():
+        for name in ("probed", "loud", "bad-image"):
+            pods.delete(name)
+    for pods in both_ways.values():
+        for name in ("probed", "loud", "bad-image"):
+            pods.wait_deleted(name)
+
+    def calm() -> bool:
+        threads, files = usage(local.kubelet.pid)
+        return threads <= before[0] + SLACK and files <= before[1] + SLACK
+
+    wait_for("threads and files as before", calm, 20, lambda: f"{before} before, {usage(local.kubelet.pid)} after")

@@ -1,0 +1,472 @@
+"""Containers of static pods and of pods from the API server: each sentence that the documentation has about them.
+
+All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps. What a
+container found out it says in its termination message, or with the time in its log. On the cluster made here the
+longest pause between restarts is set to 2 s.
+
+- init containers, with retries and status: test_init_containers_run_in_order_and_a_failing_one_again,
+  test_status_of_init_containers, test_failing_init_container_fails_the_pod_that_is_never_restarted
+- sidecars start in order, one after the other has started: test_sidecars_start_in_order
+- sidecars are probed, run on during termination, end in reverse order: probes_test.py, termination_test.py
+- ephemeral containers, with the target's processes: test_ephemeral_container_sees_its_target
+- shareProcessNamespace: test_containers_share_their_processes_if_told_to
+- restart policies of the pod: test_restart_policy_of_the_pod
+- restart policies of containers: test_restart_policy_of_a_container
+- rules by exit codes: test_exit_code_decides_about_the_restart, test_exit_code_restarts_all_containers
+- crash back-off as configured: test_pause_between_restarts_is_as_configured
+- activeDeadlineSeconds: test_deadline_ends_the_pod
+- stop signal: test_image_says_which_signal_stops_it
+- terminationMessage from the file or the log's tail, with caps: test_message_comes_from, test_message_is_capped,
+  test_messages_of_many_containers_share_a_cap
+- stdin, tty, stdinOnce: test_input_is_open_if_asked_for, test_container_has_a_terminal_if_asked_for,
+  test_input_once_reaches_the_runtime
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+from framework.cluster_client import (
+    Namespace,
+    conditions,
+    container,
+    is_running,
+    last_terminated,
+    restarts,
+    terminated,
+)
+from framework.containerd import BUSYBOX_SIGQUIT
+from framework.local_cluster import Environment
+from framework.pod_ways import Pods, teller
+from framework.pods import Manifest, lines_of, pod, shell, sleeper
+
+from pkg.api.core import v1
+
+# Seconds, the longest pause between restarts on the cluster made here.
+LONGEST_PAUSE = 2
+MESSAGE = "/dev/termination-log"
+FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _impatient_kubelet(environment: Environment) -> Iterator[None]:
+    """Restarts come sooner than by default while the tests of this file run."""
+    if environment.local is None:
+        yield
+        return
+    with environment.local.kubelet.configured({"crashLoopBackOff": {"maxContainerRestartPeriod": f"{LONGEST_PAUSE}s"}}):
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pods(_impatient_kubelet: None, both_ways: dict[str, Pods], namespace: Namespace) -> None:
+    manifests = [init(), init_fails(), sidecars(), processes(shared=True), processes(shared=False), *policies()]
+    manifests += [container_policies(), exit_codes(), all_again(), crashes(), deadline(), signalled()]
+    manifests += [messages(), long_messages(), many_messages(), terminal()]
+    for manifest in manifests:
+        for pods in both_ways.values():
+            pods.create(manifest)
+    namespace.create(pod("debugged", shell("sleep 7654 & trap 'exit 0' TERM; wait $!")))
+
+
+def with_data(manifest: Manifest) -> Manifest:
+    """Mount one empty directory at /data in all containers."""
+    spec = manifest["spec"]
+    spec["volumes"] = [{"name": "data", "emptyDir": {}}]
+    for each in [*spec.get("initContainers", []), *spec["containers"]]:
+        each["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    return manifest
+
+
+def init() -> Manifest:
+    second = "echo second >> /data/order; test $(wc -l < /data/order) -gt 2"
+    containers = [shell("echo first >> /data/order", "first"), shell(second, "second")]
+    main = shell(f"tr '\\n' ' ' < /data/order > {MESSAGE}; exit 0")
+    return with_data(pod("init", main, initContainers=containers, restartPolicy="OnFailure"))
+
+
+def init_fails() -> Manifest:
+    init = [shell("exit 5", "bad"), sleeper("never")]
+    return pod("init-fails", sleeper(), initContainers=init, restartPolicy="Never")
+
+
+def sidecars() -> Manifest:
+    """The first has started 2 s after its start, as its probe finds out."""
+    waits = f"say start; sleep 2; say started; touch /tmp/started; {FOREVER}"
+    begins = f"say start; {FOREVER}"
+    probe = {"exec": {"command": ["test", "-e", "/tmp/started"]}, "periodSeconds": 1, "failureThreshold": 60}
+    containers = [
+        teller(waits, "one", restartPolicy="Always", startupProbe=probe),
+        teller("say start", "plain"),
+        teller(begins, "two", restartPolicy="Always"),
+    ]
+    return pod("sidecars", teller(begins), initContainers=containers)
+
+
+def processes(shared: bool) -> Manifest:
+    looks = shell(f"sleep 2; ps | grep -c ' [s]leep 4321$' > {MESSAGE}; exit 0", "looks")
+    other = shell("trap 'exit 0' TERM; sleep 4321 & wait $!", "other")
+    name = "shared" if shared else "not-shared"
+    return pod(name, other, looks, shareProcessNamespace=shared, restartPolicy="OnFailure")
+
+
+def policies() -> list[Manifest]:
+    """A pod for each policy, with a container that fails first and then succeeds, and goes on succeeding."""
+    script = "echo >> /data/runs; test $(wc -l < /data/runs) -gt 1"
+    return [with_data(pod(policy.lower(), shell(script), restartPolicy=policy)) for policy in POLICIES]
+
+
+# What a policy makes of a container that fails once: how often it is started again, at least.
+POLICIES = {"Always": 2, "OnFailure": 1, "Never": 0}
+
+
+def container_policies() -> Manifest:
+    script = "echo >> /data/$HOSTNAME-{}; test $(wc -l < /data/$HOSTNAME-{}) -gt 1"
+    containers = [shell(script.format(name, name), name.lower(), restartPolicy=name) for name in POLICIES]
+    return with_data(pod("own-policies", *containers, restartPolicy="Never"))
+
+
+def rule(operator: str, *codes: int, action: str = "Restart") -> dict[str, object]:
+    return {"action": action, "exitCodes": {"operator": operator, "values": list(codes)}}
+
+
+# How often each is started again, and with which code it ends.
+CODES = {"named": (1, 3), "other": (0, 42), "not-in": (1, 3)}
+
+
+def exit_codes() -> Manifest:
+    """Each ends with 42, if that starts it again with 3."""
+    script = "test -e /data/{0} && exit 3; touch /data/{0}; exit 42"
+    named = shell(script.format("named"), "named", restartPolicy="Never", restartPolicyRules=[rule("In", 41, 42)])
+    other = shell(script.format("other"), "other", restartPolicy="Never", restartPolicyRules=[rule("In", 41)])
+    not_in = shell(script.format("notin"), "not-in", restartPolicy="Never", restartPolicyRules=[rule("NotIn", 3, 0)])
+    return with_data(pod("exit-codes", named, other, not_in, restartPolicy="Never"))
+
+
+def all_again() -> Manifest:
+    init = shell("echo >> /data/init", "init")
+    rules = [rule("In", 42, action="RestartAllContainers")]
+    once = "test -e /data/once && exec sleep 1000; touch /data/once; sleep 1; exit 42"
+    causes = shell(once, "causes", restartPolicy="Never", restartPolicyRules=rules)
+    return with_data(pod("all-again", causes, sleeper("beside"), initContainers=[init], grace=1, restartPolicy="Never"))
+
+
+def crashes() -> Manifest:
+    """Its last start is its sixth."""
+    script = "say start >> /data/starts; test $(wc -l < /data/starts) -gt 5 && exec sleep 1000; exit 1"
+    return with_data(pod("crashes", teller(script), grace=1))
+
+
+def deadline() -> Manifest:
+    script = "trap 'say SIGTERM; exit 0' TERM; say start; while true; do sleep 1000 & wait $!; done"
+    return pod("deadline", teller(script), activeDeadlineSeconds=6)
+
+
+def signalled() -> Manifest:
+    traps = "trap 'say SIGTERM; exit 0' TERM; trap 'say SIGQUIT; exit 0' QUIT"
+    script = f"{traps}; say start; while true; do sleep 1000 & wait $!; done"
+    return pod("signalled", {**teller(script), "image": BUSYBOX_SIGQUIT}, grace=10)
+
+
+FALLBACK = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+
+
+def messages() -> Manifest:
+    elsewhere = {"terminationMessagePath": "/tmp/told"}
+    return pod(
+        "messages",
+        shell(f"echo -n from the file > {MESSAGE}; echo not this", "file"),
+        shell("echo -n from elsewhere > /tmp/told", "path", **elsewhere),
+        shell("echo from the log; exit 1", "log", **FALLBACK),
+        shell("echo not told; exit 0", "well", **FALLBACK),
+        shell("echo not told; exit 1", "bad"),
+        shell(f"echo -n the file > {MESSAGE}; echo not told; exit 1", "both", **FALLBACK),
+        restartPolicy="Never",
+    )
+
+
+def long_messages() -> Manifest:
+    return pod(
+        "long-messages",
+        shell(f"yes 1234567 | head -c 5000 > {MESSAGE}", "file"),
+        shell("yes $(head -c 99 /dev/zero | tr '\\0' x) | head -n 60; exit 1", "bytes", **FALLBACK),
+        shell("seq 100; exit 1", "lines", **FALLBACK),
+        restartPolicy="Never",
+    )
+
+
+def many_messages() -> Manifest:
+    """They would be 16 KiB together."""
+    script = f"yes 1234567 | head -c 4096 > {MESSAGE}"
+    return pod("many-messages", *(shell(script, f"c{number}") for number in range(4)), restartPolicy="Never")
+
+
+def terminal() -> Manifest:
+    reads = "read line; echo -n ended > /dev/termination-log; exit 0"
+    tells = f"test -t 0 && test -t 1 && echo -n a terminal > {MESSAGE}; exit 0"
+    return pod(
+        "terminal",
+        shell(reads, "open", stdin=True),
+        shell(reads, "once", stdin=True, stdinOnce=True),
+        shell(reads, "closed"),
+        shell(tells, "tty", stdin=True, tty=True),
+        shell(tells, "no-tty"),
+        grace=1,
+        restartPolicy="Never",
+    )
+
+
+def message(found: v1.Pod, name: str = "main") -> str | None:
+    """What a container told when it ended; None while it has not."""
+    state = terminated(found, name)
+    return None if state is None else state.message
+
+
+def has_ended(found: v1.Pod) -> bool:
+    return found.status.phase in (v1.POD_SUCCEEDED, v1.POD_FAILED)
+
+
+# Init containers and sidecars.
+
+
+def test_init_containers_run_in_order_and_a_failing_one_again(pods: Pods) -> None:
+    ended = pods.wait_for("init", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+
+    assert message(ended) == "first second second "
+    assert (restarts(ended, "first"), restarts(ended, "second")) == (0, 1)
+
+
+def test_status_of_init_containers(pods: Pods) -> None:
+    pods.wait_for("init", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+
+    versions = [each.object for each in pods.history("init") if each.object.status.init_container_statuses]
+    failed = next(version for version in versions if last_terminated(version, "second") is not None)
+    state = last_terminated(failed, "second")
+    assert state is not None and (state.exit_code, state.reason) == (1, "Error")
+    waiting = next(version for version in versions if conditions(version)["Initialized"].status == "False")
+    assert waiting.status.phase == v1.POD_PENDING
+    assert conditions(waiting)["Initialized"].reason == "ContainersNotInitialized"
+    main = container(waiting)
+    assert main is not None and main.state.waiting is not None and main.state.waiting.reason == "PodInitializing"
+    for name in ("first", "second"):
+        status = container(versions[-1], name)
+        assert status is not None and status.ready and not status.started
+        assert status.state.terminated is not None and status.state.terminated.reason == "Completed"
+
+
+def test_failing_init_container_fails_the_pod_that_is_never_restarted(pods: Pods) -> None:
+    ended = pods.wait_for("init-fails", "Failed", lambda found: found.status.phase == v1.POD_FAILED)
+
+    state = terminated(ended, "bad")
+    assert state is not None and (state.exit_code, state.reason) == (5, "Error")
+    never = container(ended, "never")
+    assert never is not None and never.state.waiting is not None and never.state.waiting.reason == "PodInitializing"
+    assert conditions(ended)["Initialized"].message == "containers with incomplete status: [bad never]"
+
+
+@pytest.mark.local
+def test_sidecars_start_in_order(pods: Pods) -> None:
+    """Each when the one before has started, by its probe, or ended; and the main container after all."""
+    found = pods.wait_for_running("sidecars")
+
+    logs = [pods.log("sidecars", name) for name in ("one", "plain", "two", "main")]
+    starts = [pods.wait_for_said(log, "start")[0] for log in logs]
+    assert starts == sorted(starts)
+    assert starts[1] >= logs[0].when("started")[0]
+    for name in ("one", "two"):
+        status = container(found, name)
+        assert status is not None and status.started and status.ready and status.state.running is not None
+
+
+# Processes.
+
+
+def test_ephemeral_container_sees_its_target(namespace: Namespace) -> None:
+    """What `kubectl debug --target` asks for. Static pods have none: the API server refuses them."""
+    namespace.wait_for_running("debugged")
+    looks = f"ps | grep -c ' [s]leep 7654$' > {MESSAGE}; cat /proc/1/cmdline | tr '\\0' ' ' >> {MESSAGE}; exit 0"
+    debugger = {**shell(looks, "debugger"), "image": namespace.images.busybox, "targetContainerName": "main"}
+
+    namespace.patch("debugged", {"spec": {"ephemeralContainers": [debugger]}}, "ephemeralcontainers")
+
+    found = namespace.wait_for("debugged", "the debugger ended", lambda found: debugger_ended(found) is not None)
+    ended = debugger_ended(found)
+    assert ended is not None and ended.exit_code == 0
+    assert ended.message.startswith("1\n") and "sleep 7654" in ended.message
+    assert is_running(found) and restarts(found) == 0
+    namespace.wait_for_event("debugged", "Started", "Container started", "spec.ephemeralContainers{debugger}")
+
+
+def debugger_ended(found: v1.Pod) -> v1.ContainerStateTerminated | None:
+    return next((each.state.terminated for each in found.status.ephemeral_container_statuses), None)
+
+
+@pytest.mark.parametrize(("name", "count"), [("shared", "1\n"), ("not-shared", "0\n")])
+def test_containers_share_their_processes_if_told_to(pods: Pods, name: str, count: str) -> None:
+    found = pods.wait_for(name, "looked", lambda found: message(found, "looks") is not None)
+    assert message(found, "looks") == count
+
+
+# Restarts.
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_restart_policy_of_the_pod(pods: Pods, policy: str) -> None:
+    name, wanted = policy.lower(), POLICIES[policy]
+    found = pods.wait_for(name, f"{wanted} restarts", lambda found: restarts(found) >= wanted)
+    if policy != "Always":
+        found = pods.wait_for(name, "ended", has_ended)
+        assert restarts(found) == wanted
+        assert found.status.phase == (v1.POD_SUCCEEDED if wanted else v1.POD_FAILED)
+
+
+def test_restart_policy_of_a_container(pods: Pods) -> None:
+    """It goes before that of the pod; and while one is to run again, the pod has not ended."""
+    for policy, wanted in POLICIES.items():
+        found = pods.wait_for("own-policies", policy, lambda found, p=policy, w=wanted: restarts(found, p.lower()) >= w)  # type: ignore[misc]
+    assert found.status.phase == v1.POD_RUNNING
+    assert (restarts(found, "onfailure"), restarts(found, "never")) == (1, 0)
+    state = terminated(found, "never")
+    assert state is not None and state.exit_code == 1
+
+
+def test_exit_code_decides_about_the_restart(pods: Pods) -> None:
+    found = pods.wait_for("exit-codes", "ended", has_ended)
+
+    assert found.status.phase == v1.POD_FAILED
+    ends = {name: (restarts(found, name), state.exit_code) for name in CODES if (state := terminated(found, name))}
+    assert ends == CODES
+
+
+def test_exit_code_restarts_all_containers(pods: Pods) -> None:
+    """Those that ended, those that run, and init containers, in the same sandbox."""
+    found = pods.wait_for(
+        "all-again",
+        "all restarted",
+        lambda found: is_running(found) and all(restarts(found, name) == 1 for name in ("init", "causes", "beside")),
+    )
+    assert len({each.object.status.pod_ip for each in pods.history("all-again") if each.object.status.pod_ip}) == 1
+    assert found.status.phase == v1.POD_RUNNING
+
+
+@pytest.mark.local
+def test_pause_between_restarts_is_as_configured(pods: Pods, environment: Environment) -> None:
+    """By default the fourth were 80 s."""
+    pods.wait_for("crashes", "five restarts", lambda found: restarts(found) >= 5)
+
+    assert environment.local is not None
+    data = Path("pods", pods.uid("crashes"), "volumes", "kubernetes.io~empty-dir", "data")
+    starts = [float(line.split()[0]) for line in lines_of(environment.local.kubelet.root_dir / data / "starts")]
+    assert len(starts) == 6
+    assert all(after - before >= LONGEST_PAUSE - 0.2 for before, after in itertools.pairwise(starts[1:]))
+    assert starts[5] - starts[4] < LONGEST_PAUSE + 10
+    backing_off = f"back-off {LONGEST_PAUSE}s restarting failed container=main pod="
+    pods.wait_for_seen("crashes", "back-off", lambda found: backing_off in waiting_message(found))
+
+
+def waiting_message(found: v1.Pod) -> str:
+    main = container(found)
+    return main.state.waiting.message if main is not None and main.state.waiting is not None else ""
+
+
+# Ends.
+
+
+@pytest.mark.local
+def test_deadline_ends_the_pod(pods: Pods) -> None:
+    log = pods.log("deadline")
+    ended = pods.wait_for("deadline", "Failed", lambda found: found.status.phase == v1.POD_FAILED)
+
+    assert ended.status.reason == "DeadlineExceeded"
+    assert ended.status.message == "Pod was active on the node longer than the specified deadline"
+    ((start,), (told,)) = log.when("start"), pods.wait_for_said(log, "SIGTERM")
+    assert told - start < 6 + 5
+
+
+@pytest.mark.local
+def test_image_says_which_signal_stops_it(pods: Pods) -> None:
+    pods.wait_for_running("signalled")
+    log = pods.log("signalled")
+    pods.wait_for_said(log, "start")
+
+    pods.delete("signalled")
+
+    pods.wait_for_said(log, "SIGQUIT")
+    pods.wait_deleted("signalled")
+    assert not log.when("SIGTERM")
+
+
+# Messages.
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("file", "from the file"),
+        ("path", "from elsewhere"),
+        ("log", "from the log\n"),
+        ("well", ""),
+        ("bad", ""),
+        ("both", "the file"),
+    ],
+)
+def test_message_comes_from(pods: Pods, name: str, text: str) -> None:
+    found = pods.wait_for("messages", f"{name} ended", lambda found: message(found, name) is not None)
+    assert message(found, name) == text
+
+
+def test_message_is_capped(pods: Pods) -> None:
+    """At 4 KiB from a file; at 2 KiB, or 80 lines, from a log. The end is kept."""
+    found = pods.wait_for("long-messages", "ended", has_ended)
+
+    written = "1234567\n" * 1000
+    assert message(found, "file") == written[:5000][-4096:]
+    assert message(found, "bytes") == (("x" * 99 + "\n") * 60)[-2048:]
+    assert message(found, "lines") == "".join(f"{number}\n" for number in range(21, 101))
+
+
+def test_messages_of_many_containers_share_a_cap(pods: Pods) -> None:
+    """Of 12 KiB, and of each message the beginning is kept."""
+    found = pods.wait_for("many-messages", "ended", has_ended)
+
+    written = "1234567\n" * 1000
+    for number in range(4):
+        assert message(found, f"c{number}") == written[:3072]
+
+
+# Input and terminal.
+
+
+def test_input_is_open_if_asked_for(pods: Pods) -> None:
+    found = pods.wait_for("terminal", "closed ended", lambda found: message(found, "closed") is not None)
+
+    assert message(found, "closed") == "ended"
+    for name in ("open", "once"):
+        status = container(found, name)
+        assert status is not None and status.state.running is not None
+
+
+@pytest.mark.parametrize(("name", "text"), [("tty", "a terminal"), ("no-tty", "")])
+def test_container_has_a_terminal_if_asked_for(pods: Pods, name: str, text: str) -> None:
+    found = pods.wait_for("terminal", f"{name} ended", lambda found: message(found, name) is not None)
+    assert message(found, name) == text
+
+
+@pytest.mark.local
+def test_input_once_reaches_the_runtime(pods: Pods, environment: Environment) -> None:
+    """That it ends with the first who is attached is the runtime's part."""
+    assert environment.local is not None
+    found = pods.wait_for("terminal", "once", lambda found: container(found, "once") is not None)
+    asked = {}
+    for name in ("open", "once"):
+        status = container(found, name)
+        assert status is not None
+        request = runtimeapi.ContainerStatusRequest(container_id=status.container_id.rpartition("/")[2], verbose=True)
+        info = json.loads(environment.local.cri.runtime.ContainerStatus(request, timeout=10).info["info"])
+        asked[name] = (info["config"].get("stdin", False), info["config"].get("stdin_once", False))
+    assert asked == {"open": (True, False), "once": (True, True)}

@@ -1,0 +1,495 @@
+"""Probes of static pods and of pods from the API server: each sentence that the documentation has about them.
+
+Who is probed lives beside a witness, a server in the same pod that answers as the probe's path says and whose log has
+the time of each request; see framework/witness.py. All times are those of the containers' logs. All pods are made by
+the first fixture, and each test then looks at its own.
+
+- liveness, readiness, startup; by exec, httpGet, tcpSocket, gRPC: test_all_kinds_of_probes_pass_by_each_action,
+  test_liveness_fails_by_each_action, test_readiness_fails_by_each_action, test_startup_fails_by_each_action
+- httpGet over HTTPS, without verification: test_https_certificate_is_not_verified
+- headers, and the user agent: test_request_has_its_headers, test_kubelet_says_who_it_is
+- redirects: test_redirect_on_the_same_host_is_followed, test_redirect_to_another_host_is_a_warning
+- named ports, host: test_port_may_be_named, test_host_may_be_another
+- gRPC with a service's name: test_grpc_asks_for_the_service
+- initial delay, period, time-out: test_first_probe_waits_for_the_initial_delay, test_probes_come_once_a_period,
+  test_late_answer_is_a_failure
+- thresholds: test_container_is_killed_by_the_last_failure_that_it_may_have,
+  test_ready_by_as_many_successes_as_asked_for
+- terminationGracePeriodSeconds of a probe: test_grace_of_the_probe_replaces_that_of_the_pod
+- on hold after a failure until the restart: test_no_probe_between_the_failure_and_the_restart
+- startup holds back the other two: test_nothing_else_is_probed_before_the_start
+- readiness of terminating pods: test_terminating_container_is_probed_for_readiness_only,
+  test_terminating_pod_gets_unready
+- readiness gates: probes_and_mounts_test.py
+- sidecars are probed, plain init containers not: test_sidecar_is_probed, test_plain_init_container_has_no_probes
+- results act at once: test_failed_liveness_acts_at_once, test_readiness_is_told_at_once
+- a restart of the kubelet flips nothing: test_restarted_kubelet_goes_on_probing_and_flips_nothing
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from framework.apiserver.certificates import CertificateAuthority
+from framework.cluster_client import Namespace, container, is_true, restarts, summary, terminated
+from framework.containerd import ROOT
+from framework.local_cluster import LocalCluster
+from framework.pod_ways import ContainerLog, Pods, Said, teller
+from framework.pods import Manifest, pod, shell, sleeper
+from framework.waiting import wait_for
+from framework.web import ManifestServer
+from framework.witness import GRPC, HTTP, HTTPS
+
+from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
+
+pytestmark = pytest.mark.local
+
+# Not asked so often that the events about its failures crowd out others.
+SELDOM = {"periodSeconds": 5, "failureThreshold": 1, "timeoutSeconds": 3}
+ACTIONS = ["exec", "http", "tcp", "grpc"]
+# Seconds that an action may take until its effect is seen, on a machine that is busy with tests.
+AT_SELDOM = 2.0
+
+
+def http_get(path: str, port: int | str = HTTP, **fields: object) -> dict[str, Any]:
+    """Once a second; its time-out allows for a machine that is busy."""
+    action = {"path": path, "port": port, **fields}
+    return {"httpGet": action, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10}
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[ManifestServer]:
+    """A server that is not in the pod that is probed."""
+    with ManifestServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pods(both_ways: dict[str, Pods], local: LocalCluster, elsewhere: ManifestServer) -> None:
+    pair = CertificateAuthority.create().server_pair(["witness.example.com"])
+    certificate, key = pair.write(local.folder, "witness")
+    there = {**http_get("/redirect?to=http://elsewhere.example.com/"), **SELDOM}
+    unready = failing("readiness", sleeper("there", readinessProbe=there))
+    manifests = [passing(), details(elsewhere), failing("liveness"), failing("startup"), unready]
+    manifests += [timing(), killed(), terminating()]
+    for manifest in manifests:
+        add_witness(manifest, "chroot", "/host", sys.executable, "-m", "framework.witness", str(certificate), str(key))
+        for pods in both_ways.values():
+            pods.create(manifest)
+
+
+def add_witness(manifest: Manifest, *command: str) -> None:
+    """Put the witness before all others, as a sidecar that listens before they start. It runs on the node's files."""
+    environment = {"PYTHONPATH": str(ROOT / "test"), "PYTHONDONTWRITEBYTECODE": "1"}
+    witness = shell(
+        "",
+        "witness",
+        command=command,
+        env=[{"name": name, "value": value} for name, value in environment.items()],
+        restartPolicy="Always",
+        startupProbe={**http_get("/ok"), "initialDelaySeconds": 2, "failureThreshold": 60},
+        volumeMounts=[{"name": "node", "mountPath": "/host", "readOnly": True}],
+    )
+    manifest["spec"]["initContainers"] = [witness, *manifest["spec"].get("initContainers", [])]
+    manifest["spec"]["volumes"] = [{"name": "node", "hostPath": {"path": "/"}}]
+
+
+def passing() -> Manifest:
+    """A container with all three probes for each action, all of which pass."""
+    good: dict[str, dict[str, Any]] = {
+        "exec": {"exec": {"command": ["sh", "-c", "exit 0"]}},
+        "http": {"httpGet": {"path": "/ok/{}", "port": HTTP}},
+        "tcp": {"tcpSocket": {"port": HTTP}},
+        "grpc": {"grpc": {"port": GRPC, "service": "good {}"}},
+    }
+
+    def probes(action: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for kind in ("startup", "liveness", "readiness"):
+            probe = {name: dict(what) for name, what in good[action].items()}
+            for what in probe.values():
+                what.update({name: value.format(kind) for name, value in what.items() if isinstance(value, str)})
+            found[f"{kind}Probe"] = {**probe, "periodSeconds": 3, "failureThreshold": 3, "timeoutSeconds": 3}
+        return found
+
+    return pod("passing", *(sleeper(action, **probes(action)) for action in ACTIONS))
+
+
+def details(elsewhere: ManifestServer) -> Manifest:
+    """Readiness probes by HTTP and gRPC with everything that one can say."""
+    headers = [{"name": "X-Mark", "value": "one"}, {"name": "X-Mark", "value": "two"}, {"name": "Host", "value": "a.b"}]
+    named = {"ports": [{"name": "asked", "containerPort": HTTP}]}
+    here = http_get("/redirect?to=/ok/redirected")
+    far = elsewhere.url.rpartition("/")[0].rpartition(":")[2]
+    return pod(
+        "details",
+        sleeper("https", readinessProbe=http_get("/ok/secure", HTTPS, scheme="HTTPS")),
+        sleeper("headers", readinessProbe=http_get("/ok/headers", httpHeaders=headers)),
+        sleeper("named", readinessProbe=http_get("/ok/named", "asked"), **named),
+        sleeper("here", readinessProbe=here),
+        sleeper("host", readinessProbe=http_get("/elsewhere", int(far), host="127.0.0.1")),
+        sleeper("service", readinessProbe={"grpc": {"port": GRPC}, "periodSeconds": 1, "timeoutSeconds": 10}),
+    )
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "exec": {"exec": {"command": ["sh", "-c", "echo no life; exit 1"]}},
+    "http": {"httpGet": {"path": "/status/503", "port": HTTP}},
+    "tcp": {"tcpSocket": {"port": 1}},
+    "grpc": {"grpc": {"port": GRPC, "service": "bad one"}},
+}
+
+
+def failing(kind: str, *more: dict[str, Any]) -> Manifest:
+    """A container for each action, whose probe fails; it is not started again.
+
+    There is a pod for each kind, for the events about one pod are limited: 25, and then few.
+    """
+    probes = {name: {f"{kind}Probe": {**probe, **SELDOM}} for name, probe in BAD.items()}
+    containers = [sleeper(name, **probe) for name, probe in probes.items()]
+    return pod(f"fails-{kind}", *containers, *more, restartPolicy="Never")
+
+
+def timing() -> Manifest:
+    gated = {
+        "startupProbe": {**http_get("/from/3/started"), "failureThreshold": 30},
+        "livenessProbe": {**http_get("/ok/after-start-liveness"), "failureThreshold": 10},
+        "readinessProbe": http_get("/ok/after-start-readiness"),
+    }
+    beside = sleeper("beside", restartPolicy="Always", readinessProbe=http_get("/ok/beside"))
+    delayed = {**http_get("/ok/delayed"), "initialDelaySeconds": 5}
+    return pod(
+        "timing",
+        teller("say start; exec sleep 1000", "delayed", readinessProbe=delayed),
+        sleeper("gated", **gated),
+        sleeper("counted", readinessProbe={**http_get("/from/2/counted"), "successThreshold": 3}),
+        sleeper("slow", livenessProbe={**http_get("/slow/3"), "timeoutSeconds": 1, "failureThreshold": 1000}),
+        initContainers=[beside],
+        grace=1,
+    )
+
+
+def killed() -> Manifest:
+    """Its third failure in a row kills it, and it is well after that. It ends 8 s after SIGTERM, if it may."""
+    probe = {**http_get("/between/3/5/killed"), "failureThreshold": 3, "terminationGracePeriodSeconds": 3}
+    stubborn = "trap 'say SIGTERM; i=80' TERM; say start; while [ $((i -= 1)) -ne 0 ]; do sleep 0.1; say tick; done"
+    return pod("killed", teller(stubborn, livenessProbe=probe), grace=60)
+
+
+def terminating() -> Manifest:
+    """Its readiness changes while it ends."""
+    ending = "say SIGTERM; sleep 2; wget -q -O /dev/null localhost:8080/set/ended; sleep 3; say end; exit 0"
+    return pod(
+        "terminating",
+        teller(
+            f"trap '{ending}' TERM; say start; while true; do sleep 1000 & wait $!; done",
+            readinessProbe=http_get("/unless/ended"),
+            livenessProbe=http_get("/ok/alive"),
+        ),
+        grace=30,
+    )
+
+
+def asked(pods: Pods, name: str, path: str, count: int = 1) -> list[Said]:
+    """The requests for a path that the witness of a pod has had, once there are so many."""
+    log = pods.log(name, "witness")
+    return wait_for(f"{path} asked {count} times", lambda: enough(log, path, count), 60, log.raw)
+
+
+def enough(log: ContainerLog, path: str, count: int) -> list[Said]:
+    found = [said for said in log.lines() if said.json["path"] == path]
+    return found if len(found) >= count else []
+
+
+def headers(request: Said) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in request.json["headers"]:
+        found.setdefault(name.lower(), []).append(value)
+    return found
+
+
+# Kinds and actions.
+
+
+def test_all_kinds_of_probes_pass_by_each_action(pods: Pods) -> None:
+    found = pods.wait_for_running("passing")
+
+    for action in ACTIONS:
+        status = container(found, action)
+        assert status is not None and status.started and status.ready and status.restart_count == 0
+    for kind in ("startup", "liveness", "readiness"):
+        assert asked(pods, "passing", f"/ok/{kind}")
+        assert asked(pods, "passing", f"good {kind}")
+    assert not [event for event in pods.events_of("passing") if "}" in event.message or "Probe" in event.reason]
+
+
+FAILURES = {
+    "exec": "no life\n",
+    "http": "HTTP probe failed with statuscode: 503",
+    "tcp": r"dial tcp \S+:1: connect: connection refused",
+    "grpc": re.escape('service unhealthy (responded with "NOT_SERVING")'),
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_liveness_fails_by_each_action(pods: Pods, action: str) -> None:
+    field = f"spec.containers{{{action}}}"
+    unhealthy = pods.wait_for_event("fails-liveness", "Unhealthy", f"Liveness probe failed: {FAILURES[action]}", field)
+    assert unhealthy.type == "Warning"
+    # If it is the last that ran, the whole pod ends.
+    message = f"(Container {action} failed liveness probe|Stopping container {action})"
+    killing = pods.wait_for_event("fails-liveness", "Killing", message, field)
+    assert killing.type == "Normal"
+    found = pods.wait_for("fails-liveness", f"{action} ended", lambda found: terminated(found, action) is not None)
+    state = terminated(found, action)
+    assert state is not None and (state.exit_code, state.reason) == (0, "Completed")
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_readiness_fails_by_each_action(pods: Pods, action: str) -> None:
+    message = f"Readiness probe failed: {FAILURES[action]}"
+    pods.wait_for_event("fails-readiness", "Unhealthy", message, f"spec.containers{{{action}}}")
+    versions = statuses(pods, "fails-readiness", action)
+    assert any(status.started for status in versions)
+    assert not any(status.ready for status in versions)
+    assert versions[-1].state.running is not None
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_startup_fails_by_each_action(pods: Pods, action: str) -> None:
+    field = f"spec.containers{{{action}}}"
+    pods.wait_for_event("fails-startup", "Unhealthy", f"Startup probe failed: {FAILURES[action]}", field)
+    pods.wait_for("fails-startup", f"{action} ended", lambda found: terminated(found, action) is not None)
+    message = f"(Container {action} failed startup probe|Stopping container {action})"
+    pods.wait_for_event("fails-startup", "Killing", message, field)
+    assert not any(status.started for status in statuses(pods, "fails-startup", action))
+
+
+def statuses(pods: Pods, name: str, of: str) -> list[v1.ContainerStatus]:
+    """All versions of the status of a container."""
+    return [status for each in pods.history(name) if (status := container(each.object, of)) is not None]
+
+
+# What a request has.
+
+
+def test_https_certificate_is_not_verified(pods: Pods) -> None:
+    request = asked(pods, "details", "/ok/secure")[0]
+
+    assert request.json["scheme"] == "https"
+    pods.wait_for("details", "https ready", lambda found: is_ready(found, "https"))
+
+
+def is_ready(found: v1.Pod, name: str) -> bool:
+    status = container(found, name)
+    return status is not None and status.ready
+
+
+def test_request_has_its_headers(pods: Pods) -> None:
+    found = headers(asked(pods, "details", "/ok/headers")[0])
+
+    assert found["x-mark"] == ["one", "two"]
+    assert found["host"] == ["a.b"]
+
+
+def test_kubelet_says_who_it_is(pods: Pods) -> None:
+    found = headers(asked(pods, "details", "/ok/named")[0])
+    assert found["user-agent"] == ["kube-probe/1.36"]
+    assert found["accept"] == ["*/*"]
+    assert found["connection"] == ["close"]
+    found = headers(asked(pods, "details", "")[0])
+    assert found["user-agent"][0].startswith("kube-probe/1.36 grpc-")
+
+
+def test_redirect_on_the_same_host_is_followed(pods: Pods) -> None:
+    assert asked(pods, "details", "/ok/redirected")
+    pods.wait_for("details", "ready", lambda found: is_ready(found, "here"))
+
+
+def test_redirect_to_another_host_is_a_warning(pods: Pods) -> None:
+    message = "Readiness probe warning: Probe terminated redirects.*"
+    event = pods.wait_for_event("fails-readiness", "ProbeWarning", message, "spec.containers{there}")
+    assert event.type == "Warning"
+    pods.wait_for("fails-readiness", "ready", lambda found: is_ready(found, "there"))
+
+
+def test_port_may_be_named(pods: Pods) -> None:
+    assert asked(pods, "details", "/ok/named")
+    pods.wait_for("details", "ready", lambda found: is_ready(found, "named"))
+
+
+def test_host_may_be_another(pods: Pods, elsewhere: ManifestServer) -> None:
+    elsewhere.wait_for_requests(2)
+    pods.wait_for("details", "ready", lambda found: is_ready(found, "host"))
+
+
+def test_grpc_asks_for_the_service(pods: Pods) -> None:
+    """The whole server is asked for by no name; a service that is not there is no success."""
+    pods.wait_for("details", "ready", lambda found: is_ready(found, "service"))
+    assert asked(pods, "passing", "good readiness")[0].json["scheme"] == "grpc"
+    assert asked(pods, "fails-liveness", "bad one")
+
+
+# Times.
+
+
+def test_first_probe_waits_for_the_initial_delay(pods: Pods) -> None:
+    first = asked(pods, "timing", "/ok/delayed")[0].at
+    (started,) = pods.wait_for_said(pods.log("timing", "delayed"), "start")
+    # The runtime's time of the start is a little before.
+    assert first - started >= 4.5
+
+
+def test_probes_come_once_a_period(pods: Pods) -> None:
+    times = [request.at for request in asked(pods, "timing", "/ok/beside", 8)]
+
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    # The first result may be waited for with a probe of its own; after that the grid is fixed.
+    assert 0.8 <= (times[-1] - times[1]) / (len(times) - 2) <= 1.5, gaps
+
+
+def test_late_answer_is_a_failure(pods: Pods) -> None:
+    pods.wait_for_event(
+        "timing",
+        "Unhealthy",
+        r'Liveness probe failed: Get "http://\S+:8080/slow/3": context deadline exceeded.*',
+        "spec.containers{slow}",
+    )
+    assert restarts(pods.wait_for("timing", "there", lambda _: True), "slow") == 0
+
+
+def test_ready_by_as_many_successes_as_asked_for(pods: Pods) -> None:
+    """The first probe fails; the three after it pass."""
+    requests = asked(pods, "timing", "/from/2/counted", 4)
+    seen = first_ready(pods, "timing", "counted")
+    assert seen >= requests[3].at
+
+
+def first_ready(pods: Pods, name: str, main: str) -> float:
+    """When the API server first told that a container is ready."""
+    pods.wait_for_seen(name, f"{main} ready", lambda found: is_ready(found, main))
+    return next(each.at for each in pods.history(name) if is_ready(each.object, main))
+
+
+def test_readiness_is_told_at_once(pods: Pods) -> None:
+    """Not with the next sync of the pod, nor with the next batch of statuses."""
+    requests = asked(pods, "timing", "/from/2/counted", 4)
+    assert first_ready(pods, "timing", "counted") - requests[3].at < AT_SELDOM
+
+
+def test_nothing_else_is_probed_before_the_start(pods: Pods) -> None:
+    started = asked(pods, "timing", "/from/3/started", 3)
+    live = asked(pods, "timing", "/ok/after-start-liveness")
+    ready = asked(pods, "timing", "/ok/after-start-readiness")
+
+    assert started[2].at <= live[0].at
+    assert started[2].at <= ready[0].at
+    assert len(asked(pods, "timing", "/from/3/started")) == 3, "probed again after its success"
+    pods.wait_for("timing", "gated ready", lambda found: is_ready(found, "gated"))
+
+
+# Liveness.
+
+
+@pytest.fixture
+def story(pods: Pods) -> dict[str, list[float]]:
+    """When the pod `killed` was asked, when it was told to end and was last alive, and when it was started again."""
+    pods.wait_for("killed", "a restart", lambda found: restarts(found) == 1)
+    requests = [request.at for request in asked(pods, "killed", "/between/3/5/killed", 6)]
+    log, again = pods.log("killed"), pods.log("killed", restart=1)
+    return {
+        "asked": requests,
+        "told": pods.wait_for_said(log, "SIGTERM"),
+        "alive": pods.wait_for_said(log, "tick"),
+        "again": pods.wait_for_said(again, "start"),
+    }
+
+
+def test_container_is_killed_by_the_last_failure_that_it_may_have(pods: Pods, story: dict[str, list[float]]) -> None:
+    """The third in a row, of five requests."""
+    assert len([at for at in story["asked"] if at <= story["told"][0]]) == 5
+    pods.wait_for_event("killed", "Killing", "Container main failed liveness probe, will be restarted")
+
+
+def test_failed_liveness_acts_at_once(story: dict[str, list[float]]) -> None:
+    assert 0 <= story["told"][0] - story["asked"][4] < AT_SELDOM
+
+
+def test_grace_of_the_probe_replaces_that_of_the_pod(story: dict[str, list[float]]) -> None:
+    """It is killed after 3 s, and not after 60."""
+    assert 2.5 <= story["alive"][-1] - story["told"][0] < 6
+
+
+def test_no_probe_between_the_failure_and_the_restart(story: dict[str, list[float]]) -> None:
+    assert story["asked"][5] >= story["again"][0]
+
+
+# Other containers.
+
+
+def test_sidecar_is_probed(pods: Pods) -> None:
+    assert asked(pods, "timing", "/ok/beside")
+    pods.wait_for("timing", "beside ready", lambda found: is_ready(found, "beside"))
+
+
+def test_plain_init_container_has_no_probes(namespace: Namespace) -> None:
+    with pytest.raises(apierrors.StatusError, match=r"may not be set for init containers without restartPolicy=Always"):
+        namespace.create(pod("init-probe", sleeper(), initContainers=[sleeper("init", livenessProbe=http_get("/"))]))
+
+
+# Ends.
+
+
+def test_restarted_kubelet_goes_on_probing_and_flips_nothing(both_ways: dict[str, Pods], local: LocalCluster) -> None:
+    """For pods of both ways at once."""
+    for pods in both_ways.values():
+        pods.wait_for_running("passing")
+    before = {way: len(pods.history("passing")) for way, pods in both_ways.items()}
+    requests = {way: len(asked(pods, "passing", "/ok/readiness")) for way, pods in both_ways.items()}
+
+    local.kubelet.kill()
+    local.kubelet.start()
+
+    for way, pods in both_ways.items():
+        asked(pods, "passing", "/ok/liveness", requests[way] + 2)
+        asked(pods, "passing", "/ok/readiness", requests[way] + 2)
+        versions = [each.object for each in pods.history("passing")[before[way] :]]
+        assert all(is_true(version, "Ready") for version in versions), [summary(version) for version in versions]
+        for action in ACTIONS:
+            assert restarts(pods.wait_for_running("passing"), action) == 0
+
+
+def test_terminating_container_is_probed_for_readiness_only(both_ways: dict[str, Pods]) -> None:
+    """For pods of both ways at once, for they take long to end.
+
+    Of a static pod nobody wants to know its readiness any more when its manifest is gone, upstream's kubelet included.
+    """
+    logs = {}
+    for way, pods in both_ways.items():
+        pods.wait_for_running("terminating")
+        logs[way] = (pods.log("terminating"), pods.log("terminating", "witness"))
+    for pods in both_ways.values():
+        pods.delete("terminating")
+    for way, pods in both_ways.items():
+        main, witness = logs[way]
+        ((told,), (end,)) = pods.wait_for_said(main, "SIGTERM"), pods.wait_for_said(main, "end")
+        during = [said.json["path"] for said in witness.lines() if told + 0.5 < said.at < end]
+        assert "/ok/alive" not in during
+        assert way == "static" or during.count("/unless/ended") >= 2
+
+
+def test_terminating_pod_gets_unready(namespace: Namespace) -> None:
+    """Its readiness probe fails, while its container runs on. The mirror of a removed static pod is not kept up."""
+    namespace.wait_deleted("terminating")
+
+    versions = [each.object for each in namespace.history("terminating")]
+    running = [version for version in versions if (main := container(version)) is not None and main.state.running]
+    after = running[next(number for number, version in enumerate(running) if is_true(version, "Ready")) :]
+    assert after[-1].metadata.deletion_timestamp is not None
+    assert not is_true(after[-1], "Ready")

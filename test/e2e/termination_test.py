@@ -1,0 +1,192 @@
+"""The end of pods from both ways, by deletion or by the removal of a manifest, told by what their containers write.
+
+Sidecars run until the main containers have ended, and end in reverse order; a preStop hook comes before SIGTERM; who
+takes no notice of SIGTERM is killed when the grace is over. The pods whose names end in `killed` are in the midst of
+it when the kubelet is killed and started again. Pods of the API server then go on as they were. Of a static pod whose
+manifest is gone nobody knows the order or the grace any more: it ends at once, as it does upstream.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import pytest
+from framework.cluster_client import terminated
+from framework.local_cluster import LocalCluster
+from framework.pod_ways import SAY, ContainerLog, Pods, teller
+from framework.pods import Manifest, pod
+from framework.waiting import wait_for
+
+pytestmark = pytest.mark.local
+
+# Seconds of grace of the process that takes no notice of SIGTERM.
+GRACE = 6
+# Seconds that an action may come late, on a machine that is busy with tests.
+LATE = 3.0
+STUBBORN = "trap 'say SIGTERM' TERM; say start; while true; do sleep 0.1; say tick; done"
+
+
+def ending(seconds: int) -> str:
+    """A script that ends so many seconds after SIGTERM."""
+    trap = f"trap 'say SIGTERM; sleep {seconds}; say end; exit 0' TERM"
+    return f"{trap}; say start; while true; do sleep 1000 & wait $!; done"
+
+
+def ordered(name: str, seconds: int) -> Manifest:
+    """Two sidecars and two main containers, of which one has a hook and takes so many seconds to end."""
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", SAY + "say hook > /proc/1/fd/1; sleep 1"]}}}
+    sidecars = [teller(ending(1), each, restartPolicy="Always") for each in ("first", "second")]
+    slow = teller(ending(seconds), "slow", lifecycle=hook)
+    return pod(name, slow, teller(ending(0), "quick"), initContainers=sidecars, grace=30)
+
+
+def stubborn(name: str) -> Manifest:
+    sidecar = teller(ending(0), "first", restartPolicy="Always")
+    return pod(name, teller(STUBBORN), initContainers=[sidecar], grace=GRACE)
+
+
+@dataclass
+class Ends:
+    """The logs of the containers of one way's pods, by pod and container."""
+
+    pods: Pods
+    logs: dict[tuple[str, str], ContainerLog]
+
+    def when(self, name: str, container: str, text: str) -> float:
+        """When a container said something for the first time."""
+        found = self.logs[name, container].when(text)
+        assert found, f"{name}/{container} never said {text}: {self.logs[name, container].raw()}"
+        return found[0]
+
+    def last(self, name: str, container: str) -> float:
+        """When a container was alive last."""
+        return self.logs[name, container].lines()[-1].at
+
+
+@dataclass
+class Stories:
+    """All that happened, and the uptime at which the kubelet had been started again."""
+
+    by_way: dict[str, Ends]
+    restarted: float
+
+
+@pytest.fixture(scope="module")
+def stories(both_ways: dict[str, Pods], local: LocalCluster) -> Stories:
+    """Make all pods, end those that end in peace, and then the others, with the kubelet killed in the midst of it."""
+    manifests = [ordered("ordered", 1), stubborn("stubborn"), ordered("ordered-killed", 5), stubborn("stubborn-killed")]
+    for manifest in manifests:
+        for pods in both_ways.values():
+            pods.create(manifest)
+    ends = {way: Ends(pods, open_logs(pods, manifests)) for way, pods in both_ways.items()}
+    for pods in both_ways.values():
+        pods.delete("ordered")
+        pods.delete("stubborn")
+    for pods in both_ways.values():
+        pods.wait_deleted("ordered")
+        pods.wait_deleted("stubborn")
+    restarted = end_with_killed_kubelet(both_ways, ends, local)
+    return Stories(ends, restarted)
+
+
+def open_logs(pods: Pods, manifests: list[Manifest]) -> dict[tuple[str, str], ContainerLog]:
+    """Wait until all containers are at work; the logs of pods are removed with them, so they are opened before."""
+    found = {}
+    for manifest in manifests:
+        name = manifest["metadata"]["name"]
+        pods.wait_for_running(name)
+        for each in [*manifest["spec"]["initContainers"], *manifest["spec"]["containers"]]:
+            log = found[name, each["name"]] = pods.log(name, each["name"])
+            pods.wait_for_said(log, "start")
+    return found
+
+
+def end_with_killed_kubelet(both_ways: dict[str, Pods], ends: dict[str, Ends], local: LocalCluster) -> float:
+    """End the pods, and kill the kubelet when all processes have been told to end. When it was back."""
+    for pods in both_ways.values():
+        pods.delete("ordered-killed")
+        pods.delete("stubborn-killed")
+    for way, pods in both_ways.items():
+        pods.wait_for_said(ends[way].logs["ordered-killed", "slow"], "SIGTERM")
+        pods.wait_for_said(ends[way].logs["stubborn-killed", "main"], "SIGTERM")
+    local.kubelet.kill()
+    local.kubelet.start()
+    restarted = time.clock_gettime(time.CLOCK_BOOTTIME)
+    for pods in both_ways.values():
+        pods.wait_deleted("ordered-killed")
+        pods.wait_deleted("stubborn-killed")
+    return restarted
+
+
+@pytest.fixture(params=["api", "static"])
+def ends(request: pytest.FixtureRequest, stories: Stories) -> Ends:
+    return stories.by_way[request.param]
+
+
+def test_main_containers_are_told_at_the_same_time(ends: Ends) -> None:
+    """The one with a hook when that has run."""
+    told, hook = ends.when("ordered", "quick", "SIGTERM"), ends.when("ordered", "slow", "hook")
+    assert abs(told - hook) < LATE
+
+
+def test_hook_runs_before_the_process_is_told(ends: Ends) -> None:
+    hook, told = ends.when("ordered", "slow", "hook"), ends.when("ordered", "slow", "SIGTERM")
+    assert 1 <= told - hook < 1 + LATE
+
+
+def test_sidecars_end_in_reverse_order_after_the_main_containers(ends: Ends) -> None:
+    mains = max(ends.when("ordered", name, "end") for name in ("slow", "quick"))
+    second, first = ends.when("ordered", "second", "SIGTERM"), ends.when("ordered", "first", "SIGTERM")
+    assert mains <= second < mains + LATE
+    assert ends.when("ordered", "second", "end") <= first < ends.when("ordered", "second", "end") + LATE
+    assert ends.when("ordered", "first", "end") >= first + 1
+
+
+def test_process_that_does_not_end_is_killed_after_its_grace(ends: Ends) -> None:
+    told, alive = ends.when("stubborn", "main", "SIGTERM"), ends.last("stubborn", "main")
+    assert GRACE - 0.5 <= alive - told < GRACE + LATE
+
+
+def test_sidecar_of_it_is_told_when_it_has_been_killed(ends: Ends) -> None:
+    """It may end in peace, though the pod's grace is used up."""
+    alive, told = ends.last("stubborn", "main"), ends.when("stubborn", "first", "SIGTERM")
+    assert alive - 0.2 <= told < alive + LATE
+    assert ends.when("stubborn", "first", "end") >= told
+
+
+def test_exit_codes_tell_who_was_killed(stories: Stories) -> None:
+    """A mirror goes with what it last told, while the static pod ran."""
+    last = stories.by_way["api"].pods.wait_deleted("stubborn").object
+    codes = {name: state.exit_code for name in ("main", "first") if (state := terminated(last, name)) is not None}
+    assert codes == {"main": 137, "first": 0}
+
+
+# With the kubelet killed in the midst of it.
+
+
+def test_order_is_kept_over_a_restart_of_the_kubelet(stories: Stories) -> None:
+    ends = stories.by_way["api"]
+    slow = ends.when("ordered-killed", "slow", "end")
+    second, first = ends.when("ordered-killed", "second", "SIGTERM"), ends.when("ordered-killed", "first", "SIGTERM")
+    assert slow <= second
+    assert ends.when("ordered-killed", "second", "end") <= first
+    assert ends.when("ordered-killed", "first", "end") >= first + 1
+    assert slow - ends.when("ordered-killed", "slow", "SIGTERM") >= 5
+
+
+def test_grace_is_kept_over_a_restart_of_the_kubelet(stories: Stories) -> None:
+    """The new kubelet does not know how much of it has passed."""
+    ends = stories.by_way["api"]
+    told, alive = ends.when("stubborn-killed", "main", "SIGTERM"), ends.last("stubborn-killed", "main")
+    assert alive - told >= GRACE - 0.5
+    assert alive < stories.restarted + GRACE + LATE
+    assert alive - 0.2 <= ends.when("stubborn-killed", "first", "SIGTERM") < alive + LATE
+
+
+def test_static_pod_without_manifest_ends_with_the_next_kubelet(stories: Stories, local: LocalCluster) -> None:
+    ends = stories.by_way["static"]
+    assert ends.last("stubborn-killed", "main") < stories.restarted + 2 + LATE
+    for name in ("ordered-killed", "stubborn-killed"):
+        full_name = ends.pods.full_name(name)
+        wait_for(f"containers of {full_name} ended", lambda of=full_name: not local.cri.running_containers(of), 20)  # type: ignore[misc]

@@ -1,0 +1,181 @@
+"""Pods for tests that want the same of them whichever way they came: from the API server or from a manifest.
+
+Static pods are seen by their mirrors. Names are those of the manifests, here as there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from framework.cluster_client import TIMEOUT, Namespace
+from framework.local_cluster import LocalCluster
+from framework.pods import Manifest, shell
+from framework.recorder import Seen
+from framework.waiting import wait_for
+from pkg.api.core import v1
+
+CONFIG_HASH = "kubernetes.io/config.hash"
+# For scripts: `say WORDS` writes a line with the machine's uptime, in seconds with two decimals, before the words.
+SAY = 'say() { read up idle < /proc/uptime; echo "$up $*"; }; '
+
+
+def teller(script: str, name: str = "main", **fields: object) -> dict[str, Any]:
+    """A busybox container whose script can `say` something."""
+    return shell(SAY + script, name, **fields)
+
+
+@dataclass(frozen=True)
+class Said:
+    """A line that a container wrote, by itself, with its time: seconds of the machine's uptime."""
+
+    at: float
+    text: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        return dict(json.loads(self.text))
+
+
+class ContainerLog:
+    """The log of a container whose lines begin with the uptime. It can be read when the file has been removed, too."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def raw(self) -> list[str]:
+        """What was written, line by line, without what the runtime puts before it."""
+        size = os.fstat(self._file.fileno()).st_size
+        lines = os.pread(self._file.fileno(), size, 0).decode(errors="replace").split("\n")
+        return [line.split(" ", 3)[3] for line in lines[:-1]]
+
+    def lines(self) -> list[Said]:
+        found = []
+        for line in self.raw():
+            at, _, text = line.partition(" ")
+            found.append(Said(float(at), text))
+        return found
+
+    def when(self, text: str) -> list[float]:
+        """The times at which exactly this was said."""
+        return [said.at for said in self.lines() if said.text == text]
+
+
+class Pods:
+    """Pods of a namespace that are made through the API server."""
+
+    way = "api"
+
+    def __init__(self, namespace: Namespace, local: LocalCluster | None) -> None:
+        self.namespace = namespace
+        self._local = local
+        self._logs: list[ContainerLog] = []
+
+    def create(self, manifest: Manifest) -> None:
+        self.namespace.create(manifest)
+
+    def delete(self, name: str) -> None:
+        """Begin the end of a pod; does not wait."""
+        self.namespace.delete(name)
+
+    def full_name(self, name: str) -> str:
+        """The name that the API server and the runtime know."""
+        return name
+
+    def uid(self, name: str) -> str:
+        """What the kubelet calls it, too, in directories."""
+        return self.namespace.history(self.full_name(name))[-1].object.metadata.uid
+
+    def close(self) -> None:
+        for log in self._logs:
+            log.close()
+
+    # Looking and waiting, as with a Namespace.
+
+    def latest(self, name: str) -> v1.Pod | None:
+        return self.namespace.pods.latest(self.full_name(name))
+
+    def history(self, name: str) -> list[Seen[v1.Pod]]:
+        return self.namespace.history(self.full_name(name))
+
+    def events_of(self, name: str) -> list[v1.Event]:
+        return self.namespace.events_of(self.full_name(name))
+
+    def wait_for(
+        self, name: str, what: str, condition: Callable[[v1.Pod], object], timeout: float = TIMEOUT
+    ) -> v1.Pod:
+        return self.namespace.wait_for(self.full_name(name), what, condition, timeout)
+
+    def wait_for_seen(
+        self, name: str, what: str, condition: Callable[[v1.Pod], object], timeout: float = TIMEOUT
+    ) -> v1.Pod:
+        return self.namespace.wait_for_seen(self.full_name(name), what, condition, timeout)
+
+    def wait_for_running(self, name: str, timeout: float = TIMEOUT) -> v1.Pod:
+        (found,) = self.namespace.wait_for_running(self.full_name(name), timeout=timeout)
+        return found
+
+    def wait_for_event(
+        self, name: str, reason: str, message: str, field_path: str | None = None, timeout: float = TIMEOUT
+    ) -> v1.Event:
+        return self.namespace.wait_for_event(self.full_name(name), reason, message, field_path, timeout)
+
+    def wait_deleted(self, name: str, timeout: float = TIMEOUT) -> Seen[v1.Pod]:
+        return self.namespace.wait_deleted(self.full_name(name), timeout)
+
+    # The node from within.
+
+    def log(self, name: str, container: str = "main", restart: int = 0) -> ContainerLog:
+        """The log of a container that runs, or has run until lately; waits until there is one."""
+        assert self._local is not None, "a test that uses this is to be marked local"
+        folder = f"{self.namespace.name}_{self.full_name(name)}_{self.uid(name)}"
+        path = self._local.folder / "pod-logs" / folder / container / f"{restart}.log"
+        wait_for(f"log {path}", path.exists, TIMEOUT, lambda: self.namespace.describe(self.full_name(name)))
+        self._logs.append(ContainerLog(path))
+        return self._logs[-1]
+
+    def wait_for_said(self, log: ContainerLog, text: str, count: int = 1, timeout: float = TIMEOUT) -> list[float]:
+        """Wait until something was said so often; the times."""
+
+        def look() -> list[float]:
+            return found if len(found := log.when(text)) >= count else []
+
+        return wait_for(f"{text!r} said {count} times", look, timeout, log.raw)
+
+
+class StaticPods(Pods):
+    """Static pods: of manifests in the kubelet's directory."""
+
+    way = "static"
+
+    def __init__(self, namespace: Namespace, local: LocalCluster) -> None:
+        super().__init__(namespace, local)
+        self._kubelet = local.kubelet
+        self._written: set[str] = set()
+
+    def create(self, manifest: Manifest) -> None:
+        name = manifest["metadata"]["name"]
+        self._kubelet.write({**manifest, "metadata": {**manifest["metadata"], "namespace": self.namespace.name}})
+        self._written.add(name)
+
+    def delete(self, name: str) -> None:
+        self._kubelet.remove(name)
+        self._written.remove(name)
+
+    def full_name(self, name: str) -> str:
+        return self._kubelet.full_name(name)
+
+    def uid(self, name: str) -> str:
+        return self.history(name)[-1].object.metadata.annotations[CONFIG_HASH]
+
+    def close(self) -> None:
+        super().close()
+        for name in list(self._written):
+            self.delete(name)

@@ -398,7 +398,11 @@ class Kubelet(KubeletPods):
                 handler.handle_pod_reconcile(ctx, update.pods)
             case _:
                 klog.error_s(None, "Invalid operation type received", operation=update.op)
+        was_ready = self.sources_ready.all_ready()
         self.sources_ready.add_source(update.source)
+        if not was_ready and self.sources_ready.all_ready():
+            # DIVERGES: Go looks at the resizes that waited before its start only half a minute later.
+            self.allocation_manager.retry_pending_resizes(allocation.TRIGGER_REASON_PODS_ADDED)
 
     def _housekeep(self, ctx: golang.Context, handler: SyncHandler) -> None:
         start = self.clock.monotonic()

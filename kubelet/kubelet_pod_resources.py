@@ -35,45 +35,50 @@ def convert_to_api_pod_level_resources_status(
 ) -> v1.ResourceRequirements:
     """What is in force: what a running pod's cgroup says, else what the pod was given.
 
-    Where the cgroup says nothing, what was shown before stays.
+    While the cgroup cannot be read, what was shown before stays.
     """
     if allocated_pod.status.phase != v1.POD_RUNNING:
         return get_effective_allocated_resources(allocated_pod)
-    cpu = _cgroup_config(pcm, allocated_pod, v1.RESOURCE_CPU)
-    memory = _cgroup_config(pcm, allocated_pod, v1.RESOURCE_MEMORY)
     own = allocated_pod.spec.resources
     resources = v1.deepcopy(own) if own is not None else v1.ResourceRequirements()
-    running = old.phase == v1.POD_RUNNING and old.resources is not None
-    before = old.resources if running and old.resources is not None else v1.ResourceRequirements()
+    # DIVERGES: Go shows the request for memory, which stands in no cgroup, as it was before a resize.
     if v1.RESOURCE_MEMORY not in resources.requests:
         requests = resourcehelper.pod_requests(allocated_pod, _options())
         if v1.RESOURCE_MEMORY in requests:
             resources.requests[v1.RESOURCE_MEMORY] = requests[v1.RESOURCE_MEMORY]
-    # DIVERGES: Go shows the request for memory, which stands in no cgroup, as it was before a resize.
-    if cpu is not None:
+    before = old.resources if old.phase == v1.POD_RUNNING else None
+    try:
+        cpu = pcm.get_pod_cgroup_config(allocated_pod, v1.RESOURCE_CPU)
         _show(resources.requests, v1.RESOURCE_CPU, cm.cpu_requests_from_config(cpu), cm.MIN_SHARES)
         _show(resources.limits, v1.RESOURCE_CPU, cm.cpu_limits_from_config(cpu), cm.MIN_MILLI_CPU_LIMIT)
-    else:
-        _keep(resources.requests, v1.RESOURCE_CPU, before.requests)
-        _keep(resources.limits, v1.RESOURCE_CPU, before.limits)
-    if memory is not None:
+    except (OSError, ValueError) as err:
+        _keep_before(resources, before, v1.RESOURCE_CPU, allocated_pod, err)
+    try:
+        memory = pcm.get_pod_cgroup_config(allocated_pod, v1.RESOURCE_MEMORY)
         _show(resources.limits, v1.RESOURCE_MEMORY, _memory_limit(memory), 0)
-    else:
-        _keep(resources.limits, v1.RESOURCE_MEMORY, before.limits)
+    except (OSError, ValueError) as err:
+        _keep_before(resources, before, v1.RESOURCE_MEMORY, allocated_pod, err)
     return resources
 
 
-def _cgroup_config(pcm: cm.PodContainerManager, pod: v1.Pod, name: str) -> cm.ResourceConfig | None:
-    try:
-        return pcm.get_pod_cgroup_config(pod, name)
-    except (OSError, ValueError) as err:
-        klog.v(2).info_s(f"failed to read {name} cgroup config for the pod", podName=pod.metadata.name, err=err)
-        return None
+def _keep_before(
+    resources: v1.ResourceRequirements,
+    before: v1.ResourceRequirements | None,
+    name: str,
+    pod: v1.Pod,
+    err: Exception,
+) -> None:
+    klog.error_s(err, f"failed to read {name} cgroup config for the pod", podName=pod.metadata.name)
+    if before is None:
+        return
+    for target, earlier in ((resources.requests, before.requests), (resources.limits, before.limits)):
+        if name in earlier:
+            target[name] = earlier[name]
 
 
-def _memory_limit(config: cm.ResourceConfig) -> resource.Quantity | None:
+def _memory_limit(config: cm.ResourceConfig | None) -> resource.Quantity | None:
     # DIVERGES: Go shows no limit as one of 8 EiB.
-    if config.memory is not None and config.memory > _UNLIMITED:
+    if config is not None and config.memory is not None and config.memory > _UNLIMITED:
         return None
     return cm.memory_limits_from_config(config)
 
@@ -86,8 +91,3 @@ def _show(
         return
     if measured.milli_value() > least_milli or target.get(name, _ZERO).milli_value() > least_milli:
         target[name] = measured
-
-
-def _keep(target: dict[str, resource.Quantity], name: str, before: dict[str, resource.Quantity]) -> None:
-    if name in before:
-        target[name] = before[name]

@@ -1,0 +1,54 @@
+"""Go: pkg/kubelet/checkpointmanager/checkpoint_manager_test.go"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kubelet import checkpointmanager
+from kubelet.checkpointmanager import checksum, errors
+
+
+class TextCheckpoint:
+    """A text with its checksum in front."""
+
+    __test__ = False
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+        self.sum = checksum.new(text)
+
+    def marshal_checkpoint(self) -> bytes:
+        return f"{self.sum} {self.text}".encode()
+
+    def unmarshal_checkpoint(self, blob: bytes) -> None:
+        number, self.text = blob.decode().split(" ", 1)
+        self.sum = int(number)
+
+    def verify_checksum(self) -> None:
+        checksum.verify(self.sum, self.text)
+
+
+def test_checkpoints(tmp_path: Path) -> None:
+    manager = checkpointmanager.CheckpointManager(str(tmp_path / "new"))
+    for name in ("one", "two"):
+        manager.create_checkpoint(name, TextCheckpoint(f"text of {name}"))
+    assert sorted(manager.list_checkpoints()) == ["one", "two"]
+    found = TextCheckpoint()
+    manager.get_checkpoint("one", found)
+    assert found.text == "text of one"
+    manager.remove_checkpoint("one")
+    manager.remove_checkpoint("one")
+    with pytest.raises(errors.ErrCheckpointNotFound):
+        manager.get_checkpoint("one", found)
+    (tmp_path / "new" / "two").write_bytes(b"1 text of two")
+    with pytest.raises(errors.CorruptCheckpointError) as corrupt:
+        manager.get_checkpoint("two", found)
+    assert (corrupt.value.expected, corrupt.value.actual) == (1, checksum.new("text of two"))
+
+
+def test_checksum_is_go_s() -> None:
+    # From the test of Go's allocation state.
+    data = '{"entries":{"pod1":{"ContainerResources":{"container1":{"requests":{"cpu":"1Ki","memory":"1Ki"}}}}}}'
+    assert checksum.new(data) == 1178570812

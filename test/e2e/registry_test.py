@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 from framework.cluster_client import Namespace
 from framework.pods import pod, sleeper
-from framework.registry import PASSWORD, USER, Registry
+from framework.registry import PASSWORD, USER, Gate, Registry
+from framework.waiting import wait_for
 
 from pkg import golang
 from pkg.api.core import v1
@@ -17,7 +18,8 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 
 pytestmark = pytest.mark.local
 
-NAME = "registry"
+# Pulls at the same time of a kubelet whose configuration does not say.
+CAP = 3
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +135,37 @@ def test_image_that_is_there_is_closed_to_a_pod_without_the_secret(namespace: Na
     namespace.wait_for_running("friend")
     (message,) = messages(namespace, "friend", "Pulled")
     assert message == f'Container image "{image}" already present on machine and can be accessed by the pod'
+
+
+def test_critical_pod_is_pulled_for_before_those_that_wait(
+    namespace: Namespace, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    open_registry = Registry(tmp_path_factory.mktemp("open"))
+    open_registry.start()
+    try:
+        _pull_for_many(namespace, open_registry)
+    finally:
+        open_registry.stop()
+
+
+def _pull_for_many(namespace: Namespace, registry: Registry) -> None:
+    names = [f"many-{number}" for number in range(CAP + 2)]
+    for name in (*names, "critical"):
+        registry.push(name, "1.0", test=name)
+    with Gate(registry) as gate:
+        for name in names:
+            start(namespace, name, f"{gate.host}/{name}:1.0")
+        wait_for("as many pulls as the cap allows", lambda: len(gate.held()) == CAP, 60, gate.held)
+        first = gate.held()
+        wait_for("all want to pull", lambda: all(messages(namespace, name, "Pulling") for name in names), 30)
+
+        manifest = pod("critical", sleeper(image=f"{gate.host}/critical:1.0"), priorityClassName="system-cluster-critical")
+        namespace.create(manifest)
+        wait_for("its event", lambda: messages(namespace, "critical", "Pulling"), 30)
+        gate.let_through(first[0])
+        wait_for("the next pull", lambda: {*gate.held()} - {*first}, 30, gate.held)
+
+        assert {*gate.held()} - {*first} == {"critical"}
+        for name in (*names, "critical"):
+            gate.let_through(name)
+        namespace.wait_for_running("critical", *names)

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from kubelet import container as kubecontainer
+from kubelet import types as kubetypes
 from kubelet.configmap.testing import FakeManager as FakeConfigMapManager
+from kubelet.kubelet_build import build_change_detection
 from kubelet.secret.testing import FakeManager as FakeSecretManager
 from kubelet.testing import TestKubelet, new_pod
 from pkg import features
@@ -18,6 +20,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 
@@ -242,3 +245,57 @@ def test_pull_secrets(test_kubelet: TestKubelet) -> None:
         "Warning FailedToRetrieveImagePullSecret Unable to retrieve some image pull secrets (gone, lost); "
         "attempting to pull the image may not succeed."
     ]
+
+
+# ---- Who is asked, and about which pods ----
+
+
+def test_pods_are_registered_as_long_as_they_run(test_kubelet: TestKubelet) -> None:
+    kubelet, pod = test_kubelet.kubelet, new_pod("p")
+    pod_status = kubecontainer.PodStatus(id=pod.metadata.uid, ips=["10.0.0.1"])
+    managers: list[Any] = [kubelet.secret_manager, kubelet.config_map_manager]
+    test_kubelet.workers.terminating = {pod.metadata.uid}
+    kubelet.sync_pod(test_kubelet.ctx, kubetypes.SYNC_POD_CREATE, pod, None, pod_status)
+    assert [manager.registered for manager in managers] == [[], []], "it is about to end"
+    test_kubelet.workers.terminating = set()
+    kubelet.sync_pod(test_kubelet.ctx, kubetypes.SYNC_POD_CREATE, pod, None, pod_status)
+    assert [manager.registered for manager in managers] == [[pod], [pod]]
+    kubelet.sync_terminated_pod(test_kubelet.ctx, pod, pod_status)
+    assert [manager.registered for manager in managers] == [[], []]
+
+
+@pytest.mark.parametrize("strategy", ["Watch", "Cache", "Get"])
+def test_strategies(test_kubelet: TestKubelet, strategy: str) -> None:
+    kubelet = test_kubelet.kubelet
+    kubelet.kubelet_configuration.config_map_and_secret_change_detection_strategy = strategy
+    meta = metav1.ObjectMeta(namespace="ns", name="settings")
+    client = FakeClientset(v1.ConfigMap(metadata=meta, data={"k": "from map"}))
+    client.add(v1.Secret(metadata=meta, data={"k": b"from secret"}))
+    kubelet.kube_client = client
+    pod = new_pod("p")
+    pod.spec.containers = [v1.Container(name="c", env=[of_map("k"), of_secret("k")])]
+
+    build_change_detection(test_kubelet.ctx, kubelet)
+    assert kubelet.config_map_manager is not None and kubelet.secret_manager is not None
+    kubelet.config_map_manager.register_pod(pod)
+    kubelet.secret_manager.register_pod(pod)
+
+    assert variables(test_kubelet, of_map("k"), of_secret("k")) == {"MAP": "from map", "SECRET": "from secret"}
+    for resource in ("configmaps", "secrets"):
+        verbs = {action.verb for action in client.actions(resource=resource)}
+        # The watch begins after the list, maybe just now.
+        assert verbs - {"watch"} == ({"list"} if strategy == "Watch" else {"get"})
+
+
+def test_unknown_strategy(test_kubelet: TestKubelet) -> None:
+    test_kubelet.kubelet.kubelet_configuration.config_map_and_secret_change_detection_strategy = "Guess"
+    test_kubelet.kubelet.kube_client = FakeClientset()
+    with pytest.raises(ValueError, match=r"^unknown configmap and secret manager mode: Guess$"):
+        build_change_detection(test_kubelet.ctx, test_kubelet.kubelet)
+
+
+def test_nothing_is_watched_without_an_api_server(tmp_path: Path) -> None:
+    test = TestKubelet(tmp_path)
+    assert test.kubelet.secret_manager is None
+    assert test.kubelet.config_map_manager is None
+    test.close()

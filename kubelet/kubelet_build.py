@@ -134,7 +134,7 @@ def new_main_kubelet(
             ctx, kube_cfg, kube_deps, options.node_name, api_objects.node_has_synced, startup_tracker
         )
     kubelet = _new_kubelet(kube_cfg, kube_deps, options, api_objects)
-    _build_change_detection(ctx, kubelet)
+    build_change_detection(ctx, kubelet)
     _build_pod_state(kubelet, startup_tracker)
     _build_pod_workers(kubelet)
     _build_runtime(ctx, kubelet, kube_deps, options, startup_tracker)
@@ -282,7 +282,7 @@ def _new_kubelet(
     )
 
 
-def _build_change_detection(ctx: golang.Context, kubelet: Kubelet) -> None:
+def build_change_detection(ctx: golang.Context, kubelet: Kubelet) -> None:
     """How changes of secrets and config maps are noticed. Raises ValueError for a strategy that there is not."""
     client, clock, resync = kubelet.kube_client, kubelet.clock, kubelet.resync_interval
     if client is None:

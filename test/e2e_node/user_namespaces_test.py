@@ -12,7 +12,8 @@ from framework.cri import CRIClient
 from framework.kubelet_process import KubeletProcess
 from framework.pods import Manifest, lines_of, pod, shell, with_evidence
 
-IDS = 65536
+# Twice the default.
+IDS = 131072
 SCRATCH = {"name": "scratch", "mountPath": "/scratch"}
 # Writes down the ids it has and whose the volume is, and leaves a file of its own there.
 LOOK = """
@@ -38,7 +39,7 @@ def _supported(cri: CRIClient) -> bool:
 
 @pytest.fixture(scope="module")
 def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
-    process = new_kubelet("userns")
+    process = new_kubelet("userns", {"userNamespaces": {"idsPerPod": IDS}})
     process.start()
     return process
 

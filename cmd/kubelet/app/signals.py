@@ -18,13 +18,14 @@ class ShutdownSignal:
     """Turns the first SIGTERM or SIGINT into the end of `wait`; a second one ends the process at once.
 
     A handler runs between two byte codes of the main thread, which may hold any lock. It therefore only
-    notes the signal and writes to a pipe, and the main thread does nothing but wait on that pipe. Make this
-    object there.
+    notes the signal, and the main thread does nothing but wait on a pipe. Make this object there. The interpreter
+    writes to the pipe by itself, for the kernel may interrupt any thread, and the main one would wait on.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in SHUTDOWN_SIGNALS:
             signal.signal(number, self._handle)
         # As Go does: all stacks on SIGQUIT, then the end.
@@ -43,4 +44,3 @@ class ShutdownSignal:
         if self.received is not None:
             os._exit(1)
         self.received = number
-        self.wake()

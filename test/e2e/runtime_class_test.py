@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 from framework.cluster_client import Namespace, waiting_reason
 from framework.local_cluster import LocalCluster
-from framework.pods import pod, sleeper
+from framework.pods import Manifest, pod, sleeper
 from framework.waiting import wait_for
 
 from pkg import golang
@@ -49,8 +50,8 @@ def new_class(client: kubernetes.Clientset, namespace: Namespace) -> Iterator[Ne
         classes.delete(golang.background(), name)
 
 
-def _pod(name: str, class_name: str, **resources: object) -> dict[str, object]:
-    return pod(name, sleeper(**resources), runtimeClassName=class_name)
+def _pod(name: str, class_name: str, **fields: Any) -> Manifest:
+    return pod(name, sleeper(**fields), runtimeClassName=class_name)
 
 
 def _limit_of_cgroup(local: LocalCluster, qos: str, uid: str) -> int:

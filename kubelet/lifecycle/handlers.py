@@ -302,7 +302,9 @@ class HandlerRunner:
                 raise err from None
             metrics.LIFECYCLE_HANDLER_HTTP_FALLBACKS.inc()
             message = f"request to HTTPS lifecycle hook {netloc} got HTTP response, retry with HTTP succeeded"
-            self._event_recorder.event(pod, v1.EVENT_TYPE_WARNING, "LifecycleHTTPFallback", message)
+            # DIVERGES: Go names the pod alone, and its runtime's recorder drops what is not about a container.
+            ref = kubecontainer.generate_container_ref(pod, container)
+            self._event_recorder.event(ref, v1.EVENT_TYPE_WARNING, "LifecycleHTTPFallback", message)
 
     def _pod_ip(self, ctx: golang.Context, pod: v1.Pod) -> str:
         """Raises LookupError."""

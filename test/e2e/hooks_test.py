@@ -1,0 +1,297 @@
+"""Hooks of containers: that they run, when, what becomes of a container whose hook fails, and of hooks without end.
+
+All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps. Times are
+those that the containers write themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from framework.cluster_client import Namespace, last_terminated, terminated, waiting_reason
+from framework.local_cluster import LocalCluster
+from framework.pod_ways import SAY, ContainerLog, Pods, teller
+from framework.pods import Manifest, pod, shell, sleeper
+from framework.waiting import wait_for
+
+from pkg.api.core import v1
+
+pytestmark = pytest.mark.local
+
+# Says when it begins and when it is told to end.
+LIVES = "say begun; trap 'say told; exit 0' TERM; while true; do sleep 1000 & wait $!; done"
+STUBBORN = "say begun; trap 'say told' TERM; while true; do sleep 1000 & wait $!; done"
+# The command lines of these are found among all processes.
+HANGING_STOP = "sleep 987001"
+HANGING_START = "sleep 987002"
+
+
+def in_log(words: str) -> dict[str, object]:
+    """A hook that writes into the log of its container."""
+    return {"exec": {"command": ["sh", "-c", f"{{ {SAY} {words}; }} > /proc/1/fd/1"]}}
+
+
+def bad_exec(script: str) -> dict[str, object]:
+    return {"exec": {"command": ["sh", "-c", script]}}
+
+
+def with_hook(name: str, kind: str, hook: dict[str, object], script: str = LIVES, grace: int = 30) -> Manifest:
+    return pod(name, teller(script, lifecycle={kind: hook}), grace=grace)
+
+
+def get(**fields: object) -> dict[str, object]:
+    return {"httpGet": fields}
+
+
+# Each fails after the container has started.
+BAD_STARTS = {
+    "exit-code": bad_exec("echo not well; exit 4"),
+    "no-command": {"exec": {"command": ["/not-there"]}},
+    "endless-output": bad_exec("yes | head -c 3000000; exit 1"),
+    "port-name": get(port="nope", path="/x"),
+    "refused": get(port=9, host="127.0.0.1", path="/x"),
+    "header": get(port=9, host="127.0.0.1", httpHeaders=[{"name": "X-Bad", "value": "a\nInjected: b"}]),
+    "tcp": {"tcpSocket": {"port": 80}},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def made(namespace: Namespace, environment: object) -> None:
+    server = shell("httpd -f -vv -p 8080 -h /tmp 2>&1", ports=[{"name": "web", "containerPort": 8080}])
+    namespace.create(pod("server", server))
+    namespace.create(with_hook("start-exec", "postStart", in_log("say hook")))
+    sleeps = teller(LIVES, lifecycle={"postStart": {"sleep": {"seconds": 2}}})
+    namespace.create(pod("start-sleep", sleeps, teller(LIVES, "second")))
+    for name, hook in BAD_STARTS.items():
+        namespace.create(with_hook(f"bad-{name}", "postStart", hook, grace=2))
+    namespace.create(with_hook("start-hangs", "postStart", bad_exec(HANGING_START), grace=2))
+
+    namespace.create(with_hook("stop-exec", "preStop", in_log("say hook; sleep 1; say done")))
+    namespace.create(with_hook("stop-sleep", "preStop", {"sleep": {"seconds": 3}}))
+    namespace.create(with_hook("stop-sleep-long", "preStop", {"sleep": {"seconds": 300}}, grace=600))
+    namespace.create(with_hook("stop-fails", "preStop", bad_exec("echo no; exit 9")))
+    namespace.create(with_hook("stop-takes-time", "preStop", in_log("sleep 3; say done"), STUBBORN, grace=6))
+    namespace.create(with_hook("stop-hangs", "preStop", bad_exec(HANGING_STOP), STUBBORN, grace=3))
+    address = namespace.wait_for_running("server")[0].status.pod_ip
+    namespace.create(with_hook("start-http", "postStart", get(port=8080, host=address, path="/started")))
+    agent = [{"name": "X-A", "value": "1"}, {"name": "X-A", "value": "2"}]
+    namespace.create(
+        with_hook("start-https", "postStart", get(port=8080, host=address, scheme="HTTPS", httpHeaders=agent))
+    )
+    served = teller("say begun; exec httpd -f -vv -p 8080 -h /tmp 2>&1", ports=[{"name": "web", "containerPort": 8080}])
+    namespace.create(pod("stop-http", {**served, "lifecycle": {"preStop": get(port="web", path="/stop")}}, grace=5))
+
+
+@pytest.fixture(scope="module")
+def seen(namespace: Namespace, local: LocalCluster) -> Pods:
+    return Pods(namespace, local)
+
+
+def processes(command: str) -> list[int]:
+    """The processes of the machine that run exactly this."""
+    wanted = command.replace(" ", "\0").encode() + b"\0"
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes() == wanted:
+                found.append(int(path.parent.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def logged(seen: Pods, name: str, container: str = "main") -> ContainerLog:
+    seen.namespace.wait_for_seen(name, "a container that was started", lambda found: found.status.container_statuses)
+    return seen.log(name, container)
+
+
+def only(times: list[float]) -> float:
+    (time,) = times
+    return time
+
+
+# After the start.
+
+
+def test_post_start_exec(seen: Pods) -> None:
+    log = logged(seen, "start-exec")
+    seen.wait_for_said(log, "hook")
+    seen.wait_for_running("start-exec")
+
+
+def test_post_start_sleep_holds_up_the_next_container(seen: Pods) -> None:
+    seen.wait_for_running("start-sleep")
+    first, second = (only(logged(seen, "start-sleep", name).when("begun")) for name in ("main", "second"))
+    assert second - first >= 1.9
+
+
+def test_post_start_http(seen: Pods) -> None:
+    seen.wait_for_running("start-http")
+    log = logged(seen, "server")
+    wait_for("the hook's request", lambda: any("url:/started" in line for line in log.raw()), 30, log.raw)
+
+
+def test_post_start_https_falls_back_to_http(seen: Pods) -> None:
+    seen.wait_for_running("start-https")
+    text = r"request to HTTPS lifecycle hook [0-9.]+:8080 got HTTP response, retry with HTTP succeeded"
+    seen.wait_for_event("start-https", "LifecycleHTTPFallback", text, "spec.containers{main}")
+
+
+def failure(kind: str, shown: str, error: str) -> str:
+    return rf'{kind} lifecycle hook \({shown}\) for Container "main" in Pod "bad-.*_.*\(.*\)" failed - error: {error}'
+
+
+MESSAGES = {
+    "exit-code": failure(
+        "Exec", r"\[sh -c echo not well; exit 4\]", r'command .* exited with 4: .*, message: "not well\\n"'
+    ),
+    "no-command": failure("Exec", r"\[/not-there\]", '.*no such file or directory.*, message: ""'),
+    "endless-output": failure("Exec", r"\[sh -c .*\]", r'command .* exited with 1: .*, message: "(y\\n){5120}"'),
+    "port-name": failure("HTTP", "/x", ".*port.*nope.*"),
+    "refused": failure("HTTP", "/x", 'Get "http://127.0.0.1:9/x": dial tcp 127.0.0.1:9: connect: connection refused'),
+    "header": failure("HTTP", "/", 'Get "http://127.0.0.1:9/": net/http: invalid header field value for "X-Bad"'),
+    "tcp": r'Cannot run handler: invalid handler: \{"tcpSocket":\{"port":80\}\}',
+}
+
+
+@pytest.mark.parametrize("name", BAD_STARTS)
+def test_post_start_that_fails_ends_the_container(namespace: Namespace, name: str) -> None:
+    def shows_error(found: v1.Pod) -> bool:
+        return waiting_reason(found) == "PostStartHookError"
+
+    found = namespace.wait_for_seen(f"bad-{name}", "with the hook's error", shows_error)
+
+    waiting = found.status.container_statuses[0].state.waiting
+    assert waiting is not None
+    assert re.fullmatch(MESSAGES[name], waiting.message, re.DOTALL), waiting.message[:1000]
+    ended = last_terminated(found)
+    assert ended is not None
+    namespace.wait_for_event(f"bad-{name}", "FailedPostStartHook", "PostStartHook failed", "spec.containers{main}")
+    namespace.wait_for_event(f"bad-{name}", "Killing", "FailedPostStartHook", "spec.containers{main}")
+
+
+def test_post_start_without_end_does_not_hold_up_the_end_of_the_pod(seen: Pods) -> None:
+    wait_for("the hook runs", lambda: processes(HANGING_START), 60)
+    log = logged(seen, "start-hangs")
+    seen.delete("start-hangs")
+    seen.wait_deleted("start-hangs")
+
+    assert log.when("told"), "it was told to end"
+    assert processes(HANGING_START) == []
+
+
+# Before the end.
+
+
+def test_pre_stop_exec_runs_before_the_process_is_told(seen: Pods) -> None:
+    seen.wait_for_running("stop-exec")
+    log = logged(seen, "stop-exec")
+    seen.delete("stop-exec")
+    seen.wait_deleted("stop-exec")
+
+    assert [said.text for said in log.lines()] == ["begun", "hook", "done", "told"]
+
+
+def test_pre_stop_http(seen: Pods) -> None:
+    """To a port of the container that has a name."""
+    seen.wait_for_running("stop-http")
+    log = logged(seen, "stop-http")
+    seen.delete("stop-http")
+    seen.wait_deleted("stop-http")
+
+    assert any("url:/stop" in line for line in log.raw())
+
+
+def test_pre_stop_sleep_holds_up_the_signal(seen: Pods) -> None:
+    seen.wait_for_running("stop-sleep")
+    log = logged(seen, "stop-sleep")
+    before = uptime()
+    seen.delete("stop-sleep")
+    seen.wait_deleted("stop-sleep")
+
+    assert 2.9 <= only(log.when("told")) - before <= 10
+
+
+def uptime() -> float:
+    return float(Path("/proc/uptime").read_text().split()[0])
+
+
+def test_pre_stop_sleep_is_cut_at_the_end_of_the_grace_period(seen: Pods) -> None:
+    seen.wait_for_running("stop-sleep-long")
+    log = logged(seen, "stop-sleep-long")
+    before = uptime()
+    seen.namespace.delete("stop-sleep-long", 4)
+    text = "PreStopHook failed: not completed in grace period of 4s"
+    seen.wait_for_event("stop-sleep-long", "FailedPreStopHook", text, "spec.containers{main}")
+    seen.wait_deleted("stop-sleep-long")
+
+    assert 3.9 <= only(log.when("told")) - before <= 9
+
+
+def test_pre_stop_that_fails_is_told_and_the_pod_goes(seen: Pods) -> None:
+    seen.wait_for_running("stop-fails")
+    log = logged(seen, "stop-fails")
+    seen.delete("stop-fails")
+    seen.wait_for_event("stop-fails", "FailedPreStopHook", "PreStopHook failed", "spec.containers{main}")
+    last = seen.wait_deleted("stop-fails").object
+
+    state = terminated(last)
+    assert state is not None and state.exit_code == 0
+    assert len(log.when("told")) == 1
+
+
+def test_time_of_the_hook_is_taken_off_the_grace_period(seen: Pods) -> None:
+    """Of six seconds the hook takes three, so a process that does not listen has three left."""
+    seen.wait_for_running("stop-takes-time")
+    log = logged(seen, "stop-takes-time")
+    before = uptime()
+    seen.delete("stop-takes-time")
+    last = seen.wait_deleted("stop-takes-time").object
+    after = uptime()
+
+    state = terminated(last)
+    assert state is not None and state.exit_code == 137
+    assert 2.9 <= only(log.when("done")) - before <= 6
+    assert only(log.when("told")) >= only(log.when("done"))
+    assert 5.5 <= after - before <= 12
+
+
+def test_pre_stop_without_end(seen: Pods, local: LocalCluster) -> None:
+    """After the grace period the process has two more seconds; nothing of the hook is left."""
+    seen.wait_for_running("stop-hangs")
+    log = logged(seen, "stop-hangs")
+    before = uptime()
+    seen.delete("stop-hangs")
+    wait_for("the hook runs", lambda: processes(HANGING_STOP), 30)
+    text = "PreStopHook failed: not completed in grace period of 3s"
+    seen.wait_for_event("stop-hangs", "FailedPreStopHook", text, "spec.containers{main}")
+    last = seen.wait_deleted("stop-hangs").object
+
+    state = terminated(last)
+    assert state is not None and state.exit_code == 137
+    assert 2.9 <= only(log.when("told")) - before <= 8
+    assert processes(HANGING_STOP) == []
+    assert_no_threads_of_hooks(local)
+
+
+def assert_no_threads_of_hooks(local: LocalCluster) -> None:
+    """Threads that run preStop hooks end with them."""
+
+    def names() -> list[str]:
+        found = []
+        for path in Path(f"/proc/{local.kubelet.pid}/task").glob("*/comm"):
+            try:
+                found.append(path.read_text())
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+        return [name for name in found if name.startswith("prestop-")]
+
+    wait_for("no thread of a hook", lambda: not names(), 10, names)
+
+
+def test_pods_without_hooks_are_not_held_up(namespace: Namespace) -> None:
+    """While all those above start, hang and fail."""
+    namespace.create(pod("plain", sleeper()))
+    namespace.wait_for_running("plain")

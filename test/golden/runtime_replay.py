@@ -167,6 +167,7 @@ class Replay:
             image_pull_burst=0,
             image_pulls_credential_verification_policy="NeverVerifyPreloadedImages",
             preloaded_images_credential_verification_whitelist=[],
+            external_credentials=None,
             single_process_oom_kill=None,
             cpu_cfs_quota=True,
             cpu_cfs_quota_period=0.1,

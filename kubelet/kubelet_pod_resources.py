@@ -46,31 +46,31 @@ def convert_to_api_pod_level_resources_status(
         requests = resourcehelper.pod_requests(allocated_pod, _options())
         if v1.RESOURCE_MEMORY in requests:
             resources.requests[v1.RESOURCE_MEMORY] = requests[v1.RESOURCE_MEMORY]
-    before = old.resources if old.phase == v1.POD_RUNNING else None
-    try:
-        cpu = pcm.get_pod_cgroup_config(allocated_pod, v1.RESOURCE_CPU)
-        _show(resources.requests, v1.RESOURCE_CPU, cm.cpu_requests_from_config(cpu), cm.MIN_SHARES)
-        _show(resources.limits, v1.RESOURCE_CPU, cm.cpu_limits_from_config(cpu), cm.MIN_MILLI_CPU_LIMIT)
-    except (OSError, ValueError) as err:
-        _keep_before(resources, before, v1.RESOURCE_CPU, allocated_pod, err)
-    try:
-        memory = pcm.get_pod_cgroup_config(allocated_pod, v1.RESOURCE_MEMORY)
-        _show(resources.limits, v1.RESOURCE_MEMORY, _memory_limit(memory), 0)
-    except (OSError, ValueError) as err:
-        _keep_before(resources, before, v1.RESOURCE_MEMORY, allocated_pod, err)
+    # DIVERGES: Go forgets what was in force when the pod ends, should its cgroup be gone by then.
+    started = old.phase in (v1.POD_RUNNING, v1.POD_SUCCEEDED, v1.POD_FAILED)
+    before = old.resources if started else None
+    cpu = _cgroup_config(pcm, allocated_pod, v1.RESOURCE_CPU)
+    _show(resources.requests, v1.RESOURCE_CPU, cm.cpu_requests_from_config(cpu), cm.MIN_SHARES)
+    _show(resources.limits, v1.RESOURCE_CPU, cm.cpu_limits_from_config(cpu), cm.MIN_MILLI_CPU_LIMIT)
+    if cpu is None and before is not None:
+        _keep_before(resources, before, v1.RESOURCE_CPU)
+    memory = _cgroup_config(pcm, allocated_pod, v1.RESOURCE_MEMORY)
+    _show(resources.limits, v1.RESOURCE_MEMORY, _memory_limit(memory), 0)
+    if memory is None and before is not None:
+        _keep_before(resources, before, v1.RESOURCE_MEMORY)
     return resources
 
 
-def _keep_before(
-    resources: v1.ResourceRequirements,
-    before: v1.ResourceRequirements | None,
-    name: str,
-    pod: v1.Pod,
-    err: Exception,
-) -> None:
-    klog.error_s(err, f"failed to read {name} cgroup config for the pod", podName=pod.metadata.name)
-    if before is None:
-        return
+def _cgroup_config(pcm: cm.PodContainerManager, pod: v1.Pod, name: str) -> cm.ResourceConfig | None:
+    """What the pod's cgroup allows; None if it has none, or none that can be read."""
+    try:
+        return pcm.get_pod_cgroup_config(pod, name)
+    except (OSError, ValueError) as err:
+        klog.error_s(err, f"failed to read {name} cgroup config for the pod", podName=pod.metadata.name)
+        return None
+
+
+def _keep_before(resources: v1.ResourceRequirements, before: v1.ResourceRequirements, name: str) -> None:
     for target, earlier in ((resources.requests, before.requests), (resources.limits, before.limits)):
         if name in earlier:
             target[name] = earlier[name]

@@ -54,7 +54,8 @@ class Prober:
         spec = probe_spec(container, probe_type)
         if spec is None:
             return results.SUCCESS
-        where = {"probeType": probe_type, "pod": klog.kobj(pod), "containerName": container.name}
+        uid = pod.metadata.uid
+        where = {"probeType": probe_type, "pod": klog.kobj(pod), "podUID": uid, "containerName": container.name}
         try:
             result, output = self._run_probe_with_retries(ctx, spec, pod, status, container, container_id)
         except golang.Canceled:

@@ -5,23 +5,35 @@ The fake runtime, which answers exec probes, and what the others ask are process
 
 from __future__ import annotations
 
+import datetime
+import http.server
+import itertools
 import json
+import random
+import re
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import api_bench
 from framework.waiting import wait_for
-from kubelet_bench import IMAGE, ROOT, HollowKubelet, cpu_seconds, fake_runtime, process_status
+from kubelet_bench import IMAGE, HollowKubelet, cpu_seconds, fake_runtime, process_status
 
 from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery import watch
+from pkg.client_go import kubernetes
 
 _PERIOD = 1.0
+_KILLING = re.compile(r'^I(\d{4} [\d:.]+) .*"Killing container with a grace period"', re.MULTILINE)
 _LATENESS = "kubelet_probe_lateness_seconds"
 
 
@@ -125,7 +137,7 @@ def quantile(share: float, buckets: dict[float, float]) -> float:
 
 def gaps(arrivals: dict[str, list[float]]) -> list[float]:
     """By how much the times between two probes of a pod differ from the period, in order of size."""
-    return sorted(abs(b - a - _PERIOD) for times in arrivals.values() for a, b in zip(times, times[1:], strict=False))
+    return sorted(abs(b - a - _PERIOD) for times in arrivals.values() for a, b in itertools.pairwise(times))
 
 
 def cpu_share(pid: int, seconds: float) -> float:
@@ -144,15 +156,15 @@ def probing(pods: int = 200, seconds: float = 30.0) -> dict[str, float]:
     try:
         with hollow_kubelet(pods, servers) as kubelet:
             servers.arrivals()
-            before = lateness_buckets(kubelet)
+            before, begin = lateness_buckets(kubelet), time.monotonic()
             share = cpu_share(kubelet.pid, seconds)
+            arrivals, elapsed = servers.arrivals(), time.monotonic() - begin
             after = lateness_buckets(kubelet)
-            arrivals = servers.arrivals()
             buckets = {bound: after[bound] - before[bound] for bound in after}
             found = gaps(arrivals)
             return {
-                "probes per second": buckets[float("inf")] / seconds,
-                "HTTP probes per second, as they arrive": sum(map(len, arrivals.values())) / seconds,
+                "begun": buckets[float("inf")] / elapsed,
+                "by HTTP, as they arrive": sum(map(len, arrivals.values())) / elapsed,
                 "cores": share,
                 "cores without probes": idle,
                 "RSS": process_status(kubelet.pid, "VmRSS") / 1000,
@@ -166,3 +178,164 @@ def probing(pods: int = 200, seconds: float = 30.0) -> dict[str, float]:
             }
     finally:
         servers.stop()
+
+
+class Patient(http.server.ThreadingHTTPServer):
+    """A container's web server whose health can be switched, and which knows when it was asked since then."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self._lock = threading.Condition()  # guards the two below
+        self._healthy = True
+        self._answered: float | None = None
+        super().__init__(("0.0.0.0", 0), _PatientHandler)
+        self._thread = golang.go(self.serve_forever, 0.05, name="bench-patient")
+
+    def switch(self, healthy: bool) -> float:
+        """Returns, in monotonic seconds, when the first probe has its answer."""
+        with self._lock:
+            self._healthy, self._answered = healthy, None
+            assert self._lock.wait_for(lambda: self._answered is not None, 10)
+            assert self._answered is not None
+            return self._answered
+
+    def answer(self) -> int:
+        """The status for who asks now."""
+        with self._lock:
+            return 200 if self._healthy else 500
+
+    def note(self, status: int) -> None:
+        """An answer has been sent."""
+        with self._lock:
+            if self._answered is None and (status == 200) == self._healthy:
+                self._answered = time.monotonic()
+                self._lock.notify_all()
+
+    def stop(self) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+class _PatientHandler(http.server.BaseHTTPRequestHandler):
+    server: Patient
+
+    def do_GET(self) -> None:
+        status = self.server.answer()
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        self.server.note(status)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class Latest:
+    """The newest version of each pod that a watch has shown."""
+
+    def __init__(self, client: kubernetes.Clientset) -> None:
+        self._changed = threading.Condition()  # guards _pods
+        self._pods: dict[str, v1.Pod] = {}
+        ctx, self._cancel = golang.with_cancel(golang.background())
+        self._watch = client.core_v1.pods(api_bench.NAMESPACE).watch(ctx)
+        self._thread = golang.go(self._run, name="bench-watch")
+
+    def stop(self) -> None:
+        self._cancel()
+        self._thread.join()
+
+    def wait(self, name: str, condition: Callable[[v1.Pod], bool]) -> float:
+        """When, in monotonic seconds, a version came of which the condition is true."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: name in self._pods and condition(self._pods[name]), 30)
+            return time.monotonic()
+
+    def wait_gone(self, name: str) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: name not in self._pods, 30)
+
+    def _run(self) -> None:
+        for event in self._watch.result_chan():
+            with self._changed:
+                if event.type == watch.DELETED:
+                    self._pods.pop(event.object.metadata.name, None)
+                else:
+                    self._pods[event.object.metadata.name] = event.object
+                self._changed.notify_all()
+
+
+def reactions(rounds: int = 10) -> dict[str, float]:
+    """Seconds from a probe's answer until the API server shows what it leads to, on a node with nothing else to do."""
+    with api_bench.hollow_node() as (_, kubelet, client):
+        api_bench.start_until_ready(kubelet, client)
+        patient, latest = Patient(), Latest(client)
+        try:
+            found = readiness_reactions(patient, latest, client, rounds)
+            found |= liveness_reactions(patient, latest, client, kubelet, rounds)
+            return found
+        finally:
+            latest.stop()
+            patient.stop()
+
+
+def probed_pod(name: str, patient: Patient) -> v1.Pod:
+    """A pod with the probe that it is named after."""
+    pod = api_bench.new_pod(name)
+    action = v1.HTTPGetAction(path="/", port=patient.server_port)
+    probe = v1.Probe(http_get=action, period_seconds=1, timeout_seconds=1, failure_threshold=1)
+    pod.spec.containers[0].readiness_probe = probe if "readiness" in name else None
+    pod.spec.containers[0].liveness_probe = probe if "liveness" in name else None
+    return pod
+
+
+def readiness_reactions(
+    patient: Patient, latest: Latest, client: kubernetes.Clientset, rounds: int
+) -> dict[str, float]:
+    """A readiness probe whose answer changes, until the pod's condition does."""
+    name = "readiness"
+    client.core_v1.pods(api_bench.NAMESPACE).create(golang.background(), probed_pod(name, patient))
+    latest.wait(name, api_bench.is_ready)
+    found = []
+    for number in range(2 * rounds):
+        golang.background().wait(random.uniform(0.5, 1.5))
+        healthy = bool(number % 2)
+        answered = patient.switch(healthy)
+        found.append(latest.wait(name, api_bench.is_ready if healthy else is_not_ready) - answered)
+    client.core_v1.pods(api_bench.NAMESPACE).delete(golang.background(), name)
+    return {"readiness to API, median": statistics.median(found), "readiness to API, longest": max(found)}
+
+
+def is_not_ready(pod: v1.Pod) -> bool:
+    return not api_bench.is_ready(pod)
+
+
+def liveness_reactions(
+    patient: Patient, latest: Latest, client: kubernetes.Clientset, kubelet: HollowKubelet, rounds: int
+) -> dict[str, float]:
+    """A liveness probe that fails, until its container is told to end; each time another pod, as restarts wait."""
+    pods = client.core_v1.pods(api_bench.NAMESPACE)
+    found = []
+    for number in range(rounds):
+        name = f"liveness-{number}"
+        pods.create(golang.background(), probed_pod(name, patient))
+        latest.wait(name, api_bench.is_ready)
+        patient.switch(True)
+        golang.background().wait(random.uniform(0.5, 1.5))
+        before = len(kills(kubelet))
+        answered = patient.switch(False)
+        wait_for("the kill", lambda before=before: len(kills(kubelet)) > before, 30)  # type: ignore[misc]
+        found.append(kills(kubelet)[before] - answered)
+        patient.switch(True)
+        pods.delete(golang.background(), name)
+        latest.wait_gone(name)
+    return {"liveness to kill, median": statistics.median(found), "liveness to kill, longest": max(found)}
+
+
+def kills(kubelet: HollowKubelet) -> list[float]:
+    """When containers were told to end, in monotonic seconds."""
+    now, monotonic = datetime.datetime.now(), time.monotonic()
+    times = _KILLING.findall(kubelet.log.read_text())
+    parsed = (datetime.datetime.strptime(f"{now.year}{at}", "%Y%m%d %H:%M:%S.%f") for at in times)
+    return [monotonic - (now - at).total_seconds() for at in parsed]

@@ -246,4 +246,9 @@ def test_watches_survive_an_outage(watching: ClusterNode, cluster: Cluster) -> N
         start_again(node, name)
         assert variables(node, name) == {"MAP": "old"}, "what is known is good enough"
     node.wait_for_condition("a new watch", lambda: watches(node, name))
-    node.wait_for_condition("the change", lambda: start_again(node, name) or variables(node, name) == {"MAP": "new"})
+
+    def seen() -> bool:
+        start_again(node, name)
+        return variables(node, name) == {"MAP": "new"}
+
+    node.wait_for_condition("the change", seen)

@@ -1,15 +1,17 @@
 """The recorded scenarios, run by our kubelet as a process against the test API server.
 
-Pods come without what later issues bring: volumes of config maps, secrets, tokens and the downward API, and variables
-from them. The runtime is a fake one that is told how the containers behaved in the recording.
+Pods come without what later issues bring: volumes of config maps, secrets, tokens and the downward API. The runtime is
+a fake one that is told how the containers behaved in the recording.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from framework.apiserver import cluster
 from framework.hollow_kubelet import HollowKubelet
 from framework.waiting import wait_for
-from golden import api_calls, normalize
+from golden import api_calls, cri_calls, normalize
 from golden.api_calls import Call
 from google.protobuf import json_format
 
@@ -28,8 +30,8 @@ from kubelet.cri.remote import fake
 
 NODE = "labnode"
 NAMESPACE = "golden"
-# What needs volumes or variables of a later issue is the whole point of these pods.
-NOT_YET = ("no-config", "no-volume")
+# What needs volumes of a later issue is the whole point of this pod.
+NOT_YET = ("no-volume",)
 _VOLUMES = ("emptyDir", "hostPath")
 # A container that has run for less than ten seconds is new to a kubelet that starts.
 _UNTIL_RESTART = 13.5
@@ -46,6 +48,8 @@ class Run:
     pods: dict[str, Any]
     events: list[dict[str, Any]]
     restarted: str = ""  # when the kubelet was started again
+    cri: list[dict[str, Any]] = field(default_factory=list)  # its calls of the runtime
+    root_dir: Path = Path()
 
     def until_pods(self) -> list[Call]:
         """The calls before the first pod was there."""
@@ -73,7 +77,14 @@ class _Node:
     def __init__(self, directory: Path, target: cluster.Cluster) -> None:
         self.store = target.store
         self.recorder = api_calls.Recorder(target, f"system:node:{NODE}")
-        config = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local", "maxPods": 120}
+        resolv_conf = directory / "resolv.conf"
+        resolv_conf.write_text(cri_calls.resolv_conf())
+        config = {
+            "clusterDNS": ["10.96.0.10"],
+            "clusterDomain": "cluster.local",
+            "maxPods": 120,
+            "resolvConf": str(resolv_conf),
+        }
         flags = {"kubeconfig": target.node_kubeconfig(NODE), "cert-dir": directory / "pki"}
         self.kubelet = HollowKubelet(directory, NODE, config, flags)
         _script(self.kubelet.runtime)
@@ -113,11 +124,19 @@ class _Node:
         wait_for("the pods are gone", lambda: not names(), _TIMEOUT, names)
 
 
+# The service that all pods have variables of.
+_KUBERNETES = {
+    "metadata": {"name": "kubernetes", "namespace": "default"},
+    "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "protocol": "TCP"}]},
+}
+
+
 def _run(directory: Path, scenario: Callable[[_Node], Run]) -> Run:
     directory.mkdir()
     target = cluster.Cluster(directory / "cluster")
     with target:
         target.store.create("namespaces", {"metadata": {"name": NAMESPACE}})
+        target.store.create("services", _KUBERNETES)
         node = _Node(directory, target)
         try:
             node.kubelet.server.start()
@@ -127,6 +146,8 @@ def _run(directory: Path, scenario: Callable[[_Node], Run]) -> Run:
         finally:
             node.kubelet.end()
         result.calls = node.recorder.calls()
+        result.cri = [json.loads(line) for line in cri_calls.recorded(node.kubelet)]
+        result.root_dir = node.kubelet.root_dir
     return result
 
 
@@ -163,9 +184,9 @@ def _final(pod: dict[str, Any]) -> bool:
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
-def _backs_off(pod: dict[str, Any]) -> bool:
+def _waits(pod: dict[str, Any], reason: str) -> bool:
     statuses = pod["status"].get("containerStatuses", [])
-    return any(s["state"].get("waiting", {}).get("reason") == "ImagePullBackOff" for s in statuses)
+    return any(s["state"].get("waiting", {}).get("reason") == reason for s in statuses)
 
 
 # Whether a pod has come to the state in which it was recorded 25 s after its creation, and for how many seconds then
@@ -176,13 +197,16 @@ _ENDS: dict[str, tuple[Callable[[dict[str, Any]], bool], float]] = {
     "oom": (_final, 3),
     "deadline": (_final, 3),
     "crashes": (lambda pod: _ended(pod, restarts=2), 1),
-    "no-image": (_backs_off, 1),
+    "no-image": (lambda pod: _waits(pod, "ImagePullBackOff"), 1),
+    "no-config": (lambda pod: _waits(pod, "CreateContainerConfigError"), 1),
     "unhealthy": (lambda pod: _running(pod, restarts=3), 0.3),
     "static-labnode": (_running, 0.5),
 }
 
 
 def _restart(node: _Node) -> Run:
+    for resource, manifest in _sources("02-everything"):
+        node.store.create(resource, manifest)
     node.create(_manifests("02-everything"))
     time.sleep(_UNTIL_RESTART)
     node.kubelet.stop()
@@ -207,8 +231,11 @@ def _manifests(scenario: str) -> list[dict[str, Any]]:
     """The pods of a scenario, without what is of a later issue."""
     documents = yaml.safe_load_all((normalize.DATA / scenario / "input.yaml").read_text())
     found = []
+    annotations = {each["metadata"]["name"]: each["metadata"]["annotations"] for each in normalize.pods(scenario)}
     for pod in (each for each in documents if each["kind"] == "Pod"):
         pod["metadata"]["namespace"] = NAMESPACE
+        if pod["metadata"]["name"] in annotations:
+            pod["metadata"]["annotations"] = annotations[pod["metadata"]["name"]]
         spec = pod["spec"]
         spec["automountServiceAccountToken"] = False
         spec["volumes"] = [v for v in spec.get("volumes", []) if any(kind in v for kind in _VOLUMES)]
@@ -220,16 +247,21 @@ def _manifests(scenario: str) -> list[dict[str, Any]]:
     return found
 
 
+def _sources(scenario: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The config maps and secrets of a scenario, and what they are called as resources."""
+    for each in yaml.safe_load_all((normalize.DATA / scenario / "input.yaml").read_text()):
+        each["metadata"]["namespace"] = NAMESPACE
+        if each["kind"] == "ConfigMap":
+            yield "configmaps", each
+        elif each["kind"] == "Secret":
+            texts = each.pop("stringData")
+            each["data"] = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+            yield "secrets", each
+
+
 def _reduce(container: dict[str, Any], volumes: set[str]) -> None:
-    container.pop("envFrom", None)
-    if "env" in container:
-        container["env"] = [e for e in container["env"] if not _is_of_object(e.get("valueFrom", {}))]
     if "volumeMounts" in container:
         container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] in volumes]
-
-
-def _is_of_object(source: dict[str, Any]) -> bool:
-    return "configMapKeyRef" in source or "secretKeyRef" in source
 
 
 def _become_recorded(runtime: fake.FakeRuntime) -> None:
@@ -256,8 +288,8 @@ def _script(runtime: fake.FakeRuntime) -> None:
     runtime.behaviours.add(fake.Behaviour(run_for=0.5, termination_message="done\n"), pod="succeeds")
     runtime.behaviours.add(fake.Behaviour(run_for=0.5, exit_code=3, termination_message="broken\n"), pod="fails")
     runtime.behaviours.add(fake.Behaviour(run_for=0.5, exit_code=137, oom_killed=True), pod="oom")
-    runtime.behaviours.add(fake.Behaviour(run_for=0.05), pod="everything", name="first")
-    runtime.behaviours.add(fake.Behaviour(run_for=0.05), pod="everything", name="second")
+    runtime.behaviours.add(fake.Behaviour(run_for=0.15), pod="everything", name="first")
+    runtime.behaviours.add(fake.Behaviour(run_for=0.15), pod="everything", name="second")
     runtime.behaviours.add(fake.Behaviour(sigterm_exit_code=0), pod="everything", name="sidecar")
     runtime.behaviours.add(fake.Behaviour(ignore_sigterm=True), pod="everything", name="other")
     for attempt in range(16):

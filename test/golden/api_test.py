@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from golden import api_calls, api_scenarios, normalize
+from golden import api_calls, api_scenarios, cri_calls, normalize
 from golden.api_calls import Call, Known, PodLife, comparable
 from golden.api_scenarios import Run, Runs
 
@@ -74,7 +74,13 @@ KNOWN = [
         always=False,
     ),
     Known(
-        r"^everything events: only (ours|recorded): .*(already present on machine|failed to generate container)",
+        r"^everything: (patch status containerStatuses\[0\] state waiting (message: recorded null|reason: .*\"PodInit)"
+        r"|only recorded: patch (?!.*initContainerStatuses).*\"PodInitializing\")",
+        "why a container waits is not forgotten when the kubelet is restarted",
+    ),
+    Known(
+        r"^no-config .* held count:|^(everything|no-config) events: only (ours|recorded): "
+        r".*(already present on machine|failed to generate container|configmap ..missing.. not found)",
         "one for each sync of a container that cannot be made",
         always=False,
     ),
@@ -87,7 +93,7 @@ KNOWN = [
 
 _PODS = {
     "01-plain": ("plain",),
-    "03-ends": ("succeeds", "fails", "crashes", "no-image", "unhealthy", "deadline", "oom"),
+    "03-ends": ("succeeds", "fails", "crashes", "no-image", "no-config", "unhealthy", "deadline", "oom"),
     "04-host": ("host", "shared"),
     "05-static": ("static-labnode",),
     "06-restart": ("everything",),
@@ -158,6 +164,41 @@ def test_what_the_api_server_holds(runs: Runs, scenario: str, pod: str) -> None:
     if scenario != "05-static":
         recorded, ours = recorded["status"], ours["status"]
     _check(normalize.diff(comparable(recorded), comparable(ours), f"{pod} held"))
+
+
+@pytest.mark.parametrize(("scenario", "pod"), _LIVES)
+def test_calls_of_the_runtime_about_a_pod(runs: Runs, scenario: str, pod: str) -> None:
+    """Their order and contents; of containers that cannot be made only the contents."""
+    run = _run_of(runs, scenario)
+    ours = cri_calls.conversation(run.cri, run.root_dir, pod)
+    recorded = _recorded_cri(scenario, pod)
+    found = normalize.diff_conversations(_in_order(recorded), _in_order(ours), _NOT_COMPARED)
+    found += normalize.diff_conversations(_failed(recorded)[:1], _failed(ours)[:1], _NOT_COMPARED)
+    _check(f"{pod} runtime: {line}" for line in found)
+
+
+def _in_order(calls: Iterable[normalize.Call]) -> list[normalize.Call]:
+    """Without what is tried again and again, and what is cleared away at leisure: that is for static_pod_test."""
+    return [call for call in calls if not (call.failed or call.method in ("RemoveContainer", "PullImage"))]
+
+
+def _failed(calls: Iterable[normalize.Call]) -> list[normalize.Call]:
+    return [call for call in calls if call.failed]
+
+
+def _recorded_cri(scenario: str, pod: str) -> list[normalize.Call]:
+    lines = normalize.load("02-everything" if scenario == "06-restart" else scenario)
+    for line in lines:
+        if line["method"] == "CreateContainer":
+            config = line["request"]["config"]
+            mounts = config.get("mounts", [])
+            config["mounts"] = [each for each in mounts if not each["container_path"].startswith(_LATER_MOUNTS)]
+    return normalize.conversations(lines)[pod]
+
+
+# The volumes that come with a later issue, and the hash that covers their mounts.
+_LATER_MOUNTS = ("/var/run/secrets/", "/conf", "/one-key", "/sec", "/info", "/all")
+_NOT_COMPARED = (*cri_calls.HOLLOW, "CreateContainer.config.annotations.io.kubernetes.container.hash")
 
 
 @pytest.mark.parametrize("scenario", ["01-plain", "03-ends", "04-host"])

@@ -15,21 +15,13 @@ from typing import Any
 import pytest
 import yaml
 from framework.hollow_kubelet import HollowKubelet
-from golden import normalize
+from golden import cri_calls, normalize
 
 from kubelet.cri.remote import fake
 
 _NODE = "labnode"
 _IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-# A hollow node has no cgroups of its own, and other pages and swap than the recorded machine.
-_HOLLOW = (
-    "RunPodSandbox.config.linux.cgroup_parent",
-    "CreateContainer.sandbox_config.linux.cgroup_parent",
-    "CreateContainer.config.linux.resources.hugepage_limits",
-    "CreateContainer.config.linux.resources.unified",
-    "CreateContainer.config.linux.resources.memory_swap_limit_in_bytes",
-)
 # The annotations tell the source; the hash covers the mount of the service account.
 _FROM_API_SERVER = (
     "RunPodSandbox.config.annotations",
@@ -42,7 +34,7 @@ _FROM_API_SERVER = (
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[HollowKubelet]:
     resolv_conf = tmp_path / "resolv.conf"
-    resolv_conf.write_text(_resolv_conf())
+    resolv_conf.write_text(cri_calls.resolv_conf())
     config = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local", "resolvConf": str(resolv_conf)}
     node = HollowKubelet(tmp_path, _NODE, config)
     node.runtime.images.add(_IMAGE)
@@ -52,20 +44,6 @@ def node(tmp_path: Path) -> Iterator[HollowKubelet]:
         yield node
     finally:
         node.end()
-
-
-def _resolv_conf() -> str:
-    """The recorded machine's, as a pod in its network was given it."""
-    [config] = [
-        line["request"]["config"]["dns_config"]
-        for line in normalize.load("04-host")
-        if line["method"] == "RunPodSandbox" and line["request"]["config"]["metadata"]["name"] == "host"
-    ]
-    lines = [f"nameserver {server}" for server in config.get("servers", [])]
-    for option in ("searches", "options"):
-        if config.get(option):
-            lines.append(" ".join([option.removesuffix("es").removesuffix("s"), *config[option]]))
-    return "\n".join(lines) + "\n"
 
 
 def _recorded(scenario: str, pod: str) -> list[normalize.Call]:
@@ -85,26 +63,10 @@ def _without_api_server(config: dict[str, Any]) -> None:
 
 
 def _ours(node: HollowKubelet, pod: str) -> list[normalize.Call]:
-    text = "\n".join(json.dumps(call.as_json()) for call in node.runtime.recorder.calls())
+    text = "\n".join(cri_calls.recorded(node))
     if not pod.endswith(f"-{_NODE}"):
         text = text.replace(f"{pod}-{_NODE}", pod)
-    lines = [json.loads(line) for line in text.splitlines()]
-    directories = {str(node.root_dir): "/var/lib/kubelet"}
-    for line in lines:
-        if line["method"] == "RunPodSandbox":
-            directories[str(Path(line["request"]["config"]["log_directory"]).parent)] = "/var/log/pods"
-    calls = normalize.conversations(lines, directories=directories).get(pod, [])
-    return _without_garbage_collection(calls)
-
-
-def _without_garbage_collection(calls: list[normalize.Call]) -> list[normalize.Call]:
-    """Sandboxes are collected once a minute: that may come within the test, and did not within the recording."""
-    result: list[normalize.Call] = []
-    for call in calls:
-        again = call.method == "StopPodSandbox" and call in result
-        if call.method != "RemovePodSandbox" and not again:
-            result.append(call)
-    return result
+    return cri_calls.conversation(map(json.loads, text.splitlines()), node.root_dir, pod)
 
 
 def _manifest(scenario: str, pod: str) -> str:
@@ -138,7 +100,7 @@ def _run_and_delete(node: HollowKubelet, manifest: str, containers: int) -> None
 def test_static_pod(node: HollowKubelet) -> None:
     _run_and_delete(node, _manifest("05-static", "static"), 1)
     found = normalize.diff_conversations(
-        _recorded("05-static", "static-labnode"), _ours(node, "static-labnode"), _HOLLOW
+        _recorded("05-static", "static-labnode"), _ours(node, "static-labnode"), cri_calls.HOLLOW
     )
     assert "\n".join(found) == ""
 
@@ -149,7 +111,9 @@ def test_static_pod(node: HollowKubelet) -> None:
 )
 def test_pod_that_runs_until_it_is_deleted(node: HollowKubelet, scenario: str, pod: str, containers: int) -> None:
     _run_and_delete(node, _manifest(scenario, pod), containers)
-    found = normalize.diff_conversations(_recorded(scenario, pod), _ours(node, pod), (*_HOLLOW, *_FROM_API_SERVER))
+    found = normalize.diff_conversations(
+        _recorded(scenario, pod), _ours(node, pod), (*cri_calls.HOLLOW, *_FROM_API_SERVER)
+    )
     assert "\n".join(found) == ""
 
 
@@ -158,5 +122,7 @@ def test_pod_that_ends(node: HollowKubelet, pod: str) -> None:
     node.runtime.behaviours.add(fake.Behaviour(run_for=0.5, oom_killed=True), command="tail /dev/zero")
     _run(node, _manifest("03-ends", pod), 1)
     node.wait_for_condition("the end is noticed", lambda: _called(node, "StopPodSandbox"), timeout=30)
-    found = normalize.diff_conversations(_recorded("03-ends", pod), _ours(node, pod), (*_HOLLOW, *_FROM_API_SERVER))
+    found = normalize.diff_conversations(
+        _recorded("03-ends", pod), _ours(node, pod), (*cri_calls.HOLLOW, *_FROM_API_SERVER)
+    )
     assert "\n".join(found) == ""

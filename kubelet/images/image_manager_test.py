@@ -422,6 +422,27 @@ def test_external_credentials_come_after_those_of_the_node() -> None:
     assert asked == [("ns", "pod", "uid", "")]
 
 
+def test_runtime_is_told_of_annotations_and_handler() -> None:
+    world = _World()
+    specs: list[kubecontainer.ImageSpec] = []
+    get_image_ref = world.images.get_image_ref
+
+    def record_spec(ctx: golang.Context, image: kubecontainer.ImageSpec) -> str:
+        specs.append(image)
+        return get_image_ref(ctx, image)
+
+    world.images.get_image_ref = record_spec  # type: ignore[method-assign]
+    a_pod = v1.deepcopy(_POD)
+    a_pod.metadata.annotations = {"a": "b"}
+    digested = "reg.io/a:tag@sha256:" + "0" * 64
+    for image in ("missing_image", digested):
+        world.manager.ensure_image_exists(_CTX, None, a_pod, image, [], None, "handler", v1.PULL_IF_NOT_PRESENT)
+    assert [(spec.image, spec.runtime_handler, spec.annotations) for spec in specs] == [
+        ("missing_image:latest", "handler", [kubecontainer.Annotation("a", "b")]),
+        (digested, "handler", [kubecontainer.Annotation("a", "b")]),
+    ]
+
+
 def test_pull_intent_that_cannot_be_recorded() -> None:
     class _FullDisk(pullmanager.NoopImagePullManager):
         def record_pull_intent(self, image: str) -> None:

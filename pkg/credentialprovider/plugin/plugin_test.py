@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.component_base.metrics import legacyregistry
 from pkg.credentialprovider import plugin
-from pkg.credentialprovider.plugin import exec_plugin, metrics
+from pkg.credentialprovider.plugin import exec_plugin, metrics, singleflight
 from pkg.credentialprovider.plugin.exec_plugin import AuthConfig, CredentialProviderResponse, PluginError
 from pkg.credentialprovider.plugin.plugin import ServiceAccountProvider
 
@@ -117,16 +118,40 @@ def test_bad_cache_key_type() -> None:
         _World(_Plugin("Pod")).user()
 
 
+class _CountingGroup(singleflight.Group[CredentialProviderResponse]):
+    """Counts who asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Hashable] = []
+
+    def do(self, key: Hashable, fn: Callable[[], CredentialProviderResponse]) -> CredentialProviderResponse:
+        self.asked.append(key)
+        return super().do(key, fn)
+
+
 def test_those_who_ask_at_once_share_one_run() -> None:
-    world = _World(_Plugin())
+    world = _World(_Plugin(cache_duration="0s"))
     world.plugin.hold = threading.Event()
+    group = world.provider._group = _CountingGroup()
     users: list[str] = []
     threads = [golang.go(lambda: users.append(world.user()), name=f"ask-{i}") for i in range(5)]
+    _eventually(lambda: len(group.asked) == 5)
+    # The last of them has counted itself and is about to wait.
+    golang.background().wait(0.1)
     world.plugin.hold.set()
     for thread in threads:
         thread.join(10)
     assert users == ["1"] * 5
     assert world.plugin.images == ["reg.io/a"]
+    assert world.user() == "2"
+
+
+def _eventually(look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not look():
+        assert time.monotonic() < deadline
+        golang.background().wait(0.01)
 
 
 def test_failure_is_raised_for_each_and_not_kept() -> None:
@@ -310,10 +335,13 @@ def test_failing_plugin(tmp_path: Path, script: str, expected: str) -> None:
 
 
 def test_plugin_that_never_ends_is_killed_with_its_children(tmp_path: Path) -> None:
-    slow = _script(tmp_path, "echo waiting >&2; sleep 1000 & wait")
-    hasty = exec_plugin.ExecPlugin("p", _V1, [], [], slow.plugin_bin_dir, timeout=0.3)
-    with pytest.raises(PluginError, match="context deadline exceeded"):
+    slow = _script(tmp_path, f"sleep 1000 & echo $! >{tmp_path}/pid; echo waiting >&2; wait")
+    hasty = exec_plugin.ExecPlugin("p", _V1, [], [], slow.plugin_bin_dir, timeout=1.0)
+    with pytest.raises(PluginError, match="context deadline exceeded: waiting"):
         hasty.exec_plugin("reg.io/a", "", {})
+    child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    # A zombie is dead, and for whoever adopted it to bury.
+    _eventually(lambda: not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 def test_metrics(tmp_path: Path) -> None:

@@ -68,6 +68,13 @@ class KubeletPods(KubeletNodeCache):
         """Pods that are not terminal and not known to have ended: those that hold resources of the node."""
         return self.filter_out_inactive_pods(self.pod_manager.get_pods())
 
+    def get_allocated_pods(self) -> list[v1.Pod]:
+        """The active pods with what they were given, which a resize that waits may want to change."""
+        active_pods = self.get_active_pods()
+        if not features.feature_gate.enabled(features.IN_PLACE_POD_VERTICAL_SCALING):
+            return active_pods
+        return [self.allocation_manager.update_pod_from_allocation(pod)[0] for pod in active_pods]
+
     def get_or_create_user_namespace_mappings(self, pod: v1.Pod, runtime_handler: str) -> runtimeapi.UserNamespace:
         """See UsernsManager. Raises ValueError for a pod that wants a user namespace of its own and cannot have it."""
         return self.userns_manager.get_or_create_user_namespace_mappings(pod, runtime_handler)

@@ -39,35 +39,42 @@ def convert_to_api_pod_level_resources_status(
     """
     if allocated_pod.status.phase != v1.POD_RUNNING:
         return get_effective_allocated_resources(allocated_pod)
+    try:
+        cpu = pcm.get_pod_cgroup_config(allocated_pod, v1.RESOURCE_CPU)
+        memory = pcm.get_pod_cgroup_config(allocated_pod, v1.RESOURCE_MEMORY)
+    except (OSError, ValueError) as err:
+        klog.error_s(err, "failed to read cgroup config for the pod", podName=allocated_pod.metadata.name)
+        return _as_before(allocated_pod, old)
+    if cpu is None or memory is None:
+        # DIVERGES: Go has nothing to show where pods have no cgroups.
+        return get_effective_allocated_resources(allocated_pod)
+    resources = _own_resources(allocated_pod)
+    _show(resources.requests, v1.RESOURCE_CPU, cm.cpu_requests_from_config(cpu), cm.MIN_SHARES)
+    _show(resources.limits, v1.RESOURCE_CPU, cm.cpu_limits_from_config(cpu), cm.MIN_MILLI_CPU_LIMIT)
+    _show(resources.limits, v1.RESOURCE_MEMORY, _memory_limit(memory), 0)
+    return resources
+
+
+def _own_resources(allocated_pod: v1.Pod) -> v1.ResourceRequirements:
+    """The pod's own resources, and its request for memory, which stands in no cgroup."""
     own = allocated_pod.spec.resources
     resources = v1.deepcopy(own) if own is not None else v1.ResourceRequirements()
-    # DIVERGES: Go shows the request for memory, which stands in no cgroup, as it was before a resize.
+    # DIVERGES: Go shows the request for memory as it was before a resize.
     if v1.RESOURCE_MEMORY not in resources.requests:
         requests = resourcehelper.pod_requests(allocated_pod, _options())
         if v1.RESOURCE_MEMORY in requests:
             resources.requests[v1.RESOURCE_MEMORY] = requests[v1.RESOURCE_MEMORY]
-    # DIVERGES: Go forgets what was in force when the pod ends, should its cgroup be gone by then.
-    started = old.phase in (v1.POD_RUNNING, v1.POD_SUCCEEDED, v1.POD_FAILED)
-    before = old.resources if started else None
-    cpu = _cgroup_config(pcm, allocated_pod, v1.RESOURCE_CPU)
-    _show(resources.requests, v1.RESOURCE_CPU, cm.cpu_requests_from_config(cpu), cm.MIN_SHARES)
-    _show(resources.limits, v1.RESOURCE_CPU, cm.cpu_limits_from_config(cpu), cm.MIN_MILLI_CPU_LIMIT)
-    if cpu is None and before is not None:
-        _keep_before(resources, before, v1.RESOURCE_CPU)
-    memory = _cgroup_config(pcm, allocated_pod, v1.RESOURCE_MEMORY)
-    _show(resources.limits, v1.RESOURCE_MEMORY, _memory_limit(memory), 0)
-    if memory is None and before is not None:
-        _keep_before(resources, before, v1.RESOURCE_MEMORY)
     return resources
 
 
-def _cgroup_config(pcm: cm.PodContainerManager, pod: v1.Pod, name: str) -> cm.ResourceConfig | None:
-    """What the pod's cgroup allows; None if it has none, or none that can be read."""
-    try:
-        return pcm.get_pod_cgroup_config(pod, name)
-    except (OSError, ValueError) as err:
-        klog.error_s(err, f"failed to read {name} cgroup config for the pod", podName=pod.metadata.name)
-        return None
+def _as_before(allocated_pod: v1.Pod, old: v1.PodStatus) -> v1.ResourceRequirements:
+    """What was last known to be in force, for a cgroup that cannot be read."""
+    resources = _own_resources(allocated_pod)
+    # DIVERGES: Go forgets what was in force when the pod ends, should its cgroup be gone by then.
+    if old.phase in (v1.POD_RUNNING, v1.POD_SUCCEEDED, v1.POD_FAILED) and old.resources is not None:
+        for name in (v1.RESOURCE_CPU, v1.RESOURCE_MEMORY):
+            _keep_before(resources, old.resources, name)
+    return resources
 
 
 def _keep_before(resources: v1.ResourceRequirements, before: v1.ResourceRequirements, name: str) -> None:

@@ -136,25 +136,25 @@ def test_resize_is_put_off_until_there_is_room(node: ClusterNode, cpus: int) -> 
 
 
 def test_put_off_resize_outlives_the_kubelet(node: ClusterNode, cpus: int) -> None:
-    node.create(sized("big", f"{cpus - 300}m"))
-    node.create(sized("waits"))
-    node.wait_for_api_running("big", "waits")
-    resize(node, "waits", cpu="400m")
-    before = node.wait_for_api_pod("waits", "waits", lambda found: "PodResizePending" in found.conditions)
+    node.create(sized("large", f"{cpus - 300}m"))
+    node.create(sized("outlives"))
+    node.wait_for_api_running("large", "outlives")
+    resize(node, "outlives", cpu="400m")
+    before = node.wait_for_api_pod("outlives", "outlives", lambda found: "PodResizePending" in found.conditions)
 
     node.kill()
     node.join()
-    resize(node, "waits", cpu="450m")
+    resize(node, "outlives", cpu="450m")
     after = node.wait_for_api_pod(
-        "waits", "still waits", lambda found: found.conditions["PodResizePending"]["observedGeneration"] == 3
+        "outlives", "still waits", lambda found: found.conditions["PodResizePending"]["observedGeneration"] == 3
     )
 
     pending = [before.conditions["PodResizePending"], after.conditions["PodResizePending"]]
     assert pending[0]["lastTransitionTime"] == pending[1]["lastTransitionTime"]
     assert has(after, cpu="100m"), "the kubelet remembers what the pod was given"
-    resize(node, "waits", cpu="100m")
-    node.wait_for_api_pod("waits", "waits no more", no_resize)
-    assert not node.calls("waits", "UpdateContainerResources")
+    resize(node, "outlives", cpu="100m")
+    node.wait_for_api_pod("outlives", "waits no more", no_resize)
+    assert not node.calls("outlives", "UpdateContainerResources")
 
 
 def test_granted_resize_is_put_in_force_by_the_next_kubelet(node: ClusterNode) -> None:

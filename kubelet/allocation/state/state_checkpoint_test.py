@@ -65,9 +65,9 @@ def test_writes_what_go_writes(tmp_path: Path) -> None:
     checkpoint.set_container_resources("b", "<c>", both)
     checkpoint.set_pod_level_resources("a", v1.ResourceRequirements(claims=[v1.ResourceClaim(name="gpu")]))
     data = (
-        r'{\"entries\":{\"a\":{\"ContainerResources\":{},\"PodLevelResources\":{\"claims\":[{\"name\":\"gpu\"}]}},'
-        r'\"b\":{\"ContainerResources\":{\"\\u003cc\\u003e\":{\"limits\":{\"cpu\":\"1500m\",\"memory\":\"1Gi\"},'
-        r'\"requests\":{\"cpu\":\"500m\"}}},\"PodLevelResources\":null}}}'
+        r"{\"entries\":{\"a\":{\"ContainerResources\":{},\"PodLevelResources\":{\"claims\":[{\"name\":\"gpu\"}]}},"
+        r"\"b\":{\"ContainerResources\":{\"\\u003cc\\u003e\":{\"limits\":{\"cpu\":\"1500m\",\"memory\":\"1Gi\"},"
+        r"\"requests\":{\"cpu\":\"500m\"}}},\"PodLevelResources\":null}}}"
     )
     text = (tmp_path / _NAME).read_text()
     assert text.startswith('{"data":"' + data + '","checksum":')

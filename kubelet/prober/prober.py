@@ -62,7 +62,9 @@ class Prober:
             raise
         except Exception as err:
             klog.v(1).info_s("Probe errored", **where, err=err)
-            message = f"{probe_type} probe errored and resulted in {probing.Result.UNKNOWN} state: {err}"
+            broken = isinstance(err, probing.BrokenAnswerError)
+            state = probing.Result.FAILURE if broken else probing.Result.UNKNOWN
+            message = f"{probe_type} probe errored and resulted in {state} state: {err}"
             self._record(pod, container, events.CONTAINER_UNHEALTHY, message)
             raise
         match result:

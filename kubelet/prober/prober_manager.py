@@ -64,8 +64,8 @@ class Manager:
         self._ctx, self._cancel = golang.with_cancel(golang.background())
         self._lock = threading.Lock()  # guards the two fields below
         self._workers: dict[_ProbeKey, Worker] = {}
-        # By pods' uids: the containers that were there before the kubelet, by their ids, and whether they were ready.
-        self._inherited: dict[str, dict[str, bool]] = {}
+        # By pods' uids: the containers that were there before the kubelet, by their ids, as they were last told.
+        self._inherited: dict[str, dict[str, v1.ContainerStatus]] = {}
 
     def results_manager(self, probe_type: ProbeType) -> results.Manager:
         return self._results[probe_type]
@@ -177,7 +177,10 @@ class Manager:
         if result is not None:
             return result == results.SUCCESS
         # It had started before the kubelet was restarted; or nothing probes its start-up.
-        return bool(status.started) or self._worker(pod, status.name, ProbeType.STARTUP) is None
+        known = self._inherited_status(pod, status)
+        if status.started or (known is not None and known.started):
+            return True
+        return self._worker(pod, status.name, ProbeType.STARTUP) is None
 
     def _is_ready(self, pod: v1.Pod, status: v1.ContainerStatus, spec: v1.Container | None) -> bool:
         if status.state.running is None:
@@ -208,8 +211,26 @@ class Manager:
         with self._lock:
             if status.container_id in self._inherited.get(pod_uid, {}):
                 return True
+        return self._started_earlier(status)
+
+    def _started_earlier(self, status: v1.ContainerStatus) -> bool:
         running = status.state.running
         return running is not None and running.started_at is not None and running.started_at < self.start_time
+
+    def inherit(self, pod_uid: str, status: v1.PodStatus) -> None:
+        """Take what the kubelet before this one told of a static pod; its mirror has the status, the pod has none.
+
+        DIVERGES: Go probes static pods anew, and they are not ready until then.
+        """
+        known = _known_containers(status)
+        before = {key: each for key, each in known.items() if self._started_earlier(each)}
+        with self._lock:
+            if not self._inherited.get(pod_uid):
+                self._inherited[pod_uid] = before
+
+    def _inherited_status(self, pod: v1.Pod, status: v1.ContainerStatus) -> v1.ContainerStatus | None:
+        with self._lock:
+            return self._inherited.get(pod.metadata.uid, {}).get(status.container_id)
 
     def _note_inherited(self, pod: v1.Pod) -> None:
         """The first status that is seen of a pod was reported by the kubelet before this one."""
@@ -222,9 +243,8 @@ class Manager:
 
         DIVERGES: Go asks for the pod's condition, which one container of several makes false for all.
         """
-        with self._lock:
-            known = self._inherited.get(pod.metadata.uid, {}).get(status.container_id)
-        return podutil.is_pod_ready_condition_true(pod.status) if known is None else known
+        known = self._inherited_status(pod, status)
+        return podutil.is_pod_ready_condition_true(pod.status) if known is None else known.ready
 
 
 def _probed_containers(pod: v1.Pod) -> Iterator[v1.Container]:
@@ -233,10 +253,10 @@ def _probed_containers(pod: v1.Pod) -> Iterator[v1.Container]:
     yield from (c for c in pod.spec.init_containers if podutil.is_restartable_init_container(c))
 
 
-def _known_containers(status: v1.PodStatus) -> dict[str, bool]:
-    """Whether the containers, by their ids, were ready."""
+def _known_containers(status: v1.PodStatus) -> dict[str, v1.ContainerStatus]:
+    """The containers by their ids."""
     statuses = [*status.container_statuses, *status.init_container_statuses]
-    return {each.container_id: each.ready for each in statuses if each.container_id}
+    return {each.container_id: each for each in statuses if each.container_id}
 
 
 def _keys(pod_uid: str, containers: Iterable[v1.Container], probe_types: Iterable[ProbeType]) -> Iterator[_ProbeKey]:

@@ -286,6 +286,23 @@ def test_restart_of_the_kubelet_leaves_each_container_as_it_was(world: ProbeWorl
     stop(world)
 
 
+@pytest.mark.parametrize("age", [300, -1])
+def test_restart_of_the_kubelet_leaves_static_pods_as_their_mirrors_tell(world: ProbeWorld, age: float) -> None:
+    """Of containers that were there before it; only the mirror has a status, and it comes later than the pod."""
+    spec = pod(POD_UID, container("c", READINESS, STARTUP))
+    world.manager.add_pod(CTX, spec)
+    since = world.clock.now() - datetime.timedelta(seconds=age)
+    found = status("c", v1.ContainerState(running=v1.ContainerStateRunning(started_at=since)))
+    world.manager.update_pod_status(CTX, spec, v1.PodStatus(container_statuses=[found]))
+    assert (found.started, found.ready) == (False, False)
+    told = v1.deepcopy(found)
+    told.started = told.ready = True
+    world.manager.inherit(POD_UID, v1.PodStatus(container_statuses=[told]))
+    world.manager.update_pod_status(CTX, spec, v1.PodStatus(container_statuses=[found]))
+    assert (found.started, found.ready) == ((True, True) if age > 0 else (False, False))
+    stop(world)
+
+
 def test_restart_of_the_kubelet_leaves_containers_started(world: ProbeWorld) -> None:
     spec = pod(POD_UID, container("c", STARTUP))
     world.manager.add_pod(CTX, spec)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import grpc
 import pytest
 
 from kubelet import container as kubecontainer
+from kubelet.cri import errors as crierrors
 from kubelet.prober import results
 from kubelet.prober.prober import Prober, ProbeType
 from kubelet.prober.testing import CONTAINER_ID, FakeRunner
@@ -150,6 +156,93 @@ def test_port_that_is_not_there_is_told_of(world: World, handler: dict[str, Any]
     with pytest.raises(ValueError, match=message):
         world.probe(v1.Probe(timeout_seconds=1, **handler))
     assert world.events() == [f"Warning Unhealthy Liveness probe errored and resulted in unknown state: {message}"]
+
+
+@contextmanager
+def mute_server() -> Iterator[int]:
+    """A port where connections are accepted, and that is all."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("handler", "message"),
+    [
+        (
+            lambda port: {"http_get": v1.HTTPGetAction(port=port, path="/x")},
+            'Get "http://127.0.0.1:PORT/x": context deadline exceeded (Client.Timeout exceeded while awaiting headers)',
+        ),
+        (
+            lambda port: {"http_get": v1.HTTPGetAction(port=port, scheme="HTTPS")},
+            'Get "https://127.0.0.1:PORT": context deadline exceeded (Client.Timeout exceeded while awaiting headers)',
+        ),
+        (
+            lambda port: {"grpc": v1.GRPCAction(port=port)},
+            'timeout: failed to connect service "127.0.0.1:PORT" within 1s: context deadline exceeded',
+        ),
+        (
+            lambda port: {
+                "http_get": v1.HTTPGetAction(port=port, http_headers=[v1.HTTPHeader(name="X", value="a\nb")])
+            },
+            'Get "http://127.0.0.1:PORT": net/http: invalid header field value for "X"',
+        ),
+    ],
+)
+def test_what_cannot_succeed_is_told_of_and_leaves_nothing_open(
+    world: World, handler: Callable[[int], dict[str, Any]], message: str
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with mute_server() as port:
+        assert world.probe(v1.Probe(timeout_seconds=1, **handler(port))) == results.FAILURE
+        told = world.events()
+        assert len(told) == 1
+        assert told[0].startswith(f"Warning Unhealthy Liveness probe failed: {message.replace('PORT', str(port))}")
+    if "grpc" not in handler(1):  # it takes its time for closing, which is tested beside it
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_answer_that_breaks_off_is_asked_for_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def break_off(url: str, *args: object) -> tuple[probe.Result, str]:
+        asked.append(url)
+        raise probe.BrokenAnswerError("unexpected EOF")
+
+    monkeypatch.setattr(probe, "probe_http", break_off)
+    with pytest.raises(probe.BrokenAnswerError):
+        world.probe(v1.Probe(http_get=v1.HTTPGetAction(port=80), timeout_seconds=1))
+    assert len(asked) == 3
+    assert world.events() == ["Warning Unhealthy Liveness probe errored and resulted in failure state: unexpected EOF"]
+
+
+def test_grpc_service_and_port(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def note(*args: object) -> tuple[probe.Result, str]:
+        asked.append(args)
+        return probe.Result.SUCCESS, ""
+
+    monkeypatch.setattr(probe, "probe_grpc", note)
+    for service in (None, "readiness"):
+        world.probe(v1.Probe(grpc=v1.GRPCAction(port=81, service=service), timeout_seconds=2))
+    assert asked == [("127.0.0.1", "", 81, 2.0), ("127.0.0.1", "readiness", 81, 2.0)]
+
+
+def test_command_that_is_missing_is_told_of(world: World) -> None:
+    reason = 'failed to exec in container: exec: "/none": stat /none: no such file or directory: unknown'
+    world.runner.err = crierrors.RemoteError(grpc.StatusCode.UNKNOWN, reason)
+    with pytest.raises(crierrors.RemoteError):
+        world.probe(command("/none"))
+    assert world.events() == [
+        "Warning Unhealthy Liveness probe errored and resulted in unknown state: "
+        f"rpc error: code = Unknown desc = {reason}"
+    ]
+
+
+def test_output_without_end_is_cut_in_the_event(world: World) -> None:
+    world.runner.err = utilexec.CodeExitError(ValueError("exited"), 1, b"x" * 10_000_000)
+    assert world.probe(command("yes")) == results.FAILURE
+    assert world.events() == [f"Warning Unhealthy Liveness probe failed: {'x' * 10240}"]
 
 
 def test_hosts_default_to_the_pods_address(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

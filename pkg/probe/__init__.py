@@ -6,7 +6,15 @@ Go: pkg/probe
 from pkg.probe.exec import probe_exec
 from pkg.probe.grpc import probe_grpc
 from pkg.probe.http import probe_http
-from pkg.probe.probe import Result, resolve_container_port
+from pkg.probe.probe import BrokenAnswerError, Result, resolve_container_port
 from pkg.probe.tcp import probe_tcp
 
-__all__ = ["Result", "probe_exec", "probe_grpc", "probe_http", "probe_tcp", "resolve_container_port"]
+__all__ = [
+    "BrokenAnswerError",
+    "Result",
+    "probe_exec",
+    "probe_grpc",
+    "probe_http",
+    "probe_tcp",
+    "resolve_container_port",
+]

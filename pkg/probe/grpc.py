@@ -48,7 +48,13 @@ def probe_grpc(host: str, service: str, port: int, timeout: float) -> tuple[Resu
     All within timeout seconds. A server that is not there yet may come up meanwhile.
     """
     info = version.get()
-    options = [*_OPTIONS, ("grpc.primary_user_agent", f"kube-probe/{info.major}.{info.minor}")]
+    options = [
+        *_OPTIONS,
+        ("grpc.primary_user_agent", f"kube-probe/{info.major}.{info.minor}"),
+        # How long an attempt to connect may take, in spite of its name: one that is still under way keeps its socket
+        # when the channel is closed, for 20 s if nobody says so. Ending before the probe does, it would be repeated.
+        ("grpc.min_reconnect_backoff_ms", round(timeout * 1000) + 100),
+    ]
     with grpc.insecure_channel(_target(host, port), options=options) as channel:
         check = channel.unary_unary(_METHOD, _Request.SerializeToString, _Response.FromString)
         try:

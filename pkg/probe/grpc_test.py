@@ -188,6 +188,20 @@ def test_server_that_comes_up_meanwhile() -> None:
     assert found == [(Result.SUCCESS, "service healthy")]
 
 
+def test_server_that_says_nothing_gets_rid_of_the_connection_soon() -> None:
+    ended = threading.Event()
+
+    def read_all(connection: socket.socket) -> None:
+        connection.settimeout(TIMEOUT)
+        while connection.recv(1000):
+            pass
+        ended.set()
+
+    with listening(read_all) as port:
+        assert probe_grpc(HOST, "", port, 0.3)[0] is Result.FAILURE
+        assert ended.wait(TIMEOUT)
+
+
 def test_no_connection_and_no_thread_is_left() -> None:
     def threads() -> int:
         return len(os.listdir("/proc/self/task"))

@@ -18,7 +18,7 @@ from pkg import klog
 from pkg.api.core import v1
 from pkg.component_base import version
 from pkg.probe.dialer import dial, join_host_port
-from pkg.probe.probe import Result, resolve_container_port
+from pkg.probe.probe import BrokenAnswerError, Result, resolve_container_port
 
 MAX_RESPONSE_BODY_LENGTH = 10 * 1024
 MAX_REDIRECTS = 10
@@ -57,8 +57,8 @@ def headers_of(action: v1.HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
 def probe_http(url: str, headers: list[tuple[str, str]], timeout: float) -> tuple[Result, str]:
     """GET the URL within timeout seconds, redirects on the same host included; certificates are not verified.
 
-    A redirect to another host is a warning: the container answered, and its probe does not follow. Raises OSError or
-    HTTPException when the answer breaks off in its body, which says nothing about the container's health.
+    A redirect to another host is a warning: the container answered, and its probe does not follow. Raises
+    BrokenAnswerError when the answer breaks off in its body, which says nothing about the container's health.
     """
     deadline = time.monotonic() + timeout
     first_host = urlsplit(url).hostname
@@ -66,14 +66,14 @@ def probe_http(url: str, headers: list[tuple[str, str]], timeout: float) -> tupl
         try:
             response = _get(url, headers, deadline)
         except TimeoutError as err:
-            return Result.FAILURE, f'Get "{url}": {err}'
+            return Result.FAILURE, f'Get "{url}": {err} (Client.Timeout exceeded while awaiting headers)'
         except (OSError, http.client.HTTPException, ValueError) as err:
             return Result.FAILURE, f'Get "{url}": {str(err) or type(err).__name__}'
         with response:
             location = response.getheader("Location", "")
             target = urljoin(url, location)
             if response.status not in _REDIRECTS or not location or not is_local_redirect(target, first_host):
-                return _verdict(response.status, response.read(MAX_RESPONSE_BODY_LENGTH).decode(errors="replace"))
+                return _verdict(response.status, _read(response))
         if urlsplit(location).netloc:
             headers = [(name, value) for name, value in headers if name.lower() != "host"]
         url = target
@@ -105,6 +105,17 @@ def _get(url: str, headers: list[tuple[str, str]], deadline: float) -> http.clie
         raise
 
 
+def _read(response: http.client.HTTPResponse) -> str:
+    """The body, or its beginning."""
+    try:
+        return response.read(MAX_RESPONSE_BODY_LENGTH).decode(errors="replace")
+    except TimeoutError as err:
+        message = f"{err} (Client.Timeout or context cancellation while reading body)"
+        raise BrokenAnswerError(message) from err
+    except (OSError, http.client.HTTPException) as err:
+        raise BrokenAnswerError(str(err) or type(err).__name__) from err
+
+
 def encode_request(host: str, target: str, headers: list[tuple[str, str]]) -> bytes:
     """What is sent. Raises ValueError for a header that cannot be."""
     host = next((value for name, value in headers if name.lower() == "host"), host)
@@ -130,6 +141,9 @@ def _connect(scheme: str, host: str, port: int, deadline: float) -> socket.socke
     try:
         sock.settimeout(_left(deadline))
         return _unverified().wrap_socket(sock, server_hostname=host)
+    except TimeoutError as err:
+        sock.close()
+        raise TimeoutError("context deadline exceeded") from err
     except BaseException:
         sock.close()
         raise
@@ -148,7 +162,7 @@ def _left(deadline: float) -> float:
     """Seconds until the deadline. Raises TimeoutError when there are none, in the words of Go's client."""
     left = deadline - time.monotonic()
     if left <= 0:
-        raise TimeoutError("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+        raise TimeoutError("context deadline exceeded")
     return left
 
 

@@ -20,6 +20,10 @@ class Result(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
+class BrokenAnswerError(Exception):
+    """An answer began and broke off."""
+
+
 def resolve_container_port(port: int | str, container: v1.Container) -> int:
     """The port's number, looked up by name among the container's. Raises ValueError when there is none."""
     number = port if isinstance(port, int) else _port_by_name(port, container)

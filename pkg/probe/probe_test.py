@@ -8,7 +8,6 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,7 +15,7 @@ import pytest
 
 from pkg.api.core import v1
 from pkg.component_base import version
-from pkg.probe import Result, probe_exec, probe_http, probe_tcp, resolve_container_port
+from pkg.probe import BrokenAnswerError, Result, probe_exec, probe_http, probe_tcp, resolve_container_port
 from pkg.probe import http as httpprobe
 from pkg.util import exec as utilexec
 
@@ -272,9 +271,17 @@ def test_server_that_never_ends_its_headers_is_a_failure_in_time(headers_sent: b
 def test_answer_that_breaks_off_in_its_body_says_nothing() -> None:
     with (
         raw_server(drip(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n")) as url,
-        pytest.raises((OSError, HTTPException), match="deadline exceeded"),
+        pytest.raises(BrokenAnswerError, match="deadline exceeded"),
     ):
         probe_http(url, headers(), 0.3)
+
+
+def test_answer_without_its_end_says_nothing() -> None:
+    def talk(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab")
+
+    with raw_server(talk) as url, pytest.raises(BrokenAnswerError, match="IncompleteRead"):
+        probe_http(url, headers(), TIMEOUT)
 
 
 @pytest.mark.parametrize(

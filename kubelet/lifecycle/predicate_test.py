@@ -19,6 +19,7 @@ from pkg.scheduler import framework
 from pkg.scheduler.framework.plugins import nodeaffinity, nodename, nodeports, tainttoleration
 
 EXTENDED = "foo.com/bar"
+HUGE = "hugepages-2Mi"
 CTX = golang.background()
 Resources = dict[str, resource.Quantity]
 
@@ -49,6 +50,20 @@ def resource_pod(*requests: Resources, init: tuple[Resources, ...] = ()) -> v1.P
         return [v1.Container(resources=v1.ResourceRequirements(requests=r)) for r in of]
 
     return v1.Pod(spec=v1.PodSpec(containers=containers(requests), init_containers=containers(init)))
+
+
+def with_sidecar(pod: v1.Pod, requests: Resources) -> v1.Pod:
+    resources = v1.ResourceRequirements(requests=requests)
+    sidecar = v1.Container(restart_policy=v1.CONTAINER_RESTART_POLICY_ALWAYS, resources=resources)
+    pod.spec.init_containers.append(sidecar)
+    return pod
+
+
+def sidecar_port_pod(port: int) -> v1.Pod:
+    container = v1.Container(
+        restart_policy=v1.CONTAINER_RESTART_POLICY_ALWAYS, ports=[v1.ContainerPort(host_port=port)]
+    )
+    return v1.Pod(spec=v1.PodSpec(init_containers=[container]))
 
 
 def port_pod(port: int, ip: str = "", protocol: str = "") -> v1.Pod:
@@ -141,6 +156,66 @@ CASES = [
             InsufficientResourceError("ephemeral-storage", 5, 0, 4),
             InsufficientResourceError(EXTENDED, 2, 0, 1),
         ],
+    ),
+    Case(
+        "an init container wants less than the containers",
+        resource_pod(quantities(cpu=4), quantities(cpu=5), init=(quantities(cpu=9),)),
+    ),
+    Case(
+        "sidecars run beside the containers",
+        with_sidecar(resource_pod(quantities(cpu=5)), quantities(cpu=6)),
+        reasons=[InsufficientResourceError("cpu", 11, 0, 10)],
+    ),
+    Case(
+        "sidecars of others take, too",
+        resource_pod(quantities(cpu=5)),
+        others=(with_sidecar(resource_pod(quantities(cpu=5)), quantities(cpu=1)),),
+        reasons=[InsufficientResourceError("cpu", 5, 6, 10)],
+    ),
+    Case(
+        "overhead",
+        v1.Pod(
+            spec=v1.PodSpec(
+                containers=resource_pod(quantities(cpu=8)).spec.containers, overhead=quantities(cpu=2, memory=21)
+            )
+        ),
+        reasons=[InsufficientResourceError("memory", 21, 0, 20)],
+    ),
+    Case(
+        "the pod as a whole asks for more than its containers",
+        v1.Pod(
+            spec=v1.PodSpec(
+                containers=resource_pod(quantities(cpu=1)).spec.containers,
+                resources=v1.ResourceRequirements(requests=quantities(cpu=11)),
+            )
+        ),
+        reasons=[InsufficientResourceError("cpu", 11, 0, 10)],
+    ),
+    Case(
+        "huge pages",
+        resource_pod({HUGE: resource.must_parse("8Mi")}),
+        node=make_node({**quantities(pods=5), HUGE: resource.must_parse("8Mi")}),
+        others=(resource_pod({HUGE: resource.must_parse("2Mi")}),),
+        reasons=[InsufficientResourceError(HUGE, 8 << 20, 2 << 20, 8 << 20)],
+    ),
+    Case(
+        "host port taken by a sidecar",
+        port_pod(1),
+        others=(sidecar_port_pod(1),),
+        reasons=[PORT_TAKEN],
+    ),
+    Case(
+        "one reason does not hide another",
+        v1.Pod(
+            spec=v1.PodSpec(
+                node_name="machine2",
+                node_selector={"foo": "bar"},
+                containers=[*resource_pod(quantities(cpu=11)).spec.containers, *port_pod(1).spec.containers],
+            )
+        ),
+        node=make_node(taints=[taint("bar", v1.TAINT_EFFECT_NO_EXECUTE)]),
+        others=(port_pod(1),),
+        reasons=[InsufficientResourceError("cpu", 11, 0, 10), NO_AFFINITY, OTHER_NODE, PORT_TAKEN, NOT_TOLERATED],
     ),
     Case("another node", named_node_pod("machine2"), reasons=[OTHER_NODE]),
     Case("this node", named_node_pod("machine1")),

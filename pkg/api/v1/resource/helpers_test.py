@@ -59,3 +59,42 @@ def test_node_allocatable() -> None:
     assert pod.spec.containers[0].resources.limits == {}
     with pytest.raises(LookupError, match="container none not found"):
         resourceutil.extract_resource_value_by_container_name(selector, pod, "none")
+
+
+@pytest.mark.parametrize(
+    ("pod", "name", "expected"),
+    [
+        pytest.param(v1.PodSpec(), "pods", 1, id="each pod is one"),
+        pytest.param(v1.PodSpec(), "cpu", 0, id="nothing"),
+        pytest.param(v1.PodSpec(overhead=quantities(cpu="2")), "cpu", 0, id="overhead of nothing"),
+        pytest.param(
+            v1.PodSpec(
+                containers=[v1.Container(resources=v1.ResourceRequirements(requests=quantities(cpu="1500m")))],
+                overhead=quantities(cpu="2"),
+            ),
+            "cpu",
+            3500,
+            id="cpu in thousandths",
+        ),
+        pytest.param(
+            v1.PodSpec(
+                containers=[v1.Container(resources=v1.ResourceRequirements(requests=quantities(memory="1Mi")))],
+                resources=v1.ResourceRequirements(requests=quantities(memory="3Mi")),
+            ),
+            "memory",
+            3 << 20,
+            id="of the pod as a whole",
+        ),
+        pytest.param(
+            v1.PodSpec(
+                containers=[v1.Container(resources=v1.ResourceRequirements(requests=quantities(memory="1Mi")))],
+                resources=v1.ResourceRequirements(requests=quantities(cpu="3")),
+            ),
+            "memory",
+            0,
+            id="not of containers, once the pod as a whole requests anything",
+        ),
+    ],
+)
+def test_get_resource_request(pod: v1.PodSpec, name: str, expected: int) -> None:
+    assert resourceutil.get_resource_request(v1.Pod(spec=pod), name) == expected

@@ -39,6 +39,10 @@ def requirement(key: str, operator: str, *values: str) -> v1.NodeSelectorRequire
         (("other", "Gt", "4"), False),
         (("size", "Gt", "4", "3"), False),
         (("zone", "Like", "a"), False),
+        (("size", "Gt", "four"), False),
+        (("size", "Gt", " 4"), False),
+        (("zone", "NotIn", "not a value"), False),
+        (("not a key", "DoesNotExist"), False),
     ],
 )
 def test_match_expressions(expression: tuple[str, ...], expected: bool) -> None:
@@ -65,6 +69,12 @@ def test_match_fields(field: tuple[str, ...], expected: bool) -> None:
     term = v1.NodeSelectorTerm(match_fields=[requirement(key, operator, *values)])
     selector = v1.NodeSelector(node_selector_terms=[term])
     assert nodeaffinity.match_node_selector(selector, NODE) is expected
+
+
+def test_fields_of_a_node_without_a_name_are_not_looked_at() -> None:
+    term = v1.NodeSelectorTerm(match_fields=[requirement("metadata.name", "In", "other")])
+    selector = v1.NodeSelector(node_selector_terms=[term])
+    assert nodeaffinity.match_node_selector(selector, v1.Node())
 
 
 def test_terms_are_alternatives_and_their_requirements_are_not() -> None:

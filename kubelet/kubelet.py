@@ -478,6 +478,8 @@ class Kubelet(KubeletPods):
         if pod is None:
             klog.v(2).info_s("Unable to find pod for mirror pod, skipping", mirrorPod=klog.kobj(mirror_pod))
             return
+        if mirror_pod is not None:
+            self.probe_manager.inherit(pod.metadata.uid, mirror_pod.status)
         self.pod_workers.update_pod(
             ctx,
             UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_UPDATE, start_time=start),

@@ -185,8 +185,9 @@ def test_grace_is_kept_over_a_restart_of_the_kubelet(stories: Stories) -> None:
 
 
 def test_static_pod_without_manifest_ends_with_the_next_kubelet(stories: Stories, local: LocalCluster) -> None:
+    """With its next housekeeping, which may wait for all pods."""
     ends = stories.by_way["static"]
-    assert ends.last("stubborn-killed", "main") < stories.restarted + 2 + LATE
+    assert ends.last("stubborn-killed", "main") < stories.restarted + GRACE + LATE
     for name in ("ordered-killed", "stubborn-killed"):
         full_name = ends.pods.full_name(name)
         wait_for(f"containers of {full_name} ended", lambda of=full_name: not local.cri.running_containers(of), 20)  # type: ignore[misc]

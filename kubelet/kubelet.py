@@ -433,6 +433,9 @@ class Kubelet(KubeletPods):
             return
         klog.v(1).info_s("SyncLoop (probe)", probe=probe, status=status, pod=klog.kobj(pod))
         handler.handle_pod_syncs(ctx, [pod])
+        if probe != "readiness":
+            # DIVERGES: in Go the pod's worker, which wants to know what runs now, waits for the next relist.
+            self.pleg.request_relist(update.pod_uid)
 
     # ---- SyncHandler ----
 

@@ -188,6 +188,7 @@ def test_liveness_update(loop: Loop, result: proberesults.Result, called: bool) 
     loop.kubelet.liveness_manager.set(CONTAINER, result, loop.pod)
     assert loop.iterate()
     assert loop.handler.calls == ([("syncs", ["p"])] if called else [])
+    assert loop.test_kubelet.pleg.relists == ([loop.pod.metadata.uid] if called else [])
 
 
 @pytest.mark.parametrize("result", [proberesults.SUCCESS, proberesults.FAILURE])
@@ -201,6 +202,7 @@ def test_readiness_and_startup_updates(
     assert loop.iterate()
     assert noted == [(loop.pod.metadata.uid, CONTAINER, result == proberesults.SUCCESS)]
     assert loop.handler.calls == [("syncs", ["p"])]
+    assert loop.test_kubelet.pleg.relists == ([loop.pod.metadata.uid] if kind == "startup" else [])
 
 
 def test_probe_of_a_pod_that_is_gone(loop: Loop) -> None:

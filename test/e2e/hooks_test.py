@@ -46,7 +46,7 @@ def get(**fields: object) -> dict[str, object]:
 
 
 # Each fails after the container has started.
-BAD_STARTS = {
+BAD_STARTS: dict[str, dict[str, object]] = {
     "exit-code": bad_exec("echo not well; exit 4"),
     "no-command": {"exec": {"command": ["/not-there"]}},
     "endless-output": bad_exec("yes | head -c 3000000; exit 1"),

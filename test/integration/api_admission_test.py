@@ -346,7 +346,7 @@ def crowd(small: ClusterNode) -> Any:
             small.wait_until_gone(found.name)
 
 
-def devices(name: str, count: int, **spec: object) -> Manifest:
+def devices(name: str, count: int, **spec: Any) -> Manifest:
     amount = {DEVICE: str(count)}
     return pod(name, sleeper(resources={"requests": amount, "limits": amount}), **spec)
 

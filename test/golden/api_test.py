@@ -30,8 +30,8 @@ KNOWN = [
     Known(r" events: only recorded: create .*\"NodeAllocatableEnforced\"", "limits of cgroups: a later issue"),
     Known(r" reads: (watch|list) /apis/storage.k8s.io/v1/csidrivers", "volumes of CSI drivers: a later issue"),
     Known(
-        r" node: create status declaredFeatures: .*, ours \[\"RestartAllContainersOnContainerExits\"\]$",
-        "resizing pods in place and exec over web sockets: later issues",
+        r" node: create status declaredFeatures: .*\"ExtendWebSocketsToKubelet\".*, ours (?!.*ExtendWebSockets)",
+        "exec over web sockets: a later issue",
     ),
     # What is asked less often.
     Known(

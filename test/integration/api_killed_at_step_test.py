@@ -6,6 +6,7 @@ them. What becomes of a pod is compared with a pod of the same kind that nothing
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -19,6 +20,7 @@ from framework.apiserver.cluster import Cluster
 from framework.cluster_node import ClusterNode, condition
 from framework.pod_history import Version, assert_history_monotonic
 from framework.pods import Manifest, pod, shell, sleeper
+from framework.waiting import wait_for
 
 from kubelet.cri.remote import fake
 
@@ -66,6 +68,7 @@ KINDS: dict[str, Callable[[str], Manifest]] = {
     ),
     "gated": lambda name: pod(name, sleeper(), readinessGates=[{"conditionType": "example.com/gate"}]),
     "host": lambda name: pod(name, sleeper(), hostNetwork=True),
+    "debugged": lambda name: pod(name, sleeper()),
     "ends": lambda name: pod(
         name, shell("sleep 0.2; exit 3", "bad"), shell("sleep 0.4", "good"), restartPolicy="Never"
     ),
@@ -248,6 +251,8 @@ class Story:
         self.pulls = _pulls(self)
         self.version = max(each.version for each in self.node.history.all())
         self.node.kill()
+        # The runtime is not to go on with what it hears only now that nobody waits for.
+        wait_for("the calls given up", lambda: not any(fault.waiting for fault in self._hangs), timeout=30)
         for fault in self._hangs:
             self.node.runtime.faults.remove(fault)
         self.node.join()
@@ -263,7 +268,7 @@ def story(new_node: Callable[..., ClusterNode], cluster: Cluster) -> Iterator[St
     with ExitStack() as refused:
         faults = _stop_pods(story, cluster, refused)
         for name, fault in faults.items():
-            node.wait_for_condition(f"{name} is at its step", lambda fault=fault: fault.hits, 60)
+            node.wait_for_condition(f"{name} is at its step", functools.partial(getattr, fault, "hits"), 60)
         _wait_until_untold(story)
         _create_failing(story)
         _wait_until_old(node)
@@ -284,9 +289,17 @@ def _run_undisturbed(story: Story) -> None:
     gate = {"status": {"conditions": [condition("example.com/gate", "True")]}}
     story.node.patch(control("gated"), gate, "status")
     story.node.wait_for_api_running(control("gated"))
+    looking = [sleeper("looks"), shell("exit 3", "looked")]
+    story.node.patch(control("debugged"), {"spec": {"ephemeralContainers": looking}}, "ephemeralcontainers")
+    story.node.wait_for_api_pod(control("debugged"), "is looked at", _is_looked_at)
     for kind in KINDS:
         if kind not in ENDING:
             story.node.wait_until_gone(control_gone(kind))
+
+
+def _is_looked_at(found: Version) -> bool:
+    states = [found.statuses.get(name, {}).get("state", {}) for name in ("looks", "looked")]
+    return "running" in states[0] and "terminated" in states[1]
 
 
 def _stop_pods(story: Story, cluster: Cluster, refused: ExitStack) -> dict[str, Any]:
@@ -356,6 +369,20 @@ def _wait_until_old(node: ClusterNode) -> None:
         return time.time_ns() - max(started) > 11 * 10**9
 
     node.wait_for_condition("all containers have run for a while", look)
+
+
+def _is_main(container: Any, name: str) -> bool:
+    return (container.sandbox.config.metadata.name, container.config.metadata.name) == (name, "main")
+
+
+def _probed(story: Story, container_id: str) -> bool:
+    """Whether all that is probed of it was since the kubelet was killed."""
+    found = story.node.runtime.recorder.calls(["ExecSync"])[story.probes :]
+    return [call.request.container_id for call in found].count(container_id) >= 4
+
+
+def _pulls(story: Story) -> int:
+    return sum(call.request.image.image == NOT_THERE for call in story.node.runtime.recorder.calls(["PullImage"]))
 
 
 # --- What must be -----------------------------------------------------------------------------------
@@ -490,7 +517,7 @@ def test_killed_while_a_container_is_not_restarted_yet(story: Story) -> None:
     story.node.wait_for_api_pod(CRASHING, "is restarted", lambda found: found.restarts() > 1)
     versions = story.node.history.of(CRASHING)
     assert_history_monotonic(versions)
-    assert [each.restarts() for each in versions][-1] <= 3
+    assert versions[-1].restarts() <= 3
     (before,) = [each for each in versions if each.version <= story.version][-1:]
     for after in story.changes(CRASHING):
         assert after.conditions["Initialized"] == before.conditions["Initialized"]
@@ -505,19 +532,5 @@ def test_killed_right_after_a_pod_became_ready(story: Story) -> None:
     story.kill_and_restart()
     for name in ("young", "young-sidecar"):
         (container,) = (each for each in story.node.runtime.containers if _is_main(each, name))
-        story.node.wait_for_condition("it is probed again", lambda each=container: _probed(story, each.id))
+        story.node.wait_for_condition("it is probed again", functools.partial(_probed, story, container.id))
         assert_untouched(story, name)
-
-
-def _is_main(container: Any, name: str) -> bool:
-    return (container.sandbox.config.metadata.name, container.config.metadata.name) == (name, "main")
-
-
-def _probed(story: Story, container_id: str) -> bool:
-    """Whether its readiness was looked at twice since."""
-    found = story.node.runtime.recorder.calls(["ExecSync"])[story.probes :]
-    return [call.request.container_id for call in found].count(container_id) >= 4
-
-
-def _pulls(story: Story) -> int:
-    return sum(call.request.image.image == NOT_THERE for call in story.node.runtime.recorder.calls(["PullImage"]))

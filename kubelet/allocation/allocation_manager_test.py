@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 from pathlib import Path
 from typing import Any
@@ -386,8 +387,11 @@ def test_sort_pending_resizes() -> None:
     resized[1].spec.containers[0].resources.requests = amounts("500m", "500Mi")
     resized[2].spec.priority = 100
     resized[3].status.qos_class = v1.POD_QOS_GUARANTEED
-    for waiting in (resized[4], resized[5]):
-        environment.status.set_pod_resize_pending_condition(waiting.metadata.uid, "Deferred", "m", 1)
+    for minute, waiting in ((1, resized[4]), (2, resized[5])):
+        since = datetime.datetime(2026, 1, 1, 0, minute, tzinfo=datetime.UTC)
+        deferred = v1.PodCondition(type=v1.POD_RESIZE_PENDING, reason="Deferred", last_transition_time=since)
+        waiting.status.conditions = [deferred]
+    environment.status.backfill_pod_resize_conditions(resized)
     expected = [pod.metadata.uid for pod in resized]
     for order in (expected, expected[::-1]):
         environment.manager._pods_with_pending_resizes = []

@@ -240,7 +240,7 @@ class ResizeMethods(ContainerMethods):
     def update_pod_sandbox_resources(
         self, ctx: golang.Context, sandbox_id: str, pod: v1.Pod, pod_resources: cm.ResourceConfig
     ) -> None:
-        """Tells the runtime what the pod's cgroup is about to allow. Raises crierror.RemoteError if it objects."""
+        """Tells the runtime what the pod's cgroup is about to allow. Raises ResizeError if it objects."""
         request = self.generate_update_pod_sandbox_resources_request(sandbox_id, pod, pod_resources)
         try:
             self.runtime_service.update_pod_sandbox_resources(ctx, request)
@@ -248,7 +248,9 @@ class ResizeMethods(ContainerMethods):
             # containerd 2.2 says so with a code of its own.
             unknown = err.code is grpc.StatusCode.UNKNOWN and "not implemented" in err.message
             if err.code is not grpc.StatusCode.UNIMPLEMENTED and not unknown:
-                raise
+                # The id is called so in Go.
+                text = f'updatePodSandboxResources failed for sanboxID "{sandbox_id}": {err}'
+                raise ResizeError(text) from err
             klog.v(3).info_s(
                 "updatePodSandboxResources failed: unimplemented; this call is best-effort: proceeding with resize",
                 sandboxID=sandbox_id,
@@ -313,7 +315,7 @@ class _Resize:
     cpu: cm.ResourceConfig
 
     def run(self) -> None:
-        """Raises crierror.RemoteError, OSError, and leaves the rest to be done."""
+        """Raises ResizeError, crierror.RemoteError, OSError, and leaves the rest to be done."""
         if self._changes(v1.RESOURCE_MEMORY):
             self._resize_containers(v1.RESOURCE_MEMORY, (self.memory.memory, self.desired.memory), (0, 0))
         if self._changes(v1.RESOURCE_CPU):
@@ -380,7 +382,7 @@ class _Resize:
     def _tell_runtime(self, name: str, config: cm.ResourceConfig) -> None:
         try:
             self.manager.update_pod_sandbox_resources(self.ctx, self.changes.sandbox_id, self.pod, config)
-        except crierror.RemoteError as err:
+        except ResizeError as err:
             raise ResizeError(
                 f"failed to notify runtime for UpdatePodSandboxResources (resource={name}); resize rejected: {err}"
             ) from err

@@ -246,7 +246,7 @@ class Story:
         name = config.metadata.name if config is not None else ""
         return [name, *getattr(request, "cmd", [])]
 
-    def kill_and_restart(self) -> None:
+    def kill_and_restart(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         self.probes = len(self.node.runtime.recorder.calls(["ExecSync"]))
         self.pulls = _pulls(self)
         self.version = max(each.version for each in self.node.history.all())
@@ -255,7 +255,14 @@ class Story:
         wait_for("the calls given up", lambda: not any(fault.waiting for fault in self._hangs), timeout=30)
         for fault in self._hangs:
             self.node.runtime.faults.remove(fault)
+        meanwhile()
         self.node.join()
+
+    def end_all_sandboxes(self) -> None:
+        """As a reboot of the machine does."""
+        for sandbox in self.node.runtime.sandboxes:
+            if sandbox.ready:
+                self.node.runtime.end_sandbox(sandbox.id)
 
 
 @pytest.fixture(scope="module")
@@ -534,3 +541,21 @@ def test_killed_right_after_a_pod_became_ready(story: Story) -> None:
         (container,) = (each for each in story.node.runtime.containers if _is_main(each, name))
         story.node.wait_for_condition("it is probed again", functools.partial(_probed, story, container.id))
         assert_untouched(story, name)
+
+
+def test_rebooted_machine(story: Story) -> None:
+    """Pods that had ended stay as they were; the others run anew, in sandboxes of their own."""
+    story.kill_and_restart(meanwhile=story.end_all_sandboxes)
+    for kind in ("plain", "probed", "init", "sidecar", "double"):
+        found = story.node.wait_for_api_pod(control(kind), "runs again", _is_restarted, timeout=60)
+        assert {each["restartCount"] for each in _regular(found)} == {1}
+        assert all(each["lastState"]["terminated"]["exitCode"] == 137 for each in _regular(found))
+        sandboxes = [call for call in story.node.calls(control(kind), "RunPodSandbox") if not call.error]
+        assert [call.request.config.metadata.attempt for call in sandboxes] == [0, 1]
+        assert_history_monotonic(story.node.history.of(control(kind)))
+    for kind in ENDING:
+        assert_untouched(story, control(kind))
+
+
+def _is_restarted(found: Version) -> bool:
+    return found.running and found.ready and all(each["restartCount"] for each in _regular(found))

@@ -9,14 +9,8 @@ from kubelet import container as kubecontainer
 from pkg import features
 from pkg.component_helpers import nodedeclaredfeatures as ndf
 
-# DIVERGES: Go declares these too. This kubelet does none of them yet, and must not be relied on for them.
-_NOT_YET = frozenset(
-    {
-        features.EXTEND_WEBSOCKETS_TO_KUBELET,
-        features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING,
-        features.IN_PLACE_POD_VERTICAL_SCALING_INIT_CONTAINERS,
-    }
-)
+# DIVERGES: Go declares this too. This kubelet does not do it yet, and must not be relied on for it.
+_NOT_YET = frozenset({features.EXTEND_WEBSOCKETS_TO_KUBELET})
 
 
 def discover_node_declared_features(runtime_features: kubecontainer.RuntimeFeatures | None) -> list[str]:

@@ -42,6 +42,9 @@ MACHINE = cadvisor.MachineInfo(
 )
 Resources = dict[str, str]
 
+# What every node declares of resizes.
+RESIZES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
+
 
 class FakeMachine:
     """A machine whose facts the test sets."""
@@ -264,7 +267,7 @@ RECORDED_NODE: dict[str, Any] = {
             {"name": "runc", "features": {"recursiveReadOnlyMounts": True, "userNamespaces": False}},
         ],
         "features": {"supplementalGroupsPolicy": True},
-        "declaredFeatures": ["RestartAllContainersOnContainerExits"],
+        "declaredFeatures": [*RESIZES, "RestartAllContainersOnContainerExits"],
     },
 }
 
@@ -486,21 +489,23 @@ def test_setter_that_fails_does_not_keep_the_others_from_it(node_kubelet: NodeKu
 @pytest.mark.parametrize(
     ("gate", "value", "in_runtime", "expected"),
     [
-        pytest.param("NodeDeclaredFeatures", True, False, ["RestartAllContainersOnContainerExits"], id="as it is"),
-        pytest.param("RestartAllContainersOnContainerExits", False, False, [], id="switched off"),
+        pytest.param(
+            "NodeDeclaredFeatures", True, False, [*RESIZES, "RestartAllContainersOnContainerExits"], id="as it is"
+        ),
+        pytest.param("RestartAllContainersOnContainerExits", False, False, [*RESIZES], id="switched off"),
         pytest.param("NodeDeclaredFeatures", False, False, ["Old"], id="nothing is said of them"),
         pytest.param(
             "UserNamespacesHostNetworkSupport",
             True,
             False,
-            ["RestartAllContainersOnContainerExits"],
+            [*RESIZES, "RestartAllContainersOnContainerExits"],
             id="the runtime cannot do it",
         ),
         pytest.param(
             "UserNamespacesHostNetworkSupport",
             True,
             True,
-            ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"],
+            [*RESIZES, "RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"],
             id="the runtime can do it",
         ),
     ],

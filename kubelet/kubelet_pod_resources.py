@@ -49,7 +49,8 @@ def convert_to_api_pod_level_resources_status(
         # DIVERGES: Go has nothing to show where pods have no cgroups.
         return get_effective_allocated_resources(allocated_pod)
     resources = _own_resources(allocated_pod)
-    _show(resources.requests, v1.RESOURCE_CPU, cm.cpu_requests_from_config(cpu), cm.MIN_SHARES)
+    if not _same_weight(resources.requests, cpu):
+        _show(resources.requests, v1.RESOURCE_CPU, cm.cpu_requests_from_config(cpu), cm.MIN_SHARES)
     _show(resources.limits, v1.RESOURCE_CPU, cm.cpu_limits_from_config(cpu), cm.MIN_MILLI_CPU_LIMIT)
     _show(resources.limits, v1.RESOURCE_MEMORY, _memory_limit(memory), 0)
     return resources
@@ -81,6 +82,16 @@ def _keep_before(resources: v1.ResourceRequirements, before: v1.ResourceRequirem
     for target, earlier in ((resources.requests, before.requests), (resources.limits, before.limits)):
         if name in earlier:
             target[name] = earlier[name]
+
+
+def _same_weight(requests: dict[str, resource.Quantity], config: cm.ResourceConfig) -> bool:
+    """Whether the pod has what it requests, as far as cgroups of version 2 tell: a weight covers many requests."""
+    # DIVERGES: Go shows one of them, so that 100m become 79m.
+    request = requests.get(v1.RESOURCE_CPU)
+    if request is None or config.cpu_shares is None or not cm.is_cgroup2_unified_mode():
+        return False
+    wanted = cm.milli_cpu_to_shares(request.milli_value())
+    return cm.cpu_shares_to_weight(wanted) == cm.cpu_shares_to_weight(config.cpu_shares)
 
 
 def _memory_limit(config: cm.ResourceConfig | None) -> resource.Quantity | None:

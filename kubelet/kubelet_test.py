@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubelet import cm, lifecycle, metrics, pleg
+from kubelet import cm, kubelet_resize, lifecycle, metrics, pleg
 from kubelet import container as kubecontainer
 from kubelet import kubelet as kubelet_module
 from kubelet import types as kubetypes
@@ -17,6 +17,7 @@ from kubelet.prober import results as proberesults
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery.api import resource
 
 State = kubecontainer.State
 
@@ -826,3 +827,126 @@ def test_run_says_which_directory_cannot_be_made(test_kubelet: TestKubelet) -> N
         test_kubelet.kubelet.run(test_kubelet.ctx, golang.Channel(1))
     (event,) = test_kubelet.events()
     assert event.startswith("Warning KubeletSetupFailed")
+
+
+# ---- Resizes ----
+
+
+def sized_pod(name: str, cpu: str, generation: int = 1) -> v1.Pod:
+    requests = {"cpu": resource.must_parse(cpu)}
+    main = v1.Container(name="c", image="i", resources=v1.ResourceRequirements(requests=requests))
+    pod = new_pod(name, containers=[main])
+    pod.metadata.generation = generation
+    return pod
+
+
+def resize_conditions(test_kubelet: TestKubelet, name: str) -> list[str]:
+    return [c.type for c in test_kubelet.status_manager.get_pod_resize_conditions(f"uid-{name}")]
+
+
+def test_update_that_resizes_is_granted(test_kubelet: TestKubelet) -> None:
+    kubelet = test_kubelet.kubelet
+    kubelet.handle_pod_additions(test_kubelet.ctx, [sized_pod("p", "100m")])
+    counter = metrics.CONTAINER_REQUESTED_RESIZES.labels("cpu", "requests", "increase")
+    before = counter._value.get()
+    kubelet.handle_pod_updates(test_kubelet.ctx, [sized_pod("p", "200m", 2)])
+    assert counter._value.get() == before + 1
+    assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"]
+    assert test_kubelet.workers.update_types() == [("CREATE", "p"), ("SYNC", "p"), ("UPDATE", "p")]
+    assert test_kubelet.pleg.relists == ["uid-p"]
+    allocated = kubelet.allocation_manager.get_container_resource_allocation("uid-p", "c")
+    assert allocated is not None and str(allocated.requests["cpu"]) == "200m"
+    assert [event.split(":")[0] for event in test_kubelet.events()] == ["Normal ResizeStarted Pod resize started"]
+
+
+def test_update_that_resizes_waits(test_kubelet: TestKubelet) -> None:
+    kubelet = test_kubelet.kubelet
+    admit = AdmitHandler()
+    kubelet.allocation_manager.add_pod_admit_handlers([admit])
+    kubelet.handle_pod_additions(test_kubelet.ctx, [sized_pod("p", "100m"), sized_pod("other", "100m")])
+    admit.refused = ("p",)
+    kubelet.handle_pod_updates(test_kubelet.ctx, [sized_pod("p", "200m", 2)])
+    assert resize_conditions(test_kubelet, "p") == ["PodResizePending"]
+
+    # The status of another shrinks: there may be room now.
+    admit.refused = ()
+    other = sized_pod("other", "100m")
+    shown = v1.ContainerStatus(name="c", allocated_resources={"cpu": resource.must_parse("300m")})
+    shown.resources = v1.ResourceRequirements(requests={"cpu": resource.must_parse("300m")})
+    other.status.container_statuses = [shown]
+    kubelet.handle_pod_reconcile(test_kubelet.ctx, [other])
+    assert resize_conditions(test_kubelet, "p") == ["PodResizePending"]
+    kubelet.handle_pod_reconcile(test_kubelet.ctx, [sized_pod("other", "100m")])
+    assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"]
+
+
+@pytest.mark.parametrize("how", ["removed", "ended"])
+def test_pods_that_go_make_room(test_kubelet: TestKubelet, how: str) -> None:
+    kubelet = test_kubelet.kubelet
+    admit = AdmitHandler()
+    kubelet.allocation_manager.add_pod_admit_handlers([admit])
+    other = sized_pod("other", "100m")
+    kubelet.handle_pod_additions(test_kubelet.ctx, [sized_pod("p", "100m"), other])
+    admit.refused = ("p",)
+    kubelet.handle_pod_updates(test_kubelet.ctx, [sized_pod("p", "200m", 2)])
+    admit.refused = ()
+    if how == "removed":
+        kubelet.handle_pod_removes(test_kubelet.ctx, [other])
+    else:
+        ended = v1.deepcopy(other)
+        ended.status.phase = "Succeeded"
+        kubelet.handle_pod_reconcile(test_kubelet.ctx, [ended])
+    assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"]
+
+
+def test_reverted_resize_waits_no_more(test_kubelet: TestKubelet) -> None:
+    kubelet = test_kubelet.kubelet
+    admit = AdmitHandler()
+    kubelet.allocation_manager.add_pod_admit_handlers([admit])
+    kubelet.handle_pod_additions(test_kubelet.ctx, [sized_pod("p", "100m")])
+    admit.refused = ("p",)
+    kubelet.handle_pod_updates(test_kubelet.ctx, [sized_pod("p", "200m", 2)])
+    kubelet.handle_pod_updates(test_kubelet.ctx, [sized_pod("p", "100m", 3)])
+    assert resize_conditions(test_kubelet, "p") == []
+
+
+def test_resize_that_waited_when_the_kubelet_ended(test_kubelet: TestKubelet) -> None:
+    kubelet = test_kubelet.kubelet
+    kubelet.allocation_manager.set_allocated_resources(sized_pod("p", "100m"))
+    kubelet.handle_pod_additions(test_kubelet.ctx, [sized_pod("p", "200m", 2)])
+    assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"]
+
+
+def test_sync_shows_how_far_a_resize_is(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubelet, runtime = test_kubelet.kubelet, test_kubelet.runtime
+    pod = sized_pod("p", "200m", 2)
+    kubelet.pod_manager.add_pod(pod)
+
+    def sync(in_progress: bool) -> None:
+        monkeypatch.setattr(runtime, "is_pod_resize_in_progress", lambda pod, status: in_progress)
+        kubelet._note_resize_progress(pod, kubecontainer.PodStatus(id="uid-p"))
+
+    sync(in_progress=True)
+    result = kubecontainer.PodSyncResult()
+    failed = kubecontainer.SyncResult(kubecontainer.RESIZE_POD_IN_PLACE, "p")
+    failed.fail(kubecontainer.ErrResizePodInPlace(), "cannot")
+    result.add_sync_result(failed)
+    for _ in range(2):
+        kubelet._note_resize_errors(pod, result)
+    (condition,) = test_kubelet.status_manager.get_pod_resize_conditions("uid-p")
+    assert (condition.reason, condition.message, condition.observed_generation) == ("Error", "cannot", 2)
+    sync(in_progress=False)
+    assert resize_conditions(test_kubelet, "p") == []
+    told = [event.split(":")[0] for event in test_kubelet.events()]
+    assert told == ["Warning ResizeError Pod resize error", "Normal ResizeCompleted Pod resize completed"]
+    sync(in_progress=False)
+    assert test_kubelet.events() == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [("0", "1", "add"), ("1", "0", "remove"), ("1", "2", "increase"), ("2", "1", "decrease"), ("1", "1000m", "")],
+)
+def test_resize_operation_for_resources(old: str, new: str, expected: str) -> None:
+    got = kubelet_resize.resize_operation_for_resources(resource.must_parse(new), resource.must_parse(old))
+    assert got == expected

@@ -6,7 +6,7 @@ environment and mounts the node's resources add to a container.
 Go: pkg/kubelet/cm
 """
 
-from kubelet.cm.cgroup_manager import CgroupManager, new_cgroup_manager
+from kubelet.cm.cgroup_manager import CgroupManager, cpu_shares_to_weight, new_cgroup_manager
 from kubelet.cm.container_manager import (
     CGROUP_V1_DEPRECATED_WARNING,
     ContainerManager,
@@ -63,6 +63,7 @@ __all__ = [
     "Status",
     "cpu_limits_from_config",
     "cpu_requests_from_config",
+    "cpu_shares_to_weight",
     "huge_page_limits",
     "is_cgroup2_unified_mode",
     "memory_limits_from_config",

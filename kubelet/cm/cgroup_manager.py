@@ -313,8 +313,11 @@ def cpu_shares_to_weight(shares: int) -> int:
 
 
 def cpu_weight_to_cpu_shares(weight: int) -> int:
-    """From v2's range 1…10000 to v1's 2…262144."""
-    return (weight - 1) * 262142 // 9999 + 2
+    """From v2's range 1…10000 to v1's 2…262144.
+
+    DIVERGES: rounded up, so that the same weight comes out again; Go's is one less.
+    """
+    return -(-(weight - 1) * 262142 // 9999) + 2
 
 
 def page_size_name(size: int) -> str:

@@ -305,3 +305,41 @@ def _missing_on_this_machine() -> str | None:
     if not util.is_cgroup2_unified_mode() and not os.path.isdir(os.path.join(root, "cpu")):
         return f"this test needs cgroups, and {root} has neither cgroup.controllers nor the hierarchy cpu"
     return None
+
+
+def test_cpu_weight_to_cpu_shares() -> None:
+    for shares in (2, 29, 1024, 102400, 262144):
+        back = cgroup_manager.cpu_weight_to_cpu_shares(cpu_shares_to_weight(shares))
+        assert cpu_shares_to_weight(back) == cpu_shares_to_weight(shares)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_config_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, driver: str) -> None:
+    fake = FakeCgroupfs(tmp_path, version, monkeypatch)
+    manager = new_cgroup_manager(driver, str(tmp_path))
+    manager.create(POD, ResourceConfig())
+    unlimited = manager.get_cgroup_config(POD, "memory").memory
+    assert unlimited == (-1 if version == 2 else 9223372036854771712)
+    assert manager.get_cgroup_config(POD, "cpu").cpu_quota == -1
+
+    manager.update(POD, ResourceConfig(memory=1 << 20, cpu_shares=1024, cpu_quota=50_000, cpu_period=100_000))
+    assert manager.get_cgroup_config(POD, "memory") == ResourceConfig(memory=1 << 20)
+    cpu = manager.get_cgroup_config(POD, "cpu")
+    assert (cpu.cpu_quota, cpu.cpu_period) == (50_000, 100_000)
+    assert cpu.cpu_shares is not None and cpu_shares_to_weight(cpu.cpu_shares) == 39
+    with pytest.raises(ValueError, match="unsupported resource pids"):
+        manager.get_cgroup_config(POD, "pids")
+    gone = cgroup_name(ROOT, "gone")
+    for name in ("cpu", "memory"):
+        with pytest.raises(FileNotFoundError):
+            manager.get_cgroup_config(gone, name)
+    below = (
+        f"memory/{POD_PATHS[driver]}/memory.usage_in_bytes" if version == 1 else f"{POD_PATHS[driver]}/memory.current"
+    )
+    fake.write(below, "4096\n")
+    assert manager.memory_usage(POD) == 4096
+    if version == 2:
+        fake.write(f"{POD_PATHS[driver]}/cpu.max", "nonsense")
+        with pytest.raises(ValueError, match=r"failed to correctly parse content of cpu\.max"):
+            manager.get_cgroup_config(POD, "cpu")

@@ -138,3 +138,24 @@ def test_milli_cpu_to_shares(milli_cpu: int, shares: int) -> None:
 def test_huge_page_limits(resources: dict[str, str], limits: dict[int, int]) -> None:
     quantities = {name: resource.parse_quantity(text) for name, text in resources.items()}
     assert cm.huge_page_limits(quantities) == limits
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (
+            cm.ResourceConfig(memory=1 << 20, cpu_shares=102, cpu_quota=50_000, cpu_period=100_000),
+            ("100m", "500m", "1Mi"),
+        ),
+        (cm.ResourceConfig(memory=-1, cpu_shares=2, cpu_quota=-1, cpu_period=100_000), ("2m", None, None)),
+        (cm.ResourceConfig(), (None, None, None)),
+        (None, (None, None, None)),
+    ],
+)
+def test_amounts_from_config(config: cm.ResourceConfig | None, expected: tuple[str | None, ...]) -> None:
+    found = (
+        cm.cpu_requests_from_config(config),
+        cm.cpu_limits_from_config(config),
+        cm.memory_limits_from_config(config),
+    )
+    assert tuple(str(each) if each is not None else None for each in found) == expected

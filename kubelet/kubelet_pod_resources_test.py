@@ -1,0 +1,87 @@
+"""Go: pkg/kubelet/kubelet_pods_test.go (TestConvertToAPIPodLevelResourcesStatus)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubelet import cm
+from kubelet import kubelet_pod_resources as podresources
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+
+
+def amounts(**texts: str) -> dict[str, resource.Quantity]:
+    return {name: resource.must_parse(text) for name, text in texts.items()}
+
+
+def new_pod(own: v1.ResourceRequirements | None = None, phase: str = v1.POD_RUNNING) -> v1.Pod:
+    requests = v1.ResourceRequirements(requests=amounts(cpu="100m", memory="10Mi"), limits=amounts(memory="20Mi"))
+    spec = v1.PodSpec(containers=[v1.Container(name="c", resources=requests)], resources=own)
+    return v1.Pod(spec=spec, status=v1.PodStatus(phase=phase))
+
+
+class Cgroups(cm.PodContainerManagerNoop):
+    """Says what it is told; None for no cgroups, an error for cgroups that cannot be read."""
+
+    def __init__(self, config: cm.ResourceConfig | OSError | None) -> None:
+        super().__init__(cm.CgroupName(()))
+        self.config = config
+
+    def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> cm.ResourceConfig | None:
+        if isinstance(self.config, OSError):
+            raise self.config
+        return self.config
+
+
+OWN = v1.ResourceRequirements(requests=amounts(cpu="200m", memory="30Mi"), limits=amounts(cpu="1", memory="1Gi"))
+LIMITED = cm.ResourceConfig(memory=64 << 20, cpu_shares=307, cpu_quota=50_000, cpu_period=100_000)
+UNLIMITED = cm.ResourceConfig(memory=9223372036854771712, cpu_shares=102, cpu_quota=-1, cpu_period=100_000)
+BEFORE = v1.PodStatus(
+    phase=v1.POD_RUNNING,
+    resources=v1.ResourceRequirements(requests=amounts(cpu="7m", memory="7Mi"), limits=amounts(cpu="8m", memory="8Mi")),
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "phase", "config", "old", "requests", "limits"),
+    [
+        (None, "Pending", LIMITED, v1.PodStatus(), {"cpu": "100m", "memory": "10Mi"}, {"memory": "20Mi"}),
+        (OWN, "Pending", LIMITED, v1.PodStatus(), {"cpu": "200m", "memory": "30Mi"}, {"cpu": "1", "memory": "1Gi"}),
+        (None, "Running", LIMITED, BEFORE, {"cpu": "300m", "memory": "10Mi"}, {"cpu": "500m", "memory": "64Mi"}),
+        (OWN, "Running", LIMITED, BEFORE, {"cpu": "300m", "memory": "30Mi"}, {"cpu": "500m", "memory": "64Mi"}),
+        (None, "Running", UNLIMITED, BEFORE, {"cpu": "100m", "memory": "10Mi"}, {}),
+        (OWN, "Running", None, BEFORE, {"cpu": "200m", "memory": "30Mi"}, {"cpu": "1", "memory": "1Gi"}),
+        (None, "Running", None, BEFORE, {"cpu": "100m", "memory": "10Mi"}, {"memory": "20Mi"}),
+        (OWN, "Running", OSError("gone"), BEFORE, {"cpu": "7m", "memory": "7Mi"}, {"cpu": "8m", "memory": "8Mi"}),
+        (None, "Running", OSError("gone"), v1.PodStatus(), {"memory": "10Mi"}, {}),
+    ],
+)
+def test_convert_to_api_pod_level_resources_status(
+    own: v1.ResourceRequirements | None,
+    phase: str,
+    config: Any,
+    old: v1.PodStatus,
+    requests: dict[str, str],
+    limits: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cm, "is_cgroup2_unified_mode", lambda: False)
+    pod = new_pod(own, phase)
+    found = podresources.convert_to_api_pod_level_resources_status(Cgroups(config), pod, old)
+    assert {name: str(amount) for name, amount in found.requests.items()} == requests
+    assert {name: str(amount) for name, amount in found.limits.items()} == limits
+    assert pod == new_pod(own, phase), "the pod stays as it is"
+
+
+@pytest.mark.parametrize(("written", "shown"), [("200m", "200m"), ("300m", "285m")])
+def test_weight_that_covers_the_request(written: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cm, "is_cgroup2_unified_mode", lambda: True)
+    shares = cm.milli_cpu_to_shares(resource.must_parse(written).milli_value())
+    weight = cm.cpu_shares_to_weight(shares)
+    config = cm.ResourceConfig(
+        memory=-1, cpu_shares=(weight - 1) * 262142 // 9999 + 3, cpu_quota=-1, cpu_period=100_000
+    )
+    found = podresources.convert_to_api_pod_level_resources_status(Cgroups(config), new_pod(OWN), BEFORE)
+    assert str(found.requests["cpu"]) == shown

@@ -540,6 +540,26 @@ def test_phases_do_not_go_back(
     assert (found.phase, found.reason) == (phase, reason)
 
 
+def test_pod_that_ran_is_pending_again_when_nothing_is_known_of_its_containers(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p", restart_policy="Always")
+    pod.status = v1.PodStatus(phase=RUNNING, reason="Why")
+    found = generate(test_kubelet, pod)
+    assert (found.phase, found.reason) == (PENDING, "")
+
+
+@pytest.mark.parametrize(("deleted", "restarts"), [(False, 1), (True, 0)])
+def test_pod_whose_container_is_lost_still_runs(test_kubelet: TestKubelet, deleted: bool, restarts: int) -> None:
+    pod = new_pod("p", containers=[v1.Container(name="a")], restart_policy="Always")
+    pod.metadata.deletion_timestamp = test_kubelet.clock.now() if deleted else None
+    pod.status = v1.PodStatus(phase=RUNNING, container_statuses=[shown("a", state=is_running())])
+    found = generate(test_kubelet, pod)
+    assert found.phase == RUNNING
+    assert [essence(status) for status in found.container_statuses] == [essence(lost("a", restarts))]
+    by_type = {condition.type: (condition.status, condition.reason) for condition in found.conditions}
+    assert by_type["Initialized"] == ("True", "")
+    assert by_type["Ready"] == by_type["ContainersReady"] == ("False", "ContainersNotReady")
+
+
 def test_pod_that_a_handler_ends_has_failed(test_kubelet: TestKubelet) -> None:
     class Deadline:
         def should_evict(self, pod: v1.Pod) -> lifecycle.ShouldEvictResponse:

@@ -552,7 +552,9 @@ def test_rebooted_machine(story: Story) -> None:
         assert all(each["lastState"]["terminated"]["exitCode"] == 137 for each in _regular(found))
         sandboxes = [call for call in story.node.calls(control(kind), "RunPodSandbox") if not call.error]
         assert [call.request.config.metadata.attempt for call in sandboxes] == [0, 1]
-        assert_history_monotonic(story.node.history.of(control(kind)))
+        # As upstream, a pod whose init containers run again is pending until they have.
+        if "initContainers" not in KINDS[kind]("")["spec"]:
+            assert_history_monotonic(story.node.history.of(control(kind)))
     for kind in ENDING:
         assert_untouched(story, control(kind))
 

@@ -42,11 +42,6 @@ def pods(namespace: Namespace) -> None:
     namespace.create(pod("fails", shell("exit 3"), restartPolicy="Never"))
     again = "test -e /data/tried && exit 0; touch /data/tried; exit 1"
     namespace.create(with_data(pod("on-failure", shell(again), restartPolicy="OnFailure")))
-    namespace.create(pod("init-fails", sleeper(), initContainers=[shell("exit 5", "init")], restartPolicy="Never"))
-    second = "echo second >> /data/order; test $(wc -l < /data/order) -gt 2"
-    init = [shell("echo first >> /data/order", "first"), shell(second, "second")]
-    main = shell("tr '\\n' ' ' < /data/order > /dev/termination-log")
-    namespace.create(with_data(pod("init-order", main, initContainers=init, restartPolicy="OnFailure")))
     # The other container sees the file only through the volume that they share.
     sees = {"exec": {"command": ["test", "-e", "/data/ready"]}, "periodSeconds": 1}
     writer = shell("touch /data/ready; trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done", "writer")
@@ -157,25 +152,6 @@ def test_on_failure_is_tried_again_until_it_succeeds(namespace: Namespace) -> No
 
     assert restarts(ended) == 1
     assert conditions(ended)["Initialized"].reason == "PodCompleted"
-
-
-def test_failing_init_container_fails_the_pod_that_is_never_restarted(namespace: Namespace) -> None:
-    ended = namespace.wait_for("init-fails", "Failed", lambda found: found.status.phase == v1.POD_FAILED)
-
-    state = terminated(ended, "init")
-    assert state is not None and (state.exit_code, state.reason) == (5, "Error")
-    assert waiting_reason(ended) == "PodInitializing"
-    assert conditions(ended)["Initialized"].status == "False"
-    assert conditions(ended)["Initialized"].reason == "ContainersNotInitialized"
-    assert conditions(ended)["Initialized"].message == "containers with incomplete status: [init]"
-
-
-def test_init_containers_run_in_order_and_a_failing_one_again(namespace: Namespace) -> None:
-    ended = namespace.wait_for("init-order", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
-
-    state = terminated(ended)
-    assert state is not None and state.message == "first second second "
-    assert (restarts(ended, "first"), restarts(ended, "second")) == (0, 1)
 
 
 def test_two_containers_share_a_volume(namespace: Namespace) -> None:

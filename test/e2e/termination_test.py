@@ -167,6 +167,7 @@ def test_exit_codes_tell_who_was_killed(stories: Stories) -> None:
 
 def test_order_is_kept_over_a_restart_of_the_kubelet(stories: Stories) -> None:
     ends = stories.by_way["api"]
+    assert ends.when("ordered-killed", "slow", "hook") <= ends.when("ordered-killed", "slow", "SIGTERM") - 1
     slow = ends.when("ordered-killed", "slow", "end")
     second, first = ends.when("ordered-killed", "second", "SIGTERM"), ends.when("ordered-killed", "first", "SIGTERM")
     assert slow <= second
@@ -188,6 +189,5 @@ def test_static_pod_without_manifest_ends_with_the_next_kubelet(stories: Stories
     """With its next housekeeping, which may wait for all pods."""
     ends = stories.by_way["static"]
     assert ends.last("stubborn-killed", "main") < stories.restarted + GRACE + LATE
-    for name in ("ordered-killed", "stubborn-killed"):
-        full_name = ends.pods.full_name(name)
-        wait_for(f"containers of {full_name} ended", lambda of=full_name: not local.cri.running_containers(of), 20)  # type: ignore[misc]
+    names = [ends.pods.full_name(name) for name in ("ordered-killed", "stubborn-killed")]
+    wait_for("their containers ended", lambda: not any(map(local.cri.running_containers, names)), 20)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import msgspec
@@ -51,7 +51,7 @@ class UsernsManager:
     def __init__(self, kl: UserNsPodsManager, ids_per_pod: int | None = None) -> None:
         """Takes over what earlier kubelets handed out.
 
-        Raises ValueError for ranges that cannot serve all pods, or for a record that does not fit them; OSError.
+        Raises ValueError for ranges that cannot serve all pods; OSError.
         """
         self._userns_length = ids_per_pod or kubeletconfig.DEFAULT_KUBELET_USER_NAMESPACES_IDS_PER_POD
         first, length = _checked_kubelet_mappings(kl, self._userns_length)
@@ -64,11 +64,17 @@ class UsernsManager:
         self._used = allocator.AllocationBitmap(self._len)
         # The first id of each pod's range, by uid.
         self._used_by: dict[str, int] = {}
-        # Guards used, used_by and the files.
+        # The ranges, by their numbers, that pods may have whose records make no sense; None if it could be any.
+        self._broken: dict[str, frozenset[int] | None] = {}
+        # Guards used, used_by, broken and the files.
         self._lock = threading.Lock()
         self._record_pods_from_disk()
 
     def _record_pods_from_disk(self) -> None:
+        """DIVERGES: where a record makes no sense, Go's kubelet does not start. Here its pod alone is in trouble.
+
+        Ids that such a pod may have are given to nobody else as long as it is there.
+        """
         try:
             found = self._kl.list_pods_from_disk()
         except FileNotFoundError:
@@ -78,14 +84,60 @@ class UsernsManager:
         for pod_uid in found:
             klog.v(5).info_s("reading pod from disk for user namespace", podUID=pod_uid)
             try:
-                self._record_pod_mappings(pod_uid)
+                with self._lock:
+                    self._record_pod_mappings_locked(pod_uid)
             except (OSError, ValueError) as err:
-                raise ValueError(f'record pod mappings for existing pod "{pod_uid}": {err}') from err
+                path = os.path.join(self._kl.get_pod_dir(pod_uid), _MAPPINGS_FILE)
+                klog.error_s(err, "Failed to record the user namespace of a pod", podUID=pod_uid, path=path)
 
-    def _record_pod_mappings(self, pod_uid: str) -> None:
-        content = self._read_mappings_from_file(pod_uid)
+    def _record_pod_mappings_locked(self, pod_uid: str) -> None:
+        try:
+            content = self._read_mappings_from_file(pod_uid)
+        except OSError:
+            self._broken[pod_uid] = None
+            raise
         if content:
-            self.parse_user_ns_file_and_record(pod_uid, content)
+            self._take_over_locked(pod_uid, content)
+
+    def _take_over_locked(self, pod_uid: str, content: bytes) -> UserNamespace:
+        """Go by the record of an earlier kubelet, perhaps one that somebody has mended. Raises ValueError."""
+        self._forget_broken_locked(pod_uid)
+        try:
+            return self.parse_user_ns_file_and_record(pod_uid, content)
+        except ValueError:
+            if pod_uid not in self._used_by:
+                ranges = self._ranges_in(content)
+                self._broken[pod_uid] = ranges
+                for index in ranges or ():
+                    self._used.allocate(index)
+            raise
+
+    def _ranges_in(self, content: bytes) -> frozenset[int] | None:
+        """The numbers of all ranges that a record touches; None if it does not say."""
+        try:
+            user_ns = msgspec.json.decode(content, type=UserNamespace)
+        except msgspec.DecodeError:
+            return None
+        mappings = [*user_ns.uid_mappings, *user_ns.gid_mappings]
+        touched: set[int] = set()
+        for mapping in mappings:
+            end = self._index(mapping.host_id + mapping.length + self._userns_length - 1)
+            touched.update(range(max(self._index(mapping.host_id), 0), min(end, self._len)))
+        return frozenset(touched) if mappings else None
+
+    def _forget_broken_locked(self, pod_uid: str) -> None:
+        self._give_back_locked(self._broken.pop(pod_uid, None) or ())
+
+    def _give_back_locked(self, ranges: Iterable[int]) -> None:
+        """Free ranges, but for those that somebody else has too, by a record that makes no sense."""
+        held = {self._index(first_id) for first_id in self._used_by.values()}
+        held.update(*(broken or () for broken in self._broken.values()))
+        for index in ranges:
+            if index not in held:
+                self._used.release(index)
+
+    def _index(self, first_id: int) -> int:
+        return first_id // self._userns_length - self._off
 
     def _write_mappings_to_file(self, pod_uid: str, user_ns: UserNamespace) -> None:
         directory = self._kl.get_pod_dir(pod_uid)
@@ -106,7 +158,7 @@ class UsernsManager:
 
     def is_set(self, first_id: int) -> bool:
         """Whether the range is taken, as ranges of others always are."""
-        index = first_id // self._userns_length - self._off
+        index = self._index(first_id)
         return not 0 <= index < self._len or self._used.has(index)
 
     def allocate_one(self, pod_uid: str) -> tuple[int, int]:
@@ -128,7 +180,7 @@ class UsernsManager:
         known = self._used_by.get(pod_uid)
         if known is not None and known != first_id:
             raise ValueError(f'different user namespace range already used by pod "{pod_uid}"')
-        index = first_id // self._userns_length - self._off
+        index = self._index(first_id)
         if not 0 <= index < self._len:
             raise ValueError(f"id {first_id} is out of range")
         if known is not None:
@@ -148,8 +200,7 @@ class UsernsManager:
             return pod_uid in self._used_by
 
     def _release_locked(self, pod_uid: str) -> None:
-        first_id = self._used_by.pop(pod_uid, None)
-        if first_id is None:
+        if pod_uid not in self._used_by and pod_uid not in self._broken:
             klog.v(5).info_s("pod user namespace allocation not present", podUID=pod_uid)
             return
         klog.v(5).info_s("releasing pod user namespace allocation", podUID=pod_uid)
@@ -159,7 +210,10 @@ class UsernsManager:
             pass
         except OSError as err:
             klog.error_s(err, "Failed to remove the user namespace record", podUID=pod_uid)
-        self._used.release(first_id // self._userns_length - self._off)
+        first_id = self._used_by.pop(pod_uid, None)
+        if first_id is not None:
+            self._give_back_locked([self._index(first_id)])
+        self._forget_broken_locked(pod_uid)
 
     def parse_user_ns_file_and_record(self, pod_uid: str, content: bytes) -> UserNamespace:
         """The record, whose range is taken for the pod from now on. Raises ValueError if we did not write this."""
@@ -181,6 +235,10 @@ class UsernsManager:
         return user_ns
 
     def _create_user_ns_locked(self, pod_uid: str) -> UserNamespace:
+        """Raises ValueError, and OSError if the record cannot be written."""
+        self._forget_broken_locked(pod_uid)
+        if unknown := [uid for uid, ranges in self._broken.items() if ranges is None]:
+            raise ValueError(f'the range of pod "{unknown[0]}" cannot be told from its record, and could be any')
         first_id, length = self.allocate_one(pod_uid)
         mapping = IDMapping(host_id=first_id, container_id=0, length=length)
         user_ns = UserNamespace([mapping], [mapping])
@@ -204,7 +262,7 @@ class UsernsManager:
             content = self._read_mappings_from_file(pod.metadata.uid)
             try:
                 if content:
-                    user_ns = self.parse_user_ns_file_and_record(pod.metadata.uid, content)
+                    user_ns = self._take_over_locked(pod.metadata.uid, content)
                 else:
                     user_ns = self._create_user_ns_locked(pod.metadata.uid)
             except (ValueError, OSError) as err:
@@ -237,7 +295,8 @@ class UsernsManager:
                 found = set(self._kl.list_pods_from_disk())
             except OSError as err:
                 raise OSError(f"user namespace: read pods from disk: {err}") from err
-            for pod_uid in [uid for uid in self._used_by if uid not in all_pods or uid not in found]:
+            known = [*self._used_by, *self._broken]
+            for pod_uid in [uid for uid in known if uid not in all_pods or uid not in found]:
                 klog.v(5).info_s("Clean up orphaned pod user namespace possible allocation", podUID=pod_uid)
                 self._release_locked(pod_uid)
 

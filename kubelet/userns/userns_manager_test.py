@@ -202,20 +202,89 @@ def test_the_range_outlasts_the_kubelet(tmp_path: Path) -> None:
     assert not userns.UsernsManager(pods).pod_allocated("uid")
 
 
-def test_a_record_that_is_broken(tmp_path: Path) -> None:
-    (tmp_path / "uid").mkdir()
-    (tmp_path / "uid" / "userns").write_text('{"uidMappings":')
-    with pytest.raises(ValueError, match='existing pod "uid": invalid user namespace mappings file'):
-        userns.UsernsManager(FakePodsManager(tmp_path))
+def _write_record(root: Path, uid: str, content: str | dict[str, int]) -> Path:
+    """What the file says, or the mapping of both kinds of ids."""
+    if isinstance(content, dict):
+        content = json.dumps({"uidMappings": [content], "gidMappings": [content]})
+    (root / uid).mkdir(exist_ok=True)
+    path = root / uid / "userns"
+    path.write_text(content)
+    return path
 
 
-def test_records_of_another_length(tmp_path: Path) -> None:
-    """The ids of a pod cannot be changed while pods run that have the old number of them."""
-    pods = FakePodsManager(tmp_path, handlers={"": True})
-    userns.UsernsManager(pods).get_or_create_user_namespace_mappings(_pod("uid"), "")
-    pods.mapping = (LENGTH * 2, MAPPING_LENGTH)
-    with pytest.raises(ValueError, match='existing pod "uid": wrong user namespace length 65536'):
-        userns.UsernsManager(pods, LENGTH * 2)
+def test_a_record_that_cannot_be_read_is_the_trouble_of_its_pod(tmp_path: Path) -> None:
+    path = _write_record(tmp_path, "broken", '{"uidMappings":')
+    _write_record(tmp_path, "sound", _mapping())
+    manager = userns.UsernsManager(FakePodsManager(tmp_path, handlers={"": True}))
+    get = manager.get_or_create_user_namespace_mappings
+
+    with pytest.raises(ValueError, match=r"^user namespace: invalid user namespace mappings file"):
+        get(_pod("broken"), "")
+    assert get(_pod("sound"), "").uids[0].host_id == 131072
+    # Any range could be that of the broken one.
+    with pytest.raises(ValueError, match=r'^create user namespace: the range of pod "broken" cannot be told'):
+        get(_pod("new"), "")
+    manager.release("broken")
+    assert not path.exists()
+    assert get(_pod("new"), "").mode == runtimeapi.POD
+
+
+def test_a_record_that_is_mended_or_removed(tmp_path: Path) -> None:
+    path = _write_record(tmp_path, "broken", "")
+    path.unlink()
+    path.mkdir()  # It cannot even be read.
+    other = _write_record(tmp_path, "other", "[]")
+    manager = userns.UsernsManager(FakePodsManager(tmp_path, handlers={"": True}))
+    other.unlink()
+    with pytest.raises(ValueError, match='pod "broken"'):
+        manager.get_or_create_user_namespace_mappings(_pod("other"), "")
+    path.rmdir()
+    _write_record(tmp_path, "broken", _mapping())
+    assert manager.get_or_create_user_namespace_mappings(_pod("broken"), "").uids[0].host_id == 131072
+    assert manager.get_or_create_user_namespace_mappings(_pod("other"), "").uids[0].host_id != 131072
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message", "held"),
+    [
+        (_mapping(length=LENGTH * 2), "wrong user namespace length 131072", {1, 2}),
+        (_mapping(host=LENGTH + 1), "wrong user namespace offset specified 65537", {0, 1}),
+        (_mapping(host=LENGTH * 5), "id 327680 is out of range", set()),
+        (_mapping(host=0, length=2**32 - 1), "wrong user namespace length", {0, 1, 2, 3}),
+    ],
+    ids=["of more ids", "between two ranges", "beyond all ranges", "of all ids"],
+)
+def test_a_record_that_does_not_fit_keeps_what_it_touches(
+    tmp_path: Path, mapping: dict[str, int], message: str, held: set[int]
+) -> None:
+    _write_record(tmp_path, "odd", mapping)
+    pods = FakePodsManager(tmp_path, handlers={"": True}, max_pods=4, mapping=(LENGTH, 4 * LENGTH))
+    manager = userns.UsernsManager(pods)
+    get = manager.get_or_create_user_namespace_mappings
+    for _ in range(2):
+        with pytest.raises(ValueError, match=f"^user namespace: {message}"):
+            get(_pod("odd"), "")
+
+    free = [number for number in range(4) if number not in held]
+    given = {get(_pod(f"pod-{number}"), "").uids[0].host_id // LENGTH - 1 for number in free}
+    assert given == set(free)
+    with pytest.raises(ValueError, match="could not find an empty slot"):
+        get(_pod("late"), "")
+    manager.cleanup_orphaned_pod_userns_allocations([_pod(f"pod-{number}") for number in free], [])
+    assert {number for number in range(4) if not manager.is_set((number + 1) * LENGTH)} == held
+
+
+def test_a_range_in_two_records_is_free_when_both_are_gone(tmp_path: Path) -> None:
+    for uid in ("one", "two"):
+        _write_record(tmp_path, uid, _mapping())
+    pods = FakePodsManager(tmp_path, ["one", "two"], handlers={"": True})
+    manager = userns.UsernsManager(pods)
+    with pytest.raises(ValueError, match='user namespace: range picked for pod "two" already taken'):
+        manager.get_or_create_user_namespace_mappings(_pod("two"), "")
+    manager.release("one")
+    assert manager.is_set(131072)
+    manager.release("two")
+    assert not manager.is_set(131072)
 
 
 def test_a_record_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,17 @@ _GO = (
 )
 
 
+# What a Go kubelet of 1.36 had given to a pod and put in force, files as they are.
+_GO_FILES = [
+    r'{"data":"{\"entries\":{\"a3be1abe-68b3-46cf-8207-b36990291301\":{\"ContainerResources\":{\"c\":{\"limits\":'
+    r'{\"cpu\":\"1\",\"memory\":\"1536Mi\"},\"requests\":{\"cpu\":\"100m\",\"memory\":\"10Mi\"}}},'
+    r'\"PodLevelResources\":null}}}","checksum":3685040096}',
+    r'{"data":"{\"entries\":{\"a3be1abe-68b3-46cf-8207-b36990291301\":{\"ContainerResources\":{\"c\":{\"limits\":'
+    r'{\"memory\":\"1536Mi\"},\"requests\":{\"cpu\":\"100m\",\"memory\":\"10Mi\"}}},\"PodLevelResources\":{\"limits\":'
+    r'{\"cpu\":\"1\"},\"requests\":{\"cpu\":\"200m\",\"memory\":\"10Mi\"}}}}}","checksum":1165257362}',
+]
+
+
 def requirements(amount: str) -> v1.ResourceRequirements:
     quantity = resource.must_parse(amount)
     return v1.ResourceRequirements(requests={"cpu": quantity, "memory": quantity})
@@ -56,6 +67,18 @@ def test_reads_what_go_wrote(tmp_path: Path) -> None:
     found, data = restore_state(CheckpointManager(str(tmp_path)), _NAME)
     assert found == {"pod1": state.PodResourceInfo({"container1": requirements("1Ki")})}
     assert data.startswith('{"entries":{"pod1"')
+
+
+@pytest.mark.parametrize("text", _GO_FILES)
+def test_file_of_a_go_kubelet_stays_the_same(tmp_path: Path, text: str) -> None:
+    path = tmp_path / _NAME
+    path.write_text(text)
+    checkpoint = state.StateCheckpoint(str(tmp_path), _NAME)
+    ((uid, info),) = checkpoint.get_pod_resource_info_map().items()
+    checkpoint.set_pod_resource_info("other", info)
+    checkpoint.remove_pod("other")
+    checkpoint.set_pod_resource_info(uid, info)
+    assert path.read_text() == text
 
 
 def test_writes_what_go_writes(tmp_path: Path) -> None:

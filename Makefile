@@ -5,7 +5,8 @@ RUNTIME_ENDPOINT ?=
 V ?= 2
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
-# For tests that mostly wait; files stay together, for what their tests share.
+# For tests that mostly wait; files stay together, for what their tests share. Each process has a containerd, a kubelet
+# and a cluster of its own.
 PARALLEL := --numprocesses 3 --dist loadfile
 SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-divergences hack/verify_docs hack/verify_go_map hack/watch_pods.py
 
@@ -52,13 +53,14 @@ integration: ## test the kubelet on the hollow runtime
 e2e-node: ## test the kubelet as a process on a private containerd; takes root
 	@hack/setup
 	@hack/setup registry
-	$(PYTEST) test/e2e_node
+	$(PYTEST) $(PARALLEL) test/e2e_node
+	$(PYTEST) -m alone test/e2e_node
 
 e2e: ## test a node through its API server: that of KUBECONFIG, or one made here, which takes root
 	@hack/setup $(if $(KUBECONFIG),python,all)
 	@hack/setup kubectl
 	$(if $(KUBECONFIG),,@hack/setup registry)
-	$(PYTEST) test/e2e
+	$(PYTEST) $(if $(KUBECONFIG),,$(PARALLEL)) test/e2e
 
 verify: ## check style, types, the map from the Go sources, and the documents; changes nothing
 	@hack/setup python

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from framework.cluster_client import Images, Namespace, is_true, new_client
-from framework.containerd import ROOT, search_path
+from framework.containerd import search_path
 from framework.local_cluster import Environment, LocalCluster
 from framework.pod_ways import Pods, StaticPods
+from framework.processes import LeftOut, logs_folder
 from framework.waiting import wait_for
 
 from pkg import golang
@@ -22,7 +23,6 @@ from pkg.api.core import v1
 from pkg.client_go import kubernetes
 
 HERE = Path(__file__).parent
-LOGS = ROOT / ".build" / "e2e"
 NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
 NODE_TIMEOUT = 60.0
 # How long threads that were told to stop may take to do so.
@@ -33,8 +33,11 @@ _GRACE = 5.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("KUBECONFIG") and config.getoption("numprocesses", None):
+        raise pytest.UsageError("the node of a KUBECONFIG is tainted and cordoned: one process tests it, no more")
     config.addinivalue_line("markers", "local: takes the node itself, so it runs only on the cluster made here")
     config.addinivalue_line("markers", "kubectl: takes kubectl")
+    config.pluginmanager.register(LeftOut(HERE, left_out))
 
 
 def left_out(item: pytest.Item) -> str:
@@ -44,24 +47,6 @@ def left_out(item: pytest.Item) -> str:
     if item.get_closest_marker("kubectl") and shutil.which("kubectl") is None:
         return "there is no kubectl on this machine"
     return ""
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what cannot run, and say so."""
-    ours = [item for item in items if item.path.is_relative_to(HERE)]
-    reasons = {item: reason for item in ours if (reason := left_out(item))}
-    if not reasons:
-        return
-    items[:] = [item for item in items if item not in reasons]
-    config.hook.pytest_deselected(items=list(reasons))
-    config.stash[_LEFT_OUT] = [f"left out: {item.nodeid}: {reason}" for item, reason in reasons.items()]
-
-
-_LEFT_OUT = pytest.StashKey[list[str]]()
-
-
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    return config.stash.get(_LEFT_OUT, [])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -86,7 +71,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
     """The cluster that KUBECONFIG names, as it is, or one that is made here and removed after the last test.
 
-    The logs of one made here are kept in .build/e2e when a test failed.
+    The logs of one made here are kept in .build/e2e when a test failed. Of several pytest processes each makes its own.
     """
     if kubeconfig := os.environ.get("KUBECONFIG"):
         yield connect(Path(kubeconfig), None)
@@ -96,10 +81,11 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
         yield connect(local.kubeconfig, local)
     finally:
         if request.session.testsfailed:
-            LOGS.mkdir(parents=True, exist_ok=True)
+            folder = logs_folder("e2e")
+            folder.mkdir(parents=True, exist_ok=True)
             for log in local.logs:
-                shutil.copy(log, LOGS)
-            print(f"logs: {LOGS}")
+                shutil.copy(log, folder)
+            print(f"logs: {folder}")
         local.stop()
 
 

@@ -9,12 +9,23 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from framework.containerd import ROOT, Containerd, search_path
+from framework.containerd import Containerd, search_path
 from framework.cri import CRIClient
 from framework.kubelet_process import KubeletProcess
+from framework.processes import LeftOut, logs_folder, worker
 
-LOGS = ROOT / ".build" / "e2e_node"
+HERE = Path(__file__).parent
 NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "alone: compares the machine before and after, so nothing else may run")
+    config.pluginmanager.register(LeftOut(HERE, left_out))
+
+
+def left_out(item: pytest.Item) -> str:
+    """Why a test cannot run here; nothing if it can."""
+    return "wants the machine for itself, not --numprocesses" if worker() and item.get_closest_marker("alone") else ""
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +72,9 @@ def new_kubelet(
         root_dir: Path | None = None,
         flags: Mapping[str, object] | None = None,
     ) -> KubeletProcess:
-        full = {"cgroupRoot": containerd.cgroup_root, **(config or {})}
+        # A kubelet removes the logs of pods that it does not know, so those in the usual place can be of one alone.
+        logs = containerd.run_dir / f"{node}-logs"
+        full = {"cgroupRoot": containerd.cgroup_root, "podLogsDir": str(logs), **(config or {})}
         made.append(KubeletProcess(containerd.run_dir, node, containerd.endpoint, full, flags, root_dir))
         return made[-1]
 
@@ -69,6 +82,7 @@ def new_kubelet(
     for process in made:
         process.clean(cri)
         if request.session.testsfailed > failed_before and process.log.exists():
-            LOGS.mkdir(parents=True, exist_ok=True)
-            shutil.copy(process.log, LOGS)
-            print(f"log of kubelet {process.node}: {LOGS / process.log.name}")
+            folder = logs_folder("e2e_node")
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(process.log, folder)
+            print(f"log of kubelet {process.node}: {folder / process.log.name}")

@@ -87,6 +87,7 @@ def test_pause_ends_at_once(cri: CRIClient, sandbox: tuple[str, runtimeapi.PodSa
     assert status.state == runtimeapi.SANDBOX_NOTREADY
 
 
+@pytest.mark.alone
 def test_clean_leaves_no_trace(tmp_path: Path, host_port: int) -> None:
     """Also when a pod with a host port still runs, its image is mounted and containerd is gone."""
     before = machine_state()

@@ -24,6 +24,8 @@ from framework.web import fetch
 
 # The garbage collector that removes sandboxes and logs of pods that are gone runs once a minute.
 COLLECTED = 100
+# Where they are by default.
+POD_LOGS = Path("/var/log/pods")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def kubelet(new_kubelet: Callable[..., KubeletProcess], evidence: Path) -> KubeletProcess:
     """A kubelet with the pods of the slow tests."""
-    process = new_kubelet("static")
+    process = new_kubelet("static", {"podLogsDir": str(POD_LOGS)})
     process.write(pod("killed", sleeper()))
     fails_once = shell("test -e /evidence/tried && exit 0; touch /evidence/tried; exit 1")
     process.write(with_evidence(pod("on-failure", fails_once, restartPolicy="OnFailure"), evidence / "on-failure"))
@@ -64,7 +66,7 @@ def test_pod_starts(kubelet: KubeletProcess, cri: CRIClient) -> None:
     assert container.id == started.container_id()
     assert (sandbox.metadata.uid, sandbox.metadata.namespace) == (started.uid, "default")
     assert started.uid in kubelet.pod_directories()
-    log = Path(f"/var/log/pods/default_{started.name}_{started.uid}/main/0.log")
+    log = POD_LOGS / f"default_{started.name}_{started.uid}/main/0.log"
     wait_for("the container's output in its log", lambda: "stdout F hello" in log.read_text(), timeout=10)
 
 

@@ -159,7 +159,8 @@ class KubeletProcess:
 
     def pod_logs(self, name: str = "*") -> list[Path]:
         """The log directories of a pod, or of all pods of this kubelet."""
-        return list(Path("/var/log/pods").glob(f"*_{name}-{self.node}_*"))
+        folder = Path(str(self._config.get("podLogsDir", "/var/log/pods")))
+        return list(folder.glob(f"*_{name}-{self.node}_*"))
 
     def pod_directories(self) -> set[str]:
         """The uids of the pods that have a directory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -32,3 +33,16 @@ def test_only_dead_sockets_are_removed(tmp_path: Path, monkeypatch: pytest.Monke
         containerd.remove_dead_sockets(Path())
 
         assert [path.name for path in tmp_path.iterdir()] == ["live"]
+
+
+def test_subnet_is_free_and_claimed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that begin their search at the same place the second goes on, though the first has no bridge yet."""
+    layouts = [containerd.Layout(tmp_path / name) for name in ("one", "two")]
+    tags = {"one": "0105", "two": "0205"}
+    monkeypatch.setattr(containerd.Layout, "tag", property(lambda self: tags[self.run_dir.name]))
+    monkeypatch.setattr(containerd, "MACHINE", tmp_path / "machine")
+    (tmp_path / "machine" / "users").mkdir(parents=True)
+    routes = subprocess.CompletedProcess([], 0, stdout="default via 10.0.0.1 dev eth0\n10.188.5.0/25 dev other\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: routes)
+
+    assert [containerd.claim_subnet(layout) for layout in layouts] == ["10.188.6.0/24", "10.188.7.0/24"]

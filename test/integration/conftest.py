@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 from framework.apiserver.cluster import Cluster
 from framework.cluster_node import ClusterNode
-from framework.containerd import ROOT
 from framework.hollow_kubelet import HollowKubelet
 from framework.pod_history import PodHistory
+from framework.processes import logs_folder
 
 from pkg import golang
 
 # How long threads that were told to stop may take to do so.
 _GRACE = 5.0
-LOGS = ROOT / ".build" / "integration"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -68,9 +67,10 @@ def _end(kubelets: Iterable[HollowKubelet], keep_logs: bool) -> None:
     for kubelet in kubelets:
         kubelet.end()
         if keep_logs and kubelet.log.exists():
-            LOGS.mkdir(parents=True, exist_ok=True)
-            shutil.copy(kubelet.log, LOGS)
-            print(f"log of kubelet {kubelet.node}: {LOGS / Path(kubelet.log).name}")
+            folder = logs_folder("integration")
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(kubelet.log, folder)
+            print(f"log of kubelet {kubelet.node}: {folder / Path(kubelet.log).name}")
 
 
 @pytest.fixture(scope="module")

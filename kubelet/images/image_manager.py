@@ -33,7 +33,7 @@ from kubelet.images.pullmanager import (
     ImagePullSecret,
     ImagePullServiceAccount,
 )
-from pkg import credentialprovider, golang, klog
+from pkg import credentialprovider, features, golang, klog
 from pkg.api.core import v1
 from pkg.client_go.tools import record
 from pkg.client_go.util import flowcontrol
@@ -77,7 +77,11 @@ class _Request:
 
     @property
     def log_prefix(self) -> str:
-        return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}/{self.image}"
+        return _log_prefix(self.pod, self.image)
+
+
+def _log_prefix(pod: v1.Pod, image: str) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}/{image}"
 
 
 class ImageManager:
@@ -133,50 +137,35 @@ class ImageManager:
         """
         presence = _Presence()
         try:
+            image = self._default_image_tag(obj_ref, pod, requested_image)
+            annotations = [kubecontainer.Annotation(k, value) for k, value in pod.metadata.annotations.items()]
+            spec = kubecontainer.ImageSpec(image=image, annotations=annotations, runtime_handler=pod_runtime_handler)
+            credentials = functools.cache(lambda: self._lookup_pull_credentials(obj_ref, image, pod, pull_secrets))
             return self._ensure_image_exists(
                 ctx,
-                obj_ref,
-                pod,
-                requested_image,
-                pull_secrets,
-                pod_sandbox_config,
-                pod_runtime_handler,
-                pull_policy,
-                presence,
+                _Request(obj_ref, pod, requested_image, spec, pull_policy, pod_sandbox_config, credentials, presence),
             )
         finally:
             imagemetrics.record_ensure_image_request(pull_policy, presence.present_locally, presence.pull_required)
 
-    def _ensure_image_exists(
-        self,
-        ctx: golang.Context,
-        obj_ref: v1.ObjectReference | None,
-        pod: v1.Pod,
-        requested_image: str,
-        pull_secrets: Sequence[v1.Secret],
-        pod_sandbox_config: runtimeapi.PodSandboxConfig | None,
-        pod_runtime_handler: str,
-        pull_policy: str,
-        presence: _Presence,
-    ) -> str:
+    def _default_image_tag(self, obj_ref: v1.ObjectReference | None, pod: v1.Pod, image: str) -> str:
         try:
-            image = _apply_default_image_tag(requested_image)
+            return _apply_default_image_tag(image)
         except parsers.ImageNameError as err:
-            message = f'Failed to apply default image tag "{requested_image}": {err}'
-            self._log_it(obj_ref, v1.EVENT_TYPE_WARNING, events.FAILED_TO_INSPECT_IMAGE, requested_image, message)
+            message = f'Failed to apply default image tag "{image}": {err}'
+            prefix = _log_prefix(pod, image)
+            self._log_it(obj_ref, v1.EVENT_TYPE_WARNING, events.FAILED_TO_INSPECT_IMAGE, prefix, message)
             raise types.ErrInvalidImageName(message) from err
-        annotations = [kubecontainer.Annotation(k, value) for k, value in pod.metadata.annotations.items()]
-        spec = kubecontainer.ImageSpec(image=image, annotations=annotations, runtime_handler=pod_runtime_handler)
-        credentials = functools.cache(lambda: self._lookup_pull_credentials(obj_ref, image, pod, pull_secrets))
-        request = _Request(obj_ref, pod, requested_image, spec, pull_policy, pod_sandbox_config, credentials, presence)
+
+    def _ensure_image_exists(self, ctx: golang.Context, request: _Request) -> str:
         image_ref = self._image_pull_precheck(ctx, request)
         if image_ref:
             accessible = self._accessible(ctx, request, image_ref)
-            presence.pull_required = not accessible
+            request.presence.pull_required = not accessible
             if accessible:
                 return image_ref
-        presence.pull_required = True
-        if pull_policy == v1.PULL_NEVER:
+        request.presence.pull_required = True
+        if request.pull_policy == v1.PULL_NEVER:
             raise self._image_not_present_on_never_policy_error(request)
         return self._pull_image(ctx, request)
 
@@ -207,13 +196,10 @@ class ImageManager:
             ctx, request.image, image_ref, lambda: _pod_credentials(request.credentials())
         ):
             return False
-        self._log_it(
-            request.obj_ref,
-            v1.EVENT_TYPE_NORMAL,
-            events.PULLED_IMAGE,
-            request.log_prefix,
-            f'Container image "{request.image}" already present on machine and can be accessed by the pod',
-        )
+        message = f'Container image "{request.image}" already present on machine'
+        if features.feature_gate.enabled(features.KUBELET_ENSURE_SECRET_PULLED_IMAGES):
+            message += " and can be accessed by the pod"
+        self._log_it(request.obj_ref, v1.EVENT_TYPE_NORMAL, events.PULLED_IMAGE, request.log_prefix, message)
         # Another pod may have pulled it meanwhile.
         self._pod_pulling_time_recorder.record_image_finished_pulling(request.pod.metadata.uid)
         return True
@@ -258,7 +244,8 @@ class ImageManager:
             keyring = credentialprovidersecrets.make_docker_keyring(pull_secrets, keyring)
         except credentialprovider.DockerConfigError as err:
             message = f'Failed to pull image "{image}": {err}'
-            self._log_it(obj_ref, v1.EVENT_TYPE_WARNING, events.FAILED_TO_PULL_IMAGE, image, message)
+            prefix = _log_prefix(pod, image)
+            self._log_it(obj_ref, v1.EVENT_TYPE_WARNING, events.FAILED_TO_PULL_IMAGE, prefix, message)
             raise types.ErrImagePull(str(err)) from err
         return keyring.lookup(repo_to_pull)
 
@@ -334,10 +321,13 @@ class ImageManager:
             request.log_prefix,
             f'Failed to pull image "{request.image}": {err}',
         )
+        self._back_off.gc()
         self._back_off.next(key, self._back_off.clock.now())
         result = _eval_cri_pull_err(request.image, err)
         with self._lock:
             self._prev_pull_err_msg[key] = f"{result}: {result.message}"
+            # DIVERGES: Go keeps those of pods that were deleted before they tried again.
+            self._prev_pull_err_msg = {k: m for k, m in self._prev_pull_err_msg.items() if self._back_off.get(k) > 0}
         return result
 
     def _pull_succeeded(self, request: _Request, result: PullResult, waited: float) -> None:

@@ -15,12 +15,13 @@ from kubelet import container as kubecontainer
 from kubelet import images
 from kubelet.images import helpers, image_manager, metrics, progress, puller, pullmanager
 from kubelet.kuberuntime import testing
-from pkg import credentialprovider, golang, klog
+from pkg import credentialprovider, features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.client_go.tools import record
 from pkg.client_go.util import flowcontrol
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 _CTX = golang.background()
 _POD = v1.Pod(metadata=metav1.ObjectMeta(name="pod", namespace="ns", uid="uid"), spec=v1.PodSpec(containers=[]))
@@ -136,6 +137,13 @@ def test_present_image_is_not_pulled() -> None:
     assert world.images.calls == ["GetImageRef", "GetImageRef"]
 
 
+def test_right_to_an_image_is_told_only_where_it_is_looked_at() -> None:
+    world = _World()
+    with set_feature_gate_during_test(features.feature_gate, features.KUBELET_ENSURE_SECRET_PULLED_IMAGES, False):
+        world.ensure("present_image", "IfNotPresent")
+    assert world.recorder.drain() == ['Normal Pulled Container image "present_image" already present on machine']
+
+
 def test_always_pulls_a_present_image() -> None:
     world = _World()
     for _ in range(3):
@@ -178,6 +186,16 @@ def test_failed_pulls_back_off() -> None:
     world.clock.step(10)
     world.images.pull_err = None
     assert world.ensure("typo_image", "IfNotPresent") == "ref"
+
+
+def test_failures_of_pods_that_are_gone_are_forgotten() -> None:
+    world = _World()
+    world.images.pull_err = RuntimeError("404")
+    for number in range(20):
+        world.error(f"typo_image:{number}", "Always")
+        world.clock.step(60)
+    # A failure counts for twice the longest pause.
+    assert len(world.manager._prev_pull_err_msg) <= 3
 
 
 def test_too_many_pulls() -> None:

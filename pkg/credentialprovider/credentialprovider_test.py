@@ -113,10 +113,17 @@ def _keyring(*locations: str) -> credentialprovider.BasicDockerKeyring:
         (["https://index.docker.io/v1/"], "docker.io/library/busybox", ["https://index.docker.io/v1/"]),
         (["https://index.docker.io/v1/"], "reg.io/a", []),
         (["*.reg.io"], "eu.reg.io/a", ["*.reg.io"]),
+        (["https://user@reg.io:5000/team"], "reg.io:5000/team/a", ["https://user@reg.io:5000/team"]),
     ],
 )
 def test_lookup(locations: list[str], image: str, expected: list[str]) -> None:
     assert [c.auth_config.username for c in _keyring(*locations).lookup(image)] == expected
+
+
+@pytest.mark.parametrize("location", ["https://reg io", "https://reg.io:port", "https://reg.io/%zz", "[::1"])
+def test_location_that_is_none_is_told_of_and_left_out(location: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert not _keyring(location)._creds
+    assert "Entry in dockercfg invalid, ignoring" in capfd.readouterr().err
 
 
 def test_union_asks_in_order() -> None:

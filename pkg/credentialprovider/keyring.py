@@ -18,6 +18,7 @@ from pkg import klog
 from pkg.credentialprovider.config import DockerConfig
 
 _DEFAULT_REGISTRY_HOST = "index.docker.io"
+_SCHEME = re.compile("^https?://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +116,17 @@ class BasicDockerKeyring:
 
 
 def _registry_key(location: str) -> str | None:
-    if not location.startswith(("https://", "http://")):
-        location = "https://" + location
+    """None for what is no registry."""
+    schemeless = _SCHEME.sub("", location)
     try:
-        parsed = urlsplit(location)
+        parsed = parse_schemeless_url(schemeless)
     except ValueError:
         return None
+    host = parsed.netloc.rpartition("@")[2]
     path = parsed.path
     if path.startswith(("/v1/", "/v2/")):
         path = path[3:]
-    return parsed.netloc + path if path not in ("", "/") else parsed.netloc
+    return host + path if path not in ("", "/") else host
 
 
 def _is_default_registry_match(image: str) -> bool:

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 _BLANKS = " \t"
-# Bytes that a line may have, as many as Go's scanner takes: a file without an end must not fill the memory.
+# Bytes that a line may have, as many as Go's scanner takes.
 _MAX_LINE = 64 * 1024
+# DIVERGES: Go reads on for as long as a container writes.
+_MAX_FILE = 1 << 20
 
 
 def parse_env(env_file_path: str, key: str) -> str:
@@ -50,6 +52,7 @@ class _Lines:
     def __init__(self, file: BinaryIO) -> None:
         self.number = 0
         self._file = file
+        self._size = 0
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -59,6 +62,9 @@ class _Lines:
         if not line:
             raise StopIteration
         self.number += 1
+        self._size += len(line)
+        if self._size > _MAX_FILE:
+            raise ValueError(f"environment variable file is larger than {_MAX_FILE} bytes")
         if len(line) > _MAX_LINE:
             raise ValueError(f"line {self.number} of the environment variable file is too long")
         return line.removesuffix(b"\n").removesuffix(b"\r").decode()

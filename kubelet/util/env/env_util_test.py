@@ -73,6 +73,14 @@ def test_faults(tmp_path: Path, text: str, message: str) -> None:
         env.parse_env(str(path), "KEY")
 
 
+@pytest.mark.parametrize("beginning", ["", "A='"], ids=["comments", "a value"])
+def test_size_is_limited(tmp_path: Path, beginning: str) -> None:
+    path = tmp_path / "env"
+    path.write_text(beginning + "#\n" * (1 << 19) + "'\n")
+    with pytest.raises(ValueError, match="environment variable file is larger than 1048576 bytes"):
+        env.parse_env(str(path), "Z")
+
+
 def test_what_is_no_file(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

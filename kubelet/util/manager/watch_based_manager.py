@@ -80,6 +80,7 @@ class ObjectCacheItem(Generic[T]):
         self._lock = threading.Lock()  # guards all below
         self._last_access_time: float | None = None
         self._immutable = False
+        self._closed = False
         # Ends the reflector; None while there is none.
         self._cancel: Callable[[], None] | None = None
         self._thread: golang.Thread | None = None
@@ -95,6 +96,15 @@ class ObjectCacheItem(Generic[T]):
         """Watch the object no more; returns whether somebody did."""
         with self._lock:
             return self._stop_locked()
+
+    def close(self) -> None:
+        """Watch the object never again.
+
+        DIVERGES: in Go a get that found the object before it went begins a watch that nobody ends.
+        """
+        with self._lock:
+            self._closed = True
+            self._stop_locked()
 
     def _stop_locked(self) -> bool:
         if self._cancel is None:
@@ -121,9 +131,9 @@ class ObjectCacheItem(Generic[T]):
             return (last is None or now > last + max_idle_time) and self._stop_locked()
 
     def restart_reflector_if_needed(self) -> None:
-        """Watch the object, unless it is watched, can never change again, or the kubelet is shutting down."""
+        """Watch the object, unless it is watched, can never change again, or nobody needs it any more."""
         with self._lock:
-            if self._immutable or self._cancel is not None or self._ctx.err() is not None:
+            if self._immutable or self._closed or self._cancel is not None or self._ctx.err() is not None:
                 return
             # What an earlier watch has left may be old. DIVERGES: Go marks it when that watch is stopped, and what
             # the watch writes at that very moment passes for new.
@@ -198,7 +208,7 @@ class ObjectCache(Generic[T]):
             # What was never added is not taken back: an empty Counter would go below zero.
             item.references -= Counter({referenced_from: 1})
             if not item.references:
-                item.stop()
+                item.close()
                 del self._items[key]
 
     def get(self, namespace: str, name: str) -> T:

@@ -100,6 +100,16 @@ def test_one_watch_of_the_one_object(world: World) -> None:
     assert not world.watched()
 
 
+def test_who_asked_before_the_last_reference_went_begins_no_watch(world: World) -> None:
+    world.cache.add_reference("ns", "name", "pod")
+    world.get()
+    item = world.cache.item("ns", "name")
+    assert item is not None
+    world.cache.delete_reference("ns", "name", "pod")
+    item.restart_reflector_if_needed()
+    assert item.stopped
+
+
 def test_a_server_without_watch_lists_is_asked_for_a_list(world: World) -> None:
     world.source.watch_list = False
     world.source.add(secret("1"))

@@ -9,7 +9,6 @@ import os
 import selectors
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import msgspec
 
 from kubelet.apis import config as kubeletconfig
 from pkg import klog
+from pkg.apimachinery.runtime import codec
 from pkg.component_base.cli.flag import parse_duration
 from pkg.credentialprovider.plugin import metrics
 
@@ -100,8 +100,8 @@ class ExecPlugin:
     def decode_response(self, data: bytes) -> CredentialProviderResponse:
         """Raises PluginError, whose text never holds the response, for that may hold a password."""
         try:
-            head = msgspec.json.decode(data, type=_TypeMeta)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            head = codec.decode_json(data, _TypeMeta)
+        except codec.DecodeError:
             raise PluginError("error reading GVK from response: it is not a JSON object") from None
         if head.api_version != self.api_version:
             raise PluginError(
@@ -109,9 +109,9 @@ class ExecPlugin:
                 f" apiVersion:{self.api_version}, actual apiVersion:{head.api_version}"
             )
         try:
-            response = msgspec.json.decode(data, type=CredentialProviderResponse)
+            response = codec.decode_json(data, CredentialProviderResponse)
             _ = response.cache_duration
-        except (msgspec.MsgspecError, ValueError):
+        except ValueError:
             raise PluginError("error decoding credential provider plugin response from stdout") from None
         if response.kind != _RESPONSE_KIND:
             raise PluginError(f'failed to decode {_RESPONSE_KIND}, unexpected Kind: "{response.kind}"')
@@ -129,7 +129,8 @@ class ExecPlugin:
             metrics.KUBELET_CREDENTIAL_PROVIDER_PLUGIN_DURATION.labels(self.name).observe(elapsed)
 
     def _run(self, request: bytes) -> bytes:
-        with tempfile.TemporaryFile() as stdin:
+        # Not a file, for a token may be in it; not a pipe, which a plugin may close before all is written.
+        with os.fdopen(os.memfd_create("request"), "w+b") as stdin:
             stdin.write(request)
             stdin.seek(0)
             process = subprocess.Popen(
@@ -148,12 +149,12 @@ class ExecPlugin:
                 code = process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 _kill_group(process)
-                raise PluginError(_DEADLINE_EXCEEDED) from None
+                raise PluginError(f"{_DEADLINE_EXCEEDED}: {stderr.decode(errors='replace')}") from None
             except PluginError:
                 _kill_group(process)
                 raise
         if code != 0:
-            how = f"signal: {signal.strsignal(-code)}" if code < 0 else f"exit status {code}"
+            how = f"signal: {signal.strsignal(-code) or -code}".lower() if code < 0 else f"exit status {code}"
             raise PluginError(f"{how}: {stderr.decode(errors='replace')}")
         return stdout
 

@@ -143,8 +143,11 @@ class ServiceAccountProvider:
     get_service_account_token_func: GetServiceAccountTokenFunc
 
     def get_service_account_data(self, namespace: str, name: str) -> tuple[str, dict[str, str]]:
-        """(uid, annotations for the plugin). Raises RequiredAnnotationNotFoundError and what the client raises."""
-        account = self.get_service_account(namespace, name)
+        """(uid, annotations for the plugin). Raises RequiredAnnotationNotFoundError and PluginError."""
+        try:
+            account = self.get_service_account(namespace, name)
+        except Exception as err:  # Whatever the API client raises, the plugin is not asked without the account.
+            raise PluginError(f"failed to get service account: {err}") from err
         present = account.metadata.annotations
         wanted: dict[str, str] = {}
         for key in self.attributes.required_service_account_annotation_keys:
@@ -159,13 +162,16 @@ class ServiceAccountProvider:
     def get_service_account_token(
         self, pod_namespace: str, pod_name: str, name: str, account_uid: str, pod_uid: str
     ) -> str:
-        """A token for the plugin's audience, bound to the pod."""
+        """A token for the plugin's audience, bound to the pod. Raises PluginError."""
         pod = authenticationv1.BoundObjectReference(api_version="v1", kind="Pod", name=pod_name, uid=pod_uid)
         spec = authenticationv1.TokenRequestSpec(
             audiences=[self.attributes.service_account_token_audience], bound_object_ref=pod
         )
         request = authenticationv1.TokenRequest(metadata=metav1.ObjectMeta(uid=account_uid), spec=spec)
-        return self.get_service_account_token_func(pod_namespace, name, request).status.token
+        try:
+            return self.get_service_account_token_func(pod_namespace, name, request).status.token
+        except Exception as err:  # Whatever the API client raises, the plugin is not asked without the token.
+            raise PluginError(f"failed to get service account token: {err}") from err
 
 
 def _service_account_provider(
@@ -198,10 +204,7 @@ class PluginProvider:
     def provide(
         self, image: str, pod_namespace: str, pod_name: str, pod_uid: str, service_account_name: str
     ) -> tuple[credentialprovider.DockerConfig, credentialprovider.ServiceAccountCoordinates | None]:
-        """Credentials from the cache or the plugin; none for images of others.
-
-        Raises PluginError, and what the API client raises where the plugin wants a token.
-        """
+        """Credentials from the cache or the plugin; none for images of others. Raises PluginError."""
         if not self._is_image_allowed(image):
             return {}, None
         account = self._service_account(pod_namespace, pod_name, pod_uid, service_account_name)
@@ -210,9 +213,7 @@ class PluginProvider:
         cached = self._get_cached_credentials(image, account.cache_key)
         if cached is not None:
             return cached, account.coordinates
-        # Which images share the answer is known only with it, so askers wait for each other by image.
-        flight = (image, _hash(account.token), tuple(sorted(account.annotations.items())))
-        response = self._group.do(flight, lambda: self.plugin.exec_plugin(image, account.token, account.annotations))
+        response = self._exec_plugin(image, account)
         self._check_not_echoed(response, account.token)
         base_key = _base_cache_key(response.cache_key_type, image)
         credentials = {
@@ -250,6 +251,14 @@ class PluginProvider:
         key = ServiceAccountCacheKey(pod_namespace, name, uid, sorted_annotations, _hash(token) if by_token else "")
         coordinates = credentialprovider.ServiceAccountCoordinates(uid, pod_namespace, name)
         return _ServiceAccountInfo(key, token, annotations, coordinates)
+
+    def _exec_plugin(self, image: str, account: _ServiceAccountInfo) -> CredentialProviderResponse:
+        # Which images share the answer is known only with it, so askers wait for each other by image.
+        flight = (image, _hash(account.token), tuple(sorted(account.annotations.items())))
+        try:
+            return self._group.do(flight, lambda: self.plugin.exec_plugin(image, account.token, account.annotations))
+        except PluginError as err:
+            raise PluginError(f"failed to get credential from external registry credential provider: {err}") from err
 
     def _check_not_echoed(self, response: CredentialProviderResponse, token: str) -> None:
         accounts = self.service_account_provider

@@ -154,6 +154,20 @@ def _eventually(look: Callable[[], bool]) -> None:
         golang.background().wait(0.01)
 
 
+def test_who_failed_is_told() -> None:
+    accounts = _Accounts()
+    world = _World(_Plugin(), accounts.provider)
+    world.plugin.err = PluginError("boom")
+    with pytest.raises(PluginError, match="failed to get credential from external registry credential provider: boom"):
+        world.user(account="sa")
+    accounts.token_err = RuntimeError("no tokens")
+    with pytest.raises(PluginError, match=r"^failed to get service account token: no tokens"):
+        world.user(account="sa")
+    accounts.account_err = RuntimeError("no account")
+    with pytest.raises(PluginError, match=r"^failed to get service account: no account"):
+        world.user(account="sa")
+
+
 def test_failure_is_raised_for_each_and_not_kept() -> None:
     world = _World(_Plugin())
     world.plugin.err = PluginError("boom")
@@ -168,6 +182,8 @@ class _Accounts:
     def __init__(self, **attributes: Any) -> None:
         self.annotations = {"needed": "1", "other": "2", "unasked": "3"}
         self.requests: list[authenticationv1.TokenRequest] = []
+        self.account_err: Exception | None = None
+        self.token_err: Exception | None = None
         fields: dict[str, Any] = {
             "service_account_token_audience": "aud",
             "cache_type": "ServiceAccount",
@@ -179,6 +195,8 @@ class _Accounts:
         self.provider = ServiceAccountProvider(attributes_struct, self._get, self._token)
 
     def _get(self, namespace: str, name: str) -> v1.ServiceAccount:
+        if self.account_err is not None:
+            raise self.account_err
         meta = metav1.ObjectMeta(namespace=namespace, name=name, uid=f"uid-{name}", annotations=self.annotations)
         return v1.ServiceAccount(metadata=meta)
 
@@ -186,6 +204,8 @@ class _Accounts:
         self, namespace: str, name: str, request: authenticationv1.TokenRequest
     ) -> authenticationv1.TokenRequest:
         self.requests.append(request)
+        if self.token_err is not None:
+            raise self.token_err
         assert request.spec.bound_object_ref is not None
         token = f"{namespace}/{name} for {request.spec.bound_object_ref.name}"
         return authenticationv1.TokenRequest(status=authenticationv1.TokenRequestStatus(token=token))
@@ -288,6 +308,19 @@ echo '{answer}'"""
     }
 
 
+@pytest.mark.parametrize("auth", [None, {"reg.io": None}, {"reg.io": {"username": None, "password": None}}])
+def test_null_counts_as_absent(tmp_path: Path, auth: object) -> None:
+    response = _script(tmp_path, f"echo '{_answer(auth=auth, cacheDuration=None)}'").exec_plugin("reg.io/a", "", {})
+    assert response.cache_duration is None
+    assert all(entry == exec_plugin.AuthConfig() for entry in response.auth.values())
+
+
+def test_request_is_never_on_a_disk(tmp_path: Path) -> None:
+    plugin_ = _script(tmp_path, "readlink /proc/$$/fd/0 >&2; exit 1")
+    with pytest.raises(exec_plugin.PluginError, match=r"exit status 1: /memfd:"):
+        plugin_.exec_plugin("reg.io/a", "token", {})
+
+
 def test_request_with_token(tmp_path: Path) -> None:
     request = exec_plugin.CredentialProviderRequest(
         image="i", service_account_token="t", service_account_annotations={"a": "b"}
@@ -323,7 +356,7 @@ def test_bad_answer_is_refused_without_being_quoted(tmp_path: Path, data: str, e
     ("script", "expected"),
     [
         ("echo no such user >&2; exit 3", "for image reg.io/a: exit status 3: no such user"),
-        ("kill -9 $$", "signal: Killed"),
+        ("kill -9 $$", "signal: killed"),
         ("yes", "wrote more than 1048576 bytes"),
     ],
 )

@@ -289,6 +289,10 @@ class Kubelet(KubeletPods):
                 ):
                     break
                 self.sync_loop_monitor = self.clock.steady()
+        except golang.Canceled:
+            # A step that waits for something, as for pods that are preempted, ends with the kubelet.
+            if ctx.err() is None:
+                raise
         finally:
             sync_ticker.stop()
             housekeeping_ticker.stop()
@@ -605,6 +609,7 @@ class Kubelet(KubeletPods):
         pod_status.ips = [entry.ip for entry in api_status.pod_ips]
         existing, found = self.status_manager.get_pod_status(pod.metadata.uid)
         self.status_manager.set_pod_status(pod, api_status)
+        self.probe_manager.probe_unready(pod, api_status)
         if podutil.is_pod_phase_terminal(api_status.phase):
             klog.v(4).info_s("SyncPod exit", pod=klog.kobj(pod), podUID=pod.metadata.uid, isTerminal=True)
             return True, None
@@ -801,6 +806,7 @@ class Kubelet(KubeletPods):
         if pod_status_fn is not None:
             pod_status_fn(api_status)
         self.status_manager.set_pod_status(pod, api_status)
+        self.probe_manager.probe_unready(pod, api_status)
         klog.v(4).info_s("Pod terminating with grace period", pod=ref, podUID=uid, gracePeriod=grace_period)
         self.probe_manager.stop_liveness_and_startup(pod)
 

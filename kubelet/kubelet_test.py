@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from kubelet import container as kubecontainer
 from kubelet import kubelet as kubelet_module
 from kubelet import types as kubetypes
 from kubelet.prober import results as proberesults
+from kubelet.prober.worker import Worker
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg import golang
 from pkg.api.core import v1
@@ -276,6 +278,23 @@ def test_pause_of_the_loop_ends_with_its_context(test_kubelet: TestKubelet, monk
 
     monkeypatch.setattr(test_kubelet.kubelet.runtime_state, "runtime_errors", errors)
     test_kubelet.kubelet.sync_loop(ctx, golang.Channel(1), FakeHandler())
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_loop_that_is_stopped_in_the_middle_of_a_step(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, stopped: bool
+) -> None:
+    """As when a critical pod waits for another to end. A cancellation that nobody asked for is a fault."""
+    ctx, cancel = golang.with_cancel(test_kubelet.ctx)
+
+    def iterate(*args: Any) -> bool:
+        if stopped:
+            cancel()
+        raise golang.Canceled
+
+    monkeypatch.setattr(test_kubelet.kubelet, "sync_loop_iteration", iterate)
+    with contextlib.nullcontext() if stopped else pytest.raises(golang.Canceled):
+        test_kubelet.kubelet.sync_loop(ctx, golang.Channel(1), FakeHandler())
 
 
 def test_loop_notes_when_it_came_round(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -589,6 +608,25 @@ def test_sync_that_did_something_is_looked_at_at_once(test_kubelet: TestKubelet)
     assert after is not None
     after()
     assert test_kubelet.pleg.relists == [pod.metadata.uid]
+
+
+def test_container_is_probed_once_its_status_is_known(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is told earlier finds nothing to probe, and waits for its tick."""
+    known: list[list[bool]] = []
+
+    def trigger(worker: Worker) -> None:
+        status, _ = test_kubelet.status_manager.get_pod_status(worker.pod.metadata.uid)
+        known.append([each.state.running is not None for each in status.container_statuses])
+
+    monkeypatch.setattr(Worker, "trigger", trigger)
+    pod = new_pod("p")
+    pod.spec.containers[0].readiness_probe = v1.Probe(period_seconds=1000)
+    sync(test_kubelet, pod)
+    now = kubecontainer.Status(id=CONTAINER, name="c", state=State.RUNNING, started_at=test_kubelet.clock.now())
+    sync(test_kubelet, pod, now)
+    assert known == [[True]]
 
 
 @pytest.mark.parametrize(("policy", "code", "terminal"), [("Never", 1, True), ("Never", 0, True), ("Always", 1, False)])

@@ -292,6 +292,7 @@ def test_loop_that_is_stopped_in_the_middle_of_a_step(
             cancel()
         raise golang.Canceled
 
+    monkeypatch.setattr(test_kubelet.kubelet.runtime_state, "runtime_errors", lambda: None)
     monkeypatch.setattr(test_kubelet.kubelet, "sync_loop_iteration", iterate)
     with contextlib.nullcontext() if stopped else pytest.raises(golang.Canceled):
         test_kubelet.kubelet.sync_loop(ctx, golang.Channel(1), FakeHandler())

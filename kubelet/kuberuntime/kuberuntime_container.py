@@ -730,8 +730,7 @@ class ContainerMethods(LogMethods):
     ) -> None:
         """Runs the preStop hook and stops the container; blocks until it is gone.
 
-        grace_period_override, in seconds, replaces what the pod says. Raises crierror.RemoteError, and
-        LookupError
+        grace_period_override, in seconds, replaces what the pod says. Raises crierror.RemoteError, and LookupError
         for a container that the pod does not have.
         """
         if pod is None:
@@ -761,6 +760,8 @@ class ContainerMethods(LogMethods):
         klog.v(2).info_s("Killing container with a grace period", **who, gracePeriod=grace_period)
         try:
             self.runtime_service.stop_container(ctx, container_id.id, grace_period)
+        except golang.Canceled:
+            raise  # Whoever cancelled knows.
         except crierror.RemoteError as err:
             if not crierror.is_not_found(err):
                 klog.error_s(err, "Container termination failed with gracePeriod", **who, gracePeriod=grace_period)
@@ -836,6 +837,8 @@ class ContainerMethods(LogMethods):
             )
         except Exception as err:  # Any failure is this container's result; the others are killed all the same.
             result.fail(kubecontainer.ErrKillContainer(), str(err))
+            if isinstance(err, golang.Canceled):
+                return
             klog.error_s(
                 err,
                 "Kill container failed",

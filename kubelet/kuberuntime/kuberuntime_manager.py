@@ -797,7 +797,8 @@ class KubeGenericRuntimeManager(ResizeMethods):
                 if crierror.is_not_found(err):
                     continue
                 sandbox_result.fail(kubecontainer.ErrKillPodSandbox(), str(err))
-                klog.error_s(None, "Failed to stop sandbox", podSandboxID=str(sandbox.id))
+                if not isinstance(err, golang.Canceled):
+                    klog.error_s(None, "Failed to stop sandbox", podSandboxID=str(sandbox.id))
         return result
 
     def generate_pod_status(self, event: runtimeapi.ContainerEventResponse) -> kubecontainer.PodStatus:

@@ -573,7 +573,7 @@ def test_update_pod_cidr(fake: testing.TestRuntime) -> None:
 
 
 def test_a_kill_that_is_cancelled_keeps_no_sidecar_waiting(
-    fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch
+    fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pod = _pod(_container("main", "busybox"), init=[_container("sidecar", "busybox", restart_policy="Always")])
     pod.spec.termination_grace_period_seconds = 3600
@@ -581,11 +581,14 @@ def test_a_kill_that_is_cancelled_keeps_no_sidecar_waiting(
         _sync(fake, pod)
     ctx, cancel = golang.with_cancel(_CTX)
 
-    def stop_container(ctx: golang.Context, container_id: str, timeout: int) -> None:
+    def stop(ctx: golang.Context, *args: object) -> None:
         cancel()
         raise crierror.RemoteCanceledError
 
-    monkeypatch.setattr(fake.manager.runtime_service, "stop_container", stop_container)
+    monkeypatch.setattr(fake.manager.runtime_service, "stop_container", stop)
+    monkeypatch.setattr(fake.manager.runtime_service, "stop_pod_sandbox", stop)
+    capsys.readouterr()
     result = fake.manager.kill_pod_with_sync_result(ctx, pod, fake.manager.get_pod(_CTX, _UID), None)
     failed = [str(each.target) for each in result.sync_results if each.error is not None]
-    assert sorted(failed) == ["main", "sidecar"]
+    assert sorted(failed) == [_UID, "main", "sidecar"]
+    assert capsys.readouterr().err == "", "whoever cancelled need not be told"

@@ -64,7 +64,7 @@ def hook_context(ctx: golang.Context) -> golang.Context:
 class HookError(Exception):
     """A hook failed; `message` is what the container's waiting state shows."""
 
-    def __init__(self, cause: Exception, message: str) -> None:
+    def __init__(self, cause: Exception | str, message: str) -> None:
         super().__init__(str(cause))
         self.message = message
 
@@ -115,9 +115,12 @@ class HTTPClient:
                 raise HTTPRequestError(url, err) from err
             except (OSError, http.client.HTTPException, ValueError) as err:
                 raise HTTPRequestError(url, err) from err
-            target = urljoin(url, location)
-            if not location or not httpprobe.is_local_redirect(target, host):
-                return
+            try:
+                target = urljoin(url, location)
+                if not location or not httpprobe.is_local_redirect(target, host):
+                    return
+            except ValueError as err:
+                raise HTTPRequestError(url, f'failed to parse Location header "{location}": {err}') from err
             if urlsplit(location).netloc:
                 headers = [(name, value) for name, value in headers if name.lower() != "host"]
             url = target
@@ -195,6 +198,11 @@ def _reason(err: Exception | str | None) -> str:
     return str(err) or type(err).__name__
 
 
+def _beginning(output: bytes) -> str:
+    """As much as is shown of what a command wrote."""
+    return output[:_MAX_RESP_BODY_LENGTH].decode(errors="replace")
+
+
 class PodStatusProvider(Protocol):
     """Go: podStatusProvider"""
 
@@ -258,18 +266,18 @@ class HandlerRunner:
             self._command_runner.run_in_container(ctx, container_id, action.command, 0)
         except Exception as err:  # The runtime's refusal, or the command's exit code.
             output = err.output if isinstance(err, utilexec.CodeExitError) else b""
-            # DIVERGES: Go shows all of it, be it megabytes, and the API server then refuses the pod's status.
-            text = output[:_MAX_RESP_BODY_LENGTH].decode(errors="replace")
+            # DIVERGES: Go shows all of both, be it megabytes, and the API server then refuses the pod's status.
+            fault, text = _beginning(str(err).encode()), _beginning(output)
             klog.v(1).info_s(
                 "Exec lifecycle hook for Container in Pod failed",
                 execCommand=action.command,
                 **log,
                 message=text,
-                err=err,
+                err=fault,
             )
             command = " ".join(action.command)
-            message = f"Exec lifecycle hook ([{command}]) {where} {err}, message: {klog.quote(text)}"
-            raise HookError(err, message) from err
+            message = f"Exec lifecycle hook ([{command}]) {where} {fault}, message: {klog.quote(text)}"
+            raise HookError(fault, message) from err
 
     def _run_sleep(self, ctx: golang.Context, seconds: int, where: str, log: Mapping[str, object]) -> None:
         if not ctx.wait(seconds):

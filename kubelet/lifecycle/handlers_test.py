@@ -95,6 +95,15 @@ def test_exec_failure_shows_no_more_than_10_kib() -> None:
     assert len(shown) == 10 * 1024 + 2
 
 
+def test_exec_failure_with_endless_complaints() -> None:
+    """What the command writes to stderr stands in the error, too, and the error in the log."""
+    err = utilexec.CodeExitError(ValueError(f"exited with 1: {'x' * 1_000_000}"), 1, b"")
+    with pytest.raises(HookError) as caught:
+        _World(err).run(exec=v1.ExecAction(command=["yes"]))
+    assert len(str(caught.value)) == 10 * 1024
+    assert caught.value.message.split("error: ")[1] == f'{caught.value}, message: ""'
+
+
 def test_exec_failure() -> None:
     assert _World(RuntimeError("exit 1")).fault(exec=v1.ExecAction(command=["ls", "-a"])) == (
         'Exec lifecycle hook ([ls -a]) for Container "c" in Pod "podFoo_nsFoo(uid)" failed - error: exit 1, message: ""'
@@ -240,6 +249,13 @@ def test_client_does_not_mind_the_status(server: str, status: int) -> None:
     _Server.status = status
     HTTPClient().do(_CTX, f"http://{server}/a b?c=d", [("X-Test", "1")])
     assert _Server.seen == [("/a%20b?c=d", "1")]
+
+
+def test_client_does_not_follow_what_is_no_url(server: str) -> None:
+    _Server.status, _Server.location = 302, "http://[broken"
+    with pytest.raises(HTTPRequestError, match=f'Get "http://{server}/": failed to parse Location header'):
+        HTTPClient().do(_CTX, f"http://{server}/", [])
+    assert len(_Server.seen) == 1
 
 
 def test_client_follows_redirects_on_the_same_host(server: str) -> None:

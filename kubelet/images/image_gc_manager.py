@@ -255,7 +255,10 @@ class ImageGCManager:
         free_time: datetime,
         began_gc: datetime,
     ) -> list[_ImageRecord]:
-        """Removes those unused for max_age; returns the rest."""
+        """Removes those unused for max_age; returns the rest.
+
+        DIVERGES: Go keeps the pull records of images that it removes for their age.
+        """
         max_age = self._policy.max_age
         # Until it has watched for so long, the kubelet cannot know when an image was used last.
         if max_age == 0 or (free_time - began_gc).total_seconds() <= max_age:
@@ -276,6 +279,8 @@ class ImageGCManager:
             raise ImageGCError(
                 f"wanted to free images older than {age}, encountered errors in image deletion: {_join(errors)}"
             )
+        if len(remaining) < len(images):
+            self._run_post_gc_hooks(ctx, free_time)
         return remaining
 
     def delete_unused_images(self, ctx: golang.Context) -> None:

@@ -211,6 +211,9 @@ def test_old_image_goes_however_empty_the_disk() -> None:
     world.clock.step(3)
     world.collect()
     assert world.left() == ["image-1"]
+    assert world.hooks == [(["image-1"], world.clock.now())]
+    world.collect()
+    assert len(world.hooks) == 1, "nothing was removed"
 
 
 def test_image_that_cannot_be_removed_is_told_and_others_go() -> None:

@@ -64,6 +64,15 @@ def messages(namespace: Namespace, name: str, reason: str) -> list[str]:
     return [event.message for event in namespace.events_of(name) if event.reason == reason]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def image_of_wrong(namespace: Namespace, registry: Registry) -> str:
+    """That of the pod with the wrong password. It is begun first, for its back-off comes seconds later."""
+    docker_config_json(namespace, "wrong", registry, "open barley")
+    image = registry.push("wrong/busybox", "1.0", test="wrong")
+    start(namespace, "wrong", image, "wrong")
+    return image
+
+
 def test_user_and_password_in_a_pull_secret(namespace: Namespace, registry: Registry) -> None:
     docker_config_json(namespace, "right", registry)
     start(namespace, "json", registry.push("json/busybox", "1.0", test="json"), "right")
@@ -77,21 +86,6 @@ def test_pull_secret_in_the_old_format(namespace: Namespace, registry: Registry)
     start(namespace, "dockercfg", registry.push("dockercfg/busybox", "1.0", test="dockercfg"), "old")
 
     namespace.wait_for_running("dockercfg")
-
-
-def test_wrong_password(namespace: Namespace, registry: Registry) -> None:
-    docker_config_json(namespace, "wrong", registry, "open barley")
-    image = registry.push("wrong/busybox", "1.0", test="wrong")
-    start(namespace, "wrong", image, "wrong")
-
-    waiting = wait_for_reason(namespace, "wrong", "ErrImagePull")
-    assert "401" in waiting.message or "authorization failed" in waiting.message
-    assert wait_for_reason(namespace, "wrong", "ImagePullBackOff").message.startswith(
-        f'Back-off pulling image "{image}": ErrImagePull: '
-    )
-    assert any(
-        message.startswith(f'Failed to pull image "{image}"') for message in messages(namespace, "wrong", "Failed")
-    )
 
 
 def test_second_secret_does_where_the_first_does_not(namespace: Namespace, registry: Registry) -> None:
@@ -159,8 +153,8 @@ def _pull_for_many(namespace: Namespace, registry: Registry) -> None:
         first = gate.held()
         wait_for("all want to pull", lambda: all(messages(namespace, name, "Pulling") for name in names), 30)
 
-        manifest = pod("critical", sleeper(image=f"{gate.host}/critical:1.0"), priorityClassName="system-cluster-critical")
-        namespace.create(manifest)
+        critical = sleeper(image=f"{gate.host}/critical:1.0")
+        namespace.create(pod("critical", critical, priorityClassName="system-cluster-critical"))
         wait_for("its event", lambda: messages(namespace, "critical", "Pulling"), 30)
         gate.let_through(first[0])
         wait_for("the next pull", lambda: {*gate.held()} - {*first}, 30, gate.held)
@@ -169,3 +163,13 @@ def _pull_for_many(namespace: Namespace, registry: Registry) -> None:
         for name in (*names, "critical"):
             gate.let_through(name)
         namespace.wait_for_running("critical", *names)
+
+
+def test_wrong_password(namespace: Namespace, image_of_wrong: str) -> None:
+    waiting = wait_for_reason(namespace, "wrong", "ErrImagePull")
+    assert "401" in waiting.message or "authorization failed" in waiting.message
+    assert wait_for_reason(namespace, "wrong", "ImagePullBackOff").message.startswith(
+        f'Back-off pulling image "{image_of_wrong}": ErrImagePull: '
+    )
+    failed = messages(namespace, "wrong", "Failed")
+    assert any(message.startswith(f'Failed to pull image "{image_of_wrong}"') for message in failed)

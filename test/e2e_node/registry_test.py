@@ -16,6 +16,8 @@ from framework.waiting import wait_for
 
 # How often a kubelet tries again to pull: after 10 s, then 20 s, each with the sync of the pod on top.
 RETRIED = 60
+# When the log tells for the first time of a pull that takes long.
+LONG = 15
 # Pulls at the same time of a kubelet whose configuration does not say.
 CAP = 3
 MANY = 10
@@ -78,10 +80,32 @@ def plugin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def moody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """Down at first."""
+    made = Registry(tmp_path_factory.mktemp("moody"))
+    made.start()
+    made.push("moody/busybox", "1.0", test="moody")
+    made.stop()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def gate(registry: Registry) -> Iterator[Gate]:
+    with Gate(registry) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
 def kubelet(
-    new_kubelet: Callable[..., KubeletProcess], registry: Registry, closed: Registry, plugin_folder: Path
+    new_kubelet: Callable[..., KubeletProcess],
+    registry: Registry,
+    closed: Registry,
+    moody: Registry,
+    gate: Gate,
+    plugin_folder: Path,
 ) -> KubeletProcess:
-    """A kubelet with the pods of all tests but those that need the registry in a certain state."""
+    """A kubelet with the pods of all tests, as most of them take a while, but not with those that are in the way."""
     process = new_kubelet("registry", flags=write_plugin(plugin_folder, closed))
     process.root_dir.mkdir(parents=True)
     auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -93,6 +117,9 @@ def kubelet(
     process.write(pod("missing-tag", sleeper(image=f"{registry.host}/open/busybox:2.0")))
     process.write(pod("never", sleeper(image=f"{registry.host}/open/never:1.0", imagePullPolicy="Never")))
     process.write(pod("nonsense", sleeper(image="Not/An//Image")))
+    process.write(pod("moody", sleeper(image=f"{moody.host}/moody/busybox:1.0")))
+    registry.push("long/busybox", "1.0", test="long")
+    process.write(pod("long", sleeper(image=f"{gate.host}/long/busybox:1.0")))
     for part in ("node", "plugin", "wrong", "nobody"):
         process.write(pod(part, sleeper(image=closed.push(f"{part}/busybox", "1.0", part=part))))
     process.start()
@@ -112,6 +139,13 @@ def _value(line: str, key: str) -> str:
 
 def wait_for_reason(kubelet: KubeletProcess, name: str, reason: str, timeout: float = 30) -> Pod:
     return kubelet.wait_for_pod(name, lambda found: found.state().get("reason") == reason, timeout)
+
+
+def test_registry_down_and_up_again(kubelet: KubeletProcess, moody: Registry) -> None:
+    kubelet.wait_for_pod("moody", lambda found: "connection refused" in found.state().get("message", ""), 30)
+
+    moody.start()
+    kubelet.wait_for_running("moody", timeout=RETRIED)
 
 
 def test_anonymous(kubelet: KubeletProcess) -> None:
@@ -183,46 +217,40 @@ def test_nonsense_for_a_name(kubelet: KubeletProcess) -> None:
     assert found.state()["message"].startswith('Failed to apply default image tag "Not/An//Image": ')
 
 
-def test_registry_down_and_up_again(kubelet: KubeletProcess, tmp_path: Path) -> None:
-    moody = Registry(tmp_path)
-    moody.start()
-    image = moody.push("moody/busybox", "1.0", test="moody")
-    moody.stop()
-    kubelet.write(pod("moody", sleeper(image=image)))
-    found = wait_for_reason(kubelet, "moody", "ImagePullBackOff")
-    assert "connection refused" in found.state()["message"]
+def test_long_pull_is_told_of(kubelet: KubeletProcess, gate: Gate) -> None:
+    def told() -> list[str]:
+        return [line for line in kubelet.log.read_text().splitlines() if "Image pull takes long" in line]
 
-    moody.start()
-    try:
-        kubelet.wait_for_running("moody", timeout=RETRIED)
-    finally:
-        moody.stop()
+    line = wait_for("the log tells of it", told, 2 * LONG)[0]
+    assert f'image="{gate.host}/long/busybox:1.0" pod="default/{kubelet.full_name("long")}"' in line
+
+    gate.let_through("long/busybox")
+    kubelet.wait_for_running("long")
 
 
 def _gone(gate: Gate, repository: str) -> bool:
     return repository not in gate.held()
 
 
-def test_pulls_at_once_are_capped(kubelet: KubeletProcess, registry: Registry) -> None:
-    """The registry's gate holds the first pulls for so long that the log tells of them."""
+def test_pulls_at_once_are_capped(kubelet: KubeletProcess, registry: Registry, gate: Gate) -> None:
     repositories = [f"many/image-{number}" for number in range(MANY)]
-    for repository in repositories:
+    for number, repository in enumerate(repositories):
         registry.push(repository, "1.0", name=repository)
-    with Gate(registry) as gate:
-        for number, repository in enumerate(repositories):
-            kubelet.write(pod(f"many-{number}", sleeper(image=f"{gate.host}/{repository}:1.0")))
+        kubelet.write(pod(f"many-{number}", sleeper(image=f"{gate.host}/{repository}:1.0")))
 
-        wait_for("as many pulls as the cap allows", lambda: len(gate.held()) == CAP, 30, gate.held)
-        waiting = f"maxParallelImagePulls={CAP}"
-        wait_for("the others wait", lambda: kubelet.log.read_text().count(waiting) == MANY - CAP, 30)
-        wait_for("the log tells of long pulls", lambda: "Image pull takes long" in kubelet.log.read_text(), 30)
-        assert len(gate.held()) == CAP
+    def waiting() -> list[str]:
+        lines = kubelet.log.read_text().splitlines()
+        return [line for line in lines if "/many/" in line and f"maxParallelImagePulls={CAP}" in line]
 
-        done: set[str] = set()
-        while len(done) < MANY:
-            repository = wait_for("the next pull", gate.held, 30)[0]
-            gate.let_through(repository)
-            done.add(repository)
-            wait_for("it is let through", functools.partial(_gone, gate, repository), 10)
-        kubelet.wait_for_running(*(f"many-{number}" for number in range(MANY)), timeout=60)
-        assert gate.most_held == CAP
+    wait_for("as many pulls as the cap allows", lambda: len(gate.held()) == CAP, 30, gate.held)
+    wait_for("the others wait", lambda: len(waiting()) == MANY - CAP, 30)
+    assert len(gate.held()) == CAP
+
+    done: set[str] = set()
+    while len(done) < MANY:
+        repository = wait_for("the next pull", gate.held, 30)[0]
+        gate.let_through(repository)
+        done.add(repository)
+        wait_for("it is let through", functools.partial(_gone, gate, repository), 10)
+    kubelet.wait_for_running(*(f"many-{number}" for number in range(MANY)), timeout=60)
+    assert gate.most_held == CAP

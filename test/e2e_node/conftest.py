@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,7 @@ def new_kubelet(
     """
     made: list[KubeletProcess] = []
     failed_before = request.session.testsfailed
+    cleaning = ExitStack()
 
     def make(
         node: str,
@@ -76,13 +78,14 @@ def new_kubelet(
         logs = containerd.run_dir / f"{node}-logs"
         full = {"cgroupRoot": containerd.cgroup_root, "podLogsDir": str(logs), **(config or {})}
         made.append(KubeletProcess(containerd.run_dir, node, containerd.endpoint, full, flags, root_dir))
+        cleaning.callback(made[-1].clean, cri)
         return made[-1]
 
-    yield make
-    for process in made:
-        process.clean(cri)
-        if request.session.testsfailed > failed_before and process.log.exists():
-            folder = logs_folder("e2e_node")
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copy(process.log, folder)
-            print(f"log of kubelet {process.node}: {folder / process.log.name}")
+    with cleaning:
+        yield make
+        for process in made:
+            if request.session.testsfailed > failed_before and process.log.exists():
+                folder = logs_folder("e2e_node")
+                folder.mkdir(parents=True, exist_ok=True)
+                shutil.copy(process.log, folder)
+                print(f"log of kubelet {process.node}: {folder / process.log.name}")

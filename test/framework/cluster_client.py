@@ -26,7 +26,7 @@ from pkg.client_go.tools import clientcmd
 T = TypeVar("T")
 
 # Seconds: for a pod to start or to change, where its test says nothing else; and for a namespace to go.
-TIMEOUT = 60.0
+TIMEOUT = 120.0
 NAMESPACE_TIMEOUT = 120.0
 
 

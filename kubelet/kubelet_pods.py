@@ -697,8 +697,9 @@ class KubeletPods(KubeletNodeCache):
     ) -> None:
         """Resources, user and stop signal as the runtime reports them."""
         running = runtime_status.state is kubecontainer.State.RUNNING
-        if running and old is not None and old.started is not None:
+        if running and old is not None and old.started is not None and old.container_id == new.container_id:
             # A restart of the kubelet must not make a started container look as if it were starting.
+            # DIVERGES: Go has this for the container that comes after it too, which is probed as if it had started.
             new.started = old.started
         spec = kubecontainer.get_container_spec(pod, runtime_status.name)
         if spec is not None:

@@ -345,6 +345,14 @@ def test_lost_container_of_a_deleted_pod_is_not_counted_as_restarted(test_kubele
     assert [essence(status) for status in found.container_statuses] == [essence(lost("a", 0))]
 
 
+@pytest.mark.parametrize(("id_now", "started"), [("first", True), ("second", None)])
+def test_only_the_same_container_stays_started(test_kubelet: TestKubelet, id_now: str, started: bool | None) -> None:
+    pod = new_pod("p", containers=[v1.Container(name="a")])
+    before = shown("a", state=is_running(), container_id="test://first", started=True)
+    found = convert(test_kubelet, pod, runtime("a", State.RUNNING, id=id_now), container_statuses=[before])
+    assert found.container_statuses[0].started is started
+
+
 def test_statuses_are_in_the_order_of_names_and_those_of_init_containers_of_the_spec(
     test_kubelet: TestKubelet,
 ) -> None:

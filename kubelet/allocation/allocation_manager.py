@@ -84,6 +84,10 @@ class Manager:
             while golang.select(ticker.channel, ctx.done()).index == 0:
                 for pod in self._retry_pending_resizes(_TRIGGER_REASON_PERIODIC):
                     klog.info_s("Successfully retried resize after timeout", pod=klog.kobj(pod))
+        except golang.Canceled:
+            # It waited for pods that are preempted, as the kubelet was stopped.
+            if ctx.err() is None:
+                raise
         finally:
             ticker.stop()
 

@@ -467,6 +467,22 @@ def test_what_waits_is_tried_again_from_time_to_time() -> None:
         cancel()
 
 
+def test_thread_that_waits_for_the_end_of_another_pod_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A critical pod that grows can preempt others, and the kubelet can be stopped while these end."""
+    environment = Environment()
+    ctx, cancel = golang.with_cancel(golang.background())
+
+    def preempt(trigger: str) -> list[v1.Pod]:
+        cancel()
+        raise golang.Canceled
+
+    monkeypatch.setattr(environment.manager, "_retry_pending_resizes", preempt)
+    ticker = environment.clock.new_ticker(1)
+    environment.clock.step(1)
+    environment.manager._retry_periodically(ctx, ticker)
+    assert environment.clock.waiters() == 0, "its ticker is stopped"
+
+
 def test_full_disk_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     pod = new_pod("p", container(amounts("1")))
     environment = Environment(pod)

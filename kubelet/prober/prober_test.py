@@ -147,8 +147,8 @@ def test_cancelled_probe_is_not_tried_again(world: World) -> None:
 @pytest.mark.parametrize(
     ("handler", "message"),
     [
-        ({"http_get": v1.HTTPGetAction(port="nope")}, 'port "nope" not found'),
-        ({"tcp_socket": v1.TCPSocketAction(port="nope")}, 'port "nope" not found'),
+        ({"http_get": v1.HTTPGetAction(port="nope")}, 'strconv.Atoi: parsing "nope": invalid syntax'),
+        ({"tcp_socket": v1.TCPSocketAction(port="nope")}, 'strconv.Atoi: parsing "nope": invalid syntax'),
         ({"tcp_socket": v1.TCPSocketAction(port=0)}, "invalid port number: 0"),
     ],
 )
@@ -197,8 +197,8 @@ def test_what_cannot_succeed_is_told_of_and_leaves_nothing_open(
         told = world.events()
         assert len(told) == 1
         assert told[0].startswith(f"Warning Unhealthy Liveness probe failed: {message.replace('PORT', str(port))}")
-    if "grpc" not in handler(1):  # it takes its time for closing, which is tested beside it
-        assert len(os.listdir("/proc/self/fd")) == before
+    if "grpc" not in handler(1):  # it takes its time for closing, which is tested beside it, and may do so here
+        assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_answer_that_breaks_off_is_asked_for_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,11 @@ Go: pkg/probe/probe.go, pkg/probe/util.go
 from __future__ import annotations
 
 import enum
+import re
 
 from pkg.api.core import v1
+
+_NUMBER = re.compile("[+-]?[0-9]+")
 
 
 class Result(enum.StrEnum):
@@ -36,6 +39,6 @@ def _port_by_name(name: str, container: v1.Container) -> int:
     for port in container.ports:
         if port.name == name:
             return port.container_port
-    if name.isdigit():
-        return int(name)
-    raise ValueError(f'port "{name}" not found')
+    if not _NUMBER.fullmatch(name):
+        raise ValueError(f'strconv.Atoi: parsing "{name}": invalid syntax')
+    return int(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from framework.cluster_client import Images, Namespace, is_true, new_client
-from framework.containerd import search_path
+from framework.containerd import new_run_dir, search_path
 from framework.local_cluster import Environment, LocalCluster
 from framework.pod_ways import Pods, StaticPods
 from framework.processes import LeftOut, logs_folder
@@ -96,8 +95,7 @@ def start_local_cluster() -> LocalCluster:
             f"without KUBECONFIG the cluster tests run as root and need {', '.join(missing or NEEDED)}; "
             "hack/setup installs them"
         )
-    # Directly below /tmp, for the socket's path must be short.
-    return LocalCluster(Path(tempfile.mkdtemp(prefix="kubelet-e2e-")))
+    return LocalCluster(new_run_dir())
 
 
 def connect(kubeconfig: Path, local: LocalCluster | None) -> Environment:

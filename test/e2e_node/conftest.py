@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from framework.containerd import Containerd, search_path
+from framework.containerd import Containerd, new_run_dir, search_path
 from framework.cri import CRIClient
 from framework.kubelet_process import KubeletProcess
 from framework.processes import LeftOut, logs_folder, worker
@@ -35,11 +34,7 @@ def containerd() -> Iterator[Containerd]:
     missing = [program for program in NEEDED if shutil.which(program, path=search_path()) is None]
     if os.geteuid() != 0 or missing:
         pytest.fail(f"the node tests run as root and need {', '.join(missing or NEEDED)}; hack/setup installs them")
-    # Directly below /tmp, for the socket's path must be short.
-    run_dir = Path(tempfile.mkdtemp(prefix="kubelet-e2e-"))
-    # Root of a pod with its own user namespace is somebody else on the node, and has to get to its root directory.
-    run_dir.chmod(0o711)
-    runtime = Containerd(run_dir)
+    runtime = Containerd(new_run_dir())
     try:
         runtime.start()
         runtime.import_images()

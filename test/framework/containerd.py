@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from framework.cri import CRIClient
@@ -47,6 +48,15 @@ def hack(script: str, *arguments: str) -> str:
     if finished.returncode != 0:
         raise RuntimeError(f"hack/{script} {' '.join(arguments)}: {finished.stdout}{finished.stderr}")
     return finished.stdout
+
+
+def new_run_dir() -> Path:
+    """A directory for a containerd and a kubelet of its own; Containerd.clean removes it."""
+    # Directly below /tmp, for the socket's path must be short.
+    run_dir = Path(tempfile.mkdtemp(prefix="kubelet-e2e-"))
+    # Root of a pod with its own user namespace is somebody else on the node, and has to get to its root directory.
+    run_dir.chmod(0o711)
+    return run_dir
 
 
 class Containerd:

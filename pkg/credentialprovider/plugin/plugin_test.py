@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+import types
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.component_base.metrics import legacyregistry
 from pkg.credentialprovider import plugin
-from pkg.credentialprovider.plugin import exec_plugin, metrics, singleflight
+from pkg.credentialprovider.plugin import exec_plugin, metrics
 from pkg.credentialprovider.plugin.exec_plugin import AuthConfig, CredentialProviderResponse, PluginError
 from pkg.credentialprovider.plugin.plugin import ServiceAccountProvider
 
@@ -118,27 +120,30 @@ def test_bad_cache_key_type() -> None:
         _World(_Plugin("Pod")).user()
 
 
-class _CountingGroup(singleflight.Group[CredentialProviderResponse]):
-    """Counts who asks."""
+class _CountingLock:
+    """Counts how often it was held."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[Hashable] = []
+        self.count = 0
+        self._lock = threading.Lock()
 
-    def do(self, key: Hashable, fn: Callable[[], CredentialProviderResponse]) -> CredentialProviderResponse:
-        self.asked.append(key)
-        return super().do(key, fn)
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.count += 1
+        self._lock.release()
 
 
 def test_those_who_ask_at_once_share_one_run() -> None:
     world = _World(_Plugin(cache_duration="0s"))
     world.plugin.hold = threading.Event()
-    group = world.provider._group = _CountingGroup()
+    lock = _CountingLock()
+    world.provider._group._lock = lock  # type: ignore[assignment]
     users: list[str] = []
     threads = [golang.go(lambda: users.append(world.user()), name=f"ask-{i}") for i in range(5)]
-    _eventually(lambda: len(group.asked) == 5)
-    # The last of them has counted itself and is about to wait.
-    golang.background().wait(0.1)
+    # Each of them knows by then which call it is to wait for.
+    _eventually(lambda: lock.count == 5)
     world.plugin.hold.set()
     for thread in threads:
         thread.join(10)
@@ -367,14 +372,33 @@ def test_failing_plugin(tmp_path: Path, script: str, expected: str) -> None:
     assert expected in str(caught.value)
 
 
-def test_plugin_that_never_ends_is_killed_with_its_children(tmp_path: Path) -> None:
-    slow = _script(tmp_path, f"sleep 1000 & echo $! >{tmp_path}/pid; echo waiting >&2; wait")
-    hasty = exec_plugin.ExecPlugin("p", _V1, [], [], slow.plugin_bin_dir, timeout=1.0)
+def test_plugin_that_never_ends_is_killed_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = bytearray()
+    read, now = os.read, time.monotonic
+
+    def listen(fd: int, size: int) -> bytes:
+        data = read(fd, size)
+        said.extend(data)
+        return data
+
+    # It is late as soon as it has been heard.
+    late = types.SimpleNamespace(monotonic=lambda: now() + (100 if b"waiting" in said else 0))
+    monkeypatch.setattr(exec_plugin, "time", late)
+    monkeypatch.setattr(os, "read", listen)
     with pytest.raises(PluginError, match="context deadline exceeded: waiting"):
-        hasty.exec_plugin("reg.io/a", "", {})
+        _script(tmp_path, f"sleep 1000 & echo $! >{tmp_path}/pid; echo waiting >&2; wait").exec_plugin(
+            "reg.io/a", "", {}
+        )
     child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
-    # A zombie is dead, and for whoever adopted it to bury.
-    _eventually(lambda: not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z")
+    _eventually(lambda: _is_dead(child))
+
+
+def _is_dead(stat: Path) -> bool:
+    """A zombie is dead, and for whoever adopted it to bury."""
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_metrics(tmp_path: Path) -> None:

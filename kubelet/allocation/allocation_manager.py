@@ -113,26 +113,32 @@ class Manager:
                 pod = self._get_pod_by_uid(uid)
                 if pod is None:
                     klog.v(4).info_s("Pod not found; removing from pending resizes", podUID=uid)
-                elif self._retry_resize_locked(pod, trigger):
+                    continue
+                done, waits = self._retry_resize_locked(pod, trigger)
+                if done:
                     successful.append(pod)
-                elif not self._status_manager.is_pod_resize_infeasible(uid):
+                if waits:
                     still_pending.append(uid)
             self._pods_with_pending_resizes = still_pending
             return successful
 
-    def _retry_resize_locked(self, pod: v1.Pod, trigger: str) -> bool:
-        """Whether the pod has what it wants now. Has it synced if that or its conditions changed."""
+    def _retry_resize_locked(self, pod: v1.Pod, trigger: str) -> tuple[bool, bool]:
+        """Whether the pod has what it wants now, and whether it waits. Has it synced if that or its conditions changed.
+
+        Neither if it never can have that.
+        """
         uid = pod.metadata.uid
         conditions = self._status_manager.get_pod_resize_conditions(uid)
         was_deferred = self._status_manager.is_pod_resize_deferred(uid)
-        allocated, done = False, False
+        allocated, done, waits = False, False, True
         try:
             allocated = self._handle_pod_resources_resize(pod)
         except OSError as err:
             # The checkpoint could not be written; the resize waits until it can.
             klog.error_s(err, "Failed to handle pod resources resize", pod=klog.kobj(pod))
         else:
-            if self._status_manager.is_pod_resize_deferred(uid):
+            waits = self._status_manager.is_pod_resize_deferred(uid)
+            if waits:
                 klog.v(4).info_s("Pod resize is deferred; will reevaluate later", pod=klog.kobj(pod))
             elif self._status_manager.is_pod_resize_infeasible(uid):
                 klog.v(4).info_s("Pod resize is infeasible", pod=klog.kobj(pod))
@@ -144,7 +150,7 @@ class Manager:
         now = self._status_manager.get_pod_resize_conditions(uid)
         if allocated or not codec.semantic_equal(conditions, now):
             self._trigger_pod_sync(pod)
-        return done
+        return done, waits
 
     def push_pending_resize(self, uid: str) -> None:
         """Note that the pod wants to be resized; retry_pending_resizes looks at it."""

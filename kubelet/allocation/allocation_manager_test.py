@@ -494,6 +494,11 @@ def test_full_disk_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     environment.retry(environment.resize(pod, requests=amounts("2")))
     assert environment.conditions(pod) == []
     assert environment.manager.has_pending_resizes()
+    environment.runtime.swapping = ("c1",)
+    environment.retry(environment.resize(pod, requests=amounts("1", "1Gi")))
+    assert environment.conditions(pod) == [INFEASIBLE]
+    environment.retry(environment.resize(pod, requests=amounts("2")))
+    assert environment.manager.has_pending_resizes(), "it was not possible before, but is now"
     assert environment.manager.add_pod([], new_pod("new", container(amounts("1")))).admit
 
 

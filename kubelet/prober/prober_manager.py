@@ -196,12 +196,25 @@ class Manager:
             and self.started_before_the_kubelet(pod.metadata.uid, status)
         )
         if is_old and result is None:
-            # Its probe waits for its turn, so that not all of them begin at once.
             return self._was_ready(pod, status)
-        if worker is not None:
-            # Do not wait for the tick: the pod may be ready since a moment ago.
-            worker.trigger()
         return worker is None and not is_old
+
+    def probe_unready(self, pod: v1.Pod, pod_status: v1.PodStatus) -> None:
+        """Have those probed now that could be ready and are not; the status manager must have the status by now.
+
+        DIVERGES: Go does this while it makes the status. A worker that is quicker than the one who makes it finds no
+        container that runs, and the pod gets ready a period later.
+        """
+        for status in (*pod_status.container_statuses, *pod_status.init_container_statuses):
+            if status.state.running is None or not status.started or status.ready:
+                continue
+            result = self._results[ProbeType.READINESS].get(kubecontainer.parse_container_id(status.container_id))
+            if result is None and self.started_before_the_kubelet(pod.metadata.uid, status):
+                # Its probe waits for its turn, so that not all of them begin at once.
+                continue
+            worker = self._worker(pod, status.name, ProbeType.READINESS)
+            if worker is not None:
+                worker.trigger()
 
     def started_before_the_kubelet(self, pod_uid: str, status: v1.ContainerStatus) -> bool:
         """Whether the running container was there, and may have been ready, before the kubelet (re)started.
@@ -241,10 +254,11 @@ class Manager:
     def _was_ready(self, pod: v1.Pod, status: v1.ContainerStatus) -> bool:
         """Whether the kubelet before this one had the container ready.
 
-        DIVERGES: Go asks for the pod's condition, which one container of several makes false for all.
+        DIVERGES: Go asks for the pod's condition, which one container of several makes false for all, and which says
+        nothing of a container that was started shortly before that kubelet ended.
         """
         known = self._inherited_status(pod, status)
-        return podutil.is_pod_ready_condition_true(pod.status) if known is None else known.ready
+        return known is not None and known.ready
 
 
 def _probed_containers(pod: v1.Pod) -> Iterator[v1.Container]:

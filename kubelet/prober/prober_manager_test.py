@@ -254,14 +254,16 @@ def test_restart_of_the_kubelet_leaves_containers_ready(
     policy = v1.CONTAINER_RESTART_POLICY_ALWAYS if sidecar else None
     made = container("c", *([READINESS] if probed else []), restart_policy=policy)
     spec = pod(POD_UID, init=[made]) if sidecar else pod(POD_UID, made)
-    if was_ready:
-        spec.status.conditions = [v1.PodCondition(type=v1.POD_READY, status=v1.CONDITION_TRUE)]
-    world.manager.add_pod(CTX, spec)
-    if result is not None:
-        know(world, READINESS, "c", result)
     since = world.clock.now() - datetime.timedelta(seconds=age)
     found = status("c", v1.ContainerState(running=v1.ContainerStateRunning(started_at=since)))
     pod_status = v1.PodStatus(init_container_statuses=[found]) if sidecar else v1.PodStatus(container_statuses=[found])
+    if age > 0:
+        spec.status = v1.deepcopy(pod_status)
+        for told in (*spec.status.init_container_statuses, *spec.status.container_statuses):
+            told.ready = was_ready
+    world.manager.add_pod(CTX, spec)
+    if result is not None:
+        know(world, READINESS, "c", result)
     world.manager.update_pod_status(CTX, spec, pod_status)
     assert found.ready == ready
     stop(world)
@@ -281,6 +283,24 @@ def test_restart_of_the_kubelet_leaves_each_container_as_it_was(world: ProbeWorl
     world.manager.update_pod_status(CTX, spec, v1.PodStatus(container_statuses=[found]))
     assert found.ready == ready
     know(world, READINESS, "c", results.FAILURE)
+    world.manager.update_pod_status(CTX, spec, v1.PodStatus(container_statuses=[found]))
+    assert not found.ready
+    stop(world)
+
+
+@pytest.mark.parametrize("age", [300, 2])
+def test_container_that_the_kubelet_before_started_last_is_not_ready_for_another_that_was(
+    world: ProbeWorld, age: float
+) -> None:
+    """It was started in the place of one that was ready, and nobody heard of it before that kubelet ended."""
+    spec = pod(POD_UID, container("c", READINESS))
+    since = world.clock.now() - datetime.timedelta(seconds=age)
+    found = status("c", v1.ContainerState(running=v1.ContainerStateRunning(started_at=since)))
+    before = v1.deepcopy(found)
+    before.container_id, before.ready = "test://before", True
+    conditions = [v1.PodCondition(type=v1.POD_READY, status=v1.CONDITION_TRUE)]
+    spec.status = v1.PodStatus(container_statuses=[before], conditions=conditions)
+    world.manager.add_pod(CTX, spec)
     world.manager.update_pod_status(CTX, spec, v1.PodStatus(container_statuses=[found]))
     assert not found.ready
     stop(world)
@@ -318,10 +338,12 @@ def test_restart_of_the_kubelet_leaves_containers_started(world: ProbeWorld) -> 
 def test_container_that_is_not_ready_is_probed_at_once(world: ProbeWorld) -> None:
     spec = new_pod()
     set_probe(spec.spec.containers[0], READINESS, period_seconds=1000)
-    world.set_status(world.running())
     world.clock.step(3600)
     world.manager.add_pod(CTX, spec)
-    world.manager.update_pod_status(CTX, spec, world.running())
+    running = world.running()
+    world.manager.update_pod_status(CTX, spec, running)
+    world.set_status(running)
+    world.manager.probe_unready(spec, running)
     assert eventually(lambda: world.result(READINESS) == results.SUCCESS)
     assert world.manager._worker(spec, CONTAINER_NAME, READINESS) is not None
     assert world.runner.runs == 1
@@ -340,6 +362,9 @@ def test_after_a_restart_of_the_kubelet_probes_wait_for_their_turn(world: ProbeW
     for _ in range(2):
         world.manager.update_pod_status(CTX, spec, running)
         assert running.container_statuses[0].ready
+        world.manager.probe_unready(spec, running)
+    running.container_statuses[0].ready = False
+    world.manager.probe_unready(spec, running)
     worker = world.manager._worker(spec, CONTAINER_NAME, READINESS)
     assert worker is not None and len(worker._manual_trigger) == 0
     assert world.runner.runs == 0

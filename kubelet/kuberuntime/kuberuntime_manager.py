@@ -685,6 +685,8 @@ class KubeGenericRuntimeManager(ResizeMethods):
             klog.error_s(err, "GeneratePodSandboxConfig for pod failed", pod=klog.kobj(pod))
             error = ValueError(f'GeneratePodSandboxConfig for pod "{format.pod(pod)}" failed: {err}')
             error.__cause__ = err
+            # DIVERGES: Go says so in its log alone, and nobody is told why no container starts.
+            self.recorder.event(_pod_reference(pod), v1.EVENT_TYPE_WARNING, events.FAILED_SYNC, str(error))
             result.fail(error)
             return None
         return StartContext(pod, pod_status, pod_sandbox_id, config, pull_secrets, pod_ips)

@@ -268,6 +268,19 @@ def test_failed_sandbox_is_told(fake: testing.TestRuntime) -> None:
     ]
 
 
+def test_sandbox_that_is_there_and_cannot_be_configured_is_told(fake: testing.TestRuntime) -> None:
+    """No container starts in it then."""
+    pod = _pod(_container("foo1", "busybox"))
+    _sync(fake, pod)
+    fake.recorder.drain()
+    fake.helper.err = ValueError("bad record")
+    changed = _pod(_container("foo1", "other"))
+    result = _sync(fake, changed)
+    text = 'GeneratePodSandboxConfig for pod "foo_new(12345678)" failed: bad record'
+    assert str(result.error()) == f"failed to SyncPod: {text}"
+    assert fake.recorder.drain()[-1] == f"Warning FailedSync {text}"
+
+
 def test_failed_sandbox_of_a_deleted_pod_is_no_error(fake: testing.TestRuntime) -> None:
     fake.runtime.inject_error("RunPodSandbox", _down("no network"))
     fake.pod_state.removed.add(_UID)

@@ -21,11 +21,13 @@ from pkg.api.core import v1
 pytestmark = pytest.mark.local
 
 # Says when it begins and when it is told to end.
-LIVES = "say begun; trap 'say told; exit 0' TERM; while true; do sleep 1000 & wait $!; done"
-STUBBORN = "say begun; trap 'say told' TERM; while true; do sleep 1000 & wait $!; done"
+LIVES = "trap 'say told; exit 0' TERM; say begun; while true; do sleep 1000 & wait $!; done"
+STUBBORN = "trap 'say told' TERM; say begun; while true; do sleep 1000 & wait $!; done"
 # The command lines of these are found among all processes.
 HANGING_STOP = "sleep 987001"
 HANGING_START = "sleep 987002"
+# Bytes, of each kind of output.
+MOST_OUTPUT = 10 * 1024
 
 
 def in_log(words: str) -> dict[str, object]:
@@ -49,7 +51,7 @@ def get(**fields: object) -> dict[str, object]:
 BAD_STARTS: dict[str, dict[str, object]] = {
     "exit-code": bad_exec("echo not well; exit 4"),
     "no-command": {"exec": {"command": ["/not-there"]}},
-    "endless-output": bad_exec("yes | head -c 3000000; exit 1"),
+    "endless-output": bad_exec("yes | head -c 3000000 | tee /dev/stderr; exit 1"),
     "port-name": get(port="nope", path="/x"),
     "refused": get(port=9, host="127.0.0.1", path="/x"),
     "header": get(port=9, host="127.0.0.1", httpHeaders=[{"name": "X-Bad", "value": "a\nInjected: b"}]),
@@ -107,6 +109,14 @@ def logged(seen: Pods, name: str, container: str = "main") -> ContainerLog:
     return seen.log(name, container)
 
 
+def started(seen: Pods, name: str) -> ContainerLog:
+    """The log of a container that runs, and is ready to be told to end."""
+    seen.wait_for_running(name)
+    log = logged(seen, name)
+    seen.wait_for_said(log, "begun")
+    return log
+
+
 def only(times: list[float]) -> float:
     (time,) = times
     return time
@@ -123,7 +133,8 @@ def test_post_start_exec(seen: Pods) -> None:
 
 def test_post_start_sleep_holds_up_the_next_container(seen: Pods) -> None:
     seen.wait_for_running("start-sleep")
-    first, second = (only(logged(seen, "start-sleep", name).when("begun")) for name in ("main", "second"))
+    logs = [logged(seen, "start-sleep", name) for name in ("main", "second")]
+    first, second = (only(seen.wait_for_said(log, "begun")) for log in logs)
     assert second - first >= 1.9
 
 
@@ -149,7 +160,7 @@ MESSAGES = {
     ),
     "no-command": failure("Exec", r"\[/not-there\]", '.*no such file or directory.*, message: ""'),
     "endless-output": failure("Exec", r"\[sh -c .*\]", r'command .* exited with 1: .*, message: "(y\\n){5120}"'),
-    "port-name": failure("HTTP", "/x", ".*port.*nope.*"),
+    "port-name": failure("HTTP", "/x", 'strconv.Atoi: parsing "nope": invalid syntax'),
     "refused": failure("HTTP", "/x", 'Get "http://127.0.0.1:9/x": dial tcp 127.0.0.1:9: connect: connection refused'),
     "header": failure("HTTP", "/", 'Get "http://127.0.0.1:9/": net/http: invalid header field value for "X-Bad"'),
     "tcp": r'Cannot run handler: invalid handler: \{"tcpSocket":\{"port":80\}\}',
@@ -166,6 +177,7 @@ def test_post_start_that_fails_ends_the_container(namespace: Namespace, name: st
     waiting = found.status.container_statuses[0].state.waiting
     assert waiting is not None
     assert re.fullmatch(MESSAGES[name], waiting.message, re.DOTALL), waiting.message[:1000]
+    assert len(waiting.message) < 3 * MOST_OUTPUT, "the status stays small"
     ended = last_terminated(found)
     assert ended is not None
     namespace.wait_for_event(f"bad-{name}", "FailedPostStartHook", "PostStartHook failed", "spec.containers{main}")
@@ -186,8 +198,7 @@ def test_post_start_without_end_does_not_hold_up_the_end_of_the_pod(seen: Pods) 
 
 
 def test_pre_stop_exec_runs_before_the_process_is_told(seen: Pods) -> None:
-    seen.wait_for_running("stop-exec")
-    log = logged(seen, "stop-exec")
+    log = started(seen, "stop-exec")
     seen.delete("stop-exec")
     seen.wait_deleted("stop-exec")
 
@@ -196,8 +207,7 @@ def test_pre_stop_exec_runs_before_the_process_is_told(seen: Pods) -> None:
 
 def test_pre_stop_http(seen: Pods) -> None:
     """To a port of the container that has a name."""
-    seen.wait_for_running("stop-http")
-    log = logged(seen, "stop-http")
+    log = started(seen, "stop-http")
     seen.delete("stop-http")
     seen.wait_deleted("stop-http")
 
@@ -205,8 +215,7 @@ def test_pre_stop_http(seen: Pods) -> None:
 
 
 def test_pre_stop_sleep_holds_up_the_signal(seen: Pods) -> None:
-    seen.wait_for_running("stop-sleep")
-    log = logged(seen, "stop-sleep")
+    log = started(seen, "stop-sleep")
     before = uptime()
     seen.delete("stop-sleep")
     seen.wait_deleted("stop-sleep")
@@ -219,8 +228,7 @@ def uptime() -> float:
 
 
 def test_pre_stop_sleep_is_cut_at_the_end_of_the_grace_period(seen: Pods) -> None:
-    seen.wait_for_running("stop-sleep-long")
-    log = logged(seen, "stop-sleep-long")
+    log = started(seen, "stop-sleep-long")
     before = uptime()
     seen.namespace.delete("stop-sleep-long", 4)
     text = "PreStopHook failed: not completed in grace period of 4s"
@@ -231,8 +239,7 @@ def test_pre_stop_sleep_is_cut_at_the_end_of_the_grace_period(seen: Pods) -> Non
 
 
 def test_pre_stop_that_fails_is_told_and_the_pod_goes(seen: Pods) -> None:
-    seen.wait_for_running("stop-fails")
-    log = logged(seen, "stop-fails")
+    log = started(seen, "stop-fails")
     seen.delete("stop-fails")
     seen.wait_for_event("stop-fails", "FailedPreStopHook", "PreStopHook failed", "spec.containers{main}")
     last = seen.wait_deleted("stop-fails").object
@@ -244,8 +251,7 @@ def test_pre_stop_that_fails_is_told_and_the_pod_goes(seen: Pods) -> None:
 
 def test_time_of_the_hook_is_taken_off_the_grace_period(seen: Pods) -> None:
     """Of six seconds the hook takes three, so a process that does not listen has three left."""
-    seen.wait_for_running("stop-takes-time")
-    log = logged(seen, "stop-takes-time")
+    log = started(seen, "stop-takes-time")
     before = uptime()
     seen.delete("stop-takes-time")
     last = seen.wait_deleted("stop-takes-time").object
@@ -260,8 +266,7 @@ def test_time_of_the_hook_is_taken_off_the_grace_period(seen: Pods) -> None:
 
 def test_pre_stop_without_end(seen: Pods, local: LocalCluster) -> None:
     """After the grace period the process has two more seconds; nothing of the hook is left."""
-    seen.wait_for_running("stop-hangs")
-    log = logged(seen, "stop-hangs")
+    log = started(seen, "stop-hangs")
     before = uptime()
     seen.delete("stop-hangs")
     wait_for("the hook runs", lambda: processes(HANGING_STOP), 30)

@@ -1,0 +1,82 @@
+"""A pod of the API server with a user namespace of its own, where the runtime has them, and the refusal where not."""
+
+from __future__ import annotations
+
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+from framework.cluster_client import Namespace, conditions, terminated
+from framework.local_cluster import LocalCluster
+from framework.pod_ways import Pods, teller
+from framework.pods import Manifest, pod, shell
+
+from pkg.api.core import v1
+
+pytestmark = pytest.mark.local
+
+SCRATCH = {"name": "scratch", "mountPath": "/scratch"}
+# Root in the pod; the node sees other ids. What the one container writes the other may read and change.
+WRITE = "echo from init > /scratch/file; chown 1000:2000 /scratch/file; chmod 600 /scratch/file"
+READ = """
+read inner outer length < /proc/self/uid_map
+say ids $inner $outer $length
+say file $(stat -c %u:%g /scratch/file) $(cat /scratch/file)
+say process $(id -u)
+echo more >> /scratch/file && say written
+trap 'say told; exit 0' TERM; while true; do sleep 1000 & wait $!; done
+"""
+
+
+def mapped(name: str) -> Manifest:
+    return pod(
+        name,
+        teller(READ, volumeMounts=[SCRATCH]),
+        initContainers=[shell(WRITE, "init", volumeMounts=[SCRATCH])],
+        hostUsers=False,
+        volumes=[{"name": "scratch", "emptyDir": {}}],
+    )
+
+
+@pytest.fixture(scope="module")
+def supported(local: LocalCluster) -> bool:
+    answer = local.cri.runtime.Status(runtimeapi.StatusRequest(), timeout=10)
+    return any(each.features.user_namespaces for each in answer.runtime_handlers if not each.name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def made(namespace: Namespace, supported: bool) -> None:
+    for name in ("one", "two") if supported else ("refused",):
+        namespace.create(mapped(name))
+
+
+def test_root_in_a_pod_is_nobody_on_the_node(namespace: Namespace, local: LocalCluster, supported: bool) -> None:
+    """And each pod has ids of its own."""
+    if not supported:
+        pytest.skip("the runtime has no user namespaces")
+    seen = Pods(namespace, local)
+    firsts = set()
+    for name in ("one", "two"):
+        seen.wait_for_running(name)
+        log = seen.log(name)
+        seen.wait_for_said(log, "written")
+        ids, file, process, _ = (said.text for said in log.lines())
+        inner, outer, length = (int(number) for number in ids.removeprefix("ids ").split())
+        assert (inner, length) == (0, 65536)
+        assert outer >= 65536 and outer % 65536 == 0
+        assert (file, process) == ("file 1000:2000 from init", "process 0")
+        firsts.add(outer)
+    assert len(firsts) == 2
+
+    seen.delete("one")
+    state = terminated(seen.wait_deleted("one").object)
+    assert state is not None and state.exit_code == 0
+    seen.close()
+
+
+def test_a_runtime_without_them_refuses_the_pod(namespace: Namespace, supported: bool) -> None:
+    if supported:
+        pytest.skip("the runtime has user namespaces")
+    refusal = ".*can't set `spec.hostUsers: false`, runtime does not support user namespaces"
+    namespace.wait_for_event("refused", "FailedCreatePodSandBox", refusal)
+    found = namespace.wait_for_seen("refused", "known to wait", lambda found: found.status.conditions)
+    assert found.status.phase == v1.POD_PENDING
+    assert conditions(found)["PodReadyToStartContainers"].status == "False"

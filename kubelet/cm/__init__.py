@@ -6,7 +6,7 @@ environment and mounts the node's resources add to a container.
 Go: pkg/kubelet/cm
 """
 
-from kubelet.cm.cgroup_manager import CgroupManager, cpu_shares_to_weight, new_cgroup_manager
+from kubelet.cm.cgroup_manager import CgroupManager, cpu_shares_to_weight, new_cgroup_manager, same_cpu_shares
 from kubelet.cm.container_manager import (
     CGROUP_V1_DEPRECATED_WARNING,
     ContainerManager,
@@ -72,5 +72,6 @@ __all__ = [
     "new_cgroup_manager",
     "quota_to_milli_cpu",
     "resource_config_for_pod",
+    "same_cpu_shares",
     "shares_to_milli_cpu",
 ]

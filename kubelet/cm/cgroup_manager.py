@@ -178,7 +178,6 @@ class CgroupV1Manager(_CgroupfsManager):
             if value is not None and path.exists():
                 path.write_text(str(value))
 
-
     def get_cgroup_config(self, name: CgroupName, resource: str) -> ResourceConfig:
         match resource:
             case v1.RESOURCE_CPU:
@@ -248,7 +247,6 @@ class CgroupV2Manager(_CgroupfsManager):
             if target.exists():
                 target.write_text(value)
 
-
     def get_cgroup_config(self, name: CgroupName, resource: str) -> ResourceConfig:
         path = self._paths(name)[0]
         match resource:
@@ -310,6 +308,13 @@ def _remove(directory: str) -> None:
 def cpu_shares_to_weight(shares: int) -> int:
     """From v1's range 2…262144 to v2's 1…10000."""
     return 1 + ((max(shares, 2) - 2) * 9999) // 262142
+
+
+def same_cpu_shares(a: int | None, b: int | None) -> bool:
+    """Whether the kernel takes them for the same: in cgroups of version 2, one weight stands for many shares."""
+    if a is None or b is None or not is_cgroup2_unified_mode():
+        return a == b
+    return cpu_shares_to_weight(a) == cpu_shares_to_weight(b)
 
 
 def cpu_weight_to_cpu_shares(weight: int) -> int:

@@ -259,8 +259,15 @@ class KubeGenericRuntimeManager(ResizeMethods):
             if pod_status.find_container_status_by_name(container.name) is None
         ]
         initialized = self._compute_init_container_actions(pod, pod_status, changes)
-        if changes.kill_pod or not initialized:
-            return changes
+        if initialized and not changes.kill_pod:
+            self._compute_containers_actions(pod, pod_status, changes)
+        self.compute_restart_resize_action(pod, changes)
+        return changes
+
+    def _compute_containers_actions(
+        self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, changes: PodActions
+    ) -> None:
+        """Adds to the changes what the regular containers need."""
         keep_count = sum(
             self._compute_container_action(pod, pod_status, index, changes) for index in range(len(pod.spec.containers))
         )
@@ -269,7 +276,6 @@ class KubeGenericRuntimeManager(ResizeMethods):
             # Sidecars alone do not keep a pod alive.
             changes.init_containers_to_start = []
         changes.update_pod_level_resources = self.compute_pod_level_resources_resize_action(pod)
-        return changes
 
     def _compute_container_action(
         self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, index: int, changes: PodActions
@@ -349,9 +355,8 @@ class KubeGenericRuntimeManager(ResizeMethods):
     ) -> bool:
         """Adds the init container whose turn it is and the sidecars to restart; True if the pod is initialized.
 
-        Goes backwards: finished init containers may have been removed, and the last one that is there tells
-        how
-        far the pod got.
+        Goes backwards: finished init containers may have been removed, and the last one that is there tells how far
+        the pod got.
         """
         if not pod.spec.init_containers:
             return True
@@ -885,7 +890,7 @@ class KubeGenericRuntimeManager(ResizeMethods):
     ) -> None:
         """See ContainerGC.garbage_collect."""
         for uid in self.actuated_state.get_pod_resource_info_map():
-            if self.pod_state_provider.should_pod_runtime_be_removed(uid):
+            if self.pod_state_provider.should_pod_content_be_removed(uid):
                 self.actuated_state.remove_pod(uid)
         self.container_gc.garbage_collect(ctx, gc_policy, all_sources_ready, evict_non_deleted_pods)
 

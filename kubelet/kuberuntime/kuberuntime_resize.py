@@ -6,6 +6,7 @@ Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go (from computePodResizeAction 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 import grpc
@@ -84,6 +85,21 @@ class ResizeMethods(ContainerMethods):
             actuated = v1.ResourceRequirements()
         return container_resources_from_requirements(self.actuated_state.get_pod_level_resources(uid), actuated)
 
+    def compute_restart_resize_action(self, pod: v1.Pod, changes: PodActions) -> None:
+        """Adds to the changes what containers need that start again with other resources than they had."""
+        # DIVERGES: Go leaves the pod's cgroup as it is, so that a container which crashes for want of memory, and
+        # waits to be started as its pod is given more, crashes for ever.
+        if not allocation.is_in_place_pod_vertical_scaling_allowed(pod).allowed:
+            return
+        spec = pod.spec
+        starting = [spec.init_containers[index] for index in changes.init_containers_to_start]
+        starting += [spec.containers[index] for index in changes.containers_to_start]
+        for container in starting:
+            actuated = self.actuated_state.get_container_resources(pod.metadata.uid, container.name)
+            desired = _with_effective_limits(spec, container)
+            if actuated is not None and not cpu_memory_resources_equal(actuated, desired):
+                changes.update_pod_resources = True
+
     def compute_pod_level_resources_resize_action(self, pod: v1.Pod) -> bool:
         """Whether the pod as a whole was given other resources than it has."""
         if not _pod_level_scaling():
@@ -104,6 +120,8 @@ class ResizeMethods(ContainerMethods):
         success = False
         try:
             resize = self._prepare_resize(ctx, pod, changes)
+            if not resize.is_needed():
+                return result
             self.validate_pod_resize_action(ctx, pod, pod_status, resize.current, resize.desired, changes)
             try:
                 resize.run()
@@ -149,7 +167,8 @@ class ResizeMethods(ContainerMethods):
         changes: PodActions,
     ) -> None:
         """Raises ResizeError when the resize would fail half-way."""
-        if changes.containers_to_update.get(v1.RESOURCE_MEMORY) or changes.update_pod_resources:
+        # DIVERGES: Go does not look when only the pod as a whole gets less, and has the kernel kill.
+        if _changes_resource(changes, v1.RESOURCE_MEMORY):
             self.validate_memory_resize_action(ctx, pod, pod_status, current, desired, changes)
 
     def validate_memory_resize_action(
@@ -314,21 +333,27 @@ class _Resize:
     memory: cm.ResourceConfig
     cpu: cm.ResourceConfig
 
+    def is_needed(self) -> bool:
+        """Whether anything is left to be done: not if a container waits to be started in a pod of the right size."""
+        changes, desired = self.changes, self.desired
+        return (
+            bool(changes.containers_to_update)
+            or changes.update_pod_level_resources
+            or self.memory.memory != desired.memory
+            or self.cpu.cpu_quota != desired.cpu_quota
+            or not cm.same_cpu_shares(self.cpu.cpu_shares, desired.cpu_shares)
+        )
+
     def run(self) -> None:
         """Raises ResizeError, crierror.RemoteError, OSError, and leaves the rest to be done."""
-        if self._changes(v1.RESOURCE_MEMORY):
+        if _changes_resource(self.changes, v1.RESOURCE_MEMORY):
             self._resize_containers(v1.RESOURCE_MEMORY, (self.memory.memory, self.desired.memory), (0, 0))
-        if self._changes(v1.RESOURCE_CPU):
+        if _changes_resource(self.changes, v1.RESOURCE_CPU):
             self._resize_containers(
                 v1.RESOURCE_CPU,
                 (self.cpu.cpu_quota, self.desired.cpu_quota),
                 (self.cpu.cpu_shares, self.desired.cpu_shares),
             )
-
-    def _changes(self, name: str) -> bool:
-        changes = self.changes
-        updates = changes.containers_to_update.get(name)
-        return bool(updates or changes.update_pod_resources or changes.update_pod_level_resources)
 
     def _resize_containers(
         self, name: str, limits: tuple[int | None, int | None], requests: tuple[int | None, int | None]
@@ -401,6 +426,12 @@ class _Resize:
         state.set_pod_level_resources(uid, actuated)
 
 
+def _changes_resource(changes: PodActions, name: str) -> bool:
+    """Whether the resource changes for a container, or may change for the pod."""
+    updates = changes.containers_to_update.get(name)
+    return bool(updates or changes.update_pod_resources or changes.update_pod_level_resources)
+
+
 def _direction(current: int | None, desired: int | None) -> tuple[bool, bool]:
     """Whether it grows and whether it shrinks; what is not known does neither."""
     if current is None or desired is None:
@@ -465,7 +496,9 @@ def _mark_for_update(changes: PodActions, name: str, update: ContainerToUpdateIn
 
 
 def _is_memory_decreasing(current: int | None, desired: int | None) -> bool:
-    return desired is not None and (current is None or desired < current)
+    # DIVERGES: for Go, a limit where the cgroup has none (−1) is a rise.
+    before, after = (math.inf if limit is None or limit < 0 else limit for limit in (current, desired))
+    return after < before
 
 
 def _is_limit_decreasing(info: ContainerToUpdateInfo) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import cm, metrics
 from kubelet import container as kubecontainer
+from kubelet.cm import cgroup_manager
 from kubelet.container import testing as containertest
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import ACTUATED_PODS_STATE_FILE, PodActions, testing
-from kubelet.kuberuntime.kuberuntime_resize import cpu_memory_resources_equal
+from kubelet.kuberuntime.kuberuntime_resize import ResizeError, cpu_memory_resources_equal
 from kubelet.kuberuntime.pod_actions import ContainerToUpdateInfo, ResourceRequirements
 from pkg import features, golang
 from pkg.api.core import v1
@@ -226,6 +228,62 @@ def test_what_does_not_run_is_not_resized(resizes: Resizes) -> None:
     actions = resizes.actions(pod, "b")
     assert [info.container.name for info in actions.containers_to_update["cpu"]] == ["a"]
     assert actions.containers_to_start == [1]
+
+
+@pytest.mark.parametrize(
+    ("actuated", "changes"),
+    [(figures(100), True), (figures(200), False), (None, False)],
+    ids=["other resources", "the same", "never started"],
+)
+def test_pod_grows_for_a_container_that_starts_again(
+    resizes: Resizes, actuated: ResourceRequirements | None, changes: bool
+) -> None:
+    """One that crashes for want of memory finds more of it only if the pod's cgroup has it."""
+    pod = new_pod(new_container("a", figures(200)))
+    resizes.actuate(pod, actuated)
+    actions = resizes.actions(pod, "a")
+    assert actions.containers_to_start == [0]
+    assert actions.update_pod_resources is changes
+    assert not actions.containers_to_update
+
+
+def test_pod_grows_for_an_init_container_that_starts_again(resizes: Resizes) -> None:
+    pod = new_pod(new_container("main", figures(100)), init_containers=[new_container("init", figures(200))])
+    resizes.actuate(pod, figures(100))
+    status = pod_status(pod)
+    del status.container_statuses[1]
+    status.container_statuses[0].state = kubecontainer.State.EXITED
+    status.container_statuses[0].exit_code = 1
+    actions = resizes.manager.compute_pod_actions(pod, status, False)
+    assert actions.init_containers_to_start == [0]
+    assert actions.update_pod_resources
+
+
+@pytest.mark.parametrize("unified", [True, False])
+def test_pod_that_has_grown_is_left_alone(resizes: Resizes, unified: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its container waits to be started; to look at the pod again would sync it again, and so on."""
+    monkeypatch.setattr(cgroup_manager, "is_cgroup2_unified_mode", lambda: unified)
+    pod = new_pod(new_container("a", figures(100, 200, 100, 200)))
+    config = cm.resource_config_for_pod(pod, True, 100_000)
+    assert config.cpu_shares is not None
+    # In version 2 a weight covers many requests.
+    shares = (
+        cgroup_manager.cpu_weight_to_cpu_shares(cm.cpu_shares_to_weight(config.cpu_shares))
+        if unified
+        else config.cpu_shares
+    )
+    resizes.cgroups.pod.config = dataclasses.replace(config, cpu_shares=shares, memory=100)
+    resizes.actuate(pod, figures(100, 100, 100, 100))
+    for memory in (100, 200, 200):
+        resizes.cgroups.pod.config.memory = memory
+        actions = resizes.actions(pod, "a")
+        assert actions.update_pod_resources
+        assert resizes.manager.do_pod_resize_action(_CTX, pod, pod_status(pod, "a"), actions).error is None
+        if memory == 100:
+            assert resizes.cgroups.pod.updates[0] == cm.ResourceConfig(memory=200)
+            before = len(resizes.cgroups.pod.updates), len(resizes.calls)
+    assert (len(resizes.cgroups.pod.updates), len(resizes.calls)) == before
+    assert resizes.fake.helper.reinspected == [_UID]
 
 
 @pytest.mark.parametrize("sidecar", [True, False])
@@ -529,6 +587,25 @@ def test_validate_pod_resize_action(
     assert str(raised.value) == f"cannot decrease memory limits: {fault}"
 
 
+@pytest.mark.parametrize("before", [300, -1, None], ids=["less", "where there was none", "where nobody knows"])
+@pytest.mark.parametrize("usage", [199, 200])
+def test_memory_of_the_pod_as_a_whole_is_not_taken_away(resizes: Resizes, before: int | None, usage: int) -> None:
+    """Also where its containers keep their own limits."""
+    pod = new_pod(new_container("a", figures(memory_limit=150)), new_container("b", figures(memory_limit=150)))
+    resizes.fake.helper.pod_stats[_UID] = kubecontainer.PodMemoryStats(usage, {"a": 100, "b": 100})
+    configs = [cm.ResourceConfig(memory=limit) for limit in (before, 200)]
+    changes = PodActions(update_pod_level_resources=True)
+
+    def validate() -> None:
+        resizes.manager.validate_pod_resize_action(_CTX, pod, pod_status(pod), *configs, changes)
+
+    if usage < 200:
+        validate()
+        return
+    with pytest.raises(ResizeError, match=r"attempting to set pod memory limit \(200\) below current usage \(200\)"):
+        validate()
+
+
 def test_usage_that_nobody_knows(resizes: Resizes) -> None:
     result = do_resize(resizes, figures(memory_limit=200), figures(memory_limit=100))
     assert result.error is None
@@ -570,9 +647,22 @@ def test_what_is_in_force_is_known_after_a_restart(tmp_path: Path) -> None:
     assert (tmp_path / ACTUATED_PODS_STATE_FILE).exists()
     again = Resizes(tmp_path)
     assert not again.actions(pod).resizes()
-    again.fake.pod_state.terminated.add(_UID)
+    again.fake.pod_state.removed.add(_UID)
     again.manager.garbage_collect(_CTX, kubecontainer.GCPolicy(0, 1, -1), True, False)
     assert again.manager.actuated_state.get_pod_resource_info_map() == {}
+
+
+def test_what_is_in_force_is_known_as_long_as_the_pod(resizes: Resizes) -> None:
+    pod = new_pod(new_container("a", figures(100)))
+    resizes.actuate(pod, figures(100))
+    provider = resizes.fake.pod_state
+    policy = kubecontainer.GCPolicy(0, -1, -1)
+    provider.terminated.add(_UID)
+    resizes.manager.garbage_collect(_CTX, policy, True, False)
+    assert resizes.manager.actuated_state.get_pod_resource_info_map(), "its status still shows it"
+    provider.removed.add(_UID)
+    resizes.manager.garbage_collect(_CTX, policy, True, False)
+    assert not resizes.manager.actuated_state.get_pod_resource_info_map()
 
 
 def test_status_fills_in_what_the_runtime_does_not_tell(resizes: Resizes) -> None:

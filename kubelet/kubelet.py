@@ -668,7 +668,8 @@ class Kubelet(KubeletPods):
         if self.container_runtime.is_pod_resize_in_progress(pod, pod_status):
             self.status_manager.set_pod_resize_in_progress_condition(uid, "", "", pod.metadata.generation)
             return
-        generation, cleared = self.status_manager.clear_pod_resize_in_progress_condition(uid)
+        # DIVERGES: Go takes as done what was granted since this sync began, too.
+        generation, cleared = self.status_manager.clear_pod_resize_in_progress_condition(uid, pod.metadata.generation)
         if cleared:
             message = events.pod_resize_completed_msg(pod, generation)
             self.recorder.event(pod, v1.EVENT_TYPE_NORMAL, events.RESIZE_COMPLETED, message)

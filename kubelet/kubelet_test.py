@@ -980,6 +980,9 @@ def test_sync_shows_how_far_a_resize_is(test_kubelet: TestKubelet, monkeypatch: 
     assert told == ["Warning ResizeError Pod resize error", "Normal ResizeCompleted Pod resize completed"]
     sync(in_progress=False)
     assert test_kubelet.events() == []
+    test_kubelet.status_manager.set_pod_resize_in_progress_condition("uid-p", "", "", 3)
+    sync(in_progress=False)
+    assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"], "granted since the sync began"
 
 
 @pytest.mark.parametrize(

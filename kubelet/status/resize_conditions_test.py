@@ -46,6 +46,8 @@ def test_pod_resize_conditions(m: status.Manager) -> None:
     assert m.clear_pod_resize_in_progress_condition(UID) == (0, False)
     assert m.set_pod_resize_in_progress_condition(UID, "", "", 2) == (2, True)
     in_progress = (IN_PROGRESS, "", "", 2)
+    assert m.clear_pod_resize_in_progress_condition(UID, 1) == (0, False)
+    assert shown(m) == [in_progress], "that of an earlier generation is done, and not this"
 
     assert m.set_pod_resize_pending_condition(UID, "some-reason", "some-message", 1)
     assert shown(m) == [(PENDING, "Deferred", "some-message", 1), in_progress]

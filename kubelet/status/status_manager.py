@@ -258,13 +258,18 @@ class Manager:
             self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_pending=None)
             self._record_pending_resize_count_locked()
 
-    def clear_pod_resize_in_progress_condition(self, pod_uid: str) -> tuple[int, bool]:
-        """Notes that nothing is left to put in force; the generation of what is done, and whether there was any."""
+    def clear_pod_resize_in_progress_condition(self, pod_uid: str, up_to: int | None = None) -> tuple[int, bool]:
+        """Notes that nothing is left to put in force; the generation of what is done, and whether there was any.
+
+        With a generation in `up_to`, what was granted to a later one stays in progress.
+        """
         with self._pod_statuses_lock:
             known = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE)
             if known.pod_resize_in_progress is None:
                 return 0, False
             generation = known.pod_resize_in_progress.observed_generation
+            if up_to is not None and generation > up_to:
+                return 0, False
             self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_in_progress=None)
             self._record_in_progress_resize_count_locked()
             return generation, True

@@ -5,8 +5,6 @@ Go: pkg/kubelet/images/metrics.go
 
 from __future__ import annotations
 
-import threading
-
 from pkg.component_base import metrics
 from pkg.component_base.metrics import legacyregistry
 
@@ -16,18 +14,12 @@ ENSURE_IMAGE_REQUESTS_COUNTER = metrics.new_counter(
     ["pull_policy", "present_locally", "pull_required"],
 )
 
-_register_lock = threading.Lock()
-_registered = False
+_register = legacyregistry.Once(ENSURE_IMAGE_REQUESTS_COUNTER)
 
 
 def register_metrics() -> None:
     """Make them visible. Later calls do nothing."""
-    global _registered
-    with _register_lock:
-        if _registered:
-            return
-        _registered = True
-    legacyregistry.must_register(ENSURE_IMAGE_REQUESTS_COUNTER)
+    _register()
 
 
 def record_ensure_image_request(

@@ -6,7 +6,6 @@ Go: pkg/kubelet/images/pullmanager/metrics.go
 from __future__ import annotations
 
 import enum
-import threading
 
 from pkg.component_base import metrics
 from pkg.component_base.metrics import legacyregistry
@@ -29,18 +28,12 @@ MUST_PULL_CHECKS_TOTAL = metrics.new_counter(
     ["result"],
 )
 
-_register_lock = threading.Lock()
-_registered = False
+_register = legacyregistry.Once(FS_PULL_INTENTS_SIZE, FS_PULLED_RECORDS_SIZE, MUST_PULL_CHECKS_TOTAL)
 
 
 def register_metrics() -> None:
     """Make them visible. Later calls do nothing."""
-    global _registered
-    with _register_lock:
-        if _registered:
-            return
-        _registered = True
-    legacyregistry.must_register(FS_PULL_INTENTS_SIZE, FS_PULLED_RECORDS_SIZE, MUST_PULL_CHECKS_TOTAL)
+    _register()
 
 
 def record_must_attempt_image_pull_result(result: MustAttemptImagePullResult) -> None:

@@ -5,8 +5,6 @@ Go: pkg/credentialprovider/plugin/metrics.go
 
 from __future__ import annotations
 
-import threading
-
 from pkg.component_base import metrics
 from pkg.component_base.metrics import legacyregistry
 
@@ -20,22 +18,16 @@ KUBELET_CREDENTIAL_PROVIDER_CONFIG_INFO = metrics.new_gauge(
     "kubelet_credential_provider_config_info", "The credential provider configuration in force, by its hash.", ["hash"]
 )
 
-_register_lock = threading.Lock()
-_registered = False
+_register = legacyregistry.Once(
+    KUBELET_CREDENTIAL_PROVIDER_PLUGIN_ERRORS,
+    KUBELET_CREDENTIAL_PROVIDER_PLUGIN_DURATION,
+    KUBELET_CREDENTIAL_PROVIDER_CONFIG_INFO,
+)
 
 
 def register_metrics() -> None:
     """Make them visible. Later calls do nothing."""
-    global _registered
-    with _register_lock:
-        if _registered:
-            return
-        _registered = True
-    legacyregistry.must_register(
-        KUBELET_CREDENTIAL_PROVIDER_PLUGIN_ERRORS,
-        KUBELET_CREDENTIAL_PROVIDER_PLUGIN_DURATION,
-        KUBELET_CREDENTIAL_PROVIDER_CONFIG_INFO,
-    )
+    _register()
 
 
 def record_credential_provider_config_hash(config_hash: str) -> None:

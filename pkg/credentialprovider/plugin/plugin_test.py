@@ -271,7 +271,7 @@ def test_token_as_password_only_where_answers_are_kept_by_token(cache_type: str,
         world.user(account="sa")
 
 
-def test_keyring_asks_all_plugins_and_outlives_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+def test_keyring_asks_all_plugins_and_outlives_a_failure() -> None:
     bad, good = _World(_Plugin()), _World(_Plugin(), _Accounts().provider)
     bad.plugin.err = PluginError("boom")
     keyring = plugin.Providers([bad.provider, good.provider]).keyring("ns", "pod", "u", "sa")
@@ -385,10 +385,9 @@ def test_plugin_that_never_ends_is_killed_with_its_children(tmp_path: Path, monk
     late = types.SimpleNamespace(monotonic=lambda: now() + (100 if b"waiting" in said else 0))
     monkeypatch.setattr(exec_plugin, "time", late)
     monkeypatch.setattr(os, "read", listen)
+    slow = _script(tmp_path, f"sleep 1000 & echo $! >{tmp_path}/pid; echo waiting >&2; wait")
     with pytest.raises(PluginError, match="context deadline exceeded: waiting"):
-        _script(tmp_path, f"sleep 1000 & echo $! >{tmp_path}/pid; echo waiting >&2; wait").exec_plugin(
-            "reg.io/a", "", {}
-        )
+        slow.exec_plugin("reg.io/a", "", {})
     child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
     _eventually(lambda: _is_dead(child))
 

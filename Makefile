@@ -7,7 +7,7 @@ PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
 # For tests that mostly wait; files stay together, for what their tests share. Each process has a containerd, a kubelet
 # and a cluster of its own.
-PARALLEL := --numprocesses 3 --dist loadfile
+PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-divergences hack/verify_docs hack/verify_go_map hack/watch_pods.py
 
 .DEFAULT_GOAL := help

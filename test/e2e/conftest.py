@@ -14,7 +14,7 @@ from framework.cluster_client import Images, Namespace, is_true, new_client
 from framework.containerd import new_run_dir, search_path
 from framework.local_cluster import Environment, LocalCluster
 from framework.pod_ways import Pods, StaticPods
-from framework.processes import LeftOut, logs_folder
+from framework.processes import LeftOut, SlowestFirst, logs_folder
 from framework.waiting import wait_for
 
 from pkg import golang
@@ -24,6 +24,17 @@ from pkg.client_go import kubernetes
 HERE = Path(__file__).parent
 NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
 NODE_TIMEOUT = 60.0
+SLOWEST = (
+    "containers_test.py",
+    "probes_test.py",
+    "environment_test.py",
+    "node_test.py",
+    "termination_test.py",
+    "hooks_test.py",
+    "resize_test.py",
+    "burst_test.py",
+    "registry_test.py",
+)
 # How long threads that were told to stop may take to do so.
 _GRACE = 5.0
 
@@ -37,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "local: takes the node itself, so it runs only on the cluster made here")
     config.addinivalue_line("markers", "kubectl: takes kubectl")
     config.pluginmanager.register(LeftOut(HERE, left_out))
+    config.pluginmanager.register(SlowestFirst(HERE, SLOWEST))
 
 
 def left_out(item: pytest.Item) -> str:

@@ -12,15 +12,17 @@ import pytest
 from framework.containerd import Containerd, new_run_dir, search_path
 from framework.cri import CRIClient
 from framework.kubelet_process import KubeletProcess
-from framework.processes import LeftOut, logs_folder, worker
+from framework.processes import LeftOut, SlowestFirst, logs_folder, worker
 
 HERE = Path(__file__).parent
 NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
+SLOWEST = ("registry_test.py", "static_pod_test.py", "density_test.py", "containerd_outage_test.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: compares the machine before and after, so nothing else may run")
     config.pluginmanager.register(LeftOut(HERE, left_out))
+    config.pluginmanager.register(SlowestFirst(HERE, SLOWEST))
 
 
 def left_out(item: pytest.Item) -> str:

@@ -95,6 +95,31 @@ def test_ids_are_the_same_after_a_restart_of_the_kubelet(
     kubelet.wait_for("the pod is gone, and its directory", lambda _: before.uid not in kubelet.pod_directories())
 
 
+def test_a_broken_record_is_the_trouble_of_its_pod_alone(
+    kubelet: KubeletProcess, cri: CRIClient, tmp_path: Path
+) -> None:
+    if not _supported(cri):
+        pytest.skip("the runtime has no user namespaces")
+    kubelet.write(_manifest("broken", tmp_path / "evidence"))
+    before = kubelet.wait_for_running("broken")[0]
+    record = kubelet.root_dir / "pods" / before.uid / "userns"
+    content = record.read_text()
+    kubelet.kill()
+    record.write_text(content[:20])
+    kubelet.start()
+    kubelet.write(pod("plain", shell(SLEEP)))
+
+    after, _ = kubelet.wait_for_running("broken", "plain")
+    assert after.container_id() == before.container_id()
+    cri.exec(before.container_id(), "kill", "1")
+    refusal = "user namespace: invalid user namespace mappings file"
+    kubelet.wait_for("the refusal in the log", lambda _: refusal in kubelet.log.read_text())
+    record.write_text(content)
+    again = kubelet.wait_for_pod("broken", lambda found: found.running and found.restarts() == 1, timeout=90)
+    assert again.uid == before.uid
+    assert record.read_text() == content
+
+
 def test_a_runtime_without_them_is_told_of(kubelet: KubeletProcess, cri: CRIClient, tmp_path: Path) -> None:
     if _supported(cri):
         pytest.skip("the runtime has user namespaces")

@@ -146,7 +146,7 @@ def test_http_headers(headers: dict[str, str], expected: dict[str, str]) -> None
     ("port", "shown"),
     [
         ("none", 'strconv.Atoi: parsing "none": invalid syntax'),
-        ("", 'strconv.Atoi: parsing "": invalid syntax'),
+        ("", "invalid port number: 0"),
         (0, "invalid port number: 0"),
         (70000, "invalid port number: 70000"),
     ],

@@ -114,8 +114,8 @@ class Worker:
         except golang.Canceled:
             return False
         except Exception as err:
-            # As in Go a fault of one round, or of a probe that could not be carried out, does not end the probing.
-            klog.v(1).info_s("Probe round failed", pod=klog.kobj(self.pod), probeType=self.probe_type, err=err)
+            # As in Go a fault of one round does not end the probing.
+            klog.error_s(err, "Probe round failed", pod=klog.kobj(self.pod), probeType=self.probe_type)
             return True
 
     def _do_probe(self, ctx: golang.Context) -> bool:
@@ -145,7 +145,13 @@ class Worker:
             return False
         if not self._is_due(container):
             return True
-        result = self._manager.prober.probe(ctx, self.probe_type, self.pod, status, self.container, container_id)
+        try:
+            result = self._manager.prober.probe(ctx, self.probe_type, self.pod, status, self.container, container_id)
+        except golang.Canceled:
+            raise
+        except Exception:
+            # The prober has told of it. What could not be carried out says nothing of the container.
+            return True
         self._manager.observe(self, result, self._manager.clock.monotonic() - began)
         self._take(ctx, container_id, result)
         return True

@@ -203,6 +203,18 @@ def test_probe_that_could_not_be_carried_out_does_not_count(world: ProbeWorld) -
     expect(world, worker, results.FAILURE, "the run of failures was not broken")
 
 
+def test_fault_of_one_round_does_not_end_the_probing(world: ProbeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def get_pod_status(uid: str) -> tuple[v1.PodStatus, bool]:
+        raise KeyError(uid)
+
+    worker = world.worker(READINESS)
+    world.set_status(world.running())
+    with monkeypatch.context() as patched:
+        patched.setattr(world.statuses, "get_pod_status", get_pod_status)
+        expect(world, worker, None)
+    expect(world, worker, results.SUCCESS)
+
+
 @pytest.mark.parametrize("succeeds", [True, False])
 def test_startup_probe_rests_once_it_has_answered(world: ProbeWorld, succeeds: bool) -> None:
     worker = world.worker(STARTUP, failure_threshold=3)

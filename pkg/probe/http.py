@@ -70,9 +70,13 @@ def probe_http(url: str, headers: list[tuple[str, str]], timeout: float) -> tupl
         except (OSError, http.client.HTTPException, ValueError) as err:
             return Result.FAILURE, f'Get "{url}": {str(err) or type(err).__name__}'
         with response:
-            location = response.getheader("Location", "")
-            target = urljoin(url, location)
-            if response.status not in _REDIRECTS or not location or not is_local_redirect(target, first_host):
+            location = response.getheader("Location", "") if response.status in _REDIRECTS else ""
+            try:
+                target = urljoin(url, location)
+                stays = bool(location) and is_local_redirect(target, first_host)
+            except ValueError as err:
+                return Result.FAILURE, f'Get "{url}": failed to parse Location header "{location}": {err}'
+            if not stays:
                 return _verdict(response.status, _read(response))
         if urlsplit(location).netloc:
             headers = [(name, value) for name, value in headers if name.lower() != "host"]
@@ -108,12 +112,18 @@ def _get(url: str, headers: list[tuple[str, str]], deadline: float) -> http.clie
 def _read(response: http.client.HTTPResponse) -> str:
     """The body, or its beginning."""
     try:
-        return response.read(MAX_RESPONSE_BODY_LENGTH).decode(errors="replace")
+        body = response.read(MAX_RESPONSE_BODY_LENGTH)
     except TimeoutError as err:
         message = f"{err} (Client.Timeout or context cancellation while reading body)"
         raise BrokenAnswerError(message) from err
+    except http.client.IncompleteRead as err:
+        raise BrokenAnswerError("unexpected EOF") from err
     except (OSError, http.client.HTTPException) as err:
         raise BrokenAnswerError(str(err) or type(err).__name__) from err
+    # A body of announced length that ends early is no error to http.client.
+    if response.length and len(body) < MAX_RESPONSE_BODY_LENGTH:
+        raise BrokenAnswerError("unexpected EOF")
+    return body.decode(errors="replace")
 
 
 def encode_request(host: str, target: str, headers: list[tuple[str, str]]) -> bytes:

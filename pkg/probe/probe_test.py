@@ -171,6 +171,8 @@ def redirecting(handler: Handler) -> None:
         ("http://0.0.0.0/fail", Result.WARNING, "Probe terminated redirects"),
         ("/loop", Result.FAILURE, "stopped after 10 redirects"),
         ("ftp://127.0.0.1/x", Result.FAILURE, 'unsupported protocol scheme "ftp"'),
+        ("http://[::1/x", Result.FAILURE, "failed to parse Location header"),
+        ("http://127.0.0.1:x/", Result.FAILURE, "Port could not be cast"),
     ],
 )
 def test_http_redirect_elsewhere(location: str, result: Result, output: str) -> None:
@@ -276,11 +278,12 @@ def test_answer_that_breaks_off_in_its_body_says_nothing() -> None:
         probe_http(url, headers(), 0.3)
 
 
-def test_answer_without_its_end_says_nothing() -> None:
+@pytest.mark.parametrize("length", [b"Transfer-Encoding: chunked\r\n\r\n5\r\n", b"Content-Length: 5\r\n\r\n"])
+def test_answer_without_its_end_says_nothing(length: bytes) -> None:
     def talk(connection: socket.socket) -> None:
-        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab")
+        connection.sendall(b"HTTP/1.1 200 OK\r\n" + length + b"ab")
 
-    with raw_server(talk) as url, pytest.raises(BrokenAnswerError, match="IncompleteRead"):
+    with raw_server(talk) as url, pytest.raises(BrokenAnswerError, match="unexpected EOF"):
         probe_http(url, headers(), TIMEOUT)
 
 

@@ -665,3 +665,17 @@ def test_the_thread_that_tells_of_pulls_lives_only_while_there_are_some() -> Non
         with watcher.watch("a", "ns/pod"), watcher.watch("b", "ns/pod"):
             assert running()
         _eventually(lambda: not running())
+
+
+def test_pulls_are_watched_again_after_a_thread_could_not_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **names: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    service: Any = _FileSystem()
+    watcher = progress.PullProgress(service, testingclock.FakeClock())
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="can't start new thread"):
+        patch.setattr(golang, "go", refuse)
+        with watcher.watch("a", "ns/pod"):
+            pass
+    with watcher.watch("b", "ns/pod"):
+        assert [pull.image for pull in watcher._pulls] == ["b"]

@@ -48,10 +48,10 @@ class PullProgress:
         """The pull is what happens in the with block."""
         pull = _Pull(image, pod, self._clock.monotonic())
         with self._lock:
-            self._pulls.append(pull)
-            if len(self._pulls) == 1:
+            if not self._pulls:
                 self._idle = golang.Channel()
                 golang.go(self._run, self._idle, name="image-pull-progress")
+            self._pulls.append(pull)
         try:
             yield
         finally:

@@ -31,8 +31,8 @@ MOST_OUTPUT = 10 * 1024
 
 
 def in_log(words: str) -> dict[str, object]:
-    """A hook that writes into the log of its container."""
-    return {"exec": {"command": ["sh", "-c", f"{{ {SAY} {words}; }} > /proc/1/fd/1"]}}
+    """A hook that writes into the log of its container. The file opens once the container's program has begun."""
+    return {"exec": {"command": ["sh", "-c", f"until {{ {SAY} {words}; }} > /proc/1/fd/1; do sleep 0.1; done"]}}
 
 
 def bad_exec(script: str) -> dict[str, object]:

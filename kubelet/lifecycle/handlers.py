@@ -249,6 +249,7 @@ class HandlerRunner:
         elif handler.sleep is not None:
             self._run_sleep(ctx, handler.sleep.seconds, where, log)
         else:
+            # DIVERGES: Go shows the handler as its source writes it.
             error = ValueError(f"invalid handler: {codec.encode_json(handler).decode()}")
             klog.error_s(error, "Cannot run handler")
             raise HookError(error, f"Cannot run handler: {error}")

@@ -326,7 +326,7 @@ class ImageManager:
         result = _eval_cri_pull_err(request.image, err)
         with self._lock:
             self._prev_pull_err_msg[key] = f"{result}: {result.message}"
-            # DIVERGES: Go keeps those of pods that were deleted before they tried again.
+            # DIVERGES: Go keeps the messages of pods that were deleted before they tried again.
             self._prev_pull_err_msg = {k: m for k, m in self._prev_pull_err_msg.items() if self._back_off.get(k) > 0}
         return result
 

@@ -2,9 +2,7 @@
 
 Go: pkg/kubelet/prober/worker.go
 
-Each worker has a thread of its own, as each has a goroutine in Go: 600 of them, at a probe a second each, cost 34 MB
-and 0.2 ms of CPU for each probe beside what the probe itself takes. Most of that is waking up, and a pool of threads
-would not wake up less often.
+Each worker has a thread of its own, as each has a goroutine in Go; docs/channels.md has what that costs.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def docker_config_json_from_bytes(contents: bytes) -> DockerConfig:
 def _decode(contents: bytes, kind: Any) -> Any:
     try:
         return codec.json_decoder(kind).decode(contents)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         # The parser's own message could quote a password.
         raise DockerConfigError("error occurred while trying to unmarshal json") from None
 

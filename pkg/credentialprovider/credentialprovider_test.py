@@ -174,6 +174,11 @@ def test_bad_secret_is_an_error() -> None:
         make_docker_keyring([secret], _keyring())
 
 
+def test_bottomless_json_is_an_error() -> None:
+    with pytest.raises(credentialprovider.DockerConfigError):
+        credentialprovider.docker_config_json_from_bytes(b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
 def test_node_credentials_are_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
 

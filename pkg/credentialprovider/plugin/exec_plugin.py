@@ -101,7 +101,7 @@ class ExecPlugin:
         """Raises PluginError, whose text never holds the response, for that may hold a password."""
         try:
             head = codec.decode_json(data, _TypeMeta)
-        except codec.DecodeError:
+        except (codec.DecodeError, RecursionError):
             raise PluginError("error reading GVK from response: it is not a JSON object") from None
         if head.api_version != self.api_version:
             raise PluginError(
@@ -111,7 +111,7 @@ class ExecPlugin:
         try:
             response = codec.decode_json(data, CredentialProviderResponse)
             _ = response.cache_duration
-        except ValueError:
+        except (ValueError, RecursionError):
             raise PluginError("error decoding credential provider plugin response from stdout") from None
         if response.kind != _RESPONSE_KIND:
             raise PluginError(f'failed to decode {_RESPONSE_KIND}, unexpected Kind: "{response.kind}"')

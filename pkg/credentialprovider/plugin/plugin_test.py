@@ -348,6 +348,7 @@ def test_request_with_token(tmp_path: Path) -> None:
         (_answer(secret="s"), "error decoding credential provider plugin response from stdout"),
         (_answer(auth={"r": {"password": ["secret"]}}), "error decoding credential provider plugin response"),
         (_answer(cacheDuration="secret"), "error decoding credential provider plugin response"),
+        pytest.param('{"x":' + "[" * 100_000 + "]" * 100_000 + "}", "error reading GVK from response", id="bottomless"),
     ],
 )
 def test_bad_answer_is_refused_without_being_quoted(tmp_path: Path, data: str, expected: str) -> None:

@@ -58,7 +58,7 @@ class Manager:
         recorder: record.EventRecorder,
         clock: clocklib.Clock | None = None,
     ) -> None:
-        """Reads what an earlier kubelet gave. Raises OSError, and ValueError for a file that cannot be trusted."""
+        """Reads what an earlier kubelet gave. Raises OSError."""
         self._allocated = _new_state(checkpoint_directory)
         self._admit_handlers: list[lifecycle.PodAdmitHandler] = []
         self._status_manager = status_manager

@@ -6,17 +6,12 @@ Go: pkg/kubelet/checkpointmanager/checksum/checksum.go
 from __future__ import annotations
 
 from kubelet.checkpointmanager.errors import CorruptCheckpointError
-
-_FNV_OFFSET = 0x811C9DC5
-_FNV_PRIME = 0x01000193
+from pkg.util import hash
 
 
 def new(data: str) -> int:
     """The checksum of a text: FNV-1a (32 bits) of what Go's debug printer makes of a string."""
-    state = _FNV_OFFSET
-    for byte in f"(string){data}".encode():
-        state = (state ^ byte) * _FNV_PRIME & 0xFFFFFFFF
-    return state
+    return hash.fnv32a(f"(string){data}".encode())
 
 
 def verify(checksum: int, data: str) -> None:

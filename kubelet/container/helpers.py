@@ -29,7 +29,7 @@ from kubelet.container.runtime import (
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
-from pkg.util import expansion
+from pkg.util import expansion, hash
 
 if TYPE_CHECKING:
     from pkg.client_go.tools import record
@@ -186,10 +186,7 @@ def _hash_picked(image: str, name: str) -> int:
     for char in "<>&\u2028\u2029":  # escaped by Go's JSON encoder, and inside strings only
         picked = picked.replace(char, f"\\u{ord(char):04x}")
     text = f"([]uint8)[{' '.join(map(str, picked.encode()))}]"
-    hash = 0x811C9DC5
-    for byte in text.encode():
-        hash = (hash ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return hash
+    return hash.fnv32a(text.encode())
 
 
 def _env_vars_to_map(envs: Iterable[EnvVar | v1.EnvVar]) -> dict[str, str]:

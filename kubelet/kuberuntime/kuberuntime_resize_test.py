@@ -593,11 +593,11 @@ def test_memory_of_the_pod_as_a_whole_is_not_taken_away(resizes: Resizes, before
     """Also where its containers keep their own limits."""
     pod = new_pod(new_container("a", figures(memory_limit=150)), new_container("b", figures(memory_limit=150)))
     resizes.fake.helper.pod_stats[_UID] = kubecontainer.PodMemoryStats(usage, {"a": 100, "b": 100})
-    configs = [cm.ResourceConfig(memory=limit) for limit in (before, 200)]
+    current, desired = (cm.ResourceConfig(memory=limit) for limit in (before, 200))
     changes = PodActions(update_pod_level_resources=True)
 
     def validate() -> None:
-        resizes.manager.validate_pod_resize_action(_CTX, pod, pod_status(pod), *configs, changes)
+        resizes.manager.validate_pod_resize_action(_CTX, pod, pod_status(pod), current, desired, changes)
 
     if usage < 200:
         validate()

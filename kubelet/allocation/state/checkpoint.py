@@ -25,13 +25,10 @@ class PodResourceCheckpointInfo:
 class Checkpoint:
     """The content as text, and the checksum of the text."""
 
-    def __init__(self, allocations: PodResourceCheckpointInfo | None = None) -> None:
-        """Without allocations it is empty, to be filled in by unmarshal_checkpoint."""
-        self.data = ""
-        self.checksum = 0
-        if allocations is not None:
-            self.data = serialize(allocations)
-            self.checksum = checksum.new(self.data)
+    def __init__(self, data: str | None = None) -> None:
+        """Without data it is empty, to be filled in by unmarshal_checkpoint."""
+        self.data = data or ""
+        self.checksum = 0 if data is None else checksum.new(data)
 
     def marshal_checkpoint(self) -> bytes:
         return _go_json({"data": self.data, "checksum": self.checksum}).encode()
@@ -53,14 +50,28 @@ class Checkpoint:
         document = json.loads(self.data)
         if not isinstance(document, dict):
             raise ValueError("checkpoint data is not a JSON object")
-        entries = document.get("entries") or {}
-        return PodResourceCheckpointInfo({uid: _info_from(entry) for uid, entry in entries.items()})
+        entries = _object(document.get("entries"), "entries of the checkpoint are")
+        return PodResourceCheckpointInfo({uid: _info_from(uid, entry) for uid, entry in entries.items()})
 
 
-def serialize(allocations: PodResourceCheckpointInfo) -> str:
-    """The content as Go writes it: maps in the order of their keys, structs in that of their fields."""
-    entries = {uid: _info_to(info) for uid, info in sorted(allocations.entries.items())}
-    return _go_json({"entries": entries} if entries else {})
+class Serializer:
+    """Writes the content as Go does: maps in the order of their keys, structs in that of their fields.
+
+    Of many pods one changes at a time, so the texts of the others are remembered. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[PodResourceInfo, str]] = {}
+
+    def serialize(self, allocations: PodResourceCheckpointInfo) -> str:
+        known: dict[str, tuple[PodResourceInfo, str]] = {}
+        for uid, info in sorted(allocations.entries.items()):
+            before = self._known.get(uid)
+            if before is None or before[0] is not info:
+                before = info, f"{_go_json(uid)}:{_go_json(_info_to(info))}"
+            known[uid] = before
+        self._known = known
+        return f'{{"entries":{{{",".join(text for _, text in known.values())}}}}}' if known else "{}"
 
 
 def _info_to(info: PodResourceInfo) -> dict[str, Any]:
@@ -82,15 +93,20 @@ def _resources_to(resources: v1.ResourceRequirements) -> dict[str, Any]:
     return document
 
 
-def _info_from(entry: Any) -> PodResourceInfo:
-    if not isinstance(entry, dict):
-        raise ValueError("checkpoint entry of a pod is not a JSON object")
-    containers = {
-        name: codec.convert(resources, v1.ResourceRequirements)
-        for name, resources in (entry.get("ContainerResources") or {}).items()
-    }
+def _info_from(uid: str, value: Any) -> PodResourceInfo:
+    entry = _object(value, f"entry {uid} of the checkpoint is")
+    found = _object(entry.get("ContainerResources"), f"ContainerResources of entry {uid} of the checkpoint are")
+    containers = {name: codec.convert(resources, v1.ResourceRequirements) for name, resources in found.items()}
     pod_level = entry.get("PodLevelResources")
     return PodResourceInfo(containers, None if pod_level is None else codec.convert(pod_level, v1.ResourceRequirements))
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} not a JSON object")
+    return value
 
 
 def _go_json(document: object) -> str:

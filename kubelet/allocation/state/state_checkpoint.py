@@ -22,33 +22,40 @@ class StateCheckpoint:
     """Memory that writes itself to a file with every change. See State."""
 
     def __init__(self, state_dir: str, checkpoint_name: str) -> None:
-        """Reads what an earlier kubelet left. Raises OSError, and ValueError for a file that cannot be trusted."""
+        """Reads what an earlier kubelet left, and sets a file aside that cannot be trusted. Raises OSError."""
         self._checkpoint_manager = CheckpointManager(state_dir)
         self._checkpoint_name = checkpoint_name
-        self._lock = threading.Lock()  # one writes at a time; guards the text below
+        self._lock = threading.Lock()  # one writes at a time; guards the fields below
+        self._serializer = checkpoints.Serializer()
         try:
             resources, self._last_data = restore_state(self._checkpoint_manager, checkpoint_name)
         except ValueError as err:
+            # DIVERGES: Go does not start until somebody has drained the node and deleted the file. Here pods have
+            # what they want, unless the node has not so much, and containers are told once more what they have.
             path = os.path.join(state_dir, checkpoint_name)
-            raise ValueError(
-                f"could not restore state from checkpoint: {err}, please drain this node and delete pod resource"
-                f' information checkpoint file "{path}" before restarting Kubelet'
-            ) from err
+            aside = f"{path}.corrupt"
+            klog.error_s(err, "Could not restore state from checkpoint, going on without", path=path, movedTo=aside)
+            os.replace(path, aside)
+            resources, self._last_data = {}, ""
         self._cache: State = StateMemory(resources)
 
-    def _store_state_locked(self) -> None:
-        """Writes the file, unless nothing changed. Raises OSError."""
-        info = checkpoints.PodResourceCheckpointInfo(self._cache.get_pod_resource_info_map())
-        # Go compares checksums; the text itself costs less.
-        data = checkpoints.serialize(info)
-        if data == self._last_data:
-            return
-        try:
-            self._checkpoint_manager.create_checkpoint(self._checkpoint_name, checkpoints.Checkpoint(info))
-        except OSError as err:
-            klog.error_s(err, "Failed to save pod resource information checkpoint")
-            raise
-        self._last_data = data
+    def _store_state(self) -> None:
+        """Writes the file, unless it holds all that is known. Raises OSError.
+
+        Comes after the change, so that of many who wait here the first writes for all.
+        """
+        with self._lock:
+            info = checkpoints.PodResourceCheckpointInfo(self._cache.get_pod_resource_info_map())
+            # Go compares checksums; the text itself costs less.
+            data = self._serializer.serialize(info)
+            if data == self._last_data:
+                return
+            try:
+                self._checkpoint_manager.create_checkpoint(self._checkpoint_name, checkpoints.Checkpoint(data))
+            except OSError as err:
+                klog.error_s(err, "Failed to save pod resource information checkpoint")
+                raise
+            self._last_data = data
 
     def get_container_resources(self, pod_uid: str, container_name: str) -> v1.ResourceRequirements | None:
         return self._cache.get_container_resources(pod_uid, container_name)
@@ -63,19 +70,16 @@ class StateCheckpoint:
         return self._cache.get_pod_resource_info(pod_uid)
 
     def set_container_resources(self, pod_uid: str, container_name: str, resources: v1.ResourceRequirements) -> None:
-        with self._lock:
-            self._cache.set_container_resources(pod_uid, container_name, resources)
-            self._store_state_locked()
+        self._cache.set_container_resources(pod_uid, container_name, resources)
+        self._store_state()
 
     def set_pod_level_resources(self, pod_uid: str, resources: v1.ResourceRequirements | None) -> None:
-        with self._lock:
-            self._cache.set_pod_level_resources(pod_uid, resources)
-            self._store_state_locked()
+        self._cache.set_pod_level_resources(pod_uid, resources)
+        self._store_state()
 
     def set_pod_resource_info(self, pod_uid: str, resource_info: PodResourceInfo) -> None:
-        with self._lock:
-            self._cache.set_pod_resource_info(pod_uid, resource_info)
-            self._store_state_locked()
+        self._cache.set_pod_resource_info(pod_uid, resource_info)
+        self._store_state()
 
     def remove_pod(self, pod_uid: str) -> None:
         # Not written: a pod too many in the file does no harm, and the next change takes it out.

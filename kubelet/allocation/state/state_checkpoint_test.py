@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kubelet.allocation import state
+from kubelet.allocation.state import checkpoint as checkpoint_module
 from kubelet.allocation.state.state_checkpoint import restore_state
-from kubelet.checkpointmanager import CheckpointManager
+from kubelet.checkpointmanager import CheckpointManager, checksum
+from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
+from pkg.apimachinery.util import wait
 
 _NAME = "allocated_pods_state"
 # As a Go kubelet writes it.
@@ -20,13 +26,18 @@ _GO = (
 )
 
 
+def _file(data: str) -> str:
+    """A checkpoint whose checksum is right, whatever its data."""
+    return json.dumps({"data": data, "checksum": checksum.new(data)})
+
+
 # What a Go kubelet of 1.36 had given to a pod and put in force, files as they are.
 _GO_FILES = [
     r'{"data":"{\"entries\":{\"a3be1abe-68b3-46cf-8207-b36990291301\":{\"ContainerResources\":{\"c\":{\"limits\":'
-    r'{\"cpu\":\"1\",\"memory\":\"1536Mi\"},\"requests\":{\"cpu\":\"100m\",\"memory\":\"10Mi\"}}},'
+    r"{\"cpu\":\"1\",\"memory\":\"1536Mi\"},\"requests\":{\"cpu\":\"100m\",\"memory\":\"10Mi\"}}},"
     r'\"PodLevelResources\":null}}}","checksum":3685040096}',
     r'{"data":"{\"entries\":{\"a3be1abe-68b3-46cf-8207-b36990291301\":{\"ContainerResources\":{\"c\":{\"limits\":'
-    r'{\"memory\":\"1536Mi\"},\"requests\":{\"cpu\":\"100m\",\"memory\":\"10Mi\"}}},\"PodLevelResources\":{\"limits\":'
+    r"{\"memory\":\"1536Mi\"},\"requests\":{\"cpu\":\"100m\",\"memory\":\"10Mi\"}}},\"PodLevelResources\":{\"limits\":"
     r'{\"cpu\":\"1\"},\"requests\":{\"cpu\":\"200m\",\"memory\":\"10Mi\"}}}}}","checksum":1165257362}',
 ]
 
@@ -102,14 +113,80 @@ def test_writes_what_go_writes(tmp_path: Path) -> None:
     [
         (_GO.replace("1178570812", "1"), "checkpoint is corrupted"),
         ("{", "Expecting property name"),
+        ("", "Expecting value"),
         ("[]", "checkpoint is not a JSON object"),
         ('{"data":1,"checksum":1}', "checkpoint has no data text or no checksum number"),
+        (_file("[]"), "checkpoint data is not a JSON object"),
+        (_file('{"entries":[]}'), "entries of the checkpoint are not a JSON object"),
+        (_file('{"entries":{"a":[]}}'), "entry a of the checkpoint is not a JSON object"),
+        (_file('{"entries":{"a":{"ContainerResources":[1]}}}'), "ContainerResources of entry a"),
+        (_file('{"entries":{"a":{"ContainerResources":{"c":{"limits":{"cpu":"much"}}}}}}'), "quantities must match"),
     ],
 )
-def test_refuses_what_it_cannot_trust(tmp_path: Path, text: str, fault: str) -> None:
-    (tmp_path / _NAME).write_text(text)
-    with pytest.raises(ValueError, match=f"could not restore state from checkpoint: {fault}.*delete.*{_NAME}"):
-        state.StateCheckpoint(str(tmp_path), _NAME)
+def test_broken_file_is_set_aside(tmp_path: Path, text: str, fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pods go on with what they want, and the kubelet starts."""
+    path = tmp_path / _NAME
+    path.write_text(text)
+    checkpoint = state.StateCheckpoint(str(tmp_path), _NAME)
+    assert checkpoint.get_pod_resource_info_map() == {}
+    assert not path.exists()
+    assert (tmp_path / f"{_NAME}.corrupt").read_text() == text
+    logged = capsys.readouterr().err
+    assert "Could not restore state from checkpoint" in logged and fault in logged and f"{_NAME}.corrupt" in logged
+
+    checkpoint.set_container_resources("a", "c", requirements("1"))
+    again = state.StateCheckpoint(str(tmp_path), _NAME)
+    assert again.get_container_resources("a", "c") == requirements("1")
+
+
+def test_text_of_pods_that_stay_the_same_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node may have hundreds of them."""
+    made: list[state.PodResourceInfo] = []
+    info_to = checkpoint_module._info_to
+
+    def count(info: state.PodResourceInfo) -> dict[str, Any]:
+        made.append(info)
+        return info_to(info)
+
+    monkeypatch.setattr(checkpoint_module, "_info_to", count)
+    checkpoint = state.StateCheckpoint(str(tmp_path), _NAME)
+    for uid in ("b", "a", "c"):
+        checkpoint.set_container_resources(uid, "x", requirements("1"))
+    assert len(made) == 3, "once for each pod"
+    checkpoint.set_container_resources("b", "y", requirements("2"))
+    assert len(made) == 4
+    again = state.StateCheckpoint(str(tmp_path), _NAME)
+    assert again.get_pod_resource_info_map() == checkpoint.get_pod_resource_info_map()
+    assert list(again.get_pod_resource_info_map()) == ["a", "b", "c"]
+
+
+def test_changes_at_the_same_time_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for the file to be written finds that the next one in line wrote for all."""
+    checkpoint = state.StateCheckpoint(str(tmp_path), _NAME)
+    begun, goes_on = threading.Event(), threading.Event()
+    create, writes = CheckpointManager.create_checkpoint, []
+
+    def slow(self: CheckpointManager, key: str, what: Any) -> None:
+        writes.append(what.data)
+        begun.set()
+        assert goes_on.wait(10)
+        create(self, key, what)
+
+    monkeypatch.setattr(CheckpointManager, "create_checkpoint", slow)
+    set_one = checkpoint.set_container_resources
+    first = golang.go(set_one, "first", "c", requirements("1"), name="first")
+    assert begun.wait(10)
+    others = [golang.go(set_one, str(i), "c", requirements("1"), name=f"other-{i}") for i in range(5)]
+    try:
+        wait.poll_until_context_timeout(
+            golang.background(), 0.01, 10, True, lambda: len(checkpoint.get_pod_resource_info_map()) == 6
+        )
+    finally:
+        goes_on.set()
+        for thread in (first, *others):
+            thread.join(10)
+    assert len(writes) == 2
+    assert len(state.StateCheckpoint(str(tmp_path), _NAME).get_pod_resource_info_map()) == 6
 
 
 def test_forgotten_pods_go_with_the_next_change(tmp_path: Path) -> None:

@@ -3,6 +3,6 @@
 Go: pkg/util/hash
 """
 
-from pkg.util.hash.hash import FNV128a, deep_hash_object
+from pkg.util.hash.hash import FNV128a, deep_hash_object, fnv32a
 
-__all__ = ["FNV128a", "deep_hash_object"]
+__all__ = ["FNV128a", "deep_hash_object", "fnv32a"]

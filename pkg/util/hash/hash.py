@@ -1,6 +1,6 @@
 """Hashes of whole objects.
 
-Go: pkg/util/hash/hash.go, hash/fnv (New128a)
+Go: pkg/util/hash/hash.go, hash/fnv (New128a, New32a)
 """
 
 from __future__ import annotations
@@ -45,6 +45,14 @@ class FNV128a:
     def sum(self) -> bytes:
         """The hash of what was written, 16 bytes, most significant first."""
         return self._state.to_bytes(16, "big")
+
+
+def fnv32a(data: bytes) -> int:
+    """FNV-1a of 32 bits."""
+    state = 0x811C9DC5
+    for byte in data:
+        state = (state ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return state
 
 
 def deep_hash_object(hasher: Hash, obj: object) -> None:

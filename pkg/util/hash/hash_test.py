@@ -25,6 +25,13 @@ def test_fnv128a(data: str, wanted: str) -> None:
     assert hasher.sum().hex() == wanted
 
 
+@pytest.mark.parametrize(
+    ("data", "wanted"), [("", 0x811C9DC5), ("a", 0xE40C292C), ("ab", 0x4D2505CA), ("abc", 0x1A47E90B)]
+)
+def test_fnv32a(data: str, wanted: int) -> None:
+    assert hash.fnv32a(data.encode()) == wanted
+
+
 def _hash(pod: v1.Pod) -> bytes:
     hasher = hash.FNV128a()
     hasher.write(b"left over")

@@ -42,7 +42,7 @@ unit: ## test modules by themselves
 	@hack/setup python
 	@hack/setup dbus
 	@hack/setup kubectl
-	$(PYTEST) $(PARALLEL) kubelet pkg test --ignore test/integration --ignore test/e2e_node --ignore test/e2e \
+	$(PYTEST) $(PARALLEL) test kubelet pkg --ignore test/integration --ignore test/e2e_node --ignore test/e2e \
 	  --ignore test/benchmark
 
 integration: ## test the kubelet on the hollow runtime

@@ -56,7 +56,7 @@ class ClusterNode(HollowKubelet):
         conditions = ((self.api_object() or {}).get("status") or {}).get("conditions") or []
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
-    def wait_until_ready(self, timeout: float = 30) -> None:
+    def wait_until_ready(self, timeout: float = 60) -> None:
         self.wait_for_condition(f"node {self.node} is ready", self.ready, timeout)
 
     # Pods in the API server, all in the namespace "default".
@@ -99,7 +99,7 @@ class ClusterNode(HollowKubelet):
         assert found is not None
         return found
 
-    def wait_for_api_running(self, *names: str, timeout: float = 30) -> list[Version]:
+    def wait_for_api_running(self, *names: str, timeout: float = 60) -> list[Version]:
         """Wait until the API server has all these pods as running and ready."""
 
         def look() -> list[Version]:
@@ -108,7 +108,7 @@ class ClusterNode(HollowKubelet):
 
         return self.wait_for_condition(f"{', '.join(names)} running", look, timeout)
 
-    def wait_until_gone(self, name: str, uid: str = "", timeout: float = 30) -> Version:
+    def wait_until_gone(self, name: str, uid: str = "", timeout: float = 60) -> Version:
         """Wait until the API server has no more such pod, and return its last state."""
 
         def look() -> Version | None:
@@ -127,7 +127,7 @@ class ClusterNode(HollowKubelet):
             if name in ("", each["involvedObject"].get("name")) and reason in ("", each["reason"])
         ]
 
-    def wait_for_api_event(self, name: str, reason: str, *texts: str, timeout: float = 30) -> Object:
+    def wait_for_api_event(self, name: str, reason: str, *texts: str, timeout: float = 60) -> Object:
         """Wait for an event about a pod whose message has all these texts."""
 
         def look() -> Object | None:

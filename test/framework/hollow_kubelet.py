@@ -73,7 +73,7 @@ class HollowKubelet(KubeletProcess):
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return [line for line in lines if all(text in line for text in texts)]
 
-    def wait_for_log(self, *texts: str, count: int = 1, timeout: float = 30) -> list[str]:
+    def wait_for_log(self, *texts: str, count: int = 1, timeout: float = 60) -> list[str]:
         """Wait until so many lines of the log have all these texts, and return them."""
 
         def look() -> list[str]:
@@ -87,7 +87,7 @@ class HollowKubelet(KubeletProcess):
         of_pod = f'object="default/{self.full_name(name)}"'
         return self.wait_for_log("Event occurred", of_pod, f'reason="{reason}"', *texts)[0]
 
-    def wait_for_condition(self, what: str, look: Callable[[], T], timeout: float = 30) -> T:
+    def wait_for_condition(self, what: str, look: Callable[[], T], timeout: float = 60) -> T:
         """Wait until look returns something true, which it may see anywhere, while the process lives."""
         return self._wait(what, look, timeout)
 

@@ -36,7 +36,7 @@ from .apiserver.interfaces import Object, Watch
 CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 # The node is in the test's process, and no name service or network should be needed to find that out.
 ADDRESS = "127.0.0.1"
-_START_TIMEOUT = 30.0
+_START_TIMEOUT = 60.0
 _STOP_TIMEOUT = 10.0
 
 

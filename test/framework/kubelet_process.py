@@ -22,7 +22,7 @@ from framework.waiting import wait_for
 
 T = TypeVar("T")
 
-START_TIMEOUT = 30.0
+START_TIMEOUT = 60.0
 LOG_LINES_IN_ERRORS = 40
 
 
@@ -195,11 +195,11 @@ class KubeletProcess:
 
     # Waiting.
 
-    def wait_for(self, what: str, condition: Callable[[dict[str, Pod]], T], timeout: float = 30) -> T:
+    def wait_for(self, what: str, condition: Callable[[dict[str, Pod]], T], timeout: float = 60) -> T:
         """Wait until condition of all pods is true, and return what it returned."""
         return self._wait(what, lambda: condition(self.pods()), timeout)
 
-    def wait_for_pod(self, name: str, condition: Callable[[Pod], object], timeout: float = 30) -> Pod:
+    def wait_for_pod(self, name: str, condition: Callable[[Pod], object], timeout: float = 60) -> Pod:
         """Wait until the pod of a manifest is there and condition is true of it."""
 
         def look(pods: dict[str, Pod]) -> Pod | None:
@@ -209,7 +209,7 @@ class KubeletProcess:
         assert found is not None
         return found
 
-    def wait_for_running(self, *names: str, timeout: float = 30) -> list[Pod]:
+    def wait_for_running(self, *names: str, timeout: float = 60) -> list[Pod]:
         """Wait until all these pods run and are ready."""
 
         def look(pods: dict[str, Pod]) -> list[Pod]:

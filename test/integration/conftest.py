@@ -13,12 +13,29 @@ from framework.apiserver.cluster import Cluster
 from framework.cluster_node import ClusterNode
 from framework.hollow_kubelet import HollowKubelet
 from framework.pod_history import PodHistory
-from framework.processes import logs_folder
+from framework.processes import SlowestFirst, logs_folder
 
 from pkg import golang
 
 # How long threads that were told to stop may take to do so.
 _GRACE = 5.0
+SLOWEST = (
+    "api_identity_test.py",
+    "api_outage_test.py",
+    "api_restart_test.py",
+    "pods_test.py",
+    "api_node_test.py",
+    "api_killed_at_step_test.py",
+    "api_admission_test.py",
+    "api_watch_test.py",
+    "api_environment_test.py",
+    "kubelet_restart_test.py",
+    "api_resize_test.py",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SlowestFirst(Path(__file__).parent, SLOWEST))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -65,7 +65,6 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
             "evictionMaxPodGracePeriod",
             "evictionMinimumReclaim",
             "kernelMemcgNotification",
-            "localStorageCapacityIsolation",
         ),
     ),
     (
@@ -78,7 +77,8 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
             "systemCgroups",
         ),
     ),
-    ("memory QoS is not implemented", ("memoryThrottlingFactor", "memoryReservationPolicy")),
+    # That of a container does nothing below a cgroup without.
+    ("no memory is reserved for pods", ("memoryReservationPolicy",)),
     ("volumes are not measured", ("volumeStatsAggPeriod",)),
     ("FlexVolume plugins are not supported", ("volumePluginDir",)),
     ("all log lines go to one stream, unbuffered", ("logging.options", "logging.flushFrequency")),

@@ -12,6 +12,7 @@ from kubelet import metrics
 from kubelet.prober import results
 from kubelet.prober.prober import ProbeType
 from kubelet.prober.testing import CONTAINER_NAME, POD_UID, ProbeWorld, new_pod, set_probe
+from kubelet.prober.worker import Worker
 from kubelet.prober.worker_test import eventually
 from pkg import golang
 from pkg.api.core import v1
@@ -304,6 +305,25 @@ def test_container_that_the_kubelet_before_started_last_is_not_ready_for_another
     world.manager.update_pod_status(CTX, spec, v1.PodStatus(container_statuses=[found]))
     assert not found.ready
     stop(world)
+
+
+def test_container_that_broke_while_there_was_no_kubelet_is_unready_after_as_many_failures_as_ever(
+    world: ProbeWorld,
+) -> None:
+    spec = new_pod()
+    set_probe(spec.spec.containers[0], READINESS, failure_threshold=2)
+    running = world.running(age=60)
+    world.set_status(running)
+    spec.status = v1.deepcopy(running)
+    spec.status.container_statuses[0].ready = True
+    world.runner.fail()
+    worker = Worker(world.manager, READINESS, spec, spec.spec.containers[0])
+    ready = []
+    for _ in range(2):
+        assert worker.do_probe(CTX)
+        world.manager.update_pod_status(CTX, spec, running)
+        ready.append(running.container_statuses[0].ready)
+    assert ready == [True, False]
 
 
 @pytest.mark.parametrize("age", [300, -1])

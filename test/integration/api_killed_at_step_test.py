@@ -545,7 +545,7 @@ def test_rebooted_machine(story: Story) -> None:
     """Pods that had ended stay as they were; the others run anew, in sandboxes of their own."""
     story.kill_and_restart(meanwhile=story.end_all_sandboxes)
     for kind in ("plain", "probed", "init", "sidecar", "double"):
-        found = story.node.wait_for_api_pod(control(kind), "runs again", _is_restarted, timeout=60)
+        found = story.node.wait_for_api_pod(control(kind), "runs again", _is_restarted, timeout=120)
         assert {each["restartCount"] for each in _regular(found)} == {1}
         assert all(each["lastState"]["terminated"]["exitCode"] == 137 for each in _regular(found))
         sandboxes = [call for call in story.node.calls(control(kind), "RunPodSandbox") if not call.error]

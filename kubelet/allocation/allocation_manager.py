@@ -5,6 +5,7 @@ Go: pkg/kubelet/allocation/allocation_manager.go
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import threading
 from collections.abc import Callable, Collection, Iterable
@@ -254,14 +255,20 @@ class Manager:
     def _handle_pod_resources_resize(self, pod: v1.Pod) -> bool:
         """Give the pod what it wants if that can be; True if it has something new. Raises OSError."""
         uid, generation = pod.metadata.uid, pod.metadata.generation
-        _, updated = self.update_pod_from_allocation(pod)
+        allocated_pod, updated = self.update_pod_from_allocation(pod)
         if not updated:
             self._status_manager.clear_pod_resize_pending_condition(uid)
             return False
         others = self._allocated_pods(self._get_active_pods())
         result = self._can_admit_pod(others, pod, lifecycle.RESIZE_OPERATION)
         if result.admit:
-            self.set_allocated_resources(pod)
+            try:
+                self.set_allocated_resources(pod)
+            except OSError:
+                # DIVERGES: in Go the pod then has it, until the kubelet ends, and nobody is told.
+                with contextlib.suppress(OSError):
+                    self.set_allocated_resources(allocated_pod)
+                raise
             self._status_manager.clear_pod_resize_pending_condition(uid)
             # Whatever went wrong with an earlier resize is over.
             self._status_manager.clear_pod_resize_in_progress_condition(uid)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubelet import allocation, cm, lifecycle, metrics, status
+from kubelet import allocation, checkpointmanager, cm, lifecycle, metrics, status
 from kubelet import types as kubetypes
 from kubelet.allocation import allocation_manager, handlers
 from kubelet.container import testing as containertest
@@ -500,6 +500,28 @@ def test_full_disk_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     environment.retry(environment.resize(pod, requests=amounts("2")))
     assert environment.manager.has_pending_resizes(), "it was not possible before, but is now"
     assert environment.manager.add_pod([], new_pod("new", container(amounts("1")))).admit
+
+
+def test_what_could_not_be_written_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the pod would have it in force without a word, and would have less again after a restart."""
+    pod = new_pod("p", container(amounts("1")))
+    environment = Environment(pod, directory=str(tmp_path))
+    resized = environment.resize(pod, requests=amounts("2"))
+
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpointmanager.CheckpointManager, "create_checkpoint", full)
+        environment.retry(resized)
+        assert environment.allocated(resized).requests == amounts("1")
+        assert (environment.conditions(pod), environment.recorder.drain()) == ([], [])
+    environment.retry(resized)
+    assert environment.allocated(resized).requests == amounts("2")
+    assert environment.conditions(pod) == [IN_PROGRESS]
+    (event,) = environment.recorder.drain()
+    assert event.startswith("Normal ResizeStarted")
+    assert not environment.manager.has_pending_resizes()
 
 
 # ---- Admission ----

@@ -96,10 +96,10 @@ def test_second_secret_does_where_the_first_does_not(namespace: Namespace, regis
     namespace.wait_for_running("rotated")
 
 
-def test_secret_that_is_not_json(namespace: Namespace, registry: Registry) -> None:
-    make_secret(
-        namespace, "prose", v1.SECRET_TYPE_DOCKER_CONFIG_JSON, v1.DOCKER_CONFIG_JSON_KEY, b"open sesame, please"
-    )
+def test_secret_that_holds_no_credentials(namespace: Namespace, registry: Registry) -> None:
+    """Something else than JSON does not even pass the API server."""
+    data = b'{"auths": "open sesame, please"}'
+    make_secret(namespace, "prose", v1.SECRET_TYPE_DOCKER_CONFIG_JSON, v1.DOCKER_CONFIG_JSON_KEY, data)
     start(namespace, "prose", registry.push("prose/busybox", "1.0", test="prose"), "prose")
 
     waiting = wait_for_reason(namespace, "prose", "ErrImagePull")

@@ -30,6 +30,7 @@ from kubelet import container as kubecontainer
 from kubelet import pod as kubepod
 from kubelet import types as kubetypes
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
+from kubelet.kubelet_node_declared_features import missing_for_update
 from kubelet.kubelet_pods import KubeletPods
 from kubelet.kubelet_resize import record_resize_operations, requests_shrank
 from kubelet.pod_workers import PodStatusFunc, PostSyncFunc, UpdatePodOptions
@@ -501,6 +502,7 @@ class Kubelet(KubeletPods):
             pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(updated)
             if pod is not None and not was_mirror:
                 self._note_resize(old_pod, pod)
+                self._note_missing_features(old_pod, pod)
             self._update_mirror(ctx, pod, mirror_pod, start)
 
     def _note_resize(self, old_pod: v1.Pod | None, pod: v1.Pod) -> None:
@@ -513,6 +515,18 @@ class Kubelet(KubeletPods):
         else:
             # It wants no more than what it has.
             self.status_manager.clear_pod_resize_pending_condition(pod.metadata.uid)
+
+    def _note_missing_features(self, old_pod: v1.Pod | None, pod: v1.Pod) -> None:
+        """Tell of a change that this node cannot make."""
+        if old_pod is None:
+            return
+        missing = ", ".join(missing_for_update(old_pod, pod, self.runtime_state.runtime_features()))
+        if missing:
+            text = "Pod requires node features that are not available"
+            klog.error_s(None, text, missingFeatures=missing)
+            self.recorder.event(
+                pod, v1.EVENT_TYPE_WARNING, events.FAILED_NODE_DECLARED_FEATURES_CHECK, f"{text}: {missing}"
+            )
 
     def handle_pod_removes(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """End pods that their source no longer names."""

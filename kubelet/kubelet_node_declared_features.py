@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from kubelet import container as kubecontainer
 from pkg import features
+from pkg.api.core import v1
+from pkg.apimachinery.util import version as utilversion
+from pkg.component_base import version
 from pkg.component_helpers import nodedeclaredfeatures as ndf
 
 # DIVERGES: Go declares this too. This kubelet does not do it yet, and must not be relied on for it.
@@ -21,3 +24,17 @@ def discover_node_declared_features(runtime_features: kubecontainer.RuntimeFeatu
         runtime_features=ndf.RuntimeFeatures(user_namespaces_host_network=on_host_network),
     )
     return [name for name in ndf.DEFAULT_FRAMEWORK.discover_node_features(cfg) if name not in _NOT_YET]
+
+
+def missing_for_update(
+    old_pod: v1.Pod, new_pod: v1.Pod, runtime_features: kubecontainer.RuntimeFeatures | None
+) -> tuple[str, ...]:
+    """The features that this node lacks to make of the one pod the other. Go: part of HandlePodUpdates"""
+    if not features.feature_gate.enabled(features.NODE_DECLARED_FEATURES):
+        return ()
+    target = utilversion.parse(version.get().git_version)
+    required = ndf.DEFAULT_FRAMEWORK.infer_for_pod_update(old_pod, new_pod, target)
+    if not required:
+        return ()
+    declared = frozenset(discover_node_declared_features(runtime_features))
+    return ndf.DEFAULT_FRAMEWORK.match_node_feature_set(required, declared).unsatisfied_requirements

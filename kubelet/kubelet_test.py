@@ -17,9 +17,10 @@ from kubelet import types as kubetypes
 from kubelet.prober import results as proberesults
 from kubelet.prober.worker import Worker
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
-from pkg import golang
+from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 State = kubecontainer.State
 
@@ -917,6 +918,21 @@ def test_update_that_resizes_waits(test_kubelet: TestKubelet) -> None:
     assert resize_conditions(test_kubelet, "p") == ["PodResizePending"]
     kubelet.handle_pod_reconcile(test_kubelet.ctx, [sized_pod("other", "100m")])
     assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"]
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_update_that_needs_a_feature_of_the_node(test_kubelet: TestKubelet, has: bool) -> None:
+    kubelet = test_kubelet.kubelet
+    pods = [sized_pod("p", "100m") for _ in range(2)]
+    for pod, cpu in zip(pods, ("1", "2"), strict=True):
+        pod.spec.resources = v1.ResourceRequirements(requests={"cpu": resource.must_parse(cpu)})
+    gate = features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING
+    with set_feature_gate_during_test(features.feature_gate, gate, has):
+        kubelet.handle_pod_additions(test_kubelet.ctx, pods[:1])
+        test_kubelet.events()
+        kubelet.handle_pod_updates(test_kubelet.ctx, pods[1:])
+    text = f"Warning FailedNodeDeclaredFeaturesCheck Pod requires node features that are not available: {gate}"
+    assert (text in test_kubelet.events()) is not has
 
 
 @pytest.mark.parametrize("how", ["removed", "ended"])

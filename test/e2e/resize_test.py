@@ -4,6 +4,7 @@
 - sidecars and init containers: test_sidecars_and_init_containers_are_resized
 - put off and granted later: test_put_off_resize_is_granted_when_there_is_room; refused: test_resizes_that_can_never_be
 - less memory than is in use: test_memory_in_use_is_not_taken_away
+- one that crashes for want of it gets more: test_container_that_crashes_finds_the_memory_its_pod_was_given
 - pod-level resources: test_resources_of_the_pod_as_a_whole
 - a kubelet that ends in the middle: test_kubelet_ends_in_the_middle_of_it
 """
@@ -57,14 +58,14 @@ class Cgroups:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def wait(self, name: str, milli_request: int, milli_limit: int, memory: int) -> None:
+    def wait(self, name: str, milli_request: int, milli_limit: int, memory: int, timeout: float = 20) -> None:
         """Wait until a container has these thousandths of a cpu and bytes; 0 for no limit."""
         wanted = expected(milli_request, milli_limit, memory)
 
         def look() -> bool:
             return wanted == seen(self.folder / name)
 
-        wait_for(f"{name} has {wanted}", look, 20, lambda: lines_of(self.folder / name))
+        wait_for(f"{name} has {wanted}", look, timeout, lambda: lines_of(self.folder / name))
 
     def starts(self, name: str = "main") -> int:
         return len(lines_of(self.folder / f"{name}.starts"))
@@ -270,6 +271,25 @@ def test_memory_in_use_is_not_taken_away(resizer: Resizer) -> None:
     cgroups.wait("main", 0, 0, 80 * MI)
     resizer.wait_resized("hungry")
     assert cgroups.starts() == 1
+
+
+def test_container_that_crashes_finds_the_memory_its_pod_was_given(resizer: Resizer, local: LocalCluster) -> None:
+    """It is killed for want of memory, and waits to be started when its pod gets more."""
+    script = "head -c 60000000 /dev/zero > /dev/shm/much; " + WATCH
+    resources = {"requests": {"memory": "20Mi"}, "limits": {"memory": "40Mi"}}
+    main = shell(script, resources=resources, env=[{"name": "NAME", "value": "main"}])
+    cgroups = resizer.create(pod("starved", main))
+
+    def waits(found: v1.Pod) -> bool:
+        status = container(found)
+        return status is not None and status.state.waiting is not None and restarts(found) > 0
+
+    before = resizer.namespace.wait_for("starved", "waiting after its restart", waits)
+    resizer.resize("starved", requests={"memory": "100Mi"}, limits={"memory": "120Mi"})
+    cgroups.wait("main", 0, 0, 120 * MI, timeout=60)
+    assert pod_cgroup(local, before.metadata.uid)[2] == 120 * MI
+    assert cgroups.starts() == 1
+    resizer.wait_resized("starved")
 
 
 def test_resources_of_the_pod_as_a_whole(resizer: Resizer, local: LocalCluster) -> None:

@@ -5,7 +5,10 @@ Go: staging/src/k8s.io/component-helpers/nodedeclaredfeatures/features
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pkg.api.core import v1
+from pkg.apimachinery.runtime import codec
 from pkg.component_helpers.nodedeclaredfeatures.types import Feature, NodeConfiguration
 
 _RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
@@ -30,9 +33,25 @@ def _runtime_has_user_namespaces_on_host_network(cfg: NodeConfiguration) -> bool
     )
 
 
-def _for_updates_alone(name: str) -> Feature:
+def _resizes_pod(old: v1.Pod, new: v1.Pod) -> bool:
+    return not codec.semantic_equal(old.spec.resources, new.spec.resources)
+
+
+def _resizes_init_containers(old: v1.Pod, new: v1.Pod) -> bool:
+    pairs = zip(old.spec.init_containers, new.spec.init_containers, strict=False)
+    return any(
+        before.restart_policy != v1.CONTAINER_RESTART_POLICY_ALWAYS and before.resources != after.resources
+        for before, after in pairs
+    )
+
+
+def _for_updates_alone(
+    name: str, infer_for_update: Callable[[v1.Pod, v1.Pod], bool] = lambda old, new: False
+) -> Feature:
     """A feature of the API server's dealings with a node: no pod needs it to be scheduled."""
-    return Feature(name, lambda cfg: cfg.feature_gates.enabled(name), lambda pod: False)
+    return Feature(
+        name, lambda cfg: cfg.feature_gates.enabled(name), lambda pod: False, infer_for_update=infer_for_update
+    )
 
 
 ALL_FEATURES = (
@@ -41,9 +60,9 @@ ALL_FEATURES = (
         lambda cfg: cfg.feature_gates.enabled(_RESTART_ALL_CONTAINERS),
         _restarts_all_containers,
     ),
-    _for_updates_alone("InPlacePodLevelResourcesVerticalScaling"),
+    _for_updates_alone("InPlacePodLevelResourcesVerticalScaling", _resizes_pod),
     _for_updates_alone("ExtendWebSocketsToKubelet"),
-    _for_updates_alone("InPlacePodVerticalScalingInitContainers"),
+    _for_updates_alone("InPlacePodVerticalScalingInitContainers", _resizes_init_containers),
     Feature(
         _USER_NAMESPACES_HOST_NETWORK,
         _runtime_has_user_namespaces_on_host_network,

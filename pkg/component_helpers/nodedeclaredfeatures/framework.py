@@ -46,6 +46,14 @@ class Framework:
             if not _is_outdated(feature, target_version) and feature.infer_for_scheduling(pod)
         )
 
+    def infer_for_pod_update(self, old_pod: v1.Pod, new_pod: v1.Pod, target_version: Version) -> frozenset[str]:
+        """The features without which a node of target_version cannot make of the one pod the other."""
+        return frozenset(
+            feature.name
+            for feature in self._registry
+            if not _is_outdated(feature, target_version) and feature.infer_for_update(old_pod, new_pod)
+        )
+
     def match_node_feature_set(self, required_features: frozenset[str], node_features: frozenset[str]) -> MatchResult:
         """Whether a node that has node_features has what is required."""
         missing = tuple(sorted(required_features - node_features))

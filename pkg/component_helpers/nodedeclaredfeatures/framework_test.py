@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from pkg.api.core import v1
+from pkg.apimachinery.api import resource
 from pkg.apimachinery.util import version
 from pkg.component_helpers import nodedeclaredfeatures as ndf
 
@@ -80,3 +81,33 @@ def test_feature_that_all_nodes_of_a_version_have() -> None:
 def test_match_node_feature_set(required: set[str], declared: set[str], missing: tuple[str, ...]) -> None:
     match = ndf.DEFAULT_FRAMEWORK.match_node_feature_set(frozenset(required), frozenset(declared))
     assert (match.is_match, match.unsatisfied_requirements) == (not missing, missing)
+
+
+def resized(pod_cpu: str = "", init_cpu: str = "100m", sidecar: bool = False) -> v1.Pod:
+    def requests(cpu: str) -> v1.ResourceRequirements:
+        return v1.ResourceRequirements(requests={"cpu": resource.must_parse(cpu)})
+
+    init = v1.Container(name="init", resources=requests(init_cpu), restart_policy="Always" if sidecar else None)
+    return v1.Pod(spec=v1.PodSpec(init_containers=[init], resources=requests(pod_cpu) if pod_cpu else None))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (resized(), resized(), set()),
+        (resized("1"), resized("1000m"), set()),
+        (resized("1"), resized("2"), {"InPlacePodLevelResourcesVerticalScaling"}),
+        (resized(), resized("2"), {"InPlacePodLevelResourcesVerticalScaling"}),
+        (resized(), resized(init_cpu="200m"), {"InPlacePodVerticalScalingInitContainers"}),
+        (resized(sidecar=True), resized(init_cpu="200m", sidecar=True), set()),
+    ],
+    ids=["nothing", "the same amount", "pod", "pod that had none", "init container", "sidecar"],
+)
+def test_infer_for_pod_update(old: v1.Pod, new: v1.Pod, expected: set[str]) -> None:
+    assert ndf.DEFAULT_FRAMEWORK.infer_for_pod_update(old, new, VERSION) == expected
+
+
+def test_outdated_feature_is_not_needed_for_an_update() -> None:
+    for limit, expected in (("v1.36.2", {"x"}), ("v1.35.0", set())):
+        known = ndf.Feature("x", lambda cfg: True, lambda pod: True, version.parse(limit), lambda old, new: True)
+        assert ndf.Framework([known]).infer_for_pod_update(v1.Pod(), v1.Pod(), VERSION) == expected

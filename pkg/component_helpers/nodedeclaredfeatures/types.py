@@ -39,11 +39,12 @@ class NodeConfiguration:
 class Feature:
     """A feature; Go has an interface and a package for each.
 
-    discover tells whether a node has it, infer_for_scheduling whether a pod needs it. After max_version, if there is
-    one, each node has it, and none declares it.
+    discover tells whether a node has it, infer_for_scheduling whether a pod needs it, infer_for_update whether the
+    change from one pod to another does. After max_version, if there is one, each node has it, and none declares it.
     """
 
     name: str
     discover: Callable[[NodeConfiguration], bool]
     infer_for_scheduling: Callable[[v1.Pod], bool]
     max_version: Version | None = None
+    infer_for_update: Callable[[v1.Pod, v1.Pod], bool] = lambda old, new: False

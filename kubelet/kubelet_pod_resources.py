@@ -91,7 +91,7 @@ def _same_weight(requests: dict[str, resource.Quantity], config: cm.ResourceConf
     if request is None or config.cpu_shares is None or not cm.is_cgroup2_unified_mode():
         return False
     wanted = cm.milli_cpu_to_shares(request.milli_value())
-    return cm.same_cpu_shares(wanted, config.cpu_shares)
+    return cm.cpu_shares_to_weight(wanted) == cm.cpu_shares_to_weight(config.cpu_shares)
 
 
 def _memory_limit(config: cm.ResourceConfig | None) -> resource.Quantity | None:

@@ -449,6 +449,7 @@ class Kubelet(KubeletPods):
         start = self.clock.now()
         pending_resizes: list[str] = []
         for added in sliceutils.pods_by_creation_time(pods):
+            self._take_over_mirror(added)
             self.pod_manager.add_pod(added)
             pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(added)
             if was_mirror:
@@ -486,12 +487,30 @@ class Kubelet(KubeletPods):
         if pod is None:
             klog.v(2).info_s("Unable to find pod for mirror pod, skipping", mirrorPod=klog.kobj(mirror_pod))
             return
-        if mirror_pod is not None:
-            self.probe_manager.inherit(pod.metadata.uid, mirror_pod.status)
         self.pod_workers.update_pod(
             ctx,
             UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_UPDATE, start_time=start),
         )
+
+    def _take_over_mirror(self, added: v1.Pod) -> None:
+        """Go on with what a static pod's mirror says of its containers, once both are there.
+
+        That is before the pod manager knows them both, for then the static pod's status goes to the mirror.
+        """
+        pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(added)
+        if pod is None or mirror_pod is None:
+            return
+        told = self.probe_manager.inherit(pod.metadata.uid, mirror_pod.status)
+        status, _ = self.status_manager.get_pod_status(pod.metadata.uid)
+        for container in (*status.container_statuses, *status.init_container_statuses):
+            before = told.get(container.container_id)
+            if before is None or container.state.running is None:
+                continue
+            container_id = kubecontainer.parse_container_id(container.container_id)
+            if before.started:
+                self.status_manager.set_container_startup(pod.metadata.uid, container_id, True)
+            if before.ready:
+                self.status_manager.set_container_readiness(pod.metadata.uid, container_id, True)
 
     def handle_pod_updates(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """Pass on that the specs of pods changed, or that they are being deleted."""

@@ -230,16 +230,19 @@ class Manager:
         running = status.state.running
         return running is not None and running.started_at is not None and running.started_at < self.start_time
 
-    def inherit(self, pod_uid: str, status: v1.PodStatus) -> None:
+    def inherit(self, pod_uid: str, status: v1.PodStatus) -> dict[str, v1.ContainerStatus]:
         """Take what the kubelet before this one told of a static pod; its mirror has the status, the pod has none.
 
+        Returns those containers, by their ids, that were taken now.
         DIVERGES: Go probes static pods anew, and they are not ready until then.
         """
         known = _known_containers(status)
         before = {key: each for key, each in known.items() if self._started_earlier(each)}
         with self._lock:
-            if not self._inherited.get(pod_uid):
-                self._inherited[pod_uid] = before
+            if self._inherited.get(pod_uid):
+                return {}
+            self._inherited[pod_uid] = before
+        return before
 
     def _inherited_status(self, pod: v1.Pod, status: v1.ContainerStatus) -> v1.ContainerStatus | None:
         with self._lock:

@@ -443,8 +443,8 @@ class KubeGenericRuntimeManager(ResizeMethods):
         """Brings the running pod to its spec. Errors are in the result; nothing is raised half-way.
 
         1. Compute what changed. 2. Kill the sandbox if it must go. 3. Kill and reset containers.
-        4. Make the sandbox. 5. Tell that it is ready. 6. Start ephemeral, 7. init containers.
-        8. Resize what runs. 9. Start regular containers.
+        4. Make the sandbox. 5. Tell that it is ready. 6. Start ephemeral containers. 7. Resize what runs.
+        8. Start init, 9. regular containers.
         """
         result = kubecontainer.PodSyncResult()
         changes = self.compute_pod_actions(pod, pod_status, restart_all_containers)
@@ -998,11 +998,13 @@ class _Starter:
             ephemeral = spec.ephemeral_containers[index]
             start_spec = ephemeral_container_start_spec(ephemeral)
             self._start("ephemeral container", metrics.EPHEMERAL_CONTAINER, start_spec)
+        # DIVERGES: Go starts init containers first. Where cgroups have version 1, the kernel refuses one that is given
+        # more of the CPU than its pod's cgroup has, and the pod, which is to get more, would never come to it.
+        self._resize(changes)
         for index in changes.init_containers_to_start:
             if not self._start_init_container(spec.init_containers[index]):
                 return
         self._record_finished_init_containers()
-        self._resize(changes)
         for index in changes.containers_to_start:
             self._start("container", metrics.CONTAINER, container_start_spec(spec.containers[index]))
 

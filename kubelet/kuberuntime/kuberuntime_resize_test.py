@@ -16,6 +16,7 @@ from kubelet.cm import cgroup_manager
 from kubelet.container import testing as containertest
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import ACTUATED_PODS_STATE_FILE, PodActions, testing
+from kubelet.kuberuntime.kuberuntime_container import StartSpec
 from kubelet.kuberuntime.kuberuntime_resize import ResizeError, cpu_memory_resources_equal
 from kubelet.kuberuntime.pod_actions import ContainerToUpdateInfo, ResourceRequirements
 from pkg import features, golang
@@ -311,6 +312,30 @@ def test_sidecar_is_restarted_for_its_resources(resizes: Resizes) -> None:
     assert actions.init_containers_to_start == [0]
     assert list(actions.containers_to_kill) == [container_id("sidecar")]
     assert actions.update_pod_resources
+
+
+def test_pod_grows_before_its_init_containers_start(resizes: Resizes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 1 of cgroups refuses them more of the CPU than their pod's cgroup has."""
+    sidecar = new_container("sidecar", figures(cpu_limit=200), cpu=_RESTART)
+    sidecar.restart_policy = v1.CONTAINER_RESTART_POLICY_ALWAYS
+    pod = new_pod(new_container("a", figures(cpu_limit=200), cpu=_RESTART), init_containers=[sidecar])
+    resizes.actuate(pod, figures(cpu_limit=100), figures(cpu_limit=100))
+    resizes.cgroups.pod.config.cpu_quota = 20_000
+    order: list[str] = []
+
+    def start_container(ctx: golang.Context, context: object, spec: StartSpec, image_volumes: object) -> None:
+        order.append(spec.container.name)
+
+    def set_pod_cgroup_config(pod: v1.Pod, config: cm.ResourceConfig) -> None:
+        order.append(f"pod {config.cpu_quota}")
+
+    monkeypatch.setattr(resizes.manager, "kill_container", lambda *args: None)
+    monkeypatch.setattr(resizes.manager, "start_container", start_container)
+    monkeypatch.setattr(resizes.cgroups.pod, "set_pod_cgroup_config", set_pod_cgroup_config)
+    status = pod_status(pod)
+    result = resizes.manager.sync_pod(_CTX, pod, status, [], resizes.fake.back_off(), False)
+    assert result.error() is None
+    assert [line for line in order if line != "pod None"] == ["pod 40000", "sidecar", "a"]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_values(tmp_path: Path, text: str, value: str) -> None:
 _LIKE_NO_SHELL = {"blank before the value", "blank before another's value", "the first of two", "faults after the key"}
 
 
-@pytest.mark.parametrize("name", VALUES.keys() - _LIKE_NO_SHELL)
+@pytest.mark.parametrize("name", [name for name in VALUES if name not in _LIKE_NO_SHELL])
 def test_a_shell_reads_the_same(tmp_path: Path, name: str) -> None:
     text, value = VALUES[name]
     path = tmp_path / "env"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from framework.cluster_client import Namespace, conditions, terminated
@@ -124,24 +125,23 @@ def test_critical_pod_takes_the_place_of_another(
     namespace: Namespace, local: LocalCluster, node_with_devices: None
 ) -> None:
     """Of those that would do the smallest goes, within its grace period, and then the critical one begins."""
-    seen = Pods(namespace, local)
-    namespace.create(devices("small", 1))
-    namespace.create(devices("large", 3))
-    namespace.wait_for_running("small", "large")
-    small, large = seen.log("small"), seen.log("large")
-    namespace.create(devices("critical", 1, priorityClassName="system-node-critical"))
+    with closing(Pods(namespace, local)) as seen:
+        namespace.create(devices("small", 1))
+        namespace.create(devices("large", 3))
+        namespace.wait_for_running("small", "large")
+        small, large = seen.log("small"), seen.log("large")
+        namespace.create(devices("critical", 1, priorityClassName="system-node-critical"))
 
-    namespace.wait_for_running("critical")
+        namespace.wait_for_running("critical")
 
-    found = namespace.wait_for("small", "Failed", lambda found: found.status.phase == v1.POD_FAILED)
-    assert (found.status.reason, found.status.message) == ("Preempting", PREEMPTED)
-    target = conditions(found)["DisruptionTarget"]
-    assert (target.status, target.reason) == ("True", "TerminationByKubelet")
-    state = terminated(found)
-    assert state is not None and state.exit_code == 3, "it had the time to end"
-    namespace.wait_for_event("small", "Preempting", PREEMPTED)
-    (ended,), (begun,) = small.when("ended"), seen.log("critical").when("begun")
-    assert ended <= begun
-    assert large.when("ended") == []
-    assert namespace.events_of("large")[-1].reason != "Preempting"
-    seen.close()
+        found = namespace.wait_for("small", "Failed", lambda found: found.status.phase == v1.POD_FAILED)
+        assert (found.status.reason, found.status.message) == ("Preempting", PREEMPTED)
+        target = conditions(found)["DisruptionTarget"]
+        assert (target.status, target.reason) == ("True", "TerminationByKubelet")
+        state = terminated(found)
+        assert state is not None and state.exit_code == 3, "it had the time to end"
+        namespace.wait_for_event("small", "Preempting", PREEMPTED)
+        (ended,), (begun,) = seen.wait_for_said(small, "ended"), seen.wait_for_said(seen.log("critical"), "begun")
+        assert ended <= begun
+        assert large.when("ended") == []
+        assert namespace.events_of("large")[-1].reason != "Preempting"

@@ -7,6 +7,8 @@ those that the containers write themselves.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -87,8 +89,9 @@ def made(namespace: Namespace, environment: object) -> None:
 
 
 @pytest.fixture(scope="module")
-def seen(namespace: Namespace, local: LocalCluster) -> Pods:
-    return Pods(namespace, local)
+def seen(namespace: Namespace, local: LocalCluster) -> Iterator[Pods]:
+    with closing(Pods(namespace, local)) as pods:
+        yield pods
 
 
 def processes(command: str) -> list[int]:

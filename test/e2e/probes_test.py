@@ -53,8 +53,9 @@ pytestmark = pytest.mark.local
 # Not asked so often that the events about its failures crowd out others.
 SELDOM = {"periodSeconds": 5, "failureThreshold": 1, "timeoutSeconds": 3}
 ACTIONS = ["exec", "http", "tcp", "grpc"]
-# Seconds that an action may take until its effect is seen, on a machine that is busy with tests.
-AT_SELDOM = 2.0
+# Seconds that an action may take until its effect is seen, on a machine that is busy with tests. Statuses are sent
+# every 10 s and pods synced every 60 s if nothing asks for it.
+AT_ONCE = 5.0
 
 
 def http_get(path: str, port: int | str = HTTP, **fields: object) -> dict[str, Any]:
@@ -380,7 +381,7 @@ def first_ready(pods: Pods, name: str, main: str) -> float:
 def test_readiness_is_told_at_once(pods: Pods) -> None:
     """Not with the next sync of the pod, nor with the next batch of statuses."""
     requests = asked(pods, "timing", "/from/2/counted", 4)
-    assert first_ready(pods, "timing", "counted") - requests[3].at < AT_SELDOM
+    assert first_ready(pods, "timing", "counted") - requests[3].at < AT_ONCE
 
 
 def test_nothing_else_is_probed_before_the_start(pods: Pods) -> None:
@@ -418,7 +419,8 @@ def test_container_is_killed_by_the_last_failure_that_it_may_have(pods: Pods, st
 
 
 def test_failed_liveness_acts_at_once(story: dict[str, list[float]]) -> None:
-    assert 0 <= story["told"][0] - story["asked"][4] < AT_SELDOM
+    """And not with the next regular sync, which comes once a minute."""
+    assert 0 <= story["told"][0] - story["asked"][4] < AT_ONCE
 
 
 def test_grace_of_the_probe_replaces_that_of_the_pod(story: dict[str, list[float]]) -> None:

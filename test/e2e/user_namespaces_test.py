@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 from framework.cluster_client import Namespace, conditions, terminated
@@ -52,24 +54,23 @@ def test_root_in_a_pod_is_nobody_on_the_node(namespace: Namespace, local: LocalC
     """And each pod has ids of its own."""
     if not supported:
         pytest.skip("the runtime has no user namespaces")
-    seen = Pods(namespace, local)
-    firsts = set()
-    for name in ("one", "two"):
-        seen.wait_for_running(name)
-        log = seen.log(name)
-        seen.wait_for_said(log, "written")
-        ids, file, process, _ = (said.text for said in log.lines())
-        inner, outer, length = (int(number) for number in ids.removeprefix("ids ").split())
-        assert (inner, length) == (0, 65536)
-        assert outer >= 65536 and outer % 65536 == 0
-        assert (file, process) == ("file 1000:2000 from init", "process 0")
-        firsts.add(outer)
-    assert len(firsts) == 2
+    with closing(Pods(namespace, local)) as seen:
+        firsts = set()
+        for name in ("one", "two"):
+            seen.wait_for_running(name)
+            log = seen.log(name)
+            seen.wait_for_said(log, "written")
+            ids, file, process, _ = (said.text for said in log.lines())
+            inner, outer, length = (int(number) for number in ids.removeprefix("ids ").split())
+            assert (inner, length) == (0, 65536)
+            assert outer >= 65536 and outer % 65536 == 0
+            assert (file, process) == ("file 1000:2000 from init", "process 0")
+            firsts.add(outer)
+        assert len(firsts) == 2
 
-    seen.delete("one")
-    state = terminated(seen.wait_deleted("one").object)
-    assert state is not None and state.exit_code == 0
-    seen.close()
+        seen.delete("one")
+        state = terminated(seen.wait_deleted("one").object)
+        assert state is not None and state.exit_code == 0
 
 
 def test_a_runtime_without_them_refuses_the_pod(namespace: Namespace, supported: bool) -> None:

@@ -951,8 +951,15 @@ def ensure_hosts_file(
 
 
 def node_hosts_file_content(path: str, host_aliases: list[v1.HostAlias]) -> bytes:
-    """The node's own hosts file with the pod's aliases added."""
-    own = Path(path).read_bytes()
+    """The node's own hosts file with the pod's aliases added.
+
+    DIVERGES: a node without such a file, as small installations are, has no names of its own; in Go no container of a
+    pod in its network can start there.
+    """
+    try:
+        own = Path(path).read_bytes()
+    except FileNotFoundError:
+        own = b""
     return MANAGED_HOSTS_HEADER_WITH_HOST_NETWORK.encode() + own + hosts_entries_from_host_aliases(host_aliases)
 
 

@@ -73,6 +73,11 @@ def test_node_hosts_file_content(tmp_path: Path, aliases: list[v1.HostAlias]) ->
     assert text == header + own.read_bytes() + (ALIAS_TEXT.encode() if aliases else b"")
 
 
+def test_node_without_a_hosts_file_has_no_names_of_its_own(tmp_path: Path) -> None:
+    text = kubelet_pods.node_hosts_file_content(str(tmp_path / "hosts"), ALIASES)
+    assert text == b"# Kubernetes-managed hosts file (host network).\n" + ALIAS_TEXT.encode()
+
+
 def test_hosts_file_is_rewritten_in_place(tmp_path: Path) -> None:
     path = kubelet_pods.get_etc_hosts_path(str(tmp_path))
     kubelet_pods.ensure_hosts_file(path, ["1.1.1.1"], "h", "", ALIASES, False)

@@ -22,6 +22,8 @@ the first fixture, and each test then looks at its own.
   test_terminating_pod_gets_unready
 - readiness gates: probes_and_mounts_test.py
 - sidecars are probed, plain init containers not: test_sidecar_is_probed, test_plain_init_container_has_no_probes
+- starts are spread over the period: test_probes_of_the_same_period_have_turns_of_their_own, and after a restart of the
+  kubelet the test below
 - results act at once: test_failed_liveness_acts_at_once, test_readiness_is_told_at_once
 - a restart of the kubelet flips nothing: test_restarted_kubelet_goes_on_probing_and_flips_nothing
 """
@@ -53,6 +55,8 @@ pytestmark = pytest.mark.local
 # Not asked so often that the events about its failures crowd out others.
 SELDOM = {"periodSeconds": 5, "failureThreshold": 1, "timeoutSeconds": 3}
 ACTIONS = ["exec", "http", "tcp", "grpc"]
+TURNS = [f"turn-{number}" for number in range(8)]
+PERIOD = 10
 # Seconds that an action may take until its effect is seen, on a machine that is busy with tests. Statuses are sent
 # every 10 s and pods synced every 60 s if nothing asks for it.
 AT_ONCE = 5.0
@@ -78,7 +82,7 @@ def _pods(both_ways: dict[str, Pods], local: LocalCluster, elsewhere: ManifestSe
     there = {**http_get("/redirect?to=http://elsewhere.example.com/"), **SELDOM}
     unready = failing("readiness", sleeper("there", readinessProbe=there))
     manifests = [passing(), details(elsewhere), failing("liveness"), failing("startup"), unready]
-    manifests += [timing(), killed(), terminating()]
+    manifests += [timing(), killed(), terminating(), spread()]
     for manifest in manifests:
         add_witness(manifest, "chroot", "/host", sys.executable, "-m", "framework.witness", str(certificate), str(key))
         for pods in both_ways.values():
@@ -99,6 +103,12 @@ def add_witness(manifest: Manifest, *command: str) -> None:
     )
     manifest["spec"]["initContainers"] = [witness, *manifest["spec"].get("initContainers", [])]
     manifest["spec"]["volumes"] = [{"name": "node", "hostPath": {"path": "/"}}]
+
+
+def spread() -> Manifest:
+    """Containers that only differ by their names."""
+    probes = {name: {**http_get(f"/ok/{name}"), "periodSeconds": PERIOD} for name in TURNS}
+    return pod("spread", *(sleeper(name, livenessProbe=probe) for name, probe in probes.items()))
 
 
 def passing() -> Manifest:
@@ -378,6 +388,16 @@ def first_ready(pods: Pods, name: str, main: str) -> float:
     return next(each.at for each in pods.history(name) if is_ready(each.object, main))
 
 
+def test_probes_of_the_same_period_have_turns_of_their_own(pods: Pods) -> None:
+    assert_spread([asked(pods, "spread", f"/ok/{name}")[0].at for name in TURNS])
+
+
+def assert_spread(times: list[float]) -> None:
+    """Not all within a second of the period, where they would be if they began together."""
+    turns = sorted(at % PERIOD for at in times)
+    assert max(b - a for a, b in itertools.pairwise([*turns, turns[0] + PERIOD])) < PERIOD - 1
+
+
 def test_readiness_is_told_at_once(pods: Pods) -> None:
     """Not with the next sync of the pod, nor with the next batch of statuses."""
     requests = asked(pods, "timing", "/from/2/counted", 4)
@@ -454,11 +474,15 @@ def test_restarted_kubelet_goes_on_probing_and_flips_nothing(both_ways: dict[str
         pods.wait_for_running("passing")
     before = {way: len(pods.history("passing")) for way, pods in both_ways.items()}
     requests = {way: len(asked(pods, "passing", "/ok/readiness")) for way, pods in both_ways.items()}
+    turns = {
+        (way, name): len(asked(pods, "spread", f"/ok/{name}")) for way, pods in both_ways.items() for name in TURNS
+    }
 
     local.kubelet.kill()
     local.kubelet.start()
 
     for way, pods in both_ways.items():
+        assert_spread([asked(pods, "spread", f"/ok/{name}", turns[way, name] + 1)[-1].at for name in TURNS])
         asked(pods, "passing", "/ok/liveness", requests[way] + 2)
         asked(pods, "passing", "/ok/readiness", requests[way] + 2)
         versions = [each.object for each in pods.history("passing")[before[way] :]]

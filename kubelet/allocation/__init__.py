@@ -14,7 +14,6 @@ from kubelet.allocation.allocation_manager import (
     TRIGGER_REASON_PODS_REMOVED,
     Manager,
     is_resizable_container,
-    new_in_memory_manager,
 )
 from kubelet.allocation.features import (
     is_in_place_pod_level_resources_vertical_scaling_allowed,
@@ -34,5 +33,4 @@ __all__ = [
     "is_in_place_pod_level_resources_vertical_scaling_allowed",
     "is_in_place_pod_vertical_scaling_allowed",
     "is_resizable_container",
-    "new_in_memory_manager",
 ]

@@ -319,21 +319,6 @@ def _new_state(checkpoint_directory: str) -> state.State:
     return state.StateCheckpoint(checkpoint_directory, ALLOCATED_PODS_STATE_FILE)
 
 
-def new_in_memory_manager(
-    status_manager: status.Manager,
-    trigger_pod_sync: Callable[[v1.Pod], None],
-    get_active_pods: Callable[[], list[v1.Pod]],
-    get_pod_by_uid: Callable[[str], v1.Pod | None],
-    sources_ready: config.SourcesReady,
-    recorder: record.EventRecorder,
-    clock: clocklib.Clock | None = None,
-) -> Manager:
-    """One that forgets everything at a restart, for tests."""
-    return Manager(
-        "", status_manager, trigger_pod_sync, get_active_pods, get_pod_by_uid, sources_ready, recorder, clock
-    )
-
-
 def update_pod_from_allocation(pod: v1.Pod, allocated: state.PodResourceInfo) -> tuple[v1.Pod, bool]:
     """As the method of the same name, for what is given here."""
     pod_level = features.feature_gate.enabled(features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING)

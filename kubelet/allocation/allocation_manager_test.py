@@ -550,11 +550,11 @@ def test_add_pod(tmp_path: Path) -> None:
     assert again.manager.get_container_resource_allocation("uid-fits", "c1") is None
 
 
-def test_new_in_memory_manager() -> None:
+def test_manager_without_a_directory_remembers_in_memory() -> None:
     pod = new_pod("p", container(amounts("1")))
     environment = Environment()
-    manager = allocation.new_in_memory_manager(
-        environment.status, lambda pod: None, list, lambda uid: None, environment.sources, environment.recorder
+    manager = allocation.Manager(
+        "", environment.status, lambda pod: None, list, lambda uid: None, environment.sources, environment.recorder
     )
     manager.set_allocated_resources(pod)
     assert manager.get_container_resource_allocation(pod.metadata.uid, "c1") is not None

@@ -78,14 +78,7 @@ class ConfigMapManager:
 
 
 def _get_config_map_names(pod: v1.Pod) -> set[str]:
-    names: set[str] = set()
-
-    def visit(name: str) -> bool:
-        names.add(name)
-        return True
-
-    podutil.visit_pod_configmap_names(pod, visit)
-    return names
+    return manager_.visited_names(podutil.visit_pod_configmap_names, pod)
 
 
 def new_caching_config_map_manager(

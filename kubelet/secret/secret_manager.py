@@ -78,14 +78,7 @@ class SecretManager:
 
 
 def _get_secret_names(pod: v1.Pod) -> set[str]:
-    names: set[str] = set()
-
-    def visit(name: str) -> bool:
-        names.add(name)
-        return True
-
-    podutil.visit_pod_secret_names(pod, visit)
-    return names
+    return manager_.visited_names(podutil.visit_pod_secret_names, pod)
 
 
 def new_caching_secret_manager(

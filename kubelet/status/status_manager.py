@@ -279,12 +279,14 @@ class Manager:
         with self._pod_statuses_lock:
             for pod in pods:
                 for c in pod.status.conditions:
+                    if c.type not in (v1.POD_RESIZE_PENDING, v1.POD_RESIZE_IN_PROGRESS):
+                        continue
                     known = self._pod_resize_conditions.get(pod.metadata.uid, _NO_RESIZE)
                     # DIVERGES: Go lets the condition begin anew, so that a restart makes a waiting resize the youngest.
                     now = updated_pod_resize_condition(c.type, c, c.reason, c.message, c.observed_generation)
                     if c.type == v1.POD_RESIZE_PENDING:
                         self._pod_resize_conditions[pod.metadata.uid] = replace(known, pod_resize_pending=now)
-                    elif c.type == v1.POD_RESIZE_IN_PROGRESS:
+                    else:
                         self._pod_resize_conditions[pod.metadata.uid] = replace(known, pod_resize_in_progress=now)
             self._record_pending_resize_count_locked()
             self._record_in_progress_resize_count_locked()

@@ -11,7 +11,7 @@ from kubelet.util.manager.cache_based_manager import (
     ObjectStore,
     get_object_ttl_from_node_func,
 )
-from kubelet.util.manager.manager import Manager, Store
+from kubelet.util.manager.manager import Manager, Store, visited_names
 from kubelet.util.manager.watch_based_manager import ObjectCache, new_watch_based_manager
 
 __all__ = [
@@ -25,4 +25,5 @@ __all__ = [
     "Store",
     "get_object_ttl_from_node_func",
     "new_watch_based_manager",
+    "visited_names",
 ]

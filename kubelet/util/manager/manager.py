@@ -5,9 +5,11 @@ Go: pkg/kubelet/util/manager/manager.go
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -46,3 +48,15 @@ class Store(Protocol[T_co]):
     def get(self, namespace: str, name: str) -> T_co:
         """Raises as Manager.get_object."""
         ...
+
+
+def visited_names(visit: Callable[[v1.Pod, podutil.Visitor], bool], pod: v1.Pod) -> set[str]:
+    """The names that visit comes across in the pod, all of them."""
+    names: set[str] = set()
+
+    def note(name: str) -> bool:
+        names.add(name)
+        return True
+
+    visit(pod, note)
+    return names

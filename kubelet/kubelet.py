@@ -448,6 +448,8 @@ class Kubelet(KubeletPods):
         """Admit pods that are new, oldest first, and start their workers; or refuse them for good."""
         start = self.clock.now()
         pending_resizes: list[str] = []
+        # DIVERGES: Go does this last, and a worker that is quicker takes the conditions away for a moment.
+        self.status_manager.backfill_pod_resize_conditions(pods)
         for added in sliceutils.pods_by_creation_time(pods):
             self._take_over_mirror(added)
             self.pod_manager.add_pod(added)
@@ -473,7 +475,6 @@ class Kubelet(KubeletPods):
                     pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_CREATE, start_time=start
                 ),
             )
-        self.status_manager.backfill_pod_resize_conditions(pods)
         # Only now that all have what they had before can somebody get more.
         for uid in pending_resizes:
             self.allocation_manager.push_pending_resize(uid)

@@ -5,6 +5,7 @@ Go: staging/src/k8s.io/mount-utils/mount.go, mount_linux.go
 
 from __future__ import annotations
 
+import enum
 import os
 import re
 import subprocess
@@ -26,6 +27,25 @@ class MountPoint:
     path: str
     type: str
     options: tuple[str, ...]
+
+
+class MountErrorType(enum.StrEnum):
+    """Why a device could not be mounted."""
+
+    FILESYSTEM_MISMATCH = "FilesystemMismatch"
+    HAS_FILESYSTEM_ERRORS = "HasFilesystemErrors"
+    UNFORMATTED_READ_ONLY = "UnformattedReadOnly"
+    FORMAT_FAILED = "FormatFailed"
+    GET_DISK_FORMAT_FAILED = "GetDiskFormatFailed"
+    UNKNOWN_MOUNT_ERROR = "UnknownMountError"
+
+
+class MountError(OSError):
+    """A device could not be formatted or mounted."""
+
+    def __init__(self, type: MountErrorType, message: str) -> None:
+        super().__init__(message)
+        self.type = type
 
 
 class Interface(Protocol):

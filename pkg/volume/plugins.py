@@ -6,13 +6,29 @@ Go: pkg/volume/plugins.go
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from pkg import mount_utils
+from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
 from pkg.volume.util import hostutil, subpath
-from pkg.volume.volume import Mounter, Unmounter
+from pkg.volume.volume import (
+    Attacher,
+    BlockVolumeMapper,
+    BlockVolumeUnmapper,
+    Detacher,
+    DeviceMounter,
+    DeviceUnmounter,
+    Mounter,
+    Unmounter,
+)
+
+if TYPE_CHECKING:
+    from pkg.api.authentication import v1 as authenticationv1
+    from pkg.apimachinery.apis.meta import v1 as metav1
+    from pkg.client_go import kubernetes
+    from pkg.client_go.listers.storage import v1 as storagelisters
+    from pkg.client_go.tools import record
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +51,53 @@ class ReconstructedVolume:
     """What can be told of a volume from its directory alone."""
 
     spec: Spec
+    # What it was mounted with as -o context=; "" if it was not.
+    selinux_mount_context: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResizeOptions:
+    """What a plugin must know to make a volume larger on the node."""
+
+    volume_spec: Spec
+    # Where the device is; a CSI driver may get a volume's id instead.
+    device_path: str
+    # Where the volume is mounted: the node's mount where there is one, the pod's otherwise.
+    device_mount_path: str
+    device_staging_path: str
+    new_size: Quantity
+    old_size: Quantity
 
 
 class VolumeHost(Protocol):
-    """What a plugin may ask of the kubelet. Safe from any thread."""
+    """What a plugin may ask of the kubelet. Safe from any thread.
+
+    Go has VolumeHost and KubeletVolumeHost, as other programs load plugins too.
+    """
+
+    def get_plugin_dir(self, plugin_name: str) -> str:
+        """Where the plugin may keep what is of no one pod; need not exist."""
+        ...
+
+    def get_volume_device_plugin_dir(self, plugin_name: str) -> str: ...
+
+    def get_pods_dir(self) -> str: ...
 
     def get_pod_volume_dir(self, pod_uid: str, plugin_name: str, volume_name: str) -> str: ...
 
     def get_pod_plugin_dir(self, pod_uid: str, plugin_name: str) -> str: ...
+
+    def get_pod_volume_device_dir(self, pod_uid: str, plugin_name: str) -> str: ...
+
+    def get_kube_client(self) -> kubernetes.Interface | None:
+        """None standalone."""
+        ...
+
+    def new_wrapper_mounter(self, vol_name: str, spec: Spec, pod: v1.Pod) -> Mounter:
+        """A mounter of the plugin for spec, for plugins that build on others, on a volume `wrapped_<vol_name>`."""
+        ...
+
+    def new_wrapper_unmounter(self, vol_name: str, spec: Spec, pod_uid: str) -> Unmounter: ...
 
     def get_mounter(self) -> mount_utils.Interface: ...
 
@@ -51,6 +106,46 @@ class VolumeHost(Protocol):
     def get_subpather(self) -> subpath.Interface: ...
 
     def get_node_allocatable(self) -> dict[str, Quantity]: ...
+
+    def get_secret(self, namespace: str, name: str) -> v1.Secret:
+        """Raises an ApiError, not-found ones included, or whatever kept it from being read."""
+        ...
+
+    def get_config_map(self, namespace: str, name: str) -> v1.ConfigMap: ...
+
+    def get_service_account_token(
+        self, namespace: str, name: str, request: authenticationv1.TokenRequest
+    ) -> authenticationv1.TokenRequest: ...
+
+    def delete_service_account_token(self, pod_uid: str) -> None: ...
+
+    def get_node_labels(self) -> dict[str, str]: ...
+
+    def get_node_name(self) -> str: ...
+
+    def get_attached_volumes_from_node_status(self) -> dict[str, str]:
+        """Device paths by the volumes' unique names."""
+        ...
+
+    def get_event_recorder(self) -> record.EventRecorder: ...
+
+    def set_kubelet_error(self, err: Exception | None) -> None:
+        """Keep the node from being ready, for the reason given; None takes it back."""
+        ...
+
+    def csi_driver_lister(self) -> storagelisters.CSIDriverLister | None:
+        """None standalone."""
+        ...
+
+    def wait_for_cache_sync(self, ctx: golang.Context) -> None:
+        """Return when csi_driver_lister knows all drivers. Raises TimeoutError or golang.Canceled."""
+        ...
+
+    def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes: ...
+
+    def get_trust_anchors_by_signer(
+        self, signer_name: str, label_selector: metav1.LabelSelector | None, allow_missing: bool
+    ) -> bytes: ...
 
 
 class VolumePlugin(Protocol):
@@ -70,11 +165,69 @@ class VolumePlugin(Protocol):
         """Whether the volume's content changes by itself and set_up must be called again and again."""
         ...
 
-    def new_mounter(self, spec: Spec, pod: v1.Pod) -> Mounter: ...
+    def new_mounter(self, spec: Spec, pod: v1.Pod) -> Mounter:
+        """Raises what makes the volume unusable."""
+        ...
 
     def new_unmounter(self, name: str, pod_uid: str) -> Unmounter: ...
 
-    def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume: ...
+    def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
+        """The volume that has this directory, as far as the directory tells. Raises OSError or ValueError."""
+        ...
+
+    def supports_mount_option(self) -> bool: ...
+
+    def supports_selinux_context_mount(self, spec: Spec) -> bool:
+        """Whether the volume may be mounted with -o context=."""
+        ...
+
+
+class DeviceMountableVolumePlugin(VolumePlugin, Protocol):
+    """Mounts a volume once on the node before pods get it."""
+
+    def new_device_mounter(self) -> DeviceMounter: ...
+
+    def new_device_unmounter(self) -> DeviceUnmounter: ...
+
+    def get_device_mount_refs(self, device_mount_path: str) -> list[str]:
+        """Other places where what is mounted there is mounted too. Raises OSError."""
+        ...
+
+    def can_device_mount(self, spec: Spec) -> bool: ...
+
+
+class AttachableVolumePlugin(DeviceMountableVolumePlugin, Protocol):
+    """Its volumes must be attached to the node first."""
+
+    def new_attacher(self) -> Attacher: ...
+
+    def new_detacher(self) -> Detacher: ...
+
+    def can_attach(self, spec: Spec) -> bool: ...
+
+    def verify_exhausted_resource(self, spec: Spec) -> bool:
+        """Whether an attachment failed because the node can have no more."""
+        ...
+
+
+class NodeExpandableVolumePlugin(VolumePlugin, Protocol):
+    """Can make a volume larger on the node."""
+
+    def requires_fs_resize(self) -> bool: ...
+
+    def node_expand(self, resize_options: NodeResizeOptions) -> bool:
+        """Whether it was resized. Raises as Mounter.set_up, and types.InfeasibleError and others of that module."""
+        ...
+
+
+class BlockVolumePlugin(VolumePlugin, Protocol):
+    """Has volumes that pods can use as devices."""
+
+    def new_block_volume_mapper(self, spec: Spec, pod: v1.Pod) -> BlockVolumeMapper: ...
+
+    def new_block_volume_unmapper(self, name: str, pod_uid: str) -> BlockVolumeUnmapper: ...
+
+    def construct_block_volume_spec(self, pod_uid: str, volume_name: str, volume_path: str) -> Spec: ...
 
 
 class VolumePluginMgr:
@@ -82,15 +235,18 @@ class VolumePluginMgr:
 
     def __init__(self) -> None:
         self._plugins: dict[str, VolumePlugin] = {}
+        self.host: VolumeHost
 
     def init_plugins(self, plugins: list[VolumePlugin], host: VolumeHost) -> None:
         """Add the plugins. Raises ValueError when two have one name."""
+        self.host = host
         for plugin in plugins:
             name = plugin.get_plugin_name()
             if name in self._plugins:
                 raise ValueError(f'volume plugin "{name}" was registered more than once')
             plugin.init(host)
             self._plugins[name] = plugin
+            klog.v(1).info_s("Loaded volume plugin", pluginName=name)
 
     def find_plugin_by_spec(self, spec: Spec) -> VolumePlugin:
         """The one plugin for the volume. Raises ValueError when none or several want it."""
@@ -107,3 +263,39 @@ class VolumePluginMgr:
         if name not in self._plugins:
             raise ValueError(f'no volume plugin matched name: "{name}"')
         return self._plugins[name]
+
+    def find_attachable_plugin_by_spec(self, spec: Spec) -> AttachableVolumePlugin | None:
+        """The plugin for the volume, None if the volume need not be attached. Raises ValueError as above."""
+        plugin: AttachableVolumePlugin | None = _can(self.find_plugin_by_spec(spec), "new_attacher")
+        return plugin if plugin is not None and plugin.can_attach(spec) else None
+
+    def find_attachable_plugin_by_name(self, name: str) -> AttachableVolumePlugin | None:
+        """The plugin of the name, None if it attaches nothing. Raises ValueError when there is none."""
+        return cast("AttachableVolumePlugin | None", _can(self.find_plugin_by_name(name), "new_attacher"))
+
+    def find_device_mountable_plugin_by_spec(self, spec: Spec) -> DeviceMountableVolumePlugin | None:
+        """The plugin for the volume, None if the node need not mount it first. Raises ValueError as above."""
+        plugin: DeviceMountableVolumePlugin | None = _can(self.find_plugin_by_spec(spec), "new_device_mounter")
+        return plugin if plugin is not None and plugin.can_device_mount(spec) else None
+
+    def find_device_mountable_plugin_by_name(self, name: str) -> DeviceMountableVolumePlugin | None:
+        return cast("DeviceMountableVolumePlugin | None", _can(self.find_plugin_by_name(name), "new_device_mounter"))
+
+    def find_mapper_plugin_by_spec(self, spec: Spec) -> BlockVolumePlugin | None:
+        """The plugin for the volume, None if it has no block volumes. Raises ValueError as above."""
+        return cast("BlockVolumePlugin | None", _can(self.find_plugin_by_spec(spec), "new_block_volume_mapper"))
+
+    def find_mapper_plugin_by_name(self, name: str) -> BlockVolumePlugin | None:
+        return cast("BlockVolumePlugin | None", _can(self.find_plugin_by_name(name), "new_block_volume_mapper"))
+
+    def find_node_expandable_plugin_by_spec(self, spec: Spec) -> NodeExpandableVolumePlugin | None:
+        """The plugin for the volume, None if it expands nothing on the node. Raises ValueError as above."""
+        return cast("NodeExpandableVolumePlugin | None", _can(self.find_plugin_by_spec(spec), "node_expand"))
+
+    def find_node_expandable_plugin_by_name(self, name: str) -> NodeExpandableVolumePlugin | None:
+        return cast("NodeExpandableVolumePlugin | None", _can(self.find_plugin_by_name(name), "node_expand"))
+
+
+def _can(plugin: VolumePlugin, method: str) -> Any:
+    """The plugin, if it has the method that tells a wider interface from others; else None."""
+    return plugin if hasattr(plugin, method) else None

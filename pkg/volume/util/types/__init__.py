@@ -1,0 +1,32 @@
+"""What operations on volumes come to: their parts, and faults that say more than that they failed.
+
+Go: pkg/volume/util/types
+"""
+
+from pkg.volume.util.types.types import (
+    VOLUME_RESIZER_KEY,
+    CompleteFuncParam,
+    FailedPreconditionError,
+    GeneratedOperations,
+    InfeasibleError,
+    OperationContext,
+    OperationNotSupportedError,
+    TransientOperationFailure,
+    UncertainProgressError,
+    is_filesystem_mismatch_error,
+    is_operation_finished_error,
+)
+
+__all__ = [
+    "VOLUME_RESIZER_KEY",
+    "CompleteFuncParam",
+    "FailedPreconditionError",
+    "GeneratedOperations",
+    "InfeasibleError",
+    "OperationContext",
+    "OperationNotSupportedError",
+    "TransientOperationFailure",
+    "UncertainProgressError",
+    "is_filesystem_mismatch_error",
+    "is_operation_finished_error",
+]

@@ -22,7 +22,7 @@ DECLARATIONS = (ROOT / "hack/go-map/release-1.27.tsv", ROOT / "hack/go-map/outsi
 DECISIONS = ROOT / "hack/go-map/decisions.tsv"
 
 # The Go folders whose functions must all be accounted for, and the kinds of file that are no part of the product.
-SCOPE = ("pkg/kubelet", "pkg/probe", "cmd/kubelet", "k8s.io")
+SCOPE = ("pkg/kubelet", "pkg/probe", "pkg/volume", "cmd/kubelet", "k8s.io")
 OTHER_SYSTEMS = {"windows", "darwin", "freebsd"}
 MARKS_LEFT_OUT = {"testing", "fake", "mock", "example", "generated"}
 ISSUES = {"4", "5", "6", "7"}

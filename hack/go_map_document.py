@@ -45,9 +45,9 @@ _HEAD = """# From Go to Python, file by file
 
 Written by `hack/verify_go_map --update`; `make verify` fails when it is out of date.
 
-Each function and method that Go's release 1.27 declares under `pkg/kubelet`, `pkg/probe`, `pkg/volume` and `cmd/kubelet` for
-Linux
-is counted once, and so are those of the packages of client-go, apimachinery, component-helpers and mount-utils that
+Each function and method that Go's release 1.27 declares under `pkg/kubelet`, `pkg/probe`, `pkg/volume` and
+`cmd/kubelet` for Linux is counted once, and so are those of the packages of client-go, apimachinery,
+component-helpers and mount-utils that
 [have a counterpart here](../hack/go-map/README.md); fakes and generated code are left out:
 
 - **present**: the Python package of the same path has it, under the same name in Python's spelling.

@@ -15,7 +15,7 @@ from kubelet import apis as kubeletapis
 from pkg.api.core import v1
 from pkg.apimachinery.runtime import codec
 
-from . import certificates, errors, references, resize
+from . import certificates, errors, references, registry, resize
 from .authorization import node_name
 from .interfaces import CREATE, DELETE, UPDATE, Object, Request, Store
 
@@ -24,6 +24,7 @@ _PRIORITIES = {"system-cluster-critical": 2000000000, "system-node-critical": 20
 _IMMORTAL = ("default", "kube-system", "kube-public")
 _LEASE_NAMESPACE = "kube-node-lease"
 _TOKEN_SECONDS = 3607
+_TOKEN_VOLUME = "kube-api-access-"
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 _RESTRICTED_LABEL_NAMESPACE = "node-restriction.kubernetes.io"
 
@@ -162,21 +163,27 @@ def _wants_token(spec: Object, account: Object) -> bool:
 
 
 def _mount_token(pod: Object) -> None:
-    containers = [each for each in references.containers(pod) if not _mounts_token(each)]
-    if not containers:
-        return
-    name = f"kube-api-access-{(pod['metadata'].get('uid') or pod['metadata'].get('name') or '')[-5:]}"
-    for container in containers:
-        mount = {"name": name, "readOnly": True, "mountPath": _TOKEN_PATH}
-        container["volumeMounts"] = [*(container.get("volumeMounts") or []), mount]  # type: ignore[index]
+    spec = pod["spec"]
+    volumes = spec.get("volumes") or []
+    name = next((each["name"] for each in volumes if each.get("name", "").startswith(_TOKEN_VOLUME)), "")
+    containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+    without = [each for each in containers if not _mounts_token(each)]
+    mounted = name or registry.generate_name(_TOKEN_VOLUME)
+    for container in without:
+        mount = {"name": mounted, "readOnly": True, "mountPath": _TOKEN_PATH}
+        container["volumeMounts"] = [*(container.get("volumeMounts") or []), mount]
+    if without and not name:
+        spec["volumes"] = [*volumes, _token_volume(mounted)]
+
+
+def _token_volume(name: str) -> Object:
     namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
     sources = [
         {"serviceAccountToken": {"expirationSeconds": _TOKEN_SECONDS, "path": "token"}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
         {"downwardAPI": {"items": [namespace]}},
     ]
-    volume = {"name": name, "projected": {"sources": sources, "defaultMode": 0o644}}
-    pod["spec"]["volumes"] = [*(pod["spec"].get("volumes") or []), volume]
+    return {"name": name, "projected": {"sources": sources, "defaultMode": 0o644}}
 
 
 def _mounts_token(container: Mapping[str, Any]) -> bool:

@@ -568,6 +568,26 @@ def test_tokens_are_mounted(store: FakeStore, pod_wish: bool | None, account_wis
     assert mounts == (["/var/run/secrets/kubernetes.io/serviceaccount"] if mounted else [])
 
 
+def test_token_mount_of_the_pods_own(store: FakeStore) -> None:
+    own = {"name": "own", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+    containers = [{"name": "a", "volumeMounts": [own]}, {"name": "b"}]
+    spec = admitted(store, plain(containers=containers, volumes=[{"name": "own", "emptyDir": {}}]), mount_tokens=True)
+    assert spec["containers"][0]["volumeMounts"] == [own]
+    (mount,) = spec["containers"][1]["volumeMounts"]
+    assert mount["name"].startswith("kube-api-access-") and mount["readOnly"]
+    assert [each["name"] for each in spec["volumes"]] == ["own", mount["name"]]
+
+    alone = admitted(store, plain(containers=[containers[0]], volumes=[]), mount_tokens=True)
+    assert alone["volumes"] == []
+
+
+def test_token_volume_that_is_there_is_mounted(store: FakeStore) -> None:
+    volumes = [{"name": "kube-api-access-mine", "emptyDir": {}}]
+    spec = admitted(store, plain(containers=[{"name": "a"}], volumes=volumes), mount_tokens=True)
+    assert [mount["name"] for mount in spec["containers"][0]["volumeMounts"]] == ["kube-api-access-mine"]
+    assert spec["volumes"] == volumes
+
+
 def test_a_new_node_is_tainted(store: FakeStore) -> None:
     not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     for present in ([], [TAINT]):

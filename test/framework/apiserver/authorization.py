@@ -73,6 +73,7 @@ NODE_RULES = (
     Rule(("create", "update", "patch"), ("events",), ("", "events.k8s.io")),
     Rule(("get",), ("endpoints",)),
     Rule(("create", *_READ), ("certificatesigningrequests",), (_CERTIFICATES,)),
+    Rule(_READ, ("clustertrustbundles",), (_CERTIFICATES,)),
     Rule(_READ, ("csidrivers",), ("storage.k8s.io",)),
     Rule(_READ, ("runtimeclasses",), ("node.k8s.io",)),
 )

@@ -233,6 +233,8 @@ NODE_CHECKS: list[tuple[Request, str | None]] = [
     (ask("create", f"{CSRS}:selfnodeclient"), None),
     (ask("list", "node.k8s.io/runtimeclasses"), None),
     (ask("list", "storage.k8s.io/csidrivers"), None),
+    (ask("watch", "certificates.k8s.io/clustertrustbundles"), None),
+    (ask("update", "certificates.k8s.io/clustertrustbundles"), ""),
     (ask("create", "authentication.k8s.io/tokenreviews"), None),
     (ask("create", "authorization.k8s.io/subjectaccessreviews"), None),
     (ask("create", "authorization.k8s.io/selfsubjectaccessreviews"), None),  # as everybody may

@@ -24,6 +24,7 @@ from .selectors import fields_used, parse_field_selector, parse_label_selector
 from .storage import Entry, Storage
 from .strategies import (
     CertificateSigningRequestStrategy,
+    ClusterTrustBundleStrategy,
     ConfigMapStrategy,
     CSIDriverStrategy,
     CSINodeStrategy,
@@ -52,6 +53,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "leases": LeaseStrategy,
     "namespaces": NamespaceStrategy,
     "certificatesigningrequests": CertificateSigningRequestStrategy,
+    "clustertrustbundles": ClusterTrustBundleStrategy,
     "persistentvolumes": VolumeStrategy,
     "persistentvolumeclaims": VolumeStrategy,
     "volumeattachments": VolumeAttachmentStrategy,
@@ -76,6 +78,11 @@ def timestamp(moment: datetime.datetime | None = None) -> str:
     """A moment (now) as objects carry it."""
     moment = moment or datetime.datetime.now(datetime.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def generate_name(base: str) -> str:
+    """A name that nobody has, most likely."""
+    return base[:_MAX_GENERATED_BASE] + "".join(random.choices(_SUFFIX_ALPHABET, k=5))
 
 
 def parse_timestamp(text: str) -> datetime.datetime:
@@ -208,8 +215,7 @@ class Registry:
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "managedFields"):
             meta.pop(name, None)
         if not meta.get("name") and meta.get("generateName"):
-            suffix = "".join(random.choices(_SUFFIX_ALPHABET, k=5))
-            meta["name"] = meta["generateName"][:_MAX_GENERATED_BASE] + suffix
+            meta["name"] = generate_name(meta["generateName"])
         meta["uid"] = str(uuid.uuid4())
         meta["creationTimestamp"] = timestamp()
         if resource.generation:

@@ -180,6 +180,10 @@ RESOURCES: tuple[Resource, ...] = (
         subresources={"approval": Subresource(("get", "patch", "update")), **_STATUS},
     ),
     Resource(
+        plural="clustertrustbundles", kind="ClusterTrustBundle", group="certificates.k8s.io", version="v1beta1",
+        namespaced=False, fields=_same("spec.signerName"), unconditional_update=False,
+    ),
+    Resource(
         plural="runtimeclasses", kind="RuntimeClass", group="node.k8s.io", namespaced=False,
         unconditional_update=False,
     ),

@@ -853,3 +853,31 @@ def test_admission_changes_nothing_but_the_new_object(api: APIServer) -> None:
     images = [event.object["spec"]["containers"][0]["image"] for _, event in zip(range(2), watch, strict=False)]
     watch.stop()
     assert images == ["busybox", "changed"]
+
+
+_BUNDLES = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles"
+_NO_SIGNER = 'ClusterTrustBundle without signer name must not have ":" in its name'
+_OTHER_SIGNER = "ClusterTrustBundle for signerName example.com/own must be named with prefix example.com:own:"
+
+
+@pytest.mark.parametrize(
+    ("name", "signer", "times", "why"),
+    [
+        ("mine", "", 1, ""),
+        ("example.com:own:mine", "example.com/own", 1, ""),
+        ("example.com:own:mine", "", 1, _NO_SIGNER),
+        ("mine", "example.com/own", 1, _OTHER_SIGNER),
+        ("mine", "example", 1, "must be a fully qualified domain and path"),
+        ("mine", "", 0, "does not parse as X.509"),
+        ("mine", "", 2, "duplicate trust anchor"),
+    ],
+)
+def test_trust_bundles(client: Client, name: str, signer: str, times: int, why: str) -> None:
+    spec = {"signerName": signer, "trustBundle": times * CertificateAuthority.create().pem.decode()}
+    code, answer = client.call("POST", _BUNDLES, {"metadata": {"name": name}, "spec": spec})
+    if why:
+        assert code == 422 and why in answer["message"]
+        return
+    assert code == 201
+    found = client.call("GET", f"{_BUNDLES}?fieldSelector=spec.signerName%3D{signer.replace('/', '%2F')}")[1]
+    assert [each["metadata"]["name"] for each in found["items"]] == [name]

@@ -11,8 +11,11 @@ import re
 import threading
 from typing import Any
 
+from cryptography import x509
+
 from pkg.apimachinery.util import validation
 from pkg.apimachinery.util.validation import field
+from pkg.apis.core.validation import names
 
 from . import errors
 from .interfaces import Object, Request
@@ -396,6 +399,48 @@ class CertificateSigningRequestStrategy(PathSegmentNames):
             path = field.Path("status", "conditions")
             return [field.invalid(path, "Denied", "Approved and Denied conditions are mutually exclusive")]
         return []
+
+
+class ClusterTrustBundleStrategy(Strategy):
+    """One that belongs to a signer has the signer's name in its own, `a.com/b` as `a.com:b:`."""
+
+    def validate_name(self, name: str) -> list[str]:
+        return names.validate_cluster_trust_bundle_name(name)
+
+    def validate(self, obj: Object) -> Errors:
+        path, spec = field.Path("spec"), obj.get("spec") or {}
+        errs: Errors = []
+        signer = spec.get("signerName") or ""
+        if signer:
+            errs += names.validate_signer_name(path.child("signerName"), signer)
+        name = obj["metadata"]["name"]
+        if why := _misnamed(name, signer):
+            errs.append(field.invalid(field.Path("metadata", "name"), name, why))
+        return errs + _bad_trust_anchors(path.child("trustBundle"), spec.get("trustBundle") or "")
+
+    def validate_update(self, request: Request, new: Object, old: Object) -> Errors:
+        before, after = (each["spec"].get("signerName", "") for each in (old, new))
+        path = field.Path("spec", "signerName")
+        return [*self.validate(new), *([field.invalid(path, after, "field is immutable")] if before != after else [])]
+
+
+def _misnamed(name: str, signer: str) -> str:
+    prefix = f"{signer.replace('/', ':')}:"
+    if signer and not name.startswith(prefix):
+        return f"ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}"
+    if not signer and ":" in name:
+        return 'ClusterTrustBundle without signer name must not have ":" in its name'
+    return ""
+
+
+def _bad_trust_anchors(path: field.Path, bundle: str) -> Errors:
+    try:
+        found = x509.load_pem_x509_certificates(bundle.encode())
+    except ValueError as err:
+        return [field.invalid(path, "<value omitted>", f"does not parse as X.509: {err}")]
+    if len(found) != len(set(found)):
+        return [field.invalid(path, "<value omitted>", "duplicate trust anchor")]
+    return []
 
 
 class VolumeStrategy(Strategy):

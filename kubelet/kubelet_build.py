@@ -16,6 +16,7 @@ import msgspec
 
 from kubelet import (
     allocation,
+    clustertrustbundle,
     config,
     images,
     kuberuntime,
@@ -533,7 +534,13 @@ def _build_garbage_collection(ctx: golang.Context, kubelet: Kubelet, options: Ku
 
 
 def _build_volumes(ctx: golang.Context, kubelet: Kubelet, kube_deps: Dependencies) -> None:
-    kubelet.volume_plugin_mgr, host = new_initialized_volume_plugin_mgr(kubelet, kube_deps.volume_plugins)
+    kubelet.cluster_trust_bundle_manager = clustertrustbundle.NoopManager()
+    if kubelet.kube_client is not None:
+        # Only a kubelet with an API server loads them.
+        from kubelet import token
+
+        kubelet.token_manager = token.Manager(kubelet.kube_client, kubelet.clock)
+    kubelet.volume_plugin_mgr, host = new_initialized_volume_plugin_mgr(ctx, kubelet, kube_deps.volume_plugins)
     if kubelet.kube_client is not None:
         _initialize_csi_node(ctx, kubelet, kubelet.kube_client)
     kubelet.volume_manager = VolumeManager(

@@ -23,6 +23,7 @@ from pkg.apimachinery.util import net as utilnet
 if TYPE_CHECKING:
     from kubelet import (
         allocation,
+        clustertrustbundle,
         cm,
         config,
         configmap,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         runtimeclass,
         secret,
         status,
+        token,
         userns,
         volumemanager,
     )
@@ -159,6 +161,9 @@ class KubeletStruct:
     # What pods refer to; None in standalone mode. Pod workers tell them which pods run.
     secret_manager: secret.Manager | None = None
     config_map_manager: configmap.Manager | None = None
+    # Tokens of pods' service accounts; None in standalone mode.
+    token_manager: token.Manager | None = None
+    cluster_trust_bundle_manager: clustertrustbundle.Manager = field(init=False)
 
     pod_sync_loop_handlers: list[lifecycle.PodSyncLoopHandler] = field(default_factory=list)
     pod_sync_handlers: list[lifecycle.PodSyncHandler] = field(default_factory=list)

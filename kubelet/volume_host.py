@@ -7,44 +7,172 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pkg import golang, mount_utils, volume
+import msgspec
+
+from pkg import golang, klog, mount_utils, volume
+from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
 from pkg.volume.util import hostutil, subpath
 
 if TYPE_CHECKING:
     from kubelet.kubelet_node_status import KubeletNodeStatus
+    from pkg.api.authentication import v1 as authenticationv1
+    from pkg.api.storage import v1 as storagev1
+    from pkg.apimachinery.apis.meta import v1 as metav1
+    from pkg.client_go import kubernetes
+    from pkg.client_go.listers.storage import v1 as storagelisters
+    from pkg.client_go.tools import cache, record
 
 
 def new_initialized_volume_plugin_mgr(
-    kubelet: KubeletNodeStatus, plugins: list[volume.VolumePlugin]
+    ctx: golang.Context, kubelet: KubeletNodeStatus, plugins: list[volume.VolumePlugin]
 ) -> tuple[volume.VolumePluginMgr, KubeletVolumeHost]:
-    """The plugins, told of their host. Raises ValueError when two have one name."""
-    host = KubeletVolumeHost(kubelet)
-    manager = volume.VolumePluginMgr()
-    manager.init_plugins(plugins, host)
-    return manager, host
+    """The plugins, told of their host. Raises ValueError when two have one name.
+
+    CSIDriver objects are followed until ctx ends.  # DIVERGES: Go starts that with the volume manager.
+    """
+    host = KubeletVolumeHost(kubelet, _follow_csi_drivers(ctx, kubelet.kube_client))
+    host.plugin_mgr.init_plugins(plugins, host)
+    return host.plugin_mgr, host
+
+
+def _follow_csi_drivers(
+    ctx: golang.Context, client: kubernetes.Interface | None
+) -> cache.SharedIndexInformer[storagev1.CSIDriver] | None:
+    if client is None:
+        klog.info_s("KubeClient is nil. Skip initialization of CSIDriverLister")
+        return None
+    # Only a kubelet with an API server loads them.
+    from pkg.client_go import informers
+
+    factory = informers.SharedInformerFactory(client, 0)
+    informer = factory.storage_v1.csi_drivers().informer()
+    factory.start(ctx)
+    return informer
 
 
 class KubeletVolumeHost:
     """The kubelet as plugins see it."""
 
-    def __init__(self, kubelet: KubeletNodeStatus) -> None:
+    def __init__(
+        self, kubelet: KubeletNodeStatus, csi_driver_informer: cache.SharedIndexInformer[storagev1.CSIDriver] | None
+    ) -> None:
         self._kubelet = kubelet
+        self._csi_driver_informer = csi_driver_informer
+        self.plugin_mgr = volume.VolumePluginMgr()
+
+    def set_kubelet_error(self, err: Exception | None) -> None:
+        self._kubelet.runtime_state.set_storage_state(err)
+
+    def get_plugin_dir(self, plugin_name: str) -> str:
+        return self._kubelet.get_plugin_dir(plugin_name)
+
+    def get_volume_device_plugin_dir(self, plugin_name: str) -> str:
+        return self._kubelet.get_volume_device_plugin_dir(plugin_name)
+
+    def get_pods_dir(self) -> str:
+        return self._kubelet.get_pods_dir()
 
     def get_pod_volume_dir(self, pod_uid: str, plugin_name: str, volume_name: str) -> str:
         return self._kubelet.get_pod_volume_dir(pod_uid, plugin_name, volume_name)
 
+    def get_pod_volume_device_dir(self, pod_uid: str, plugin_name: str) -> str:
+        return self._kubelet.get_pod_volume_device_dir(pod_uid, plugin_name)
+
     def get_pod_plugin_dir(self, pod_uid: str, plugin_name: str) -> str:
         return self._kubelet.get_pod_plugin_dir(pod_uid, plugin_name)
 
-    def get_mounter(self) -> mount_utils.Interface:
-        return self._kubelet.mounter
-
-    def get_hostutil(self) -> hostutil.HostUtils:
-        return self._kubelet.hostutil
+    def get_kube_client(self) -> kubernetes.Interface | None:
+        return self._kubelet.kube_client
 
     def get_subpather(self) -> subpath.Interface:
         return self._kubelet.subpather
 
+    def get_hostutil(self) -> hostutil.HostUtils:
+        return self._kubelet.hostutil
+
+    def csi_driver_lister(self) -> storagelisters.CSIDriverLister | None:
+        if self._csi_driver_informer is None:
+            return None
+        from pkg.client_go.listers.storage import v1 as storagelisters
+
+        return storagelisters.CSIDriverLister(self._csi_driver_informer.get_indexer())
+
+    def wait_for_cache_sync(self, ctx: golang.Context) -> None:
+        if self._csi_driver_informer is None:
+            raise ValueError("csiDriversSynced not found on KubeletVolumeHost")
+        from pkg.client_go.tools import cache
+
+        if not cache.wait_for(ctx, self._csi_driver_informer):
+            klog.info_s("Failed to wait for cache sync for CSIDriverLister")
+            raise ctx.err() or TimeoutError("failed to wait for cache sync for CSIDriverLister")
+
+    def new_wrapper_mounter(self, vol_name: str, spec: volume.Spec, pod: v1.Pod) -> volume.Mounter:
+        spec = _wrapped(vol_name, spec)
+        return self.plugin_mgr.find_plugin_by_spec(spec).new_mounter(spec, pod)
+
+    def new_wrapper_unmounter(self, vol_name: str, spec: volume.Spec, pod_uid: str) -> volume.Unmounter:
+        spec = _wrapped(vol_name, spec)
+        return self.plugin_mgr.find_plugin_by_spec(spec).new_unmounter(spec.name(), pod_uid)
+
+    def get_mounter(self) -> mount_utils.Interface:
+        return self._kubelet.mounter
+
     def get_node_allocatable(self) -> dict[str, Quantity]:
         return self._kubelet.get_node_any_way(golang.background()).status.allocatable
+
+    def get_secret(self, namespace: str, name: str) -> v1.Secret:
+        if self._kubelet.secret_manager is None:
+            raise ValueError("not supported due to running kubelet in standalone mode")
+        return self._kubelet.secret_manager.get_secret(namespace, name)
+
+    def get_config_map(self, namespace: str, name: str) -> v1.ConfigMap:
+        if self._kubelet.config_map_manager is None:
+            raise ValueError("not supported due to running kubelet in standalone mode")
+        return self._kubelet.config_map_manager.get_config_map(namespace, name)
+
+    def get_service_account_token(
+        self, namespace: str, name: str, request: authenticationv1.TokenRequest
+    ) -> authenticationv1.TokenRequest:
+        if self._kubelet.token_manager is None:
+            raise ValueError("failed to fetch token: cannot use TokenManager when kubelet is in standalone mode")
+        return self._kubelet.token_manager.get_service_account_token(namespace, name, request)
+
+    def delete_service_account_token(self, pod_uid: str) -> None:
+        if self._kubelet.token_manager is not None:
+            self._kubelet.token_manager.delete_service_account_token(pod_uid)
+
+    def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes:
+        return self._kubelet.cluster_trust_bundle_manager.get_trust_anchors_by_name(name, allow_missing)
+
+    def get_trust_anchors_by_signer(
+        self, signer_name: str, label_selector: metav1.LabelSelector | None, allow_missing: bool
+    ) -> bytes:
+        manager = self._kubelet.cluster_trust_bundle_manager
+        return manager.get_trust_anchors_by_signer(signer_name, label_selector, allow_missing)
+
+    def get_node_labels(self) -> dict[str, str]:
+        return self._kubelet.get_node(golang.background()).metadata.labels
+
+    def get_attached_volumes_from_node_status(self) -> dict[str, str]:
+        attached = self._kubelet.get_node(golang.background()).status.volumes_attached
+        return {volume.name: volume.device_path for volume in attached}
+
+    def get_node_name(self) -> str:
+        return self._kubelet.node_name
+
+    def get_event_recorder(self) -> record.EventRecorder:
+        return self._kubelet.recorder
+
+
+def _wrapped(vol_name: str, spec: volume.Spec) -> volume.Spec:
+    if spec.volume is None:
+        return spec
+    # A name that no volume of a pod can have.
+    return volume.Spec(msgspec.structs.replace(spec.volume, name=f"wrapped_{vol_name}"), read_only=spec.read_only)
+
+
+if TYPE_CHECKING:
+
+    def _conforms(host: KubeletVolumeHost) -> volume.VolumeHost:
+        return host

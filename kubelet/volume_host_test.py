@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from kubelet.testing import TestKubelet
 from kubelet.volume_host import KubeletVolumeHost, new_initialized_volume_plugin_mgr
+from pkg import golang, volume
+from pkg.api.authentication import v1 as authenticationv1
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.volume import emptydir
 
 
-def test_host(tmp_path: Path) -> None:
-    test_kubelet = TestKubelet(tmp_path)
-    kubelet = test_kubelet.kubelet
-    host = KubeletVolumeHost(kubelet)
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[TestKubelet]:
+    world = TestKubelet(tmp_path)
+    yield world
+    world.close()
+
+
+def new_host(world: TestKubelet, plugins: list[volume.VolumePlugin]) -> KubeletVolumeHost:
+    return new_initialized_volume_plugin_mgr(world.ctx, world.kubelet, plugins)[1]
+
+
+def test_host(world: TestKubelet, tmp_path: Path) -> None:
+    kubelet, host = world.kubelet, new_host(world, [])
     assert host.get_pod_volume_dir("u", "plugin", "name") == str(tmp_path / "pods/u/volumes/plugin/name")
     assert host.get_pod_plugin_dir("u", "plugin") == str(tmp_path / "pods/u/plugins/plugin")
+    assert host.get_pods_dir() == str(tmp_path / "pods")
+    assert host.get_plugin_dir("plugin") == str(tmp_path / "plugins/plugin")
     assert host.get_mounter() is kubelet.mounter
     assert host.get_hostutil() is kubelet.hostutil
     assert host.get_subpather() is kubelet.subpather
-    assert host.get_node_allocatable() == kubelet.get_node(test_kubelet.ctx).status.allocatable
-    test_kubelet.close()
+    assert host.get_event_recorder() is kubelet.recorder
+    assert host.get_node_name() == "node"
+    node = kubelet.get_node(world.ctx)
+    assert host.get_node_allocatable() == node.status.allocatable
+    assert host.get_node_labels() == node.metadata.labels
+    assert host.get_attached_volumes_from_node_status() == {}
 
 
-def test_plugins_are_told_of_their_host(tmp_path: Path) -> None:
+def test_plugins_are_told_of_their_host(world: TestKubelet) -> None:
     class Plugin:
         host: object = None
 
@@ -31,7 +54,38 @@ def test_plugins_are_told_of_their_host(tmp_path: Path) -> None:
         def get_plugin_name(self) -> str:
             return "fake"
 
-    test_kubelet, plugin = TestKubelet(tmp_path), Plugin()
-    _, host = new_initialized_volume_plugin_mgr(test_kubelet.kubelet, [plugin])  # type: ignore[list-item]
-    assert plugin.host is host
-    test_kubelet.close()
+    plugin = Plugin()
+    assert new_host(world, [plugin]) is plugin.host  # type: ignore[list-item]
+
+
+def test_wrapped_volume_has_a_name_of_its_own(world: TestKubelet, tmp_path: Path) -> None:
+    host = new_host(world, emptydir.probe_volume_plugins())
+    spec = volume.Spec(v1.Volume(name="v", empty_dir=v1.EmptyDirVolumeSource()))
+    pod = v1.Pod(metadata=metav1.ObjectMeta(uid="u"))
+    path = str(tmp_path / "pods/u/volumes/kubernetes.io~empty-dir/wrapped_v")
+    assert host.new_wrapper_mounter("v", spec, pod).get_path() == path
+    assert host.new_wrapper_unmounter("v", spec, "u").get_path() == path
+    assert spec.name() == "v"
+
+
+def test_storage_error_keeps_the_node_from_being_ready(world: TestKubelet) -> None:
+    host = new_host(world, [])
+    host.set_kubelet_error(ValueError("no CSINode"))
+    assert "no CSINode" in str(world.kubelet.runtime_state.storage_errors())
+    host.set_kubelet_error(None)
+    assert world.kubelet.runtime_state.storage_errors() is None
+
+
+def test_standalone_has_nothing_of_an_api_server(world: TestKubelet) -> None:
+    host = new_host(world, [])
+    assert host.get_kube_client() is None and host.csi_driver_lister() is None
+    for get in (host.get_secret, host.get_config_map):
+        with pytest.raises(ValueError, match="not supported due to running kubelet in standalone mode"):
+            get("ns", "name")
+    with pytest.raises(ValueError, match="standalone"):
+        host.get_service_account_token("ns", "name", authenticationv1.TokenRequest())
+    with pytest.raises(LookupError, match="static kubelet mode"):
+        host.get_trust_anchors_by_name("name", False)
+    with pytest.raises(ValueError, match="csiDriversSynced"):
+        host.wait_for_cache_sync(golang.background())
+    host.delete_service_account_token("u")

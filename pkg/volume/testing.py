@@ -1,33 +1,98 @@
 """A host for plugins under test.
 
-Go: pkg/volume/testing/volume_host.go
+Go: pkg/volume/testing/volume_host.go, pkg/volume/testing/testing.go
 """
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from pkg import golang
+from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
+from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.mount_utils.testing import FakeMounter
+from pkg.volume import emptydir
+from pkg.volume.plugins import Spec, VolumePlugin, VolumePluginMgr
 from pkg.volume.util.hostutil.testing import FakeHostUtil
 from pkg.volume.util.subpath.testing import FakeSubpather
+from pkg.volume.volume import Mounter, Unmounter
+
+if TYPE_CHECKING:
+    from pkg.api.authentication import v1 as authenticationv1
+    from pkg.apimachinery.apis.meta import v1 as metav1
+    from pkg.client_go import kubernetes
+    from pkg.client_go.listers.storage import v1 as storagelisters
+    from pkg.volume.plugins import VolumeHost
 
 
 class FakeVolumeHost:
-    """Keeps pods' directories below root, and mounts nothing."""
+    """Keeps everything below root, mounts nothing, and gets objects from its client. Fields may be replaced."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(
+        self,
+        root: str,
+        kube_client: kubernetes.Interface | None = None,
+        plugins: list[VolumePlugin] | None = None,
+        *,
+        node_name: str = "node",
+    ) -> None:
+        """The plugins, emptyDir's when none are given, are for wrapper mounters; they are told of this host."""
         self.root = root
+        self.kube_client = kube_client
+        self.node_name = node_name
         self.mounter = FakeMounter()
         self.hostutil = FakeHostUtil()
         self.subpather = FakeSubpather()
+        self.recorder = FakeRecorder(1000)
         self.node_allocatable: dict[str, Quantity] = {}
+        self.node_labels: dict[str, str] = {}
+        self.volumes_attached: dict[str, str] = {}
+        self.csi_drivers: storagelisters.CSIDriverLister | None = None
+        self.kubelet_errors: list[Exception | None] = []
+        self.deleted_token_pods: list[str] = []
+        # The PEM of trust bundles, by name and by signer.
+        self.trust_anchors_by_name: dict[str, bytes] = {}
+        self.trust_anchors_by_signer: dict[str, bytes] = {}
+        self.plugin_mgr = VolumePluginMgr()
+        self.plugin_mgr.init_plugins(emptydir.probe_volume_plugins() if plugins is None else plugins, self)
+
+    def get_plugin_dir(self, plugin_name: str) -> str:
+        return os.path.join(self.root, "plugins", plugin_name)
+
+    def get_volume_device_plugin_dir(self, plugin_name: str) -> str:
+        return os.path.join(self.root, "plugins", plugin_name, "volumeDevices")
+
+    def get_pods_dir(self) -> str:
+        return os.path.join(self.root, "pods")
 
     def get_pod_volume_dir(self, pod_uid: str, plugin_name: str, volume_name: str) -> str:
         return os.path.join(self.root, "pods", pod_uid, "volumes", plugin_name, volume_name)
 
     def get_pod_plugin_dir(self, pod_uid: str, plugin_name: str) -> str:
         return os.path.join(self.root, "pods", pod_uid, "plugins", plugin_name)
+
+    def get_pod_volume_device_dir(self, pod_uid: str, plugin_name: str) -> str:
+        return os.path.join(self.root, "pods", pod_uid, "volumeDevices", plugin_name)
+
+    def get_kube_client(self) -> kubernetes.Interface | None:
+        return self.kube_client
+
+    def _client(self) -> kubernetes.Interface:
+        if self.kube_client is None:
+            raise ValueError("not supported due to running kubelet in standalone mode")
+        return self.kube_client
+
+    def new_wrapper_mounter(self, vol_name: str, spec: Spec, pod: v1.Pod) -> Mounter:
+        spec = _wrapped(vol_name, spec)
+        return self.plugin_mgr.find_plugin_by_spec(spec).new_mounter(spec, pod)
+
+    def new_wrapper_unmounter(self, vol_name: str, spec: Spec, pod_uid: str) -> Unmounter:
+        spec = _wrapped(vol_name, spec)
+        return self.plugin_mgr.find_plugin_by_spec(spec).new_unmounter(spec.name(), pod_uid)
 
     def get_mounter(self) -> FakeMounter:
         return self.mounter
@@ -40,3 +105,64 @@ class FakeVolumeHost:
 
     def get_node_allocatable(self) -> dict[str, Quantity]:
         return self.node_allocatable
+
+    def get_secret(self, namespace: str, name: str) -> v1.Secret:
+        return self._client().core_v1.secrets(namespace).get(golang.background(), name)
+
+    def get_config_map(self, namespace: str, name: str) -> v1.ConfigMap:
+        return self._client().core_v1.config_maps(namespace).get(golang.background(), name)
+
+    def get_service_account_token(
+        self, namespace: str, name: str, request: authenticationv1.TokenRequest
+    ) -> authenticationv1.TokenRequest:
+        accounts = self._client().core_v1.service_accounts(namespace)
+        return accounts.create_token(golang.background(), name, request)
+
+    def delete_service_account_token(self, pod_uid: str) -> None:
+        self.deleted_token_pods.append(pod_uid)
+
+    def get_node_labels(self) -> dict[str, str]:
+        return self.node_labels
+
+    def get_node_name(self) -> str:
+        return self.node_name
+
+    def get_attached_volumes_from_node_status(self) -> dict[str, str]:
+        return self.volumes_attached
+
+    def get_event_recorder(self) -> FakeRecorder:
+        return self.recorder
+
+    def set_kubelet_error(self, err: Exception | None) -> None:
+        self.kubelet_errors.append(err)
+
+    def csi_driver_lister(self) -> storagelisters.CSIDriverLister | None:
+        return self.csi_drivers
+
+    def wait_for_cache_sync(self, ctx: golang.Context) -> None: ...
+
+    def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes:
+        return _anchors(self.trust_anchors_by_name, name, allow_missing)
+
+    def get_trust_anchors_by_signer(
+        self, signer_name: str, label_selector: metav1.LabelSelector | None, allow_missing: bool
+    ) -> bytes:
+        return _anchors(self.trust_anchors_by_signer, signer_name, allow_missing)
+
+
+def _wrapped(vol_name: str, spec: Spec) -> Spec:
+    if spec.volume is None:
+        return spec
+    return Spec(msgspec.structs.replace(spec.volume, name=f"wrapped_{vol_name}"), read_only=spec.read_only)
+
+
+def _anchors(known: dict[str, bytes], key: str, allow_missing: bool) -> bytes:
+    if key not in known and not allow_missing:
+        raise LookupError(f'no trust anchors for "{key}"')
+    return known.get(key, b"")
+
+
+if TYPE_CHECKING:
+
+    def _conforms(host: FakeVolumeHost) -> VolumeHost:
+        return host

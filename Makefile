@@ -8,7 +8,7 @@ PYTEST := $(PYTHON) -m pytest
 # For tests that mostly wait; files stay together, for what their tests share. Each process has a containerd, a kubelet
 # and a cluster of its own.
 PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
-SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-divergences hack/verify_docs hack/verify_go_map hack/watch_pods.py
+SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-divergences hack/update-protos hack/verify_docs hack/verify_go_map hack/watch_pods.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -68,6 +68,7 @@ verify: ## check style, types, the map from the Go sources, and the documents; c
 	$(PYTHON) -m mypy kubelet pkg cmd
 	$(PYTHON) -m mypy --scripts-are-modules test/framework test/e2e test/e2e_node test/hack $(SCRIPTS)
 	$(PYTHON) hack/update-api-types --check
+	$(PYTHON) hack/update-protos --check
 	$(PYTHON) hack/verify_go_map
 	$(PYTHON) hack/verify_docs
 

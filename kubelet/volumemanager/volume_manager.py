@@ -20,7 +20,7 @@ from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.util import errors as utilerrors
 from pkg.volume import VolumeHost, VolumePluginMgr
 from pkg.volume import util as volumeutil
-from pkg.volume.util.operationexecutor import OperationExecutor
+from pkg.volume.util.operationexecutor.simple_executor import OperationExecutor
 
 if TYPE_CHECKING:
     from pkg.client_go.tools import record

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 
-from pkg.volume.util.operationexecutor import MountedVolume
+from pkg.volume.util.operationexecutor.simple_executor import MountedVolume
 
 
 class ActualStateOfWorld:

@@ -10,7 +10,7 @@ import threading
 from pkg.api.core import v1
 from pkg.volume import Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
-from pkg.volume.util.operationexecutor import VolumeToMount
+from pkg.volume.util.operationexecutor.simple_executor import VolumeToMount
 
 # Errors that are kept of one pod; more say nothing new.
 MAX_POD_ERRORS = 10
@@ -29,9 +29,7 @@ class DesiredStateOfWorld:
         """Note that the pod wants the volume; the volume's unique name. Raises ValueError when no plugin fits."""
         plugin = self._plugins.find_plugin_by_spec(spec)
         volume_name = volumeutil.get_unique_volume_name_from_spec_with_pod(pod_name, plugin, spec)
-        volume = VolumeToMount(
-            volume_name, pod_name, spec, outer_volume_spec_name, pod, plugin.get_plugin_name()
-        )
+        volume = VolumeToMount(volume_name, pod_name, spec, outer_volume_spec_name, pod, plugin.get_plugin_name())
         with self._lock:
             self._volumes[pod_name, volume_name] = volume
         return volume_name

@@ -10,7 +10,7 @@ from kubelet.volumemanager.populator import DesiredStateOfWorldPopulator
 from kubelet.volumemanager.reconciler.reconstruct import volumes_on_disk
 from pkg import klog
 from pkg.volume import VolumePluginMgr
-from pkg.volume.util.operationexecutor import OperationExecutor
+from pkg.volume.util.operationexecutor.simple_executor import OperationExecutor
 
 
 class Reconciler:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pkg import klog
 from pkg.volume import VolumePluginMgr
 from pkg.volume import util as volumeutil
-from pkg.volume.util.operationexecutor import MountedVolume
+from pkg.volume.util.operationexecutor.simple_executor import MountedVolume
 
 
 def volumes_on_disk(pods_dir: str, plugins: VolumePluginMgr) -> Iterator[MountedVolume]:

@@ -1,13 +1,32 @@
-"""Mounting and unmounting in the background, one operation at a time per volume of a pod.
+"""Operations on volumes in the background, no two at a time on one volume.
 
 Go: pkg/volume/util/operationexecutor
 """
 
 from pkg.volume.util.operationexecutor.operation_executor import (
+    ActualStateOfWorldAttacherUpdater,
     ActualStateOfWorldMounterUpdater,
+    AttachedVolume,
+    DeviceMountState,
+    MarkVolumeOpts,
     MountedVolume,
-    OperationExecutor,
+    MountPreConditionFailed,
+    VolumeLogger,
+    VolumeMountState,
+    VolumeToAttach,
     VolumeToMount,
 )
 
-__all__ = ["ActualStateOfWorldMounterUpdater", "MountedVolume", "OperationExecutor", "VolumeToMount"]
+__all__ = [
+    "ActualStateOfWorldAttacherUpdater",
+    "ActualStateOfWorldMounterUpdater",
+    "AttachedVolume",
+    "DeviceMountState",
+    "MarkVolumeOpts",
+    "MountPreConditionFailed",
+    "MountedVolume",
+    "VolumeLogger",
+    "VolumeMountState",
+    "VolumeToAttach",
+    "VolumeToMount",
+]

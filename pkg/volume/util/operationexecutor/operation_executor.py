@@ -1,152 +1,276 @@
-"""Mounting and unmounting in the background, one operation at a time per volume of a pod, with back-off after faults.
+"""What operations on volumes work on, and whom they tell what they did.
 
-Go: pkg/volume/util/operationexecutor/operation_executor.go, operation_generator.go
+Go: pkg/volume/util/operationexecutor/operation_executor.go
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+import enum
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
 
 from pkg import klog
 from pkg.api.core import v1
-from pkg.apimachinery import clock
-from pkg.util import goroutinemap
-from pkg.util.goroutinemap import exponentialbackoff
-from pkg.volume.plugins import Spec, VolumeHost, VolumePluginMgr
-from pkg.volume.volume import Mounter, MounterArgs
+from pkg.apimachinery.api.resource import Quantity
+from pkg.volume.plugins import Spec
+from pkg.volume.volume import BlockVolumeMapper, Mounter
 
-if TYPE_CHECKING:
-    from pkg.client_go.tools import record
+ZERO = Quantity(0)
 
-FAILED_MOUNT_VOLUME = "FailedMount"
+
+class DeviceMountState(enum.StrEnum):
+    """Whether the node has a volume's device mounted."""
+
+    DEVICE_GLOBALLY_MOUNTED = "DeviceGloballyMounted"
+    # A mount was begun and may have succeeded, or may yet.
+    DEVICE_MOUNT_UNCERTAIN = "DeviceMountUncertain"
+    DEVICE_NOT_MOUNTED = "DeviceNotMounted"
+
+
+class VolumeMountState(enum.StrEnum):
+    """Whether a pod has a volume mounted."""
+
+    VOLUME_MOUNTED = "VolumeMounted"
+    # A mount was begun and may have succeeded, or may yet.
+    VOLUME_MOUNT_UNCERTAIN = "VolumeMountUncertain"
+    VOLUME_NOT_MOUNTED = "VolumeNotMounted"
+
+
+class MountPreConditionFailed(Exception):
+    """A volume must not be mounted as it is, whatever the driver might say."""
+
+
+class VolumeLogger:
+    """Says of a volume what happened to it, shortly for events and at length for the log."""
+
+    __slots__ = ()
+
+    def volume_name_and_details(self) -> tuple[str, str]:
+        """What the volume is called in messages, and what tells it from all others."""
+        raise NotImplementedError
+
+    def generate_msg_detailed(self, prefix_msg: str, suffix_msg: str) -> str:
+        name, details = self.volume_name_and_details()
+        return f"{prefix_msg} for volume {klog.quote(name)} {details} {suffix_msg}"
+
+    def generate_msg(self, prefix_msg: str, suffix_msg: str) -> tuple[str, str]:
+        """The short message and the long one."""
+        name, _ = self.volume_name_and_details()
+        simple = f"{prefix_msg} for volume {klog.quote(name)} {suffix_msg}"
+        return simple, self.generate_msg_detailed(prefix_msg, suffix_msg)
+
+    def generate_error_detailed(self, prefix_msg: str, err: Exception | None) -> Exception:
+        return RuntimeError(self.generate_msg_detailed(prefix_msg, _err_suffix(err)))
+
+    def generate_error(self, prefix_msg: str, err: Exception | None) -> tuple[Exception, Exception]:
+        """The short error and the long one."""
+        simple, detailed = self.generate_msg(prefix_msg, _err_suffix(err))
+        return RuntimeError(simple), RuntimeError(detailed)
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeToMount:
+class VolumeToAttach(VolumeLogger):
+    """A volume that is to be attached to a node."""
+
+    volume_name: str  # unique among all volumes
+    volume_spec: Spec
+    node_name: str
+    # The pods on the node that use it.
+    scheduled_pods: list[v1.Pod] = field(default_factory=list)
+    # Whether it was told already that another node has it.
+    multi_attach_error_reported: bool = False
+
+    def volume_name_and_details(self) -> tuple[str, str]:
+        return (
+            self.volume_spec.name(),
+            f"(UniqueName: {klog.quote(self.volume_name)}) from node {klog.quote(self.node_name)}",
+        )
+
+    def __str__(self) -> str:
+        return f"{self.volume_spec.name()} (UniqueName: {self.volume_name}) from node {self.node_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeToMount(VolumeLogger):
     """A volume that a pod wants."""
 
     volume_name: str  # unique on the node
-    pod_name: str  # the pod's uid
-    spec: Spec
-    outer_volume_spec_name: str  # as the pod calls it
+    pod_name: str  # what volumes know the pod by: its uid
+    volume_spec: Spec
     pod: v1.Pod
-    plugin_name: str
+    # What the pod calls it: one claim may stand in a pod under several names.
+    outer_volume_spec_names: list[str] = field(default_factory=list)
+    plugin_is_attachable: bool = False
+    plugin_is_device_mountable: bool = False
+    volume_gid_value: str = ""
+    # "" for a volume that is not attached.
+    device_path: str = ""
+    # Whether the node's status names it among volumesInUse.
+    reported_in_use: bool = False
+    # How large it may become, where the plugin can see to that.
+    desired_size_limit: Quantity | None = None
+    mount_request_time: datetime | None = None
+    # How large its persistent volume is to be.
+    desired_persistent_volume_size: Quantity = ZERO
+    # "" unless it is to be mounted with -o context=.
+    selinux_label: str = ""
+
+    def volume_name_and_details(self) -> tuple[str, str]:
+        metadata = self.pod.metadata
+        details = (
+            f"(UniqueName: {klog.quote(self.volume_name)}) pod {klog.quote(metadata.name)} "
+            f"(UID: {klog.quote(metadata.uid)})"
+        )
+        return self.volume_spec.name(), details
 
 
-@dataclass(slots=True)
-class MountedVolume:
-    """A volume that a pod has, or, when uncertain, may have."""
+@dataclass(frozen=True, slots=True)
+class AttachedVolume(VolumeLogger):
+    """A volume that this node has."""
 
     volume_name: str
+    volume_spec: Spec
+    node_name: str
+    plugin_is_attachable: bool = False
+    device_path: str = ""
+    # Where the node mounts the device, "" if it does not.
+    device_mount_path: str = ""
+    plugin_name: str = ""
+    selinux_mount_context: str = ""
+
+    def volume_name_and_details(self) -> tuple[str, str]:
+        return (
+            self.volume_spec.name(),
+            f"(UniqueName: {klog.quote(self.volume_name)}) on node {klog.quote(self.node_name)}",
+        )
+
+    def __str__(self) -> str:
+        return f"{self.volume_spec.name()} (UniqueName: {self.volume_name}) from node {self.node_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class MountedVolume(VolumeLogger):
+    """A volume that a pod has."""
+
     pod_name: str
-    outer_volume_spec_name: str
+    volume_name: str
+    # The persistent volume's name if it came by a claim, otherwise what the pod calls it: the name of its directory.
     inner_volume_spec_name: str
     plugin_name: str
-    spec: Spec
-    # None when the volume was only found on disk.
-    mounter: Mounter | None
-    # Set up was begun and nobody knows how far it came.
-    uncertain: bool = False
+    pod_uid: str
+    volume_spec: Spec
+    # One of the two, depending on whether it is mounted or a device.
+    mounter: Mounter | None = None
+    block_volume_mapper: BlockVolumeMapper | None = None
+    volume_gid_value: str = ""
+    device_mount_path: str = ""
+    selinux_mount_context: str = ""
+
+    def volume_name_and_details(self) -> tuple[str, str]:
+        details = (
+            f"(UniqueName: {klog.quote(self.volume_name)}) pod {klog.quote(self.pod_name)} "
+            f"(UID: {klog.quote(self.pod_uid)})"
+        )
+        return self.volume_name, details
+
+
+@dataclass(frozen=True, slots=True)
+class MarkVolumeOpts:
+    """What is written down of a volume that was, or may have been, set up for a pod."""
+
+    pod_name: str
+    pod_uid: str
+    volume_name: str
+    volume_spec: Spec
+    mounter: Mounter | None = None
+    block_volume_mapper: BlockVolumeMapper | None = None
+    volume_gid_volume: str = ""
+    volume_mount_state: VolumeMountState = VolumeMountState.VOLUME_NOT_MOUNTED
+    selinux_mount_context: str = ""
 
 
 class ActualStateOfWorldMounterUpdater(Protocol):
-    """Where operations write down what they did."""
+    """Where operations write down what they did. Safe from any thread; raises ValueError for unknown volumes."""
 
-    def mark_volume_as_mounted(self, volume: MountedVolume) -> None: ...
+    def mark_volume_as_mounted(self, mark_volume_opts: MarkVolumeOpts) -> None: ...
 
     def mark_volume_as_unmounted(self, pod_name: str, volume_name: str) -> None: ...
 
+    def mark_volume_mount_as_uncertain(self, mark_volume_opts: MarkVolumeOpts) -> None: ...
 
-class OperationExecutor:
-    """Starts operations on threads of their own; safe from any thread.
+    def mark_device_as_mounted(
+        self, volume_name: str, device_path: str, device_mount_path: str, selinux_mount_context: str
+    ) -> None: ...
 
-    Starting one that runs already, or that failed so lately that it must wait, does nothing: the reconciler comes
-    back.
-    """
+    def mark_device_as_uncertain(
+        self, volume_name: str, device_path: str, device_mount_path: str, selinux_mount_context: str
+    ) -> None: ...
 
-    def __init__(
-        self,
-        plugins: VolumePluginMgr,
-        host: VolumeHost,
-        recorder: record.EventRecorder,
-        on_done: Callable[[], None],
-        clock: clock.Clock | None = None,
-    ) -> None:
-        """on_done is called after every operation, from its thread."""
-        self._plugins = plugins
-        self._host = host
-        self._recorder = recorder
-        self._on_done = on_done
-        self._operations = goroutinemap.GoRoutineMap(exponential_back_off_on_error=True, clock=clock)
+    def mark_device_as_unmounted(self, volume_name: str) -> None: ...
 
-    def is_operation_pending(self, volume_name: str, pod_name: str) -> bool:
-        return self._operations.is_operation_pending(_key(volume_name, pod_name))
+    def mark_volume_as_resized(self, volume_name: str, claim_size: Quantity) -> bool:
+        """Whether the volume is known and was smaller."""
+        ...
 
-    def mount_volume(self, volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater) -> None:
-        """Set the volume up for the pod. A fault becomes an event of the pod."""
-        self._start(_key(volume.volume_name, volume.pod_name), lambda: self._mount(volume, state))
+    def get_device_mount_state(self, volume_name: str) -> DeviceMountState: ...
 
-    def unmount_volume(self, volume: MountedVolume, state: ActualStateOfWorldMounterUpdater, pods_dir: str) -> None:
-        """Take the volume, with its sub-paths, away from the pod."""
-        self._start(_key(volume.volume_name, volume.pod_name), lambda: self._unmount(volume, state, pods_dir))
+    def get_volume_mount_state(self, volume_name: str, pod_name: str) -> VolumeMountState: ...
 
-    def _start(self, key: str, operation: Callable[[], None]) -> None:
-        def run() -> None:
-            try:
-                operation()
-            finally:
-                self._on_done()
+    def is_volume_mounted_elsewhere(self, volume_name: str, pod_name: str) -> bool:
+        """Whether another pod has the volume mounted."""
+        ...
 
-        try:
-            self._operations.run(key, run)
-        except (goroutinemap.AlreadyExistsError, exponentialbackoff.ExponentialBackoffError) as err:
-            klog.v(5).info_s("Volume operation is not started", operation=key, reason=err)
+    def mark_for_in_use_expansion_error(self, volume_name: str) -> None:
+        """Do not try again to expand the volume while it is in use."""
+        ...
 
-    def _mount(self, volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater) -> None:
-        try:
-            plugin = self._plugins.find_plugin_by_spec(volume.spec)
-            mounter = plugin.new_mounter(volume.spec, volume.pod)
-            mounter.set_up(_mounter_args(volume))
-        except Exception as err:
-            message = f'MountVolume.SetUp failed for volume "{volume.spec.name()}" : {err}'
-            self._recorder.event(volume.pod, v1.EVENT_TYPE_WARNING, FAILED_MOUNT_VOLUME, message)
-            raise
-        klog.v(1).info_s(
-            "MountVolume.SetUp succeeded for volume",
-            volumeName=volume.volume_name,
-            pod=klog.kobj(volume.pod),
-        )
-        state.mark_volume_as_mounted(
-            MountedVolume(
-                volume_name=volume.volume_name,
-                pod_name=volume.pod_name,
-                outer_volume_spec_name=volume.outer_volume_spec_name,
-                inner_volume_spec_name=volume.spec.name(),
-                plugin_name=volume.plugin_name,
-                spec=volume.spec,
-                mounter=mounter,
-            )
-        )
+    def check_and_mark_volume_as_uncertain_via_reconstruction(self, opts: MarkVolumeOpts) -> bool:
+        """Add a volume that was found on disk, unless it is known. Whether it was added."""
+        ...
 
-    def _unmount(self, volume: MountedVolume, state: ActualStateOfWorldMounterUpdater, pods_dir: str) -> None:
-        plugin = self._plugins.find_plugin_by_name(volume.plugin_name)
-        pod_dir = f"{pods_dir}/{volume.pod_name}"
-        self._host.get_subpather().clean_subpaths(pod_dir, volume.inner_volume_spec_name)
-        plugin.new_unmounter(volume.inner_volume_spec_name, volume.pod_name).tear_down()
-        klog.info_s(
-            "UnmountVolume.TearDown succeeded for volume", volumeName=volume.volume_name, podUID=volume.pod_name
-        )
-        state.mark_volume_as_unmounted(volume.pod_name, volume.volume_name)
+    def check_and_mark_device_uncertain_via_reconstruction(self, volume_name: str, device_mount_path: str) -> bool:
+        """As above, for a device. Whether it was added."""
+        ...
+
+    def is_volume_reconstructed(self, volume_name: str, pod_name: str) -> bool: ...
+
+    def is_volume_device_reconstructed(self, volume_name: str) -> bool: ...
+
+    def mark_volume_expansion_failed_with_final_error(self, volume_name: str) -> None: ...
+
+    def remove_volume_from_failed_with_final_errors(self, volume_name: str) -> None: ...
+
+    def check_volume_in_failed_expansion_with_final_errors(self, volume_name: str) -> bool: ...
 
 
-def _key(volume_name: str, pod_name: str) -> str:
-    return f"{volume_name}@{pod_name}"
+class ActualStateOfWorldAttacherUpdater(Protocol):
+    """Where operations write down which volumes a node has. Safe from any thread."""
+
+    def mark_volume_as_attached(self, volume_name: str, volume_spec: Spec, node_name: str, device_path: str) -> None:
+        """With volume_name "" the plugin is asked for it. Raises ValueError."""
+        ...
+
+    def mark_volume_as_uncertain(self, volume_name: str, volume_spec: Spec, node_name: str) -> None:
+        """The volume may be attached: an attempt failed and said nothing sure. Raises ValueError."""
+        ...
+
+    def mark_volume_as_detached(self, volume_name: str, node_name: str) -> None: ...
+
+    def remove_volume_from_report_as_attached(self, volume_name: str, node_name: str) -> None:
+        """The volume is about to be detached; node status must not name it. Raises ValueError."""
+        ...
+
+    def add_volume_to_report_as_attached(self, volume_name: str, node_name: str) -> None:
+        """Detaching failed: node status names the volume again."""
+        ...
+
+    def initialize_claim_size(self, volume_name: str, claim_size: Quantity) -> None:
+        """How large the claim's status says the volume is."""
+        ...
+
+    def get_claim_size(self, volume_name: str) -> Quantity: ...
 
 
-def _mounter_args(volume: VolumeToMount) -> MounterArgs:
-    context = volume.pod.spec.security_context
-    if context is None:
-        return MounterArgs()
-    return MounterArgs(fs_group=context.fs_group, fs_group_change_policy=context.fs_group_change_policy)
+def _err_suffix(err: Exception | None) -> str:
+    return f": {err}" if err is not None else ""

@@ -46,6 +46,14 @@ class KubeletGetters(KubeletStruct):
     def get_plugin_dir(self, plugin_name: str) -> str:
         return os.path.join(self.get_plugins_dir(), plugin_name)
 
+    def get_volume_device_plugins_dir(self) -> str:
+        return os.path.join(self.get_root_dir(), kubeletconfig.DEFAULT_KUBELET_PLUGINS_DIR_NAME)
+
+    def get_volume_device_plugin_dir(self, plugin_name: str) -> str:
+        """Where the plugin keeps a bind mount of each device for each pod."""
+        plugin_dir = os.path.join(self.get_volume_device_plugins_dir(), plugin_name)
+        return os.path.join(plugin_dir, kubeletconfig.DEFAULT_KUBELET_VOLUME_DEVICES_DIR_NAME)
+
     def get_checkpoints_dir(self) -> str:
         return os.path.join(self.get_root_dir(), kubeletconfig.DEFAULT_KUBELET_CHECKPOINTS_DIR_NAME)
 
@@ -82,6 +90,12 @@ class KubeletGetters(KubeletStruct):
 
     def get_pod_volume_dir(self, pod_uid: str, plugin_name: str, volume_name: str) -> str:
         return os.path.join(self.get_pod_volumes_dir(pod_uid), plugin_name, volume_name)
+
+    def get_pod_volume_devices_dir(self, pod_uid: str) -> str:
+        return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_VOLUME_DEVICES_DIR_NAME)
+
+    def get_pod_volume_device_dir(self, pod_uid: str, plugin_name: str) -> str:
+        return os.path.join(self.get_pod_volume_devices_dir(pod_uid), plugin_name)
 
     def get_pod_plugins_dir(self, pod_uid: str) -> str:
         return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_PLUGINS_DIR_NAME)
@@ -133,15 +147,21 @@ class KubeletGetters(KubeletStruct):
         for plugin_name, plugin_path in _list_dir(self.get_pod_volumes_dir(pod_uid)):
             paths = [path for _, path in _list_dir(plugin_path)]
             if plugin_name.replace("~", "/") == CSI_PLUGIN_NAME:
-                mounts = [os.path.join(path, "mount") for path in paths]
-                paths = [path for path in mounts if os.path.lexists(path)]
+                # Looked for in its directory: the mount itself may hang.
+                paths = [below for path in paths for name, below in _list_dir(path) if name == "mount"]
             volumes += paths
         return volumes
 
     def get_mounted_volume_path_list_from_disk(self, pod_uid: str) -> list[str]:
-        """Those of the pod's volume directories that are mount points."""
+        """Those of the pod's volume directories that are mount points; told without touching any of them."""
         paths = self.get_pod_volume_path_list_from_disk(pod_uid)
-        return [path for path in paths if not self.mounter.is_likely_not_mount_point(path)]
+        if not paths:
+            return []
+        mounted = {point.path for point in self.mounter.list()}
+        root = self.get_pods_dir()
+        # The kernel's list knows no links.
+        real_root = os.path.realpath(root)
+        return [path for path in paths if real_root + path.removeprefix(root) in mounted]
 
     def get_pod_volume_subpath_list_from_disk(self, pod_uid: str) -> list[str]:
         """Every bind target of a subPath under the pod's directory: volume/container/index."""

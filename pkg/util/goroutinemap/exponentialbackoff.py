@@ -29,12 +29,13 @@ class ExponentialBackoff:
 
     def safe_to_retry(self, operation_name: str, now: datetime) -> None:
         """Raises ExponentialBackoffError if it is too early."""
-        if self.last_error_time is None or now > self._until():
+        until = self.until()
+        if until is None or now > until:
             return
         raise ExponentialBackoffError(
             f"Failed to create operation with name {klog.quote(operation_name)}. "
             f"An operation with that name failed at {self.last_error_time}. No retries permitted until "
-            f"{self._until()} ({self.duration_before_retry:g}s). "
+            f"{until} ({self.duration_before_retry:g}s). "
             f"Last error: {klog.quote(str(self.last_error))}."
         )
 
@@ -48,10 +49,12 @@ class ExponentialBackoff:
     def generate_no_retries_permitted_msg(self, operation_name: str) -> str:
         """What to log after update."""
         return (
-            f"Operation for {klog.quote(operation_name)} failed. No retries permitted until {self._until()} "
+            f"Operation for {klog.quote(operation_name)} failed. No retries permitted until {self.until()} "
             f"(durationBeforeRetry {self.duration_before_retry:g}s). Error: {self.last_error}"
         )
 
-    def _until(self) -> datetime:
-        assert self.last_error_time is not None
+    def until(self) -> datetime | None:
+        """The last moment at which a retry is not permitted, None before the first failure."""
+        if self.last_error_time is None:
+            return None
         return self.last_error_time + timedelta(seconds=self.duration_before_retry)

@@ -31,10 +31,19 @@ class _Operation:
 
 
 class GoRoutineMap:
-    """Safe from any thread. With `exponential_back_off_on_error` what failed must wait to run again."""
+    """Safe from any thread. With `exponential_back_off_on_error` what failed must wait to run again.
 
-    def __init__(self, exponential_back_off_on_error: bool, clock: clock_.Clock | None = None) -> None:
+    on_complete is called after each operation, when another of its name may run, on the operation's thread.
+    """
+
+    def __init__(
+        self,
+        exponential_back_off_on_error: bool,
+        clock: clock_.Clock | None = None,
+        on_complete: Callable[[], object] | None = None,
+    ) -> None:
         self._back_off_on_error = exponential_back_off_on_error
+        self._on_complete = on_complete
         self._clock = clock or clock_.RealClock()
         self._changed = threading.Condition()  # guards _operations, notified when one completes
         self._operations: dict[str, _Operation] = {}
@@ -75,6 +84,8 @@ class GoRoutineMap:
         except Exception as err:  # as in Go a crash counts as the operation's failure
             failure = err
         self._operation_complete(operation_name, failure)
+        if self._on_complete is not None:
+            self._on_complete()
 
     def _operation_complete(self, operation_name: str, err: Exception | None) -> None:
         with self._changed:

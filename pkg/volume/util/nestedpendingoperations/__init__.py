@@ -1,0 +1,20 @@
+"""Operations in the background, no two at a time that would get into each other's way.
+
+Go: pkg/volume/util/nestedpendingoperations
+"""
+
+from pkg.volume.util.nestedpendingoperations.nestedpendingoperations import (
+    EMPTY_NODE_NAME,
+    EMPTY_UNIQUE_POD_NAME,
+    EMPTY_UNIQUE_VOLUME_NAME,
+    AlreadyExistsError,
+    NestedPendingOperations,
+)
+
+__all__ = [
+    "EMPTY_NODE_NAME",
+    "EMPTY_UNIQUE_POD_NAME",
+    "EMPTY_UNIQUE_VOLUME_NAME",
+    "AlreadyExistsError",
+    "NestedPendingOperations",
+]

@@ -1,0 +1,206 @@
+"""Runs operations on volumes, each on a thread of its own, and remembers which run and which failed.
+
+Go: pkg/volume/util/nestedpendingoperations/nestedpendingoperations.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from pkg import golang, klog
+from pkg.apimachinery import clock as clocklib
+from pkg.util.goroutinemap import exponentialbackoff
+from pkg.volume.util import types as volumetypes
+
+EMPTY_UNIQUE_POD_NAME = ""
+EMPTY_UNIQUE_VOLUME_NAME = ""
+EMPTY_NODE_NAME = ""
+
+
+class OperationKey(NamedTuple):
+    """What an operation is on. An empty pod or node stands for all of them."""
+
+    volume_name: str
+    pod_name: str
+    node_name: str
+
+    def __str__(self) -> str:
+        return f"{{volumeName:{self.volume_name} podName:{self.pod_name} nodeName:{self.node_name}}}"
+
+    def matches(self, other: OperationKey) -> bool:
+        """Whether the two must not run at one time, their volume being the same one."""
+        return _match(self.pod_name, other.pod_name) and _match(self.node_name, other.node_name)
+
+
+class AlreadyExistsError(Exception):
+    """An operation that would be in the way is running."""
+
+    def __init__(self, key: OperationKey) -> None:
+        super().__init__(
+            f"Failed to create operation with name {key}. An operation with that name is already executing."
+        )
+
+
+@dataclass(slots=True)
+class _Operation:
+    key: OperationKey
+    operation_name: str
+    pending: bool = True
+    exp_backoff: exponentialbackoff.ExponentialBackoff = field(default_factory=exponentialbackoff.ExponentialBackoff)
+
+
+class NestedPendingOperations:
+    """Safe from any thread. With `exponential_back_off_on_error` what failed must wait to run again.
+
+    Operations without a volume run whenever they like. With the same volume, two get into each other's way unless they
+    are of different pods, or of different nodes.
+    """
+
+    def __init__(
+        self,
+        exponential_back_off_on_error: bool,
+        on_complete: Callable[[], None] | None = None,
+        clock: clocklib.Clock | None = None,
+    ) -> None:
+        """on_complete is called after each operation, from its thread."""
+        self._back_off_on_error = exponential_back_off_on_error
+        self._on_complete = on_complete
+        self._clock = clock or clocklib.RealClock()
+        self._changed = threading.Condition()  # guards _operations, notified when one completes
+        # By volume, as only those of one volume can be in each other's way.
+        self._operations: dict[str, list[_Operation]] = {}
+
+    def run(
+        self, volume_name: str, pod_name: str, node_name: str, generated_operations: volumetypes.GeneratedOperations
+    ) -> None:
+        """Start the operation.
+
+        Raises AlreadyExistsError while one that would be in the way runs, and ExponentialBackoffError if the same
+        one failed lately. Another kind of operation does not wait for that.
+        """
+        key = OperationKey(volume_name, pod_name, node_name)
+        with self._changed:
+            previous = self._find(key)
+            if previous is None:
+                self._operations.setdefault(volume_name, []).append(
+                    _Operation(key, generated_operations.operation_name)
+                )
+            else:
+                self._take_over_locked(previous, key, generated_operations.operation_name)
+        name = f"volume-{generated_operations.operation_name}"
+        golang.go(self._execute, key, generated_operations, name=name)
+
+    def is_operation_safe_to_retry(self, volume_name: str, pod_name: str, node_name: str, operation_name: str) -> bool:
+        """Whether run would start it now."""
+        key = OperationKey(volume_name, pod_name, node_name)
+        with self._changed:
+            previous = self._find(key)
+            if previous is None:
+                return True
+            if previous.pending:
+                return False
+            return previous.operation_name != operation_name or self._back_off_error(previous, key) is None
+
+    def is_operation_pending(self, volume_name: str, pod_name: str, node_name: str) -> bool:
+        """Whether one that would be in the way is running."""
+        with self._changed:
+            previous = self._find(OperationKey(volume_name, pod_name, node_name))
+            return previous is not None and previous.pending
+
+    def next_retry(self) -> float | None:
+        """Seconds until the first of those that failed may run again, None when none waits.
+
+        DIVERGES: Go asks for everything ten times a second instead.
+        """
+        with self._changed:
+            now = self._clock.now()
+            ends = [end for operations in self._operations.values() for op in operations if (end := _end(op, now))]
+        return (min(ends) - now).total_seconds() if ends else None
+
+    def forget_failures(self, volume_name: str) -> None:
+        """What failed on the volume may be tried again at once."""
+        with self._changed:
+            for operation in self._operations.get(volume_name, []):
+                operation.exp_backoff = exponentialbackoff.ExponentialBackoff()
+
+    def wait(self) -> None:
+        """Block until no operation is left, neither running nor failed; for tests."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._operations)
+
+    def wait_for_completion(self) -> None:
+        """Block until none is running; for tests."""
+        with self._changed:
+            self._changed.wait_for(lambda: not any(op.pending for ops in self._operations.values() for op in ops))
+
+    def _take_over_locked(self, previous: _Operation, key: OperationKey, operation_name: str) -> None:
+        if previous.pending:
+            raise AlreadyExistsError(key)
+        if (error := self._back_off_error(previous, key)) is not None:
+            if previous.operation_name == operation_name:
+                raise error
+            previous.operation_name = operation_name
+            previous.exp_backoff = exponentialbackoff.ExponentialBackoff()
+        previous.pending = True
+        previous.key = key
+
+    def _execute(self, key: OperationKey, generated_operations: volumetypes.GeneratedOperations) -> None:
+        err: Exception | None = RuntimeError("operation ended abruptly")
+        try:
+            err = generated_operations.run().detailed_err
+        finally:
+            self._operation_complete(key, err)
+            if self._on_complete is not None:
+                self._on_complete()
+
+    def _find(self, key: OperationKey) -> _Operation | None:
+        """The operation that stands in the way: a running one if there is one, else that of the very key, else any."""
+        if key.volume_name == EMPTY_UNIQUE_VOLUME_NAME:
+            return None
+        found: _Operation | None = None
+        for operation in self._operations.get(key.volume_name, []):
+            if not key.matches(operation.key):
+                continue
+            if operation.pending:
+                return operation
+            if found is None or operation.key == key:
+                found = operation
+        return found
+
+    def _back_off_error(self, operation: _Operation, key: OperationKey) -> Exception | None:
+        try:
+            operation.exp_backoff.safe_to_retry(str(key), self._clock.now())
+        except exponentialbackoff.ExponentialBackoffError as err:
+            return err
+        return None
+
+    def _operation_complete(self, key: OperationKey, err: Exception | None) -> None:
+        with self._changed:
+            operations = self._operations.get(key.volume_name, [])
+            # Without a volume several may have one key; they are all alike.
+            operation = next(op for op in operations if op.key == key)
+            if err is None or not self._back_off_on_error:
+                operations.remove(operation)
+                if not operations:
+                    del self._operations[key.volume_name]
+                if err is not None:
+                    klog.error_s(None, f"operation {key} failed with: {err}")
+            else:
+                operation.exp_backoff.update(err, self._clock.now())
+                operation.pending = False
+                klog.error_s(None, operation.exp_backoff.generate_no_retries_permitted_msg(str(key)))
+            self._changed.notify_all()
+
+
+def _match(name: str, other: str) -> bool:
+    return not name or not other or name == other
+
+
+def _end(operation: _Operation, now: datetime) -> datetime | None:
+    """When a failed operation may run again, if that is yet to come."""
+    end = None if operation.pending else operation.exp_backoff.until()
+    return end if end is not None and end >= now else None

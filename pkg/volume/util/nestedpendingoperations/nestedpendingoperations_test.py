@@ -1,0 +1,180 @@
+"""Operations that get into each other's way wait for each other; those that do not run at one time."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+
+from pkg import golang
+from pkg.apimachinery.clock import testing
+from pkg.util.goroutinemap import exponentialbackoff
+from pkg.volume.util import types as volumetypes
+from pkg.volume.util.nestedpendingoperations import AlreadyExistsError, NestedPendingOperations
+
+VOLUME, POD_1, POD_2, NODE_1, NODE_2 = "volume-name", "pod-1", "pod-2", "node-1", "node-2"
+WAIT = 10.0
+
+
+class Gate:
+    """An operation that ends when told to."""
+
+    def __init__(self, name: str = "op", err: Exception | None = None) -> None:
+        self.started: golang.Channel[None] = golang.Channel(1)
+        self.release: golang.Channel[None] = golang.Channel()
+        self.err = err
+        self.operations = volumetypes.GeneratedOperations(name, self._run)
+
+    def _run(self) -> volumetypes.OperationContext:
+        self.started.send(None)
+        self.release.recv()
+        return volumetypes.OperationContext(detailed_err=self.err)
+
+
+def done(name: str = "op") -> volumetypes.GeneratedOperations:
+    return volumetypes.GeneratedOperations(name, volumetypes.OperationContext)
+
+
+def failing(name: str = "op") -> volumetypes.GeneratedOperations:
+    return volumetypes.GeneratedOperations(name, lambda: volumetypes.OperationContext(detailed_err=ValueError("bad")))
+
+
+def crash() -> volumetypes.OperationContext:
+    raise RuntimeError("crashed")
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.release.close()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "in_the_way"),
+    [
+        ((VOLUME, "", ""), (VOLUME, "", ""), True),
+        ((VOLUME, "", ""), (VOLUME, POD_1, ""), True),
+        ((VOLUME, "", ""), (VOLUME, "", NODE_1), True),
+        ((VOLUME, POD_1, ""), (VOLUME, "", ""), True),
+        ((VOLUME, POD_1, ""), (VOLUME, POD_1, ""), True),
+        ((VOLUME, POD_1, ""), (VOLUME, POD_2, ""), False),
+        ((VOLUME, POD_1, ""), (VOLUME, "", NODE_1), True),
+        ((VOLUME, "", NODE_1), (VOLUME, "", ""), True),
+        ((VOLUME, "", NODE_1), (VOLUME, POD_1, ""), True),
+        ((VOLUME, "", NODE_1), (VOLUME, "", NODE_1), True),
+        ((VOLUME, "", NODE_1), (VOLUME, "", NODE_2), False),
+        ((VOLUME, "", ""), ("other", "", ""), False),
+        (("", "", ""), ("", "", ""), False),
+        (("", POD_1, ""), ("", POD_1, ""), False),
+    ],
+)
+def test_second_operation_before_the_first_ends(
+    gate: Gate, first: tuple[str, str, str], second: tuple[str, str, str], in_the_way: bool
+) -> None:
+    operations = NestedPendingOperations(True)
+    operations.run(*first, gate.operations)
+    assert gate.started.recv(WAIT)[1]
+    assert operations.is_operation_pending(*second) == in_the_way
+    assert operations.is_operation_safe_to_retry(*second, "op") != in_the_way
+    if in_the_way:
+        with pytest.raises(AlreadyExistsError, match="already executing"):
+            operations.run(*second, done())
+    else:
+        operations.run(*second, done())
+
+
+@pytest.mark.parametrize("back_off", [True, False])
+def test_second_operation_after_the_first_ended(gate: Gate, back_off: bool) -> None:
+    operations = NestedPendingOperations(back_off)
+    operations.run(VOLUME, "", "", gate.operations)
+    gate.release.send(None)
+    operations.wait()
+    assert operations.is_operation_safe_to_retry(VOLUME, "", "", "op")
+    operations.run(VOLUME, "", "", done())
+    operations.wait()
+
+
+def test_failure_delays_the_same_operation_only(log: io.StringIO) -> None:
+    clock = testing.FakeClock()
+    operations = NestedPendingOperations(True, clock=clock)
+    assert operations.next_retry() is None
+    for pause in (0.5, 1.0):
+        operations.run(VOLUME, "", "", failing())
+        operations.wait_for_completion()
+        assert operations.next_retry() == pause
+        assert not operations.is_operation_safe_to_retry(VOLUME, "", "", "op")
+        with pytest.raises(exponentialbackoff.ExponentialBackoffError, match=rf'\({pause:g}s\)\. Last error: "bad"'):
+            operations.run(VOLUME, "", "", done())
+        clock.step(pause + 0.001)
+        assert operations.next_retry() is None
+    operations.run(VOLUME, "", "", failing())
+    operations.wait_for_completion()
+    assert operations.is_operation_safe_to_retry(VOLUME, "", "", "another")
+    operations.run(VOLUME, "", "", done("another"))
+    operations.wait()
+    assert "{volumeName:volume-name podName: nodeName:}" in log.getvalue()
+
+
+def test_failure_is_forgotten_when_asked_to() -> None:
+    operations = NestedPendingOperations(True, clock=testing.FakeClock())
+    operations.run(VOLUME, POD_1, "", failing())
+    operations.wait_for_completion()
+    operations.forget_failures("other")
+    assert not operations.is_operation_safe_to_retry(VOLUME, POD_1, "", "op")
+    operations.forget_failures(VOLUME)
+    operations.run(VOLUME, POD_1, "", done())
+    operations.wait()
+
+
+def test_without_back_off_a_failure_is_only_logged(log: io.StringIO) -> None:
+    operations = NestedPendingOperations(False)
+    operations.run(VOLUME, "", "", failing())
+    operations.wait()
+    operations.run(VOLUME, "", "", done())
+    operations.wait()
+    assert "failed with: bad" in log.getvalue()
+
+
+def test_crash_is_a_failure() -> None:
+    operations = NestedPendingOperations(True, clock=testing.FakeClock())
+    operations.run(VOLUME, "", "", volumetypes.GeneratedOperations("op", crash))
+    operations.wait_for_completion()
+    with pytest.raises(exponentialbackoff.ExponentialBackoffError, match="crashed"):
+        operations.run(VOLUME, "", "", done())
+
+
+def test_running_operation_counts_before_a_failed_one_of_the_same_key(gate: Gate) -> None:
+    operations = NestedPendingOperations(True, clock=testing.FakeClock())
+    operations.run(VOLUME, POD_1, "", failing())
+    operations.wait_for_completion()
+    operations.run(VOLUME, POD_2, "", gate.operations)
+    assert operations.is_operation_pending(VOLUME, "", "")
+    with pytest.raises(AlreadyExistsError):
+        operations.run(VOLUME, "", "", done())
+
+
+def test_failed_operation_of_the_same_key_counts_before_others() -> None:
+    clock = testing.FakeClock()
+    operations = NestedPendingOperations(True, clock=clock)
+    for pod in (POD_1, POD_2):
+        operations.run(VOLUME, pod, "", failing())
+        operations.wait_for_completion()
+    # The failure of the first is taken over by the operation on all pods; the second's is kept.
+    clock.step(0.6)
+    operations.run(VOLUME, POD_2, "", done())
+    operations.wait_for_completion()
+    operations.run(VOLUME, "", "", failing())
+    operations.wait_for_completion()
+    with pytest.raises(exponentialbackoff.ExponentialBackoffError, match=r"\(1s\)"):
+        operations.run(VOLUME, "", "", done())
+
+
+def test_whoever_wants_to_know_is_told_of_each_end() -> None:
+    told: golang.Channel[None] = golang.Channel(2)
+    operations = NestedPendingOperations(True, on_complete=lambda: told.send(None))
+    operations.run(VOLUME, "", "", done())
+    assert told.recv(WAIT)[1]
+    operations.run("other", "", "", failing())
+    assert told.recv(WAIT)[1]

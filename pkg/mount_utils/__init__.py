@@ -6,11 +6,46 @@ Go: staging/src/k8s.io/mount-utils
 from pkg.mount_utils.mount import (
     Interface,
     Mounter,
+    MounterForceUnmounter,
     MountError,
     MountErrorType,
     MountPoint,
-    parse_mount_info,
-    path_exists,
+    SafeFormatAndMount,
+    get_device_name_from_mount,
+    get_disk_format,
+    is_not_mount_point,
+    make_bind_opts,
+    make_bind_opts_sensitive,
+    path_within_base,
+    search_mount_points,
+    starts_with_backstep,
 )
+from pkg.mount_utils.mount_helper_common import cleanup_mount_point, cleanup_mount_with_force
+from pkg.mount_utils.mount_helper_unix import MOUNT_INFO, MountInfo, is_corrupted_mnt, parse_mount_info, path_exists
+from pkg.mount_utils.resizefs import ResizeFs
 
-__all__ = ["Interface", "MountError", "MountErrorType", "MountPoint", "Mounter", "parse_mount_info", "path_exists"]
+__all__ = [
+    "MOUNT_INFO",
+    "Interface",
+    "MountError",
+    "MountErrorType",
+    "MountInfo",
+    "MountPoint",
+    "Mounter",
+    "MounterForceUnmounter",
+    "ResizeFs",
+    "SafeFormatAndMount",
+    "cleanup_mount_point",
+    "cleanup_mount_with_force",
+    "get_device_name_from_mount",
+    "get_disk_format",
+    "is_corrupted_mnt",
+    "is_not_mount_point",
+    "make_bind_opts",
+    "make_bind_opts_sensitive",
+    "parse_mount_info",
+    "path_exists",
+    "path_within_base",
+    "search_mount_points",
+    "starts_with_backstep",
+]

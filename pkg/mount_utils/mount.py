@@ -1,5 +1,8 @@
 """Mounts, made with mount(8) so that its helpers and /etc/mtab customs apply.
 
+Whether something is a mount point is read from mountinfo: a server that does not answer hangs whoever looks at the
+mount itself.
+
 Go: staging/src/k8s.io/mount-utils/mount.go, mount_linux.go
 """
 
@@ -7,21 +10,52 @@ from __future__ import annotations
 
 import enum
 import os
-import re
-import subprocess
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from pkg import klog
+from pkg import golang, klog
+from pkg.mount_utils.mount_helper_unix import (
+    MOUNT_INFO,
+    MountInfo,
+    is_corrupted_mnt,
+    mount_points,
+    parse_mount_info,
+    path_exists,
+)
+from pkg.util import exec as utilexec
 
-MOUNT_INFO = "/proc/self/mountinfo"
-_OCTAL = re.compile(r"\\([0-7]{3})")
+# Stands in logs and messages for an option that may be a password.
+SENSITIVE_OPTIONS_REMOVED = "<masked>"
+
+_MOUNT_COMMAND = "mount"
+# Exit codes of fsck: errors found and put right, and errors left as they are.
+_FSCK_ERRORS_CORRECTED = 1
+_FSCK_ERRORS_UNCORRECTED = 4
+# What umount says of a target that is no mount point.
+_NOT_MOUNTED = "not mounted"
+# blkid's exit code for a device on which it recognises nothing.
+_BLKID_NOTHING_FOUND = 2
+# Helpers of these kinds of file systems may leave a daemon behind, which systemd would end with the kubelet.
+_NEVER_A_DAEMON = frozenset({"", "tmpfs", "hugetlbfs", "ext3", "ext4", "xfs", "btrfs"})
+# Flags of a file system that a bind mount has too and must keep when it is mounted anew with other options.
+_KEPT_FLAGS = {
+    os.ST_RDONLY: "ro",
+    os.ST_NODEV: "nodev",
+    os.ST_NOEXEC: "noexec",
+    os.ST_NOSUID: "nosuid",
+    os.ST_NOATIME: "noatime",
+    os.ST_RELATIME: "relatime",
+    os.ST_NODIRATIME: "nodiratime",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class MountPoint:
-    """One line of mountinfo."""
+    """One mount. Its options may hold passwords: never log them."""
 
     device: str
     path: str
@@ -49,80 +83,583 @@ class MountError(OSError):
 
 
 class Interface(Protocol):
-    """Mounts of this machine. All methods raise OSError, and are safe from any thread."""
+    """Mounts of this machine. All methods raise OSError, and are safe from any thread.
 
-    def mount(self, source: str, target: str, fstype: str, options: list[str]) -> None: ...
+    Mounting and unmounting may take for ever when a server does not answer; what asks questions does not.
+    """
+
+    def mount(self, source: str, target: str, fstype: str, options: list[str]) -> None:
+        """Options as of mount(8), none of them secret: they are logged. source and fstype may be ""."""
+        ...
+
+    def mount_sensitive(
+        self, source: str, target: str, fstype: str, options: list[str], sensitive_options: list[str]
+    ) -> None:
+        """As mount, with options that never get into a log or message."""
+        ...
+
+    def mount_sensitive_without_systemd(
+        self, source: str, target: str, fstype: str, options: list[str], sensitive_options: list[str]
+    ) -> None: ...
+
+    def mount_sensitive_without_systemd_with_mount_flags(
+        self,
+        source: str,
+        target: str,
+        fstype: str,
+        options: list[str],
+        sensitive_options: list[str],
+        mount_flags: list[str],
+    ) -> None:
+        """As mount_sensitive, with flags for mount(8) that are no mount options, and never in a scope of systemd."""
+        ...
 
     def unmount(self, target: str) -> None: ...
 
-    def list(self) -> list[MountPoint]: ...
-
     def is_likely_not_mount_point(self, path: str) -> bool:
-        """Quick, and wrong for bind mounts within one filesystem. Raises FileNotFoundError."""
+        """Raises FileNotFoundError."""
+        ...
+
+    def can_safely_skip_mount_point_check(self) -> bool:
+        """Whether unmounting what is no mount point is no error."""
         ...
 
     def is_mount_point(self, path: str) -> bool:
-        """Right for bind mounts too. Raises FileNotFoundError."""
+        """Right for bind mounts too; links are followed. Raises FileNotFoundError."""
+        ...
+
+    def get_mount_refs(self, path: str) -> list[str]:
+        """Where else the same is mounted; for a directory that is no mount point, where it is bound to."""
+        ...
+
+    def list(self) -> list[MountPoint]: ...
+
+
+class MounterForceUnmounter(Interface, Protocol):
+    """Can give up waiting for a server that does not answer."""
+
+    def unmount_with_force(self, target: str, umount_timeout: float) -> None:
+        """Unmount; by force when that takes longer than umount_timeout seconds."""
         ...
 
 
 class Mounter:
-    """The real one."""
+    """The real one. `try_systemd` lets helpers that start a daemon run in a scope of their own."""
+
+    def __init__(self, try_systemd: bool = True) -> None:
+        self._try_systemd = try_systemd
+        # None until somebody needs to know.
+        self._with_systemd: bool | None = None
+        self._with_safe_not_mounted_behavior: bool | None = None
+
+    def has_systemd(self) -> bool:
+        """Whether systemd-run works here."""
+        if self._with_systemd is None:
+            self._with_systemd = self._try_systemd and detect_systemd()
+        return self._with_systemd
 
     def mount(self, source: str, target: str, fstype: str, options: list[str]) -> None:
-        arguments = ["-t", fstype] if fstype else []
-        if options:
-            arguments += ["-o", ",".join(options)]
-        _run(["mount", "--no-canonicalize", *arguments, source, target])
+        self.mount_sensitive(source, target, fstype, options, [])
+
+    def mount_sensitive(
+        self, source: str, target: str, fstype: str, options: list[str], sensitive_options: list[str]
+    ) -> None:
+        self._mount(source, target, fstype, options, sensitive_options, [], self._try_systemd)
+
+    def mount_sensitive_without_systemd(
+        self, source: str, target: str, fstype: str, options: list[str], sensitive_options: list[str]
+    ) -> None:
+        self._mount(source, target, fstype, options, sensitive_options, [], False)
+
+    def mount_sensitive_without_systemd_with_mount_flags(
+        self,
+        source: str,
+        target: str,
+        fstype: str,
+        options: list[str],
+        sensitive_options: list[str],
+        mount_flags: list[str],
+    ) -> None:
+        self._mount(source, target, fstype, options, sensitive_options, mount_flags, False)
+
+    def _mount(
+        self,
+        source: str,
+        target: str,
+        fstype: str,
+        options: list[str],
+        sensitive_options: list[str],
+        mount_flags: list[str],
+        systemd: bool,
+    ) -> None:
+        bind, bind_options, remount_options, remount_sensitive = make_bind_opts_sensitive(options, sensitive_options)
+        if not bind:
+            self.do_mount(source, target, fstype, options, sensitive_options, mount_flags, systemd)
+            return
+        self.do_mount(source, target, fstype, bind_options, [], mount_flags, False)
+        # DIVERGES: A bind mount with no options of its own already has all of its source's: nothing to do over.
+        if remount_options != ["bind", "remount"] or remount_sensitive:
+            remount_options += get_bind_mount_options(source)
+            self.do_mount(source, target, fstype, remount_options, remount_sensitive, mount_flags, False)
+
+    def do_mount(
+        self,
+        source: str,
+        target: str,
+        fstype: str,
+        options: list[str],
+        sensitive_options: list[str],
+        mount_flags: list[str],
+        systemd: bool,
+    ) -> None:
+        """Run mount(8) once. Raises OSError with what it said."""
+        command = _MOUNT_COMMAND
+        arguments, for_log = make_mount_args_sensitive_with_mount_flags(
+            source, target, fstype, options, sensitive_options, mount_flags
+        )
+        # DIVERGES: Go asks systemd for a scope for each mount; only helpers that leave a daemon need one.
+        if systemd and fstype not in _NEVER_A_DAEMON and self.has_systemd():
+            command, arguments, for_log = add_systemd_scope_sensitive(
+                "systemd-run", target, command, arguments, for_log
+            )
+        klog.v(4).info_s("Mounting", command=command, arguments=for_log)
+        try:
+            utilexec.Executor().run([command, *arguments])
+        except utilexec.CodeExitError as err:
+            output = err.output.decode(errors="replace")
+            klog.error_s(err, "Mount failed", command=command, arguments=for_log, output=output)
+            raise OSError(
+                f"mount failed: {err}\nMounting command: {command}\nMounting arguments: {for_log}\nOutput: {output}"
+            ) from err
 
     def unmount(self, target: str) -> None:
         klog.v(4).info_s("Unmounting", path=target)
-        _run(["umount", target])
+        _umount(target, [], None, self.can_safely_skip_mount_point_check())
 
-    def list(self) -> list[MountPoint]:
-        return parse_mount_info(Path(MOUNT_INFO).read_text())
+    def unmount_with_force(self, target: str, umount_timeout: float) -> None:
+        try:
+            try_unmount(target, self.can_safely_skip_mount_point_check(), umount_timeout)
+        except TimeoutError:
+            klog.v(2).info_s("Timed out waiting for unmount, trying with -f", path=target)
+            force_umount(target, self.can_safely_skip_mount_point_check())
 
     def is_likely_not_mount_point(self, path: str) -> bool:
-        return os.lstat(path).st_dev == os.stat(os.path.dirname(path.rstrip("/")) or "/").st_dev
+        return not self.is_mount_point(path)
+
+    def can_safely_skip_mount_point_check(self) -> bool:
+        if self._with_safe_not_mounted_behavior is None:
+            self._with_safe_not_mounted_behavior = detect_safe_not_mounted_behavior()
+        return self._with_safe_not_mounted_behavior
 
     def is_mount_point(self, path: str) -> bool:
-        if not self.is_likely_not_mount_point(path):
+        points = mount_points(MOUNT_INFO)
+        path = os.path.abspath(path)
+        # The path as it is, then with links on the way to it followed: neither looks at the mount itself.
+        above, name = os.path.split(path)
+        if path in points or os.path.join(os.path.realpath(above), name) in points:
             return True
-        real = os.path.realpath(path)
-        return any(point.path == real for point in self.list())
-
-
-def parse_mount_info(text: str) -> list[MountPoint]:
-    """The mounts in the text of a mountinfo file, in its order."""
-    points = []
-    for line in text.splitlines():
-        before, _, after = line.partition(" - ")
-        fields, tail = before.split(" "), after.split(" ")
-        points.append(
-            MountPoint(
-                device=_unescape(tail[1]),
-                path=_unescape(fields[4]),
-                type=tail[0],
-                options=tuple(fields[5].split(",")),
-            )
-        )
-    return points
-
-
-def path_exists(path: str) -> bool:
-    """Whether something stands at path, a dangling link too. Raises OSError when that cannot be told."""
-    try:
         os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
+        return os.path.realpath(path) in points
+
+    def get_mount_refs(self, path: str) -> list[str]:
+        try:
+            if not self.is_mount_point(path) and not path_exists(path):
+                return []
+        except FileNotFoundError:
+            return []
+        except OSError as err:
+            if not is_corrupted_mnt(err):
+                raise OSError(f"error checking path {path}: {err}") from err
+            klog.warning_s("Found corrupted mount, treating as unmounted path", path=path)
+            return []
+        above, name = os.path.split(os.path.abspath(path))
+        real = os.path.join(os.path.realpath(above), name)
+        infos = parse_mount_info(MOUNT_INFO)
+        if not any(info.mount_point == real for info in infos):
+            real = os.path.realpath(path)
+        return search_mount_points(real, infos)
+
+    def list(self) -> list[MountPoint]:
+        return list_proc_mounts(MOUNT_INFO)
+
+
+def get_bind_mount_options(path: str, statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -> list[str]:
+    """The options that the mount path is on has, as far as a bind mount of it must keep them."""
+    try:
+        flags = statvfs(path).f_flag
+    except OSError as err:
+        raise OSError(err.errno, f"statfs {path}: {err.strerror}") from err
+    return [name for flag, name in _KEPT_FLAGS.items() if flags & flag]
+
+
+def make_bind_opts(options: Sequence[str]) -> tuple[bool, list[str], list[str]]:
+    """make_bind_opts_sensitive without secret options."""
+    bind, bind_options, remount_options, _ = make_bind_opts_sensitive(options, [])
+    return bind, bind_options, remount_options
+
+
+def make_bind_opts_sensitive(
+    options: Sequence[str], sensitive_options: Sequence[str]
+) -> tuple[bool, list[str], list[str], list[str]]:
+    """Whether a bind mount is asked for, the options to make it with, and those, common and secret, to change it to.
+
+    The kernel ignores most options of a bind mount while it is made, so that a second mount has to set them. It is
+    told "bind" too: without, the whole file system would change, or be busy because of somebody who has it open.
+    """
+    asked = {*options, *sensitive_options}
+    bind_options = ["bind", "_netdev"] if check_for_net_dev(options, sensitive_options) else ["bind"]
+    remount_options = ["bind", "remount", *(o for o in options if o not in ("bind", "remount"))]
+    remount_sensitive = [o for o in sensitive_options if o not in ("bind", "remount")]
+    return "bind" in asked, bind_options, remount_options, remount_sensitive
+
+
+def check_for_net_dev(options: Sequence[str], sensitive_options: Sequence[str]) -> bool:
+    """Whether an option says that the network is needed; only mount(8) knows of it, not the kernel."""
+    return "_netdev" in options or "_netdev" in sensitive_options
+
+
+def path_within_base(full_path: str, base_path: str) -> bool:
+    """Whether the one path is at or below the other, links not followed."""
+    if os.path.isabs(full_path) != os.path.isabs(base_path):
         return False
+    return not starts_with_backstep(os.path.relpath(full_path, base_path))
+
+
+def starts_with_backstep(relative: str) -> bool:
+    return relative == ".." or relative.startswith("../")
+
+
+def sanitized_options_for_logging(options: Sequence[str], sensitive_options: Sequence[str]) -> str:
+    """The options as mount(8) gets them, with the secret ones masked."""
+    return ",".join([*options, *(SENSITIVE_OPTIONS_REMOVED for _ in sensitive_options)])
+
+
+def make_mount_args(source: str, target: str, fstype: str, options: Sequence[str]) -> list[str]:
+    """The arguments of mount(8)."""
+    arguments, _ = make_mount_args_sensitive(source, target, fstype, options, [])
+    return arguments
+
+
+def make_mount_args_sensitive(
+    source: str, target: str, fstype: str, options: Sequence[str], sensitive_options: Sequence[str]
+) -> tuple[list[str], str]:
+    """The arguments of mount(8), and how they may be logged."""
+    return make_mount_args_sensitive_with_mount_flags(source, target, fstype, options, sensitive_options, [])
+
+
+def make_mount_args_sensitive_with_mount_flags(
+    source: str,
+    target: str,
+    fstype: str,
+    options: Sequence[str],
+    sensitive_options: Sequence[str],
+    mount_flags: Sequence[str],
+) -> tuple[list[str], str]:
+    """make_mount_args_sensitive with flags for mount(8) itself."""
+    before = [*mount_flags, *(["-t", fstype] if fstype else [])]
+    after = [source, target] if source else [target]
+    if not options and not sensitive_options:
+        return [*before, *after], " ".join([*before, *after])
+    for_log = [*before, "-o", sanitized_options_for_logging(options, sensitive_options), *after]
+    return [*before, "-o", ",".join([*options, *sensitive_options]), *after], " ".join(for_log)
+
+
+def add_systemd_scope(
+    systemd_run_path: str, mount_name: str, command: str, arguments: Sequence[str]
+) -> tuple[str, list[str]]:
+    """The command and arguments that run the command in a scope of its own, which outlives the kubelet's service."""
+    path, arguments, _ = add_systemd_scope_sensitive(systemd_run_path, mount_name, command, arguments, "")
+    return path, arguments
+
+
+def add_systemd_scope_sensitive(
+    systemd_run_path: str, mount_name: str, command: str, arguments: Sequence[str], for_log: str
+) -> tuple[str, list[str], str]:
+    """add_systemd_scope that also tells how the new arguments may be logged."""
+    scope = [f"--description=Kubernetes transient mount for {mount_name}", "--scope", "--", command]
+    return systemd_run_path, [*scope, *arguments], " ".join([*scope, for_log])
+
+
+def detect_systemd(executor: utilexec.Interface | None = None) -> bool:
+    """Whether systemd runs this machine, not merely lies on its disk."""
+    if shutil.which("systemd-run") is None:
+        klog.v(2).info_s("Detected OS without systemd")
+        return False
+    try:
+        (executor or utilexec.Executor()).run(
+            ["systemd-run", "--description=Kubernetes systemd probe", "--scope", "true"]
+        )
+    except utilexec.CodeExitError as err:
+        klog.v(2).info_s("Cannot run systemd-run, assuming non-systemd OS", err=err, output=err.output)
+        return False
+    klog.v(2).info_s("Detected OS with systemd")
     return True
 
 
-def _unescape(text: str) -> str:
-    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
+def detect_safe_not_mounted_behavior() -> bool:
+    """Whether umount(8) says in words we know that something is no mount point."""
+    return detect_safe_not_mounted_behavior_with_exec(utilexec.Executor())
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise OSError(f"{' '.join(command)}: exit status {done.returncode}: {done.stderr.strip()}")
+def detect_safe_not_mounted_behavior_with_exec(executor: utilexec.Interface) -> bool:
+    with tempfile.TemporaryDirectory(prefix="kubelet-detect-safe-umount") as path:
+        try:
+            executor.run(["umount", path])
+        except utilexec.CodeExitError as err:
+            if _NOT_MOUNTED in err.output.decode(errors="replace"):
+                klog.v(4).info_s("Detected umount with safe 'not mounted' behavior")
+                return True
+            klog.v(4).info_s("umount failed otherwise", path=path, err=err, output=err.output)
+        except OSError as err:
+            klog.v(4).info_s("Cannot run umount", err=err)
+    klog.v(4).info_s("Detected umount with unsafe 'not mounted' behavior")
+    return False
+
+
+def try_unmount(target: str, with_safe_not_mounted_behavior: bool, unmount_timeout: float) -> None:
+    """Unmount within so many seconds. Raises TimeoutError, OSError."""
+    klog.v(4).info_s("Unmounting", path=target)
+    try:
+        _umount(target, [], unmount_timeout, with_safe_not_mounted_behavior)
+    except utilexec.CommandTimedOutError as err:
+        raise TimeoutError(str(err)) from err
+
+
+def force_umount(target: str, with_safe_not_mounted_behavior: bool) -> None:
+    """Unmount what a server that does not answer has given us, without asking it."""
+    # DIVERGES: Go lets umount look at the target's path first, which hangs as well.
+    _umount(target, ["-f", "--no-canonicalize"], None, with_safe_not_mounted_behavior)
+
+
+def _umount(target: str, flags: list[str], timeout: float | None, safe_not_mounted: bool) -> None:
+    try:
+        utilexec.Executor().run(["umount", *flags, target], timeout)
+    except utilexec.CodeExitError as err:
+        check_umount_error(target, err, safe_not_mounted)
+
+
+def check_umount_error(target: str, err: utilexec.CodeExitError, with_safe_not_mounted_behavior: bool) -> None:
+    """Raise OSError for a umount that failed, unless for want of a mount."""
+    output = err.output.decode(errors="replace")
+    if with_safe_not_mounted_behavior and _NOT_MOUNTED in output:
+        klog.v(4).info_s("ignoring 'not mounted' error", path=target)
+        return
+    raise OSError(f"unmount failed: {err}\nUnmounting arguments: {target}\nOutput: {output}") from err
+
+
+def list_proc_mounts(mount_info_path: str) -> list[MountPoint]:
+    """All mounts of a mountinfo file, in its order. Raises OSError, ValueError."""
+    return parse_proc_mounts(parse_mount_info(mount_info_path))
+
+
+def parse_proc_mounts(infos: Iterable[MountInfo]) -> list[MountPoint]:
+    """The mounts as /proc/mounts has them: options of mount and file system in one."""
+    points = []
+    for info in infos:
+        read_only = "ro" in info.mount_options or "ro" in info.super_options
+        others = [o for o in (*info.mount_options, *info.super_options) if o not in ("ro", "rw")]
+        options = tuple(dict.fromkeys(["ro" if read_only else "rw", *others]))
+        points.append(MountPoint(info.source, info.mount_point, info.fs_type, options))
+    return points
+
+
+def search_mount_points(host_source: str, infos: Sequence[MountInfo]) -> list[str]:
+    """Where else the directory or mount is mounted: all of the same root on the same file system.
+
+    host_source is a path without links. Raises OSError when it is on none of the mounts.
+    """
+    # From the end: later mounts hide earlier ones.
+    for own in reversed(infos):
+        if path_within_base(host_source, own.mount_point):
+            break
+    else:
+        raise OSError(f"failed to get root path and major:minor for {host_source}")
+    below = os.path.relpath(host_source, own.mount_point)
+    root = os.path.normpath(os.path.join(own.root, below))
+    same = (root, own.major, own.minor)
+    return [i.mount_point for i in infos if i.id != own.id and (i.root, i.major, i.minor) == same]
+
+
+def get_mount_refs_by_dev(mounter: Interface, mount_path: str) -> list[str]:
+    """Other mounts of the device that is mounted at the path, which has no links in it."""
+    points = mounter.list()
+    device = next((point.device for point in points if point.path == mount_path), "")
+    return [p.path for p in points if p.device in (device, mount_path) and p.path != mount_path]
+
+
+def is_not_mount_point(mounter: Interface, path: str) -> bool:
+    """Raises FileNotFoundError, OSError."""
+    return not mounter.is_mount_point(path)
+
+
+def get_device_name_from_mount(mounter: Interface, mount_path: str) -> tuple[str, int]:
+    """The device mounted at the path, "" for none, and how often it is mounted."""
+    points = mounter.list()
+    paths = {mount_path} if any(point.path == mount_path for point in points) else {os.path.realpath(mount_path)}
+    device = next((point.device for point in points if point.path in paths), "")
+    return device, sum(point.device == device for point in points)
+
+
+class SafeFormatAndMount:
+    """Mounts devices, and formats those on which there is nothing.
+
+    At most max_concurrent_format are being formatted at a time, 0 for any number; one that takes longer than
+    format_timeout seconds no longer counts.
+    """
+
+    def __init__(
+        self,
+        mounter: Interface,
+        executor: utilexec.Interface,
+        max_concurrent_format: int = 0,
+        format_timeout: float = 0.0,
+    ) -> None:
+        self.interface = mounter
+        self.exec = executor
+        self._format_slots = threading.Semaphore(max_concurrent_format) if max_concurrent_format > 0 else None
+        self._format_timeout = format_timeout
+
+    def format_and_mount(self, source: str, target: str, fstype: str, options: list[str]) -> None:
+        """Raises MountError."""
+        self.format_and_mount_sensitive(source, target, fstype, options, [])
+
+    def format_and_mount_sensitive(
+        self, source: str, target: str, fstype: str, options: list[str], sensitive_options: list[str]
+    ) -> None:
+        self.format_and_mount_sensitive_with_format_options(source, target, fstype, options, sensitive_options, [])
+
+    def format_and_mount_sensitive_with_format_options(
+        self,
+        source: str,
+        target: str,
+        fstype: str,
+        options: list[str],
+        sensitive_options: list[str],
+        format_options: list[str],
+    ) -> None:
+        """format_options go to mkfs as they are: they must not come from users."""
+        read_only = "ro" in options or "ro" in sensitive_options
+        options = [*options, "defaults"]
+        fstype = fstype or "ext4"
+        try:
+            existing = self.get_disk_format(source)
+        except (utilexec.CodeExitError, OSError) as err:
+            message = f"failed to get disk format of disk {source}: {err}"
+            raise MountError(MountErrorType.GET_DISK_FORMAT_FAILED, message) from err
+        failure = MountErrorType.UNKNOWN_MOUNT_ERROR
+        if existing == "":
+            self._format_disk(source, target, fstype, options, sensitive_options, format_options, read_only)
+        else:
+            if fstype != existing:
+                failure = MountErrorType.FILESYSTEM_MISMATCH
+                klog.warning_s(
+                    "Disk has another file system than configured, things might break",
+                    disk=source,
+                    configured=fstype,
+                    current=existing,
+                )
+            if not read_only:
+                self.check_and_repair_filesystem(source)
+        klog.v(4).info_s("Attempting to mount disk", disk=source, fsType=fstype, target=target)
+        try:
+            self.interface.mount_sensitive(source, target, fstype, options, sensitive_options)
+        except OSError as err:
+            raise MountError(failure, str(err)) from err
+
+    def _format_disk(
+        self,
+        source: str,
+        target: str,
+        fstype: str,
+        options: list[str],
+        sensitive_options: list[str],
+        format_options: list[str],
+        read_only: bool,
+    ) -> None:
+        if read_only:
+            raise MountError(
+                MountErrorType.UNFORMATTED_READ_ONLY,
+                f"cannot mount unformatted disk {source} as we are manipulating it in read-only mode",
+            )
+        flags = {"ext3": ["-F", "-m0"], "ext4": ["-F", "-m0"], "xfs": ["-f"]}.get(fstype, [])
+        arguments = [*format_options, *flags, source]
+        klog.info_s("Disk appears to be unformatted, attempting to format", disk=source, fsType=fstype, args=arguments)
+        try:
+            self.format(fstype, arguments)
+        except (utilexec.CodeExitError, OSError) as err:
+            shown = sanitized_options_for_logging(options, sensitive_options)
+            output = err.output.decode(errors="replace") if isinstance(err, utilexec.CodeExitError) else ""
+            message = (
+                f'format of disk "{source}" failed: type:("{fstype}") target:("{target}") options:("{shown}") '
+                f"errcode:({err}) output:({output})"
+            )
+            klog.error_s(err, "Format of disk failed", disk=source, fsType=fstype, target=target, output=output)
+            raise MountError(MountErrorType.FORMAT_FAILED, message) from err
+        klog.info_s("Disk successfully formatted (mkfs)", disk=source, fsType=fstype, target=target)
+
+    def format(self, fstype: str, arguments: list[str]) -> None:
+        """Run mkfs, when its turn has come. Raises CodeExitError, OSError."""
+        if self._format_slots is None:
+            self.exec.run([f"mkfs.{fstype}", *arguments])
+            return
+        self._format_slots.acquire()
+        ctx, cancel = golang.with_timeout(golang.background(), self._format_timeout)
+        golang.go(self._free_format_slot, ctx, self._format_slots, name="free-format-slot")
+        try:
+            self.exec.run([f"mkfs.{fstype}", *arguments])
+        finally:
+            cancel()
+
+    def _free_format_slot(self, ctx: golang.Context, slots: threading.Semaphore) -> None:
+        """Let the next one format when this one is done, or has taken too long."""
+        ctx.done().recv()
+        slots.release()
+
+    def check_and_repair_filesystem(self, source: str) -> None:
+        """Run fsck. Raises MountError when there are faults that it could not put right."""
+        klog.v(4).info_s("Checking for issues with fsck on disk", disk=source)
+        try:
+            self.exec.run(["fsck", "-a", source])
+        except FileNotFoundError:
+            klog.warning_s("'fsck' not found on system; continuing mount without running 'fsck'")
+        except utilexec.CodeExitError as err:
+            output = err.output.decode(errors="replace")
+            if err.code == _FSCK_ERRORS_UNCORRECTED:
+                raise MountError(
+                    MountErrorType.HAS_FILESYSTEM_ERRORS,
+                    f"'fsck' found errors on device {source} but could not correct them: {output}",
+                ) from err
+            if err.code == _FSCK_ERRORS_CORRECTED:
+                klog.info_s("Device has errors which were corrected by fsck", device=source)
+            else:
+                klog.info_s("`fsck` error", device=source, err=err, output=output)
+
+    def get_disk_format(self, disk: str) -> str:
+        """What blkid says is on the device, "" for nothing. Raises CodeExitError, OSError."""
+        return get_disk_format(self.exec, disk)
+
+
+def get_disk_format(executor: utilexec.Interface, disk: str) -> str:
+    """The kind of file system on the device, "" for none, a few words for a table of partitions.
+
+    Raises CodeExitError, and OSError for what cannot be understood.
+    """
+    arguments = ["-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", disk]
+    try:
+        output = executor.run(["blkid", *arguments]).decode(errors="replace")
+    except utilexec.CodeExitError as err:
+        if err.code == _BLKID_NOTHING_FOUND:
+            return ""
+        klog.error_s(err, "Could not determine if disk is formatted", disk=disk)
+        raise
+    klog.v(4).info_s("Output of blkid", disk=disk, output=output)
+    found = {}
+    for line in filter(None, output.split("\n")):
+        key, equals, value = line.partition("=")
+        if not equals or "=" in value:
+            raise OSError(f"blkid returns invalid output: {output}")
+        found[key] = value
+    if found.get("PTTYPE"):
+        # No file system, and nothing that may be formatted.
+        return "unknown data, probably partitions"
+    return found.get("TYPE", "")

@@ -1,0 +1,106 @@
+"""Taking a mount and its directory away.
+
+Go: staging/src/k8s.io/mount-utils/mount_helper_common.go
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+
+from pkg import klog
+from pkg.mount_utils.mount import Interface, MounterForceUnmounter, is_not_mount_point
+from pkg.mount_utils.mount_helper_unix import is_corrupted_mnt, path_exists
+
+
+def cleanup_mount_point(mount_path: str, mounter: Interface, extensive_mount_point_check: bool) -> None:
+    """Unmount what is mounted at the path, and remove its directory, which must be empty. Gone already is fine.
+
+    Raises OSError.
+    """
+    corrupted = _check_path(mount_path, mounter)
+    if corrupted is not None:
+        do_cleanup_mount_point(mount_path, mounter, extensive_mount_point_check, corrupted, mounter.unmount)
+
+
+def cleanup_mount_with_force(
+    mount_path: str, mounter: MounterForceUnmounter, extensive_mount_point_check: bool, umount_timeout: float
+) -> None:
+    """cleanup_mount_point that uses force when unmounting takes longer than umount_timeout seconds."""
+    corrupted = _check_path(mount_path, mounter)
+    if corrupted is not None:
+
+        def unmount(path: str) -> None:
+            mounter.unmount_with_force(path, umount_timeout)
+
+        do_cleanup_mount_point(mount_path, mounter, extensive_mount_point_check, corrupted, unmount)
+
+
+def _check_path(mount_path: str, mounter: Interface) -> bool | None:
+    """Whether what is mounted there is broken; None when nothing stands there."""
+    # DIVERGES: Go looks at the path even if something is mounted there, and hangs with its server.
+    if any(point.path == mount_path for point in mounter.list()):
+        return False
+    try:
+        if path_exists(mount_path):
+            return False
+    except OSError as err:
+        if not is_corrupted_mnt(err):
+            raise OSError(f"Error checking path: {err}") from err
+        return True
+    klog.warning_s("Warning: mount cleanup skipped because path does not exist", path=mount_path)
+    return None
+
+
+def do_cleanup_mount_point(
+    mount_path: str,
+    mounter: Interface,
+    extensive_mount_point_check: bool,
+    corrupted_mnt: bool,
+    unmount: Callable[[str], None],
+) -> None:
+    """Unmount and remove, checking that it is a mount point only if umount would not tell."""
+    if corrupted_mnt or mounter.can_safely_skip_mount_point_check():
+        klog.v(4).info_s("unmounting", path=mount_path, corruptedMount=corrupted_mnt)
+        unmount(mount_path)
+        remove_path(mount_path)
+        return
+    if remove_path_if_not_mount_point(mount_path, mounter, extensive_mount_point_check):
+        return
+    klog.v(4).info_s("path is a mountpoint, unmounting", path=mount_path)
+    unmount(mount_path)
+    if not remove_path_if_not_mount_point(mount_path, mounter, extensive_mount_point_check):
+        raise OSError(f"failed to cleanup mount point {mount_path}")
+
+
+def remove_path_if_not_mount_point(mount_path: str, mounter: Interface, extensive_mount_point_check: bool) -> bool:
+    """Remove the directory unless something is mounted there; whether it is gone."""
+    try:
+        if extensive_mount_point_check:
+            not_mounted = is_not_mount_point(mounter, mount_path)
+        else:
+            not_mounted = mounter.is_likely_not_mount_point(mount_path)
+    except FileNotFoundError:
+        klog.v(4).info_s("path does not exist", path=mount_path)
+        return True
+    if not_mounted:
+        klog.v(4).info_s("path is not a mountpoint, deleting", path=mount_path)
+        _remove(mount_path)
+    return not_mounted
+
+
+def remove_path(mount_path: str) -> None:
+    """Remove a file or empty directory, if it is there. Raises OSError."""
+    klog.v(4).info_s("Deleting path", path=mount_path)
+    try:
+        _remove(mount_path)
+    except FileNotFoundError:
+        klog.v(4).info_s("path does not exist", path=mount_path)
+
+
+def _remove(path: str) -> None:
+    if stat.S_ISDIR(os.lstat(path).st_mode):
+        os.rmdir(path)
+    else:
+        os.unlink(path)

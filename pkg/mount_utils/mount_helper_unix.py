@@ -1,0 +1,129 @@
+"""Reading the kernel's list of mounts, and telling a mount that is broken from a path that is not there.
+
+Go: staging/src/k8s.io/mount-utils/mount_helper_unix.go
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pkg import klog
+
+MOUNT_INFO = "/proc/self/mountinfo"
+
+_AT_LEAST_FIELDS = 10
+_OCTAL = re.compile(r"\\([0-7]{3})")
+# What the kernel appends to the path of a mount whose directory a server has lost.
+_DELETED = " (deleted)"
+_CORRUPTED = frozenset(
+    {
+        errno.ENOTCONN,
+        errno.ESTALE,
+        errno.EIO,
+        errno.EACCES,
+        errno.EHOSTDOWN,
+        errno.EWOULDBLOCK,
+        errno.ENODEV,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MountInfo:
+    """One line of a mountinfo file."""
+
+    id: int
+    # The mount that this one is on, or the mount itself where the namespace has no more.
+    parent_id: int
+    # The file system's device.
+    major: int
+    minor: int
+    # The directory of the file system that is mounted.
+    root: str
+    mount_point: str
+    mount_options: tuple[str, ...]
+    # As in "shared:12".
+    optional_fields: tuple[str, ...]
+    fs_type: str
+    source: str
+    # Options of the whole file system.
+    super_options: tuple[str, ...]
+
+
+def is_corrupted_mnt(err: BaseException | None) -> bool:
+    """Whether the error says that something is mounted, and does not work."""
+    return isinstance(err, OSError) and err.errno in _CORRUPTED
+
+
+def parse_mount_info(filename: str) -> list[MountInfo]:
+    """The mounts in a mountinfo file, in its order. Raises OSError, also for a line that is none."""
+    return [_parse_line(line) for line in Path(filename).read_text(errors="surrogateescape").split("\n") if line]
+
+
+def mount_points(filename: str) -> frozenset[str]:
+    """Only where the mounts of a mountinfo file are, which is quicker to tell. Raises OSError."""
+    lines = Path(filename).read_text(errors="surrogateescape").split("\n")
+    return frozenset(_without_deleted(_unescape(line.split(" ", 5)[4])) for line in lines if line)
+
+
+def _parse_line(line: str) -> MountInfo:
+    # A source may be empty, and then two spaces follow each other.
+    fields = line.split(" ")
+    if len(fields) < _AT_LEAST_FIELDS:
+        raise OSError(f"wrong number of fields in (expected at least {_AT_LEAST_FIELDS}, got {len(fields)}): {line}")
+    try:
+        dash = fields.index("-", 6)
+        fs_type, source, super_options = fields[dash + 1 : dash + 4]
+        major, minor = fields[2].split(":")
+        return MountInfo(
+            id=int(fields[0]),
+            parent_id=int(fields[1]),
+            major=int(major),
+            minor=int(minor),
+            root=_unescape(fields[3]),
+            mount_point=_without_deleted(_unescape(fields[4])),
+            mount_options=split_mount_options(fields[5]),
+            optional_fields=tuple(fields[6:dash]),
+            fs_type=fs_type,
+            source=_unescape(source),
+            super_options=split_mount_options(super_options),
+        )
+    except ValueError as err:
+        raise OSError(f"parsing '{line}' failed: {err}") from err
+
+
+def split_mount_options(text: str) -> tuple[str, ...]:
+    """The options of a comma-separated list; between double quotes a comma separates nothing."""
+    # Each second part is inside of quotes.
+    parts = text.split('"')
+    parts[1::2] = [part.replace(",", "\0") for part in parts[1::2]]
+    return tuple(option.replace("\0", ",") for option in '"'.join(parts).split(",") if option)
+
+
+def _without_deleted(path: str) -> str:
+    """Where the mount still is, though its directory was removed or renamed by a server."""
+    return path.removesuffix(_DELETED)
+
+
+def _unescape(text: str) -> str:
+    return text if "\\" not in text else _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def path_exists(path: str) -> bool:
+    """Whether something stands at path, links followed.
+
+    Raises OSError when that cannot be told; is_corrupted_mnt says whether that is because a broken mount stands there.
+    May hang on a server that does not answer.
+    """
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        if os.access(path, os.F_OK):
+            klog.warning_s("Potential stale file handle detected", path=path)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path) from None
+        return False
+    return True

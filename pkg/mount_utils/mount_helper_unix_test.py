@@ -1,0 +1,103 @@
+"""Tests of reading the kernel's list of mounts."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from pkg.mount_utils import mount_helper_unix
+from pkg.mount_utils.mount_helper_unix import MountInfo
+
+
+def parse(tmp_path: Path, text: str) -> list[MountInfo]:
+    file = tmp_path / "mountinfo"
+    file.write_text(text)
+    return mount_helper_unix.parse_mount_info(str(file))
+
+
+def test_all_fields(tmp_path: Path) -> None:
+    line = r"31 25 0:27 /a\040b /var/lib/a\040b rw,nosuid shared:12 master:3 - tmpfs my\040tmpfs rw,size=1024k"
+    assert parse(tmp_path, line + "\n") == [
+        MountInfo(
+            id=31,
+            parent_id=25,
+            major=0,
+            minor=27,
+            root="/a b",
+            mount_point="/var/lib/a b",
+            mount_options=("rw", "nosuid"),
+            optional_fields=("shared:12", "master:3"),
+            fs_type="tmpfs",
+            source="my tmpfs",
+            super_options=("rw", "size=1024k"),
+        )
+    ]
+
+
+def test_empty_source_and_no_optional_fields(tmp_path: Path) -> None:
+    (info,) = parse(tmp_path, "31 25 0:27 / /a rw - tmpfs  rw")
+    assert (info.source, info.optional_fields, info.super_options) == ("", (), ("rw",))
+
+
+def test_lost_directory_is_still_known_by_its_path(tmp_path: Path) -> None:
+    (info,) = parse(tmp_path, r"31 25 0:27 / /mnt/a\040(deleted) rw - nfs server:/ rw")
+    assert info.mount_point == "/mnt/a"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("31 25 0:27 / /a rw", "wrong number of fields"),
+        ("31 25 0 / /a rw - tmpfs tmpfs rw", "parsing"),
+        ("x 25 0:27 / /a rw - tmpfs tmpfs rw", "parsing"),
+        ("31 25 0:27 / /a rw shared:1 x tmpfs tmpfs rw", "parsing"),
+        ("31 25 0:27 / /a rw shared:1 master:1 - tmpfs", "parsing"),
+    ],
+)
+def test_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(OSError, match=message):
+        parse(tmp_path, line)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("", ()),
+        ("rw", ("rw",)),
+        ("rw,relatime", ("rw", "relatime")),
+        (
+            'rw,context="system_u:object_r:t:s0:c0,c1",seclabel',
+            ("rw", 'context="system_u:object_r:t:s0:c0,c1"', "seclabel"),
+        ),
+        ('rw,context="a,b', ("rw", 'context="a,b')),
+    ],
+)
+def test_commas_between_quotes_separate_nothing(text: str, options: tuple[str, ...]) -> None:
+    assert mount_helper_unix.split_mount_options(text) == options
+
+
+@pytest.mark.parametrize(
+    ("err", "corrupted"),
+    [
+        (None, False),
+        (OSError(errno.ENOTCONN, "x"), True),
+        (OSError(errno.ESTALE, "x"), True),
+        (OSError(errno.EIO, "x"), True),
+        (OSError(errno.EACCES, "x"), True),
+        (OSError(errno.EHOSTDOWN, "x"), True),
+        (OSError(errno.EWOULDBLOCK, "x"), True),
+        (OSError(errno.ENODEV, "x"), True),
+        (OSError(errno.ENOENT, "x"), False),
+        (ValueError("x"), False),
+    ],
+)
+def test_which_errors_mean_a_broken_mount(err: Exception | None, corrupted: bool) -> None:
+    assert mount_helper_unix.is_corrupted_mnt(err) is corrupted
+
+
+def test_path_exists(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    exists = {n: mount_helper_unix.path_exists(str(tmp_path / n)) for n in ("file", "link", "dangling", "no", "file/x")}
+    assert exists == {"file": True, "link": True, "dangling": False, "no": False, "file/x": False}

@@ -66,6 +66,7 @@ class Cluster:
     - `faults`, `requests`: what to let go wrong, and what was asked.
     - `authority`, `authorizer`, `authenticator`: the CA, what is granted to whom, who is known.
     - `signing.policy`: what becomes of certificate signing requests.
+    - `attach_detach.attach`: what becomes of volumes that are to be attached.
     """
 
     def __init__(self, directory: Path | str, options: Options | None = None) -> None:
@@ -85,6 +86,9 @@ class Cluster:
         self.node_lifecycle = controllers.NodeLifecycle(self.options.node_grace_period)
         self.garbage = controllers.GarbageCollector(self.options.quarantine)
         self.scheduler = controllers.Scheduler()
+        self.volume_binder = controllers.VolumeBinder()
+        self.ephemeral_claims = controllers.EphemeralClaims()
+        self.attach_detach = controllers.AttachDetach()
         self.server = self._server()
 
     def _server(self) -> APIServer:
@@ -97,6 +101,9 @@ class Cluster:
             self.node_lifecycle,
             self.garbage,
             self.scheduler,
+            self.volume_binder,
+            self.ephemeral_claims,
+            self.attach_detach,
         ]
         return APIServer(
             host=self.options.host,

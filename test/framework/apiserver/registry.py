@@ -22,12 +22,18 @@ from .pods import PodStrategy, bind, set_condition
 from .resources import BY_PLURAL, Resource, type_of
 from .selectors import fields_used, parse_field_selector, parse_label_selector
 from .storage import Entry, Storage
+from .storage_strategies import (
+    CSIDriverStrategy,
+    CSINodeStrategy,
+    PersistentVolumeClaimStrategy,
+    PersistentVolumeStrategy,
+    StorageClassStrategy,
+    VolumeAttachmentStrategy,
+)
 from .strategies import (
     CertificateSigningRequestStrategy,
     ClusterTrustBundleStrategy,
     ConfigMapStrategy,
-    CSIDriverStrategy,
-    CSINodeStrategy,
     EventStrategy,
     LeaseStrategy,
     NamespaceStrategy,
@@ -36,10 +42,7 @@ from .strategies import (
     RuntimeClassStrategy,
     SecretStrategy,
     ServiceStrategy,
-    StorageClassStrategy,
     Strategy,
-    VolumeAttachmentStrategy,
-    VolumeStrategy,
     wrong_shape,
 )
 
@@ -54,8 +57,8 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "namespaces": NamespaceStrategy,
     "certificatesigningrequests": CertificateSigningRequestStrategy,
     "clustertrustbundles": ClusterTrustBundleStrategy,
-    "persistentvolumes": VolumeStrategy,
-    "persistentvolumeclaims": VolumeStrategy,
+    "persistentvolumes": PersistentVolumeStrategy,
+    "persistentvolumeclaims": PersistentVolumeClaimStrategy,
     "volumeattachments": VolumeAttachmentStrategy,
     "csidrivers": CSIDriverStrategy,
     "csinodes": CSINodeStrategy,

@@ -443,41 +443,6 @@ def _bad_trust_anchors(path: field.Path, bundle: str) -> Errors:
     return []
 
 
-class VolumeStrategy(Strategy):
-    """Volumes and claims begin as pending."""
-
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        spec.setdefault("volumeMode", "Filesystem")
-        if self.resource.kind == "PersistentVolume":
-            spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-            if spec.get("hostPath"):
-                spec["hostPath"].setdefault("type", "")
-
-    def prepare_create(self, request: Request, obj: Object) -> None:
-        obj["status"] = {"phase": "Pending"}
-
-
-class VolumeAttachmentStrategy(Strategy):
-    def prepare_create(self, request: Request, obj: Object) -> None:
-        obj["status"] = {"attached": False}
-
-
-class CSIDriverStrategy(Strategy):
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        for name, value in (
-            ("attachRequired", True),
-            ("podInfoOnMount", False),
-            ("storageCapacity", False),
-            ("fsGroupPolicy", "ReadWriteOnceWithFSType"),
-            ("volumeLifecycleModes", ["Persistent"]),
-            ("requiresRepublish", False),
-            ("seLinuxMount", False),
-        ):
-            spec.setdefault(name, value)
-
-
 class RuntimeClassStrategy(Strategy):
     def validate(self, obj: Object) -> Errors:
         handler = obj.get("handler", "")
@@ -485,18 +450,6 @@ class RuntimeClassStrategy(Strategy):
         if not handler:
             return [field.required(path)]
         return [field.invalid(path, handler, message) for message in validation.is_dns1123_label(handler)]
-
-
-class CSINodeStrategy(Strategy):
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        spec["drivers"] = spec.get("drivers") or []
-
-
-class StorageClassStrategy(Strategy):
-    def default(self, obj: Object) -> None:
-        obj.setdefault("reclaimPolicy", "Delete")
-        obj.setdefault("volumeBindingMode", "Immediate")
 
 
 def wrong_shape(resource: Resource, err: Exception) -> errors.ApiError:

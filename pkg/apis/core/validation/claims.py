@@ -21,7 +21,7 @@ def validate_persistent_volume_claim_template(
     template: v1.PersistentVolumeClaimTemplate, fld_path: field.Path
 ) -> Errors:
     errs = _validate_template_object_meta(template.metadata, fld_path.child("metadata"))
-    return errs + _validate_persistent_volume_claim_spec(template.spec, fld_path.child("spec"))
+    return errs + validate_persistent_volume_claim_spec(template.spec, fld_path.child("spec"))
 
 
 def _validate_template_object_meta(meta: metav1.ObjectMeta, fld_path: field.Path) -> Errors:
@@ -37,7 +37,7 @@ def _validate_template_object_meta(meta: metav1.ObjectMeta, fld_path: field.Path
     return errs
 
 
-def _validate_persistent_volume_claim_spec(spec: v1.PersistentVolumeClaimSpec, fld_path: field.Path) -> Errors:
+def validate_persistent_volume_claim_spec(spec: v1.PersistentVolumeClaimSpec, fld_path: field.Path) -> Errors:
     errs = _validate_access_modes(spec.access_modes, fld_path.child("accessModes"))
     if spec.selector is not None:
         errs += unversionedvalidation.validate_label_selector(spec.selector, fld_path.child("selector"))

@@ -3,10 +3,23 @@
 Each watches the store, does its work in threads of its own and ends them when it is told to stop.
 """
 
+from .attach_detach import AttachDetach
+from .ephemeral_claims import EphemeralClaims
 from .garbage import GarbageCollector
 from .namespaces import Namespaces
 from .node_lifecycle import NodeLifecycle
 from .scheduler import Scheduler
 from .signing import Policy, Signing
+from .volume_binder import VolumeBinder
 
-__all__ = ["GarbageCollector", "Namespaces", "NodeLifecycle", "Policy", "Scheduler", "Signing"]
+__all__ = [
+    "AttachDetach",
+    "EphemeralClaims",
+    "GarbageCollector",
+    "Namespaces",
+    "NodeLifecycle",
+    "Policy",
+    "Scheduler",
+    "Signing",
+    "VolumeBinder",
+]

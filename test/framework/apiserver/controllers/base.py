@@ -101,6 +101,16 @@ def change(
     raise ApiError(409, "Conflict", f"{resource} {namespace}/{name} changes all the time")
 
 
+def find(store: Store, resource: str, name: str, namespace: str = "") -> Object | None:
+    """The object of this name; None if there is none."""
+    try:
+        return store.get(resource, name, namespace)
+    except ApiError as err:
+        if err.code != 404:
+            raise
+        return None
+
+
 def create_unless_exists(store: Store, resource: str, obj: Object) -> None:
     try:
         store.create(resource, obj)

@@ -146,6 +146,8 @@ class Kubelet(KubeletPods):
         """
         self.container_manager.start(self.get_node_any_way(ctx), self.get_active_pods)
         self.container_log_manager.start(ctx)
+        klog.v(4).info_s("Starting plugin manager")
+        golang.go(self.plugin_manager.run, ctx, name="plugin-manager")
         if self.shutdown_manager is not None:
             self.shutdown_manager.start(ctx)
 

@@ -41,6 +41,7 @@ from kubelet.kubelet import HOUSEKEEPING_PERIOD, HOUSEKEEPING_WARNING_DURATION, 
 from kubelet.kubelet_node_declared_features import discover_node_declared_features
 from kubelet.kubelet_struct import Dependencies
 from kubelet.network import dns
+from kubelet.pluginmanager import PluginManager
 from kubelet.pod_container_deletor import PodContainerDeletor
 from kubelet.pod_workers import PodWorkers, kill_pod_now
 from kubelet.prober import results as proberesults
@@ -142,6 +143,7 @@ def new_main_kubelet(
     _build_pleg(kubelet)
     _build_garbage_collection(ctx, kubelet, options)
     _build_volumes(ctx, kubelet, kube_deps)
+    kubelet.plugin_manager = PluginManager(kubelet.get_plugins_registration_dir(), kubelet.clock)
     handlers = _build_admission(ctx, kubelet)
     handlers.append(_build_shutdown_manager(ctx, kubelet))
     kubelet.allocation_manager.add_pod_admit_handlers(handlers)

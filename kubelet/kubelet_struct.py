@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         logs,
         nodeshutdown,
         nodestatus,
+        pluginmanager,
         prober,
         runtimeclass,
         secret,
@@ -147,6 +148,8 @@ class KubeletStruct:
     startup_manager: proberesults.Manager = field(init=False)
     volume_manager: volumemanager.VolumeManager = field(init=False)
     volume_plugin_mgr: pkgvolume.VolumePluginMgr = field(init=False)
+    # Finds CSI drivers and other plugins by their sockets.
+    plugin_manager: pluginmanager.PluginManager = field(init=False)
     container_log_manager: logs.ContainerLogManager = field(init=False)
     container_gc: kubecontainer.GC = field(init=False)
     container_deletor: PodContainerDeletor = field(init=False)

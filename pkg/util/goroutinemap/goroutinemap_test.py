@@ -68,3 +68,11 @@ def test_the_wait_grows_to_its_maximum() -> None:
         backoff.update(ValueError("x"), now)
         pauses.append(backoff.duration_before_retry)
     assert pauses == [0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122]
+
+
+def test_what_completes_is_told_when_the_next_may_run() -> None:
+    completed: golang.Channel[bool] = golang.Channel(10)
+    grm = goroutinemap.GoRoutineMap(True, on_complete=lambda: completed.send(grm.is_operation_pending("op")))
+    for operation in (lambda: None, fail):
+        grm.run("op", operation)
+        assert completed.recv(WAIT) == (False, True)

@@ -1,0 +1,8 @@
+"""What /metrics shows of plugins.
+
+Go: pkg/kubelet/pluginmanager/metrics
+"""
+
+from kubelet.pluginmanager.metrics.metrics import register
+
+__all__ = ["register"]

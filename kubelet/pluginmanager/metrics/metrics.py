@@ -1,0 +1,58 @@
+"""How many plugins there should be, and are.
+
+Go: pkg/kubelet/pluginmanager/metrics/metrics.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from kubelet.pluginmanager import cache
+from pkg.component_base.metrics import legacyregistry
+
+_PLUGIN_MANAGER_TOTAL_PLUGINS = "plugin_manager_total_plugins"
+
+_register_lock = threading.Lock()
+_registered: TotalPluginsCollector | None = None
+
+
+class TotalPluginsCollector(Collector):
+    """Counts when it is asked."""
+
+    def __init__(self, asw: cache.ActualStateOfWorld, dsw: cache.DesiredStateOfWorld) -> None:
+        self.asw = asw
+        self.dsw = dsw
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """The metric without values."""
+        labels = ["socket_path", "state"]
+        return [GaugeMetricFamily(_PLUGIN_MANAGER_TOTAL_PLUGINS, "Number of plugins in Plugin Manager", labels=labels)]
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """The metric, one value for each socket and state."""
+        [family] = self.describe()
+        for (state, socket_path), count in self.get_plugin_count().items():
+            family.add_metric([socket_path, state], count)
+        return [family]
+
+    def get_plugin_count(self) -> Counter[tuple[str, str]]:
+        """The number of plugins by state and socket."""
+        counter = Counter(("actual_state_of_world", plugin.socket_path) for plugin in self.asw.get_registered_plugins())
+        counter.update(("desired_state_of_world", plugin.socket_path) for plugin in self.dsw.get_plugins_to_register())
+        return counter
+
+
+def register(asw: cache.ActualStateOfWorld, dsw: cache.DesiredStateOfWorld) -> None:
+    """Show the plugins of these states; of two kubelets in one process the one that came last."""
+    global _registered
+    with _register_lock:
+        if _registered is None:
+            _registered = TotalPluginsCollector(asw, dsw)
+            legacyregistry.must_register(_registered)
+        else:
+            _registered.asw, _registered.dsw = asw, dsw

@@ -1,0 +1,179 @@
+"""What is done to register a plugin, and to deregister it.
+
+Go: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import grpc
+
+from kubelet.apis.pluginregistration.v1 import api_pb2 as registerapi
+from kubelet.apis.pluginregistration.v1 import api_pb2_grpc
+from kubelet.pluginmanager import cache
+from pkg import golang, klog
+
+if TYPE_CHECKING:
+    from kubelet.pluginmanager.operationexecutor.operation_executor import ActualStateOfWorldUpdater
+
+# Seconds.
+DIAL_TIMEOUT_DURATION = 10.0
+NOTIFY_TIMEOUT_DURATION = 5.0
+GET_INFO_TIMEOUT_DURATION = 1.0
+
+
+class RegisterPluginError(Exception):
+    """A plugin could not be registered."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"RegisterPlugin error -- {what}")
+
+
+class OperationGenerator:
+    """Its functions raise what makes the operation a failure."""
+
+    def generate_register_plugin_func(
+        self,
+        ctx: golang.Context,
+        socket_path: str,
+        uuid: str,
+        plugin_handlers: Mapping[str, cache.PluginHandler],
+        actual_state_of_world_updater: ActualStateOfWorldUpdater,
+    ) -> Callable[[], None]:
+        """A function that asks the plugin what it is and hands it to the handler of that type."""
+
+        def register_plugin_func() -> None:
+            with _dial(socket_path) as channel:
+                client = api_pb2_grpc.RegistrationStub(channel)
+                info = _get_info(ctx, client, socket_path)
+                handler = plugin_handlers.get(info.type)
+                if handler is None:
+                    err = RegisterPluginError(
+                        f"no handler registered for plugin type: {info.type} at socket {socket_path}"
+                    )
+                    _refuse(client, socket_path, err)
+                    raise err
+                plugin = cache.PluginInfo(
+                    socket_path=socket_path,
+                    uuid=uuid,
+                    handler=handler,
+                    name=info.name,
+                    endpoint=info.endpoint or socket_path,
+                )
+                _validate(client, plugin, handler, list(info.supported_versions))
+                _register(client, plugin, handler, list(info.supported_versions), actual_state_of_world_updater)
+
+        return register_plugin_func
+
+    def generate_unregister_plugin_func(
+        self,
+        ctx: golang.Context,
+        plugin_info: cache.PluginInfo,
+        actual_state_of_world_updater: ActualStateOfWorldUpdater,
+    ) -> Callable[[], None]:
+        """A function that takes the plugin from its handler."""
+
+        def unregister_plugin_func() -> None:
+            handler = plugin_info.handler
+            if handler is None:
+                raise RuntimeError(
+                    f"UnregisterPlugin error -- failed to get plugin handler for {plugin_info.socket_path}"
+                )
+            # First out of the cache: a socket that comes again while the handler works is then registered again.
+            actual_state_of_world_updater.remove_plugin(plugin_info.socket_path)
+            handler.deregister_plugin(plugin_info.name, plugin_info.endpoint)
+            klog.v(4).info_s("DeRegisterPlugin called", pluginName=plugin_info.name, pluginHandler=handler)
+
+        return unregister_plugin_func
+
+
+def _validate(
+    client: api_pb2_grpc.RegistrationStub,
+    plugin: cache.PluginInfo,
+    handler: cache.PluginHandler,
+    versions: list[str],
+) -> None:
+    try:
+        handler.validate_plugin(plugin.name, plugin.endpoint, versions)
+    except Exception as err:
+        # Whatever the handler has against the plugin, the plugin is to know.
+        refused = RegisterPluginError(f"plugin validation failed with err: {err}")
+        _refuse(client, plugin.socket_path, refused)
+        raise refused from err
+
+
+def _refuse(client: api_pb2_grpc.RegistrationStub, socket_path: str, err: RegisterPluginError) -> None:
+    try:
+        _notify_plugin(client, False, str(err))
+    except grpc.RpcError as failure:
+        raise RegisterPluginError(
+            f"failed to send error at socket {socket_path}, err: {err}: {_text(failure)}"
+        ) from failure
+
+
+def _get_info(ctx: golang.Context, client: api_pb2_grpc.RegistrationStub, socket_path: str) -> registerapi.PluginInfo:
+    """What the plugin says it is; waits for one that does not listen yet.
+
+    DIVERGES: Go has a time limit for connecting and another, of a second, for the answer.
+    """
+    timeout = DIAL_TIMEOUT_DURATION + GET_INFO_TIMEOUT_DURATION
+    call = client.GetInfo.future(registerapi.InfoRequest(), timeout=timeout, wait_for_ready=True)
+    stop = golang.after_func(ctx, call.cancel)
+    try:
+        return call.result()
+    except (grpc.RpcError, grpc.FutureCancelledError) as err:
+        reason = _text(err) if isinstance(err, grpc.RpcError) else ctx.err()
+        raise RegisterPluginError(
+            f"failed to get plugin info using RPC GetInfo at socket {socket_path}, err: {reason}"
+        ) from err
+    finally:
+        stop()
+
+
+def _register(
+    client: api_pb2_grpc.RegistrationStub,
+    plugin: cache.PluginInfo,
+    handler: cache.PluginHandler,
+    versions: list[str],
+    actual_state_of_world_updater: ActualStateOfWorldUpdater,
+) -> None:
+    # First into the cache, so that a socket that goes while the handler works is deregistered.
+    actual_state_of_world_updater.add_plugin(plugin)
+    try:
+        handler.register_plugin(plugin.name, plugin.endpoint, versions, None)
+    except Exception as err:
+        # As for validation; and a plugin that is not taken must not stay in the cache.
+        actual_state_of_world_updater.remove_plugin(plugin.socket_path)
+        refused = RegisterPluginError(f"plugin registration failed with err: {err}")
+        try:
+            _notify_plugin(client, False, str(refused))
+        except grpc.RpcError as failure:
+            raise RuntimeError(f"{refused}: {_text(failure)}") from failure
+        raise refused from err
+    try:
+        _notify_plugin(client, True, "")
+    except grpc.RpcError as err:
+        actual_state_of_world_updater.remove_plugin(plugin.socket_path)
+        handler.deregister_plugin(plugin.name, plugin.endpoint)
+        raise RegisterPluginError(
+            f"failed to send registration status at socket {plugin.socket_path}, err: {_text(err)}"
+        ) from err
+
+
+def _notify_plugin(client: api_pb2_grpc.RegistrationStub, registered: bool, err_str: str) -> None:
+    """Raises grpc.RpcError."""
+    status = registerapi.RegistrationStatus(plugin_registered=registered, error=err_str)
+    client.NotifyRegistrationStatus(status, timeout=NOTIFY_TIMEOUT_DURATION)
+
+
+def _dial(unix_socket_path: str) -> grpc.Channel:
+    # No proxy of the environment, and no connection that was made to another socket at the same path.
+    options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
+    return grpc.insecure_channel(f"unix:{unix_socket_path}", options=options)
+
+
+def _text(err: grpc.RpcError) -> str:
+    assert isinstance(err, grpc.Call)
+    return f"{err.code().name}: {err.details()}"

@@ -1,0 +1,157 @@
+"""Tests of the whole plugin manager: real sockets, real inotify, real gRPC."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kubelet.apis.pluginregistration import v1 as registration
+from kubelet.pluginmanager import PluginManager
+from kubelet.pluginmanager.testing import DEADLINE, ExamplePlugin, FakePluginHandler
+from pkg import golang
+
+VERSIONS = "v1beta1 v1beta2"
+
+
+class World:
+    """A running plugin manager with a handler of device plugins, and plugins that come and go."""
+
+    def __init__(self, sock_dir: Path) -> None:
+        self.sock_dir = sock_dir
+        self.handler = FakePluginHandler()
+        self.manager = PluginManager(str(sock_dir))
+        self.manager.add_handler(registration.DEVICE_PLUGIN, self.handler)
+        self.plugins: list[ExamplePlugin] = []
+        self.ctx, self.cancel = golang.with_cancel(golang.background())
+        self.thread: golang.Thread | None = None
+
+    def start(self) -> None:
+        self.thread = golang.go(self.manager.run, self.ctx, name="plugin-manager-test")
+
+    def plugin(self, name: str, socket_name: str = "plugin.sock", **options: object) -> ExamplePlugin:
+        plugin = ExamplePlugin(name, self.sock_dir / socket_name, **options)  # type: ignore[arg-type]
+        self.plugins.append(plugin)
+        plugin.serve()
+        return plugin
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path / "plugins_registry")
+    yield world
+    for plugin in world.plugins:
+        plugin.stop()
+    world.cancel()
+    if world.thread is not None:
+        world.thread.join(DEADLINE)
+        assert not world.thread.is_alive()
+
+
+@pytest.mark.parametrize("depth", range(3))
+def test_plugin_manager(world: World, depth: int) -> None:
+    world.start()
+    directory = "/".join(str(level) for level in range(depth))
+    (world.sock_dir / directory).mkdir(parents=True, exist_ok=True)
+    plugin = world.plugin("example", f"{directory}/plugin.sock".lstrip("/"))
+    path = plugin.socket_path
+    assert plugin.expect_status().plugin_registered
+    world.handler.expect(f"validate example {path}", f"register example {path} {VERSIONS}")
+    plugin.stop()
+    world.handler.expect(f"deregister example {path}")
+
+
+def test_plugin_that_was_there_before_the_start_serves_elsewhere(world: World) -> None:
+    world.sock_dir.mkdir()
+    plugin = world.plugin("example", endpoint="/run/other.sock")
+    world.start()
+    assert plugin.expect_status().plugin_registered
+    world.handler.expect("validate example /run/other.sock", f"register example /run/other.sock {VERSIONS}")
+
+
+def test_new_socket_at_the_same_path_is_another_plugin(world: World) -> None:
+    world.sock_dir.mkdir()
+    world.start()
+    first = world.plugin("first")
+    path = first.socket_path
+    first.expect_status()
+    world.handler.expect(f"validate first {path}", f"register first {path} {VERSIONS}")
+    second = ExamplePlugin("second", world.sock_dir / ".second")
+    world.plugins.append(second)
+    second.serve()
+    second.socket_path.rename(path)
+    assert second.expect_status().plugin_registered
+    world.handler.expect(f"deregister first {path}", f"validate second {path}", f"register second {path} {VERSIONS}")
+
+
+def refused(world: World, plugin: ExamplePlugin) -> str:
+    status = plugin.expect_status()
+    assert not status.plugin_registered
+    return status.error
+
+
+def test_unknown_type_is_refused_until_there_is_a_handler(world: World) -> None:
+    world.sock_dir.mkdir()
+    plugin = world.plugin("gpu", plugin_type=registration.DRA_PLUGIN)
+    world.start()
+    message = f"RegisterPlugin error -- no handler registered for plugin type: DRAPlugin at socket {plugin.socket_path}"
+    assert refused(world, plugin) == message
+    handler = FakePluginHandler()
+    world.manager.add_handler(registration.DRA_PLUGIN, handler)
+    assert plugin.expect_status().plugin_registered
+    handler.expect(f"validate gpu {plugin.socket_path}", f"register gpu {plugin.socket_path} {VERSIONS}")
+
+
+FAILURES: list[tuple[str, Callable[[FakePluginHandler], None], str, list[str]]] = [
+    (
+        "validation",
+        lambda handler: setattr(handler, "validate_err", ValueError("too old")),
+        "plugin validation failed with err: too old",
+        ["validate"],
+    ),
+    (
+        "registration",
+        lambda handler: setattr(handler, "register_err", OSError("cannot connect")),
+        "plugin registration failed with err: cannot connect",
+        ["validate", "register"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("fail", "message", "calls"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES])
+def test_handler_that_refuses(
+    world: World, fail: Callable[[FakePluginHandler], None], message: str, calls: list[str]
+) -> None:
+    fail(world.handler)
+    world.sock_dir.mkdir()
+    plugin = world.plugin("example")
+    world.start()
+    assert refused(world, plugin) == f"RegisterPlugin error -- {message}"
+    assert [event.split()[0] for event in world.handler.events] == calls
+    world.handler.events = []
+    # Tried again by itself, when the pause is over.
+    world.handler.validate_err = world.handler.register_err = None
+    assert plugin.expect_status().plugin_registered
+
+
+def test_plugin_that_cannot_be_told_is_taken_back(world: World) -> None:
+    world.sock_dir.mkdir()
+    plugin = world.plugin("example", fail=["NotifyRegistrationStatus"])
+    world.start()
+    path = plugin.socket_path
+    world.handler.expect(
+        f"validate example {path}", f"register example {path} {VERSIONS}", f"deregister example {path}"
+    )
+
+
+def test_what_is_no_plugin_is_left_alone(world: World) -> None:
+    world.sock_dir.mkdir()
+    (world.sock_dir / "file.sock").write_text("")
+    with socket.socket(socket.AF_UNIX) as hidden:
+        hidden.bind(str(world.sock_dir / ".hidden.sock"))
+        world.start()
+        plugin = world.plugin("example")
+        assert plugin.expect_status().plugin_registered
+    world.handler.expect(f"validate example {plugin.socket_path}", f"register example {plugin.socket_path} {VERSIONS}")

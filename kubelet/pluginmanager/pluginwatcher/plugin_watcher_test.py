@@ -1,0 +1,103 @@
+"""Tests of the plugin watcher, on a real file system with real inotify."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from kubelet.pluginmanager import cache, pluginwatcher
+from pkg import golang
+
+DEADLINE = 10.0
+
+
+class World:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.dsw = cache.DesiredStateOfWorld()
+        self.watcher = pluginwatcher.Watcher(str(directory), self.dsw)
+        self.sockets = ExitStack()
+        self.ctx, self.cancel = golang.with_cancel(golang.background())
+
+    def bind(self, name: str) -> Path:
+        path = self.directory / name
+        self.sockets.enter_context(socket.socket(socket.AF_UNIX)).bind(str(path))
+        return path
+
+    def expect(self, *names: str) -> dict[str, str]:
+        """Wait until just these sockets are wanted; their uuids, by name."""
+        wanted = {str(self.directory / name) for name in names}
+        end = monotonic() + DEADLINE
+        while (seen := {p.socket_path: p.uuid for p in self.dsw.get_plugins_to_register()}).keys() != wanted:
+            assert monotonic() < end, f"expected {wanted}, got {seen}"
+            self.dsw.changed().recv(DEADLINE)
+        return {Path(path).name: uuid for path, uuid in seen.items()}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path / "r")
+    yield world
+    world.cancel()
+    world.watcher.wait()
+    world.sockets.close()
+
+
+def test_sockets_before_and_after_the_start(world: World) -> None:
+    (world.directory / "a").mkdir(parents=True)
+    world.bind("a/early.sock")
+    world.watcher.start(world.ctx)
+    late = world.bind("late.sock")
+    world.expect("a/early.sock", "late.sock")
+    late.unlink()
+    world.expect("a/early.sock")
+
+
+def test_socket_at_the_same_path_is_another(world: World) -> None:
+    world.watcher.start(world.ctx)
+    path = world.bind("x.sock")
+    before = world.expect("x.sock")
+    path.unlink()
+    world.expect()
+    world.bind("x.sock")
+    assert world.expect("x.sock") != before
+
+
+def test_moved_directory_takes_its_sockets_along(world: World) -> None:
+    world.watcher.start(world.ctx)
+    (world.directory / "a").mkdir()
+    world.bind("a/x.sock")
+    world.expect("a/x.sock")
+    (world.directory / "a").rename(world.directory / "b")
+    world.expect("b/x.sock")
+    world.bind("b/y.sock")
+    world.expect("b/x.sock", "b/y.sock")
+
+
+def test_lost_events_are_made_up_for(world: World) -> None:
+    world.watcher.start(world.ctx)
+    world.bind("x.sock")
+    world.expect("x.sock")
+    world.cancel()
+    world.watcher.wait()
+    (world.directory / "x.sock").unlink()
+    world.bind("y.sock")
+    world.watcher = pluginwatcher.Watcher(str(world.directory), world.dsw)
+    world.ctx, world.cancel = golang.with_cancel(golang.background())
+    world.watcher.start(world.ctx)
+    world.watcher.handle_lost_events()
+    world.expect("y.sock")
+    world.bind("z.sock")
+    world.expect("y.sock", "z.sock")
+
+
+def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    watcher = pluginwatcher.Watcher(str(tmp_path / "file/r"), cache.DesiredStateOfWorld())
+    with pytest.raises(OSError, match=r"error \(re-\)creating root .*/file/r: Not a directory"):
+        watcher.start(golang.background())

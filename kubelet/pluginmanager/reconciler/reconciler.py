@@ -1,0 +1,108 @@
+"""Makes the plugins that are registered those that should be.
+
+Go: pkg/kubelet/pluginmanager/reconciler/reconciler.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from kubelet.pluginmanager import cache, operationexecutor
+from pkg import golang, klog
+from pkg.util import goroutinemap
+from pkg.util.goroutinemap import exponentialbackoff
+
+
+class Reconciler:
+    """Starts operations and never waits for one; run belongs to one thread."""
+
+    def __init__(
+        self,
+        operation_executor: operationexecutor.OperationExecutor,
+        loop_sleep_duration: float,
+        desired_state_of_world: cache.DesiredStateOfWorld,
+        actual_state_of_world: cache.ActualStateOfWorld,
+    ) -> None:
+        """`loop_sleep_duration` is how many seconds to wait for a retry."""
+        self._operation_executor = operation_executor
+        self._loop_sleep_duration = loop_sleep_duration
+        self._desired_state_of_world = desired_state_of_world
+        self._actual_state_of_world = actual_state_of_world
+        self._lock = threading.Lock()  # guards _handlers
+        self._handlers: dict[str, cache.PluginHandler] = {}
+        self._handlers_changed: golang.Channel[None] = golang.Channel(1)
+
+    def run(self, ctx: golang.Context) -> None:
+        """Reconcile until ctx ends.
+
+        DIVERGES: a round starts when a socket came or went, an operation has ended, or a handler was added; Go's
+        starts every second, ours only while something is left to do.
+        """
+        while ctx.err() is None:
+            timeout = self._loop_sleep_duration if self.reconcile(ctx) else None
+            golang.select(
+                self._desired_state_of_world.changed(),
+                self._operation_executor.completed(),
+                self._handlers_changed,
+                ctx.done(),
+                timeout=timeout,
+            )
+
+    def add_handler(self, plugin_type: str, plugin_handler: cache.PluginHandler) -> None:
+        """Bring plugins of the type to the handler from now on. Safe from any thread."""
+        with self._lock:
+            self._handlers[plugin_type] = plugin_handler
+        self._handlers_changed.try_send(None)
+
+    def _get_handlers(self) -> dict[str, cache.PluginHandler]:
+        with self._lock:
+            return dict(self._handlers)
+
+    def reconcile(self, ctx: golang.Context) -> bool:
+        """One round, deregistrations first. Whether something is left that another round must see to."""
+        unregistering = self._unregister(ctx)
+        return self._register(ctx) or unregistering
+
+    def _unregister(self, ctx: golang.Context) -> bool:
+        wanted = {plugin.socket_path: plugin.uuid for plugin in self._desired_state_of_world.get_plugins_to_register()}
+        pending = False
+        for plugin in self._actual_state_of_world.get_registered_plugins():
+            # One that has gone, or whose place another has taken.
+            if wanted.get(plugin.socket_path) == plugin.uuid:
+                continue
+            pending = True
+            klog.v(5).info_s("Starting operationExecutor.UnregisterPlugin", plugin=plugin)
+
+            def start(plugin: cache.PluginInfo = plugin) -> None:
+                self._operation_executor.unregister_plugin(ctx, plugin, self._actual_state_of_world)
+
+            if _start(start):
+                klog.v(1).info_s("OperationExecutor.UnregisterPlugin started", plugin=plugin)
+        return pending
+
+    def _register(self, ctx: golang.Context) -> bool:
+        pending = False
+        for plugin in self._desired_state_of_world.get_plugins_to_register():
+            if self._actual_state_of_world.plugin_exists_with_correct_uuid(plugin):
+                continue
+            pending = True
+            klog.v(5).info_s("Starting operationExecutor.RegisterPlugin", plugin=plugin)
+
+            def start(plugin: cache.PluginInfo = plugin) -> None:
+                self._operation_executor.register_plugin(
+                    ctx, plugin.socket_path, plugin.uuid, self._get_handlers(), self._actual_state_of_world
+                )
+
+            if _start(start):
+                klog.v(1).info_s("OperationExecutor.RegisterPlugin started", plugin=plugin)
+        return pending
+
+
+def _start(operation: Callable[[], None]) -> bool:
+    """Whether it could be started: not while another runs for the socket, nor right after a failure."""
+    try:
+        operation()
+    except (goroutinemap.AlreadyExistsError, exponentialbackoff.ExponentialBackoffError):
+        return False
+    return True

@@ -3,6 +3,21 @@
 Go: pkg/volume
 """
 
+from pkg.volume.metrics_block import MetricsBlock
+from pkg.volume.metrics_cached import CachedMetrics
+from pkg.volume.metrics_du import MetricsDu
+from pkg.volume.metrics_errors import (
+    ErrCode,
+    MetricsError,
+    is_not_supported,
+    new_fs_info_failed_error,
+    new_no_path_defined_error,
+    new_not_implemented_error,
+    new_not_supported_error,
+    new_not_supported_error_with_driver_name,
+)
+from pkg.volume.metrics_nil import MetricsNil
+from pkg.volume.metrics_statfs import MetricsStatFS
 from pkg.volume.plugins import (
     AttachableVolumePlugin,
     BlockVolumePlugin,
@@ -34,7 +49,7 @@ from pkg.volume.volume import (
     Unmounter,
     Volume,
 )
-from pkg.volume.volume_linux import set_volume_ownership
+from pkg.volume.volume_linux import VolumeOwnership
 
 __all__ = [
     "AttachableVolumePlugin",
@@ -44,6 +59,7 @@ __all__ = [
     "BlockVolumeMapper",
     "BlockVolumePlugin",
     "BlockVolumeUnmapper",
+    "CachedMetrics",
     "CustomBlockVolumeMapper",
     "CustomBlockVolumeUnmapper",
     "Detacher",
@@ -51,8 +67,14 @@ __all__ = [
     "DeviceMounter",
     "DeviceMounterArgs",
     "DeviceUnmounter",
+    "ErrCode",
     "Metrics",
+    "MetricsBlock",
+    "MetricsDu",
+    "MetricsError",
+    "MetricsNil",
     "MetricsProvider",
+    "MetricsStatFS",
     "Mounter",
     "MounterArgs",
     "NodeExpandableVolumePlugin",
@@ -62,7 +84,13 @@ __all__ = [
     "Unmounter",
     "Volume",
     "VolumeHost",
+    "VolumeOwnership",
     "VolumePlugin",
     "VolumePluginMgr",
-    "set_volume_ownership",
+    "is_not_supported",
+    "new_fs_info_failed_error",
+    "new_no_path_defined_error",
+    "new_not_implemented_error",
+    "new_not_supported_error",
+    "new_not_supported_error_with_driver_name",
 ]

@@ -5,50 +5,222 @@ Go: pkg/volume/volume_linux.go
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from kubelet import events
+from pkg import klog
 from pkg.api.core import v1
-from pkg.volume.volume import Mounter, MounterArgs
+from pkg.apimachinery import clock as clocklib
+from pkg.volume.util import types
+from pkg.volume.volume import Mounter
 
-_READ_WRITE = 0o660
-_READ_ONLY = 0o440
-_EXECUTE = 0o110
+if TYPE_CHECKING:
+    from pkg.client_go.tools import record
+
+RW_MASK = 0o660
+RO_MASK = 0o440
+EXEC_MASK = 0o110
+
+# Seconds until the pod hears that it takes long, and from one word of progress to the next.
+FIRST_EVENT_REPORT_DURATION = 30.0
+PROGRESS_REPORT_DURATION = 60.0
+# A path has no more elements; each level of the walk holds a descriptor.
+_MAX_DEPTH = 2048
+_POLICY_URL = (
+    "https://kubernetes.io/docs/tasks/configure-pod-container/security-context/"
+    "#configure-volume-permission-and-ownership-change-policy-for-pods"
+)
 
 
-def set_volume_ownership(mounter: Mounter, path: str, args: MounterArgs) -> None:
-    """Give the tree at path to the group of args, readable and, unless read-only, writable by it.
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something in a volume, held open so that what is done to it is done to nothing else."""
 
-    New files inherit the group. With the policy OnRootMismatch a tree whose root is right is left alone.
-    Raises OSError.
+    path: str
+    # Its name in the directory that dir_fd is open on; the whole path for the root, where that is None.
+    name: str
+    dir_fd: int | None
+    fd: int
+
+
+class VolumeOwnership:
+    """Gives a volume to a group, all the way down."""
+
+    def __init__(
+        self,
+        mounter: Mounter,
+        directory: str,
+        fs_group: int | None,
+        fs_group_change_policy: str | None,
+        complete_func: Callable[[types.CompleteFuncParam], None] | None,
+        clock: clocklib.Clock | None = None,
+    ) -> None:
+        self._mounter = mounter
+        self._dir = directory
+        self._fs_group = fs_group
+        self._fs_group_change_policy = fs_group_change_policy
+        self._completion_callback = complete_func
+        self._clock = clock or clocklib.RealClock()
+        self._pod: v1.Pod | None = None
+        self._recorder: record.EventRecorder | None = None
+        self._file_counter = 0
+        # By the monotonic clock.
+        self._next_report = 0.0
+        self._reported = False
+
+    def add_progress_notifier(self, pod: v1.Pod, recorder: record.EventRecorder) -> VolumeOwnership:
+        """Have the pod told when it takes long."""
+        self._pod, self._recorder = pod, recorder
+        return self
+
+    def change_permissions(self) -> None:
+        """Make all that is in the volume the group's, readable and, unless read-only, writable by it.
+
+        New files inherit the group. With the policy OnRootMismatch a volume whose root is right is left alone.
+        What cannot be changed is logged. Raises OSError when a directory cannot be read.
+        """
+        if self._fs_group is None:
+            return
+        if skip_permission_change(self._mounter, self._dir, self._fs_group, self._fs_group_change_policy):
+            klog.v(3).info_s("Skipping permission and ownership change for volume", path=self._dir)
+            return
+        self._next_report = self._clock.monotonic() + FIRST_EVENT_REPORT_DURATION
+        try:
+            self._change_permissions_recursively(self._fs_group)
+        except OSError as err:
+            self._complete(err)
+            raise
+        self._complete(None)
+
+    def _complete(self, err: Exception | None) -> None:
+        if self._completion_callback is not None:
+            self._completion_callback(types.CompleteFuncParam(err, False))
+
+    def _change_permissions_recursively(self, fs_group: int) -> None:
+        read_only = self._mounter.get_attributes().read_only
+        for entry in walk_deep(self._dir):
+            self._file_counter += 1
+            change_file_permission(entry, fs_group, read_only)
+            self._monitor_progress()
+
+    def _monitor_progress(self) -> None:
+        """DIVERGES: in Go a goroutine tells; here who changes the files does, between two of them."""
+        now = self._clock.monotonic()
+        if now < self._next_report:
+            return
+        self._next_report = now + PROGRESS_REPORT_DURATION
+        if not self._reported:
+            self._reported = True
+            klog.warning_s(
+                f"Setting volume ownership for {self._dir} and fsGroup set. If the volume has a lot of files then "
+                "setting volume ownership could be slow, see https://github.com/kubernetes/kubernetes/issues/69699"
+            )
+            self._report(f" is taking longer than expected, consider using OnRootMismatch - {_POLICY_URL}")
+        else:
+            klog.warning_s(f"Setting volume ownership for {self._dir}, processed {self._file_counter} files.")
+            self._report(f", processed {self._file_counter} files.")
+
+    def _report(self, what: str) -> None:
+        if self._pod is None or self._recorder is None:
+            return
+        directory = get_dirname_to_report(self._dir, self._pod.metadata.uid)
+        message = f"Setting volume ownership for {directory}{what}"
+        self._recorder.event(self._pod, v1.EVENT_TYPE_WARNING, events.VOLUME_PERMISSION_CHANGE_IN_PROGRESS, message)
+
+
+def get_dirname_to_report(directory: str, pod_uid: str) -> str:
+    """The part of the path that starts with the pod's uid; all of it if that is not in it."""
+    index = directory.find(pod_uid)
+    return directory if index == -1 else directory[index:]
+
+
+def change_file_permission(entry: Entry, fs_group: int, read_only: bool) -> None:
+    """Give a file, directory or link to the group. What fails is logged."""
+    mode = os.fstat(entry.fd).st_mode
+    try:
+        os.chown(entry.name, -1, fs_group, dir_fd=entry.dir_fd, follow_symlinks=False)
+    except OSError as err:
+        klog.error_s(err, "Lchown failed", path=entry.path)
+    if stat.S_ISLNK(mode):
+        return
+    mask = RO_MASK if read_only else RW_MASK
+    if stat.S_ISDIR(mode):
+        mask |= stat.S_ISGID | EXEC_MASK
+    try:
+        os.chmod(f"/proc/self/fd/{entry.fd}", stat.S_IMODE(mode) | mask)
+    except OSError as err:
+        klog.error_s(err, "chmod failed", path=entry.path)
+
+
+def skip_permission_change(mounter: Mounter, directory: str, fs_group: int, fs_group_change_policy: str | None) -> bool:
+    """Whether the policy lets the volume be, as its root is the group's already."""
+    if fs_group_change_policy != v1.FS_GROUP_CHANGE_ON_ROOT_MISMATCH:
+        klog.v(4).info_s("Perform recursive ownership change for directory", path=directory)
+        return False
+    return not requires_permission_change(directory, fs_group, mounter.get_attributes().read_only)
+
+
+def requires_permission_change(root_dir: str, fs_group: int, read_only: bool) -> bool:
+    """Whether the root's group or mode is not what change_permissions would make it; when in doubt, yes."""
+    try:
+        info = os.stat(root_dir)
+    except OSError as err:
+        klog.error_s(
+            err,
+            "Performing recursive ownership change on rootDir because reading permissions of root volume failed",
+            path=root_dir,
+        )
+        return True
+    if info.st_gid != fs_group:
+        klog.v(4).info_s("Expected group ownership of volume did not match with Gid", path=root_dir, GID=info.st_gid)
+        return True
+    if not stat.S_ISDIR(info.st_mode):
+        return True
+    wanted = (RO_MASK if read_only else RW_MASK) | EXEC_MASK | stat.S_ISGID
+    if info.st_mode & wanted != wanted:
+        klog.v(4).info_s("Performing recursive ownership change on rootDir because of mismatching mode", path=root_dir)
+        return True
+    return False
+
+
+def walk_deep(root: str) -> Iterator[Entry]:
+    """All below root and root itself, directories after what is in them; links are not followed.
+
+    DIVERGES: Go names each file by its path twice, and so may follow a link that a container put there in between; it
+    also fails for a file that is gone by then. Raises OSError.
     """
-    if args.fs_group is None:
-        return
-    read_only = mounter.get_attributes().read_only
-    if args.fs_group_change_policy == v1.FS_GROUP_CHANGE_ON_ROOT_MISMATCH and _root_matches(
-        path, args.fs_group, read_only
-    ):
-        return
-    for directory, directories, files in os.walk(path, topdown=False):
-        for name in (*files, *directories):
-            entry = os.path.join(directory, name)
-            if os.path.islink(entry) or name in files:
-                _change(entry, args.fs_group, read_only)
-        _change(directory, args.fs_group, read_only)
+    stack: list[tuple[Entry, Iterator[str]]] = []
+    try:
+        stack.append(_open(root, root, None))
+        while stack:
+            entry, names = stack[-1]
+            name = next(names, None)
+            if name is None:
+                yield entry
+                os.close(stack.pop()[0].fd)
+                continue
+            path = f"{entry.path}/{name}"
+            if len(stack) >= _MAX_DEPTH:
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+            with contextlib.suppress(FileNotFoundError):
+                stack.append(_open(path, name, entry.fd))
+    finally:
+        for entry, _ in stack:
+            os.close(entry.fd)
 
 
-def _change(path: str, fs_group: int, read_only: bool) -> None:
-    info = os.lstat(path)
-    os.lchown(path, -1, fs_group)
-    if stat.S_ISLNK(info.st_mode):
-        return
-    mode = stat.S_IMODE(info.st_mode) | (_READ_ONLY if read_only else _READ_WRITE)
-    if stat.S_ISDIR(info.st_mode):
-        mode |= stat.S_ISGID | _EXECUTE
-    os.chmod(path, mode)
-
-
-def _root_matches(path: str, fs_group: int, read_only: bool) -> bool:
-    info = os.lstat(path)
-    wanted = (_READ_ONLY if read_only else _READ_WRITE) | stat.S_ISGID | _EXECUTE
-    return info.st_gid == fs_group and info.st_mode & wanted == wanted
+def _open(path: str, name: str, dir_fd: int | None) -> tuple[Entry, Iterator[str]]:
+    """The entry, and the names in it if it is a directory."""
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        names = os.listdir(f"/proc/self/fd/{fd}") if stat.S_ISDIR(os.fstat(fd).st_mode) else []
+    except BaseException:
+        os.close(fd)
+        raise
+    return Entry(path, name, dir_fd, fd), iter(names)

@@ -1,26 +1,38 @@
 """Directories that live as long as their pod, on disk, in memory or in huge pages.
 
-Go: pkg/volume/emptydir/empty_dir.go
+Go: pkg/volume/emptydir/empty_dir.go, empty_dir_linux.go
+
+Quotas of the file system (fsquota) are not used.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
+from dataclasses import dataclass
+from typing import Protocol
 
-from pkg import klog, mount_utils
+from kubelet.cm import resource_config_for_pod
+from kubelet.util import swap
+from pkg import features, klog, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery.api import resource
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apis.core.v1 import helper as v1helper
-from pkg.component_helpers import resource
+from pkg.component_helpers import resource as resourcehelper
 from pkg.volume import util as volumeutil
+from pkg.volume.metrics_du import MetricsDu
 from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost, VolumePlugin
-from pkg.volume.volume import Attributes, Mounter, MounterArgs, Unmounter
-from pkg.volume.volume_linux import set_volume_ownership
+from pkg.volume.util import metrics
+from pkg.volume.volume import Attributes, Metrics, MounterArgs
+from pkg.volume.volume_linux import VolumeOwnership
 
 EMPTY_DIR_PLUGIN_NAME = "kubernetes.io/empty-dir"
+_DIR_NAME = EMPTY_DIR_PLUGIN_NAME.replace("/", "~")
 PERMISSIONS = 0o777
+HUGE_PAGES_PAGE_SIZE_MOUNT_OPTION = "pagesize"
+# µs; only the cgroup's processor settings depend on it.
+_CPU_PERIOD = 100_000
 
 
 def probe_volume_plugins() -> list[VolumePlugin]:
@@ -30,10 +42,10 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 class EmptyDirPlugin:
     """Makes emptyDir volumes."""
 
-    _host: VolumeHost
+    host: VolumeHost
 
     def init(self, host: VolumeHost) -> None:
-        self._host = host
+        self.host = host
 
     def get_plugin_name(self) -> str:
         return EMPTY_DIR_PLUGIN_NAME
@@ -47,31 +59,111 @@ class EmptyDirPlugin:
         return spec.volume is not None and spec.volume.empty_dir is not None
 
     def requires_remount(self, spec: Spec) -> bool:
+        """DIVERGES: never in Go, where a volume in memory keeps its first size however the pod is resized."""
+        source = spec.volume.empty_dir if spec.volume is not None else None
+        return source is not None and source.medium == v1.STORAGE_MEDIUM_MEMORY
+
+    def supports_mount_option(self) -> bool:
         return False
 
-    def new_mounter(self, spec: Spec, pod: v1.Pod) -> Mounter:
-        assert spec.volume is not None and spec.volume.empty_dir is not None
-        source = spec.volume.empty_dir
-        size = None
-        if source.medium == v1.STORAGE_MEDIUM_MEMORY:
-            size = calculate_empty_dir_memory_size(self._host.get_node_allocatable(), source, pod)
-        return EmptyDir(self._host, pod.metadata.uid, spec.name(), source.medium, size, pod)
+    def supports_selinux_context_mount(self, spec: Spec) -> bool:
+        return False
 
-    def new_unmounter(self, name: str, pod_uid: str) -> Unmounter:
-        return EmptyDir(self._host, pod_uid, name, v1.STORAGE_MEDIUM_DEFAULT, None, None)
+    def new_mounter(self, spec: Spec, pod: v1.Pod) -> EmptyDir:
+        """Raises what keeps the node from being known."""
+        return self._new_mounter_internal(spec, pod, RealMountDetector(self.host.get_mounter()))
+
+    def _new_mounter_internal(self, spec: Spec, pod: v1.Pod, mount_detector: MountDetector) -> EmptyDir:
+        assert spec.volume is not None and spec.volume.empty_dir is not None
+        source, size = spec.volume.empty_dir, None
+        if source.medium == v1.STORAGE_MEDIUM_MEMORY:
+            memory = self.host.get_node_allocatable().get(v1.RESOURCE_MEMORY)
+            size = calculate_empty_dir_memory_size(memory or resource.new_quantity(0), spec, pod)
+        return EmptyDir(self, pod, spec.name(), source.medium, size, mount_detector)
+
+    def new_unmounter(self, name: str, pod_uid: str) -> EmptyDir:
+        return self._new_unmounter_internal(name, pod_uid, RealMountDetector(self.host.get_mounter()))
+
+    def _new_unmounter_internal(self, name: str, pod_uid: str, mount_detector: MountDetector) -> EmptyDir:
+        pod = v1.Pod()
+        pod.metadata.uid = pod_uid
+        # What it is really kept in is found out when it is taken away.
+        return EmptyDir(self, pod, name, v1.STORAGE_MEDIUM_DEFAULT, None, mount_detector)
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
         volume = v1.Volume(name=volume_name, empty_dir=v1.EmptyDirVolumeSource())
         return ReconstructedVolume(Spec(volume))
 
 
-def calculate_empty_dir_memory_size(
-    node_allocatable: dict[str, Quantity], source: v1.EmptyDirVolumeSource, pod: v1.Pod
-) -> Quantity | None:
-    """The least of what the node, the pod's limit and the volume's own limit allow; None when nothing bounds it."""
-    limits = resource.pod_limits(pod, resource.PodResourcesOptions())
-    bounds = (node_allocatable.get(v1.RESOURCE_MEMORY), limits.get(v1.RESOURCE_MEMORY), source.size_limit)
-    return min((bound for bound in bounds if bound is not None and not bound.is_zero()), default=None)
+def calculate_empty_dir_memory_size(node_allocatable_memory: Quantity, spec: Spec, pod: v1.Pod) -> Quantity:
+    """The least of what all pods, this one and the volume itself may take; a bound of zero is none."""
+    assert spec.volume is not None and spec.volume.empty_dir is not None
+    size_limit = node_allocatable_memory
+    of_pod = resource_config_for_pod(pod, False, _CPU_PERIOD).memory
+    pod_limit = resource.new_quantity(of_pod, resource.Format.BINARY_SI) if of_pod is not None else None
+    for limit in (pod_limit, spec.volume.empty_dir.size_limit):
+        if limit is not None and limit.sign() > 0 and limit.cmp(size_limit) <= 0:
+            size_limit = limit
+    return size_limit
+
+
+@dataclass(frozen=True, slots=True)
+class MountMedium:
+    """What stands at a path."""
+
+    medium: str
+    is_mount_point: bool = False
+    # Of huge pages, unless nobody asked.
+    page_size: Quantity | None = None
+
+
+class MountDetector(Protocol):
+    """Tells what a directory is kept in."""
+
+    def get_mount_medium(self, path: str, requested_medium: str) -> MountMedium:
+        """Raises OSError, and ValueError where the size of huge pages is asked for and not known."""
+        ...
+
+
+class RealMountDetector:
+    """Asks the mount table.
+
+    DIVERGES: Go asks the file system, which may take a while to answer.
+    """
+
+    def __init__(self, mounter: mount_utils.Interface) -> None:
+        self._mounter = mounter
+
+    def get_mount_medium(self, path: str, requested_medium: str) -> MountMedium:
+        klog.v(5).info_s("Determining mount medium", path=path)
+        real = os.path.realpath(path)
+        points = [point for point in self._mounter.list() if point.path == real]
+        # The last one covers the others.
+        match points[-1].type if points else "":
+            case "":
+                return MountMedium(v1.STORAGE_MEDIUM_DEFAULT)
+            case "tmpfs":
+                return MountMedium(v1.STORAGE_MEDIUM_MEMORY, True)
+            case "hugetlbfs":
+                asked = requested_medium != v1.STORAGE_MEDIUM_HUGE_PAGES
+                size = get_page_size(points[-1]) if asked else None
+                return MountMedium(v1.STORAGE_MEDIUM_HUGE_PAGES, True, size)
+            case _:
+                return MountMedium(v1.STORAGE_MEDIUM_DEFAULT, True)
+
+
+def get_page_size(point: mount_utils.MountPoint) -> Quantity:
+    """Of a mount of huge pages. Raises ValueError when its options do not tell."""
+    for option in point.options:
+        name, _, value = option.strip().partition("=")
+        if name != HUGE_PAGES_PAGE_SIZE_MOUNT_OPTION:
+            continue
+        # The kernel writes 2M for what a medium calls 2Mi.
+        try:
+            return resource.parse_quantity(value if value.endswith("i") else f"{value}i")
+        except ValueError as err:
+            raise ValueError(f"error getting page size from '{option}' mount option: {err}") from err
+    raise ValueError(f"no pagesize option specified for {point.path} mount")
 
 
 class EmptyDir:
@@ -79,99 +171,179 @@ class EmptyDir:
 
     def __init__(
         self,
-        host: VolumeHost,
-        pod_uid: str,
+        plugin: EmptyDirPlugin,
+        pod: v1.Pod,
         volume_name: str,
         medium: str,
         size_limit: Quantity | None,
-        pod: v1.Pod | None,
+        mount_detector: MountDetector,
     ) -> None:
-        self._host = host
-        self._pod_uid = pod_uid
+        self._plugin = plugin
+        self._pod = pod
         self._volume_name = volume_name
         self._medium = medium
         self._size_limit = size_limit
-        self._pod = pod
-        self._mounter = host.get_mounter()
+        self._mount_detector = mount_detector
+        self._mounter = plugin.host.get_mounter()
 
     def get_attributes(self) -> Attributes:
         return Attributes(read_only=False, managed=True, selinux_relabel=True)
 
     def get_path(self) -> str:
-        return self._host.get_pod_volume_dir(self._pod_uid, EMPTY_DIR_PLUGIN_NAME.replace("/", "~"), self._volume_name)
+        return self._plugin.host.get_pod_volume_dir(self._pod.metadata.uid, _DIR_NAME, self._volume_name)
 
-    def _meta_dir(self) -> str:
-        plugin_dir = self._host.get_pod_plugin_dir(self._pod_uid, EMPTY_DIR_PLUGIN_NAME.replace("/", "~"))
+    def get_metrics(self) -> Metrics:
+        return MetricsDu(self.get_path()).get_metrics()
+
+    def _get_meta_dir(self) -> str:
+        plugin_dir = self._plugin.host.get_pod_plugin_dir(self._pod.metadata.uid, _DIR_NAME)
         return os.path.join(plugin_dir, self._volume_name)
 
     def set_up(self, args: MounterArgs) -> None:
-        path = self.get_path()
-        if volumeutil.is_ready(self._meta_dir()) and self._is_in_place(path):
+        self.set_up_at(self.get_path(), args)
+
+    def set_up_at(self, directory: str, args: MounterArgs) -> None:
+        if self._is_set_up(directory):
             return
         if self._medium == v1.STORAGE_MEDIUM_DEFAULT:
-            _make_dir(path)
+            _set_up_dir(directory)
         elif self._medium == v1.STORAGE_MEDIUM_MEMORY:
-            self._set_up_tmpfs(path)
+            self._set_up_tmpfs(directory)
         elif v1helper.is_huge_page_medium(self._medium):
-            self._set_up_hugepages(path)
+            self._set_up_hugepages(directory)
         else:
             raise ValueError(f'unknown storage medium "{self._medium}"')
-        set_volume_ownership(self, path, args)
-        volumeutil.set_ready(self._meta_dir())
+        complete = metrics.fs_group_complete_hook(self._plugin, None)
+        VolumeOwnership(self, directory, args.fs_group, None, complete).change_permissions()
+        volumeutil.set_ready(self._get_meta_dir())
 
-    def _is_in_place(self, path: str) -> bool:
-        if self._medium == v1.STORAGE_MEDIUM_DEFAULT:
-            return os.path.isdir(path)
-        return self._medium == v1.STORAGE_MEDIUM_MEMORY and self._mounted_type(path) == "tmpfs"
+    def _is_set_up(self, directory: str) -> bool:
+        """Whether it was set up whole and is still there; a volume in memory gets the size that it ought to have."""
+        ready_dir = self._get_meta_dir()
+        if not volumeutil.is_ready(ready_dir):
+            return False
+        if self._medium == v1.STORAGE_MEDIUM_MEMORY:
+            found = self._mount_detector.get_mount_medium(directory, self._medium)
+            if found.is_mount_point and found.medium == v1.STORAGE_MEDIUM_MEMORY:
+                self._resize_tmpfs(directory)
+                return True
+        elif self._medium == v1.STORAGE_MEDIUM_DEFAULT:
+            if os.path.isdir(directory):
+                return True
+            klog.warning_s(
+                "volume ready file dir exist, but volume dir does not. Remove ready dir",
+                readyDir=ready_dir,
+                path=directory,
+            )
+            shutil.rmtree(ready_dir, ignore_errors=True)
+        return False
 
-    def _mounted_type(self, path: str) -> str:
-        """The type of the filesystem mounted at path; "" when none is."""
-        types = [point.type for point in self._mounter.list() if point.path == path]
-        return types[-1] if types else ""
-
-    def _set_up_tmpfs(self, path: str) -> None:
-        _make_dir(path)
-        if self._mounted_type(path) == "tmpfs":
+    def _set_up_tmpfs(self, directory: str) -> None:
+        _set_up_dir(directory)
+        found = self._mount_detector.get_mount_medium(directory, self._medium)
+        if found.is_mount_point and found.medium == v1.STORAGE_MEDIUM_MEMORY:
             return
-        options = [] if self._size_limit is None else [f"size={self._size_limit.value()}"]
-        klog.v(3).info_s("Mounting tmpfs for volume", podUID=self._pod_uid, volumeName=self._volume_name)
-        self._mounter.mount("tmpfs", path, "tmpfs", options)
+        plugin_dir = self._plugin.host.get_plugin_dir(EMPTY_DIR_PLUGIN_NAME)
+        options = self.generate_tmpfs_mount_options(swap.is_tmpfs_noswap_option_supported(self._mounter, plugin_dir))
+        klog.v(3).info_s("Mounting tmpfs for volume", podUID=self._pod.metadata.uid, volumeName=self._volume_name)
+        self._mounter.mount_sensitive_without_systemd("tmpfs", directory, "tmpfs", options, [])
 
-    def _set_up_hugepages(self, path: str) -> None:
-        _make_dir(path)
-        if self._mounted_type(path) == "hugetlbfs":
+    def _resize_tmpfs(self, directory: str) -> None:
+        """Follow the pod's limits. One that is smaller than what is inside does not fit; the volume keeps its size."""
+        wanted = self._size_limit.value() if self._size_limit is not None else 0
+        size = os.statvfs(directory)
+        if wanted <= 0 or -(-wanted // size.f_frsize) == size.f_blocks:
             return
-        size = self._huge_page_size()
-        self._mounter.mount("nodev", path, "hugetlbfs", [f"pagesize={size}"])
+        options = ["remount", f"size={wanted}"]
+        try:
+            self._mounter.mount_sensitive_without_systemd("tmpfs", directory, "tmpfs", options, [])
+        except OSError as err:
+            klog.error_s(err, "Could not resize tmpfs of volume", podUID=self._pod.metadata.uid, path=directory)
 
-    def _huge_page_size(self) -> str:
-        """The page size of the medium, or the only one the pod asks for. Raises ValueError when it asks for none."""
-        if self._medium.startswith(v1.STORAGE_MEDIUM_HUGE_PAGES_PREFIX):
-            return self._medium.removeprefix(v1.STORAGE_MEDIUM_HUGE_PAGES_PREFIX)
-        requested = resource.pod_limits(self._pod, resource.PodResourcesOptions()) if self._pod is not None else {}
-        sizes = [name for name in requested if v1helper.is_huge_page_resource_name(name)]
-        if len(sizes) != 1:
-            raise ValueError("medium HugePages can only be used if the pod requests pages of exactly one size")
-        return sizes[0].removeprefix(v1.RESOURCE_HUGE_PAGES_PREFIX)
+    def generate_tmpfs_mount_options(self, noswap_supported: bool) -> list[str]:
+        """Without a size the kernel allows half of the memory."""
+        sized = self._size_limit is not None and self._size_limit.value() > 0
+        options = [f"size={self._size_limit.value()}"] if sized and self._size_limit is not None else []
+        return [*options, swap.TMPFS_NOSWAP_OPTION] if noswap_supported else options
+
+    def _set_up_hugepages(self, directory: str) -> None:
+        _set_up_dir(directory)
+        uid = self._pod.metadata.uid
+        found = self._mount_detector.get_mount_medium(directory, self._medium)
+        if found.is_mount_point and v1helper.is_huge_page_medium(found.medium):
+            self._check_page_size(directory, found.page_size)
+            return
+        option = get_page_size_mount_option(self._medium, self._pod)
+        klog.v(3).info_s("Mounting hugepages for volume", podUID=uid, volumeName=self._volume_name)
+        self._mounter.mount_sensitive_without_systemd("nodev", directory, "hugetlbfs", [option], [])
+
+    def _check_page_size(self, directory: str, mounted: Quantity | None) -> None:
+        """Raises ValueError when the pages that are mounted are not of the size that the medium names."""
+        if self._medium == v1.STORAGE_MEDIUM_HUGE_PAGES:
+            return
+        uid = self._pod.metadata.uid
+        if mounted is None:
+            raise ValueError(f"pod {uid}: mounted dir {directory} pagesize is not determined")
+        wanted = v1helper.huge_page_size_from_medium(self._medium)
+        if wanted.cmp(mounted) != 0:
+            raise ValueError(
+                f"pod {uid}: mounted dir {directory} pagesize '{mounted}' and requested medium size '{wanted}' differ"
+            )
 
     def tear_down(self) -> None:
-        path = self.get_path()
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self._meta_dir())
-        if not mount_utils.path_exists(path):
-            klog.warning_s("Unmount skipped because path does not exist", path=path)
+        self.tear_down_at(self.get_path())
+
+    def tear_down_at(self, directory: str) -> None:
+        ready_dir = self._get_meta_dir()
+        try:
+            if os.path.lexists(ready_dir):
+                shutil.rmtree(ready_dir)
+        except OSError as err:
+            raise OSError(f"failed to remove ready dir [{ready_dir}]: {err}") from err
+        if not mount_utils.path_exists(directory):
+            klog.warning_s("Warning: Unmount skipped because path does not exist", path=directory)
             return
-        if self._mounted_type(path) in ("tmpfs", "hugetlbfs"):
-            self._mounter.unmount(path)
-            os.rmdir(path)
-            return
-        # Under a name that nothing looks for it may go slowly without being taken for a volume.
-        doomed = os.path.join(os.path.dirname(path), f"wrapped_{self._volume_name}.deleting~")
-        os.rename(path, doomed)
-        shutil.rmtree(doomed)
+        found = self._mount_detector.get_mount_medium(directory, v1.STORAGE_MEDIUM_HUGE_PAGES)
+        if found.is_mount_point and found.medium in (v1.STORAGE_MEDIUM_MEMORY, v1.STORAGE_MEDIUM_HUGE_PAGES):
+            self._mounter.unmount(directory)
+        shutil.rmtree(directory)
 
 
-def _make_dir(path: str) -> None:
+def get_page_size_mount_option(medium: str, pod: v1.Pod) -> str:
+    """Of the size that the medium names, or else of the one that the pod asks for. Raises ValueError.
+
+    Requests tell, for huge pages have the same limits.
+    """
+    of_medium = None
+    if medium != v1.STORAGE_MEDIUM_HUGE_PAGES:
+        of_medium = v1helper.huge_page_size_from_medium(medium)
+    found: Quantity | None = None
+    for requests in _requests(pod):
+        for name in filter(v1helper.is_huge_page_resource_name, requests):
+            size = v1helper.huge_page_size_from_resource_name(name)
+            if of_medium is not None and size.cmp(of_medium) != 0:
+                continue
+            if found is not None and found.cmp(size) != 0:
+                raise ValueError(f"medium: {medium} can't be used if container requests multiple huge page sizes")
+            found = size
+    if found is None:
+        raise ValueError(
+            f"medium {medium}: hugePages storage requested, but there is no resource request for huge pages"
+        )
+    return f"{HUGE_PAGES_PAGE_SIZE_MOUNT_OPTION}={found}"
+
+
+def _requests(pod: v1.Pod) -> list[dict[str, Quantity]]:
+    """Of the pod as a whole and of all its containers; those that initialise it may use huge pages too."""
+    requests = [container.resources.requests for container in (*pod.spec.containers, *pod.spec.init_containers)]
+    if features.feature_gate.enabled(features.POD_LEVEL_RESOURCES) and resourcehelper.is_pod_level_resources_set(pod):
+        assert pod.spec.resources is not None
+        requests.append(pod.spec.resources.requests)
+    return requests
+
+
+def _set_up_dir(directory: str) -> None:
     """Make the directory and let everybody write to it, whatever the umask says."""
-    os.makedirs(path, mode=0o750, exist_ok=True)
-    os.chmod(path, PERMISSIONS)
+    os.makedirs(directory, mode=PERMISSIONS, exist_ok=True)
+    if os.lstat(directory).st_mode & 0o777 != PERMISSIONS:
+        os.chmod(directory, PERMISSIONS)

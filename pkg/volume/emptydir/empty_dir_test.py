@@ -1,92 +1,330 @@
-"""Tests of emptyDir volumes."""
+"""Tests of emptyDir volumes.
+
+Go: pkg/volume/emptydir/empty_dir_test.go
+"""
+
+from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pkg import mount_utils
 from pkg.api.core import v1
-from pkg.apimachinery.api.resource import parse_quantity
+from pkg.apimachinery.api.resource import Quantity, parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.volume import MounterArgs, Spec
+from pkg.mount_utils.testing import FakeMounter
+from pkg.volume import MounterArgs, Spec, VolumePluginMgr
 from pkg.volume.emptydir import empty_dir
 from pkg.volume.testing import FakeVolumeHost
 
 
-def make(tmp_path: Path, **source: object) -> tuple[FakeVolumeHost, empty_dir.EmptyDirPlugin, Spec, v1.Pod]:
-    host = FakeVolumeHost(str(tmp_path))
-    plugin = empty_dir.EmptyDirPlugin()
-    plugin.init(host)
-    spec = Spec(v1.Volume(name="v", empty_dir=v1.EmptyDirVolumeSource(**source)))  # type: ignore[arg-type]
-    return host, plugin, spec, v1.Pod(metadata=metav1.ObjectMeta(uid="u"))
+class FakeMountDetector:
+    """Always finds the same."""
+
+    def __init__(self, medium: str, is_mount_point: bool, page_size: str = "") -> None:
+        size = parse_quantity(page_size) if page_size else None
+        self.found = empty_dir.MountMedium(medium, is_mount_point, size)
+
+    def get_mount_medium(self, path: str, requested_medium: str) -> empty_dir.MountMedium:
+        return self.found
+
+
+class World:
+    """A plugin on a host below a directory, and one volume of one pod."""
+
+    def __init__(self, root: Path, **source: object) -> None:
+        self.host = FakeVolumeHost(str(root))
+        self.host.node_allocatable = {"memory": parse_quantity("4Gi")}
+        self.plugin = empty_dir.EmptyDirPlugin()
+        self.plugin.init(self.host)
+        self.spec = Spec(v1.Volume(name="v", empty_dir=v1.EmptyDirVolumeSource(**source)))  # type: ignore[arg-type]
+        self.pod = v1.Pod(metadata=metav1.ObjectMeta(uid="u"))
+        self.path = root / "pods/u/volumes/kubernetes.io~empty-dir/v"
+        self.ready = root / "pods/u/plugins/kubernetes.io~empty-dir/v/ready"
+
+    def set_up(self, detector: empty_dir.MountDetector | None = None, **args: object) -> None:
+        detector = detector or empty_dir.RealMountDetector(self.host.mounter)
+        mounter = self.plugin._new_mounter_internal(self.spec, self.pod, detector)
+        mounter.set_up(MounterArgs(**args))  # type: ignore[arg-type]
+
+    def options(self) -> list[str]:
+        (point,) = self.host.mounter.list()
+        return [option for option in point.options if option != "noswap"]
+
+
+def test_can_support(tmp_path: Path) -> None:
+    plugins = VolumePluginMgr()
+    plugins.init_plugins(empty_dir.probe_volume_plugins(), FakeVolumeHost(str(tmp_path)))
+    plugin = plugins.find_plugin_by_name("kubernetes.io/empty-dir")
+    spec = Spec(v1.Volume(name="v", empty_dir=v1.EmptyDirVolumeSource()))
+    assert plugin.can_support(spec) and plugin.get_volume_name(spec) == "v"
+    assert not plugin.can_support(Spec(v1.Volume(name="v")))
+    with pytest.raises(ValueError, match="does not reference an emptyDir"):
+        plugin.get_volume_name(Spec(v1.Volume(name="v")))
 
 
 def test_directory_is_made_for_everybody_and_removed(tmp_path: Path) -> None:
-    _, plugin, spec, pod = make(tmp_path)
-    mounter = plugin.new_mounter(spec, pod)
-    mounter.set_up(MounterArgs())
-    path = tmp_path / "pods/u/volumes/kubernetes.io~empty-dir/v"
-    assert mounter.get_path() == str(path) and path.stat().st_mode & 0o777 == 0o777
-    assert (tmp_path / "pods/u/plugins/kubernetes.io~empty-dir/v/ready").exists()
-    (path / "file").write_text("x")
-    plugin.new_unmounter("v", "u").tear_down()
-    assert not path.exists() and os.listdir(path.parent) == []
+    world = World(tmp_path)
+    world.set_up()
+    assert world.path.stat().st_mode & 0o777 == 0o777 and world.ready.exists()
+    (world.path / "file").write_text("x")
+    world.plugin.new_unmounter("v", "u").tear_down()
+    assert not world.path.exists() and os.listdir(world.path.parent) == []
+    assert not world.ready.parent.exists()
 
 
 def test_second_set_up_keeps_what_is_inside(tmp_path: Path) -> None:
-    _, plugin, spec, pod = make(tmp_path)
-    mounter = plugin.new_mounter(spec, pod)
-    mounter.set_up(MounterArgs())
-    Path(mounter.get_path(), "file").write_text("x")
-    mounter.set_up(MounterArgs())
-    assert Path(mounter.get_path(), "file").read_text() == "x"
+    world = World(tmp_path)
+    world.set_up()
+    (world.path / "file").write_text("x")
+    world.set_up()
+    assert (world.path / "file").read_text() == "x"
+
+
+def test_directory_that_was_removed_comes_back(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.set_up()
+    world.path.rmdir()
+    world.set_up()
+    assert world.path.is_dir() and world.ready.exists()
 
 
 def test_tear_down_of_what_is_gone_is_success(tmp_path: Path) -> None:
-    _, plugin, _, _ = make(tmp_path)
-    plugin.new_unmounter("v", "u").tear_down()
+    World(tmp_path).plugin.new_unmounter("v", "u").tear_down()
 
 
-def test_memory_is_mounted_once_with_its_size_and_unmounted(tmp_path: Path) -> None:
-    host, plugin, spec, pod = make(tmp_path, medium="Memory", size_limit=parse_quantity("1Mi"))
-    mounter = plugin.new_mounter(spec, pod)
-    mounter.set_up(MounterArgs())
-    mounter.set_up(MounterArgs())
-    (point,) = host.mounter.list()
-    assert (point.type, point.options, point.path) == ("tmpfs", ("size=1048576",), mounter.get_path())
-    plugin.new_unmounter("v", "u").tear_down()
-    assert host.mounter.list() == [] and not os.path.exists(mounter.get_path())
+def test_metrics_are_of_what_is_inside(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.set_up()
+    mounter = world.plugin.new_mounter(world.spec, world.pod)
+    empty = mounter.get_metrics()
+    (world.path / "file").write_bytes(b"x" * 100_000)
+    metrics = mounter.get_metrics()
+    assert empty.used is not None and metrics.used is not None and metrics.inodes_used is not None
+    assert metrics.used.sub(empty.used).value() >= 100_000 and metrics.inodes_used.value() == 2
+    assert metrics.capacity is not None and metrics.capacity.value() > 0
 
 
 @pytest.mark.parametrize(
-    ("node", "pod_limit", "volume_limit", "expected"),
+    ("medium", "detector", "mounts", "unmounts"),
     [
-        pytest.param("4Gi", None, None, "4Gi", id="node alone"),
-        pytest.param("4Gi", "1Gi", None, "1Gi", id="pod's limit"),
-        pytest.param("4Gi", "1Gi", "2Gi", "1Gi", id="volume allows more than the pod"),
-        pytest.param("4Gi", "1Gi", "64Mi", "64Mi", id="volume's limit"),
-        pytest.param("4Gi", None, "0", "4Gi", id="zero is no limit"),
+        pytest.param("", FakeMountDetector("", False), 0, 0, id="disk"),
+        pytest.param("Memory", FakeMountDetector("", False), 1, 0, id="memory, nothing mounted"),
+        pytest.param("Memory", FakeMountDetector("Memory", True), 0, 1, id="memory, mounted"),
+        pytest.param("Memory", FakeMountDetector("Memory", False), 1, 0, id="in memory, but no mount of its own"),
+        pytest.param("HugePages-2Mi", FakeMountDetector("", False), 1, 0, id="huge pages, nothing mounted"),
+        pytest.param("HugePages-2Mi", FakeMountDetector("HugePages", True, "2Mi"), 0, 1, id="huge pages, mounted"),
+        pytest.param("HugePages", FakeMountDetector("HugePages", True), 0, 1, id="huge pages of no size, mounted"),
     ],
 )
-def test_memory_size(node: str, pod_limit: str | None, volume_limit: str | None, expected: str) -> None:
-    limits = {"memory": parse_quantity(pod_limit)} if pod_limit else {}
-    container = v1.Container(name="c", resources=v1.ResourceRequirements(limits=limits))
-    pod = v1.Pod(spec=v1.PodSpec(containers=[container]))
+def test_mounts(tmp_path: Path, medium: str, detector: FakeMountDetector, mounts: int, unmounts: int) -> None:
+    world = World(tmp_path, medium=medium)
+    requests = {"hugepages-2Mi": parse_quantity("100Mi")}
+    world.pod.spec.containers = [v1.Container(resources=v1.ResourceRequirements(requests=requests))]
+    world.set_up(detector)
+    assert [call for call, _ in world.host.mounter.calls] == ["mount"] * mounts
+    assert world.path.stat().st_mode & 0o777 == 0o777 and world.ready.exists()
+    world.host.mounter.reset_log()
+    world.plugin._new_unmounter_internal("v", "u", detector).tear_down()
+    assert [call for call, _ in world.host.mounter.calls] == ["unmount"] * unmounts
+    assert not world.path.exists() and not world.ready.parent.exists()
+
+
+def test_huge_pages_of_another_size_are_refused(tmp_path: Path) -> None:
+    world = World(tmp_path, medium="HugePages-2Mi")
+    with pytest.raises(ValueError, match="pagesize '1Gi' and requested medium size '2Mi' differ"):
+        world.set_up(FakeMountDetector("HugePages", True, "1Gi"))
+    with pytest.raises(ValueError, match="pagesize is not determined"):
+        world.set_up(FakeMountDetector("HugePages", True))
+
+
+def test_memory_is_mounted_once_with_its_size(tmp_path: Path) -> None:
+    world = World(tmp_path, medium="Memory", size_limit=parse_quantity("1Mi"))
+    world.set_up()
+    (point,) = world.host.mounter.list()
+    assert (point.device, point.type, point.path) == ("tmpfs", "tmpfs", str(world.path))
+    assert world.options() == ["size=1048576"]
+
+
+@pytest.mark.parametrize(
+    ("size", "noswap", "expected"),
+    [
+        ("1Mi", False, ["size=1048576"]),
+        ("1Mi", True, ["size=1048576", "noswap"]),
+        ("0", True, ["noswap"]),
+        ("0", False, []),
+    ],
+)
+def test_generate_tmpfs_mount_options(tmp_path: Path, size: str, noswap: bool, expected: list[str]) -> None:
+    world = World(tmp_path)
+    detector = FakeMountDetector("", False)
+    volume = empty_dir.EmptyDir(world.plugin, world.pod, "v", "Memory", parse_quantity(size), detector)
+    assert volume.generate_tmpfs_mount_options(noswap) == expected
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[World]:
+    """Of a volume that is really mounted."""
+    world = World(tmp_path, medium="Memory", size_limit=parse_quantity("1Mi"))
+    world.host.mounter = mount_utils.Mounter()  # type: ignore[assignment]
+    world.set_up()
+    yield world
+    world.plugin.new_unmounter("v", "u").tear_down()
+    assert not world.path.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+def test_memory_follows_its_limit(real: World) -> None:
+    (real.path / "file").write_bytes(b"x" * 900_000)
+
+    def size_with(limit: str) -> int:
+        assert real.spec.volume is not None and real.spec.volume.empty_dir is not None
+        real.spec.volume.empty_dir.size_limit = parse_quantity(limit)
+        real.set_up(is_remount=True)
+        info = os.statvfs(real.path)
+        return info.f_blocks * info.f_frsize
+
+    assert real.plugin.requires_remount(real.spec)
+    assert size_with("1Mi") == 1 << 20
+    assert size_with("2Mi") == 2 << 20
+    assert size_with("512Ki") == 2 << 20
+    assert size_with("1Mi") == 1 << 20
+    assert (real.path / "file").stat().st_size == 900_000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+def test_full_memory_is_the_pods_own_trouble(real: World) -> None:
+    with pytest.raises(OSError, match="No space left"):
+        (real.path / "file").write_bytes(b"x" * (2 << 20))
+    real.set_up(is_remount=True)
+
+
+@pytest.mark.parametrize(
+    ("node", "pod_limits", "volume_limit", "expected"),
+    [
+        pytest.param("16Gi", [], None, "16Gi", id="node alone"),
+        pytest.param("16Gi", [None], None, "16Gi", id="pod without limits"),
+        pytest.param("16Gi", ["10Gi"], None, "10Gi", id="pod's limit"),
+        pytest.param("16Gi", ["10Gi", "2Gi"], None, "12Gi", id="pod's limit is that of its containers together"),
+        pytest.param("16Gi", ["10Gi", None], None, "16Gi", id="a container without a limit leaves the pod without one"),
+        pytest.param("16Gi", ["20Gi"], None, "16Gi", id="pod is allowed more than the node has"),
+        pytest.param("16Gi", ["10Gi"], "1Gi", "1Gi", id="volume's limit"),
+        pytest.param("16Gi", ["10Gi"], "12Gi", "10Gi", id="volume allows more than the pod"),
+        pytest.param("16Gi", [], "1Gi", "1Gi", id="volume's limit, none of the pod"),
+        pytest.param("16Gi", [], "32Gi", "16Gi", id="volume allows more than the node has"),
+        pytest.param("16Gi", [], "0", "16Gi", id="zero is no limit"),
+    ],
+)
+def test_memory_size(node: str, pod_limits: list[str | None], volume_limit: str | None, expected: str) -> None:
+    def container(limit: str | None) -> v1.Container:
+        of = {"memory": parse_quantity(limit)} if limit else {}
+        return v1.Container(resources=v1.ResourceRequirements(limits=of, requests=dict(of)))
+
+    pod = v1.Pod(spec=v1.PodSpec(containers=[container(limit) for limit in pod_limits]))
     source = v1.EmptyDirVolumeSource(size_limit=parse_quantity(volume_limit) if volume_limit else None)
-    size = empty_dir.calculate_empty_dir_memory_size({"memory": parse_quantity(node)}, source, pod)
-    assert str(size) == expected
+    spec = Spec(v1.Volume(name="v", empty_dir=source))
+    size = empty_dir.calculate_empty_dir_memory_size(parse_quantity(node), spec, pod)
+    assert size == parse_quantity(expected)
+
+
+def _pod(*containers: list[str], init: list[str] | None = None, pod: list[str] | None = None) -> v1.Pod:
+    """A pod that asks for pages of these sizes."""
+
+    def requirements(sizes: list[str]) -> v1.ResourceRequirements:
+        return v1.ResourceRequirements(requests={f"hugepages-{size}": parse_quantity("100Mi") for size in sizes})
+
+    spec = v1.PodSpec(containers=[v1.Container(resources=requirements(sizes)) for sizes in containers])
+    if init is not None:
+        spec.init_containers = [v1.Container(resources=requirements(init))]
+    if pod is not None:
+        spec.resources = requirements(pod)
+    return v1.Pod(spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("medium", "pod", "expected"),
+    [
+        pytest.param("HugePages", _pod(["2Mi"]), "2Mi", id="only one size"),
+        pytest.param("HugePages", _pod(["1Gi"], ["1Gi"]), "1Gi", id="same size in several containers"),
+        pytest.param("HugePages-2Mi", _pod(["2Mi", "1Gi"]), "2Mi", id="medium says which of two"),
+        pytest.param("HugePages-1Gi", _pod(["2Mi"], ["1Gi"]), "1Gi", id="medium says which of two containers'"),
+        pytest.param("HugePages", _pod([], init=["1Gi"]), "1Gi", id="init container"),
+        pytest.param("HugePages", _pod([], pod=["2Mi"]), "2Mi", id="pod as a whole"),
+    ],
+)
+def test_get_page_size_mount_option(medium: str, pod: v1.Pod, expected: str) -> None:
+    assert empty_dir.get_page_size_mount_option(medium, pod) == f"pagesize={expected}"
+
+
+@pytest.mark.parametrize(
+    ("medium", "pod", "message"),
+    [
+        pytest.param("HugePages", _pod(["2Mi", "1Gi"]), "multiple huge page sizes", id="several sizes"),
+        pytest.param("HugePages", _pod(["2Mi"], ["1Gi"]), "multiple huge page sizes", id="several containers"),
+        pytest.param("HugePages", _pod(["2Mi"], init=["1Gi"]), "multiple huge page sizes", id="init container"),
+        pytest.param("HugePages", _pod([]), "no resource request for huge pages", id="no request"),
+        pytest.param("HugePages-2Mi", _pod(["1Gi"]), "no resource request for huge pages", id="another size"),
+        pytest.param("HugePages-2Mo", _pod(["2Mi"]), "quantities must match", id="no size at all"),
+    ],
+)
+def test_get_page_size_mount_option_refused(medium: str, pod: v1.Pod, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        empty_dir.get_page_size_mount_option(medium, pod)
+
+
+@pytest.mark.parametrize(
+    ("mounted", "medium", "expected"),
+    [
+        pytest.param(None, "", empty_dir.MountMedium("", False), id="nothing"),
+        pytest.param(("ext4", ()), "", empty_dir.MountMedium("", True), id="disk"),
+        pytest.param(("tmpfs", ()), "", empty_dir.MountMedium("Memory", True), id="memory"),
+        pytest.param(
+            ("hugetlbfs", ("rw", "pagesize=2M")),
+            "HugePages-2Mi",
+            empty_dir.MountMedium("HugePages", True, parse_quantity("2Mi")),
+            id="huge pages",
+        ),
+        pytest.param(("hugetlbfs", ()), "HugePages", empty_dir.MountMedium("HugePages", True), id="size not asked for"),
+    ],
+)
+def test_mount_detector(
+    tmp_path: Path, mounted: tuple[str, tuple[str, ...]] | None, medium: str, expected: empty_dir.MountMedium
+) -> None:
+    mounter = FakeMounter()
+    if mounted is not None:
+        mounter.mount("device", str(tmp_path), mounted[0], list(mounted[1]))
+    assert empty_dir.RealMountDetector(mounter).get_mount_medium(str(tmp_path), medium) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["rw", "pagesize=2M"], "2Mi"),
+        (["pagesize=1024Mi"], "1Gi"),
+        (["rw", "pagesize=NaN"], "error getting page size from 'pagesize=NaN'"),
+        (["rw"], "no pagesize option specified for /path"),
+    ],
+)
+def test_get_page_size(options: list[str], expected: str) -> None:
+    point = mount_utils.MountPoint("device", "/path", "hugetlbfs", tuple(options))
+    try:
+        size: Quantity | str = empty_dir.get_page_size(point)
+    except ValueError as err:
+        assert expected in str(err)
+    else:
+        assert size == parse_quantity(expected)
 
 
 def test_unknown_medium_is_refused(tmp_path: Path) -> None:
-    _, plugin, spec, pod = make(tmp_path, medium="Paper")
     with pytest.raises(ValueError, match='unknown storage medium "Paper"'):
-        plugin.new_mounter(spec, pod).set_up(MounterArgs())
+        World(tmp_path, medium="Paper").set_up()
 
 
 def test_group_owns_the_directory_and_what_is_made_in_it(tmp_path: Path) -> None:
-    _, plugin, spec, pod = make(tmp_path)
-    mounter = plugin.new_mounter(spec, pod)
-    group = os.getgid()
-    mounter.set_up(MounterArgs(fs_group=group))
-    info = os.stat(mounter.get_path())
+    world, group = World(tmp_path), os.getgid()
+    world.set_up(fs_group=group)
+    info = os.stat(world.path)
     assert info.st_gid == group and info.st_mode & 0o2000

@@ -4,6 +4,7 @@ Go: pkg/apis/core/v1/helper
 """
 
 from pkg.apis.core.v1.helper.helpers import (
+    huge_page_size_from_medium,
     huge_page_size_from_resource_name,
     huge_page_unit_size_from_byte_size,
     is_attachable_volume_resource_name,
@@ -17,6 +18,7 @@ from pkg.apis.core.v1.helper.helpers import (
 )
 
 __all__ = [
+    "huge_page_size_from_medium",
     "huge_page_size_from_resource_name",
     "huge_page_unit_size_from_byte_size",
     "is_attachable_volume_resource_name",

@@ -53,6 +53,15 @@ def huge_page_unit_size_from_byte_size(size: int) -> str:
     return f"{size}{units[index]}"
 
 
+def huge_page_size_from_medium(medium: str) -> resource.Quantity:
+    """The page size; raises ValueError if the medium is not huge pages of one size."""
+    if not is_huge_page_medium(medium):
+        raise ValueError(f"medium: {medium} is not a hugepage medium")
+    if medium == v1.STORAGE_MEDIUM_HUGE_PAGES:
+        raise ValueError(f"medium: {medium} doesn't have size information")
+    return resource.parse_quantity(medium.removeprefix(v1.STORAGE_MEDIUM_HUGE_PAGES_PREFIX))
+
+
 def is_huge_page_medium(medium: str) -> bool:
     return medium == v1.STORAGE_MEDIUM_HUGE_PAGES or medium.startswith(v1.STORAGE_MEDIUM_HUGE_PAGES_PREFIX)
 

@@ -1,0 +1,8 @@
+"""Whether memory may be swapped out.
+
+Go: pkg/kubelet/util/swap
+"""
+
+from kubelet.util.swap.swap_util import TMPFS_NOSWAP_OPTION, is_tmpfs_noswap_option_supported
+
+__all__ = ["TMPFS_NOSWAP_OPTION", "is_tmpfs_noswap_option_supported"]

@@ -1,0 +1,71 @@
+"""Whether memory may be swapped out.
+
+Go: pkg/kubelet/util/swap/swap_util.go
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+from pkg import klog, mount_utils
+
+TMPFS_NOSWAP_OPTION = "noswap"
+# The first kernel that has the option.
+_TMPFS_NOSWAP_SUPPORT_KERNEL_VERSION = (6, 4)
+_UID_MAP = Path("/proc/self/uid_map")
+
+
+_lock = threading.Lock()
+# None until it has been found out; guarded by _lock.
+_tmpfs_noswap_option_supported: bool | None = None
+
+
+def is_tmpfs_noswap_option_supported(mounter: mount_utils.Interface, mount_path: str) -> bool:
+    """Whether tmpfs can be kept out of swap; found out once, on old kernels by trying it below mount_path."""
+    global _tmpfs_noswap_option_supported
+    with _lock:
+        if _tmpfs_noswap_option_supported is None:
+            _tmpfs_noswap_option_supported = _try_tmpfs_noswap_option(mounter, mount_path)
+        return _tmpfs_noswap_option_supported
+
+
+def _try_tmpfs_noswap_option(mounter: mount_utils.Interface, mount_path: str) -> bool:
+    if _running_in_user_ns():
+        klog.info_s("Running under a user namespace - tmpfs noswap is not supported")
+        return False
+    if _kernel_version() >= _TMPFS_NOSWAP_SUPPORT_KERNEL_VERSION:
+        return True
+    try:
+        directory = tempfile.mkdtemp(prefix="tmpfs-noswap-test-", dir=mount_path)
+    except OSError as err:
+        klog.info_s(
+            "error creating dir to test if tmpfs noswap is enabled. Assuming not supported",
+            mountPath=mount_path,
+            error=err,
+        )
+        return False
+    try:
+        mounter.mount_sensitive_without_systemd("tmpfs", directory, "tmpfs", [TMPFS_NOSWAP_OPTION], [])
+        mounter.unmount(directory)
+    except OSError as err:
+        klog.info_s("error mounting tmpfs with the noswap option. Assuming not supported", error=err)
+        return False
+    finally:
+        os.rmdir(directory)
+    return True
+
+
+def _running_in_user_ns() -> bool:
+    """Whether not every id is what it is on the machine."""
+    try:
+        return _UID_MAP.read_text().split() != ["0", "0", str(2**32 - 1)]
+    except FileNotFoundError:
+        return False
+
+
+def _kernel_version() -> tuple[int, int]:
+    major, minor, *_ = os.uname().release.split(".")
+    return int(major), int("".join(filter(str.isdigit, minor)) or 0)

@@ -1,0 +1,44 @@
+"""Tests of what is known of swap."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kubelet.util.swap import swap_util
+from pkg.mount_utils.testing import FakeMounter
+
+
+@pytest.mark.parametrize(
+    ("release", "in_user_ns", "mount_error", "supported", "mounted"),
+    [
+        pytest.param((6, 4), False, False, True, False, id="new kernel"),
+        pytest.param((6, 4), True, False, False, False, id="in a user namespace"),
+        pytest.param((5, 15), False, False, True, True, id="old kernel that has it"),
+        pytest.param((5, 15), False, True, False, True, id="old kernel that has not"),
+    ],
+)
+def test_noswap(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    release: tuple[int, int],
+    in_user_ns: bool,
+    mount_error: bool,
+    supported: bool,
+    mounted: bool,
+) -> None:
+    monkeypatch.setattr(swap_util, "_kernel_version", lambda: release)
+    monkeypatch.setattr(swap_util, "_running_in_user_ns", lambda: in_user_ns)
+    monkeypatch.setattr(swap_util.tempfile, "mkdtemp", lambda **_: os.makedirs(tmp_path / "x") or str(tmp_path / "x"))
+    mounter = FakeMounter()
+    if mount_error:
+        mounter.errors[str(tmp_path / "x")] = OSError("bad option")
+    assert swap_util._try_tmpfs_noswap_option(mounter, str(tmp_path)) is supported
+    assert bool(mounter.calls) is mounted and not mounter.list()
+    assert os.listdir(tmp_path) == []
+
+
+def test_this_kernel() -> None:
+    assert swap_util._kernel_version() >= (2, 6)

@@ -1,0 +1,42 @@
+"""For volumes that have a file system of their own.
+
+Go: pkg/volume/metrics_statfs.go
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pkg.apimachinery.api import resource
+from pkg.volume import metrics_errors
+from pkg.volume.util import fs
+from pkg.volume.volume import Metrics
+
+
+class MetricsStatFS:
+    """Asks the file system at a path."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def get_metrics(self) -> Metrics:
+        """Raises MetricsError; a server that does not answer is one too, after a while."""
+        if not self._path:
+            raise metrics_errors.new_no_path_defined_error()
+        try:
+            info = fs.info(self._path)
+        except OSError as err:
+            raise metrics_errors.new_fs_info_failed_error(err) from err
+        return Metrics(
+            time=datetime.now(UTC).replace(microsecond=0),
+            available=binary(info.available),
+            capacity=binary(info.capacity),
+            used=binary(info.usage),
+            inodes=binary(info.inodes),
+            inodes_free=binary(info.inodes_free),
+            inodes_used=binary(info.inodes_used),
+        )
+
+
+def binary(value: int) -> resource.Quantity:
+    return resource.new_quantity(value, resource.Format.BINARY_SI)

@@ -1,0 +1,136 @@
+"""How much room a file system has, and how much a directory takes.
+
+Go: pkg/volume/util/fs/fs.go
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pkg import golang, mount_utils
+
+T = TypeVar("T")
+
+# Seconds that a file system has for an answer: a network's may never give one.
+ANSWER_TIMEOUT = 10.0
+# What st_blocks counts in, whatever the file system's block size.
+_BLOCK = 512
+
+_lock = threading.Lock()
+# The threads that wait for an answer, by path; guarded by _lock. One that hangs is not joined by another.
+_asked: dict[str, golang.Thread] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class UsageInfo:
+    """What a directory takes, in bytes and inodes."""
+
+    bytes: int
+    inodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FsInfo:
+    """What a file system has, in bytes and inodes."""
+
+    available: int
+    capacity: int
+    usage: int
+    inodes: int
+    inodes_free: int
+    inodes_used: int
+
+
+def info(path: str) -> FsInfo:
+    """Of the file system that path is on. Raises OSError, TimeoutError among them."""
+    stats = _answer(path, os.statvfs)
+    return FsInfo(
+        available=stats.f_bavail * stats.f_frsize,
+        capacity=stats.f_blocks * stats.f_frsize,
+        usage=(stats.f_blocks - stats.f_bfree) * stats.f_frsize,
+        inodes=stats.f_files,
+        inodes_free=stats.f_ffree,
+        inodes_used=stats.f_files - stats.f_ffree,
+    )
+
+
+def disk_usage(path: str) -> UsageInfo:
+    """Of the directory and all below it on the same file system; files with several names count once.
+
+    Raises OSError, TimeoutError among them, and ValueError without a path.
+    """
+    if not path:
+        raise ValueError("invalid directory")
+    top = _answer(path, os.stat)
+    seen: set[int] = set()
+    size = inodes = 0
+    for status in (top, *_walk(path, top.st_dev, _mounts_below(path))):
+        if status.st_nlink > 1:
+            if status.st_ino in seen:
+                continue
+            seen.add(status.st_ino)
+        size += status.st_blocks * _BLOCK
+        inodes += 1
+    return UsageInfo(size, inodes)
+
+
+def _walk(path: str, device: int, mounts: frozenset[str]) -> Iterator[os.stat_result]:
+    """The status of everything below path; what goes away meanwhile does not count."""
+    pending = [path]
+    while pending:
+        try:
+            entries = os.scandir(pending.pop())
+        except FileNotFoundError:
+            continue
+        with entries:
+            for entry in entries:
+                # Not even asked for its status: it may be of a server that does not answer.
+                if entry.path in mounts:
+                    continue
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if status.st_dev != device:
+                    continue
+                yield status
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+
+
+def _mounts_below(path: str) -> frozenset[str]:
+    return frozenset(point.path for point in mount_utils.Mounter().list() if point.path.startswith(f"{path}/"))
+
+
+def _answer(path: str, ask: Callable[[str], T]) -> T:
+    """What ask says of the path. Raises TimeoutError when it says nothing in time, and while it has still not.
+
+    DIVERGES: Go waits, be it for ever; here the caller goes on, and one thread waits.
+    """
+    result: golang.Channel[tuple[T | None, OSError | None]] = golang.Channel(1)
+
+    def wait() -> None:
+        try:
+            result.send((ask(path), None))
+        except OSError as err:
+            result.send((None, err))
+
+    with _lock:
+        if path in _asked and _asked[path].is_alive():
+            raise TimeoutError(f"{path}: the file system has not answered yet")
+        thread = _asked[path] = golang.go(wait, name=f"file-system-{path}")
+    answer, _ = result.recv(timeout=ANSWER_TIMEOUT)
+    if answer is None:
+        raise TimeoutError(f"{path}: the file system did not answer within {ANSWER_TIMEOUT:g} seconds")
+    thread.join()
+    with _lock:
+        if _asked.get(path) is thread:
+            del _asked[path]
+    value, err = answer
+    if err is not None:
+        raise err
+    return value  # type: ignore[return-value]

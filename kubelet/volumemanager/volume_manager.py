@@ -214,7 +214,7 @@ class VolumeManager:
 
 
 def _expected_volumes(pod: v1.Pod) -> list[str]:
-    mounts, devices = volumeutil.get_pod_volume_names(pod)
+    mounts, devices, _ = volumeutil.get_pod_volume_names(pod)
     return sorted(mounts | devices)
 
 

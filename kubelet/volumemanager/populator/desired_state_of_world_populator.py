@@ -81,7 +81,7 @@ class DesiredStateOfWorldPopulator:
 
     def _process_pod_volumes(self, pod: v1.Pod) -> None:
         pod_name = volumeutil.get_unique_pod_name(pod)
-        mounts, devices = volumeutil.get_pod_volume_names(pod)
+        mounts, devices, _ = volumeutil.get_pod_volume_names(pod)
         all_added = True
         for volume in pod.spec.volumes:
             if volume.name not in mounts and volume.name not in devices:

@@ -1,0 +1,8 @@
+"""Claims and the persistent volumes behind them.
+
+Go: staging/src/k8s.io/component-helpers/storage/volume
+"""
+
+from pkg.component_helpers.storage.volume.helpers import check_node_affinity
+
+__all__ = ["check_node_affinity"]

@@ -1,0 +1,46 @@
+"""Mount points within volumes, for volumes that are mounted below others.
+
+Go: pkg/volume/util/nested_volumes.go
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+
+
+def get_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> list[str]:
+    """The directories, below the volume's own, on which containers of the pod mount others.
+
+    Raises ValueError for a mount path that leads out of the container.
+    """
+    found: list[str] = []
+    for container, _ in podutil.container_iter(pod.spec, podutil.ALL_CONTAINERS):
+        paths = sorted(os.path.normpath(mount.mount_path) for mount in container.volume_mounts)
+        mine = [os.path.normpath(mount.mount_path) for mount in container.volume_mounts if mount.name == name]
+        for path in mine:
+            if path.startswith("../"):
+                raise ValueError(f"invalid container mount point {path}")
+            found += _nested(path + "/", paths)
+    return found
+
+
+def make_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> None:
+    """Make those directories in base_dir. Raises ValueError and OSError."""
+    for directory in get_nested_mountpoints(name, base_dir, pod):
+        try:
+            os.makedirs(os.path.join(base_dir, directory), mode=0o755, exist_ok=True)
+        except OSError as err:
+            raise OSError(f"unable to create nested volume mountpoints: {err}") from err
+
+
+def _nested(prefix: str, paths: list[str]) -> Iterator[str]:
+    """What lies below prefix, and below nothing else that does."""
+    seen: list[str] = []
+    for path in paths:
+        if path.startswith(prefix) and not path.startswith(tuple(seen)):
+            seen.append(path + "/")
+            yield path.removeprefix(prefix)

@@ -1,0 +1,148 @@
+"""What a claim's status says of its volume being made larger, and making a file system larger.
+
+Of Go's file only what runs on a node.
+
+Go: pkg/volume/util/resize_util.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pkg import golang, mount_utils
+from pkg.api.core import v1
+from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.api.resource import Quantity
+from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util import strategicpatch
+from pkg.util import exec as utilexec
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+
+KNOWN_RESIZE_CONDITIONS = frozenset(
+    {
+        v1.PERSISTENT_VOLUME_CLAIM_FILE_SYSTEM_RESIZE_PENDING,
+        v1.PERSISTENT_VOLUME_CLAIM_RESIZING,
+        v1.PERSISTENT_VOLUME_CLAIM_CONTROLLER_RESIZE_ERROR,
+        v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_ERROR,
+    }
+)
+
+
+def mark_fs_resize_finished(
+    pvc: v1.PersistentVolumeClaim, new_size: Quantity, kube_client: kubernetes.Interface
+) -> v1.PersistentVolumeClaim:
+    """The file system is as large as it is to be."""
+    new_pvc = v1.deepcopy(pvc)
+    new_pvc.status.capacity[v1.RESOURCE_STORAGE] = new_size
+    new_pvc.status.allocated_resource_statuses.pop(v1.RESOURCE_STORAGE, None)
+    merge_resize_condition_on_pvc(new_pvc, [], keep_old_resize_conditions=False)
+    return patch_pvc_status(pvc, new_pvc, kube_client)
+
+
+def mark_node_expansion_finished_with_recovery(
+    pvc: v1.PersistentVolumeClaim, new_size: Quantity, kube_client: kubernetes.Interface
+) -> v1.PersistentVolumeClaim:
+    """As mark_fs_resize_finished."""
+    return mark_fs_resize_finished(pvc, new_size, kube_client)
+
+
+def mark_node_expansion_infeasible(
+    pvc: v1.PersistentVolumeClaim, kube_client: kubernetes.Interface, err: Exception
+) -> v1.PersistentVolumeClaim:
+    """The node can never make the volume this large: the controller may try another size."""
+    new_pvc = v1.deepcopy(pvc)
+    new_pvc.status.allocated_resource_statuses[v1.RESOURCE_STORAGE] = v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_INFEASIBLE
+    return _patch_with_error_condition(pvc, new_pvc, kube_client, err)
+
+
+def mark_node_expansion_failed_condition(
+    pvc: v1.PersistentVolumeClaim, kube_client: kubernetes.Interface, err: Exception
+) -> v1.PersistentVolumeClaim:
+    """The node failed to make the volume larger, and tries again."""
+    return _patch_with_error_condition(pvc, v1.deepcopy(pvc), kube_client, err)
+
+
+def mark_node_expansion_in_progress(
+    pvc: v1.PersistentVolumeClaim, kube_client: kubernetes.Interface
+) -> v1.PersistentVolumeClaim:
+    new_pvc = v1.deepcopy(pvc)
+    new_pvc.status.allocated_resource_statuses[v1.RESOURCE_STORAGE] = v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_IN_PROGRESS
+    return patch_pvc_status(pvc, new_pvc, kube_client)
+
+
+def patch_pvc_status(
+    old_pvc: v1.PersistentVolumeClaim,
+    new_pvc: v1.PersistentVolumeClaim,
+    kube_client: kubernetes.Interface,
+    add_resource_version_check: bool = True,
+) -> v1.PersistentVolumeClaim:
+    """Send what differs, so that fields unknown here survive; unless told otherwise only to the claim as it was.
+
+    Raises what the client raises.
+    """
+    from pkg.apimachinery import types  # not needed without an API server
+
+    patch = create_pvc_patch(old_pvc, new_pvc, add_resource_version_check)
+    claims = kube_client.core_v1.persistent_volume_claims(old_pvc.metadata.namespace)
+    ctx = golang.background()
+    return claims.patch(ctx, old_pvc.metadata.name, types.PatchType.STRATEGIC_MERGE, patch, None, "status")
+
+
+def create_pvc_patch(
+    old_pvc: v1.PersistentVolumeClaim, new_pvc: v1.PersistentVolumeClaim, add_resource_version_check: bool
+) -> bytes:
+    patch = strategicpatch.create_two_way_merge_map_patch(
+        codec.to_builtins(old_pvc), codec.to_builtins(new_pvc), v1.PersistentVolumeClaim
+    )
+    if add_resource_version_check:
+        patch.setdefault("metadata", {})["resourceVersion"] = old_pvc.metadata.resource_version
+    return msgspec.json.encode(patch, order="sorted")
+
+
+def merge_resize_condition_on_pvc(
+    pvc: v1.PersistentVolumeClaim,
+    resize_conditions: Sequence[v1.PersistentVolumeClaimCondition],
+    keep_old_resize_conditions: bool,
+) -> v1.PersistentVolumeClaim:
+    """Put the conditions into the claim, in place; a condition whose status does not change stays as it was."""
+    wanted = {condition.type: condition for condition in resize_conditions}
+    merged: list[v1.PersistentVolumeClaimCondition] = []
+    for condition in pvc.status.conditions:
+        new = wanted.pop(condition.type, None) if condition.type in KNOWN_RESIZE_CONDITIONS else None
+        if new is not None:
+            merged.append(new if new.status != condition.status else condition)
+        elif condition.type not in KNOWN_RESIZE_CONDITIONS or keep_old_resize_conditions:
+            merged.append(condition)
+    pvc.status.conditions = [*merged, *wanted.values()]
+    return pvc
+
+
+def generic_resize_fs(device_path: str, device_mount_path: str) -> bool:
+    """Make the file system as large as its device. Whether it is one that can be. Raises OSError."""
+    return mount_utils.ResizeFs(utilexec.Executor()).resize(device_path, device_mount_path)
+
+
+def _patch_with_error_condition(
+    pvc: v1.PersistentVolumeClaim,
+    new_pvc: v1.PersistentVolumeClaim,
+    kube_client: kubernetes.Interface,
+    err: Exception,
+) -> v1.PersistentVolumeClaim:
+    condition = v1.PersistentVolumeClaimCondition(
+        type=v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_ERROR,
+        status=v1.CONDITION_TRUE,
+        last_transition_time=_now(),
+        message=f"failed to expand pvc with {err}",
+    )
+    merge_resize_condition_on_pvc(new_pvc, [condition], keep_old_resize_conditions=True)
+    return patch_pvc_status(pvc, new_pvc, kube_client, add_resource_version_check=False)
+
+
+def _now() -> datetime:
+    return clocklib.RealClock().now().replace(microsecond=0)

@@ -1,0 +1,240 @@
+"""Where block volumes are bound and linked, and the loop devices that keep them open.
+
+A device is bound to `GLOBAL_MAP_PATH/POD_UID`, and `pods/POD_UID/volumeDevices/PLUGIN/NAME` is a link to it.
+
+Go: pkg/volume/util/volumepathhandler/volume_path_handler.go, volume_path_handler_linux.go
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Protocol
+
+from pkg import klog, mount_utils
+
+_SYS_BLOCK = "/sys/block"
+_LOSETUP = "losetup"
+_DELETED = "(deleted)"
+
+
+class DeviceNotFoundError(OSError):
+    """The path has no loop device."""
+
+    def __init__(self) -> None:
+        super().__init__("device not found")
+
+
+class BlockVolumePathHandler(Protocol):
+    """Binds, links and holds devices. All methods raise OSError; only ever for operations' own threads."""
+
+    def map_device(self, device_path: str, map_path: str, link_name: str, bind_mount: bool) -> None:
+        """Bind the device to map_path/link_name, or make that a link to it."""
+        ...
+
+    def unmap_device(self, map_path: str, link_name: str, bind_mount: bool) -> None:
+        """Undo map_device; what is not there is no error."""
+        ...
+
+    def remove_map_path(self, map_path: str) -> None:
+        """Remove the directory with all that is in it."""
+        ...
+
+    def is_symlink_exist(self, map_path: str) -> bool: ...
+
+    def is_device_bind_mount_exist(self, map_path: str) -> bool: ...
+
+    def get_device_bind_mount_refs(self, dev_path: str, map_path: str) -> list[str]:
+        """The binds of devices in the directory. Raises FileNotFoundError."""
+        ...
+
+    def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: str) -> str:
+        """The bind, somewhere below plugin_dir, of the device that map_path is a link to; "" if there is none."""
+        ...
+
+    def attach_file_device(self, path: str) -> str:
+        """The loop device of a file or device, made if need be."""
+        ...
+
+    def detach_file_device(self, path: str) -> None:
+        """Give up the loop device; none is no error."""
+        ...
+
+    def get_loop_device(self, path: str) -> str:
+        """Raises DeviceNotFoundError."""
+        ...
+
+
+class VolumePathHandler:
+    """The real one."""
+
+    def __init__(self, mounter: mount_utils.Interface | None = None, sys_block: str = _SYS_BLOCK) -> None:
+        self._mounter = mounter or mount_utils.Mounter()
+        self._sys_block = Path(sys_block)
+
+    def map_device(self, device_path: str, map_path: str, link_name: str, bind_mount: bool) -> None:
+        if not device_path:
+            raise OSError("failed to map device to map path. devicePath is empty")
+        if not map_path:
+            raise OSError("failed to map device to map path. mapPath is empty")
+        if not os.path.isabs(map_path):
+            raise OSError(f"the map path should be absolute: map path: {map_path}")
+        klog.v(5).info_s("MapDevice", devicePath=device_path, mapPath=map_path, linkName=link_name)
+        os.makedirs(map_path, mode=0o750, exist_ok=True)
+        link_path = os.path.join(map_path, link_name)
+        if bind_mount:
+            self._map_bind_mount_device(device_path, link_path)
+        else:
+            _map_symlink_device(device_path, link_path)
+
+    def unmap_device(self, map_path: str, link_name: str, bind_mount: bool) -> None:
+        if not map_path:
+            raise OSError("failed to unmap device from map path. mapPath is empty")
+        klog.v(5).info_s("UnmapDevice", mapPath=map_path, linkName=link_name)
+        link_path = os.path.join(map_path, link_name)
+        if bind_mount:
+            self._unmap_bind_mount_device(link_path)
+        elif self.is_symlink_exist(link_path):
+            os.remove(link_path)
+        else:
+            klog.warning_s("Unmap skipped because symlink does not exist on the path", path=link_path)
+
+    def remove_map_path(self, map_path: str) -> None:
+        if not map_path:
+            raise OSError("failed to remove map path. mapPath is empty")
+        klog.v(5).info_s("RemoveMapPath", mapPath=map_path)
+        try:
+            shutil.rmtree(map_path)
+        except FileNotFoundError:
+            pass
+        except OSError as err:
+            raise OSError(f"failed to remove directory {map_path}: {err}") from err
+
+    def is_symlink_exist(self, map_path: str) -> bool:
+        return os.path.islink(map_path)
+
+    def is_device_bind_mount_exist(self, map_path: str) -> bool:
+        try:
+            return _is_device(os.lstat(map_path).st_mode)
+        except FileNotFoundError:
+            return False
+
+    def get_device_bind_mount_refs(self, dev_path: str, map_path: str) -> list[str]:
+        with os.scandir(map_path) as entries:
+            refs = sorted(entry.path for entry in entries if _is_device(entry.stat(follow_symlinks=False).st_mode))
+        klog.v(5).info_s("GetDeviceBindMountRefs", refs=refs)
+        return refs
+
+    def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: str) -> str:
+        found = ""
+        for directory, _, files in os.walk(plugin_dir, onerror=_raise):
+            path = os.path.join(directory, pod_uid)
+            if pod_uid in files and self.is_device_bind_mount_exist(path) and _same_device(path, map_path):
+                found = path
+        klog.v(5).info_s("FindGlobalMapPathFromPod", globalMapPathUUID=found)
+        return found
+
+    def attach_file_device(self, path: str) -> str:
+        try:
+            return self.get_loop_device(path)
+        except DeviceNotFoundError:
+            klog.v(4).info_s("Creating device for path", path=path)
+        except OSError as err:
+            raise OSError(f"GetLoopDevice failed for path {path}: {err}") from err
+        _losetup("-f", path)
+        return self._loop_device_from_sysfs(path)
+
+    def detach_file_device(self, path: str) -> None:
+        try:
+            device = self.get_loop_device(path)
+        except DeviceNotFoundError:
+            klog.warning_s(
+                "couldn't find loopback device which takes file descriptor lock. Skip detaching device", path=path
+            )
+            return
+        try:
+            _losetup("-d", device)
+        except OSError as err:
+            if os.path.exists(device):
+                raise OSError(f"removeLoopDevice failed for path {path}: {err}") from err
+
+    def get_loop_device(self, path: str) -> str:
+        if not os.path.exists(path):
+            raise DeviceNotFoundError
+        return self._loop_device_from_sysfs(path)
+
+    def _loop_device_from_sysfs(self, path: str) -> str:
+        paths = {path, os.path.realpath(path)}
+        for device in sorted(self._sys_block.glob("loop*")):
+            try:
+                backing_file = (device / "loop" / "backing_file").read_text()
+            except OSError:
+                continue  # a device that nothing is attached to
+            if clean_backing_file_path(backing_file) in paths:
+                return f"/dev/{device.name}"
+        raise DeviceNotFoundError
+
+    def _map_bind_mount_device(self, device_path: str, link_path: str) -> None:
+        if self.is_device_bind_mount_exist(link_path):
+            klog.warning_s("Map skipped because bind mount already exists on the path", path=link_path)
+            return
+        try:
+            os.close(os.open(link_path, os.O_CREAT | os.O_RDWR, 0o750))
+            self._mounter.mount_sensitive_without_systemd(device_path, link_path, "", ["bind"], [])
+        except OSError as err:
+            message = f"failed to bind mount devicePath: {device_path} to linkPath {link_path}: {err}"
+            raise OSError(message) from err
+
+    def _unmap_bind_mount_device(self, link_path: str) -> None:
+        if self.is_device_bind_mount_exist(link_path):
+            try:
+                self._mounter.unmount(link_path)
+            except OSError as err:
+                raise OSError(f"failed to unmount linkPath {link_path}: {err}") from err
+        else:
+            klog.warning_s("Unmap skipped because bind mount does not exist on the path", path=link_path)
+        try:
+            os.remove(link_path)
+        except FileNotFoundError:
+            pass
+        except OSError as err:
+            raise OSError(f"failed to remove file {link_path}: {err}") from err
+
+
+def clean_backing_file_path(path: str) -> str:
+    """The path without what the kernel adds when the file is gone."""
+    return path.strip().removesuffix(_DELETED).strip()
+
+
+def _map_symlink_device(device_path: str, link_path: str) -> None:
+    """Anew: one that is there may be from before the node was started."""
+    try:
+        os.remove(link_path)
+    except FileNotFoundError:
+        pass
+    os.symlink(device_path, link_path)
+
+
+def _is_device(mode: int) -> bool:
+    return stat.S_ISBLK(mode) or stat.S_ISCHR(mode)
+
+
+def _same_device(bound: str, link: str) -> bool:
+    try:
+        return os.stat(bound).st_rdev == os.stat(os.readlink(link)).st_rdev
+    except OSError:
+        return False
+
+
+def _raise(err: OSError) -> None:
+    raise OSError(f"FindGlobalMapPathUUIDFromPod failed: {err}") from err
+
+
+def _losetup(*arguments: str) -> None:
+    done = subprocess.run([_LOSETUP, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        klog.v(2).info_s("losetup failed", arguments=arguments, output=done.stderr)
+        raise OSError(f"losetup {' '.join(arguments)} failed: exit status {done.returncode}")

@@ -154,10 +154,11 @@ class Namespace:
     # Writing.
 
     def create(self, manifest: Manifest, node: str | None = None) -> v1.Pod:
-        """Make a pod, on the tested node or another, without a token of its service account."""
+        """Make a pod, on the tested node or another; it has no token of its service account unless it asks for one."""
         pod = codec.convert(manifest, v1.Pod)
         pod.spec.node_name = self.node if node is None else node
-        pod.spec.automount_service_account_token = False
+        if pod.spec.automount_service_account_token is None:
+            pod.spec.automount_service_account_token = False
         for each in [*pod.spec.init_containers, *pod.spec.containers]:
             each.image = self.images.actual(each.image)
         return self.client.core_v1.pods(self.name).create(self.ctx, pod)

@@ -881,3 +881,12 @@ def test_trust_bundles(client: Client, name: str, signer: str, times: int, why: 
     assert code == 201
     found = client.call("GET", f"{_BUNDLES}?fieldSelector=spec.signerName%3D{signer.replace('/', '%2F')}")[1]
     assert [each["metadata"]["name"] for each in found["items"]] == [name]
+
+
+@pytest.mark.parametrize(("size", "code"), [(1 << 20, 201), ((1 << 20) + 1, 422)])
+@pytest.mark.parametrize("kind", ["configmaps", "secrets"])
+def test_large_objects(client: Client, kind: str, size: int, code: int) -> None:
+    data = {"stringData" if kind == "secrets" else "data": {"a": "x" * (size - 1), "b": "x"}}
+    got, answer = client.call("POST", f"/api/v1/namespaces/default/{kind}", {"metadata": {"name": "large"}, **data})
+    assert got == code
+    assert code == 201 or "may not be more than 1048576 bytes" in answer["message"]

@@ -23,6 +23,9 @@ from .resources import Resource
 
 Errors = list[field.Error]
 
+# Bytes that a secret or a config map may hold.
+_MAX_DATA = 1 << 20
+
 
 class Strategy:
     """The generic one. Methods get objects that they may change; `old` is shared and must not be."""
@@ -241,7 +244,8 @@ class SecretStrategy(Strategy):
         _fold_string_data(new)
 
     def validate(self, obj: Object) -> Errors:
-        return _bad_keys(obj, "data")
+        sizes = (len(base64.b64decode(value)) for value in (obj.get("data") or {}).values())
+        return _bad_keys(obj, "data") + _too_large(field.Path("data"), sum(sizes))
 
     def validate_update(self, request: Request, new: Object, old: Object) -> Errors:
         errs: Errors = []
@@ -252,10 +256,17 @@ class SecretStrategy(Strategy):
 
 class ConfigMapStrategy(Strategy):
     def validate(self, obj: Object) -> Errors:
-        return _bad_keys(obj, "data") + _bad_keys(obj, "binaryData")
+        size = sum(len(text.encode()) for text in (obj.get("data") or {}).values())
+        size += sum(len(base64.b64decode(value)) for value in (obj.get("binaryData") or {}).values())
+        errs = _bad_keys(obj, "data") + _bad_keys(obj, "binaryData")
+        return errs + _too_large(field.Path(""), size)
 
     def validate_update(self, request: Request, new: Object, old: Object) -> Errors:
         return _immutable_data(new, old, "data", "binaryData") + self.validate(new)
+
+
+def _too_large(path: field.Path, size: int) -> Errors:
+    return [field.too_long(path, "", _MAX_DATA)] if size > _MAX_DATA else []
 
 
 def _fold_string_data(obj: Object) -> None:

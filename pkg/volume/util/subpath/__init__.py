@@ -3,6 +3,12 @@
 Go: pkg/volume/util/subpath
 """
 
-from pkg.volume.util.subpath.subpath import Interface, Subpath, Subpather
+from pkg.volume.util.subpath.subpath import (
+    CONTAINER_SUB_PATH_DIRECTORY_NAME,
+    Interface,
+    NotWithinVolumeError,
+    Subpath,
+    Subpather,
+)
 
-__all__ = ["Interface", "Subpath", "Subpather"]
+__all__ = ["CONTAINER_SUB_PATH_DIRECTORY_NAME", "Interface", "NotWithinVolumeError", "Subpath", "Subpather"]

@@ -1,11 +1,13 @@
 """Tests of sub-paths."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from pkg.mount_utils.testing import FakeMounter
 from pkg.volume.util import subpath
+from pkg.volume.util.subpath import subpath as module
 
 
 def make(tmp_path: Path, relative: str) -> subpath.Subpath:
@@ -13,48 +15,127 @@ def make(tmp_path: Path, relative: str) -> subpath.Subpath:
     return subpath.Subpath(2, str(volume / relative), "vol", str(volume), str(tmp_path / "pod"), "c")
 
 
-def test_directories_are_made_inside_the_base(tmp_path: Path) -> None:
-    subpath.Subpather(FakeMounter()).safe_make_dir("a/b", str(tmp_path), 0o750)
-    assert (tmp_path / "a/b").is_dir() and (tmp_path / "a").stat().st_mode & 0o777 == 0o750
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    (tmp_path / "volume/a/b").mkdir(parents=True)
+    (tmp_path / "pod").mkdir()
+    return tmp_path / "volume"
 
 
-@pytest.mark.parametrize("sub_path", ["link/x", "../x", "a/../../x"])
-def test_directories_outside_the_base_are_refused(tmp_path: Path, sub_path: str) -> None:
-    base = tmp_path / "base"
-    base.mkdir()
-    (base / "link").symlink_to(tmp_path)
-    with pytest.raises(OSError):
-        subpath.Subpather(FakeMounter()).safe_make_dir(sub_path, str(base), 0o750)
-    assert not (tmp_path / "x").exists()
+@pytest.mark.parametrize("sub_path", ["a", "a/b", "a/b/c/d", "new/with/../others", "", "."])
+def test_directories_are_made_inside_the_base(volume: Path, sub_path: str) -> None:
+    subpath.Subpather(FakeMounter()).safe_make_dir(sub_path, str(volume), 0o750)
+    assert (volume / sub_path).is_dir()
 
 
-def test_opened_directory_is_bound(tmp_path: Path) -> None:
-    (tmp_path / "volume/a").mkdir(parents=True)
+@pytest.mark.parametrize("mode", [0o750, 0o777, 0o2775, 0o1777, 0o4700])
+def test_new_directories_have_the_mode_asked_for(volume: Path, mode: int) -> None:
+    old = os.umask(0o077)
+    try:
+        subpath.Subpather(FakeMounter()).safe_make_dir("n/m", str(volume), mode)
+    finally:
+        os.umask(old)
+    assert [(volume / name).stat().st_mode & 0o7777 for name in ("n", "n/m")] == [mode, mode]
+
+
+def test_existing_directories_keep_their_mode(volume: Path) -> None:
+    (volume / "a").chmod(0o711)
+    subpath.Subpather(FakeMounter()).safe_make_dir("a/b", str(volume), 0o777)
+    assert (volume / "a").stat().st_mode & 0o7777 == 0o711
+
+
+def test_base_may_be_a_link_and_links_inside_are_followed(tmp_path: Path, volume: Path) -> None:
+    (tmp_path / "base").symlink_to("volume")
+    (volume / "inside").symlink_to("a/b/..")
+    (volume / "whole").symlink_to(volume / "a")
+    subpather = subpath.Subpather(FakeMounter())
+    subpather.safe_make_dir("inside/x", str(tmp_path / "base"), 0o750)
+    subpather.safe_make_dir("whole/y", str(tmp_path / "base"), 0o750)
+    assert (volume / "a/x").is_dir() and (volume / "a/y").is_dir()
+
+
+def test_file_in_the_way_is_told(volume: Path) -> None:
+    (volume / "file").touch()
+    for sub_path in ("file", "file/below"):
+        with pytest.raises(NotADirectoryError):
+            subpath.Subpather(FakeMounter()).safe_make_dir(sub_path, str(volume), 0o750)
+
+
+def test_what_a_dangling_link_lacks_is_not_made(volume: Path) -> None:
+    (volume / "dangling").symlink_to("nowhere")
+    with pytest.raises(FileNotFoundError):
+        subpath.Subpather(FakeMounter()).safe_make_dir("dangling/x", str(volume), 0o750)
+    assert not (volume / "nowhere").exists()
+
+
+def test_opened_directory_is_bound(tmp_path: Path, volume: Path) -> None:
     mounter = FakeMounter()
-    target, _ = subpath.Subpather(mounter).prepare_safe_subpath(make(tmp_path, "a"))
+    target, cleanup = subpath.Subpather(mounter).prepare_safe_subpath(make(tmp_path, "a"))
+    assert cleanup is None
     assert target == str(tmp_path / "pod/volume-subpaths/vol/c/2") and Path(target).is_dir()
-    (point,) = mounter.list()
-    assert point.path == target and point.device.startswith("/proc/") and point.options == ("bind",)
+    ((source, bound, fstype, options),) = mounter.mounts
+    assert source.startswith(f"/proc/{os.getpid()}/fd/") and (bound, fstype, options) == (target, "", ["bind"])
 
 
-def test_file_is_bound_to_a_file(tmp_path: Path) -> None:
-    (tmp_path / "volume").mkdir()
-    (tmp_path / "volume/f").write_text("x")
+@pytest.mark.parametrize("kind", ["file", "fifo", "socket"])
+def test_anything_else_is_bound_to_a_file(tmp_path: Path, volume: Path, kind: str) -> None:
+    match kind:
+        case "file":
+            (volume / "f").write_text("x")
+        case "fifo":
+            os.mkfifo(volume / "f")
+        case "socket":
+            os.mknod(volume / "f", 0o140600)
     target, _ = subpath.Subpather(FakeMounter()).prepare_safe_subpath(make(tmp_path, "f"))
     assert Path(target).is_file()
 
 
-def test_link_out_of_the_volume_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "volume").mkdir()
-    (tmp_path / "volume/out").symlink_to("/etc")
-    with pytest.raises(OSError, match="not within volume path"):
-        subpath.Subpather(FakeMounter()).prepare_safe_subpath(make(tmp_path, "out"))
+def test_files_of_the_atomic_writer_are_found_through_its_links(tmp_path: Path, volume: Path) -> None:
+    (volume / "..2024").mkdir()
+    (volume / "..2024/key").write_text("x")
+    (volume / "..data").symlink_to("..2024")
+    (volume / "key").symlink_to("..data/key")
+    target, _ = subpath.Subpather(FakeMounter()).prepare_safe_subpath(make(tmp_path, "key"))
+    assert Path(target).is_file()
 
 
-def test_clean_unbinds_and_removes(tmp_path: Path) -> None:
-    (tmp_path / "volume/a").mkdir(parents=True)
+def test_missing_sub_path_is_told(tmp_path: Path, volume: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        subpath.Subpather(FakeMounter()).prepare_safe_subpath(make(tmp_path, "a/missing"))
+    assert not any((tmp_path / "pod").iterdir())
+
+
+def test_failed_bind_leaves_nothing(tmp_path: Path, volume: Path) -> None:
+    mounter = FakeMounter()
+    (tmp_path / "pod/other").mkdir()
+    mounter.errors[str(tmp_path / "pod/volume-subpaths/vol/c/2")] = OSError("no")
+    with pytest.raises(OSError, match=r"error mounting .*/a: no"):
+        subpath.Subpather(mounter).prepare_safe_subpath(make(tmp_path, "a"))
+    assert os.listdir(tmp_path / "pod") == ["other"]
+
+
+def test_clean_unbinds_and_removes(tmp_path: Path, volume: Path) -> None:
     mounter = FakeMounter()
     subpather = subpath.Subpather(mounter)
     target, _ = subpather.prepare_safe_subpath(make(tmp_path, "a"))
     subpather.clean_subpaths(str(tmp_path / "pod"), "vol")
-    assert ("unmount", target) in mounter.calls and not (tmp_path / "pod/volume-subpaths/vol").exists()
+    assert ("unmount", target) in mounter.calls and not any((tmp_path / "pod").iterdir())
+    subpather.clean_subpaths(str(tmp_path / "pod"), "vol")
+
+
+def test_clean_leaves_other_volumes(tmp_path: Path, volume: Path) -> None:
+    other = tmp_path / "pod/volume-subpaths/other/c"
+    other.mkdir(parents=True)
+    subpather = subpath.Subpather(FakeMounter())
+    subpather.prepare_safe_subpath(make(tmp_path, "a"))
+    subpather.clean_subpaths(str(tmp_path / "pod"), "vol")
+    assert other.is_dir() and not (other.parent.parent / "vol").exists()
+
+
+def test_remove_empty_dirs_stops_at_what_is_not_empty(tmp_path: Path) -> None:
+    (tmp_path / "base/a/b/c").mkdir(parents=True)
+    (tmp_path / "base/a/file").touch()
+    module.remove_empty_dirs(str(tmp_path / "base"), str(tmp_path / "base/a/b/c/gone"))
+    assert os.listdir(tmp_path / "base/a") == ["file"]
+    with pytest.raises(OSError, match="is not within baseDir"):
+        module.remove_empty_dirs(str(tmp_path / "base"), str(tmp_path))

@@ -11,6 +11,14 @@ from kubelet.util.swap import swap_util
 from pkg.mount_utils.testing import FakeMounter
 
 
+class _RefusingMounter(FakeMounter):
+    def mount_sensitive(
+        self, source: str, target: str, fstype: str, options: list[str], sensitive_options: list[str]
+    ) -> None:
+        self.calls.append(("mount", target))
+        raise OSError("bad option")
+
+
 @pytest.mark.parametrize(
     ("release", "in_user_ns", "mount_error", "supported", "mounted"),
     [
@@ -31,12 +39,9 @@ def test_noswap(
 ) -> None:
     monkeypatch.setattr(swap_util, "_kernel_version", lambda: release)
     monkeypatch.setattr(swap_util, "_running_in_user_ns", lambda: in_user_ns)
-    monkeypatch.setattr(swap_util.tempfile, "mkdtemp", lambda **_: os.makedirs(tmp_path / "x") or str(tmp_path / "x"))
-    mounter = FakeMounter()
-    if mount_error:
-        mounter.errors[str(tmp_path / "x")] = OSError("bad option")
+    mounter = _RefusingMounter() if mount_error else FakeMounter()
     assert swap_util._try_tmpfs_noswap_option(mounter, str(tmp_path)) is supported
-    assert bool(mounter.calls) is mounted and not mounter.list()
+    assert bool(mounter.calls) is mounted and mounter.list() == []
     assert os.listdir(tmp_path) == []
 
 

@@ -1,0 +1,237 @@
+"""Writes a set of files so that who reads them sees all of the old ones or all of the new ones.
+
+Go: pkg/volume/util/atomic_writer.go, atomic_writer_linux.go
+
+The files are in a directory whose name is a time; the link ..data leads to it, and each name at the top of the volume
+is a link through that one:
+
+    volume/..2026_11_21_13_00_00.k3x9/user/labels     the content
+    volume/..data -> ..2026_11_21_13_00_00.k3x9
+    volume/user   -> ..data/user
+
+To change the set, another such directory is written and ..data is replaced in one step. Readers may watch ..data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import posixpath
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pkg import klog
+
+MAX_FILE_NAME_LENGTH = 255
+MAX_PATH_LENGTH = 4096
+DATA_DIR_NAME = "..data"
+NEW_DATA_DIR_NAME = "..data_tmp"
+_TIMESTAMP_MODE = 0o755
+
+
+@dataclass(frozen=True, slots=True)
+class FileProjection:
+    """A file to be."""
+
+    data: bytes
+    mode: int
+    # The user that is to own it; None for whoever writes it.
+    fs_user: int | None = None
+
+
+class AtomicWriter:
+    """Writes to one directory, which must exist. Calls must not overlap. Names that start with ".." are its own."""
+
+    def __init__(self, target_dir: str, log_context: str) -> None:
+        """Raises OSError if the directory is not there."""
+        os.stat(target_dir)
+        self._target_dir = target_dir
+        self._log_context = log_context
+
+    def write(self, payload: Mapping[str, FileProjection], set_perms: Callable[[str], None] | None = None) -> None:
+        """Have the directory hold just these files, by path.
+
+        Before readers see them, set_perms may change what they may do; it gets the name of the directory that has
+        the files. Raises ValueError for a path that leads elsewhere, OSError, and what set_perms raises; readers then
+        still see the old files.
+        """
+        try:
+            clean_payload = validate_payload(payload)
+        except ValueError as err:
+            klog.error_s(err, f"{self._log_context}: invalid payload")
+            raise
+        old = self._old_timestamp_dir()
+        to_remove = self._paths_to_remove(clean_payload, old) if old else set()
+        written = not old or bool(to_remove) or should_write_payload(clean_payload, self._path(old))
+        if written:
+            self._publish(clean_payload, set_perms)
+        else:
+            klog.v(4).info_s(f"{self._log_context}: write not required for data directory {old}")
+        # Also if nothing was written: the last time may have ended before this.
+        self._create_user_visible_files(clean_payload)
+        self._remove_user_visible_paths(clean_payload)
+        if written:
+            self._remove_old_dirs()
+
+    def _path(self, *names: str) -> str:
+        return os.path.join(self._target_dir, *names)
+
+    def _old_timestamp_dir(self) -> str:
+        """The name of the directory that readers see; "" if there is none.
+
+        DIVERGES: Go follows the link wherever it leads, and removes what is there when there is something new.
+        """
+        try:
+            old = os.readlink(self._path(DATA_DIR_NAME))
+        except FileNotFoundError:
+            return ""
+        if not _is_timestamp_dir_name(old):
+            klog.warning_s(f"{self._log_context}: data directory leads elsewhere, and is made anew", target=old)
+            return ""
+        return old
+
+    def _publish(self, payload: Mapping[str, FileProjection], set_perms: Callable[[str], None] | None) -> None:
+        """Write the files to a directory of their own, and have ..data lead there.
+
+        DIVERGES: what could not be published is removed, where Go leaves it and fills the disk with each attempt; and
+        a link that is left from a kubelet that was killed does not keep this one from writing.
+        """
+        directory = self._new_timestamp_dir()
+        new_data_dir = self._path(NEW_DATA_DIR_NAME)
+        try:
+            _write_payload_to_dir(payload, directory)
+            klog.v(4).info_s(f"{self._log_context}: performed write of new data to ts data directory: {directory}")
+            if set_perms is not None:
+                set_perms(os.path.basename(directory))
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(new_data_dir)
+            os.symlink(os.path.basename(directory), new_data_dir)
+            os.rename(new_data_dir, self._path(DATA_DIR_NAME))
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(new_data_dir)
+            raise
+
+    def _paths_to_remove(self, payload: Mapping[str, FileProjection], old: str) -> set[str]:
+        """What readers see now and shall no longer see, relative to the volume."""
+        old_dir = self._path(old)
+        paths: set[str] = set()
+        for directory, directories, files in os.walk(old_dir, onerror=_raise_unless_gone):
+            relative = os.path.relpath(directory, old_dir)
+            paths.update(os.path.normpath(os.path.join(relative, name)) for name in (*directories, *files))
+        for path in payload:
+            while path:
+                paths.discard(path)
+                path = os.path.dirname(path)
+        return paths
+
+    def _new_timestamp_dir(self) -> str:
+        prefix = datetime.now(UTC).strftime("..%Y_%m_%d_%H_%M_%S.")
+        directory = tempfile.mkdtemp(prefix=prefix, dir=self._target_dir)
+        # Whatever the umask, everybody may look inside: the files have modes of their own.
+        os.chmod(directory, _TIMESTAMP_MODE)
+        return directory
+
+    def _create_user_visible_files(self, payload: Mapping[str, FileProjection]) -> None:
+        """Make the links to ..data that are not there yet."""
+        for path, projection in payload.items():
+            name = path.partition("/")[0]
+            visible = self._path(name)
+            try:
+                os.readlink(visible)
+            except FileNotFoundError:
+                os.symlink(os.path.join(DATA_DIR_NAME, name), visible)
+                if projection.fs_user is not None:
+                    os.lchown(visible, projection.fs_user, -1)
+            except OSError as err:
+                # The mount point of another volume, which hides our file.
+                if err.errno != errno.EINVAL:
+                    raise
+
+    def _remove_user_visible_paths(self, payload: Mapping[str, FileProjection]) -> None:
+        """Remove the links to ..data that lead nowhere now.
+
+        DIVERGES: Go removes only what it has just taken out of the old set, and forgets the rest when it is killed.
+        """
+        names = {path.partition("/")[0] for path in payload}
+        for entry in list(os.scandir(self._target_dir)):
+            if entry.name in names or not entry.is_symlink():
+                continue
+            if os.readlink(entry.path) == os.path.join(DATA_DIR_NAME, entry.name):
+                os.unlink(entry.path)
+
+    def _remove_old_dirs(self) -> None:
+        """Remove every directory of files but the one that readers see; one may be left from a killed kubelet."""
+        current = os.readlink(self._path(DATA_DIR_NAME))
+        for entry in list(os.scandir(self._target_dir)):
+            is_ours = _is_timestamp_dir_name(entry.name) and entry.is_dir(follow_symlinks=False)
+            if is_ours and entry.name != current:
+                shutil.rmtree(entry.path)
+
+
+def validate_payload(payload: Mapping[str, FileProjection]) -> dict[str, FileProjection]:
+    """The payload by clean paths. Raises ValueError."""
+    for path in payload:
+        validate_path(path)
+    return {posixpath.normpath(path): projection for path, projection in payload.items()}
+
+
+def validate_path(target_path: str) -> None:
+    """Raises ValueError for a path that may lead out of the volume or get in the way of the writer's own names."""
+    if not target_path:
+        raise ValueError('invalid path: must not be empty: ""')
+    if target_path.startswith("/"):
+        raise ValueError(f"invalid path: must be relative path: {target_path}")
+    if len(os.fsencode(target_path)) > MAX_PATH_LENGTH:
+        raise ValueError(f"invalid path: must be less than or equal to {MAX_PATH_LENGTH} characters")
+    items = target_path.split("/")
+    for item in items:
+        if item == "..":
+            raise ValueError(f"invalid path: must not contain '..': {target_path}")
+        if len(os.fsencode(item)) > MAX_FILE_NAME_LENGTH:
+            raise ValueError(f"invalid path: filenames must be less than or equal to {MAX_FILE_NAME_LENGTH} characters")
+    if items[0].startswith(".."):
+        raise ValueError(f"invalid path: must not start with '..': {target_path}")
+
+
+def should_write_payload(payload: Mapping[str, FileProjection], old_dir: str) -> bool:
+    """Whether a file is not what it ought to be. Raises OSError."""
+    return any(should_write_file(os.path.join(old_dir, path), projection.data) for path, projection in payload.items())
+
+
+def should_write_file(path: str, content: bytes) -> bool:
+    """Whether path does not hold the content. Raises OSError."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - a str, as everywhere here
+            return file.read() != content
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return True
+
+
+def _write_payload_to_dir(payload: Mapping[str, FileProjection], directory: str) -> None:
+    for path, projection in payload.items():
+        full_path = os.path.join(directory, path)
+        os.makedirs(os.path.dirname(full_path), exist_ok=True)
+        fd = os.open(full_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(projection.data)
+            # Not as an argument of open, from which the umask is taken off.
+            os.fchmod(fd, stat.S_IMODE(projection.mode))
+            if projection.fs_user is not None:
+                os.fchown(fd, projection.fs_user, -1)
+
+
+def _is_timestamp_dir_name(name: str) -> bool:
+    """Whether the writer may have made it, and may remove it."""
+    return name.startswith("..2") and "/" not in name
+
+
+def _raise_unless_gone(err: OSError) -> None:
+    if not isinstance(err, FileNotFoundError):
+        raise err

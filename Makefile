@@ -66,7 +66,7 @@ verify: ## check style, types, the map from the Go sources, and the documents; c
 	@hack/setup python
 	$(PYTHON) -m ruff check . $(SCRIPTS)
 	$(PYTHON) -m mypy kubelet pkg cmd
-	$(PYTHON) -m mypy --scripts-are-modules test/framework test/e2e test/e2e_node test/hack $(SCRIPTS)
+	$(PYTHON) -m mypy --scripts-are-modules test/framework test/csi_driver test/e2e test/e2e_node test/hack $(SCRIPTS)
 	$(PYTHON) hack/update-api-types --check
 	$(PYTHON) hack/update-protos --check
 	$(PYTHON) hack/verify_go_map

@@ -3,6 +3,6 @@
 Go: pkg/volume/util/hostutil
 """
 
-from pkg.volume.util.hostutil.hostutil import FileType, HostUtil, HostUtils
+from pkg.volume.util.hostutil.hostutil import FileType, HostUtil, HostUtils, get_device_name_from_mount
 
-__all__ = ["FileType", "HostUtil", "HostUtils"]
+__all__ = ["FileType", "HostUtil", "HostUtils", "get_device_name_from_mount"]

@@ -6,13 +6,16 @@ Go: pkg/volume/util/hostutil/hostutil.go, hostutil_linux.go
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import stat
-import subprocess
-from pathlib import Path
+from collections.abc import Callable
 from typing import Protocol
 
-from pkg import mount_utils
+from pkg import klog, mount_utils
+from pkg.util import exec as utilexec
+
+_SELINUX_ENFORCE = "/sys/fs/selinux/enforce"
 
 
 class FileType(enum.StrEnum):
@@ -26,29 +29,66 @@ class FileType(enum.StrEnum):
 
 
 class HostUtils(Protocol):
-    """Files of the host. All methods raise OSError, and are safe from any thread."""
+    """Files of the host. All methods raise OSError, and are safe from any thread.
 
-    def path_exists(self, path: str) -> bool: ...
+    What looks at a path may take for ever when a server does not answer.
+    """
+
+    def device_opened(self, path: str) -> bool:
+        """Whether somebody uses the device at path exclusively, a mount for instance."""
+        ...
+
+    def path_is_device(self, path: str) -> bool: ...
+
+    def make_rshared(self, path: str) -> None:
+        """Make mounts below path visible to other mount namespaces, and theirs here."""
+        ...
 
     def get_file_type(self, path: str) -> FileType: ...
+
+    def path_exists(self, path: str) -> bool:
+        """Links are followed: a dangling one is nothing."""
+        ...
+
+    def eval_host_symlinks(self, path: str) -> str: ...
+
+    def get_owner(self, path: str) -> tuple[int, int]:
+        """User and group."""
+        ...
+
+    def get_selinux_support(self, path: str) -> bool:
+        """Whether what path is on has labels. Answered without looking at the path."""
+        ...
 
     def get_mode(self, path: str) -> int:
         """Permission bits, links followed."""
         ...
 
-    def make_rshared(self, path: str) -> None:
-        """Make mounts below path visible to other mount namespaces, and theirs here."""
+    def get_selinux_mount_context(self, path: str) -> str:
+        """The -o context= that what path is on was mounted with, "" for none. Answered without looking at the path."""
         ...
 
 
 class HostUtil:
     """The real one."""
 
-    def path_exists(self, path: str) -> bool:
-        return mount_utils.path_exists(path)
+    def device_opened(self, path: str) -> bool:
+        return exclusive_open_fails_on_device(path)
+
+    def path_is_device(self, path: str) -> bool:
+        return self.get_file_type(path) in (FileType.CHARACTER_DEVICE, FileType.BLOCK_DEVICE)
+
+    def get_device_name_from_mount(self, mounter: mount_utils.Interface, mount_path: str, plugin_mount_dir: str) -> str:
+        return get_device_name_from_mount(mounter, mount_path, plugin_mount_dir)
+
+    def make_rshared(self, path: str) -> None:
+        do_make_rshared(path, mount_utils.MOUNT_INFO)
 
     def get_file_type(self, path: str) -> FileType:
-        mode = os.stat(path).st_mode
+        try:
+            mode = os.stat(path).st_mode
+        except FileNotFoundError as err:
+            raise FileNotFoundError(errno.ENOENT, f'path "{path}" does not exist') from err
         for test, file_type in (
             (stat.S_ISDIR, FileType.DIRECTORY),
             (stat.S_ISREG, FileType.FILE),
@@ -58,29 +98,113 @@ class HostUtil:
         ):
             if test(mode):
                 return file_type
-        raise OSError(f"only recognise file, directory, socket, block device and character device: {path}")
+        raise OSError("only recognise file, directory, socket, block device and character device")
+
+    def path_exists(self, path: str) -> bool:
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def eval_host_symlinks(self, path: str) -> str:
+        return os.path.realpath(path, strict=True)
+
+    def find_mount_info(self, path: str) -> mount_utils.MountInfo:
+        return find_mount_info(path, mount_utils.MOUNT_INFO)
+
+    def get_owner(self, path: str) -> tuple[int, int]:
+        info = os.stat(path)
+        return info.st_uid, info.st_gid
+
+    def get_selinux_support(self, path: str) -> bool:
+        return get_selinux(path, mount_utils.MOUNT_INFO, selinux_enabled)
 
     def get_mode(self, path: str) -> int:
         return stat.S_IMODE(os.stat(path).st_mode)
 
-    def make_rshared(self, path: str) -> None:
-        if _is_shared(path):
-            return
-        for command in (["mount", "--bind", path, path], ["mount", "--make-rshared", path]):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise OSError(f"failed to make {path} rshared: {' '.join(command)}: {done.stderr.strip()}")
+    def get_selinux_mount_context(self, path: str) -> str:
+        return get_selinux_mount_context(path, mount_utils.MOUNT_INFO, selinux_enabled)
 
 
-def _is_shared(path: str) -> bool:
+def exclusive_open_fails_on_device(path: str) -> bool:
+    """Whether the device is in use; False for what is no device. Raises OSError."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as err:
+        raise OSError(err.errno, f'PathIsDevice failed for path "{path}": {err.strerror}') from err
+    if not (stat.S_ISBLK(mode) or stat.S_ISCHR(mode)):
+        klog.error_s(None, "Path is not referring to a device", path=path)
+        return False
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as err:
+        if err.errno == errno.EBUSY:
+            return True
+        raise
+    return False
+
+
+def get_device_name_from_mount(mounter: mount_utils.Interface, mount_path: str, plugin_mount_dir: str) -> str:
+    """What the plugin calls the volume that is mounted at the path: its path below the plugin's directory.
+
+    Raises OSError when nothing is mounted.
+    """
+    refs = mounter.get_mount_refs(mount_path)
+    if not refs:
+        raise OSError(f"directory {mount_path} is not mounted")
+    for ref in refs:
+        if ref.startswith(plugin_mount_dir):
+            return os.path.relpath(ref, plugin_mount_dir)
+    return os.path.basename(mount_path)
+
+
+def is_shared(path: str, mount_info_path: str) -> bool:
     """Whether the mount that path is on propagates."""
-    real = os.path.realpath(path)
-    best, shared = "", False
-    for line in Path(mount_utils.mount.MOUNT_INFO).read_text().splitlines():
-        before, _, _ = line.partition(" - ")
-        fields = before.split(" ")
-        point = fields[4]
-        covers = real == point or real.startswith(point.rstrip("/") + "/")
-        if covers and len(point) >= len(best):
-            best, shared = point, any(field.startswith("shared:") for field in fields[6:])
-    return shared
+    info = find_mount_info(path, mount_info_path)
+    return any(field.startswith("shared:") for field in info.optional_fields)
+
+
+def find_mount_info(path: str, mount_info_path: str) -> mount_utils.MountInfo:
+    """The mount that path is on, links not followed. Raises OSError."""
+    for info in reversed(mount_utils.parse_mount_info(mount_info_path)):
+        if mount_utils.path_within_base(path, info.mount_point):
+            return info
+    raise OSError(f'cannot find mount point for "{path}"')
+
+
+def do_make_rshared(path: str, mount_info_path: str) -> None:
+    """Bind path to itself with shared propagation, unless it is on a shared mount. Raises OSError."""
+    path = os.path.realpath(path)
+    if is_shared(path, mount_info_path):
+        klog.v(4).info_s("Directory is already on a shared mount", path=path)
+        return
+    klog.v(2).info_s("Bind-mounting with shared mount propagation", path=path)
+    for command in (["mount", "--bind", path, path], ["mount", "--make-rshared", path]):
+        try:
+            utilexec.Executor().run(command)
+        except utilexec.CodeExitError as err:
+            output = err.output.decode(errors="replace").strip()
+            raise OSError(f"failed to make {path} rshared: {' '.join(command)}: {output}") from err
+
+
+def selinux_enabled() -> bool:
+    return os.path.exists(_SELINUX_ENFORCE)
+
+
+def get_selinux(path: str, mount_info_path: str, enabled: Callable[[], bool]) -> bool:
+    """Whether what path is on has labels. Raises OSError."""
+    if not enabled():
+        return False
+    info = find_mount_info(path, mount_info_path)
+    return "seclabel" in info.super_options or "seclabel" in info.mount_options
+
+
+def get_selinux_mount_context(path: str, mount_info_path: str, enabled: Callable[[], bool]) -> str:
+    """The context= that what path is on was mounted with. Raises OSError."""
+    if not enabled():
+        return ""
+    for option in find_mount_info(path, mount_info_path).super_options:
+        if option.startswith("context="):
+            return option.removeprefix("context=").strip('"')
+    return ""

@@ -6,9 +6,17 @@ Go: cmd/kubelet/app/plugins.go
 from __future__ import annotations
 
 from pkg import volume
-from pkg.volume import emptydir, hostpath
+from pkg.volume import configmap, downwardapi, emptydir, hostpath, image, projected, secret
 
 
 def probe_volume_plugins() -> list[volume.VolumePlugin]:
     """One instance of each plugin."""
-    return [*emptydir.probe_volume_plugins(), *hostpath.probe_volume_plugins()]
+    return [
+        *emptydir.probe_volume_plugins(),
+        *hostpath.probe_volume_plugins(),
+        *secret.probe_volume_plugins(),
+        *downwardapi.probe_volume_plugins(),
+        *configmap.probe_volume_plugins(),
+        *projected.probe_volume_plugins(),
+        *image.probe_volume_plugins(),
+    ]

@@ -1,0 +1,161 @@
+"""Several sources as one set of files.
+
+Go: pkg/volume/projected/projected.go
+
+Certificates of pods (podCertificate) are no source: their feature gate is off.
+"""
+
+from __future__ import annotations
+
+from pkg import klog
+from pkg.api.authentication import v1 as authenticationv1
+from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.util import errors as utilerrors
+from pkg.volume import configmap, downwardapi, secret
+from pkg.volume.plugins import Spec, VolumePlugin
+from pkg.volume.util.atomic_writer import FileProjection
+from pkg.volume.util.file_volume import FileVolume, FileVolumeMounter, FileVolumePlugin, Payload
+from pkg.volume.volume import MounterArgs
+
+PROJECTED_PLUGIN_NAME = "kubernetes.io/projected"
+# Of tokens and trust anchors in a volume whose user or group is given; to the group ownership adds what it needs.
+_OWNED_MODE = 0o600
+
+
+def probe_volume_plugins() -> list[VolumePlugin]:
+    return [ProjectedPlugin()]
+
+
+class ProjectedPlugin(FileVolumePlugin):
+    """Makes projected volumes, in memory."""
+
+    PLUGIN_NAME = PROJECTED_PLUGIN_NAME
+
+    def get_volume_name(self, spec: Spec) -> str:
+        get_volume_source(spec)
+        return spec.name()
+
+    def can_support(self, spec: Spec) -> bool:
+        return spec.volume is not None and spec.volume.projected is not None
+
+    def new_mounter(self, spec: Spec, pod: v1.Pod) -> ProjectedVolumeMounter:
+        return ProjectedVolumeMounter(self, spec.name(), pod, get_volume_source(spec))
+
+    def new_unmounter(self, name: str, pod_uid: str) -> ProjectedVolumeUnmounter:
+        return ProjectedVolumeUnmounter(self, name, pod_uid)
+
+    def empty_volume(self, name: str) -> v1.Volume:
+        return v1.Volume(name=name, projected=v1.ProjectedVolumeSource())
+
+
+class ProjectedVolumeUnmounter(FileVolume):
+    """Takes a volume away, and with it what is remembered of the pod's tokens."""
+
+    def tear_down_at(self, directory: str) -> None:
+        super().tear_down_at(directory)
+        self.plugin.host.delete_service_account_token(self.pod_uid)
+
+
+class ProjectedVolumeMounter(FileVolumeMounter):
+    """Writes several sources for one pod.
+
+    DIVERGES: Go makes none without an API server; here only the sources that need one are refused.
+    """
+
+    def __init__(self, plugin: FileVolumePlugin, vol_name: str, pod: v1.Pod, source: v1.ProjectedVolumeSource) -> None:
+        super().__init__(plugin, vol_name, pod)
+        self._source = source
+
+    def collect_data(self, args: MounterArgs) -> Payload:
+        """The files of all sources; of two with one path the later one's. Raises all that went wrong together."""
+        if self._source.default_mode is None:
+            raise ValueError("no defaultMode used, not even the default value for it")
+        errors: list[Exception] = []
+        payload: Payload = {}
+        for source in self._source.sources:
+            try:
+                payload.update(self._collect(source, args, self._source.default_mode))
+            except Exception as err:  # whatever it is, the other sources are tried too, as in Go
+                errors.append(err)
+        if aggregate := utilerrors.new_aggregate(errors):
+            klog.error_s(
+                aggregate,
+                "Error preparing data for projected volume",
+                volumeName=self.vol_name,
+                pod=klog.kobj(self.pod),
+            )
+            raise aggregate
+        return payload
+
+    def _collect(self, source: v1.VolumeProjection, args: MounterArgs, default_mode: int) -> Payload:
+        if source.secret is not None:
+            return self._secret(source.secret, default_mode)
+        if source.config_map is not None:
+            return self._config_map(source.config_map, default_mode)
+        if source.downward_api is not None:
+            return downwardapi.collect_data(source.downward_api.items, self.pod, self.plugin.host, default_mode)
+        owned = args.fs_user is not None or args.fs_group is not None
+        mode = _OWNED_MODE if owned else default_mode
+        if source.service_account_token is not None:
+            token = self._service_account_token(source.service_account_token)
+            return {source.service_account_token.path: FileProjection(token.encode(), mode, args.fs_user)}
+        if source.cluster_trust_bundle is not None:
+            anchors = self._cluster_trust_bundle(source.cluster_trust_bundle)
+            return {source.cluster_trust_bundle.path: FileProjection(anchors, mode, args.fs_user)}
+        if source.pod_certificate is not None:
+            raise ValueError("PodCertificate projection is not supported")
+        return {}
+
+    def _secret(self, source: v1.SecretProjection, default_mode: int) -> Payload:
+        namespace, optional = self.pod.metadata.namespace, source.optional is True
+        try:
+            found = self.plugin.host.get_secret(namespace, source.name)
+        except Exception as err:
+            if not (optional and apierrors.is_not_found(err)):
+                klog.error_s(err, "Couldn't get secret", secret=klog.kref(namespace, source.name))
+                raise
+            found = v1.Secret()
+        return secret.make_payload(source.items, found, default_mode, optional)
+
+    def _config_map(self, source: v1.ConfigMapProjection, default_mode: int) -> Payload:
+        namespace, optional = self.pod.metadata.namespace, source.optional is True
+        try:
+            found = self.plugin.host.get_config_map(namespace, source.name)
+        except Exception as err:
+            if not (optional and apierrors.is_not_found(err)):
+                klog.error_s(err, "Couldn't get configMap", configMap=klog.kref(namespace, source.name))
+                raise
+            found = v1.ConfigMap()
+        return configmap.make_payload(source.items, found, default_mode, optional)
+
+    def _service_account_token(self, source: v1.ServiceAccountTokenProjection) -> str:
+        """A token that is good as long as the pod lives, and renewed long before it expires."""
+        metadata = self.pod.metadata
+        request = authenticationv1.TokenRequest(
+            spec=authenticationv1.TokenRequestSpec(
+                audiences=[source.audience] if source.audience else [],
+                expiration_seconds=source.expiration_seconds,
+                bound_object_ref=authenticationv1.BoundObjectReference(
+                    api_version="v1", kind="Pod", name=metadata.name, uid=metadata.uid
+                ),
+            )
+        )
+        account = self.pod.spec.service_account_name
+        return self.plugin.host.get_service_account_token(metadata.namespace, account, request).status.token
+
+    def _cluster_trust_bundle(self, source: v1.ClusterTrustBundleProjection) -> bytes:
+        optional = source.optional is True
+        if source.name is not None:
+            return self.plugin.host.get_trust_anchors_by_name(source.name, optional)
+        if source.signer_name is not None:
+            signer, selector = source.signer_name, source.label_selector
+            return self.plugin.host.get_trust_anchors_by_signer(signer, selector, optional)
+        raise ValueError("ClusterTrustBundle projection requires either name or signerName to be set")
+
+
+def get_volume_source(spec: Spec) -> v1.ProjectedVolumeSource:
+    """Raises ValueError for a volume of another kind."""
+    if spec.volume is not None and spec.volume.projected is not None:
+        return spec.volume.projected
+    raise ValueError("spec does not reference a projected volume type")

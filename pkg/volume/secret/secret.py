@@ -1,0 +1,82 @@
+"""The data of a secret as files.
+
+Go: pkg/volume/secret/secret.go
+"""
+
+from __future__ import annotations
+
+from pkg import klog
+from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
+from pkg.volume.plugins import Spec, VolumePlugin
+from pkg.volume.util import file_volume
+from pkg.volume.util.file_volume import FileVolumeMounter, FileVolumePlugin, Payload
+from pkg.volume.volume import MounterArgs
+
+SECRET_PLUGIN_NAME = "kubernetes.io/secret"
+
+
+def probe_volume_plugins() -> list[VolumePlugin]:
+    return [SecretPlugin()]
+
+
+class SecretPlugin(FileVolumePlugin):
+    """Makes secret volumes, in memory."""
+
+    PLUGIN_NAME = SECRET_PLUGIN_NAME
+
+    def get_volume_name(self, spec: Spec) -> str:
+        source = get_volume_source(spec)
+        if source is None:
+            raise ValueError("spec does not reference a Secret volume type")
+        return source.secret_name
+
+    def can_support(self, spec: Spec) -> bool:
+        return get_volume_source(spec) is not None
+
+    def new_mounter(self, spec: Spec, pod: v1.Pod) -> SecretVolumeMounter:
+        source = get_volume_source(spec)
+        assert source is not None
+        return SecretVolumeMounter(self, spec.name(), pod, source)
+
+    def empty_volume(self, name: str) -> v1.Volume:
+        return v1.Volume(name=name, secret=v1.SecretVolumeSource(secret_name=name))
+
+
+class SecretVolumeMounter(FileVolumeMounter):
+    """Writes a secret for one pod."""
+
+    def __init__(self, plugin: FileVolumePlugin, vol_name: str, pod: v1.Pod, source: v1.SecretVolumeSource) -> None:
+        super().__init__(plugin, vol_name, pod)
+        self._source = source
+
+    def collect_data(self, args: MounterArgs) -> Payload:
+        source, namespace, optional = self._source, self.pod.metadata.namespace, self._source.optional is True
+        try:
+            secret = self.plugin.host.get_secret(namespace, source.secret_name)
+        except Exception as err:
+            if not (optional and apierrors.is_not_found(err)):
+                klog.error_s(err, "Couldn't get secret", secret=klog.kref(namespace, source.secret_name))
+                raise
+            secret = v1.Secret()
+        klog.v(3).info_s(
+            "Received secret",
+            secret=klog.kref(namespace, source.secret_name),
+            piecesOfData=len(secret.data),
+            totalBytes=total_secret_bytes(secret),
+        )
+        return make_payload(source.items, secret, source.default_mode, optional)
+
+
+def make_payload(mappings: list[v1.KeyToPath], secret: v1.Secret, default_mode: int | None, optional: bool) -> Payload:
+    """The files of a secret. Raises ValueError, for a key that it does not have too, unless that is optional."""
+    missing = "references non-existent secret key"
+    return file_volume.make_payload(mappings, secret.data, default_mode, optional, missing)
+
+
+def total_secret_bytes(secret: v1.Secret) -> int:
+    return sum(map(len, secret.data.values()))
+
+
+def get_volume_source(spec: Spec) -> v1.SecretVolumeSource | None:
+    return spec.volume.secret if spec.volume is not None else None

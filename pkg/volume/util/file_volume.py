@@ -1,0 +1,167 @@
+"""What all volumes have in common that the kubelet writes as files: an emptyDir that an atomic writer fills.
+
+Go: the same in pkg/volume/configmap/configmap.go, secret/secret.go, downwardapi/downwardapi.go, projected/projected.go
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pkg import klog
+from pkg.api.core import v1
+from pkg.volume import util as volumeutil
+from pkg.volume.metrics_cached import CachedMetrics
+from pkg.volume.metrics_du import MetricsDu
+from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost
+from pkg.volume.util.atomic_writer import AtomicWriter, FileProjection
+from pkg.volume.volume import Attributes, Metrics, Mounter, MounterArgs, Unmounter
+from pkg.volume.volume_linux import VolumeOwnership
+
+Payload = dict[str, FileProjection]
+
+
+class FileVolumePlugin(ABC):
+    """A plugin whose volumes are files."""
+
+    PLUGIN_NAME: ClassVar[str]
+    # What the files are kept in.
+    MEDIUM: ClassVar[str] = v1.STORAGE_MEDIUM_MEMORY
+
+    host: VolumeHost
+
+    def init(self, host: VolumeHost) -> None:
+        self.host = host
+
+    def get_plugin_name(self) -> str:
+        return self.PLUGIN_NAME
+
+    @abstractmethod
+    def get_volume_name(self, spec: Spec) -> str: ...
+
+    @abstractmethod
+    def can_support(self, spec: Spec) -> bool: ...
+
+    @abstractmethod
+    def new_mounter(self, spec: Spec, pod: v1.Pod) -> Mounter: ...
+
+    def requires_remount(self, spec: Spec) -> bool:
+        """What the files tell may change."""
+        return True
+
+    def supports_mount_option(self) -> bool:
+        return False
+
+    def supports_selinux_context_mount(self, spec: Spec) -> bool:
+        return False
+
+    def new_unmounter(self, name: str, pod_uid: str) -> Unmounter:
+        return FileVolume(self, name, pod_uid)
+
+    def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
+        return ReconstructedVolume(Spec(self.empty_volume(volume_name)))
+
+    @abstractmethod
+    def empty_volume(self, name: str) -> v1.Volume:
+        """A volume of this kind of which nothing else is known."""
+        ...
+
+
+class FileVolume:
+    """A volume of files of one pod: Unmounter."""
+
+    def __init__(self, plugin: FileVolumePlugin, vol_name: str, pod_uid: str) -> None:
+        self.plugin = plugin
+        self.vol_name = vol_name
+        self.pod_uid = pod_uid
+        self._metrics = CachedMetrics(MetricsDu(self.get_path()))
+
+    def get_path(self) -> str:
+        name = self.plugin.PLUGIN_NAME.replace("/", "~")
+        return self.plugin.host.get_pod_volume_dir(self.pod_uid, name, self.vol_name)
+
+    def get_attributes(self) -> Attributes:
+        return Attributes(read_only=True, managed=True, selinux_relabel=True)
+
+    def get_metrics(self) -> Metrics:
+        return self._metrics.get_metrics()
+
+    def wrapped_volume_spec(self) -> Spec:
+        """The emptyDir that holds the files."""
+        return Spec(v1.Volume(empty_dir=v1.EmptyDirVolumeSource(medium=self.plugin.MEDIUM)))
+
+    def tear_down(self) -> None:
+        self.tear_down_at(self.get_path())
+
+    def tear_down_at(self, directory: str) -> None:
+        spec = self.wrapped_volume_spec()
+        volumeutil.unmount_via_empty_dir(directory, self.plugin.host, self.vol_name, spec, self.pod_uid)
+
+
+class FileVolumeMounter(FileVolume, ABC):
+    """A volume of files of one pod: Mounter."""
+
+    def __init__(self, plugin: FileVolumePlugin, vol_name: str, pod: v1.Pod) -> None:
+        super().__init__(plugin, vol_name, pod.metadata.uid)
+        self.pod = pod
+
+    @abstractmethod
+    def collect_data(self, args: MounterArgs) -> Mapping[str, FileProjection]:
+        """The files by path. Raises what keeps them from being known."""
+        ...
+
+    def set_up(self, args: MounterArgs) -> None:
+        self.set_up_at(self.get_path(), args)
+
+    def set_up_at(self, directory: str, args: MounterArgs) -> None:
+        klog.v(3).info_s("Setting up volume", volumeName=self.vol_name, podUID=self.pod_uid, path=directory)
+        wrapped = self.plugin.host.new_wrapper_mounter(self.vol_name, self.wrapped_volume_spec(), self.pod)
+        payload = self.collect_data(args)
+        wrapped.set_up_at(directory, args)
+        try:
+            volumeutil.make_nested_mountpoints(self.vol_name, directory, self.pod)
+            self._write(directory, payload, args)
+        except Exception:
+            # DIVERGES: Go takes the volume away from a running pod too when an update of its files fails.
+            if not args.is_remount:
+                self._clean_up()
+            raise
+
+    def _write(self, directory: str, payload: Mapping[str, FileProjection], args: MounterArgs) -> None:
+        metadata = self.pod.metadata
+        context = f"pod {metadata.namespace}/{metadata.name} volume {self.vol_name}"
+
+        def set_perms(_: str) -> None:
+            # All of the volume: the first time there is more in it that has no owner yet.
+            complete = volumeutil.fs_group_complete_hook(self.plugin, None)
+            VolumeOwnership(self, directory, args.fs_group, None, complete).change_permissions()
+
+        AtomicWriter(directory, context).write(payload, set_perms)
+
+    def _clean_up(self) -> None:
+        try:
+            self.plugin.new_unmounter(self.vol_name, self.pod_uid).tear_down()
+        except Exception as err:  # why it could not be set up is what the pod is told
+            klog.error_s(err, "Error tearing down volume", volumeName=self.vol_name)
+
+
+def make_payload(
+    mappings: list[v1.KeyToPath], data: Mapping[str, bytes], default_mode: int | None, optional: bool, missing: str
+) -> Payload:
+    """The files of an object's data: all under their own names, or only those of the mappings.
+
+    Raises ValueError for a key that is not there, unless that is optional: missing is how the message begins.
+    """
+    if default_mode is None:
+        raise ValueError("no defaultMode used, not even the default value for it")
+    if not mappings:
+        return {name: FileProjection(content, default_mode) for name, content in data.items()}
+    payload: Payload = {}
+    for mapping in mappings:
+        if mapping.key in data:
+            mode = default_mode if mapping.mode is None else mapping.mode
+            payload[mapping.path] = FileProjection(data[mapping.key], mode)
+        elif not optional:
+            raise ValueError(f"{missing}: {mapping.key}")
+    return payload

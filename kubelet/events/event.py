@@ -64,6 +64,9 @@ FAILED_MOUNT_ON_FILESYSTEM_MISMATCH = "FailedMountOnFilesystemMismatch"
 FAILED_PREPARE_DYNAMIC_RESOURCES = "FailedPrepareDynamicResources"
 POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk"
 CGROUP_V1 = "CgroupV1"
+# DIVERGES: Go only logs these two.
+FAILED_UNMOUNT_VOLUME = "FailedUnmount"
+ORPHANED_POD_DIRECTORY = "OrphanedPodDirectory"
 
 # The image manager
 INVALID_IMAGE_ID = "InvalidImageID"

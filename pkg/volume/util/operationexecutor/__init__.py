@@ -11,13 +11,20 @@ from pkg.volume.util.operationexecutor.operation_executor import (
     MarkVolumeOpts,
     MountedVolume,
     MountPreConditionFailed,
+    OperationExecutor,
     VolumeLogger,
     VolumeMountState,
     VolumeToAttach,
     VolumeToMount,
 )
+from pkg.volume.util.operationexecutor.operation_generator import (
+    VERIFY_CONTROLLER_ATTACHED_VOLUME_OP_NAME,
+    OperationGenerator,
+)
+from pkg.volume.util.operationexecutor.stuck_unmounts import StuckUnmounts
 
 __all__ = [
+    "VERIFY_CONTROLLER_ATTACHED_VOLUME_OP_NAME",
     "ActualStateOfWorldAttacherUpdater",
     "ActualStateOfWorldMounterUpdater",
     "AttachedVolume",
@@ -25,6 +32,9 @@ __all__ = [
     "MarkVolumeOpts",
     "MountPreConditionFailed",
     "MountedVolume",
+    "OperationExecutor",
+    "OperationGenerator",
+    "StuckUnmounts",
     "VolumeLogger",
     "VolumeMountState",
     "VolumeToAttach",

@@ -1,4 +1,4 @@
-"""What operations on volumes work on, and whom they tell what they did.
+"""What operations on volumes work on, whom they tell what they did, and who starts them.
 
 Go: pkg/volume/util/operationexecutor/operation_executor.go
 """
@@ -6,15 +6,23 @@ Go: pkg/volume/util/operationexecutor/operation_executor.go
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pkg import klog
 from pkg.api.core import v1
+from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api.resource import Quantity
-from pkg.volume.plugins import Spec
+from pkg.volume import util
+from pkg.volume.plugins import BlockVolumePlugin, ReconstructedVolume, Spec, VolumePlugin
+from pkg.volume.util import hostutil, nestedpendingoperations
 from pkg.volume.volume import BlockVolumeMapper, Mounter
+
+if TYPE_CHECKING:
+    from pkg.volume.util.operationexecutor.operation_generator import OperationGenerator
+    from pkg.volume.util.operationexecutor.stuck_unmounts import StuckUnmounts
 
 ZERO = Quantity(0)
 
@@ -270,6 +278,200 @@ class ActualStateOfWorldAttacherUpdater(Protocol):
         ...
 
     def get_claim_size(self, volume_name: str) -> Quantity: ...
+
+
+class OperationExecutor:
+    """Starts operations on volumes, each on a thread of its own; safe from any thread.
+
+    Every method that starts one raises AlreadyExistsError while another on the volume is in the way,
+    ExponentialBackoffError when the same one failed lately, and what makes the operation impossible to begin.
+    """
+
+    def __init__(
+        self,
+        operation_generator: OperationGenerator,
+        on_complete: Callable[[], None] | None = None,
+        clock: clocklib.Clock | None = None,
+        stuck_unmounts: StuckUnmounts | None = None,
+    ) -> None:
+        """on_complete is called after each operation, from its thread, and when one that failed is worth a retry."""
+        self._operation_generator = operation_generator
+        self._on_complete = on_complete
+        self._stuck_unmounts = stuck_unmounts
+        self._pending_operations = nestedpendingoperations.NestedPendingOperations(True, self._completed, clock)
+
+    def is_operation_pending(self, volume_name: str, pod_name: str, node_name: str) -> bool:
+        """Whether one on the volume is running that another for the pod or node would have to wait for."""
+        return self._pending_operations.is_operation_pending(volume_name, pod_name, node_name)
+
+    def is_operation_safe_to_retry(self, volume_name: str, pod_name: str, node_name: str, operation_name: str) -> bool:
+        """Whether the operation could be started now: nothing runs, and no failure is too fresh."""
+        return self._pending_operations.is_operation_safe_to_retry(volume_name, pod_name, node_name, operation_name)
+
+    def next_retry(self) -> float | None:
+        """Seconds until the first of those that failed may be started again, None when none waits."""
+        return self._pending_operations.next_retry()
+
+    def forget_failures(self, volume_name: str) -> None:
+        """What failed on the volume may be started again at once."""
+        self._pending_operations.forget_failures(volume_name)
+
+    def attach_volume(
+        self, volume_to_attach: VolumeToAttach, actual_state_of_world: ActualStateOfWorldAttacherUpdater
+    ) -> None:
+        """Attach the volume to the node. Only where no controller does."""
+        operations = self._operation_generator.generate_attach_volume_func(volume_to_attach, actual_state_of_world)
+        node_name = volume_to_attach.node_name if util.is_multi_attach_allowed(volume_to_attach.volume_spec) else ""
+        self._pending_operations.run(volume_to_attach.volume_name, "", node_name, operations)
+
+    def detach_volume(
+        self,
+        volume_to_detach: AttachedVolume,
+        verify_safe_to_detach: bool,
+        actual_state_of_world: ActualStateOfWorldAttacherUpdater,
+    ) -> None:
+        """Detach the volume from the node; with verify_safe_to_detach only if node status does not say it is in use."""
+        operations = self._operation_generator.generate_detach_volume_func(
+            volume_to_detach, verify_safe_to_detach, actual_state_of_world
+        )
+        node_name = volume_to_detach.node_name if util.is_multi_attach_allowed(volume_to_detach.volume_spec) else ""
+        self._pending_operations.run(volume_to_detach.volume_name, "", node_name, operations)
+
+    def verify_volumes_are_attached(
+        self,
+        attached_volumes: dict[str, list[AttachedVolume]],
+        actual_state_of_world: ActualStateOfWorldAttacherUpdater,
+    ) -> None:
+        """Find out, by node, which volumes are not attached any more."""
+        for node_name, volumes in attached_volumes.items():
+            self.verify_volumes_are_attached_per_node(volumes, node_name, actual_state_of_world)
+
+    def verify_volumes_are_attached_per_node(
+        self,
+        attached_volumes: list[AttachedVolume],
+        node_name: str,
+        actual_state_of_world: ActualStateOfWorldAttacherUpdater,
+    ) -> None:
+        operations = self._operation_generator.generate_volumes_are_attached_func(
+            attached_volumes, node_name, actual_state_of_world
+        )
+        # Of no volume: it may run beside anything.
+        self._pending_operations.run("", "", "", operations)
+
+    def mount_volume(
+        self,
+        wait_for_attach_timeout: float,
+        volume_to_mount: VolumeToMount,
+        actual_state_of_world: ActualStateOfWorldMounterUpdater,
+        is_remount: bool,
+    ) -> None:
+        """Mount the volume's device on the node and then the volume for the pod; or make the device itself usable."""
+        if util.check_volume_mode_filesystem(volume_to_mount.volume_spec):
+            operations = self._operation_generator.generate_mount_volume_func(
+                wait_for_attach_timeout, volume_to_mount, actual_state_of_world, is_remount
+            )
+        else:
+            operations = self._operation_generator.generate_map_volume_func(
+                wait_for_attach_timeout, volume_to_mount, actual_state_of_world
+            )
+        # Pods that share a device must not mount it at one time; without one they may.
+        shared = volume_to_mount.plugin_is_attachable or volume_to_mount.plugin_is_device_mountable
+        pod_name = "" if shared else util.get_unique_pod_name(volume_to_mount.pod)
+        self._pending_operations.run(volume_to_mount.volume_name, pod_name, "", operations)
+
+    def unmount_volume(
+        self, volume_to_unmount: MountedVolume, actual_state_of_world: ActualStateOfWorldMounterUpdater, pods_dir: str
+    ) -> None:
+        """Take the volume, with its sub-paths, away from the pod."""
+        if util.check_volume_mode_filesystem(volume_to_unmount.volume_spec):
+            operations = self._operation_generator.generate_unmount_volume_func(
+                volume_to_unmount, actual_state_of_world, pods_dir
+            )
+        else:
+            operations = self._operation_generator.generate_unmap_volume_func(volume_to_unmount, actual_state_of_world)
+        if self._stuck_unmounts is not None:
+            operations = self._stuck_unmounts.watch_volume(operations, volume_to_unmount, pods_dir)
+        self._pending_operations.run(volume_to_unmount.volume_name, volume_to_unmount.pod_uid, "", operations)
+
+    def unmount_device(
+        self,
+        device_to_detach: AttachedVolume,
+        actual_state_of_world: ActualStateOfWorldMounterUpdater,
+        host_util: hostutil.HostUtils,
+    ) -> None:
+        """Take the volume's device away from the node, once no pod has it, so that it may be detached."""
+        if util.check_volume_mode_filesystem(device_to_detach.volume_spec):
+            operations = self._operation_generator.generate_unmount_device_func(
+                device_to_detach, actual_state_of_world, host_util
+            )
+        else:
+            operations = self._operation_generator.generate_unmap_device_func(
+                device_to_detach, actual_state_of_world, host_util
+            )
+        if self._stuck_unmounts is not None:
+            operations = self._stuck_unmounts.watch_device(operations, device_to_detach)
+        self._pending_operations.run(device_to_detach.volume_name, "", "", operations)
+
+    def expand_in_use_volume(
+        self,
+        volume_to_mount: VolumeToMount,
+        actual_state_of_world: ActualStateOfWorldMounterUpdater,
+        current_size: Quantity,
+    ) -> None:
+        """Make the file system of a mounted volume as large as the volume is wanted."""
+        operations = self._operation_generator.generate_expand_in_use_volume_func(
+            volume_to_mount, actual_state_of_world, current_size
+        )
+        self._pending_operations.run(volume_to_mount.volume_name, "", "", operations)
+
+    def verify_controller_attached_volume(
+        self,
+        volume_to_mount: VolumeToMount,
+        node_name: str,
+        actual_state_of_world: ActualStateOfWorldAttacherUpdater,
+    ) -> None:
+        """Note the volume as attached once node status says so, or at once if it need not be attached.
+
+        Raises MountPreConditionFailed when it is known already that it is not.
+        """
+        operations = self._operation_generator.generate_verify_controller_attached_volume_func(
+            volume_to_mount, node_name, actual_state_of_world
+        )
+        self._pending_operations.run(volume_to_mount.volume_name, "", "", operations)
+
+    def reconstruct_volume_operation(
+        self,
+        volume_mode: str,
+        plugin: VolumePlugin,
+        mapper_plugin: BlockVolumePlugin | None,
+        uid: str,
+        pod_name: str,
+        volume_spec_name: str,
+        volume_path: str,
+    ) -> ReconstructedVolume:
+        """The volume that has this directory, or this link to a device. At once, on the caller's thread.
+
+        Raises OSError or ValueError.
+        """
+        if volume_mode == v1.PERSISTENT_VOLUME_FILESYSTEM:
+            klog.v(5).info_s("Starting operationExecutor.ReconstructVolume for file volume on pod", podName=pod_name)
+            return plugin.construct_volume_spec(volume_spec_name, volume_path)
+        klog.v(5).info_s("Starting operationExecutor.ReconstructVolume for block volume on pod", podName=pod_name)
+        if mapper_plugin is None:
+            raise ValueError(f'could not find block volume plugin for volume "{volume_spec_name}" (pod "{pod_name}")')
+        return ReconstructedVolume(mapper_plugin.construct_block_volume_spec(uid, volume_spec_name, volume_path))
+
+    def _completed(self) -> None:
+        if self._on_complete is not None:
+            self._on_complete()
+        # Only now, as a retry must find the failure written down.
+        if self._stuck_unmounts is not None:
+            self._stuck_unmounts.investigate(self._retry)
+
+    def _retry(self, volume_name: str) -> None:
+        self.forget_failures(volume_name)
+        if self._on_complete is not None:
+            self._on_complete()
 
 
 def _err_suffix(err: Exception | None) -> str:

@@ -4,6 +4,7 @@ Go: pkg/volume/util/types
 """
 
 from pkg.volume.util.types.types import (
+    NODE_EXPANSION_NOT_REQUIRED,
     VOLUME_RESIZER_KEY,
     CompleteFuncParam,
     FailedPreconditionError,
@@ -18,6 +19,7 @@ from pkg.volume.util.types.types import (
 )
 
 __all__ = [
+    "NODE_EXPANSION_NOT_REQUIRED",
     "VOLUME_RESIZER_KEY",
     "CompleteFuncParam",
     "FailedPreconditionError",

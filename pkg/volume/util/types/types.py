@@ -12,6 +12,8 @@ from pkg import klog, mount_utils
 
 # The annotation of a claim that names who expands its volume.
 VOLUME_RESIZER_KEY = "volume.kubernetes.io/storage-resizer"
+# The annotation of a claim that says that only its server had to expand its volume.
+NODE_EXPANSION_NOT_REQUIRED = "volume.kubernetes.io/node-expansion-not-required"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,167 @@
+"""Who keeps a mount busy: the processes that have something of it open, from /proc alone.
+
+No path below the mount is ever looked at, so a server that does not answer hangs nobody here.
+
+DIVERGES: Go has nothing of the kind; who wants to know must log in and run fuser.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pkg import mount_utils
+
+PROC = "/proc"
+
+# Links in a process's directory that hold what they point to.
+_LINKS = {"cwd": "current directory", "root": "root directory", "exe": "program"}
+_DELETED = " (deleted)"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Holder:
+    """A process, and what it has of the mount."""
+
+    pid: int
+    comm: str
+    # As in "current directory /mnt/a"; the path is as the process sees it.
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.comm} (pid {self.pid}, {self.what})"
+
+
+def mounts_at_or_below(paths: Iterable[str], mount_info: str = mount_utils.MOUNT_INFO) -> list[mount_utils.MountInfo]:
+    """The mounts at the paths and below them, in the order in which they were made. Raises OSError."""
+    roots = tuple(paths)
+    return [
+        info
+        for info in mount_utils.parse_mount_info(mount_info)
+        if any(info.mount_point == root or info.mount_point.startswith(root + "/") for root in roots)
+    ]
+
+
+def find_holders(mounts: Sequence[mount_utils.MountInfo], proc: str = PROC) -> list[Holder]:
+    """The processes that keep one of these mounts of our own namespace busy, one line for each; may take a while.
+
+    What ends while it is looked at, or may not be looked at, is left out.
+    """
+    tables = _Tables(mounts, proc)
+    found: list[Holder] = []
+    for pid in _pids(proc):
+        try:
+            table = tables.of(pid)
+            what = next(_held(Path(proc, str(pid)), table), None) if table.wanted else None
+            if what is not None:
+                comm = Path(proc, str(pid), "comm").read_text().strip()
+                found.append(Holder(pid, comm, what))
+        except OSError:
+            continue
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The mounts of one namespace, and the ids of those that count."""
+
+    mounts: list[mount_utils.MountInfo]
+    wanted: frozenset[int]
+
+    def holds(self, path: str) -> bool:
+        """Whether the path, as seen in the namespace, is in a mount that counts."""
+        here = [info for info in self.mounts if _below(path, info.mount_point)]
+        # Of several at one place the last one is seen.
+        deepest = max(here, key=lambda info: len(info.mount_point), default=None)
+        last = [info.id for info in here if deepest is not None and info.mount_point == deepest.mount_point]
+        return bool(last) and last[-1] in self.wanted
+
+
+class _Tables:
+    """The mounts of each namespace, read once."""
+
+    def __init__(self, mounts: Sequence[mount_utils.MountInfo], proc: str) -> None:
+        self._proc = proc
+        self._targets = mounts
+        own = mount_utils.parse_mount_info(os.path.join(proc, "self", "mountinfo"))
+        self._known = {self._namespace("self"): _Table(own, frozenset(info.id for info in mounts))}
+
+    def of(self, pid: int) -> _Table:
+        namespace = self._namespace(str(pid))
+        if namespace not in self._known:
+            mounts = mount_utils.parse_mount_info(os.path.join(self._proc, str(pid), "mountinfo"))
+            self._known[namespace] = _Table(mounts, frozenset(info.id for info in mounts if self._is_copy(info)))
+        return self._known[namespace]
+
+    def _namespace(self, pid: str) -> str:
+        return os.readlink(os.path.join(self._proc, pid, "ns", "mnt"))
+
+    def _is_copy(self, info: mount_utils.MountInfo) -> bool:
+        """Whether it goes away together with one of the targets, as it got there by propagation from it."""
+        return any(
+            (info.major, info.minor, info.root) == (target.major, target.minor, target.root)
+            and _peer_groups(info) & _peer_groups(target)
+            for target in self._targets
+        )
+
+
+def _held(process: Path, table: _Table) -> Iterator[str]:
+    """What the process has of the mounts that count. Raises OSError when it has ended."""
+    for name, what in _LINKS.items():
+        path = _readlink(process / name)
+        if path is not None and table.holds(path):
+            yield f"{what} {path}"
+    for descriptor in _listdir(process / "fdinfo"):
+        if _mount_id(process / "fdinfo" / descriptor) in table.wanted:
+            yield f"open file {_readlink(process / 'fd' / descriptor)}"
+    for path in _mapped(process / "maps"):
+        if table.holds(path):
+            yield f"mapped file {path}"
+
+
+def _mount_id(fdinfo: Path) -> int | None:
+    try:
+        lines = fdinfo.read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("mnt_id:")), None)
+
+
+def _mapped(maps: Path) -> list[str]:
+    """The files that are mapped into the process's memory, each once."""
+    try:
+        lines = maps.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+    fields = (line.split(maxsplit=5) for line in lines)
+    paths = (each[5].removesuffix(_DELETED) for each in fields if len(each) == 6 and each[5].startswith("/"))
+    return list(dict.fromkeys(paths))
+
+
+def _readlink(path: Path) -> str | None:
+    try:
+        return os.readlink(path).removesuffix(_DELETED)
+    except OSError:
+        return None
+
+
+def _listdir(path: Path) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def _pids(proc: str) -> list[int]:
+    return sorted(int(name) for name in os.listdir(proc) if name.isdigit())
+
+
+def _peer_groups(info: mount_utils.MountInfo) -> set[str]:
+    fields = (field.partition(":") for field in info.optional_fields)
+    return {number for kind, _, number in fields if kind in ("shared", "master")}
+
+
+def _below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")

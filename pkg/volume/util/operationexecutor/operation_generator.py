@@ -1,0 +1,1158 @@
+"""What operations on volumes do, step by step.
+
+A step that fails ends its operation; what became of the volume by then is written down, so that the next round
+knows what to undo or to do again.
+
+Of Go's file what the controller alone does, making a volume larger on its server, is left out.
+
+Go: pkg/volume/util/operationexecutor/operation_generator.go
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from kubelet import events as kevents
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.api.resource import Quantity
+from pkg.component_helpers.storage import volume as storagehelpers
+from pkg.volume import util
+from pkg.volume.plugins import (
+    AttachableVolumePlugin,
+    BlockVolumePlugin,
+    NodeExpandableVolumePlugin,
+    NodeResizeOptions,
+    Spec,
+    VolumePlugin,
+    VolumePluginMgr,
+)
+from pkg.volume.util import hostutil, volumepathhandler
+from pkg.volume.util import types as volumetypes
+from pkg.volume.util.operationexecutor.node_expander import NodeExpander, NodeResizeOperationOpts
+from pkg.volume.util.operationexecutor.operation_executor import (
+    ActualStateOfWorldAttacherUpdater,
+    ActualStateOfWorldMounterUpdater,
+    AttachedVolume,
+    DeviceMountState,
+    MarkVolumeOpts,
+    MountedVolume,
+    MountPreConditionFailed,
+    VolumeLogger,
+    VolumeMountState,
+    VolumeToAttach,
+    VolumeToMount,
+)
+from pkg.volume.volume import (
+    Attacher,
+    BlockVolumeMapper,
+    BlockVolumeUnmapper,
+    CustomBlockVolumeMapper,
+    CustomBlockVolumeUnmapper,
+    DeviceMounter,
+    DeviceMounterArgs,
+    Mounter,
+    MounterArgs,
+)
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+    from pkg.client_go.tools import record
+
+UNKNOWN_VOLUME_PLUGIN = "UnknownVolumePlugin"
+UNKNOWN_ATTACHABLE_VOLUME_PLUGIN = "UnknownAttachableVolumePlugin"
+DETACH_OPERATION_NAME = "volume_detach"
+VERIFY_CONTROLLER_ATTACHED_VOLUME_OP_NAME = "verify_controller_attached_volume"
+
+# Its volumes may be attached although it cannot attach them, any more or at all: they are to be detached.
+_CSI_PLUGIN_NAME = "kubernetes.io/csi"
+_IN_USE_ELSEWHERE = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
+_DEVICE_IN_USE = "the device is in use when it was no longer expected to be in use"
+
+
+class OperationError(Exception):
+    """An operation has failed: what its pod is told, and what the log is."""
+
+    def __init__(self, event_err: Exception | None, detailed_err: Exception) -> None:
+        super().__init__(str(detailed_err))
+        self.event_err = event_err
+        self.detailed_err = detailed_err
+
+
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """Where the parts of a volume are that is being set up."""
+
+    device: str = ""
+    staging: str = ""
+    mount: str = ""
+
+
+class OperationGenerator:
+    """Makes operations; safe from any thread. Every method raises what makes the operation impossible to begin."""
+
+    def __init__(
+        self,
+        kube_client: kubernetes.Interface | None,
+        volume_plugin_mgr: VolumePluginMgr,
+        recorder: record.EventRecorder,
+        blk_util: volumepathhandler.BlockVolumePathHandler,
+    ) -> None:
+        self._kube_client = kube_client
+        self._volume_plugin_mgr = volume_plugin_mgr
+        self._recorder = recorder
+        self._blk_util = blk_util
+
+    def generate_volumes_are_attached_func(
+        self,
+        attached_volumes: list[AttachedVolume],
+        node_name: str,
+        actual_state_of_world: ActualStateOfWorldAttacherUpdater,
+    ) -> volumetypes.GeneratedOperations:
+        volumes_per_plugin: dict[str, list[AttachedVolume]] = {}
+        for volume in attached_volumes:
+            with _logging(volume, "VolumesAreAttached.FindPluginBySpec failed"):
+                plugin = self._volume_plugin_mgr.find_plugin_by_spec(volume.volume_spec)
+                volumes_per_plugin.setdefault(plugin.get_plugin_name(), []).append(volume)
+
+        def run() -> None:
+            for plugin_name, volumes in volumes_per_plugin.items():
+                try:
+                    self._mark_detached_volumes(plugin_name, volumes, node_name, actual_state_of_world)
+                except Exception as err:  # the volumes of one plugin must not keep others from being looked at
+                    klog.error_s(err, "VolumesAreAttached failed", pluginName=plugin_name, node=node_name)
+
+        name = "verify_volumes_are_attached_per_node"
+        return volumetypes.GeneratedOperations(
+            name, _operation(run), complete_func=util.operation_complete_hook("<n/a>", name)
+        )
+
+    def generate_attach_volume_func(
+        self, volume_to_attach: VolumeToAttach, actual_state_of_world: ActualStateOfWorldAttacherUpdater
+    ) -> volumetypes.GeneratedOperations:
+        return volumetypes.GeneratedOperations(
+            "volume_attach",
+            _operation(lambda: self._attach_volume(volume_to_attach, actual_state_of_world)),
+            self._event_recorder(volume_to_attach.scheduled_pods, kevents.FAILED_ATTACH_VOLUME),
+            self._complete_hook(volume_to_attach.volume_spec, "volume_attach", UNKNOWN_ATTACHABLE_VOLUME_PLUGIN),
+        )
+
+    def get_volume_plugin_mgr(self) -> VolumePluginMgr:
+        return self._volume_plugin_mgr
+
+    def generate_detach_volume_func(
+        self,
+        volume_to_detach: AttachedVolume,
+        verify_safe_to_detach: bool,
+        actual_state_of_world: ActualStateOfWorldAttacherUpdater,
+    ) -> volumetypes.GeneratedOperations:
+        spec = volume_to_detach.volume_spec
+        with _generating(volume_to_detach, "DetachVolume.findDetachablePluginBySpec failed"):
+            plugin = find_detachable_plugin_by_spec(spec, self._volume_plugin_mgr)
+        with _generating(volume_to_detach, "DetachVolume.GetVolumeName failed"):
+            volume_name = plugin.get_volume_name(spec)
+        with _generating(volume_to_detach, "DetachVolume.NewDetacher failed"):
+            detacher = plugin.new_detacher()
+
+        def detach() -> None:
+            if verify_safe_to_detach:
+                self.verify_volume_is_safe_to_detach(volume_to_detach)
+            detacher.detach(volume_name, volume_to_detach.node_name)
+
+        return volumetypes.GeneratedOperations(
+            DETACH_OPERATION_NAME,
+            _operation(lambda: self._detach_volume(volume_to_detach, detach, actual_state_of_world)),
+            complete_func=_hook(plugin.get_plugin_name(), spec, DETACH_OPERATION_NAME),
+        )
+
+    def generate_mount_volume_func(
+        self,
+        wait_for_attach_timeout: float,
+        volume_to_mount: VolumeToMount,
+        actual_state_of_world: ActualStateOfWorldMounterUpdater,
+        is_remount: bool,
+    ) -> volumetypes.GeneratedOperations:
+        return volumetypes.GeneratedOperations(
+            "volume_mount",
+            _operation(
+                lambda: self._mount_volume(wait_for_attach_timeout, volume_to_mount, actual_state_of_world, is_remount)
+            ),
+            self._event_recorder([volume_to_mount.pod], kevents.FAILED_MOUNT_VOLUME),
+            self._complete_hook(volume_to_mount.volume_spec, "volume_mount", UNKNOWN_VOLUME_PLUGIN),
+        )
+
+    def generate_unmount_volume_func(
+        self, volume_to_unmount: MountedVolume, actual_state_of_world: ActualStateOfWorldMounterUpdater, pods_dir: str
+    ) -> volumetypes.GeneratedOperations:
+        with _generating(volume_to_unmount, "UnmountVolume.FindPluginByName failed"):
+            plugin = self._volume_plugin_mgr.find_plugin_by_name(volume_to_unmount.plugin_name)
+        with _generating(volume_to_unmount, "UnmountVolume.NewUnmounter failed"):
+            unmounter = plugin.new_unmounter(volume_to_unmount.inner_volume_spec_name, volume_to_unmount.pod_uid)
+        pod_dir = os.path.join(pods_dir, volume_to_unmount.pod_uid)
+        return volumetypes.GeneratedOperations(
+            "volume_unmount",
+            _operation(
+                lambda: self._unmount_volume(volume_to_unmount, pod_dir, unmounter.tear_down, actual_state_of_world)
+            ),
+            complete_func=_hook(plugin.get_plugin_name(), volume_to_unmount.volume_spec, "volume_unmount"),
+        )
+
+    def generate_unmount_device_func(
+        self,
+        device_to_detach: AttachedVolume,
+        actual_state_of_world: ActualStateOfWorldMounterUpdater,
+        host_util: hostutil.HostUtils,
+    ) -> volumetypes.GeneratedOperations:
+        with _generating(device_to_detach, "UnmountDevice.FindDeviceMountablePluginByName failed"):
+            plugin = self._volume_plugin_mgr.find_device_mountable_plugin_by_name(device_to_detach.plugin_name)
+            if plugin is None:
+                raise ValueError("the plugin mounts no devices")
+        with _generating(device_to_detach, "UnmountDevice.NewDeviceUnmounter failed"):
+            unmounter = plugin.new_device_unmounter()
+        with _generating(device_to_detach, "UnmountDevice.NewDeviceMounter failed"):
+            mounter = plugin.new_device_mounter()
+
+        def run() -> None:
+            path = self._device_mount_path(device_to_detach, mounter)
+            with _failing(device_to_detach, "GetDeviceMountRefs check failed"):
+                refs = plugin.get_device_mount_refs(path)
+                if util.has_mount_refs(path, refs):
+                    quoted = klog.quote(path)
+                    raise OSError(f"the device mount path {quoted} is still mounted by other references {refs}")
+            self._unmount_device(device_to_detach, path, unmounter.unmount_device, actual_state_of_world, host_util)
+
+        return volumetypes.GeneratedOperations(
+            "unmount_device",
+            _operation(run),
+            complete_func=_hook(plugin.get_plugin_name(), device_to_detach.volume_spec, "unmount_device"),
+        )
+
+    def generate_map_volume_func(
+        self,
+        wait_for_attach_timeout: float,
+        volume_to_mount: VolumeToMount,
+        actual_state_of_world: ActualStateOfWorldMounterUpdater,
+    ) -> volumetypes.GeneratedOperations:
+        spec, pod = volume_to_mount.volume_spec, volume_to_mount.pod
+        with _generating(volume_to_mount, "MapVolume.FindMapperPluginBySpec failed"):
+            plugin = _mapper(self._volume_plugin_mgr.find_mapper_plugin_by_spec(spec))
+        with self._telling(volume_to_mount, "MapVolume.NodeAffinity check failed", kevents.FAILED_MOUNT_VOLUME):
+            self.check_node_affinity(volume_to_mount)
+        initialization = "MapVolume.NewBlockVolumeMapper initialization failed"
+        with self._telling(volume_to_mount, initialization, kevents.FAILED_MAP_VOLUME):
+            mapper = plugin.new_block_volume_mapper(spec, pod)
+        return volumetypes.GeneratedOperations(
+            "map_volume",
+            _operation(
+                lambda: self._map_volume(wait_for_attach_timeout, volume_to_mount, mapper, actual_state_of_world)
+            ),
+            self._event_recorder([pod], kevents.FAILED_MAP_VOLUME),
+            _hook(plugin.get_plugin_name(), spec, "map_volume"),
+        )
+
+    def generate_unmap_volume_func(
+        self, volume_to_unmount: MountedVolume, actual_state_of_world: ActualStateOfWorldMounterUpdater
+    ) -> volumetypes.GeneratedOperations:
+        with _generating(volume_to_unmount, "UnmapVolume.FindMapperPluginByName failed"):
+            plugin = _mapper(self._volume_plugin_mgr.find_mapper_plugin_by_name(volume_to_unmount.plugin_name))
+        with _generating(volume_to_unmount, "UnmapVolume.NewUnmapper failed"):
+            name, uid = volume_to_unmount.inner_volume_spec_name, volume_to_unmount.pod_uid
+            unmapper = plugin.new_block_volume_unmapper(name, uid)
+        return volumetypes.GeneratedOperations(
+            "unmap_volume",
+            _operation(lambda: self._unmap_volume(volume_to_unmount, unmapper, actual_state_of_world)),
+            complete_func=_hook(plugin.get_plugin_name(), volume_to_unmount.volume_spec, "unmap_volume"),
+        )
+
+    def generate_unmap_device_func(
+        self,
+        device_to_detach: AttachedVolume,
+        actual_state_of_world: ActualStateOfWorldMounterUpdater,
+        host_util: hostutil.HostUtils,
+    ) -> volumetypes.GeneratedOperations:
+        with _generating(device_to_detach, "UnmapDevice.FindMapperPluginByName failed"):
+            plugin = _mapper(self._volume_plugin_mgr.find_mapper_plugin_by_name(device_to_detach.plugin_name))
+        with _generating(device_to_detach, "UnmapDevice.NewUnmapper failed"):
+            unmapper = plugin.new_block_volume_unmapper(device_to_detach.volume_spec.name(), "")
+        return volumetypes.GeneratedOperations(
+            "unmap_device",
+            _operation(lambda: self._unmap_device(device_to_detach, unmapper, actual_state_of_world, host_util)),
+            complete_func=_hook(plugin.get_plugin_name(), device_to_detach.volume_spec, "unmap_device"),
+        )
+
+    def generate_verify_controller_attached_volume_func(
+        self,
+        volume_to_mount: VolumeToMount,
+        node_name: str,
+        actual_state_of_world: ActualStateOfWorldAttacherUpdater,
+    ) -> volumetypes.GeneratedOperations:
+        """Raises MountPreConditionFailed when the node's status, as far as it is known here, does not name it yet."""
+        with _generating(volume_to_mount, "VerifyControllerAttachedVolume.FindPluginBySpec failed"):
+            plugin = self._volume_plugin_mgr.find_plugin_by_spec(volume_to_mount.volume_spec)
+        if volume_to_mount.plugin_is_attachable:
+            # Asked first, as it costs neither a thread nor a call, nor back-off. The server is asked all the same.
+            attached = self._volume_plugin_mgr.host.get_attached_volumes_from_node_status()
+            if volume_to_mount.volume_name not in attached:
+                raise MountPreConditionFailed(f"volume {volume_to_mount.volume_name} is not yet in node's status")
+        name = VERIFY_CONTROLLER_ATTACHED_VOLUME_OP_NAME
+        return volumetypes.GeneratedOperations(
+            name,
+            _operation(
+                lambda: self._verify_controller_attached_volume(volume_to_mount, node_name, actual_state_of_world)
+            ),
+            complete_func=_hook(plugin.get_plugin_name(), volume_to_mount.volume_spec, name),
+        )
+
+    def generate_expand_in_use_volume_func(
+        self,
+        volume_to_mount: VolumeToMount,
+        actual_state_of_world: ActualStateOfWorldMounterUpdater,
+        current_size: Quantity,
+    ) -> volumetypes.GeneratedOperations:
+        with _generating(volume_to_mount, "NodeExpandVolume.FindPluginBySpec failed"):
+            plugin = self._volume_plugin_mgr.find_plugin_by_spec(volume_to_mount.volume_spec)
+
+        def run() -> None:
+            with _failing(volume_to_mount, "NodeExpandvolume.expansion failed"):
+                if current_size.is_zero() or volume_to_mount.desired_persistent_volume_size.is_zero():
+                    raise ValueError("current or new size of the volume is not set")
+            options = self._resize_options_in_use(volume_to_mount, plugin, current_size)
+            if not self._do_online_expansion(volume_to_mount, actual_state_of_world, options):
+                name = volume_to_mount.volume_name
+                klog.info_s("Waiting for volume to be expandable on the node", volumeName=name)
+
+        return volumetypes.GeneratedOperations(
+            "volume_fs_resize",
+            _operation(run),
+            self._event_recorder([volume_to_mount.pod], kevents.VOLUME_RESIZE_FAILED),
+            _hook(plugin.get_plugin_name(), volume_to_mount.volume_spec, "volume_fs_resize"),
+        )
+
+    # What the operations do. Each raises OperationError.
+
+    def _mark_detached_volumes(
+        self, plugin_name: str, volumes: list[AttachedVolume], node_name: str, state: ActualStateOfWorldAttacherUpdater
+    ) -> None:
+        plugin = self._volume_plugin_mgr.find_attachable_plugin_by_name(plugin_name)
+        if plugin is None:
+            return
+        attached = plugin.new_attacher().volumes_are_attached([volume.volume_spec for volume in volumes], node_name)
+        for volume in volumes:
+            if not attached.get(volume.volume_spec.name(), True):
+                state.mark_volume_as_detached(volume.volume_name, node_name)
+                klog.v(1).info_s(
+                    "VerifyVolumesAreAttached determined that the volume is no longer attached to the node, "
+                    "therefore it was marked as detached",
+                    volumeName=volume.volume_name,
+                    specName=volume.volume_spec.name(),
+                    node=node_name,
+                )
+
+    def _attach_volume(self, volume: VolumeToAttach, state: ActualStateOfWorldAttacherUpdater) -> None:
+        with _failing(volume, "AttachVolume.FindAttachablePluginBySpec failed"):
+            plugin = self._volume_plugin_mgr.find_attachable_plugin_by_spec(volume.volume_spec)
+            if plugin is None:
+                raise ValueError("the plugin attaches no volumes")
+        with _failing(volume, "AttachVolume.NewAttacher failed"):
+            attacher = plugin.new_attacher()
+        with _failing(volume, "AttachVolume.Attach failed"):
+            try:
+                device_path = attacher.attach(volume.volume_spec, volume.node_name)
+            except Exception:
+                with _logging(volume, "AttachVolume.MarkVolumeAsUncertain failed"):
+                    state.mark_volume_as_uncertain(volume.volume_name, volume.volume_spec, volume.node_name)
+                raise
+        with _failing(volume, "AttachVolume.MarkVolumeAsAttached failed"):
+            state.mark_volume_as_attached(volume.volume_name, volume.volume_spec, volume.node_name, device_path)
+        simple, detailed = volume.generate_msg("AttachVolume.Attach succeeded", "")
+        for pod in volume.scheduled_pods:
+            self._recorder.event(pod, v1.EVENT_TYPE_NORMAL, kevents.SUCCESSFUL_ATTACH_VOLUME, simple)
+        klog.info_s(detailed)
+
+    def _detach_volume(
+        self, volume: AttachedVolume, detach: Callable[[], None], state: ActualStateOfWorldAttacherUpdater
+    ) -> None:
+        with _failing(volume, "DetachVolume.Detach failed"):
+            try:
+                detach()
+            except Exception:
+                # It must be attached again before node status may name it again.
+                with _logging(volume, "DetachVolume.MarkVolumeAsUncertain failed"):
+                    state.mark_volume_as_uncertain(volume.volume_name, volume.volume_spec, volume.node_name)
+                raise
+        klog.info_s(volume.generate_msg_detailed("DetachVolume.Detach succeeded", ""))
+        state.mark_volume_as_detached(volume.volume_name, volume.node_name)
+
+    def _mount_volume(
+        self, timeout: float, volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater, is_remount: bool
+    ) -> None:
+        spec = volume.volume_spec
+        with _failing(volume, "MountVolume.FindPluginBySpec failed"):
+            plugin = self._volume_plugin_mgr.find_plugin_by_spec(spec)
+        with _failing(volume, "MountVolume.NodeAffinity check failed"):
+            self.check_node_affinity(volume)
+        with _failing(volume, "MountVolume.NewMounter initialization failed"):
+            mounter = plugin.new_mounter(spec, volume.pod)
+        with _failing(volume, "MountVolume.MountOptionSupport check failed"):
+            check_mount_option_support(volume, plugin)
+        with _failing(volume, "MountVolume.SetUp failed"):
+            _check_read_write_once_pod(volume, state)
+        paths = _Paths(device=self._wait_for_attach(volume, timeout, "MountVolume") or volume.device_path)
+        paths = replace(paths, staging=self._mount_device(volume, paths.device, state))
+        mark_opts = _mark_opts(volume, mounter=mounter, selinux_mount_context=volume.selinux_label)
+        self._set_up(volume, mounter, mark_opts, state, is_remount)
+        paths = replace(paths, mount=mounter.get_path())
+        self._expand_while_mounting(volume, "MountVolume.Setup failed while expanding volume", paths, mark_opts, state)
+        if volume.mount_request_time is not None:
+            # From the moment it was wanted, with all the waiting.
+            seconds = clocklib.RealClock().since(volume.mount_request_time)
+            name = util.get_full_qualified_plugin_name_for_volume(plugin.get_plugin_name(), spec)
+            util.record_operation_latency_metric(name, "overall_volume_mount", seconds)
+        with _failing(volume, "MountVolume.MarkVolumeAsMounted failed"):
+            state.mark_volume_as_mounted(mark_opts)
+
+    def _wait_for_attach(self, volume: VolumeToMount, timeout: float, prefix: str) -> str:
+        """The device's path, "" for a volume that need not be attached."""
+        attacher = self._attacher(volume, prefix)
+        if attacher is None:
+            return ""
+        pod, path = klog.kobj(volume.pod), volume.device_path
+        klog.info_s(volume.generate_msg_detailed(f"{prefix}.WaitForAttach entering", f'DevicePath "{path}"'), pod=pod)
+        with _failing(volume, f"{prefix}.WaitForAttach failed"):
+            path = attacher.wait_for_attach(volume.volume_spec, path, volume.pod, timeout)
+        klog.info_s(volume.generate_msg_detailed(f"{prefix}.WaitForAttach succeeded", f'DevicePath "{path}"'), pod=pod)
+        return path
+
+    def _attacher(self, volume: VolumeToMount, prefix: str) -> Attacher | None:
+        with _failing(volume, f"{prefix}.NewAttacher failed"):
+            plugin = self._volume_plugin_mgr.find_attachable_plugin_by_spec(volume.volume_spec)
+            return plugin.new_attacher() if plugin is not None else None
+
+    def _mount_device(self, volume: VolumeToMount, device_path: str, state: ActualStateOfWorldMounterUpdater) -> str:
+        """Mount the volume for the whole node, if it is to be; where, "" if not."""
+        with _failing(volume, "MountVolume.NewDeviceMounter failed"):
+            plugin = self._volume_plugin_mgr.find_device_mountable_plugin_by_spec(volume.volume_spec)
+            if plugin is None:
+                return ""
+            mounter = plugin.new_device_mounter()
+        with _failing(volume, "MountVolume.GetDeviceMountPath failed"):
+            path = mounter.get_device_mount_path(volume.volume_spec)
+        if state.get_device_mount_state(volume.volume_name) is DeviceMountState.DEVICE_GLOBALLY_MOUNTED:
+            return path
+        args = DeviceMounterArgs(fs_group=_fs_group(volume.pod)[0], selinux_label=volume.selinux_label)
+        with _failing(volume, "MountVolume.MountDevice failed"):
+            try:
+                mounter.mount_device(volume.volume_spec, device_path, path, args)
+            except Exception as err:
+                self.check_for_failed_mount(volume, err)
+                self.mark_device_error_state(volume, device_path, path, err, state)
+                raise
+        done = volume.generate_msg_detailed("MountVolume.MountDevice succeeded", f'device mount path "{path}"')
+        klog.info_s(done, pod=klog.kobj(volume.pod))
+        with _failing(volume, "MountVolume.MarkDeviceAsMounted failed"):
+            state.mark_device_as_mounted(volume.volume_name, device_path, path, volume.selinux_label)
+        return path
+
+    def _set_up(
+        self,
+        volume: VolumeToMount,
+        mounter: Mounter,
+        mark_opts: MarkVolumeOpts,
+        state: ActualStateOfWorldMounterUpdater,
+        is_remount: bool,
+    ) -> None:
+        fs_group, fs_group_change_policy = _fs_group(volume.pod)
+        args = MounterArgs(
+            fs_user=util.fs_user_from(volume.pod),
+            fs_group=fs_group,
+            fs_group_change_policy=fs_group_change_policy,
+            desired_size=volume.desired_size_limit,
+            selinux_label=volume.selinux_label,
+            recorder=self._recorder,
+            reconstructed_volume=state.is_volume_reconstructed(volume.volume_name, volume.pod_name),
+            is_remount=is_remount,
+        )
+        with _failing(volume, "MountVolume.SetUp failed"):
+            try:
+                mounter.set_up(args)
+            except Exception as err:
+                self.check_for_failed_mount(volume, err)
+                self.mark_volume_error_state(volume, mark_opts, err, state)
+                raise
+        done = volume.generate_msg_detailed("MountVolume.SetUp succeeded", "")
+        klog.v(4 if is_remount else 1).info_s(done, pod=klog.kobj(volume.pod))
+
+    def _expand_while_mounting(
+        self,
+        volume: VolumeToMount,
+        prefix: str,
+        paths: _Paths,
+        mark_opts: MarkVolumeOpts,
+        state: ActualStateOfWorldMounterUpdater,
+    ) -> None:
+        with _failing(volume, prefix):
+            try:
+                self._expand_volume_during_mount(volume, state, paths)
+            except Exception:
+                # It is set up and must be taken down some time, but no pod may start with a volume that is too small.
+                with _logging(volume, "MountVolume.MarkVolumeMountAsUncertain failed"):
+                    state.mark_volume_mount_as_uncertain(mark_opts)
+                raise
+
+    def check_for_failed_mount(self, volume_to_mount: VolumeToMount, mount_error: Exception) -> None:
+        """Tell of a device that holds another file system than its persistent volume asks for, as an event of that."""
+        pv = volume_to_mount.volume_spec.persistent_volume
+        if pv is not None and volumetypes.is_filesystem_mismatch_error(mount_error):
+            simple, _ = volume_to_mount.generate_msg("MountVolume failed", str(mount_error))
+            self._recorder.event(pv, v1.EVENT_TYPE_WARNING, kevents.FAILED_MOUNT_ON_FILESYSTEM_MISMATCH, simple)
+
+    def mark_device_error_state(
+        self,
+        volume_to_mount: VolumeToMount,
+        device_path: str,
+        device_mount_path: str,
+        mount_error: Exception,
+        actual_state_of_world: ActualStateOfWorldMounterUpdater,
+    ) -> None:
+        """Write down what a failed mount says of the device; never that of one known to be mounted."""
+        name, state = (
+            volume_to_mount.volume_name,
+            actual_state_of_world.get_device_mount_state(volume_to_mount.volume_name),
+        )
+        if volumetypes.is_operation_finished_error(mount_error) and state is DeviceMountState.DEVICE_MOUNT_UNCERTAIN:
+            if actual_state_of_world.is_volume_device_reconstructed(name):
+                klog.v(2).info_s("MountVolume.markDeviceErrorState leaving volume uncertain", volumeName=name)
+                return
+            with _logging(volume_to_mount, "MountDevice.MarkDeviceAsUnmounted failed"):
+                actual_state_of_world.mark_device_as_unmounted(name)
+        elif _is_uncertain(mount_error) and state is DeviceMountState.DEVICE_NOT_MOUNTED:
+            with _logging(volume_to_mount, "MountDevice.MarkDeviceAsUncertain failed"):
+                label = volume_to_mount.selinux_label
+                actual_state_of_world.mark_device_as_uncertain(name, device_path, device_mount_path, label)
+
+    def mark_volume_error_state(
+        self,
+        volume_to_mount: VolumeToMount,
+        mark_opts: MarkVolumeOpts,
+        mount_error: Exception,
+        actual_state_of_world: ActualStateOfWorldMounterUpdater,
+    ) -> None:
+        """Write down what a failed mount says of the pod's volume; never that of one known to be mounted."""
+        name = volume_to_mount.volume_name
+        state = actual_state_of_world.get_volume_mount_state(name, mark_opts.pod_name)
+        if volumetypes.is_operation_finished_error(mount_error) and state is VolumeMountState.VOLUME_MOUNT_UNCERTAIN:
+            if actual_state_of_world.is_volume_reconstructed(name, volume_to_mount.pod_name):
+                klog.v(3).info_s("MountVolume.markVolumeErrorState leaving volume uncertain", volumeName=name)
+                return
+            with _logging(volume_to_mount, "MountVolume.MarkVolumeAsUnmounted failed"):
+                actual_state_of_world.mark_volume_as_unmounted(volume_to_mount.pod_name, name)
+        elif _is_uncertain(mount_error) and state is VolumeMountState.VOLUME_NOT_MOUNTED:
+            with _logging(volume_to_mount, "MountVolume.MarkVolumeMountAsUncertain failed"):
+                actual_state_of_world.mark_volume_mount_as_uncertain(mark_opts)
+
+    def _unmount_volume(
+        self,
+        volume: MountedVolume,
+        pod_dir: str,
+        tear_down: Callable[[], None],
+        state: ActualStateOfWorldMounterUpdater,
+    ) -> None:
+        with _failing(volume, "error cleaning subPath mounts"):
+            subpather = self._volume_plugin_mgr.host.get_subpather()
+            subpather.clean_subpaths(pod_dir, volume.inner_volume_spec_name)
+        with _failing(volume, "UnmountVolume.TearDown failed"):
+            try:
+                tear_down()
+            except Exception:
+                # It may go on by itself: a new pod must set the volume up again.
+                with _logging(volume, "UnmountVolume.MarkVolumeMountAsUncertain failed"):
+                    state.mark_volume_mount_as_uncertain(_uncertain_opts(volume))
+                raise
+        self._mark_unmounted("UnmountVolume.TearDown succeeded", volume, state)
+
+    def _mark_unmounted(self, what: str, volume: MountedVolume, state: ActualStateOfWorldMounterUpdater) -> None:
+        klog.info_s(
+            f"{what} for volume",
+            volumeName=volume.volume_name,
+            podUID=volume.pod_uid,
+            innerVolumeSpecName=volume.inner_volume_spec_name,
+            pluginName=volume.plugin_name,
+        )
+        with _logging(volume, f"{what.split()[0].split('.')[0]}.MarkVolumeAsUnmounted failed"):
+            state.mark_volume_as_unmounted(volume.pod_name, volume.volume_name)
+
+    def _device_mount_path(self, device: AttachedVolume, mounter: DeviceMounter) -> str:
+        try:
+            return mounter.get_device_mount_path(device.volume_spec)
+        except FileNotFoundError as err:
+            # What told the path is gone, so the device cannot be mounted by it: let it be marked as unmounted.
+            path = device.device_mount_path
+            prefix = (
+                f"GetDeviceMountPath failed, but unmount operation will proceed using deviceMountPath={path}: {err}"
+            )
+            klog.warning_s(device.generate_msg_detailed(prefix, ""))
+            return path
+        except Exception as err:
+            raise OperationError(*device.generate_error("GetDeviceMountPath failed", err)) from err
+
+    def _unmount_device(
+        self,
+        device: AttachedVolume,
+        path: str,
+        unmount_device: Callable[[str], None],
+        state: ActualStateOfWorldMounterUpdater,
+        host_util: hostutil.HostUtils,
+    ) -> None:
+        with _failing(device, "UnmountDevice failed"):
+            try:
+                unmount_device(path)
+                # Somebody else may still have it: then it must not be detached.
+                if is_device_opened(device, host_util):
+                    raise OSError(_DEVICE_IN_USE)
+            except OperationError:
+                raise
+            except Exception:
+                # A new pod must mount it again.
+                with _logging(device, "UnmountDevice.MarkDeviceAsUncertain failed"):
+                    context = device.selinux_mount_context
+                    state.mark_device_as_uncertain(device.volume_name, device.device_path, path, context)
+                raise
+        klog.info_s(device.generate_msg_detailed("UnmountDevice succeeded", ""))
+        with _failing(device, "MarkDeviceAsUnmounted failed"):
+            state.mark_device_as_unmounted(device.volume_name)
+
+    def _map_volume(
+        self,
+        timeout: float,
+        volume: VolumeToMount,
+        mapper: BlockVolumeMapper,
+        state: ActualStateOfWorldMounterUpdater,
+    ) -> None:
+        with _failing(volume, "MapVolume.SetUpDevice failed"):
+            _check_read_write_once_pod(volume, state)
+        with _failing(volume, "MapVolume.GetGlobalMapPath failed"):
+            global_map_path = mapper.get_global_map_path(volume.volume_spec)
+        device_path = self._wait_for_attach(volume, timeout, "MapVolume")
+        custom = _custom_mapper(mapper)
+        staging = self._set_up_device(volume, custom, device_path, global_map_path, state)
+        with _failing(volume, "MapVolume.MarkDeviceAsMounted failed"):
+            state.mark_device_as_mounted(volume.volume_name, device_path, global_map_path, "")
+        mark_opts = _mark_opts(volume, block_volume_mapper=mapper)
+        pod_device_path = self._map_pod_device(volume, custom, device_path, mark_opts, state)
+        try:
+            self._bind_and_expand(
+                volume, mapper, _Paths(pod_device_path, staging), device_path, global_map_path, mark_opts, state
+            )
+        except OperationError as err:
+            if custom is not None and err.event_err is not None:
+                # The driver has it mapped: it must be unmapped when the pod goes.
+                uncertain = volumetypes.UncertainProgressError(str(err.event_err))
+                self.mark_volume_error_state(volume, mark_opts, uncertain, state)
+            raise
+
+    def _set_up_device(
+        self,
+        volume: VolumeToMount,
+        custom: CustomBlockVolumeMapper | None,
+        device_path: str,
+        global_map_path: str,
+        state: ActualStateOfWorldMounterUpdater,
+    ) -> str:
+        """Where the driver staged the device, "" if it was not asked to."""
+        mounted = state.get_device_mount_state(volume.volume_name) is DeviceMountState.DEVICE_GLOBALLY_MOUNTED
+        if custom is None or mounted:
+            return ""
+        with _failing(volume, "MapVolume.SetUpDevice failed"):
+            try:
+                return custom.set_up_device()
+            except Exception as err:
+                self.mark_device_error_state(volume, device_path, global_map_path, err, state)
+                raise
+
+    def _map_pod_device(
+        self,
+        volume: VolumeToMount,
+        custom: CustomBlockVolumeMapper | None,
+        device_path: str,
+        mark_opts: MarkVolumeOpts,
+        state: ActualStateOfWorldMounterUpdater,
+    ) -> str:
+        """The device's path as the driver tells it, or as attaching did."""
+        if custom is None:
+            return device_path
+        with _failing(volume, "MapVolume.MapPodDevice failed"):
+            try:
+                return custom.map_pod_device() or device_path
+            except Exception as err:
+                self.mark_volume_error_state(volume, mark_opts, err, state)
+                raise
+
+    def _bind_and_expand(
+        self,
+        volume: VolumeToMount,
+        mapper: BlockVolumeMapper,
+        paths: _Paths,
+        marked_device_path: str,
+        global_map_path: str,
+        mark_opts: MarkVolumeOpts,
+        state: ActualStateOfWorldMounterUpdater,
+    ) -> None:
+        with _failing(volume, "MapVolume failed"):
+            if _custom_mapper(mapper) is not None and not paths.device:
+                raise ValueError("device path of the volume is empty")
+        with _failing(volume, "MapVolume.EvalHostSymlinks failed"):
+            device_path = self._volume_plugin_mgr.host.get_hostutil().eval_host_symlinks(paths.device)
+        if device_path != marked_device_path:
+            with _failing(volume, "MapVolume.MarkDeviceAsMounted failed"):
+                state.mark_device_as_mounted(volume.volume_name, device_path, global_map_path, "")
+        pod_map_path, name = mapper.get_pod_device_map_path()
+        with _failing(volume, "MapVolume.MapBlockVolume failed"):
+            uid = volume.pod.metadata.uid
+            util.map_block_volume(self._blk_util, device_path, global_map_path, pod_map_path, name, uid)
+        self._tell_mapped(volume, f'globalMapPath "{global_map_path}"', 4)
+        self._tell_mapped(volume, f'volumeMapPath "{pod_map_path}"', 1)
+        prefix = "MapVolume.MarkVolumeAsMounted failed while expanding volume"
+        self._expand_while_mounting(volume, prefix, replace(paths, device=device_path), mark_opts, state)
+        with _failing(volume, "MapVolume.MarkVolumeAsMounted failed"):
+            state.mark_volume_as_mounted(mark_opts)
+
+    def _tell_mapped(self, volume: VolumeToMount, where: str, verbosity: int) -> None:
+        simple, detailed = volume.generate_msg("MapVolume.MapPodDevice succeeded", where)
+        self._recorder.event(volume.pod, v1.EVENT_TYPE_NORMAL, kevents.SUCCESSFUL_MOUNT_VOLUME, simple)
+        klog.v(verbosity).info_s(detailed, pod=klog.kobj(volume.pod))
+
+    def _unmap_volume(
+        self, volume: MountedVolume, unmapper: BlockVolumeUnmapper, state: ActualStateOfWorldMounterUpdater
+    ) -> None:
+        pod_map_path, name = unmapper.get_pod_device_map_path()
+        with _failing(volume, "UnmapVolume.GetGlobalMapPath failed"):
+            global_map_path = unmapper.get_global_map_path(volume.volume_spec)
+        # Before anything is undone: whatever fails below must be done again.
+        with _failing(volume, "UnmapVolume.MarkDeviceAsUncertain failed"):
+            state.mark_volume_mount_as_uncertain(_uncertain_opts(volume))
+        with _failing(volume, "UnmapVolume.UnmapBlockVolume failed"):
+            util.unmap_block_volume(self._blk_util, global_map_path, pod_map_path, name, volume.pod_uid)
+        custom = _custom_unmapper(unmapper)
+        if custom is not None:
+            with _failing(volume, "UnmapVolume.UnmapPodDevice failed"):
+                custom.unmap_pod_device()
+        self._mark_unmounted("UnmapVolume succeeded", volume, state)
+
+    def _unmap_device(
+        self,
+        device: AttachedVolume,
+        unmapper: BlockVolumeUnmapper,
+        state: ActualStateOfWorldMounterUpdater,
+        host_util: hostutil.HostUtils,
+    ) -> None:
+        map_path = device.device_mount_path
+        with _failing(device, "UnmapDevice.GetDeviceBindMountRefs check failed"):
+            try:
+                refs = self._blk_util.get_device_bind_mount_refs(device.device_path, map_path)
+            except FileNotFoundError:
+                refs = []  # setting it up did not come that far
+        with _failing(device, "UnmapDevice failed"):
+            if refs:
+                raise OSError(f"the device {klog.quote(map_path)} is still referenced from other Pods {refs}")
+        # Before anything is undone: whatever fails below must be done again.
+        with _failing(device, "UnmapDevice.MarkDeviceAsUncertain failed"):
+            state.mark_device_as_uncertain(device.volume_name, device.device_path, map_path, "")
+        custom = _custom_unmapper(unmapper)
+        if custom is not None:
+            with _failing(device, "UnmapDevice.TearDownDevice failed"):
+                custom.tear_down_device(map_path, device.device_path)
+        with _failing(device, "UnmapDevice.RemoveMapPath failed"):
+            self._blk_util.remove_map_path(map_path)
+        with _failing(device, "UnmapDevice failed"):
+            if is_device_opened(device, host_util):
+                raise OSError(_DEVICE_IN_USE)
+        klog.info_s(device.generate_msg_detailed("UnmapDevice succeeded", ""))
+        with _failing(device, "MarkDeviceAsUnmounted failed"):
+            state.mark_device_as_unmounted(device.volume_name)
+
+    def _verify_controller_attached_volume(
+        self, volume: VolumeToMount, node_name: str, state: ActualStateOfWorldAttacherUpdater
+    ) -> None:
+        with _failing(volume, "VerifyControllerAttachedVolume fetching pvc failed"):
+            claim_size = self._claim_size(volume, state)
+        if not volume.plugin_is_attachable:
+            prefix = "VerifyControllerAttachedVolume.MarkVolumeAsAttachedByUniqueVolumeName failed"
+            with _failing(volume, prefix):
+                state.mark_volume_as_attached(volume.volume_name, volume.volume_spec, node_name, "")
+            state.initialize_claim_size(volume.volume_name, claim_size)
+            return
+        if not volume.reported_in_use:
+            prefix = "Volume has not been added to the list of VolumesInUse in the node's volume status"
+            raise OperationError(*volume.generate_error(prefix, None))
+        with _failing(volume, "VerifyControllerAttachedVolume failed fetching node from API server"):
+            node = self._client().core_v1.nodes().get(golang.background(), node_name)
+        for attached in node.status.volumes_attached:
+            if attached.name != volume.volume_name:
+                continue
+            path = attached.device_path
+            done = volume.generate_msg_detailed("Controller attach succeeded", f'device path: "{path}"')
+            klog.info_s(done, pod=klog.kobj(volume.pod))
+            with _failing(volume, "VerifyControllerAttachedVolume.MarkVolumeAsAttached failed"):
+                state.mark_volume_as_attached("", volume.volume_spec, node_name, path)
+            state.initialize_claim_size(volume.volume_name, claim_size)
+            return
+        raise OperationError(*volume.generate_error("Volume not attached according to node status", None))
+
+    def _claim_size(self, volume: VolumeToMount, state: ActualStateOfWorldAttacherUpdater) -> Quantity:
+        size = state.get_claim_size(volume.volume_name)
+        pv = volume.volume_spec.persistent_volume
+        if pv is None or not size.is_zero() or self._kube_client is None:
+            return size
+        return self._claim_of(pv).status.capacity.get(v1.RESOURCE_STORAGE, size)
+
+    def _claim_of(self, pv: v1.PersistentVolume) -> v1.PersistentVolumeClaim:
+        reference = pv.spec.claim_ref
+        if reference is None:
+            raise ValueError(f"persistent volume {klog.quote(pv.metadata.name)} is bound to no claim")
+        claims = self._client().core_v1.persistent_volume_claims(reference.namespace)
+        return claims.get(golang.background(), reference.name)
+
+    def _client(self) -> kubernetes.Interface:
+        if self._kube_client is None:
+            raise ValueError("there is no API server to ask")
+        return self._kube_client
+
+    def verify_volume_is_safe_to_detach(self, volume_to_detach: AttachedVolume) -> None:
+        """Raises what says that the node's status names the volume as in use, or that it could not be read."""
+        from pkg.apimachinery.api import errors  # not needed without an API server
+
+        prefix = "DetachVolume failed fetching node from API server"
+        try:
+            node = self._client().core_v1.nodes().get(golang.background(), volume_to_detach.node_name)
+        except errors.StatusError as err:
+            if not errors.is_not_found(err):
+                raise volume_to_detach.generate_error_detailed(prefix, err) from err
+            message = "Node not found on API server. DetachVolume will skip safe to detach check"
+            klog.warning_s(volume_to_detach.generate_msg_detailed(message, ""))
+            return
+        if volume_to_detach.volume_name in node.status.volumes_in_use:
+            in_use = ValueError("volume is still in use by node, according to Node status")
+            raise volume_to_detach.generate_error_detailed("DetachVolume failed", in_use)
+        klog.info_s(volume_to_detach.generate_msg_detailed("Verified volume is safe to detach", ""))
+
+    # Making volumes larger.
+
+    def _resize_options_in_use(
+        self, volume: VolumeToMount, plugin: VolumePlugin, current_size: Quantity
+    ) -> NodeResizeOptions:
+        spec = volume.volume_spec
+        with _failing(volume, "NodeExpandvolume.CheckVolumeModeFilesystem failed"):
+            is_filesystem = util.check_volume_mode_filesystem(spec)
+        mount_path = staging = ""
+        if is_filesystem:
+            with _failing(volume, "NodeExpandVolume.NewMounter initialization failed"):
+                mount_path = plugin.new_mounter(spec, volume.pod).get_path()
+            with _failing(volume, "NodeExpandVolume.GetDeviceMountPath failed"):
+                device_plugin = self._volume_plugin_mgr.find_device_mountable_plugin_by_spec(spec)
+                if device_plugin is not None:
+                    staging = device_plugin.new_device_mounter().get_device_mount_path(spec)
+        else:
+            with _failing(volume, "MapVolume.FindMapperPluginBySpec failed"):
+                mapper_plugin = _mapper(self._volume_plugin_mgr.find_mapper_plugin_by_spec(spec))
+            with _failing(volume, "MapVolume.NewBlockVolumeMapper initialization failed"):
+                custom = _custom_mapper(mapper_plugin.new_block_volume_mapper(spec, volume.pod))
+                staging = custom.get_staging_path() if custom is not None else ""
+        return NodeResizeOptions(
+            volume_spec=spec,
+            device_path=volume.device_path,
+            device_mount_path=mount_path,
+            device_staging_path=staging,
+            new_size=volume.desired_persistent_volume_size,
+            old_size=current_size,
+        )
+
+    def _do_online_expansion(
+        self, volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater, options: NodeResizeOptions
+    ) -> bool:
+        """Whether it is done; if not, it is for later."""
+        with _failing(volume, "NodeExpandVolume.NodeExpandVolume failed"):
+            done, new_size = self._node_expand_volume(volume, state, options)
+        if not done:
+            return False
+        with _failing(volume, "NodeExpandVolume.MarkVolumeAsResized failed"):
+            if not state.mark_volume_as_resized(volume.volume_name, new_size):
+                raise ValueError("unable to mark volume as resized")
+        return True
+
+    def _expand_volume_during_mount(
+        self, volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater, paths: _Paths
+    ) -> None:
+        """Make a volume as large as its persistent volume says before a pod gets it. Raises."""
+        plugin, pv = self._find_expander(volume), volume.volume_spec.persistent_volume
+        if plugin is None or pv is None:
+            return
+        try:
+            pvc = self._claim_of(pv)
+        except Exception as err:
+            raise RuntimeError(f"mountVolume.NodeExpandVolume get PVC failed : {err}") from err
+        zero = Quantity(0)
+        old, new = pvc.status.capacity.get(v1.RESOURCE_STORAGE, zero), pv.spec.capacity.get(v1.RESOURCE_STORAGE, zero)
+        if old >= new:
+            return
+        if volume.volume_spec.read_only:
+            self._tell_read_only(volume, pvc)
+            return
+        options = NodeResizeOptions(volume.volume_spec, paths.device, paths.mount, paths.staging, new, old)
+        self._expand(NodeResizeOperationOpts(volume, pvc, pv, options, plugin, state))
+
+    def _find_expander(self, volume: VolumeToMount) -> NodeExpandableVolumePlugin | None:
+        if volume.volume_spec.persistent_volume is None or self._kube_client is None:
+            return None
+        plugin = self._volume_plugin_mgr.find_node_expandable_plugin_by_spec(volume.volume_spec)
+        return plugin if plugin is not None and plugin.requires_fs_resize() else None
+
+    def _node_expand_volume(
+        self, volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater, options: NodeResizeOptions
+    ) -> tuple[bool, Quantity]:
+        """Whether it is done, and the size the volume has. Raises."""
+        plugin, pv = self._find_expander(volume), volume.volume_spec.persistent_volume
+        if plugin is None or pv is None or options.new_size <= options.old_size:
+            return True, options.old_size
+        try:
+            pvc = self._claim_of(pv)
+        except Exception as err:
+            raise RuntimeError(f"mountVolume.NodeExpandVolume get PVC failed : {err}") from err
+        if volume.volume_spec.read_only:
+            self._tell_read_only(volume, pvc)
+            return True, pvc.status.capacity.get(v1.RESOURCE_STORAGE, Quantity(0))
+        return self._expand(NodeResizeOperationOpts(volume, pvc, pv, options, plugin, state))
+
+    def _expand(self, resize_op: NodeResizeOperationOpts) -> tuple[bool, Quantity]:
+        """Whether it is done, and the size the volume has. Raises."""
+        pvc = resize_op.pvc
+        if not self._check_for_recovery_from_expansion(pvc, resize_op.vmt):
+            return self._legacy_call_node_expand_on_plugin(resize_op), resize_op.plugin_resize_opts.new_size
+        allocated = pvc.status.allocated_resources.get(v1.RESOURCE_STORAGE, Quantity(0))
+        options = replace(resize_op.plugin_resize_opts, new_size=allocated)
+        expander = NodeExpander(replace(resize_op, plugin_resize_opts=options), self._client(), self._recorder)
+        return expander.expand_on_plugin()
+
+    def _check_for_recovery_from_expansion(self, pvc: v1.PersistentVolumeClaim, volume: VolumeToMount) -> bool:
+        """Whether the controller tells what it allocated, so that a failed expansion can be taken back."""
+        if pvc.status.allocated_resource_statuses.get(v1.RESOURCE_STORAGE) or pvc.status.allocated_resources:
+            return True
+        prefix = "MountVolume.NodeExpandVolume running with"
+        klog.warning_s(volume.generate_msg_detailed(prefix, "older external resize controller"))
+        return False
+
+    def _legacy_call_node_expand_on_plugin(self, resize_op: NodeResizeOperationOpts) -> bool:
+        """Whether it is done, as far as the node can tell. Raises."""
+        volume, pvc, options = resize_op.vmt, resize_op.pvc, resize_op.plugin_resize_opts
+        pod = klog.kobj(volume.pod)
+        prefix, where = "MountVolume.NodeExpandVolume entering", f'DevicePath "{volume.device_path}"'
+        klog.v(4).info_s(volume.generate_msg_detailed(prefix, where), pod=pod)
+        try:
+            resize_op.volume_plugin.node_expand(options)
+        except volumetypes.OperationNotSupportedError:
+            prefix, suffix = "MountVolume.NodeExpandVolume failed", "NodeExpandVolume not supported"
+            klog.v(4).info_s(volume.generate_msg_detailed(prefix, suffix), pod=pod)
+            return True
+        except volumetypes.FailedPreconditionError as err:
+            # Not on this node; which must not keep the volume from being mounted.
+            resize_op.actual_state_of_world.mark_for_in_use_expansion_error(volume.volume_name)
+            klog.error_s(None, str(volume.generate_error_detailed("MountVolume.NodeExapndVolume failed", err)))
+            return True
+        resize_op.tell_success(self._recorder)
+        if pvc.status.capacity.get(v1.RESOURCE_STORAGE, Quantity(0)) < options.new_size:
+            try:
+                util.mark_fs_resize_finished(pvc, options.new_size, self._client())
+            except Exception as err:
+                # The next attempt finds the volume large enough.
+                raise RuntimeError(f"mountVolume.NodeExpandVolume update PVC status failed : {err}") from err
+        return True
+
+    def _tell_read_only(self, volume: VolumeToMount, pvc: v1.PersistentVolumeClaim) -> None:
+        prefix, suffix = "MountVolume.NodeExpandVolume failed", "requested read-only file system"
+        simple, detailed = volume.generate_msg(prefix, suffix)
+        klog.warning_s(detailed)
+        for obj in (volume.pod, pvc):
+            self._recorder.event(obj, v1.EVENT_TYPE_WARNING, kevents.FILE_SYSTEM_RESIZE_FAILED, simple)
+
+    # Little helpers.
+
+    def check_node_affinity(self, volume_to_mount: VolumeToMount) -> None:
+        """Raises ValueError when the persistent volume is for other nodes."""
+        pv = volume_to_mount.volume_spec.persistent_volume
+        if pv is not None and pv.spec.node_affinity is not None:
+            storagehelpers.check_node_affinity(pv, self._volume_plugin_mgr.host.get_node_labels())
+
+    def _event_recorder(self, pods: list[v1.Pod], reason: str) -> Callable[[Exception | None], None]:
+        def record_event(err: Exception | None) -> None:
+            for pod in pods if err is not None else []:
+                self._recorder.event(pod, v1.EVENT_TYPE_WARNING, reason, str(err))
+
+        return record_event
+
+    @contextlib.contextmanager
+    def _telling(self, volume: VolumeToMount, prefix: str, reason: str) -> Iterator[None]:
+        """As _generating, and the pod is told."""
+        try:
+            yield
+        except Exception as err:
+            simple, detailed = volume.generate_error(prefix, err)
+            self._recorder.event(volume.pod, v1.EVENT_TYPE_WARNING, reason, str(simple))
+            raise detailed from err
+
+    def _complete_hook(
+        self, spec: Spec, operation_name: str, unknown: str
+    ) -> Callable[[volumetypes.CompleteFuncParam], None]:
+        try:
+            plugin_name = self._volume_plugin_mgr.find_plugin_by_spec(spec).get_plugin_name()
+        except ValueError:
+            plugin_name = unknown  # the operation itself will say so
+        return _hook(plugin_name, spec, operation_name)
+
+
+def check_mount_option_support(volume_to_mount: VolumeToMount, plugin: VolumePlugin) -> None:
+    """Raises ValueError for mount options that the plugin would ignore."""
+    if util.mount_option_from_spec(volume_to_mount.volume_spec) and not plugin.supports_mount_option():
+        raise ValueError("mount options are not supported for this volume type")
+
+
+def is_device_opened(device_to_detach: AttachedVolume, host_util: hostutil.HostUtils) -> bool:
+    """Whether anybody on the node has the device open. Raises OperationError, which no pod is told."""
+    path = device_to_detach.device_path
+    try:
+        is_device = host_util.path_is_device(path)
+    except FileNotFoundError:
+        is_device = False
+    except OSError as err:
+        raise OperationError(None, device_to_detach.generate_error_detailed("PathIsDevice failed", err)) from err
+    if not is_device:
+        klog.v(3).info_s("The path isn't device path or doesn't exist. Skip checking device path", path=path)
+        return False
+    try:
+        return host_util.device_opened(path)
+    except OSError as err:
+        raise OperationError(None, device_to_detach.generate_error_detailed("DeviceOpened failed", err)) from err
+
+
+def find_detachable_plugin_by_spec(spec: Spec, volume_plugin_mgr: VolumePluginMgr) -> AttachableVolumePlugin:
+    """The plugin that detaches the volume. Raises ValueError when there is none.
+
+    CSI is not asked whether it can attach: it may have been able to when the volume was attached.
+    """
+    plugin: Any = volume_plugin_mgr.find_plugin_by_spec(spec)
+    if not hasattr(plugin, "new_detacher"):
+        raise ValueError("the plugin detaches no volumes")
+    if plugin.get_plugin_name() != _CSI_PLUGIN_NAME and not plugin.can_attach(spec):
+        raise ValueError("the plugin does not attach the volume")
+    return cast("AttachableVolumePlugin", plugin)
+
+
+def _operation(run: Callable[[], None]) -> Callable[[], volumetypes.OperationContext]:
+    def operation() -> volumetypes.OperationContext:
+        try:
+            run()
+        except OperationError as err:
+            return volumetypes.OperationContext(err.event_err, err.detailed_err)
+        return volumetypes.OperationContext()
+
+    return operation
+
+
+@contextlib.contextmanager
+def _failing(volume: VolumeLogger, prefix: str) -> Iterator[None]:
+    """What goes wrong inside makes the operation fail, and is told after the prefix."""
+    try:
+        yield
+    except OperationError:
+        raise
+    except Exception as err:  # plugins raise whatever their tools and servers do
+        raise OperationError(*volume.generate_error(prefix, err)) from err
+
+
+@contextlib.contextmanager
+def _generating(volume: VolumeLogger, prefix: str) -> Iterator[None]:
+    """What goes wrong inside keeps the operation from being begun."""
+    try:
+        yield
+    except Exception as err:  # plugins raise whatever their tools and servers do
+        raise volume.generate_error_detailed(prefix, err) from err
+
+
+@contextlib.contextmanager
+def _logging(volume: VolumeLogger, prefix: str) -> Iterator[None]:
+    """What goes wrong inside is only logged: there is nothing more that could be done."""
+    try:
+        yield
+    except Exception as err:
+        klog.error_s(None, str(volume.generate_error_detailed(prefix, err)))
+
+
+def _hook(plugin_name: str, spec: Spec, operation_name: str) -> Callable[[volumetypes.CompleteFuncParam], None]:
+    name = util.get_full_qualified_plugin_name_for_volume(plugin_name, spec)
+    return util.operation_complete_hook(name, operation_name)
+
+
+def _mapper(plugin: BlockVolumePlugin | None) -> BlockVolumePlugin:
+    if plugin is None:
+        raise ValueError("failed to find BlockVolumeMapper plugin. Volume plugin is nil.")
+    return plugin
+
+
+def _custom_mapper(mapper: BlockVolumeMapper) -> CustomBlockVolumeMapper | None:
+    return cast("CustomBlockVolumeMapper", mapper) if hasattr(mapper, "set_up_device") else None
+
+
+def _custom_unmapper(unmapper: BlockVolumeUnmapper) -> CustomBlockVolumeUnmapper | None:
+    return cast("CustomBlockVolumeUnmapper", unmapper) if hasattr(unmapper, "tear_down_device") else None
+
+
+def _check_read_write_once_pod(volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater) -> None:
+    """Raises ValueError when another pod has a volume that only one may have. The scheduler sees to that too."""
+    pv = volume.volume_spec.persistent_volume
+    # With several modes nobody knows which one the pod means.
+    if pv is None or pv.spec.access_modes != [v1.READ_WRITE_ONCE_POD]:
+        return
+    if state.is_volume_mounted_elsewhere(volume.volume_name, volume.pod_name):
+        raise ValueError(_IN_USE_ELSEWHERE)
+
+
+def _fs_group(pod: v1.Pod) -> tuple[int | None, str | None]:
+    context = pod.spec.security_context
+    return (context.fs_group, context.fs_group_change_policy) if context is not None else (None, None)
+
+
+def _mark_opts(
+    volume: VolumeToMount,
+    mounter: Mounter | None = None,
+    block_volume_mapper: BlockVolumeMapper | None = None,
+    selinux_mount_context: str = "",
+) -> MarkVolumeOpts:
+    return MarkVolumeOpts(
+        pod_name=volume.pod_name,
+        pod_uid=volume.pod.metadata.uid,
+        volume_name=volume.volume_name,
+        volume_spec=volume.volume_spec,
+        mounter=mounter,
+        block_volume_mapper=block_volume_mapper,
+        volume_gid_volume=volume.volume_gid_value,
+        volume_mount_state=VolumeMountState.VOLUME_MOUNTED,
+        selinux_mount_context=selinux_mount_context,
+    )
+
+
+def _uncertain_opts(volume: MountedVolume) -> MarkVolumeOpts:
+    return MarkVolumeOpts(
+        pod_name=volume.pod_name,
+        pod_uid=volume.pod_uid,
+        volume_name=volume.volume_name,
+        volume_spec=volume.volume_spec,
+        volume_gid_volume=volume.volume_gid_value,
+        volume_mount_state=VolumeMountState.VOLUME_MOUNT_UNCERTAIN,
+    )
+
+
+def _is_uncertain(err: Exception) -> bool:
+    return isinstance(err, volumetypes.UncertainProgressError)

@@ -27,6 +27,7 @@ from kubelet import (
     preemption,
     prober,
     runtimeclass,
+    standalone,
     stats,
     status,
     sysctl,
@@ -126,6 +127,8 @@ def new_main_kubelet(
     if kube_cfg.sync_frequency <= 0:
         raise ValueError(f"invalid sync frequency {kube_cfg.sync_frequency}")
     api_objects = _APIObjects()
+    # What there is beside pods in the manifest folder of a node that has no API server.
+    object_store = standalone.ObjectStore() if kube_deps.kube_client is None else None
     if kube_deps.kube_client is not None:
         api_objects = _watch_api_objects(ctx, kube_deps.kube_client, options.node_name)
     else:
@@ -133,11 +136,13 @@ def new_main_kubelet(
     startup_tracker = BasicPodStartupLatencyTracker()
     if kube_deps.pod_config is None:
         kube_deps.pod_config = make_pod_source_config(
-            ctx, kube_cfg, kube_deps, options.node_name, api_objects.node_has_synced, startup_tracker
+            ctx, kube_cfg, kube_deps, options.node_name, api_objects.node_has_synced, startup_tracker, object_store
         )
     kubelet = _new_kubelet(kube_cfg, kube_deps, options, api_objects)
     build_change_detection(ctx, kubelet)
     _build_pod_state(kubelet, startup_tracker)
+    if object_store is not None:
+        _build_standalone_objects(kubelet, object_store)
     _build_pod_workers(kubelet)
     _build_runtime(ctx, kubelet, kube_deps, options, startup_tracker)
     _build_pleg(kubelet)
@@ -160,8 +165,12 @@ def make_pod_source_config(
     node_name: str,
     node_has_synced: Callable[[], bool],
     startup_tracker: config.PodStartupSLIObserver,
+    object_store: config.ObjectStore | None = None,
 ) -> config.PodConfig:
-    """Start the sources that the configuration names, and the API server if there is one."""
+    """Start the sources that the configuration names, and the API server if there is one.
+
+    Without one the folder's other objects go to object_store.
+    """
     pod_config = config.PodConfig(config.POD_CONFIG_NOTIFICATION_INCREMENTAL, kube_deps.recorder, startup_tracker)
     if kube_cfg.static_pod_path:
         klog.info_s("Adding static pod path", path=kube_cfg.static_pod_path)
@@ -172,6 +181,7 @@ def make_pod_source_config(
             kube_cfg.file_check_frequency,
             pod_config.channel(ctx, kubetypes.FILE_SOURCE),
             kube_deps.recorder,
+            object_store,
         )
     if kube_cfg.static_pod_url:
         klog.info_s("Adding pod URL with HTTP header", URL=kube_cfg.static_pod_url)
@@ -307,6 +317,19 @@ def build_change_detection(ctx: golang.Context, kubelet: Kubelet) -> None:
             kubelet.config_map_manager = configmap.SimpleConfigMapManager(ctx, client)
         case other:
             raise ValueError(f"unknown configmap and secret manager mode: {other}")
+
+
+def _build_standalone_objects(kubelet: Kubelet, objects: standalone.ObjectStore) -> None:
+    """Take secrets and config maps from the manifest folder, and sync the pods that use one when it changes."""
+
+    def sync_pods(changed: set[standalone.Changed]) -> None:
+        for pod in kubelet.pod_manager.get_pods():
+            if standalone.refers_to(pod, changed):
+                kubelet.sync_pod_now(pod)
+
+    objects.follow(sync_pods)
+    kubelet.secret_manager = standalone.SecretManager(objects)
+    kubelet.config_map_manager = standalone.ConfigMapManager(objects)
 
 
 def _cluster_dns(addresses: list[str]) -> list[IPv4Address | IPv6Address]:

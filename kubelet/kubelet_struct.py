@@ -161,7 +161,7 @@ class KubeletStruct:
     userns_manager: userns.UsernsManager = field(init=False)
     crash_loop_back_off: flowcontrol.Backoff = field(init=False)
 
-    # What pods refer to; None in standalone mode. Pod workers tell them which pods run.
+    # What pods refer to; in standalone mode the manifest folder has it. Pod workers tell them which pods run.
     secret_manager: secret.Manager | None = None
     config_map_manager: configmap.Manager | None = None
     # Tokens of pods' service accounts; None in standalone mode.

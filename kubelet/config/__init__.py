@@ -19,6 +19,7 @@ from kubelet.config.config import (
 )
 from kubelet.config.file import SourceFile, new_source_file
 from kubelet.config.http import SourceURL, new_source_url
+from kubelet.config.objects import APIObject, ObjectStore
 from kubelet.config.sources import SourcesImpl, SourcesReady, SourcesReadyFn
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "POD_CONFIG_NOTIFICATION_SNAPSHOT",
     "POD_CONFIG_NOTIFICATION_SNAPSHOT_AND_UPDATES",
     "POD_CONFIG_NOTIFICATION_UNKNOWN",
+    "APIObject",
+    "ObjectStore",
     "PodConfig",
     "PodConfigNotificationMode",
     "PodStartupSLIObserver",

@@ -93,7 +93,12 @@ def try_decode_single_pod(data: bytes, default_fn: DefaultFunc) -> v1.Pod:
 
     Raises NotParsedError if it is no pod, InvalidPodError if it is one that cannot run here.
     """
-    return _prepare(_decode(data, "Pod", v1.Pod), default_fn)
+    return _prepare(_decode(data, "Pod", v1.Pod), default_fn, standalone=False)
+
+
+def try_decode_pod(builtins: Any, default_fn: DefaultFunc, standalone: bool) -> v1.Pod:
+    """The same for a document that has been parsed. A pod of a standalone node may refer to objects beside it."""
+    return _prepare(_decode_builtins(builtins, "Pod", v1.Pod), default_fn, standalone)
 
 
 def try_decode_pod_list(data: bytes, default_fn: DefaultFunc) -> list[v1.Pod]:
@@ -101,7 +106,7 @@ def try_decode_pod_list(data: bytes, default_fn: DefaultFunc) -> list[v1.Pod]:
 
     Raises NotParsedError if it is no PodList, InvalidPodError for the first pod that cannot run here.
     """
-    return [_prepare(pod, default_fn) for pod in _decode(data, "PodList", v1.PodList).items]
+    return [_prepare(pod, default_fn, standalone=False) for pod in _decode(data, "PodList", v1.PodList).items]
 
 
 def _decode(data: bytes, kind: str, type_: type[T]) -> T:
@@ -109,15 +114,30 @@ def _decode(data: bytes, kind: str, type_: type[T]) -> T:
         builtins = utilyaml.to_builtins(data)
     except utilyaml.YAMLError as err:
         raise NotParsedError(str(err)) from err
-    if not isinstance(builtins, dict):
-        raise NotParsedError(f"expected a map with apiVersion and kind, got {type(builtins).__name__}")
-    got_kind, got_version = builtins.get("kind"), builtins.get("apiVersion")
-    if not got_kind:
-        raise NotParsedError("Object 'Kind' is missing")
-    if not got_version:
-        raise NotParsedError("Object 'apiVersion' is missing")
+    return _decode_builtins(builtins, kind, type_)
+
+
+def _decode_builtins(builtins: Any, kind: str, type_: type[T]) -> T:
+    got_kind, got_version = get_kind_and_version(builtins)
     if (got_kind, got_version) != (kind, "v1"):
         raise NotParsedError(f"expected {kind} of v1, got {got_kind} of {got_version}")
+    return convert(builtins, type_)
+
+
+def get_kind_and_version(builtins: Any) -> tuple[str, str]:
+    """What a document says it is. Raises NotParsedError if it does not."""
+    if not isinstance(builtins, dict):
+        raise NotParsedError(f"expected a map with apiVersion and kind, got {type(builtins).__name__}")
+    kind, version = builtins.get("kind"), builtins.get("apiVersion")
+    if not kind:
+        raise NotParsedError("Object 'Kind' is missing")
+    if not version:
+        raise NotParsedError("Object 'apiVersion' is missing")
+    return str(kind), str(version)
+
+
+def convert(builtins: Any, type_: type[T]) -> T:
+    """The object of a document; fields that its type has not are logged. Raises NotParsedError."""
     try:
         obj = codec.convert(builtins, type_)
     except codec.DecodeError as err:
@@ -144,7 +164,7 @@ def _unknown_fields(builtins: Any, obj: Any, path: str) -> Iterator[str]:
                 yield from _unknown_fields(builtins[i], item, f"{path}[{i}]")
 
 
-def _prepare(pod: v1.Pod, default_fn: DefaultFunc) -> v1.Pod:
+def _prepare(pod: v1.Pod, default_fn: DefaultFunc, standalone: bool) -> v1.Pod:
     k8s_api_v1.set_object_defaults_pod(pod)
     # The deprecated serviceAccount is another name for serviceAccountName, which wins (Go: conversion.go).
     pod.spec.service_account_name = pod.spec.service_account_name or pod.spec.service_account
@@ -156,18 +176,33 @@ def _prepare(pod: v1.Pod, default_fn: DefaultFunc) -> v1.Pod:
     options = podutil.get_validation_options_from_pod_spec_and_meta(pod.spec, pod.metadata)
     if errors := validation.validate_pod_create(pod, options):
         raise InvalidPodError("invalid pod: " + ", ".join(str(e) for e in errors), list(errors))
-    _refuse_api_references(pod)
+    _refuse_api_references(pod, standalone)
     return pod
 
 
-def _refuse_api_references(pod: v1.Pod) -> None:
+# What a pod of a standalone node may refer to, as podutil.api_object_references has it.
+_STANDALONE_REFERENCES = frozenset(
+    (
+        "configmaps",
+        "configmaps (via configmap volumes)",
+        "configmaps (via projected volumes)",
+        "persistentvolumeclaims",
+        "secrets",
+        "secrets (via projected volumes)",
+        "secrets (via secret volumes)",
+    )
+)
+
+
+def _refuse_api_references(pod: v1.Pod, standalone: bool) -> None:
     if features.feature_gate.enabled(features.PREVENT_STATIC_POD_API_REFERENCES):
+        allowed = _STANDALONE_REFERENCES if standalone else frozenset()
         try:
-            resource = podutil.has_api_object_reference(pod)
+            refused = [resource for resource in podutil.api_object_references(pod) if resource not in allowed]
         except ValueError as err:
             raise InvalidPodError(str(err)) from err
-        if resource:
-            raise StaticPodReferenceError(f"static pods may not reference {resource}")
+        if refused:
+            raise StaticPodReferenceError(f"static pods may not reference {refused[0]}")
         return
     if any(s.cluster_trust_bundle for v in pod.spec.volumes if v.projected for s in v.projected.sources):
         raise StaticPodReferenceError("static pods may not use ClusterTrustBundle projected volume sources")

@@ -1,4 +1,4 @@
-"""Pods from a file, or from the files of a directory.
+"""Pods from a file, or from the files of a directory; on a node without API server also what these pods refer to.
 
 The source lists its path once per period and, between that, follows inotify. What becomes of a pod whose
 file stops being a good manifest is as in Go: by the event alone nothing, but the next list does not have the
@@ -13,7 +13,7 @@ import datetime
 import enum
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from watchdog.observers import inotify_c
@@ -21,7 +21,7 @@ from watchdog.observers import inotify_c
 from kubelet import container as kubecontainer
 from kubelet import events
 from kubelet import types as kubetypes
-from kubelet.config import common
+from kubelet.config import common, objects
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util import wait
@@ -66,10 +66,13 @@ _Signature = tuple[int, int, int, int, int]
 
 @dataclass(slots=True, frozen=True)
 class _Manifest:
-    """A pod and the state of the file it was read from."""
+    """What a file holds, and the state of the file it was read from. Objects are on nodes without API server alone."""
 
     signature: _Signature
-    pod: v1.Pod
+    pods: list[v1.Pod]
+    objects: list[objects.APIObject]
+    # What else there is, and cannot be used.
+    faults: list[str]
 
 
 def new_source_file(
@@ -79,9 +82,14 @@ def new_source_file(
     period: float,
     updates: golang.Channel[kubetypes.PodUpdate],
     recorder: record.EventRecorder,
+    object_store: objects.ObjectStore | None = None,
 ) -> SourceFile:
-    """Follow a path, listing it each `period` seconds, until ctx ends. The path need not exist yet."""
-    source = SourceFile(path.rstrip(os.sep) or os.sep, node_name, period, updates, recorder)
+    """Follow a path, listing it each `period` seconds, until ctx ends. The path need not exist yet.
+
+    A node without API server gives a store for the objects beside the pods; each of its files may hold several
+    documents. On others a file holds one pod.
+    """
+    source = SourceFile(path.rstrip(os.sep) or os.sep, node_name, period, updates, recorder, object_store)
     klog.v(1).info_s("Watching path", path=path)
     source.run(ctx)
     return source
@@ -97,7 +105,9 @@ class SourceFile:
         period: float,
         updates: golang.Channel[kubetypes.PodUpdate],
         recorder: record.EventRecorder,
+        object_store: objects.ObjectStore | None = None,
     ) -> None:
+        self._object_store = object_store
         self._path = path
         self._node_name = node_name
         self._period = period
@@ -106,7 +116,7 @@ class SourceFile:
         # DIVERGES: keyed by file and not by the pod's name as Go's store, where the last of two files with
         # one pod name silently wins; so both reach PodConfig, which keeps the first and says so in an event.
         self._store: dict[str, _Manifest] = {}
-        self._reported: dict[str, str] = {}  # the fault last told in an event, by file
+        self._reported: dict[str, set[str]] = {}  # the faults last told in events, by file
         self._watch_events: golang.Channel[WatchEvent] = golang.Channel(_EVENT_BUFFER_LEN)
 
     def run(self, ctx: golang.Context) -> None:
@@ -163,12 +173,12 @@ class SourceFile:
             try:
                 manifest = self._extract_from_file(self._path, self._store.get(self._path))
             except (OSError, ManifestError) as err:
-                self._report(self._path, err)
+                self._report(self._path, str(err))
                 raise
             self._replace_store(ctx, {self._path: manifest})
         else:
             fault = ManifestError("path is not a directory or file")
-            self._report(self._path, fault)
+            self._report(self._path, str(fault))
             raise fault
 
     def _extract_from_dir(self, name: str) -> dict[str, _Manifest]:
@@ -182,7 +192,7 @@ class SourceFile:
                 mode = Path(path).stat().st_mode
             except OSError as err:
                 klog.error_s(err, "Could not get metadata", path=path)
-                self._report(path, err)
+                self._report(path, str(err))
                 continue
             if stat.S_ISDIR(mode):
                 klog.error_s(None, "Provided manifest path is a directory, not recursing into manifest path", path=path)
@@ -193,10 +203,10 @@ class SourceFile:
                     continue  # gone since the directory was listed
                 except (OSError, ManifestError) as err:
                     klog.error_s(err, "Could not process manifest file", path=path)
-                    self._report(path, err)
+                    self._report(path, str(err))
             else:
                 klog.error_s(None, "Manifest path is not a directory or file", path=path, mode=stat.filemode(mode))
-                self._report(path, ManifestError(_NO_FILE))
+                self._report(path, _NO_FILE)
         return manifests
 
     def _extract_from_file(self, filename: str, known: _Manifest | None = None) -> _Manifest:
@@ -217,31 +227,37 @@ class SourceFile:
             data = file.read(common.MAX_CONFIG_LENGTH + 1)
         if len(data) > common.MAX_CONFIG_LENGTH:
             raise ManifestError(f"{filename}: larger than the limit of {common.MAX_CONFIG_LENGTH} bytes")
-        try:
-            pod = common.try_decode_single_pod(data, lambda p: self._apply_defaults(p, filename))
-        except common.NotParsedError as err:
-            raise ManifestError(f"{filename}: couldn't parse as pod({err}), please check config file") from err
-        except common.InvalidPodError as err:
-            raise ManifestError(f"{filename}: {err}") from err
-        self._reported.pop(filename, None)
-        return _Manifest(signature, pod)
+        documents = self._decode(filename, data)
+        faults = [_fault(err) for err in documents.faults]
+        if faults and not (documents.pods or documents.objects):
+            raise ManifestError(f"{filename}: {'; '.join(faults)}")
+        return _Manifest(signature, documents.pods, documents.objects, faults)
 
-    def _report(self, path: str, err: Exception) -> None:
-        """Tell of a bad file in an event at the node, once for each fault.
+    def _decode(self, filename: str, data: bytes) -> objects.Documents:
+        def complete(pod: v1.Pod) -> None:
+            self._apply_defaults(pod, filename)
+
+        try:
+            if self._object_store is not None:
+                return objects.try_decode_documents(data, complete)
+            return objects.Documents(pods=[common.try_decode_single_pod(data, complete)])
+        except (common.NotParsedError, common.InvalidPodError) as err:
+            return objects.Documents(faults=[err])
+
+    def _report(self, path: str, *faults: str) -> None:
+        """Tell of what is wrong with a file in events at the node, one for each fault that is new.
 
         DIVERGES: Go only logs it, where nobody looks who waits for the pod.
         """
-        message = str(err) if path in str(err) else f"{path}: {err}"
-        if self._reported.get(path) == message:
-            return
-        self._reported[path] = message
+        messages = [fault if path in fault else f"{path}: {fault}" for fault in faults]
+        told = self._reported.pop(path, set())
+        if messages:
+            self._reported[path] = set(messages)
         node = v1.ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
-        self._recorder.event(
-            node,
-            v1.EVENT_TYPE_WARNING,
-            events.FAILED_VALIDATION,
-            f"Error reading static pod manifest {message}",
-        )
+        for message in messages:
+            if message not in told:
+                event = f"Error reading static pod manifest {message}"
+                self._recorder.event(node, v1.EVENT_TYPE_WARNING, events.FAILED_VALIDATION, event)
 
     def _replace_store(self, ctx: golang.Context, manifests: dict[str, _Manifest]) -> None:
         self._store = manifests
@@ -249,14 +265,20 @@ class SourceFile:
         self._send(ctx)
 
     def _send(self, ctx: golang.Context) -> None:
-        paths = sorted(self._store)
-        pods = [self._store[path].pod for path in paths]
-        first: dict[str, str] = {}
-        for path, pod in zip(paths, pods, strict=True):
-            other = first.setdefault(kubecontainer.get_pod_full_name(pod), path)
-            if other != path:
-                fault = f'metadata.name: the pod "{pod.metadata.name}" is in {other} as well, which counts'
-                self._report(path, ManifestError(fault))
+        """Tell of what cannot be used, hand over all objects, and then send all pods, which must find theirs."""
+        manifests = sorted(self._store.items())
+        seen = _Seen()
+        for path, manifest in manifests:
+            seen.faults = list(manifest.faults)
+            for pod in manifest.pods:
+                seen.add(path, "pod", kubecontainer.get_pod_full_name(pod), pod.metadata.name)
+            firsts = [obj for obj in manifest.objects if seen.add_object(path, obj)]
+            seen.firsts += firsts
+            self._report(path, *seen.faults)
+        if self._object_store is not None:
+            self._object_store.replace(seen.firsts)
+        # PodConfig itself leaves out pods whose name another has.
+        pods = [pod for _, manifest in manifests for pod in manifest.pods]
         self._updates.send(kubetypes.PodUpdate(pods, kubetypes.SET, kubetypes.FILE_SOURCE), ctx)
 
     # From here on file_linux.go.
@@ -345,12 +367,43 @@ class SourceFile:
                 except FileNotFoundError:
                     raise
                 except (OSError, ManifestError) as err:
-                    self._report(event.file_name, err)
+                    self._report(event.file_name, str(err))
                     raise ManifestError(f'can\'t process config file "{event.file_name}": {err}') from err
                 self._send(ctx)
             case PodEventType.POD_DELETE:
                 if self._store.pop(event.file_name, None) is not None:
                     self._send(ctx)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is in which file, as they are gone through in their order: of two with one name the first counts."""
+
+    places: dict[tuple[str, str], str] = field(default_factory=dict)
+    firsts: list[objects.APIObject] = field(default_factory=list)
+    # Of the file that is gone through.
+    faults: list[str] = field(default_factory=list)
+
+    def add_object(self, path: str, obj: objects.APIObject) -> bool:
+        """Whether it is the first."""
+        name = klog.kobj(obj)
+        return self.add(path, type(obj).__name__, name, name)
+
+    def add(self, path: str, kind: str, full_name: str, name: str) -> bool:
+        """Whether it is the first of its kind and full name."""
+        if (kind, full_name) not in self.places:
+            self.places[kind, full_name] = path
+            return True
+        first = self.places[kind, full_name]
+        where = first if first != path else "the same file"
+        self.faults.append(f'metadata.name: the {kind} "{name}" is in {where} as well, which counts')
+        return False
+
+
+def _fault(err: ValueError) -> str:
+    if isinstance(err, common.NotParsedError):
+        return f"couldn't parse as pod({err}), please check config file"
+    return str(err)
 
 
 # DIVERGES: Go also listens to each write and so reads files half written. Ours waits for the writer to close;

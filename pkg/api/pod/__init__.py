@@ -4,6 +4,7 @@ Go: pkg/api/pod
 """
 
 from pkg.api.pod.util import (
+    api_object_references,
     get_validation_options_from_pod_spec_and_meta,
     has_api_object_reference,
     visit_pod_configmap_names,
@@ -11,6 +12,7 @@ from pkg.api.pod.util import (
 )
 
 __all__ = [
+    "api_object_references",
     "get_validation_options_from_pod_spec_and_meta",
     "has_api_object_reference",
     "visit_pod_configmap_names",

@@ -87,18 +87,21 @@ def has_api_object_reference(pod: v1.Pod) -> str:
 
     Raises ValueError for a volume of no known kind.
     """
+    return next(api_object_references(pod), "")
+
+
+def api_object_references(pod: v1.Pod) -> Iterator[str]:
+    """The kinds of all API objects that the pod refers to, as has_api_object_reference names them. Raises as it."""
     if pod.spec.service_account_name:
-        return "serviceaccounts"
+        yield "serviceaccounts"
     if not visit_pod_secret_names(pod, lambda _: False):
-        return "secrets"
+        yield "secrets"
     if not visit_pod_configmap_names(pod, lambda _: False):
-        return "configmaps"
+        yield "configmaps"
     if pod.spec.resource_claims:
-        return "resourceclaims"
+        yield "resourceclaims"
     for volume in pod.spec.volumes:
-        if reference := _volume_reference(volume):
-            return reference
-    return ""
+        yield from _volume_references(volume)
 
 
 # Volumes that need nothing from the API server.
@@ -125,21 +128,20 @@ _API_PROJECTIONS = {
 }
 
 
-def _volume_reference(volume: v1.Volume) -> str:
+def _volume_references(volume: v1.Volume) -> Iterator[str]:
     if any(getattr(volume, name) is not None for name in _LOCAL_VOLUMES):
-        return ""
-    for name, reference in _API_VOLUMES.items():
-        if getattr(volume, name) is not None:
-            return reference
+        return
     if volume.projected is None:
-        raise ValueError(f'unknown volume type for volume "{volume.name}"')
+        found = [reference for name, reference in _API_VOLUMES.items() if getattr(volume, name) is not None]
+        if not found:
+            raise ValueError(f'unknown volume type for volume "{volume.name}"')
+        yield found[0]
+        return
     for source in volume.projected.sources:
-        for name, reference in _API_PROJECTIONS.items():
-            if getattr(source, name) is not None:
-                return reference
-        if source.downward_api is None:
+        found = [reference for name, reference in _API_PROJECTIONS.items() if getattr(source, name) is not None]
+        yield from found
+        if not found and source.downward_api is None:
             raise ValueError(f'unknown source for projected volume "{volume.name}"')
-    return ""
 
 
 def get_validation_options_from_pod_spec_and_meta(

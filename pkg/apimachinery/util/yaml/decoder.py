@@ -1,4 +1,4 @@
-"""One YAML or JSON document to the dicts, lists and scalars that JSON knows.
+"""YAML or JSON documents to the dicts, lists and scalars that JSON knows.
 
 Built on the parser's events and not on PyYAML's loaders: those resolve scalars differently from the Go
 library, and recurse in C, so that a deeply nested file would end the process.
@@ -43,8 +43,20 @@ def to_builtins(data: bytes | str, duplicates: list[tuple[str, int]] | None = No
 
     DIVERGES: Go reads the first document and silently drops the others.
     """
+    found = _compose(data, duplicates)
+    if len(found) > 1:
+        raise YAMLError("the file holds several documents, expected one")
+    return found[0] if found else None
+
+
+def documents(data: bytes | str) -> list[Any]:
+    """All documents of `data` but the empty ones, as to_builtins has them. Raises YAMLError."""
+    return _compose(data, None)
+
+
+def _compose(data: bytes | str, duplicates: list[tuple[str, int]] | None) -> list[Any]:
     try:
-        return _Composer(data, duplicates).single_document()
+        return _Composer(data, duplicates).documents()
     except yaml.MarkedYAMLError as err:
         mark = err.problem_mark or err.context_mark
         where = f"line {mark.line + 1}: " if mark else ""
@@ -62,18 +74,15 @@ class _Composer:
         self._anchors: dict[str, tuple[Any, int]] = {}  # value, and how many values it holds
         self._count = 0
 
-    def single_document(self) -> Any:
-        document, seen = None, False
+    def documents(self) -> list[Any]:
+        found = []
         for event in self._events:
-            if not isinstance(event, yaml.DocumentStartEvent):
-                continue
-            self._anchors.clear()
-            value = self._node(next(self._events), 0)
-            if value is not None and seen:
-                raise YAMLError("the file holds several documents, expected one")
-            if value is not None:
-                document, seen = value, True
-        return document
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._anchors.clear()
+                value = self._node(next(self._events), 0)
+                if value is not None:
+                    found.append(value)
+        return found
 
     def _node(self, event: yaml.Event, depth: int) -> Any:
         if depth > _MAX_DEPTH:

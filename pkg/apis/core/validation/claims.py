@@ -38,7 +38,7 @@ def _validate_template_object_meta(meta: metav1.ObjectMeta, fld_path: field.Path
 
 
 def validate_persistent_volume_claim_spec(spec: v1.PersistentVolumeClaimSpec, fld_path: field.Path) -> Errors:
-    errs = _validate_access_modes(spec.access_modes, fld_path.child("accessModes"))
+    errs = validate_access_modes(spec.access_modes, fld_path.child("accessModes"))
     if spec.selector is not None:
         errs += unversionedvalidation.validate_label_selector(spec.selector, fld_path.child("selector"))
     storage_path = fld_path.child("resources").key("storage")
@@ -59,7 +59,7 @@ def validate_persistent_volume_claim_spec(spec: v1.PersistentVolumeClaimSpec, fl
     return errs + _validate_data_sources(spec, fld_path)
 
 
-def _validate_access_modes(modes: list[str], fld_path: field.Path) -> Errors:
+def validate_access_modes(modes: list[str], fld_path: field.Path) -> Errors:
     if not modes:
         return [field.required(fld_path, "at least 1 access mode is required")]
     errs: Errors = [field.not_supported(fld_path, m, _ACCESS_MODES) for m in modes if m not in _ACCESS_MODES]

@@ -1,0 +1,154 @@
+"""What a manifest folder holds beside pods, on a node without API server: the objects that its pods refer to.
+
+DIVERGES: Go's kubelet reads pods alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from kubelet.config import common
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util import yaml as utilyaml
+from pkg.apis.core import validation
+
+APIObject: TypeAlias = v1.ConfigMap | v1.Secret | v1.PersistentVolumeClaim | v1.PersistentVolume
+
+_TYPES: dict[str, type[APIObject]] = {
+    "ConfigMap": v1.ConfigMap,
+    "Secret": v1.Secret,
+    "PersistentVolumeClaim": v1.PersistentVolumeClaim,
+    "PersistentVolume": v1.PersistentVolume,
+}
+
+
+class ObjectStore(Protocol):
+    """Who wants the objects. Called from the thread of the source."""
+
+    def replace(self, objects: Sequence[APIObject]) -> None:
+        """These are all there are now. They are shared from then on: nobody modifies one."""
+        ...
+
+
+class InvalidObjectError(ValueError):
+    """A document that cannot be used; the message names the object and the field."""
+
+
+@dataclass(slots=True)
+class Documents:
+    """What a file holds, and what is wrong with it; each document counts by itself."""
+
+    pods: list[v1.Pod] = field(default_factory=list)
+    objects: list[APIObject] = field(default_factory=list)
+    faults: list[ValueError] = field(default_factory=list)
+
+
+def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documents:
+    """Decode YAML of any number of documents, or JSON of one, complete and validate all.
+
+    Raises common.NotParsedError for what is neither, and for a file without any document.
+    """
+    try:
+        found = utilyaml.documents(data)
+    except utilyaml.YAMLError as err:
+        raise common.NotParsedError(str(err)) from err
+    if not found:
+        raise common.NotParsedError("the file holds no document")
+    documents = Documents()
+    for number, builtins in enumerate(found, 1):
+        try:
+            obj = _decode(builtins, default_fn)
+        except ValueError as err:
+            documents.faults.append(err if len(found) == 1 else InvalidObjectError(f"document {number}: {err}"))
+            continue
+        if isinstance(obj, v1.Pod):
+            documents.pods.append(obj)
+        else:
+            documents.objects.append(obj)
+    return documents
+
+
+def _decode(builtins: Any, default_fn: common.DefaultFunc) -> v1.Pod | APIObject:
+    """Raises ValueError."""
+    kind, version = common.get_kind_and_version(builtins)
+    if kind == "Pod":
+        return common.try_decode_pod(builtins, default_fn, standalone=True)
+    if version != "v1" or kind not in _TYPES:
+        kinds = ", ".join(["Pod", *_TYPES])
+        raise common.NotParsedError(f"expected one of {kinds} of v1, got {kind} of {version}")
+    try:
+        return _decode_object(builtins, kind)
+    except ValueError as err:
+        raise InvalidObjectError(f"invalid {kind} {_name(builtins)}: {err}") from err
+
+
+def _name(builtins: Mapping[str, Any]) -> str:
+    metadata = builtins.get("metadata")
+    return str(metadata.get("name")) if isinstance(metadata, dict) and metadata.get("name") else "without a name"
+
+
+def _decode_object(builtins: dict[str, Any], kind: str) -> APIObject:
+    _check_data(builtins, "data", _check_base64 if kind == "Secret" else _check_text)
+    _check_data(builtins, "binaryData", _check_base64)
+    _check_data(builtins, "stringData", _check_text)
+    obj = common.convert(builtins, _TYPES[kind])
+    obj.api_version = obj.kind = ""  # as in Go, where no object in memory has them
+    if not isinstance(obj, v1.PersistentVolume):
+        obj.metadata.namespace = obj.metadata.namespace or metav1.NAMESPACE_DEFAULT
+    if isinstance(obj, v1.PersistentVolume | v1.PersistentVolumeClaim):
+        obj.spec.volume_mode = obj.spec.volume_mode or v1.PERSISTENT_VOLUME_FILESYSTEM
+    if isinstance(obj, v1.Secret):
+        # What an API server does with the write-only field.
+        obj.data = obj.data | {key: value.encode() for key, value in obj.string_data.items()}
+        obj.string_data = {}
+        obj.type = obj.type or v1.SECRET_TYPE_OPAQUE
+    if errors := _validate(obj):
+        raise ValueError(", ".join(str(err) for err in errors))
+    return obj
+
+
+def _validate(obj: APIObject) -> Sequence[Exception]:
+    match obj:
+        case v1.ConfigMap():
+            return validation.validate_config_map(obj)
+        case v1.Secret():
+            return validation.validate_secret(obj)
+        case v1.PersistentVolumeClaim():
+            return validation.validate_persistent_volume_claim(obj)
+        case v1.PersistentVolume():
+            return validation.validate_persistent_volume(obj)
+
+
+def _check_data(builtins: Mapping[str, Any], name: str, check: Callable[[Any], None]) -> None:
+    """See that each value of the map will do. The decoder's own message would not name the key."""
+    data = builtins.get(name)
+    if not isinstance(data, dict):
+        return
+    for key, value in data.items():
+        try:
+            check(value)
+        except ValueError as err:
+            raise ValueError(f"{name}[{key}]: {err}") from err
+
+
+def _check_text(value: Any) -> None:
+    if not isinstance(value, str | None):
+        raise ValueError(f"expected text, got {_type_name(value)} (put it in quotes)")
+
+
+def _check_base64(value: Any) -> None:
+    _check_text(value)
+    try:
+        base64.b64decode((value or "").encode(), validate=True)
+    except binascii.Error as err:
+        raise ValueError("illegal base64 data") from err
+
+
+def _type_name(value: Any) -> str:
+    names = {bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "a map"}
+    return names.get(type(value), type(value).__name__)

@@ -1,0 +1,135 @@
+"""Tests of who tells how full volumes are.
+
+Go: pkg/volume/metrics_du_test.go, metrics_nil_test.go, metrics_statfs_test.go, metrics_block_linux_test.go
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pkg import volume
+from pkg.apimachinery.api.resource import Quantity
+from pkg.volume import Metrics
+from pkg.volume.util import fs
+
+
+def value(quantity: Quantity | None) -> int:
+    assert quantity is not None
+    return quantity.value()
+
+
+def test_du(tmp_path: Path) -> None:
+    provider = volume.MetricsDu(str(tmp_path))
+    empty = provider.get_metrics()
+    (tmp_path / "file").write_bytes(b"x" * 10_000)
+    os.link(tmp_path / "file", tmp_path / "other")
+    metrics = provider.get_metrics()
+    assert value(metrics.used) - value(empty.used) in range(10_000, 30_000)
+    assert value(metrics.inodes_used) - value(empty.inodes_used) == 1
+    assert value(metrics.capacity) > value(metrics.available) > 0
+    assert metrics.time is not None and value(metrics.inodes) >= value(metrics.inodes_free)
+
+
+def test_stat_fs(tmp_path: Path) -> None:
+    metrics = volume.MetricsStatFS(str(tmp_path)).get_metrics()
+    assert value(metrics.capacity) > value(metrics.used) > 0
+    assert value(metrics.inodes_used) == value(metrics.inodes) - value(metrics.inodes_free)
+
+
+def test_no_path() -> None:
+    for provider in (volume.MetricsDu(""), volume.MetricsStatFS(""), volume.MetricsBlock("")):
+        with pytest.raises(volume.MetricsError, match="no path defined") as caught:
+            provider.get_metrics()
+        assert caught.value.code is volume.ErrCode.NO_PATH_DEFINED
+
+
+def test_path_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        volume.MetricsDu(str(tmp_path / "none")).get_metrics()
+    with pytest.raises(volume.MetricsError, match="failed to get FsInfo due to error"):
+        volume.MetricsStatFS(str(tmp_path / "none")).get_metrics()
+
+
+def test_nil() -> None:
+    provider = volume.MetricsNil()
+    assert not provider.supports_metrics()
+    with pytest.raises(volume.MetricsError) as caught:
+        provider.get_metrics()
+    assert volume.is_not_supported(caught.value)
+    assert not volume.is_not_supported(volume.new_no_path_defined_error())
+    assert not volume.is_not_supported(OSError())
+    assert volume.is_not_supported(volume.new_not_implemented_error("x"))
+    assert str(volume.new_not_supported_error_with_driver_name("d")) == "metrics are not supported for d volumes"
+
+
+def test_block(tmp_path: Path) -> None:
+    (tmp_path / "device").touch()
+    os.truncate(tmp_path / "device", 123 << 20)
+    assert value(volume.MetricsBlock(str(tmp_path / "device")).get_metrics().capacity) == 123 << 20
+    with pytest.raises(OSError, match="unable to open device"):
+        volume.MetricsBlock(str(tmp_path / "none")).get_metrics()
+
+
+def test_cached() -> None:
+    class Provider:
+        calls = 0
+
+        def get_metrics(self) -> Metrics:
+            self.calls += 1
+            if self.calls == 1:
+                raise OSError("not yet")
+            return Metrics()
+
+    provider = Provider()
+    cached = volume.CachedMetrics(provider)
+    with pytest.raises(OSError, match="not yet"):
+        cached.get_metrics()
+    assert cached.get_metrics() is cached.get_metrics()
+    assert provider.calls == 2
+
+
+def test_du_leaves_out_what_is_mounted_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "mounted/file").write_bytes(b"x" * 100_000)
+    monkeypatch.setattr(fs.fs, "_mounts_below", lambda path: frozenset({f"{path}/mounted"}))
+    assert fs.disk_usage(str(tmp_path)).inodes == 1
+
+
+class DeadServer:
+    """What a file system call meets: nothing, until it is released."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self._answer = threading.Event()
+
+    def __call__(self, path: str) -> os.statvfs_result:
+        self.asked += 1
+        self._answer.wait()
+        raise OSError("server is gone")
+
+    def release(self) -> None:
+        self._answer.set()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadServer]:
+    server = DeadServer()
+    monkeypatch.setattr(fs.fs.os, "statvfs", server)  # type: ignore[attr-defined]
+    monkeypatch.setattr(fs.fs, "ANSWER_TIMEOUT", 0.05)
+    yield server
+    server.release()
+
+
+def test_dead_server_holds_up_nobody(server: DeadServer) -> None:
+    provider = volume.MetricsStatFS("/dead")
+    with pytest.raises(volume.MetricsError, match="/dead: the file system did not answer within"):
+        provider.get_metrics()
+    # The next does not even wait, nor does one more thread.
+    with pytest.raises(volume.MetricsError, match="/dead: the file system has not answered yet"):
+        provider.get_metrics()
+    assert server.asked == 1

@@ -826,7 +826,7 @@ def make_mounts(
                 image=image,
                 image_sub_path=sub_path if image is not None else "",
                 read_only=mount.read_only or attributes.read_only,
-                recursive_read_only=resolve_recursive_read_only(mount, supports_rro),
+                recursive_read_only=_recursive_read_only(mount, supports_rro),
                 se_linux_relabel=relabel,
                 propagation=translate_mount_propagation(mount.mount_propagation),
             )
@@ -854,18 +854,42 @@ def _prepare_sub_path(
     mount: v1.VolumeMount,
     host_util: hostutil_module.HostUtils,
     subpather: subpath.Interface,
-) -> tuple[str, Callable[[], None]]:
+) -> tuple[str, Callable[[], None] | None]:
     """Make the directory when it is missing, and bind it safely: the pod may swap links under our feet."""
     where = f'subPath for volumeMount "{mount.name}" of container "{target.container_name}"'
-    if not host_util.path_exists(target.path):
+    if not _may_exist(target.path, host_util):
+        # Made with the volume's own mode, so that the pod's fsGroup can write to it.
+        mode = host_util.get_mode(target.volume_path)
         try:
-            subpather.safe_make_dir(sub_path, target.volume_path, host_util.get_mode(target.volume_path))
+            subpather.safe_make_dir(sub_path, target.volume_path, mode)
         except OSError as err:
-            raise ValueError(f"failed to create {where.replace('subPath', 'subPath directory', 1)}: {err}") from err
+            klog.error_s(err, "Failed to create subPath directory for volumeMount of the container", subPath=where)
+            message = f"failed to create {where.replace('subPath', 'subPath directory', 1)}"
+            raise ValueError(message + _what_the_user_may_know(err)) from err
     try:
         return subpather.prepare_safe_subpath(target)
     except OSError as err:
-        raise ValueError(f"failed to prepare {where}: {err}") from err
+        klog.error_s(err, "Failed to prepare subPath for volumeMount of the container", subPath=where)
+        raise ValueError(f"failed to prepare {where}" + _what_the_user_may_know(err)) from err
+
+
+def _may_exist(path: str, host_util: hostutil_module.HostUtils) -> bool:
+    try:
+        return host_util.path_exists(path)
+    except OSError as err:
+        klog.error_s(
+            err, "Could not determine if subPath exists, will not attempt to change its permissions", path=path
+        )
+        return True
+
+
+def _what_the_user_may_know(err: OSError) -> str:
+    """Why a sub-path is refused, as far as that tells nothing about the host's files: whether a link out of the volume
+    leads to something, for instance.
+
+    DIVERGES: Go tells nothing at all.
+    """
+    return ": it leads out of the volume" if isinstance(err, subpath.NotWithinVolumeError) else ""
 
 
 def _absolute(path: str) -> str:
@@ -887,6 +911,13 @@ def translate_mount_propagation(mode: str | None) -> runtimeapi.MountPropagation
         case v1.MOUNT_PROPAGATION_BIDIRECTIONAL:
             return runtimeapi.PROPAGATION_BIDIRECTIONAL
     raise ValueError(f'invalid MountPropagation mode: "{mode}"')
+
+
+def _recursive_read_only(mount: v1.VolumeMount, runtime_supports: bool) -> bool:
+    try:
+        return resolve_recursive_read_only(mount, runtime_supports)
+    except ValueError as err:
+        raise ValueError(f"failed to resolve recursive read-only mode: {err}") from err
 
 
 def resolve_recursive_read_only(mount: v1.VolumeMount, runtime_supports: bool) -> bool:

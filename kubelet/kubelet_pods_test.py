@@ -22,7 +22,10 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.mount_utils.testing import FakeMounter
+from pkg.volume.util.hostutil import HostUtil
 from pkg.volume.util.hostutil.testing import FakeHostUtil
+from pkg.volume.util.subpath import Subpather
 from pkg.volume.util.subpath.testing import FakeSubpather
 
 
@@ -267,7 +270,7 @@ def test_image_volume(tmp_path: Path) -> None:
         (v1.VolumeMount(name="v", mount_path="/v", sub_path_expr="$(ABSENT)"), "missing value for"),
         (
             v1.VolumeMount(name="v", mount_path="/v", read_only=True, recursive_read_only="Enabled"),
-            "not supported by the runtime",
+            "failed to resolve recursive read-only mode: .* not supported by the runtime",
         ),
     ],
 )
@@ -290,6 +293,49 @@ def test_sub_path_is_made_and_bound(tmp_path: Path) -> None:
         ("v", "container1", 0)
     ]
     assert cleanup is not None
+
+
+@pytest.mark.parametrize("link", ["/etc/shadow", "../secret", "/no/such/file"])
+@pytest.mark.parametrize("sub_path", ["link", "link/below"])
+def test_sub_path_that_is_a_link_out_of_the_volume_tells_nothing_of_the_host(
+    tmp_path: Path, link: str, sub_path: str
+) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    (tmp_path / "secret").touch()
+    (volume / "link").symlink_to(link)
+    mounter = FakeMounter()
+    mount = v1.VolumeMount(name="v", mount_path="/v", sub_path=sub_path)
+    with pytest.raises(ValueError) as caught:
+        make_mounts(
+            new_pod("p"),
+            str(tmp_path / "pod"),
+            container_with(mount),
+            "host",
+            "",
+            [],
+            volumes(v=str(volume)),
+            HostUtil(),
+            Subpather(mounter),
+            [],
+            False,
+            {},
+        )
+    assert str(caught.value).endswith('for volumeMount "v" of container "container1": it leads out of the volume')
+    assert mounter.calls == []
+
+
+def test_sub_path_of_which_nothing_can_be_told_is_not_made(tmp_path: Path) -> None:
+    class Blind(FakeHostUtil):
+        def path_exists(self, path: str) -> bool:
+            raise OSError("stale file handle")
+
+    subpather = FakeSubpather()
+    mount = v1.VolumeMount(name="v", mount_path="/v", sub_path="a")
+    make_mounts(
+        new_pod("p"), "/pod", container_with(mount), "h", "", [], volumes(v="/v"), Blind(), subpather, [], False, {}
+    )
+    assert [prepared.path for prepared in subpather.prepared] == ["/v/a"]
 
 
 RRO_ERRORS = {

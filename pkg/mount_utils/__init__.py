@@ -20,7 +20,11 @@ from pkg.mount_utils.mount import (
     search_mount_points,
     starts_with_backstep,
 )
-from pkg.mount_utils.mount_helper_common import cleanup_mount_point, cleanup_mount_with_force
+from pkg.mount_utils.mount_helper_common import (
+    clean_after_failed_mount,
+    cleanup_mount_point,
+    cleanup_mount_with_force,
+)
 from pkg.mount_utils.mount_helper_unix import MOUNT_INFO, MountInfo, is_corrupted_mnt, parse_mount_info, path_exists
 from pkg.mount_utils.resizefs import ResizeFs
 
@@ -35,6 +39,7 @@ __all__ = [
     "MounterForceUnmounter",
     "ResizeFs",
     "SafeFormatAndMount",
+    "clean_after_failed_mount",
     "cleanup_mount_point",
     "cleanup_mount_with_force",
     "get_device_name_from_mount",

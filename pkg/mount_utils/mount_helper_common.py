@@ -99,6 +99,22 @@ def remove_path(mount_path: str) -> None:
         klog.v(4).info_s("path does not exist", path=mount_path)
 
 
+def clean_after_failed_mount(mount_path: str, mounter: Interface) -> None:
+    """Unmount what a mount that failed may have left, and remove its directory.
+
+    Never raises: what the mount failed of is what has to be told.
+    """
+    try:
+        if mounter.is_mount_point(mount_path):
+            mounter.unmount(mount_path)
+            if mounter.is_mount_point(mount_path):
+                klog.error_s(None, "Still mounted, despite unmounting. Will try again next sync loop.", path=mount_path)
+                return
+        _remove(mount_path)
+    except OSError as err:
+        klog.error_s(err, "Failed to clean up after a mount that failed", path=mount_path)
+
+
 def _remove(path: str) -> None:
     if stat.S_ISDIR(os.lstat(path).st_mode):
         os.rmdir(path)

@@ -54,3 +54,20 @@ def test_check_that_fails_is_told(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="cannot tell"):
         mount_utils.cleanup_mount_point(str(tmp_path), mounter, True)
     assert tmp_path.exists()
+
+
+def test_half_made_mount_is_undone(tmp_path: Path) -> None:
+    mounter = FakeMounter()
+    (tmp_path / "mount").mkdir()
+    mounter.mount("tmpfs", str(tmp_path / "mount"), "tmpfs", [])
+    mount_utils.clean_after_failed_mount(str(tmp_path / "mount"), mounter)
+    assert mounter.list() == [] and not (tmp_path / "mount").exists()
+    mount_utils.clean_after_failed_mount(str(tmp_path / "mount"), mounter)
+
+
+def test_half_made_mount_that_stays_keeps_its_directory(tmp_path: Path) -> None:
+    mounter = FakeMounter()
+    mounter.mount("tmpfs", str(tmp_path), "tmpfs", [])
+    mounter.errors[str(tmp_path)] = OSError("target is busy")
+    mount_utils.clean_after_failed_mount(str(tmp_path), mounter)
+    assert tmp_path.exists() and len(mounter.list()) == 1

@@ -1,0 +1,8 @@
+"""What volumes may not ask for.
+
+Go: pkg/volume/validation
+"""
+
+from pkg.volume.validation.pv_validation import validate_path_no_backsteps
+
+__all__ = ["validate_path_no_backsteps"]

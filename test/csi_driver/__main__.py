@@ -17,7 +17,8 @@ from csi_driver.services import CAPABILITIES, Handler, Identity, Node, Registrat
 from kubelet.apis.pluginregistration.v1 import api_pb2_grpc as registration_grpc
 from pkg.csi_spec import csi_pb2_grpc
 
-_THREADS = 16
+# A call that waits takes one.
+_THREADS = 100
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,7 +1,7 @@
 """Calls that fail, wait or kill the driver. A directory of files says so, which outlives the driver.
 
-`METHOD.json` is what the next calls of a method meet: see Fault. A call that waits makes `METHOD.waiting`, and goes on
-when that is removed.
+`METHOD.json` is what the next calls of a method meet, `METHOD@VOLUME.json` those about one volume: see Fault. A call
+that waits makes `METHOD.waiting` or `METHOD@VOLUME.waiting`, and goes on when that is removed.
 """
 
 from __future__ import annotations
@@ -50,22 +50,26 @@ class Faults:
         # Guards the files.
         self._lock = threading.Lock()
 
-    def meet(self, method: str, where: str) -> None:
+    def meet(self, method: str, volume: str, where: str) -> None:
         """Called wherever a call may meet one. Raises FaultError; does not return from what kills."""
-        fault = self._take(method, where)
-        if fault is None:
-            return
+        for name in (of_volume(method, volume), method):
+            fault = self._take(name, where)
+            if fault is not None:
+                self._apply(name, fault)
+                return
+
+    def _apply(self, name: str, fault: Fault) -> None:
         if fault.what == FAIL:
             raise FaultError(fault.code, fault.message)
         if fault.what == DIE:
             os.kill(os.getpid(), signal.SIGKILL)
-        waiting = self._directory / f"{method}.waiting"
+        waiting = self._directory / f"{name}.waiting"
         waiting.touch()
         while waiting.exists():
             time.sleep(_PERIOD)
 
-    def _take(self, method: str, where: str) -> Fault | None:
-        path = self._directory / f"{method}.json"
+    def _take(self, name: str, where: str) -> Fault | None:
+        path = self._directory / f"{name}.json"
         with self._lock:
             try:
                 fault = Fault(**json.loads(path.read_text()))
@@ -74,14 +78,19 @@ class Faults:
             if fault.where != where:
                 return None
             if fault.times > 1:
-                write(self._directory, method, dataclasses.replace(fault, times=fault.times - 1))
+                write(self._directory, name, dataclasses.replace(fault, times=fault.times - 1))
             else:
                 path.unlink()
             return fault
 
 
-def write(directory: Path, method: str, fault: Fault) -> None:
-    """Let a fault meet the next calls of a method."""
-    unfinished = directory / f".{method}"
+def of_volume(method: str, volume: str) -> str:
+    """What the files are called that are about calls of a method for one volume; for no volume: for any."""
+    return f"{method}@{volume}" if volume else method
+
+
+def write(directory: Path, name: str, fault: Fault) -> None:
+    """Let a fault meet the next calls."""
+    unfinished = directory / f".{name}"
     unfinished.write_text(json.dumps(dataclasses.asdict(fault)))
-    unfinished.rename(directory / f"{method}.json")
+    unfinished.rename(directory / f"{name}.json")

@@ -55,10 +55,11 @@ class Handler:
         self, method: str, request: Message, context: grpc.ServicerContext, work: Callable[[Callable[[], None]], R]
     ) -> R:
         call = self._log.begin(method, json_format.MessageToDict(request, preserving_proto_field_name=True))
+        volume = getattr(request, "volume_id", "")
         try:
-            self._faults.meet(method, faults.BEFORE)
-            answer = work(lambda: self._faults.meet(method, faults.DURING))
-            self._faults.meet(method, faults.AFTER)
+            self._faults.meet(method, volume, faults.BEFORE)
+            answer = work(lambda: self._faults.meet(method, volume, faults.DURING))
+            self._faults.meet(method, volume, faults.AFTER)
         except (faults.FaultError, VolumeError) as err:
             self._log.end(call, err.code, str(err))
             context.abort(grpc.StatusCode[err.code], str(err))

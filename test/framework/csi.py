@@ -118,25 +118,27 @@ class CSIDriver:
 
     # Faults.
 
-    def let(self, method: str, what: str, where: str = faults.BEFORE, **more: object) -> None:
-        """Let the next call of a method meet a fault."""
-        faults.write(self.state / "faults", method, faults.Fault(what, where, **more))  # type: ignore[arg-type]
+    def let(self, method: str, what: str, where: str = faults.BEFORE, volume: str = "", **more: object) -> None:
+        """Let the next call of a method, for one volume or any, meet a fault."""
+        fault = faults.Fault(what, where, **more)  # type: ignore[arg-type]
+        faults.write(self.state / "faults", faults.of_volume(method, volume), fault)
 
-    def wait_for_waiting(self, method: str, timeout: float = TIMEOUT) -> None:
+    def wait_for_waiting(self, method: str, volume: str = "", timeout: float = TIMEOUT) -> None:
         """Wait until a call waits that was told to."""
-        wait_for(f"a call of {method} that waits", self._waiting(method).exists, timeout, self.describe)
+        waiting = self._waiting(method, volume)
+        wait_for(f"a call of {method} for {volume} that waits", waiting.exists, timeout, self.describe)
 
-    def go_on(self, method: str) -> None:
+    def go_on(self, method: str, volume: str = "") -> None:
         """Let a call that waits go on."""
-        self._waiting(method).unlink(missing_ok=True)
+        self._waiting(method, volume).unlink(missing_ok=True)
 
     def forget_faults(self) -> None:
         """What waits goes on, and nothing else fails."""
         for path in (self.state / "faults").iterdir():
             path.unlink()
 
-    def _waiting(self, method: str) -> Path:
-        return self.state / "faults" / f"{method}.waiting"
+    def _waiting(self, method: str, volume: str) -> Path:
+        return self.state / "faults" / f"{faults.of_volume(method, volume)}.waiting"
 
     # What it was asked.
 
@@ -156,6 +158,16 @@ class CSIDriver:
             return found if len(found) >= count else []
 
         return wait_for(f"{count} x {method} with {code}", look, timeout, self.describe)[count - 1]
+
+    def wait_for_call_of(self, method: str, volume: str, timeout: float = TIMEOUT) -> Call:
+        """Wait until a call for a volume has succeeded, and return the last of them."""
+
+        def look() -> Call | None:
+            return next((call for call in reversed(self.calls(method, volume=volume)) if call.code == "OK"), None)
+
+        found = wait_for(f"{method} for {volume}", look, timeout, self.describe)
+        assert found is not None
+        return found
 
     def violations(self, stages: bool = True) -> list[str]:
         return protocol.violations(self.calls(), stages)

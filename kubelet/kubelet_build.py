@@ -38,6 +38,7 @@ from kubelet import pod as kubepod
 from kubelet import types as kubetypes
 from kubelet.active_deadline import ActiveDeadlineHandler
 from kubelet.apis import config as kubeletconfig
+from kubelet.apis.pluginregistration import v1 as pluginregistration
 from kubelet.kubelet import HOUSEKEEPING_PERIOD, HOUSEKEEPING_WARNING_DURATION, Kubelet
 from kubelet.kubelet_node_declared_features import discover_node_declared_features
 from kubelet.kubelet_struct import Dependencies
@@ -60,6 +61,7 @@ from pkg.client_go.util import flowcontrol
 from pkg.component_base import version
 from pkg.component_helpers import nodedeclaredfeatures
 from pkg.security import apparmor
+from pkg.volume import csi
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
@@ -149,6 +151,7 @@ def new_main_kubelet(
     _build_garbage_collection(ctx, kubelet, options)
     _build_volumes(ctx, kubelet, kube_deps)
     kubelet.plugin_manager = PluginManager(kubelet.get_plugins_registration_dir(), kubelet.clock)
+    _build_csi(ctx, kubelet)
     handlers = _build_admission(ctx, kubelet)
     handlers.append(_build_shutdown_manager(ctx, kubelet))
     kubelet.allocation_manager.add_pod_admit_handlers(handlers)
@@ -566,8 +569,6 @@ def _build_volumes(ctx: golang.Context, kubelet: Kubelet, kube_deps: Dependencie
 
         kubelet.token_manager = token.Manager(kubelet.kube_client, kubelet.clock)
     kubelet.volume_plugin_mgr, host = new_initialized_volume_plugin_mgr(ctx, kubelet, kube_deps.volume_plugins)
-    if kubelet.kube_client is not None:
-        _initialize_csi_node(ctx, kubelet, kubelet.kube_client)
     kubelet.volume_manager = VolumeManager(
         kubelet.pod_manager,
         kubelet.pod_workers,
@@ -579,19 +580,15 @@ def _build_volumes(ctx: golang.Context, kubelet: Kubelet, kube_deps: Dependencie
     )
 
 
-def _initialize_csi_node(ctx: golang.Context, kubelet: Kubelet, client: kubernetes.Interface) -> None:
-    # Only a kubelet with an API server loads them.
-    from pkg.volume import csi
-    from pkg.volume.csi import nodeinfomanager
-
-    manager = nodeinfomanager.NodeInfoManager(kubelet.node_name, client, csi.MIGRATED_PLUGINS, kubelet.clock)
-
-    def initialize() -> golang.Thread:
-        set_storage_state = kubelet.runtime_state.set_storage_state
-        return csi.initialize_csi_node(ctx, client, kubelet.node_name, set_storage_state, manager, kubelet.clock)
-
-    initialize()
-    kubelet.initialize_csi_node = initialize
+def _build_csi(ctx: golang.Context, kubelet: Kubelet) -> None:
+    """Have drivers register, and tell the cluster of them. Standalone nobody could say which volumes they have."""
+    if kubelet.kube_client is None:
+        return
+    plugin = kubelet.volume_plugin_mgr.find_plugin_by_name(csi.CSI_PLUGIN_NAME)
+    assert isinstance(plugin, csi.CSIPlugin)
+    kubelet.plugin_manager.add_handler(pluginregistration.CSI_PLUGIN, csi.RegistrationHandler(plugin))
+    plugin.start(ctx, kubelet.clock)
+    kubelet.initialize_csi_node = lambda: plugin.initialize_csi_node(ctx, kubelet.clock)
 
 
 def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> list[lifecycle.PodAdmitHandler]:

@@ -98,6 +98,9 @@ class KubeletVolumeHost:
 
         return storagelisters.CSIDriverLister(self._csi_driver_informer.get_indexer())
 
+    def get_csi_driver_informer(self) -> cache.SharedIndexInformer[storagev1.CSIDriver] | None:
+        return self._csi_driver_informer
+
     def wait_for_cache_sync(self, ctx: golang.Context) -> None:
         if self._csi_driver_informer is None:
             raise ValueError("csiDriversSynced not found on KubeletVolumeHost")

@@ -8,29 +8,17 @@ from __future__ import annotations
 import grpc
 
 from pkg import golang
+from pkg.util import grpcstatus
 
 # A runtime puts this word at the start of the message of a failed container creation.
 ERR_IMAGE_VOLUME_MOUNT_FAILED = "ImageVolumeMountFailed"
 
-# "NOT_FOUND" → "NotFound": the spelling of Go's codes, which is what users find in events.
-_CODE_NAMES = {code: "".join(word.title() for word in code.name.split("_")) for code in grpc.StatusCode}
-_CODE_NAMES[grpc.StatusCode.OK] = "OK"
-_CODE_NAMES[grpc.StatusCode.CANCELLED] = "Canceled"
 
-
-class RemoteError(Exception):
+class RemoteError(grpcstatus.StatusError):
     """A call that the runtime refused or that did not reach it.
 
     `code` tells which, `message` is the runtime's own text; as a string it reads as in Go.
     """
-
-    def __init__(self, code: grpc.StatusCode, message: str) -> None:
-        Exception.__init__(self, code, message)
-        self.code = code
-        self.message = message
-
-    def __str__(self) -> str:
-        return f"rpc error: code = {_CODE_NAMES[self.code]} desc = {self.message}"
 
 
 class UncodedError(RemoteError):
@@ -59,13 +47,7 @@ class RemoteCanceledError(RemoteError, golang.Canceled):
 
 def status_code(err: BaseException | None) -> grpc.StatusCode:
     """OK for None, UNKNOWN for what did not come from a call. Go: status.Code"""
-    if err is None:
-        return grpc.StatusCode.OK
-    while err is not None:
-        if isinstance(err, RemoteError):
-            return err.code
-        err = err.__cause__
-    return grpc.StatusCode.UNKNOWN
+    return grpcstatus.code(err) or grpc.StatusCode.UNKNOWN
 
 
 def is_not_found(err: BaseException | None) -> bool:

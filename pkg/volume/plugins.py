@@ -25,10 +25,11 @@ from pkg.volume.volume import (
 
 if TYPE_CHECKING:
     from pkg.api.authentication import v1 as authenticationv1
+    from pkg.api.storage import v1 as storagev1
     from pkg.apimachinery.apis.meta import v1 as metav1
     from pkg.client_go import kubernetes
     from pkg.client_go.listers.storage import v1 as storagelisters
-    from pkg.client_go.tools import record
+    from pkg.client_go.tools import cache, record
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,10 @@ class VolumeHost(Protocol):
 
     def csi_driver_lister(self) -> storagelisters.CSIDriverLister | None:
         """None standalone."""
+        ...
+
+    def get_csi_driver_informer(self) -> cache.SharedIndexInformer[storagev1.CSIDriver] | None:
+        """What csi_driver_lister reads; None standalone."""
         ...
 
     def wait_for_cache_sync(self, ctx: golang.Context) -> None:

@@ -23,9 +23,11 @@ from pkg.volume.volume import Mounter, Unmounter
 
 if TYPE_CHECKING:
     from pkg.api.authentication import v1 as authenticationv1
+    from pkg.api.storage import v1 as storagev1
     from pkg.apimachinery.apis.meta import v1 as metav1
     from pkg.client_go import kubernetes
     from pkg.client_go.listers.storage import v1 as storagelisters
+    from pkg.client_go.tools import cache
     from pkg.volume.plugins import VolumeHost
 
 
@@ -52,6 +54,7 @@ class FakeVolumeHost:
         self.node_labels: dict[str, str] = {}
         self.volumes_attached: dict[str, str] = {}
         self.csi_drivers: storagelisters.CSIDriverLister | None = None
+        self.csi_driver_informer: cache.SharedIndexInformer[storagev1.CSIDriver] | None = None
         self.kubelet_errors: list[Exception | None] = []
         self.deleted_token_pods: list[str] = []
         # The PEM of trust bundles, by name and by signer.
@@ -138,6 +141,9 @@ class FakeVolumeHost:
 
     def csi_driver_lister(self) -> storagelisters.CSIDriverLister | None:
         return self.csi_drivers
+
+    def get_csi_driver_informer(self) -> cache.SharedIndexInformer[storagev1.CSIDriver] | None:
+        return self.csi_driver_informer
 
     def wait_for_cache_sync(self, ctx: golang.Context) -> None: ...
 

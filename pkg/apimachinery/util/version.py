@@ -6,6 +6,7 @@ Go: k8s.io/apimachinery/pkg/util/version
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import total_ordering
 from itertools import zip_longest
@@ -79,6 +80,27 @@ def parse(text: str) -> Version:
         return parse_semantic(text)
     except ValueError:
         return parse_generic(text)
+
+
+def highest_supported_version(versions: Sequence[str]) -> Version:
+    """The highest of those that start with 1; what is no version is left out. Raises ValueError if there is none."""
+    if not versions:
+        raise ValueError("empty array for supported versions")
+    parsed: list[Version] = []
+    failure: ValueError | None = None
+    for text in reversed(versions):
+        try:
+            parsed.append(parse_generic(text))
+        except ValueError as err:
+            failure = err
+    highest = max((version for version in parsed if version.major <= 1), default=None)
+    if highest is None:
+        listed = " ".join(versions)
+        why = failure if failure is not None else "<nil>"
+        raise ValueError(f"could not find a highest supported version from versions ([{listed}]) reported: {why}")
+    if highest.major != 1:
+        raise ValueError(f"highest supported version reported is {highest}, must be v1.x")
+    return highest
 
 
 def _parse(text: str, *, semver: bool) -> Version:

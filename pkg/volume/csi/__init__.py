@@ -1,8 +1,17 @@
-"""Volumes of drivers outside of Kubernetes. So far the node's CSINode object alone.
+"""Volumes of drivers outside of Kubernetes, which speak the Container Storage Interface.
 
 Go: pkg/volume/csi
 """
 
-from pkg.volume.csi.csi_plugin import MIGRATED_PLUGINS, initialize_csi_node
+from pkg.volume.csi.csi_plugin import MIGRATED_PLUGINS, CSIPlugin, RegistrationHandler, probe_volume_plugins
+from pkg.volume.csi.csi_util import CSI_PLUGIN_NAME, get_csi_driver_name, get_csi_mounter_path
 
-__all__ = ["MIGRATED_PLUGINS", "initialize_csi_node"]
+__all__ = [
+    "CSI_PLUGIN_NAME",
+    "MIGRATED_PLUGINS",
+    "CSIPlugin",
+    "RegistrationHandler",
+    "get_csi_driver_name",
+    "get_csi_mounter_path",
+    "probe_volume_plugins",
+]

@@ -1,22 +1,38 @@
-"""Sees to it that the node has its CSINode object before it is ready.
+"""Volumes of CSI drivers, which are programs that register on the kubelet's sockets.
 
 Go: pkg/volume/csi/csi_plugin.go
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import grpc
+
 from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util import version as utilversion
 from pkg.apimachinery.util import wait
-from pkg.volume.csi import nodeinfomanager
+from pkg.util import filesystem
+from pkg.volume.csi import csi_client, csi_util, nodeinfomanager
+from pkg.volume.csi.csi_attacher import CSIAttacher, get_attachment_name
+from pkg.volume.csi.csi_block import CSIBlockMapper
+from pkg.volume.csi.csi_drivers_store import Driver, DriversStore
+from pkg.volume.csi.csi_mounter import CSIMountMgr, VolDataKey, make_volume_handle, remove_mount_dir
+from pkg.volume.csi.csi_node_updater import CSINodeUpdater, get_node_allocatable_update_period
+from pkg.volume.csi.csi_util import CSI_PLUGIN_NAME, CSI_TIMEOUT, VOL_DATA_FILE_NAME, VOL_NAME_SEP, log
+from pkg.volume.csi.expander import Expander
+from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost, VolumePlugin
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
+    from pkg.client_go.listers.storage import v1 as storagelisters
 
 # Kinds of volumes that Kubernetes once had itself, and leaves to CSI drivers now.
 MIGRATED_PLUGINS = (
@@ -30,34 +46,513 @@ MIGRATED_PLUGINS = (
 )
 # Seconds between two questions whether the API server answers at all.
 _API_SERVER_CHECK_PERIOD = 1.0
+# Seconds that a question about a driver's object waits for all of them to be known.
+_DRIVERS_SYNC_TIMEOUT = 2.0
+
+
+def probe_volume_plugins() -> list[VolumePlugin]:
+    return [CSIPlugin()]
+
+
+class RegistrationHandler:
+    """Takes drivers from the plugin manager. Thread-safe."""
+
+    def __init__(self, csi_plugin: CSIPlugin) -> None:
+        self._csi_plugin = csi_plugin
+
+    def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
+        """Raises ValueError for a driver of other versions, or one that is not newer than its namesake."""
+        text = ",".join(versions)
+        klog.info_s(
+            log(f"Trying to validate a new CSI Driver with name: {plugin_name} endpoint: {endpoint} versions: {text}")
+        )
+        try:
+            self._validate_versions("ValidatePlugin", plugin_name, versions)
+        except ValueError as err:
+            raise ValueError(f"validation failed for CSI Driver {plugin_name} at endpoint {endpoint}: {err}") from err
+
+    def register_plugin(
+        self, plugin_name: str, endpoint: str, versions: Sequence[str], plugin_client_timeout: float | None
+    ) -> None:
+        """Use the driver from now on, and tell the cluster what it says of the node.
+
+        Raises ValueError as validate_plugin, and what keeps the driver from being asked or the cluster from being
+        told; then it is not used.
+        """
+        klog.info_s(log(f"Register new plugin with name: {plugin_name} at endpoint: {endpoint}"))
+        highest_supported_version = self._validate_versions("RegisterPlugin", plugin_name, versions)
+        plugin = self._csi_plugin
+        plugin.csi_drivers.set(plugin_name, Driver(endpoint, highest_supported_version))
+        timeout = CSI_TIMEOUT if plugin_client_timeout is None else plugin_client_timeout
+        ctx, cancel = golang.with_timeout(golang.background(), timeout)
+        try:
+            client = csi_client.new_csi_driver_client(plugin.csi_drivers, plugin_name)
+            info = client.node_get_info(ctx)
+            plugin.node_info_manager.install_csi_driver(golang.background(), plugin_name, *info)
+        except Exception:
+            # Whatever it was, the plugin manager hears of it.
+            self._unregister_after_failure(plugin_name)
+            raise
+        finally:
+            cancel()
+        if plugin.csi_node_updater is not None:
+            plugin.csi_node_updater.sync_driver_updater(plugin_name)
+
+    def _unregister_after_failure(self, plugin_name: str) -> None:
+        try:
+            self._csi_plugin.unregister_driver(plugin_name)
+        except RuntimeError as err:
+            klog.error_s(
+                err, log("registrationHandler.RegisterPlugin failed to unregister plugin due to previous error")
+            )
+
+    def _validate_versions(self, caller_name: str, plugin_name: str, versions: Sequence[str]) -> utilversion.Version:
+        what = f'{caller_name} for CSI driver "{plugin_name}" failed.'
+        if not versions:
+            raise ValueError(log(f"{what} Plugin returned an empty list for supported versions"))
+        try:
+            new_version = utilversion.highest_supported_version(versions)
+        except ValueError as err:
+            listed = " ".join(klog.quote(version) for version in versions)
+            raise ValueError(log(f"{what} None of the versions specified [{listed}] are supported. err={err}")) from err
+        existing = self._csi_plugin.csi_drivers.get(plugin_name)
+        if existing is not None and not existing.highest_supported_version < new_version:
+            raise ValueError(
+                log(
+                    f"{what} Another driver with the same name is already registered with a higher supported version: "
+                    f'"{existing.highest_supported_version}"'
+                )
+            )
+        return new_version
+
+    def deregister_plugin(self, plugin_name: str, endpoint: str) -> None:
+        """The driver's socket is gone."""
+        klog.info_s(log(f"registrationHandler.DeRegisterPlugin request for plugin {plugin_name}, endpoint {endpoint}"))
+        try:
+            self._csi_plugin.unregister_driver(plugin_name)
+        except RuntimeError as err:
+            # The driver is not used any more, which is what counts on this node.
+            klog.error_s(err, log("registrationHandler.DeRegisterPlugin failed"))
+        if self._csi_plugin.csi_node_updater is not None:
+            self._csi_plugin.csi_node_updater.sync_driver_updater(plugin_name)
+
+
+class CSIPlugin(Expander):
+    """Makes volumes of drivers. Safe from any thread.
+
+    DIVERGES: what Go keeps in variables of the package is in the plugin, so that one process can have several.
+    """
+
+    host: VolumeHost
+    node_info_manager: nodeinfomanager.NodeInfoManager
+
+    def __init__(self) -> None:
+        self.csi_drivers = DriversStore()
+        self.csi_driver_lister: storagelisters.CSIDriverLister | None = None
+        # None before start, and standalone.
+        self.csi_node_updater: CSINodeUpdater | None = None
+
+    def init(self, host: VolumeHost) -> None:
+        self.host = host
+        self.node_info_manager = nodeinfomanager.NodeInfoManager(host.get_node_name(), host, MIGRATED_PLUGINS)
+        if host.get_kube_client() is None:
+            klog.warning_s(log("kubeclient not set, assuming standalone kubelet"))
+            return
+        self.csi_driver_lister = host.csi_driver_lister()
+        if self.csi_driver_lister is None:
+            klog.error_s(None, log("CSIDriverLister not found on KubeletVolumeHost"))
+
+    def start(self, ctx: golang.Context, clock: clocklib.Clock | None = None) -> None:
+        """Tell the cluster of this node's drivers until ctx ends. To be called once, after init.
+
+        DIVERGES: Go starts this in init, and never ends it.
+        """
+        client = self.host.get_kube_client()
+        if client is None:
+            klog.warning_s("Skipping CSINode initialization, kubelet running in standalone mode")
+            return
+        clock = clock or clocklib.RealClock()
+        self.initialize_csi_node(ctx, clock)
+        informer = self.host.get_csi_driver_informer()
+        if informer is not None and self.csi_node_updater is None:
+            self.csi_node_updater = CSINodeUpdater(ctx, informer, self.csi_drivers, self.update_csi_driver, clock)
+            self.csi_node_updater.run()
+
+    def initialize_csi_node(self, ctx: golang.Context, clock: clocklib.Clock | None = None) -> golang.Thread:
+        """Keep the node from being ready until its CSINode exists, which is made on a thread that ends with ctx."""
+        client = self.host.get_kube_client()
+        assert client is not None, "a kubelet without an API server has no CSINode"
+        return initialize_csi_node(ctx, client, self.host, self.node_info_manager, clock or clocklib.RealClock())
+
+    def update_csi_driver(self, plugin_name: str) -> None:
+        """Ask the driver again about the node, and tell the cluster. Raises RuntimeError."""
+        ctx, cancel = golang.with_timeout(golang.background(), CSI_TIMEOUT)
+        try:
+            info = csi_client.new_csi_driver_client(self.csi_drivers, plugin_name).node_get_info(ctx)
+        except Exception as err:
+            # Whatever the driver has, the caller is to know which one it is.
+            raise RuntimeError(f'failed to get NodeGetInfo from driver "{plugin_name}": {err}') from err
+        finally:
+            cancel()
+        try:
+            self.node_info_manager.update_csi_driver(golang.background(), plugin_name, *info)
+        except (RuntimeError, ValueError) as err:
+            raise RuntimeError(f'failed to update driver "{plugin_name}": {err}') from err
+
+    def unregister_driver(self, driver_name: str) -> None:
+        """Raises RuntimeError when the cluster cannot be told; the driver is not used any more all the same."""
+        self.csi_drivers.delete(driver_name)
+        try:
+            self.node_info_manager.uninstall_csi_driver(golang.background(), driver_name)
+        except RuntimeError as err:
+            raise RuntimeError(log(f"Error uninstalling CSI driver: {err}")) from err
+
+    def verify_exhausted_resource(self, spec: Spec) -> bool:
+        """Whether the node can have no more volumes of the driver; then the cluster is told how many it can have."""
+        source = spec.persistent_volume.spec.csi if spec.persistent_volume is not None else None
+        client = self.host.get_kube_client()
+        if source is None or client is None:
+            klog.error_s(None, "Invalid volume spec for CSI")
+            return False
+        ctx, cancel = golang.with_timeout(golang.background(), CSI_TIMEOUT)
+        try:
+            if get_node_allocatable_update_period(self.get_csi_driver(source.driver)) == 0:
+                return False
+            name = get_attachment_name(source.volume_handle, source.driver, self.host.get_node_name())
+            attachment = client.storage_v1.volume_attachments().get(ctx, name)
+        except Exception as err:
+            # The pod waits for its volume in any case.
+            klog.error_s(err, "Failed to get volume attachment", driver=source.driver, volume=source.volume_handle)
+            return False
+        finally:
+            cancel()
+        if not is_resource_exhaust_error(attachment):
+            return False
+        klog.v(4).info_s(
+            "Detected ResourceExhausted error for volume", pluginName=source.driver, volumeHandle=source.volume_handle
+        )
+        try:
+            self.update_csi_driver(source.driver)
+        except RuntimeError as err:
+            klog.error_s(err, "Failed to update CSIDriver", pluginName=source.driver)
+        return True
+
+    def get_plugin_name(self) -> str:
+        return CSI_PLUGIN_NAME
+
+    def get_volume_name(self, spec: Spec) -> str:
+        """The driver's name and the volume's handle. Raises ValueError for what is no persistent volume of a driver."""
+        try:
+            source = csi_util.get_pv_source_from_spec(spec)
+        except ValueError as err:
+            raise ValueError(log(f"plugin.GetVolumeName failed to extract volume source from spec: {err}")) from err
+        return f"{source.driver}{VOL_NAME_SEP}{source.volume_handle}"
+
+    def can_support(self, spec: Spec) -> bool:
+        return (spec.persistent_volume is not None and spec.persistent_volume.spec.csi is not None) or (
+            spec.volume is not None and spec.volume.csi is not None
+        )
+
+    def requires_remount(self, spec: Spec) -> bool:
+        """Whether the driver wants to publish its volumes again and again."""
+        if self.csi_driver_lister is None:
+            return False
+        try:
+            driver = self.get_csi_driver(csi_util.get_csi_driver_name(spec))
+        except Exception as err:
+            # A driver without an object does not, and whatever else it is may be over at the next question.
+            klog.v(5).info_s(log(f'Failed to mark "{spec.name()}" as republish required'), err=err)
+            return False
+        return bool(driver.spec.requires_republish)
+
+    def new_mounter(self, spec: Spec, pod: v1.Pod) -> CSIMountMgr:
+        """Raises ValueError for another kind of volume, and RuntimeError standalone."""
+        volume, persistent = csi_util.get_source_from_spec(spec)
+        if volume is not None:
+            driver_name, read_only = volume.driver, bool(volume.read_only)
+            volume_handle = make_volume_handle(pod.metadata.uid, spec.name())
+        else:
+            assert persistent is not None
+            driver_name, read_only = persistent.driver, spec.read_only
+            volume_handle = persistent.volume_handle
+        self._require_client()
+        getter = csi_client.CSIClientGetter(self.csi_drivers, driver_name)
+        mounter = CSIMountMgr(
+            self,
+            pod.metadata.uid,
+            spec.name(),
+            driver_name,
+            volume_handle,
+            getter,
+            spec=spec,
+            pod=pod,
+            read_only=read_only,
+            volume_lifecycle_mode=self.get_volume_lifecycle_mode(spec),
+        )
+        klog.v(4).info_s(log("mounter created successfully"))
+        return mounter
+
+    def _require_client(self) -> kubernetes.Interface:
+        client = self.host.get_kube_client()
+        if client is None:
+            raise RuntimeError(log("failed to get a kubernetes client"))
+        return client
+
+    def new_unmounter(self, name: str, pod_uid: str) -> CSIMountMgr:
+        """Raises OSError or ValueError when the volume's data is not to be had."""
+        klog.v(4).info_s(log(f"setting up unmounter for [name={name}, podUID={pod_uid}]"))
+        path = csi_util.get_csi_mounter_path(csi_util.get_target_path(pod_uid, name, self.host))
+        try:
+            data = csi_util.load_volume_data(os.path.dirname(path), VOL_DATA_FILE_NAME)
+        except (OSError, ValueError) as err:
+            raise type(err)(log(f"unmounter failed to load volume data file [{path}]: {err}")) from err
+        driver_name = data.get(VolDataKey.DRIVER_NAME, "")
+        getter = csi_client.CSIClientGetter(self.csi_drivers, driver_name)
+        return CSIMountMgr(self, pod_uid, name, driver_name, data.get(VolDataKey.VOL_HANDLE, ""), getter)
+
+    def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
+        klog.v(4).info_s(log(f"plugin.ConstructVolumeSpec [pv.Name={volume_name}, path={volume_path}]"))
+        try:
+            data = csi_util.load_volume_data(volume_path, VOL_DATA_FILE_NAME)
+        except (OSError, ValueError) as err:
+            what = f"plugin.ConstructVolumeSpec failed loading volume data using [{volume_path}]: {err}"
+            raise type(err)(log(what)) from err
+        klog.v(4).info_s(log("plugin.ConstructVolumeSpec extracted"), data=data)
+        name, driver = data.get(VolDataKey.SPEC_VOL_ID, ""), data.get(VolDataKey.DRIVER_NAME, "")
+        if data.get(VolDataKey.VOLUME_LIFECYCLE_MODE) == storagev1.VOLUME_LIFECYCLE_EPHEMERAL:
+            spec = self._construct_vol_source_spec(name, driver)
+        else:
+            handle = data.get(VolDataKey.VOL_HANDLE, "")
+            spec = self._construct_pv_source_spec(name, driver, handle, v1.PERSISTENT_VOLUME_FILESYSTEM)
+        return ReconstructedVolume(spec, data.get(VolDataKey.SELINUX_MOUNT_CONTEXT, ""))
+
+    def _construct_vol_source_spec(self, vol_spec_name: str, driver_name: str) -> Spec:
+        return Spec(v1.Volume(name=vol_spec_name, csi=v1.CSIVolumeSource(driver=driver_name)))
+
+    def _construct_pv_source_spec(
+        self, vol_spec_name: str, driver_name: str, volume_handle: str, volume_mode: str
+    ) -> Spec:
+        source = v1.CSIPersistentVolumeSource(driver=driver_name, volume_handle=volume_handle)
+        return Spec(
+            persistent_volume=v1.PersistentVolume(
+                metadata=metav1.ObjectMeta(name=vol_spec_name),
+                spec=v1.PersistentVolumeSpec(csi=source, volume_mode=volume_mode),
+            )
+        )
+
+    def supports_mount_option(self) -> bool:
+        return True
+
+    def supports_selinux_context_mount(self, spec: Spec) -> bool:
+        """Whether the driver's object says so. Raises ValueError for another kind of volume, what reading raises."""
+        driver = self.find_csi_driver(csi_util.get_csi_driver_name(spec))
+        return driver is not None and bool(driver.spec.se_linux_mount)
+
+    def new_attacher(self) -> CSIAttacher:
+        return self._new_attacher_detacher()
+
+    def new_device_mounter(self) -> CSIAttacher:
+        return self._new_attacher_detacher()
+
+    def new_detacher(self) -> CSIAttacher:
+        return self._new_attacher_detacher()
+
+    def can_attach(self, spec: Spec) -> bool:
+        """Raises ValueError for another kind of volume, and what reading the driver's object raises."""
+        if self.get_volume_lifecycle_mode(spec) == storagev1.VOLUME_LIFECYCLE_EPHEMERAL:
+            klog.v(5).info_s(log(f"plugin.CanAttach = false, ephemeral mode detected for spec {spec.name()}"))
+            return False
+        return not self.skip_attach(csi_util.get_csi_source_from_spec(spec).driver)
+
+    def can_device_mount(self, spec: Spec) -> bool:
+        """Raises ValueError for another kind of volume."""
+        if self.get_volume_lifecycle_mode(spec) == storagev1.VOLUME_LIFECYCLE_EPHEMERAL:
+            klog.v(5).info_s(log(f"plugin.CanDeviceMount skipped ephemeral mode detected for spec {spec.name()}"))
+            return False
+        return True
+
+    def new_device_unmounter(self) -> CSIAttacher:
+        return self._new_attacher_detacher()
+
+    def get_device_mount_refs(self, device_mount_path: str) -> list[str]:
+        return self.host.get_mounter().get_mount_refs(device_mount_path)
+
+    def new_block_volume_mapper(self, spec: Spec, pod: v1.Pod) -> CSIBlockMapper:
+        """Raises ValueError for what is no persistent volume of a driver, RuntimeError standalone, and OSError."""
+        source = csi_util.get_csi_source_from_spec(spec)
+        klog.v(4).info_s(log(f"setting up block mapper for [volume={source.volume_handle},driver={source.driver}]"))
+        self._require_client()
+        getter = csi_client.CSIClientGetter(self.csi_drivers, source.driver)
+        mapper = CSIBlockMapper(
+            self,
+            source.driver,
+            source.volume_handle,
+            spec.name(),
+            pod.metadata.uid,
+            getter,
+            spec=spec,
+            pod=pod,
+            read_only=csi_util.get_read_only_from_spec(spec),
+        )
+        data_dir = csi_util.get_volume_device_data_dir(spec.name(), self.host)
+        try:
+            filesystem.mkdir_all(data_dir, 0o750)
+        except OSError as err:
+            raise OSError(log(f"failed to create data dir {data_dir}:  {err}")) from err
+        node = self.host.get_node_name()
+        data: dict[str, str] = {
+            VolDataKey.SPEC_VOL_ID: spec.name(),
+            VolDataKey.VOL_HANDLE: source.volume_handle,
+            VolDataKey.DRIVER_NAME: source.driver,
+            VolDataKey.NODE_NAME: node,
+            VolDataKey.ATTACHMENT_ID: get_attachment_name(source.volume_handle, source.driver, node),
+        }
+        try:
+            csi_util.save_volume_data(data_dir, VOL_DATA_FILE_NAME, data)
+        except OSError as err:
+            remove_mount_dir(self, data_dir)
+            raise OSError(log(f"csi.NewBlockVolumeMapper failed to save volume info data: {err}")) from err
+        return mapper
+
+    def new_block_volume_unmapper(self, name: str, pod_uid: str) -> CSIBlockMapper:
+        """Raises OSError or ValueError when the volume's data is not to be had."""
+        klog.v(4).info_s(log(f"setting up block unmapper for [Spec={name}, podUID={pod_uid}]"))
+        data_dir = csi_util.get_volume_device_data_dir(name, self.host)
+        try:
+            data = csi_util.load_volume_data(data_dir, VOL_DATA_FILE_NAME)
+        except (OSError, ValueError) as err:
+            raise type(err)(log(f"unmapper failed to load volume data file [{data_dir}]: {err}")) from err
+        driver_name = data.get(VolDataKey.DRIVER_NAME, "")
+        getter = csi_client.CSIClientGetter(self.csi_drivers, driver_name)
+        return CSIBlockMapper(self, driver_name, data.get(VolDataKey.VOL_HANDLE, ""), name, pod_uid, getter)
+
+    def construct_block_volume_spec(self, pod_uid: str, volume_name: str, volume_path: str) -> Spec:
+        klog.v(4).info_s("plugin.ConstructBlockVolumeSpec", podUID=pod_uid, specVolName=volume_name, path=volume_path)
+        data_dir = csi_util.get_volume_device_data_dir(volume_name, self.host)
+        try:
+            data = csi_util.load_volume_data(data_dir, VOL_DATA_FILE_NAME)
+        except (OSError, ValueError) as err:
+            what = f"plugin.ConstructBlockVolumeSpec failed loading volume data using [{volume_path}]: {err}"
+            raise type(err)(log(what)) from err
+        return self._construct_pv_source_spec(
+            data.get(VolDataKey.SPEC_VOL_ID, ""),
+            data.get(VolDataKey.DRIVER_NAME, ""),
+            data.get(VolDataKey.VOL_HANDLE, ""),
+            v1.PERSISTENT_VOLUME_BLOCK,
+        )
+
+    def skip_attach(self, driver: str) -> bool:
+        """Whether the driver's object says that its volumes need not be attached."""
+        csi_driver = self.find_csi_driver(driver)
+        return csi_driver is not None and csi_driver.spec.attach_required is False
+
+    def get_csi_driver(self, driver: str) -> storagev1.CSIDriver:
+        """The driver's object. Raises what says that there is none, and TimeoutError when no objects are known yet.
+
+        DIVERGES: Go waits for ever for the objects, and with it all volumes of the node; here it is tried again.
+        """
+        if self.csi_driver_lister is None:
+            raise RuntimeError("CSIDriver lister does not exist")
+        ctx, cancel = golang.with_timeout(golang.background(), _DRIVERS_SYNC_TIMEOUT)
+        try:
+            self.host.wait_for_cache_sync(ctx)
+        finally:
+            cancel()
+        return self.csi_driver_lister.get(driver)
+
+    def find_csi_driver(self, driver: str) -> storagev1.CSIDriver | None:
+        """As get_csi_driver; None for a driver that has no object."""
+        try:
+            return self.get_csi_driver(driver)
+        except apierrors.StatusError as err:
+            if apierrors.is_not_found(err):
+                return None
+            raise
+
+    def get_volume_lifecycle_mode(self, spec: Spec) -> str:
+        """Whether the volume lives as long as its pod. Raises ValueError for another kind of volume."""
+        volume, _ = csi_util.get_source_from_spec(spec)
+        if volume is not None:
+            return storagev1.VOLUME_LIFECYCLE_EPHEMERAL
+        return storagev1.VOLUME_LIFECYCLE_PERSISTENT
+
+    def get_publish_context(
+        self, client: kubernetes.Interface, handle: str, driver: str, node_name: str
+    ) -> dict[str, str]:
+        """What the driver's controller said when it attached the volume. Raises what the API server says."""
+        if self.skip_attach(driver):
+            return {}
+        name = get_attachment_name(handle, driver, node_name)
+        return client.storage_v1.volume_attachments().get(golang.background(), name).status.attachment_metadata
+
+    def _new_attacher_detacher(self) -> CSIAttacher:
+        client = self.host.get_kube_client()
+        if client is None:
+            raise RuntimeError(log("unable to get kubernetes client from host"))
+        return CSIAttacher(self, client)
+
+    def pod_info_enabled(self, driver_name: str) -> bool:
+        """Whether the driver wants to know whose volume it publishes."""
+        driver = self.find_csi_driver(driver_name)
+        if driver is None:
+            klog.v(4).info_s(log(f'CSIDriver "{driver_name}" not found, not adding pod information'))
+            return False
+        if not driver.spec.pod_info_on_mount:
+            klog.v(4).info_s(log(f'CSIDriver "{driver_name}" does not require pod information'))
+            return False
+        return True
+
+
+def is_resource_exhaust_error(attachment: storagev1.VolumeAttachment) -> bool:
+    """Whether attaching failed because the node can have no more volumes."""
+    error = attachment.status.attach_error
+    return error is not None and error.error_code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
 
 
 def initialize_csi_node(
     ctx: golang.Context,
     kube_client: kubernetes.Interface,
-    node_name: str,
-    set_kubelet_error: Callable[[Exception | None], None],
-    node_info_manager: nodeinfomanager.NodeInfoManager,
+    host: VolumeHost,
+    nim: nodeinfomanager.NodeInfoManager,
     clock: clocklib.Clock,
 ) -> golang.Thread:
     """Keep the node from being ready until its CSINode exists, which is made on a thread that ends with ctx.
 
-    set_kubelet_error is told why the node is not ready, and None when it is.
+    The host is told why the node is not ready, and None when it is.
     DIVERGES: Go's kubelet ends after six failures, for whoever watches it to start it again; this one goes on trying.
     """
-    set_kubelet_error(RuntimeError("CSINode is not yet initialized"))
+    host.set_kubelet_error(RuntimeError("CSINode is not yet initialized"))
 
     def initialize() -> None:
         try:
-            _wait_for_api_server(ctx, kube_client, node_name, clock)
-            _initialize_with_backoff(ctx, set_kubelet_error, node_info_manager, clock)
+            wait_for_api_server_forever(ctx, kube_client, host.get_node_name(), clock)
+            _initialize_with_backoff(ctx, host, nim, clock)
         except golang.ContextError as err:
             klog.v(4).info_s("Stopped initializing the CSINode", err=err)
 
     return golang.go(initialize, name="csi-node")
 
 
-def _wait_for_api_server(
+def _initialize_with_backoff(
+    ctx: golang.Context, host: VolumeHost, nim: nodeinfomanager.NodeInfoManager, clock: clocklib.Clock
+) -> None:
+    # The longest pause is two minutes.
+    backoff = wait.Backoff(duration=0.03, factor=8.0, jitter=0.1, steps=4)
+    while True:
+        klog.v(4).info_s("Initializing migrated drivers on CSINode")
+        try:
+            nim.initialize_csi_node_with_annotation(ctx)
+        except RuntimeError as err:
+            # Shown in the node's Ready condition, and tried again.
+            host.set_kubelet_error(RuntimeError(f"failed to initialize CSINode: {err}"))
+            klog.error_s(err, "Failed to initialize CSINode")
+        else:
+            host.set_kubelet_error(None)
+            return
+        wait.pause(ctx, backoff.step(), clock)
+
+
+def wait_for_api_server_forever(
     ctx: golang.Context, client: kubernetes.Interface, node_name: str, clock: clocklib.Clock
 ) -> None:
     """Return when the API server has answered whether there is a CSINode. Raises ctx.err() once ctx is done."""
@@ -78,27 +573,3 @@ def _wait_for_api_server(
         return True
 
     wait.poll_until_context_cancel(ctx, _API_SERVER_CHECK_PERIOD, True, answers, clock)
-
-
-def _initialize_with_backoff(
-    ctx: golang.Context,
-    set_kubelet_error: Callable[[Exception | None], None],
-    node_info_manager: nodeinfomanager.NodeInfoManager,
-    clock: clocklib.Clock,
-) -> None:
-    # The longest pause is two minutes.
-    backoff = wait.Backoff(duration=0.03, factor=8.0, jitter=0.1, steps=4)
-    while True:
-        klog.v(4).info_s("Initializing migrated drivers on CSINode")
-        try:
-            node_info_manager.initialize_csi_node_with_annotation(ctx)
-        except golang.ContextError:
-            raise
-        except Exception as err:
-            # Shown in the node's Ready condition, and tried again.
-            set_kubelet_error(RuntimeError(f"failed to initialize CSINode: {err}"))
-            klog.error_s(err, "Failed to initialize CSINode")
-        else:
-            set_kubelet_error(None)
-            return
-        wait.pause(ctx, backoff.step(), clock)

@@ -45,39 +45,6 @@ def calls(client: FakeClientset) -> list[str]:
     return [f"{action.verb} {action.resource}" for action in client.actions()]
 
 
-@pytest.mark.parametrize(
-    ("existing", "expected"),
-    [
-        pytest.param(None, ["get nodes", "get csinodes", "create csinodes"], id="there is none"),
-        pytest.param(csi_node(), ["get nodes", "get csinodes"], id="nothing to change"),
-        pytest.param(
-            csi_node(annotation="a,c"), ["get nodes", "get csinodes", "update csinodes"], id="another annotation"
-        ),
-        pytest.param(
-            csi_node("old-uid"),
-            ["get nodes", "get csinodes", "delete csinodes", "get nodes", "get csinodes", "create csinodes"],
-            id="of an older node",
-        ),
-    ],
-)
-def test_initialize_csi_node(existing: storagev1.CSINode | None, expected: list[str]) -> None:
-    client = FakeClientset(NODE, *([existing] if existing is not None else []))
-    make_manager(client).initialize_csi_node_with_annotation(CTX)
-    assert calls(client) == expected
-    found = client.storage_v1.csi_nodes().get(CTX, "node")
-    assert found.metadata.annotations == {KEY: "a,b"}
-    assert [owner.uid for owner in found.metadata.owner_references] == ["node-uid"]
-
-
-def test_initialize_csi_node_gives_up() -> None:
-    client, clock = FakeClientset(), FakeClock()
-    pauses = clock.skip_pauses()
-    with pytest.raises(RuntimeError, match=r'timed out waiting for the condition; caused by: .*"node" not found'):
-        make_manager(client, clock).initialize_csi_node_with_annotation(CTX)
-    assert calls(client) == ["get nodes"] * 4
-    assert [round(pause, 1) for pause in pauses] == pytest.approx([0.01, 0.05, 0.25], abs=0.05)
-
-
 def test_node_is_not_ready_without_its_csi_node() -> None:
     client, clock = FakeClientset(), eager_clock()
     errors: list[str | None] = []

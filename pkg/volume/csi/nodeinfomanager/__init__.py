@@ -3,6 +3,10 @@
 Go: pkg/volume/csi/nodeinfomanager
 """
 
-from pkg.volume.csi.nodeinfomanager.nodeinfomanager import MIGRATED_PLUGINS_ANNOTATION_KEY, NodeInfoManager
+from pkg.volume.csi.nodeinfomanager.nodeinfomanager import (
+    ANNOTATION_KEY_NODE_ID,
+    MIGRATED_PLUGINS_ANNOTATION_KEY,
+    NodeInfoManager,
+)
 
-__all__ = ["MIGRATED_PLUGINS_ANNOTATION_KEY", "NodeInfoManager"]
+__all__ = ["ANNOTATION_KEY_NODE_ID", "MIGRATED_PLUGINS_ANNOTATION_KEY", "NodeInfoManager"]

@@ -1,107 +1,202 @@
-"""Makes the node's CSINode object and keeps its annotation right. Drivers do not come into it yet.
+"""Tells the cluster of this node's drivers: in its CSINode object, and in labels and an annotation of the node.
 
 Go: pkg/volume/csi/nodeinfomanager/nodeinfomanager.go
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+import threading
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from pkg import golang, klog
+from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import wait
+from pkg.component_helpers.node import util as nodeutil
+from pkg.volume.plugins import VolumeHost
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
 MIGRATED_PLUGINS_ANNOTATION_KEY = "storage.alpha.kubernetes.io/migrated-plugins"
+# A JSON object: the node's names among its drivers, by driver.
+ANNOTATION_KEY_NODE_ID = "csi.volume.kubernetes.io/nodeid"
 _UPDATE_ATTEMPTS = 4
+_MAX_INT32 = 2**31 - 1
+
+# Changes a node in place; whether anything changed. Raises ValueError.
+NodeUpdateFunc = Callable[[v1.Node], bool]
 
 
 class NodeInfoManager:
-    """Thread-safe."""
+    """Thread-safe. Methods raise RuntimeError after a few attempts, and ctx.err() once ctx is done."""
 
     def __init__(
         self,
         node_name: str,
-        kube_client: kubernetes.Interface,
+        volume_host: VolumeHost,
         migrated_plugins: Collection[str],
         clock: clocklib.Clock | None = None,
     ) -> None:
         self._node_name = node_name
-        self._kube_client = kube_client
+        self._volume_host = volume_host
         self._migrated_plugins = frozenset(migrated_plugins)
         self._clock = clock or clocklib.RealClock()
+        # Held by one change of the objects at a time, its requests included: changes are made from what was read.
+        self._lock = threading.Lock()
+        # The node's uid as last read; guarded by _lock.
+        self._node_id = ""
+
+    def install_csi_driver(
+        self,
+        ctx: golang.Context,
+        driver_name: str,
+        driver_node_id: str,
+        max_attach_limit: int,
+        topology: dict[str, str],
+    ) -> None:
+        """Make a driver known that is new, or new in what it says of the node. Raises ValueError without a node id."""
+        if not driver_node_id:
+            raise ValueError("error adding CSI driver node info: driverNodeID must not be empty")
+        try:
+            self._update_node(
+                ctx, update_node_id_in_node(driver_name, driver_node_id), update_topology_labels(topology)
+            )
+        except RuntimeError as err:
+            raise RuntimeError(f"error updating Node object with CSI driver node info: {err}") from err
+        self.update_csi_driver(ctx, driver_name, driver_node_id, max_attach_limit, topology)
+
+    def update_csi_driver(
+        self,
+        ctx: golang.Context,
+        driver_name: str,
+        driver_node_id: str,
+        max_attach_limit: int,
+        topology: dict[str, str],
+    ) -> None:
+        """As install_csi_driver, in the CSINode object alone."""
+        try:
+            self._update_csi_node(ctx, driver_name, driver_node_id, max_attach_limit, topology)
+        except RuntimeError as err:
+            raise RuntimeError(f"error updating CSINode object with CSI driver node info: {err}") from err
+
+    def uninstall_csi_driver(self, ctx: golang.Context, driver_name: str) -> None:
+        """Take a driver out again. Its topology stays in the node's labels."""
+        try:
+            self._uninstall_driver_from_csi_node(ctx, driver_name)
+        except RuntimeError as err:
+            raise RuntimeError(f"error uninstalling CSI driver from CSINode object {err}") from err
+        try:
+            self._update_node(ctx, remove_node_id_from_node(driver_name))
+        except RuntimeError as err:
+            raise RuntimeError(f"error removing CSI driver node info from Node object {err}") from err
 
     def initialize_csi_node_with_annotation(self, ctx: golang.Context) -> None:
-        """See that the CSINode exists, belongs to this node and names the migrated plugins.
+        """See that the CSINode exists, belongs to this node and names the migrated plugins."""
+        self._retry(ctx, "error updating CSINode annotation", self._try_initialize_csi_node_with_annotation)
 
-        Raises RuntimeError after a few attempts, and ctx.err() once ctx is done.
-        """
-        backoff = wait.Backoff(duration=0.01, factor=5.0, jitter=0.1, steps=_UPDATE_ATTEMPTS)
-        last: Exception | None = None
-        for attempt in range(_UPDATE_ATTEMPTS):
-            if attempt > 0:
-                wait.pause(ctx, backoff.step(), self._clock)
-            try:
-                self._try_initialize(ctx)
+    def _update_node(self, ctx: golang.Context, *update_funcs: NodeUpdateFunc) -> None:
+        self._retry(ctx, "error updating node", lambda ctx: self._try_update_node(ctx, *update_funcs))
+
+    def _try_update_node(self, ctx: golang.Context, *update_funcs: NodeUpdateFunc) -> None:
+        with self._lock:
+            core = self._kube_client().core_v1
+            original = core.nodes().get(ctx, self._node_name)
+            node = metav1.deepcopy(original)
+            updated = [update(node) for update in update_funcs]
+            if any(updated):
+                nodeutil.patch_node_status(ctx, core, self._node_name, original, node)
+
+    def _update_csi_node(
+        self,
+        ctx: golang.Context,
+        driver_name: str,
+        driver_node_id: str,
+        max_attach_limit: int,
+        topology: dict[str, str],
+    ) -> None:
+        def attempt(ctx: golang.Context) -> None:
+            self._try_update_csi_node(ctx, driver_name, driver_node_id, max_attach_limit, topology)
+
+        self._retry(ctx, "error updating CSINode", attempt)
+
+    def _try_update_csi_node(
+        self,
+        ctx: golang.Context,
+        driver_name: str,
+        driver_node_id: str,
+        max_attach_limit: int,
+        topology: dict[str, str],
+    ) -> None:
+        with self._lock:
+            if not self._node_id:
+                # DIVERGES: Go takes another node's CSINode for granted when a driver is faster than its own start.
+                self._node_id = self._kube_client().core_v1.nodes().get(ctx, self._node_name).metadata.uid
+            csi_node = self._get_csi_node(ctx) or self.create_csi_node(ctx)
+            self._ensure_node_owns_csi_node(ctx, csi_node)
+            self._install_driver_to_csi_node(
+                ctx, metav1.deepcopy(csi_node), driver_name, driver_node_id, max_attach_limit, topology
+            )
+
+    def _try_initialize_csi_node_with_annotation(self, ctx: golang.Context) -> None:
+        with self._lock:
+            self._node_id = self._kube_client().core_v1.nodes().get(ctx, self._node_name).metadata.uid
+            csi_node = self._get_csi_node(ctx)
+            if csi_node is None:
+                self.create_csi_node(ctx)
                 return
-            except golang.ContextError:
-                raise
-            except Exception as err:
-                # The node may not be registered yet.
-                klog.v(2).info_s("Failed to publish CSINode", err=err)
-                last = err
-        raise RuntimeError(
-            f"error updating CSINode annotation: timed out waiting for the condition; caused by: {last}"
-        ) from last
+            self._ensure_node_owns_csi_node(ctx, csi_node)
+            csi_node = metav1.deepcopy(csi_node)
+            if self._set_migration_annotation(csi_node):
+                self._kube_client().storage_v1.csi_nodes().update(ctx, csi_node)
 
-    def _try_initialize(self, ctx: golang.Context) -> None:
-        node_id = self._kube_client.core_v1.nodes().get(ctx, self._node_name).metadata.uid
-        try:
-            csi_node = self._kube_client.storage_v1.csi_nodes().get(ctx, self._node_name)
-        except apierrors.StatusError as err:
-            if not apierrors.is_not_found(err):
-                raise
-            self.create_csi_node(ctx, node_id)
-            return
-        self._ensure_node_owns_csi_node(ctx, csi_node, node_id)
-        csi_node = metav1.deepcopy(csi_node)
-        if self._set_migration_annotation(csi_node):
-            self._kube_client.storage_v1.csi_nodes().update(ctx, csi_node)
-
-    def _ensure_node_owns_csi_node(self, ctx: golang.Context, csi_node: storagev1.CSINode, node_id: str) -> None:
+    def _ensure_node_owns_csi_node(self, ctx: golang.Context, csi_node: storagev1.CSINode) -> None:
         """Deletes one that is left of an older node of the name, and raises, for the next attempt to make a new one."""
-        owners = [owner for owner in csi_node.metadata.owner_references if owner.kind == "Node"]
-        if any(owner.name == self._node_name and owner.uid == node_id for owner in owners):
+        owns, owner_id = self._node_owns_csi_node(csi_node)
+        if owns:
             return
-        old = owners[-1].uid if owners else ""
         klog.v(2).info_s(
             "Existing CSINode is owned by different node, cleaning up",
             CSINode=csi_node.metadata.name,
-            oldNodeID=old,
-            newNodeID=node_id,
+            oldNodeID=owner_id,
+            newNodeID=self._node_id,
         )
         self.delete_csi_node(ctx)
         raise RuntimeError(
             f'CSINode "{csi_node.metadata.name}" was owned by different node '
-            f'(oldNodeID="{old}", newNodeID="{node_id}"), deleted it'
+            f'(oldNodeID="{owner_id}", newNodeID="{self._node_id}"), deleted it'
         )
 
-    def create_csi_node(self, ctx: golang.Context, node_id: str) -> storagev1.CSINode:
-        """Make the object, owned by the node of that uid. Raises what the API server says."""
-        owner = metav1.OwnerReference(api_version="v1", kind="Node", name=self._node_name, uid=node_id)
+    def _node_owns_csi_node(self, csi_node: storagev1.CSINode) -> tuple[bool, str]:
+        """Whether it is this node's, and the uid of the node whose it is."""
+        owners = [owner for owner in csi_node.metadata.owner_references if owner.kind == "Node"]
+        if any(owner.name == self._node_name and owner.uid == self._node_id for owner in owners):
+            return True, self._node_id
+        return False, owners[-1].uid if owners else ""
+
+    def _get_csi_node(self, ctx: golang.Context) -> storagev1.CSINode | None:
+        try:
+            return self._kube_client().storage_v1.csi_nodes().get(ctx, self._node_name)
+        except apierrors.StatusError as err:
+            if not apierrors.is_not_found(err):
+                raise
+            return None
+
+    def create_csi_node(self, ctx: golang.Context) -> storagev1.CSINode:
+        """Make the object, owned by this node. Raises what the API server says."""
+        owner = metav1.OwnerReference(api_version="v1", kind="Node", name=self._node_name, uid=self._node_id)
         csi_node = storagev1.CSINode(metadata=metav1.ObjectMeta(name=self._node_name, owner_references=[owner]))
         self._set_migration_annotation(csi_node)
-        return self._kube_client.storage_v1.csi_nodes().create(ctx, csi_node)
+        return self._kube_client().storage_v1.csi_nodes().create(ctx, csi_node)
 
     def delete_csi_node(self, ctx: golang.Context) -> None:
         """Raises what the API server says."""
-        self._kube_client.storage_v1.csi_nodes().delete(ctx, self._node_name)
+        self._kube_client().storage_v1.csi_nodes().delete(ctx, self._node_name)
 
     def _set_migration_annotation(self, csi_node: storagev1.CSINode) -> bool:
         """Name the migrated plugins. Whether that changed anything."""
@@ -114,3 +209,150 @@ class NodeInfoManager:
         else:
             annotations.pop(MIGRATED_PLUGINS_ANNOTATION_KEY, None)
         return True
+
+    def _install_driver_to_csi_node(
+        self,
+        ctx: golang.Context,
+        csi_node: storagev1.CSINode,
+        driver_name: str,
+        driver_node_id: str,
+        max_attach_limit: int,
+        topology: dict[str, str],
+    ) -> None:
+        """Write the driver into the object, which is the caller's own, if anything of it differs."""
+        unchanged = any(
+            driver.name == driver_name
+            and driver.node_id == driver_node_id
+            and set(driver.topology_keys) == topology.keys()
+            and keep_allocatable_count(driver, max_attach_limit)
+            for driver in csi_node.spec.drivers
+        )
+        annotation_modified = self._set_migration_annotation(csi_node)
+        if unchanged and not annotation_modified:
+            return
+        spec = storagev1.CSINodeDriver(name=driver_name, node_id=driver_node_id, topology_keys=sorted(topology))
+        if max_attach_limit > 0:
+            if max_attach_limit > _MAX_INT32:
+                klog.warning_s(f"Exceeded max supported attach limit value, truncating it to {_MAX_INT32}")
+            spec.allocatable = storagev1.VolumeNodeResources(count=min(max_attach_limit, _MAX_INT32))
+        elif max_attach_limit != 0:
+            klog.error_s(None, "Invalid attach limit value", limit=max_attach_limit, driver=driver_name)
+        others = [driver for driver in csi_node.spec.drivers if driver.name != driver_name]
+        csi_node.spec.drivers = [*others, spec]
+        self._kube_client().storage_v1.csi_nodes().update(ctx, csi_node)
+
+    def _uninstall_driver_from_csi_node(self, ctx: golang.Context, csi_driver_name: str) -> None:
+        self._retry(
+            ctx,
+            "error updating CSINode",
+            lambda ctx: self._try_uninstall_driver_from_csi_node(ctx, csi_driver_name),
+        )
+
+    def _try_uninstall_driver_from_csi_node(self, ctx: golang.Context, csi_driver_name: str) -> None:
+        with self._lock:
+            found = self._get_csi_node(ctx)
+            if found is None or all(driver.name != csi_driver_name for driver in found.spec.drivers):
+                return
+            csi_node = metav1.deepcopy(found)
+            csi_node.spec.drivers = [driver for driver in csi_node.spec.drivers if driver.name != csi_driver_name]
+            self._kube_client().storage_v1.csi_nodes().update(ctx, csi_node)
+
+    def _kube_client(self) -> kubernetes.Interface:
+        client = self._volume_host.get_kube_client()
+        if client is None:
+            raise RuntimeError("error getting kube client")
+        return client
+
+    def _retry(self, ctx: golang.Context, what: str, attempt: Callable[[golang.Context], None]) -> None:
+        """Try a few times, pausing longer and longer. Raises RuntimeError with what went wrong, and ctx.err()."""
+        backoff = wait.Backoff(duration=0.01, factor=5.0, jitter=0.1, steps=_UPDATE_ATTEMPTS)
+        failures: list[Exception] = []
+        for number in range(_UPDATE_ATTEMPTS):
+            if number > 0:
+                wait.pause(ctx, backoff.step(), self._clock)
+            try:
+                attempt(ctx)
+                return
+            except golang.ContextError:
+                raise
+            except Exception as err:
+                # Whatever it was: the node may not be registered yet, or somebody else was faster.
+                klog.v(2).info_s("Failed to publish CSINode", err=err)
+                failures.append(err)
+        causes = list(dict.fromkeys(str(err) for err in failures))
+        cause = causes[0] if len(causes) == 1 else f"[{', '.join(causes)}]"
+        message = f"{what}: timed out waiting for the condition; caused by: {cause}"
+        raise RuntimeError(message) from failures[-1]
+
+
+def build_node_id_map_from_annotation(node: v1.Node) -> dict[str, str]:
+    """The node's names among its drivers. Raises ValueError for an annotation that is no JSON object of strings."""
+    text = node.metadata.annotations.get(ANNOTATION_KEY_NODE_ID, "")
+    if not text:
+        return {}
+    problem = f'failed to parse node\'s "{ANNOTATION_KEY_NODE_ID}" annotation value ({klog.quote(text)})'
+    try:
+        names = json.loads(text)
+    except ValueError as err:
+        raise ValueError(f"{problem} err={err}") from err
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise ValueError(f"{problem} err=not an object of strings")
+    return names
+
+
+def update_node_id_in_node(csi_driver_name: str, csi_driver_node_id: str) -> NodeUpdateFunc:
+    """Puts the driver's name for the node into the annotation."""
+
+    def update(node: v1.Node) -> bool:
+        names = build_node_id_map_from_annotation(node)
+        if names.get(csi_driver_name) == csi_driver_node_id:
+            return False
+        names[csi_driver_name] = csi_driver_node_id
+        node.metadata.annotations[ANNOTATION_KEY_NODE_ID] = _encode(names)
+        return True
+
+    return update
+
+
+def remove_node_id_from_node(csi_driver_name: str) -> NodeUpdateFunc:
+    """Takes the driver's name for the node out of the annotation."""
+
+    def update(node: v1.Node) -> bool:
+        names = build_node_id_map_from_annotation(node)
+        if names.pop(csi_driver_name, None) is None:
+            return False
+        if names:
+            node.metadata.annotations[ANNOTATION_KEY_NODE_ID] = _encode(names)
+        else:
+            del node.metadata.annotations[ANNOTATION_KEY_NODE_ID]
+        return True
+
+    return update
+
+
+def update_topology_labels(topology: dict[str, str]) -> NodeUpdateFunc:
+    """Puts the driver's topology into the labels; it may not contradict what others have said."""
+
+    def update(node: v1.Node) -> bool:
+        labels = node.metadata.labels
+        for key, value in topology.items():
+            if labels.get(key, value) != value:
+                raise ValueError(
+                    f'detected topology value collision: driver reported "{key}":"{value}" '
+                    f'but existing label is "{key}":"{labels[key]}"'
+                )
+        labels.update(topology)
+        return bool(topology)
+
+    return update
+
+
+def keep_allocatable_count(driver_info_spec: storagev1.CSINodeDriver, max_attach_limit: int) -> bool:
+    """Whether the object says already how many volumes the node can have."""
+    allocatable = driver_info_spec.allocatable
+    count = allocatable.count if allocatable is not None else None
+    return count is None if max_attach_limit == 0 else count == max_attach_limit
+
+
+def _encode(names: dict[str, str]) -> str:
+    return json.dumps(names, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,41 @@
+"""Errors of gRPC calls, with the codes and texts that Go's users know from events.
+
+Go: google.golang.org/grpc/status
+"""
+
+from __future__ import annotations
+
+import grpc
+
+# "NOT_FOUND" → "NotFound": the spelling of Go's codes, which is what users find in events.
+_CODE_NAMES = {code: "".join(word.title() for word in code.name.split("_")) for code in grpc.StatusCode}
+_CODE_NAMES[grpc.StatusCode.OK] = "OK"
+_CODE_NAMES[grpc.StatusCode.CANCELLED] = "Canceled"
+
+
+class StatusError(Exception):
+    """A call that was refused or that did not arrive: `code` tells which, `message` is the server's own text."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        Exception.__init__(self, code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"rpc error: code = {code_name(self.code)} desc = {self.message}"
+
+
+def code_name(code: grpc.StatusCode) -> str:
+    """As Go spells it."""
+    return _CODE_NAMES[code]
+
+
+def code(err: BaseException | None) -> grpc.StatusCode | None:
+    """OK for None, and None for what did not come from a call."""
+    if err is None:
+        return grpc.StatusCode.OK
+    while err is not None:
+        if isinstance(err, StatusError):
+            return err.code
+        err = err.__cause__
+    return None

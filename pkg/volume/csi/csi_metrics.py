@@ -1,0 +1,75 @@
+"""How full volumes of drivers are, and how long calls of drivers take.
+
+Go: pkg/volume/csi/csi_metrics.go
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+
+from pkg import golang
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.volume import metrics_errors
+from pkg.volume.csi import csi_util
+from pkg.volume.util import metrics as volumeutil
+from pkg.volume.util import types as volumetypes
+from pkg.volume.volume import Metrics
+
+if TYPE_CHECKING:
+    from pkg.volume.csi import csi_client
+
+T = TypeVar("T")
+
+
+class MetricsCSI:
+    """Asks the driver how full a volume is that it has published at target_path."""
+
+    def __init__(self, volume_id: str, target_path: str, csi_client_getter: csi_client.CSIClientGetter) -> None:
+        self._volume_id = volume_id
+        self._target_path = target_path
+        self._csi_client_getter = csi_client_getter
+
+    def get_metrics(self) -> Metrics:
+        """May take as long as the driver likes, two minutes at most.
+
+        Raises MetricsError for a driver that does not know, types.TransientOperationFailure when there is none,
+        StatusError for what it answers, and ValueError for an answer without usage.
+        """
+        current_time = metav1.now()
+        ctx, cancel = golang.with_timeout(golang.background(), csi_util.CSI_TIMEOUT)
+        try:
+            try:
+                client = self._csi_client_getter.get()
+            except ValueError as err:
+                raise volumetypes.TransientOperationFailure(str(err)) from err
+            if not client.node_supports_volume_stats(ctx):
+                raise metrics_errors.new_not_supported_error_with_driver_name(self._csi_client_getter.driver_name)
+            metrics = client.node_get_volume_stats(ctx, self._volume_id, self._target_path)
+        finally:
+            cancel()
+        return dataclasses.replace(metrics, time=current_time)
+
+
+class MetricsManager:
+    """Counts the calls of one driver."""
+
+    def __init__(self, driver_name: str) -> None:
+        self._driver_name = driver_name
+
+    def record_metrics_interceptor(self, method: str, invoke: Callable[[], T]) -> T:
+        """Make the call, and count it by its method, such as /csi.v1.Node/NodePublishVolume."""
+        start = time.monotonic()
+        failure: Exception | None = None
+        try:
+            return invoke()
+        except grpc.RpcError as err:
+            failure = err
+            raise
+        finally:
+            duration = time.monotonic() - start
+            volumeutil.record_csi_operation_latency_metrics(self._driver_name, method, failure, duration, "false")

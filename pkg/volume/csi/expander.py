@@ -1,0 +1,132 @@
+"""Larger volumes: what is left to do on the node.
+
+Go: pkg/volume/csi/expander.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+
+from pkg import klog
+from pkg.api.core import v1
+from pkg.util import grpcstatus
+from pkg.volume import util as volumeutil
+from pkg.volume.csi import csi_client, csi_util
+from pkg.volume.csi.csi_drivers_store import DriversStore
+from pkg.volume.csi.csi_util import FS_TYPE_BLOCK_NAME, log
+from pkg.volume.plugins import NodeResizeOptions, VolumeHost
+from pkg.volume.util import types as volumetypes
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+
+_INFEASIBLE = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE, grpc.StatusCode.NOT_FOUND}
+
+
+class Expander:
+    """The part of CSIPlugin that makes volumes larger."""
+
+    host: VolumeHost
+    csi_drivers: DriversStore
+
+    def requires_fs_resize(self) -> bool:
+        return True
+
+    def node_expand(self, resize_options: NodeResizeOptions) -> bool:
+        """Have the driver do it. True, or raises.
+
+        Raises types.OperationNotSupportedError, FailedPreconditionError for a volume that may not be in use,
+        InfeasibleError, UncertainProgressError, TransientOperationFailure without the driver, and what else it says.
+        """
+        klog.v(4).info_s(log(f"Expander.NodeExpand({resize_options.device_mount_path})"))
+        try:
+            source = csi_util.get_csi_source_from_spec(resize_options.volume_spec)
+        except ValueError as err:
+            raise ValueError(log(f"Expander.NodeExpand failed to get CSI persistent source: {err}")) from err
+        try:
+            client = csi_client.new_csi_driver_client(self.csi_drivers, source.driver)
+        except ValueError as err:
+            # The driver may be about to come back.
+            raise volumetypes.TransientOperationFailure(str(err)) from err
+        fs_volume = volumeutil.check_volume_mode_filesystem(resize_options.volume_spec)
+        return self._node_expand_with_client(resize_options, source, client, fs_volume)
+
+    def _node_expand_with_client(
+        self,
+        resize_options: NodeResizeOptions,
+        source: v1.CSIPersistentVolumeSource,
+        client: csi_client.CSIDriverClient,
+        fs_volume: bool,
+    ) -> bool:
+        ctx, cancel = csi_util.create_csi_operation_context(csi_util.CSI_TIMEOUT)
+        try:
+            try:
+                supported = client.node_supports_node_expand(ctx)
+            except Exception as err:
+                # Whatever it is, nothing has been begun.
+                raise RuntimeError(f"Expander.NodeExpand failed to check if node supports expansion : {err}") from err
+            if not supported:
+                raise volumetypes.OperationNotSupportedError(
+                    f"NodeExpand is not supported by the CSI driver {source.driver}"
+                )
+            options = self._resize_options(resize_options, source, fs_volume)
+            try:
+                client.node_expand_volume(ctx, options)
+            except (grpcstatus.StatusError, volumetypes.UncertainProgressError) as err:
+                raise _expansion_error(err) from err
+        finally:
+            cancel()
+        return True
+
+    def _resize_options(
+        self, resize_options: NodeResizeOptions, source: v1.CSIPersistentVolumeSource, fs_volume: bool
+    ) -> csi_client.CSIResizeOptions:
+        volume = resize_options.volume_spec.persistent_volume
+        assert volume is not None, "only persistent volumes have such a source"
+        secrets: dict[str, str] = {}
+        if source.node_expand_secret_ref is not None:
+            secrets = self._expand_secrets(source.node_expand_secret_ref)
+        return csi_client.CSIResizeOptions(
+            volume_id=source.volume_handle,
+            # A device is mounted nowhere.
+            volume_path=resize_options.device_mount_path if fs_volume else resize_options.device_path,
+            staging_target_path=resize_options.device_staging_path,
+            fs_type=source.fs_type if fs_volume else FS_TYPE_BLOCK_NAME,
+            access_mode=next(iter(volume.spec.access_modes), v1.READ_WRITE_ONCE),
+            new_size=resize_options.new_size,
+            mount_options=volume.spec.mount_options,
+            secrets=secrets,
+        )
+
+    def _expand_secrets(self, reference: v1.SecretReference) -> dict[str, str]:
+        client: kubernetes.Interface | None = self.host.get_kube_client()
+        assert client is not None, "there are no persistent volumes of drivers without an API server"
+        try:
+            return csi_util.get_credentials_from_secret(client, reference)
+        except RuntimeError as err:
+            raise RuntimeError(
+                f"expander.NodeExpand failed to get NodeExpandSecretRef {reference.namespace}/{reference.name}: {err}"
+            ) from err
+
+
+def in_use_error(err: Exception) -> bool:
+    """Whether the driver does not make volumes larger that are in use."""
+    return grpcstatus.code(err) is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def is_infeasible_error(err: Exception) -> bool:
+    """Whether the driver says that it will never do it; all such errors are final."""
+    return grpcstatus.code(err) in _INFEASIBLE
+
+
+def _expansion_error(err: Exception) -> Exception:
+    what = "Expander.NodeExpand failed to expand the volume"
+    if in_use_error(err):
+        return volumetypes.FailedPreconditionError(f"{what} : {err}")
+    if is_infeasible_error(err):
+        return volumetypes.InfeasibleError(f"{what} {err}")
+    if isinstance(err, volumetypes.UncertainProgressError):
+        return volumetypes.UncertainProgressError(f"{what} : {err}")
+    return RuntimeError(f"{what} : {err}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 
@@ -34,11 +34,13 @@ def manifest(name: str = "test", image: str = "test/image") -> bytes:
 class Watched:
     """A running file source, and what it sends."""
 
-    def __init__(self, path: Path, period: float, ctx: golang.Context) -> None:
+    def __init__(
+        self, path: Path, period: float, ctx: golang.Context, object_store: config.ObjectStore | None = None
+    ) -> None:
         self.ctx = ctx
         self.updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel()
         self.recorder = recordtesting.FakeRecorder(100)
-        self.source = config.new_source_file(ctx, str(path), NODE, period, self.updates, self.recorder)
+        self.source = config.new_source_file(ctx, str(path), NODE, period, self.updates, self.recorder, object_store)
 
     def expect(self, *images: str) -> list[v1.Pod]:
         """Take updates until one has just these images; those before it show states on the way."""
@@ -67,7 +69,7 @@ class Watched:
 @pytest.fixture
 def watch() -> Iterator[Callable[..., Watched]]:
     ctx, cancel = golang.with_cancel(golang.background())
-    yield lambda path, period=_NEVER: Watched(path, period, ctx)
+    yield lambda path, period=_NEVER, object_store=None: Watched(path, period, ctx, object_store)
     cancel()
 
 
@@ -289,3 +291,78 @@ def test_threads_end_while_nobody_receives(tmp_path: Path) -> None:
         if thread.name.startswith("config-file"):
             thread.join(_DEADLINE)
             assert not thread.is_alive()
+
+
+class Store:
+    """Notes what it is given, and which pods had been sent by then."""
+
+    def __init__(self) -> None:
+        self.names: golang.Channel[list[str]] = golang.Channel(100)
+
+    def replace(self, objects: Sequence[config.APIObject]) -> None:
+        self.names.send([f"{type(obj).__name__}/{obj.metadata.name}" for obj in objects])
+
+    def expect(self, *names: str) -> None:
+        """Wait until just these objects are there."""
+        seen: list[str] | None = None
+        while seen != list(names):
+            seen, ok = self.names.recv(_DEADLINE)
+            assert ok, f"expected {names}"
+
+
+def config_map(name: str, data: str = "{a: b}") -> bytes:
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {data}\n".encode()
+
+
+class TestObjects:
+    """What is beside the pods, on a node without API server."""
+
+    def start(self, path: Path, watch: Watch) -> tuple[Watched, Store]:
+        store = Store()
+        watched = watch(path, object_store=store)
+        return watched, store
+
+    def test_objects_come_and_go_with_their_files(self, tmp_path: Path, watch: Watch) -> None:
+        (tmp_path / "all.yaml").write_bytes(config_map("a") + b"---\n" + manifest() + b"---\n" + manifest("p2", "two"))
+        watched, store = self.start(tmp_path, watch)
+        store.expect("ConfigMap/a")
+        watched.expect("test/image", "two")
+        (tmp_path / "b.yaml").write_bytes(config_map("b"))
+        watched.expect("test/image", "two")
+        store.expect("ConfigMap/a", "ConfigMap/b")
+        (tmp_path / "all.yaml").unlink()
+        watched.expect()
+        store.expect("ConfigMap/b")
+
+    def test_bad_document_is_an_event_and_the_others_count(self, tmp_path: Path, watch: Watch) -> None:
+        bad = config_map("bad", "{port: 80}")
+        (tmp_path / "all.yaml").write_bytes(config_map("a") + b"---\n" + bad + b"---\n" + manifest())
+        watched, store = self.start(tmp_path, watch)
+        store.expect("ConfigMap/a")
+        watched.expect_event(f"{tmp_path}/all.yaml: document 2: invalid ConfigMap bad: data[port]: expected text")
+        (tmp_path / "other.yaml").write_bytes(manifest("p2", "two"))
+        watched.expect("test/image", "two")
+        assert watched.recorder.events.try_recv()[2] is False, "told again"
+
+    def test_nothing_of_use_is_one_event_with_all_faults(self, tmp_path: Path, watch: Watch) -> None:
+        (tmp_path / "all.yaml").write_bytes(b"{kind: Job, apiVersion: batch/v1}\n---\n" + config_map("x", "{y: 1}"))
+        watched, store = self.start(tmp_path, watch)
+        watched.expect_event(
+            "document 1: expected one of Pod, ", "got Job of batch/v1; document 2: invalid ConfigMap x:"
+        )
+        store.expect()
+
+    def test_first_of_two_with_one_name_counts(self, tmp_path: Path, watch: Watch) -> None:
+        (tmp_path / "a.yaml").write_bytes(config_map("x") + b"---\n" + config_map("x", "{a: c}"))
+        (tmp_path / "b.yaml").write_bytes(config_map("x", "{a: d}"))
+        watched, store = self.start(tmp_path, watch)
+        store.expect("ConfigMap/x")
+        same = f'{tmp_path}/a.yaml: metadata.name: the ConfigMap "default/x" is in the same file as well, which counts'
+        watched.expect_event(same)
+        watched.expect_event(
+            f'{tmp_path}/b.yaml: metadata.name: the ConfigMap "default/x" is in {tmp_path}/a.yaml as well'
+        )
+
+    def test_node_with_api_server_takes_none(self, tmp_path: Path, watch: Watch) -> None:
+        (tmp_path / "a.yaml").write_bytes(config_map("x"))
+        watch(tmp_path).expect_event("couldn't parse as pod(expected Pod of v1, got ConfigMap of v1)")

@@ -1,0 +1,146 @@
+"""Claims to directories and devices of the node: hostPath, local, generic ephemeral volumes, as containers see them.
+
+All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework.claims import claim_spec, put_claim, put_claimed, put_volume, volume_name, wait_for_claim, with_claim
+from framework.cluster_client import TIMEOUT, Namespace, or_none
+from framework.local_cluster import Environment, LocalCluster
+from framework.pods import pod, sleeper
+from framework.volumes import looker, mounted, once, told
+from framework.waiting import wait_for
+
+pytestmark = pytest.mark.local
+
+V = [mounted("v", "/v")]
+DEVICE = [{"name": "v", "devicePath": "/dev/v"}]
+
+
+def on_node(name: str) -> dict[str, Any]:
+    """A term of node affinity, as local volumes have to have one."""
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]}]
+    return {"required": {"nodeSelectorTerms": terms}}
+
+
+@pytest.fixture(scope="module")
+def folder(local: LocalCluster) -> Path:
+    """What volumes are made of."""
+    folder = local.folder / "persistent-volumes"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def device(folder: Path) -> Iterator[str]:
+    disk = folder / "disk"
+    disk.write_bytes(b"on the disk\n" + bytes(1 << 20))
+    run = ["losetup", "--find", "--show", str(disk)]
+    device = subprocess.run(run, check=True, capture_output=True, text=True).stdout.strip()
+    yield device
+    subprocess.run(["losetup", "--detach", device], check=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def made(environment: Environment, namespace: Namespace, folder: Path, device: str) -> None:
+    def directory(name: str) -> str:
+        path = folder / name
+        path.mkdir()
+        (path / "file").write_text("from the node")
+        path.chmod(0o777)
+        return str(path)
+
+    here, elsewhere = on_node(environment.node), on_node("elsewhere")
+    put_claimed(namespace, "host-path", {"hostPath": {"path": directory("host-path")}})
+    namespace.create(with_claim(once("host-path", looker("cat /v/file; echo from a pod > /v/new", volumeMounts=V))))
+    readonly = "cat /v/file; touch /v/new 2>&1 | grep -o 'Read-only.*'"
+    once_more = once("read-only", looker(readonly, volumeMounts=V))
+    namespace.create(with_claim(once_more, "host-path", readOnly=True))
+    sub = once("sub-path", looker("ls -A /v", volumeMounts=[mounted("v", "/v", subPath="folder/below")]))
+    namespace.create(with_claim(sub, "host-path"))
+
+    put_claimed(namespace, "local", {"local": {"path": directory("local")}}, nodeAffinity=here)
+    group = {"runAsUser": 1000, "fsGroup": 2000}
+    looks = "cat /v/file; touch /v/new; stat -c %g /v /v/file /v/new"
+    namespace.create(with_claim(once("local", looker(looks, volumeMounts=V), securityContext=group)))
+    put_claimed(namespace, "elsewhere", {"local": {"path": directory("elsewhere")}}, nodeAffinity=elsewhere)
+    namespace.create(with_claim(once("elsewhere", looker("ls", volumeMounts=V))))
+    put_claimed(namespace, "not-there", {"local": {"path": str(folder / "not-there")}}, nodeAffinity=here)
+    namespace.create(with_claim(once("not-there", looker("ls", volumeMounts=V))))
+    put_claimed(namespace, "block", {"local": {"path": device}}, "Block", nodeAffinity=here)
+    reads = "[ -b /dev/v ] && dd if=/dev/v bs=12 count=1 2>/dev/null"
+    namespace.create(with_claim(once("block", looker(reads, volumeDevices=DEVICE))))
+
+    template = {"metadata": {"labels": {"made": "for-a-pod"}}, "spec": claim_spec()}
+    ephemeral = [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]
+    put_volume(namespace, "ephemeral-v", {"hostPath": {"path": directory("ephemeral")}})
+    namespace.create(pod("ephemeral", sleeper(volumeMounts=V), volumes=ephemeral))
+
+    put_claim(namespace, "late")
+    namespace.create(with_claim(once("late", looker("cat /v/file", volumeMounts=V))))
+    namespace.create(with_claim(once("later", looker("cat /v/file", volumeMounts=V))))
+    directory("late"), directory("later")
+
+
+def test_claim_to_a_host_path(namespace: Namespace, folder: Path) -> None:
+    assert told(namespace, "host-path") == "from the node"
+    assert (folder / "host-path" / "new").read_text() == "from a pod\n"
+
+
+def test_claim_that_is_read_only(namespace: Namespace) -> None:
+    assert told(namespace, "read-only").splitlines() == ["from the nodeRead-only file system"]
+
+
+def test_sub_path_of_a_claim(namespace: Namespace, folder: Path) -> None:
+    assert told(namespace, "sub-path") == ""
+    assert (folder / "host-path" / "folder" / "below").is_dir()
+
+
+def test_local_volume_belongs_to_the_pods_group(namespace: Namespace) -> None:
+    assert told(namespace, "local") == "from the node2000\n2000\n2000\n"
+
+
+def test_local_volume_of_another_node(namespace: Namespace) -> None:
+    volume = volume_name(namespace, "elsewhere")
+    message = f'MountVolume.NodeAffinity check failed for volume "{volume}" : no matching NodeSelectorTerms'
+    assert namespace.wait_for_event("elsewhere", "FailedMount", message).type == "Warning"
+
+
+def test_local_volume_that_is_not_there(namespace: Namespace, folder: Path) -> None:
+    volume = volume_name(namespace, "not-there")
+    message = (
+        f'MountVolume.NewMounter initialization failed for volume "{volume}" : path "{folder}/not-there" does not exist'
+    )
+    namespace.wait_for_event("not-there", "FailedMount", message)
+
+
+def test_device_of_a_local_volume(namespace: Namespace) -> None:
+    assert told(namespace, "block") == "on the disk\n"
+
+
+def test_ephemeral_claim_comes_and_goes_with_its_pod(namespace: Namespace) -> None:
+    (found,) = namespace.wait_for_running("ephemeral")
+    claims = namespace.client.core_v1.persistent_volume_claims(namespace.name)
+    claim = claims.get(namespace.ctx, "ephemeral-v")
+    assert claim.metadata.labels == {"made": "for-a-pod"} and claim.status.phase == "Bound"
+    assert [each.uid for each in claim.metadata.owner_references] == [found.metadata.uid]
+    namespace.delete("ephemeral")
+    namespace.wait_deleted("ephemeral")
+    look = or_none(lambda: claims.get(namespace.ctx, "ephemeral-v"))
+    wait_for("the claim is gone", lambda: look() is None, TIMEOUT)
+
+
+def test_pod_waits_for_its_claim_and_the_claim_for_its_volume(namespace: Namespace, folder: Path) -> None:
+    """The one pod's claim is there and has no volume, the other's is not even there."""
+    wait_for_claim(namespace, "late", "waits", lambda claim: claim.status.phase == "Pending")
+    put_volume(namespace, "late", {"hostPath": {"path": str(folder / "late")}})
+    put_claimed(namespace, "later", {"hostPath": {"path": str(folder / "later")}})
+    for name in ("late", "later"):
+        assert told(namespace, name) == "from the node"

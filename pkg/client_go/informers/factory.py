@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pkg import golang
 from pkg.client_go.informers import internalinterfaces
+from pkg.client_go.informers.certificates import v1beta1 as certificates_v1beta1
 from pkg.client_go.informers.core import v1 as core
 from pkg.client_go.informers.node import v1 as node
 from pkg.client_go.informers.storage import v1 as storage
@@ -48,6 +49,10 @@ class SharedInformerFactory:
     @property
     def storage_v1(self) -> storage.Interface:
         return storage.Interface(self)
+
+    @property
+    def certificates_v1beta1(self) -> certificates_v1beta1.Interface:
+        return certificates_v1beta1.Interface(self)
 
     @property
     def node_v1(self) -> node.Interface:

@@ -7,9 +7,12 @@ Go: k8s.io/client-go/kubernetes
 """
 
 from pkg.client_go.kubernetes.clientset import (
+    APIResource,
+    APIResourceList,
     AuthenticationV1,
     AuthorizationV1,
     CertificatesV1,
+    CertificatesV1beta1,
     Clientset,
     CoordinationV1,
     CoreV1,
@@ -24,9 +27,12 @@ from pkg.client_go.kubernetes.resources import Resource
 from pkg.client_go.kubernetes.typed import ResourceClient, ResourceList
 
 __all__ = [
+    "APIResource",
+    "APIResourceList",
     "AuthenticationV1",
     "AuthorizationV1",
     "CertificatesV1",
+    "CertificatesV1beta1",
     "Clientset",
     "CoordinationV1",
     "CoreV1",

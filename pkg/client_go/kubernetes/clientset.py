@@ -13,6 +13,7 @@ from pkg import golang
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.authorization import v1 as authorizationv1
 from pkg.api.certificates import v1 as certificatesv1
+from pkg.api.certificates import v1beta1 as certificatesv1beta1
 from pkg.api.coordination import v1 as coordinationv1
 from pkg.api.core import v1
 from pkg.api.node import v1 as nodev1
@@ -78,6 +79,11 @@ class CertificatesV1(_Group):
         return self._client(resources.CERTIFICATE_SIGNING_REQUESTS, "")
 
 
+class CertificatesV1beta1(_Group):
+    def cluster_trust_bundles(self) -> ResourceClient[certificatesv1beta1.ClusterTrustBundle]:
+        return self._client(resources.CLUSTER_TRUST_BUNDLES, "")
+
+
 class StorageV1(_Group):
     def csi_drivers(self) -> ResourceClient[storagev1.CSIDriver]:
         return self._client(resources.CSI_DRIVERS, "")
@@ -116,9 +122,30 @@ class VersionInfo(msgspec.Struct, kw_only=True, rename="camel"):
     platform: str = ""
 
 
+class APIResource(msgspec.Struct, kw_only=True, rename="camel"):
+    """A kind of objects."""
+
+    name: str = ""
+    namespaced: bool = False
+    kind: str = ""
+
+
+class APIResourceList(msgspec.Struct, kw_only=True, rename="camel"):
+    """What a version of a group has."""
+
+    group_version: str = ""
+    resources: list[APIResource] = []
+
+
 class Discovery(Protocol):
     def server_version(self, ctx: golang.Context | None = None) -> VersionInfo:
         """Raises what a request raises."""
+        ...
+
+    def server_resources_for_group_version(
+        self, group_version: str, ctx: golang.Context | None = None
+    ) -> APIResourceList:
+        """Raises apierrors.StatusError, not found for a version that is not served."""
         ...
 
 
@@ -129,6 +156,7 @@ class Interface:
         self.core_v1 = CoreV1(factory)
         self.coordination_v1 = CoordinationV1(factory)
         self.certificates_v1 = CertificatesV1(factory)
+        self.certificates_v1beta1 = CertificatesV1beta1(factory)
         self.storage_v1 = StorageV1(factory)
         self.node_v1 = NodeV1(factory)
         self.authentication_v1 = AuthenticationV1(factory)
@@ -143,6 +171,13 @@ class _RESTDiscovery:
     def server_version(self, ctx: golang.Context | None = None) -> VersionInfo:
         data = self._rest_client.request(ctx or golang.background(), "GET", "/version")
         return codec.decode_json(data, VersionInfo)
+
+    def server_resources_for_group_version(
+        self, group_version: str, ctx: golang.Context | None = None
+    ) -> APIResourceList:
+        root = "/apis" if "/" in group_version else "/api"
+        data = self._rest_client.request(ctx or golang.background(), "GET", f"{root}/{group_version}")
+        return codec.decode_json(data, APIResourceList)
 
 
 class Clientset(Interface):

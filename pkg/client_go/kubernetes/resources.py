@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.authorization import v1 as authorizationv1
 from pkg.api.certificates import v1 as certificatesv1
+from pkg.api.certificates import v1beta1 as certificatesv1beta1
 from pkg.api.coordination import v1 as coordinationv1
 from pkg.api.core import v1
 from pkg.api.node import v1 as nodev1
@@ -71,6 +72,14 @@ CERTIFICATE_SIGNING_REQUESTS = Resource(
     False,
     certificatesv1.CertificateSigningRequest,
 )
+CLUSTER_TRUST_BUNDLES = Resource(
+    "certificates.k8s.io",
+    "v1beta1",
+    "clustertrustbundles",
+    "ClusterTrustBundle",
+    False,
+    certificatesv1beta1.ClusterTrustBundle,
+)
 CSI_DRIVERS = Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, storagev1.CSIDriver)
 CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", False, storagev1.CSINode)
 VOLUME_ATTACHMENTS = Resource(
@@ -103,6 +112,7 @@ ALL: tuple[Resource[Any], ...] = (
     NAMESPACES,
     LEASES,
     CERTIFICATE_SIGNING_REQUESTS,
+    CLUSTER_TRUST_BUNDLES,
     CSI_DRIVERS,
     CSI_NODES,
     VOLUME_ATTACHMENTS,

@@ -27,7 +27,7 @@ from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.watch import Interface as Watch
 from pkg.apimachinery.watch.testing import FakeWatcher
 from pkg.client_go.kubernetes import resources
-from pkg.client_go.kubernetes.clientset import Interface, VersionInfo
+from pkg.client_go.kubernetes.clientset import APIResource, APIResourceList, Interface, VersionInfo
 from pkg.client_go.kubernetes.typed import ResourceClient, ResourceList
 
 T = TypeVar("T")
@@ -99,6 +99,7 @@ class FakeClientset(Interface):
 
         super().__init__(factory, self)
         self.fake_server_version = VersionInfo(major="1", minor="36", git_version="v1.36.2")
+        self.unserved_versions: set[str] = set()
         for obj in objects:
             self.add(obj)
 
@@ -128,6 +129,19 @@ class FakeClientset(Interface):
 
     def server_version(self, ctx: golang.Context | None = None) -> VersionInfo:
         return self.fake_server_version
+
+    def server_resources_for_group_version(
+        self, group_version: str, ctx: golang.Context | None = None
+    ) -> APIResourceList:
+        """Those that a client has; of a version in unserved_versions none."""
+        served = [
+            APIResource(name=resource.name, namespaced=resource.namespaced, kind=resource.kind)
+            for resource in resources.ALL
+            if f"{resource.group}/{resource.version}".lstrip("/") == group_version
+        ]
+        if not served or group_version in self.unserved_versions:
+            raise apierrors.new_not_found("", group_version)
+        return APIResourceList(group_version=group_version, resources=served)
 
     def stop_watches(self) -> None:
         """End all watches, as a server does that goes away."""

@@ -7,6 +7,7 @@ import datetime
 
 from pkg.apimachinery.apis.meta.v1 import options as _options
 from pkg.apimachinery.apis.meta.v1 import types as _types
+from pkg.apimachinery.apis.meta.v1.helpers import label_selector_as_selector
 from pkg.apimachinery.apis.meta.v1.options import *  # noqa: F403
 from pkg.apimachinery.apis.meta.v1.types import *  # noqa: F403
 from pkg.apimachinery.runtime.codec import deepcopy
@@ -40,6 +41,7 @@ __all__ = [
     "NAMESPACE_DEFAULT",
     "NAMESPACE_SYSTEM",
     "deepcopy",
+    "label_selector_as_selector",
     "micro_time",
     "now",
 ]

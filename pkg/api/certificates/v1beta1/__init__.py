@@ -1,0 +1,9 @@
+"""The certificates.k8s.io API group, version 1beta1: trust bundles.
+
+Go: staging/src/k8s.io/api/certificates/v1beta1
+"""
+
+from pkg.api.certificates.v1beta1 import types as _types
+from pkg.api.certificates.v1beta1.types import *  # noqa: F403
+
+__all__ = [*_types.__all__]

@@ -6,7 +6,7 @@ Go: cmd/kubelet/app/plugins.go
 from __future__ import annotations
 
 from pkg import volume
-from pkg.volume import configmap, csi, downwardapi, emptydir, hostpath, image, local, nfs, projected, secret
+from pkg.volume import configmap, csi, downwardapi, emptydir, hostpath, image, iscsi, local, nfs, projected, secret
 
 
 def probe_volume_plugins() -> list[volume.VolumePlugin]:
@@ -15,6 +15,7 @@ def probe_volume_plugins() -> list[volume.VolumePlugin]:
         *emptydir.probe_volume_plugins(),
         *hostpath.probe_volume_plugins(),
         *nfs.probe_volume_plugins(),
+        *iscsi.probe_volume_plugins(),
         *secret.probe_volume_plugins(),
         *downwardapi.probe_volume_plugins(),
         *configmap.probe_volume_plugins(),

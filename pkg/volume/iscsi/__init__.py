@@ -1,0 +1,8 @@
+"""Disks of iSCSI targets, logged in to with the node's iscsiadm.
+
+Go: pkg/volume/iscsi
+"""
+
+from pkg.volume.iscsi.iscsi import probe_volume_plugins
+
+__all__ = ["probe_volume_plugins"]

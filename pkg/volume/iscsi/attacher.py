@@ -1,0 +1,91 @@
+"""Attaching disks to the node, and mounting them there.
+
+Go: pkg/volume/iscsi/attacher.go
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pkg import klog, mount_utils
+from pkg.api.core import v1
+from pkg.util import removeall
+from pkg.volume import util as volumeutil
+from pkg.volume.iscsi import iscsi
+from pkg.volume.plugins import Spec
+from pkg.volume.volume import DeviceMounterArgs
+
+if TYPE_CHECKING:
+    from pkg.volume.iscsi.iscsi import ISCSIPlugin
+
+
+class ISCSIAttacher:
+    """Logs in to the target, and mounts the disk. No controller has a part in it."""
+
+    def __init__(self, plugin: ISCSIPlugin) -> None:
+        self._plugin = plugin
+
+    def attach(self, spec: Spec, node_name: str) -> str:
+        return ""
+
+    def volumes_are_attached(self, specs: list[Spec], node_name: str) -> dict[str, bool]:
+        return {spec.name(): True for spec in specs}
+
+    def wait_for_attach(self, spec: Spec, device_path: str, pod: v1.Pod, timeout: float) -> str:
+        """Raises ValueError, OSError, UncertainProgressError."""
+        secret = iscsi.create_secret_map(spec, self._plugin, pod.metadata.namespace)
+        disk = iscsi.create_iscsi_disk(spec, pod.metadata.uid, self._plugin, secret)
+        return self._plugin.manager.attach_disk(disk, volumeutil.get_volume_mode(spec))
+
+    def get_device_mount_path(self, spec: Spec) -> str:
+        return self._plugin.manager.make_global_pd_name(iscsi.create_iscsi_disk(spec, "", self._plugin, {}))
+
+    def mount_device(self, spec: Spec, device_path: str, device_mount_path: str, args: DeviceMounterArgs) -> None:
+        """Raises MountError, OSError."""
+        mounter = self._plugin.host.get_mounter()
+        try:
+            if not mounter.is_likely_not_mount_point(device_mount_path):
+                return
+        except FileNotFoundError:
+            os.makedirs(device_mount_path, mode=0o750)
+        source, read_only = iscsi.get_source(spec)
+        options = ["ro"] if read_only else []
+        if args.selinux_label:
+            options = volumeutil.add_selinux_mount_option(options, args.selinux_label)
+        options = volumeutil.mount_option_from_spec(spec, *options)
+        safe = mount_utils.SafeFormatAndMount(mounter, self._plugin.exec)
+        try:
+            safe.format_and_mount(device_path, device_mount_path, source.fs_type, options)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.rmdir(device_mount_path)
+            raise
+
+
+class ISCSIDetacher:
+    """Undoes what an ISCSIAttacher did."""
+
+    def __init__(self, plugin: ISCSIPlugin) -> None:
+        self._plugin = plugin
+
+    def detach(self, volume_name: str, node_name: str) -> None: ...
+
+    def unmount_device(self, device_mount_path: str) -> None:
+        """Raises OSError."""
+        detach(device_mount_path, self._plugin.manager.detach_disk, self._plugin.host.get_mounter())
+
+
+def detach(path: str, detach_disk: Callable[[str], None], mounter: mount_utils.Interface) -> None:
+    """Detach the disk and remove its directory, never across a mount. Raises OSError."""
+    try:
+        detach_disk(path)
+    except (OSError, ValueError) as err:
+        raise OSError(f"iscsi: failed to detach disk: {path}\nError: {err}") from err
+    klog.v(4).info_s("iscsi: unmounted, deleting the directory", path=path)
+    try:
+        removeall.remove_all_one_filesystem(mounter, path)
+    except OSError as err:
+        raise OSError(f"iscsi: failed to delete the directory: {path}\nError: {err}") from err

@@ -1,0 +1,64 @@
+"""Binding a disk that is mounted on the node into a pod.
+
+Go: pkg/volume/iscsi/disk_manager.go
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from pkg import klog, mount_utils
+from pkg.volume import util as volumeutil
+from pkg.volume.volume import MounterArgs
+from pkg.volume.volume_linux import VolumeOwnership
+
+if TYPE_CHECKING:
+    from pkg.volume.iscsi.iscsi import ISCSIDisk, ISCSIDiskMounter
+
+
+class DiskManager(Protocol):
+    """Attaches disks to the node. All methods raise OSError and may take long."""
+
+    def make_global_pd_name(self, disk: ISCSIDisk) -> str:
+        """Where the disk is mounted on the node."""
+        ...
+
+    def make_global_vdpd_name(self, disk: ISCSIDisk) -> str:
+        """The directory of the disk's bind mounts, when pods use it as a device."""
+        ...
+
+    def attach_disk(self, disk: ISCSIDisk, volume_mode: str) -> str:
+        """Log in and wait for the device; its path. Raises UncertainProgressError when it may be attached still."""
+        ...
+
+    def detach_disk(self, mount_path: str) -> None: ...
+
+    def detach_block_iscsi_disk(self, map_path: str) -> None: ...
+
+
+def disk_set_up(
+    manager: DiskManager, mounter: ISCSIDiskMounter, path: str, interface: mount_utils.Interface, args: MounterArgs
+) -> None:
+    """Bind the disk's mount to the pod's path. Raises OSError."""
+    try:
+        if not interface.is_likely_not_mount_point(path):
+            return
+    except FileNotFoundError:
+        os.makedirs(path, mode=0o750)
+    options = volumeutil.join_mount_options(mounter.mount_options, ["bind", "ro"] if mounter.read_only else ["bind"])
+    source = manager.make_global_pd_name(mounter.disk)
+    try:
+        interface.mount_sensitive_without_systemd(source, path, "", options, [])
+    except OSError as err:
+        klog.error_s(err, "Failed to bind mount", source=source, target=path)
+        mount_utils.clean_after_failed_mount(path, interface)
+        raise
+    if not mounter.read_only:
+        complete = volumeutil.fs_group_complete_hook(mounter.disk.plugin, None)
+        ownership = VolumeOwnership(mounter, path, args.fs_group, args.fs_group_change_policy, complete)
+        try:
+            ownership.change_permissions()
+        except OSError as err:
+            # As in Go the pod gets the volume as it is.
+            klog.error_s(err, "iscsi: failed to change the ownership of the volume", path=path)

@@ -1,0 +1,338 @@
+"""Disks of iSCSI targets.
+
+Go: pkg/volume/iscsi/iscsi.go
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pkg import golang, mount_utils
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.util import exec as utilexec
+from pkg.volume import metrics_block, metrics_nil, metrics_statfs
+from pkg.volume import util as volumeutil
+from pkg.volume.iscsi import attacher, disk_manager, iscsi_util
+from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost, VolumePlugin
+from pkg.volume.util import device_util, volumepathhandler
+from pkg.volume.volume import (
+    Attacher,
+    Attributes,
+    BlockVolumeMapper,
+    BlockVolumeUnmapper,
+    Detacher,
+    DeviceMounter,
+    DeviceUnmounter,
+    Metrics,
+    Mounter,
+    MounterArgs,
+    Unmounter,
+)
+
+if TYPE_CHECKING:
+    Source = v1.ISCSIVolumeSource | v1.ISCSIPersistentVolumeSource
+
+ISCSI_PLUGIN_NAME = "kubernetes.io/iscsi"
+_ESCAPED_NAME = ISCSI_PLUGIN_NAME.replace("/", "~")
+_DEFAULT_PORT = 3260
+
+
+def probe_volume_plugins() -> list[VolumePlugin]:
+    return [ISCSIPlugin()]
+
+
+class ISCSIPlugin:
+    """Makes iscsi volumes."""
+
+    def __init__(
+        self, executor: utilexec.Interface | None = None, devices: device_util.DeviceUtil | None = None
+    ) -> None:
+        self.host: VolumeHost
+        self.exec = executor or utilexec.Executor()
+        self.devices = devices or device_util.DeviceHandler()
+        self.manager: disk_manager.DiskManager = iscsi_util.ISCSIUtil(self)
+        # One lock for each target: iscsiadm must not log in and out at a time. _lock guards them.
+        self._target_locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def init(self, host: VolumeHost) -> None:
+        self.host = host
+
+    def locked(self, iqn: str) -> AbstractContextManager[object]:
+        with self._lock:
+            return self._target_locks.setdefault(iqn, threading.Lock())
+
+    def get_plugin_name(self) -> str:
+        return ISCSI_PLUGIN_NAME
+
+    def get_volume_name(self, spec: Spec) -> str:
+        source, _ = get_source(spec)
+        return f"{source.target_portal}:{source.iqn}:{source.lun}"
+
+    def can_support(self, spec: Spec) -> bool:
+        if spec.volume is not None and spec.volume.iscsi is not None:
+            return True
+        return spec.persistent_volume is not None and spec.persistent_volume.spec.iscsi is not None
+
+    def requires_remount(self, spec: Spec) -> bool:
+        return False
+
+    def supports_mount_option(self) -> bool:
+        return True
+
+    def supports_selinux_context_mount(self, spec: Spec) -> bool:
+        return True
+
+    def new_mounter(self, spec: Spec, pod: v1.Pod) -> Mounter:
+        disk = create_iscsi_disk(spec, pod.metadata.uid, self, create_secret_map(spec, self, pod.metadata.namespace))
+        _, read_only = get_source(spec)
+        return ISCSIDiskMounter(disk, read_only, volumeutil.mount_option_from_spec(spec))
+
+    def new_unmounter(self, name: str, pod_uid: str) -> Unmounter:
+        return ISCSIDiskUnmounter(ISCSIDisk(self, name, pod_uid))
+
+    def new_block_volume_mapper(self, spec: Spec, pod: v1.Pod) -> BlockVolumeMapper:
+        secret = create_secret_map(spec, self, pod.metadata.namespace)
+        return ISCSIDiskMapper(create_iscsi_disk(spec, pod.metadata.uid, self, secret))
+
+    def new_block_volume_unmapper(self, name: str, pod_uid: str) -> BlockVolumeUnmapper:
+        return ISCSIDiskUnmapper(ISCSIDisk(self, name, pod_uid))
+
+    def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
+        refs = volumeutil.get_reliable_mount_refs(self.host.get_mounter(), volume_path)
+        plugin_dir = self.host.get_plugin_dir(ISCSI_PLUGIN_NAME)
+        global_path = next((path for path in refs if plugin_dir in path), "")
+        if not global_path:
+            raise ValueError("couldn't fetch globalPDPath. failed to obtain volume spec")
+        portal, iqn, lun = iscsi_util.parse_device_dir(global_path)
+        source = v1.ISCSIVolumeSource(
+            target_portal=portal, iqn=iqn, lun=int(lun), iscsi_interface=iscsi_util.extract_iface(global_path) or ""
+        )
+        context = self.host.get_hostutil().get_selinux_mount_context(volume_path)
+        return ReconstructedVolume(Spec(v1.Volume(name=volume_name, iscsi=source)), context)
+
+    def construct_block_volume_spec(self, pod_uid: str, volume_name: str, volume_path: str) -> Spec:
+        handler = volumepathhandler.VolumePathHandler()
+        plugin_dir = self.host.get_volume_device_plugin_dir(ISCSI_PLUGIN_NAME)
+        found = handler.find_global_map_path_uuid_from_pod(plugin_dir, volume_path, pod_uid)
+        return get_volume_spec_from_global_map_path(volume_name, os.path.dirname(found))
+
+    def new_attacher(self) -> Attacher:
+        return attacher.ISCSIAttacher(self)
+
+    def new_detacher(self) -> Detacher:
+        return attacher.ISCSIDetacher(self)
+
+    def new_device_mounter(self) -> DeviceMounter:
+        return attacher.ISCSIAttacher(self)
+
+    def new_device_unmounter(self) -> DeviceUnmounter:
+        return attacher.ISCSIDetacher(self)
+
+    def verify_exhausted_resource(self, spec: Spec) -> bool:
+        return False
+
+    def get_device_mount_refs(self, device_mount_path: str) -> list[str]:
+        return self.host.get_mounter().get_mount_refs(device_mount_path)
+
+    def can_attach(self, spec: Spec) -> bool:
+        return True
+
+    def can_device_mount(self, spec: Spec) -> bool:
+        return True
+
+
+@dataclass(slots=True)
+class ISCSIDisk:
+    """One disk of a target, for one pod."""
+
+    plugin: ISCSIPlugin
+    volume_name: str
+    pod_uid: str = ""
+    # The first one names the disk's directory.
+    portals: list[str] = field(default_factory=list)
+    iqn: str = ""
+    lun: str = ""
+    # What iscsiadm calls the initiator's settings: those that are there, and those in use for this disk.
+    init_iface: str = ""
+    iface: str = ""
+    chap_discovery: bool = False
+    chap_session: bool = False
+    # Never logged, never written.
+    secret: dict[str, str] = field(default_factory=dict, repr=False)
+    initiator_name: str = ""
+
+    def get_path(self) -> str:
+        return self.plugin.host.get_pod_volume_dir(self.pod_uid, _ESCAPED_NAME, self.volume_name)
+
+
+class ISCSIDiskMounter:
+    """Binds the disk's mount into the pod."""
+
+    def __init__(self, disk: ISCSIDisk, read_only: bool, mount_options: list[str]) -> None:
+        self.disk = disk
+        self.read_only = read_only
+        self.mount_options = mount_options
+        self._mounted_with_selinux_context = False
+
+    def get_path(self) -> str:
+        return self.disk.get_path()
+
+    def get_metrics(self) -> Metrics:
+        return metrics_statfs.MetricsStatFS(self.get_path()).get_metrics()
+
+    def get_attributes(self) -> Attributes:
+        return Attributes(
+            read_only=self.read_only,
+            managed=not self.read_only,
+            selinux_relabel=not self._mounted_with_selinux_context,
+        )
+
+    def set_up(self, args: MounterArgs) -> None:
+        self.set_up_at(self.get_path(), args)
+
+    def set_up_at(self, directory: str, args: MounterArgs) -> None:
+        """Raises OSError."""
+        plugin = self.disk.plugin
+        disk_manager.disk_set_up(plugin.manager, self, directory, plugin.host.get_mounter(), args)
+        self._mounted_with_selinux_context = args.selinux_label != ""
+
+
+class ISCSIDiskUnmounter:
+    """Takes the disk's mount out of the pod."""
+
+    def __init__(self, disk: ISCSIDisk) -> None:
+        self._disk = disk
+
+    def get_path(self) -> str:
+        return self._disk.get_path()
+
+    def get_metrics(self) -> Metrics:
+        return metrics_statfs.MetricsStatFS(self.get_path()).get_metrics()
+
+    def tear_down(self) -> None:
+        self.tear_down_at(self.get_path())
+
+    def tear_down_at(self, directory: str) -> None:
+        mount_utils.cleanup_mount_point(directory, self._disk.plugin.host.get_mounter(), False)
+
+
+class ISCSIBlockVolume:
+    """A disk that a pod uses as a device."""
+
+    def __init__(self, disk: ISCSIDisk) -> None:
+        self._disk = disk
+
+    def get_global_map_path(self, spec: Spec) -> str:
+        plugin = self._disk.plugin
+        return plugin.manager.make_global_vdpd_name(create_iscsi_disk(spec, "", plugin, {}))
+
+    def get_pod_device_map_path(self) -> tuple[str, str]:
+        host = self._disk.plugin.host
+        return host.get_pod_volume_device_dir(self._disk.pod_uid, _ESCAPED_NAME), self._disk.volume_name
+
+
+class ISCSIDiskMapper(ISCSIBlockVolume):
+    """The kubelet itself maps what attaching has given."""
+
+    def supports_metrics(self) -> bool:
+        return True
+
+    def get_metrics(self) -> Metrics:
+        directory = self._disk.plugin.manager.make_global_vdpd_name(self._disk)
+        return metrics_block.MetricsBlock(os.path.join(directory, self._disk.pod_uid)).get_metrics()
+
+
+class ISCSIDiskUnmapper(ISCSIBlockVolume, metrics_nil.MetricsNil):
+    """Logs out of the target when its last disk is unmapped."""
+
+    def tear_down_device(self, map_path: str, device_path: str) -> None:
+        plugin = self._disk.plugin
+        attacher.detach(map_path, plugin.manager.detach_block_iscsi_disk, plugin.host.get_mounter())
+
+    def unmap_pod_device(self) -> None: ...
+
+
+def portal_mounter(portal: str) -> str:
+    """The portal with its port."""
+    return portal if ":" in portal else f"{portal}:{_DEFAULT_PORT}"
+
+
+def get_source(spec: Spec) -> tuple[Source, bool]:
+    """The iscsi source, and whether it is read-only. Raises ValueError for another volume."""
+    if spec.volume is not None and spec.volume.iscsi is not None:
+        return spec.volume.iscsi, spec.volume.iscsi.read_only
+    if spec.persistent_volume is not None and spec.persistent_volume.spec.iscsi is not None:
+        return spec.persistent_volume.spec.iscsi, spec.read_only
+    raise ValueError("Spec does not reference an ISCSI volume type")
+
+
+def get_iscsi_secret_name_and_namespace(spec: Spec, default_secret_namespace: str) -> tuple[str, str]:
+    """Of the secret with the passwords; both "" when there is none."""
+    source, _ = get_source(spec)
+    if source.secret_ref is None:
+        return "", ""
+    namespace = source.secret_ref.namespace if isinstance(source.secret_ref, v1.SecretReference) else ""
+    return source.secret_ref.name, namespace or default_secret_namespace
+
+
+def create_iscsi_disk(spec: Spec, pod_uid: str, plugin: ISCSIPlugin, secret: dict[str, str]) -> ISCSIDisk:
+    """Raises ValueError for another volume."""
+    source, _ = get_source(spec)
+    portals = [portal_mounter(portal) for portal in (source.target_portal, *source.portals)]
+    initiator_name = source.initiator_name or ""
+    return ISCSIDisk(
+        plugin=plugin,
+        volume_name=spec.name(),
+        pod_uid=pod_uid,
+        portals=portals,
+        iqn=source.iqn,
+        lun=str(source.lun),
+        init_iface=source.iscsi_interface,
+        # Another initiator needs settings of its own.
+        iface=f"{portals[0]}:{spec.name()}" if initiator_name else source.iscsi_interface,
+        chap_discovery=source.chap_auth_discovery,
+        chap_session=source.chap_auth_session,
+        secret=secret,
+        initiator_name=initiator_name,
+    )
+
+
+def create_secret_map(spec: Spec, plugin: ISCSIPlugin, namespace: str) -> dict[str, str]:
+    """User names and passwords of CHAP, if it is asked for. Raises ValueError."""
+    source, _ = get_source(spec)
+    if not (source.chap_auth_discovery or source.chap_auth_session):
+        return {}
+    name, namespace = get_iscsi_secret_name_and_namespace(spec, namespace)
+    if not name or not namespace:
+        return {}
+    client = plugin.host.get_kube_client()
+    if client is None:
+        raise ValueError("cannot get kube client")
+    try:
+        secret = client.core_v1.secrets(namespace).get(golang.background(), name)
+    except Exception as err:  # whatever the API server says keeps the disk from being attached
+        raise ValueError(f"couldn't get secret {namespace}/{name} error: {err}") from err
+    return {key: value.decode("utf-8", "replace") for key, value in secret.data.items()}
+
+
+def create_persistent_volume_from_iscsi_pv_source(
+    volume_name: str, source: v1.ISCSIPersistentVolumeSource
+) -> v1.PersistentVolume:
+    spec = v1.PersistentVolumeSpec(iscsi=source, volume_mode=v1.PERSISTENT_VOLUME_BLOCK)
+    return v1.PersistentVolume(metadata=metav1.ObjectMeta(name=volume_name), spec=spec)
+
+
+def get_volume_spec_from_global_map_path(volume_name: str, global_map_path: str) -> Spec:
+    """The volume whose bind mounts are in the directory, as far as its name tells. Raises ValueError."""
+    portal, iqn, lun = iscsi_util.parse_device_dir(global_map_path)
+    iface = iscsi_util.extract_iface(global_map_path)
+    if iface is None:
+        raise ValueError(f"failed to retrieve iface from globalMapPath: {global_map_path}")
+    source = v1.ISCSIPersistentVolumeSource(target_portal=portal, iqn=iqn, lun=int(lun), iscsi_interface=iface)
+    return Spec(persistent_volume=create_persistent_volume_from_iscsi_pv_source(volume_name, source))

@@ -1,0 +1,329 @@
+"""Tests of iscsi volumes, with an iscsiadm that only answers."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import FakeClientset
+from pkg.util.exec import Executor
+from pkg.util.testing import FakeExec, exit_status
+from pkg.volume import DeviceMounterArgs, MounterArgs, Spec
+from pkg.volume.iscsi import iscsi, iscsi_util
+from pkg.volume.testing import FakeVolumeHost
+from pkg.volume.util.types import UncertainProgressError
+
+IQN = "iqn.2014-12.server:storage.target01"
+POD = v1.Pod(metadata=metav1.ObjectMeta(uid="poduid", namespace="ns"))
+
+
+class Target:
+    """The node's iscsiadm, and what the kernel knows. Answers with a code for commands that hold a word of fails."""
+
+    def __init__(self) -> None:
+        self.exec = FakeExec(self._answer)
+        self.hosts: dict[str, int] = {}
+        self.fails: dict[str, int] = {}
+        self.show = "# BEGIN RECORD\niface.iscsi_ifacename = default\niface.transport_name = tcp\niface.mtu = <empty>\n"
+
+    def _answer(self, command: list[str]) -> bytes:
+        for word, code in self.fails.items():
+            if word in command:
+                raise exit_status(code, f"iscsiadm: no {word}")
+        if "--login" in command:
+            self.hosts[command[command.index("-p") + 1]] = len(self.hosts)
+        if "show" in command:
+            return self.show.encode()
+        if command[0] == "blkid":
+            raise exit_status(2)
+        return b""
+
+    def words(self, command: str) -> list[str]:
+        """What iscsiadm was called for, in order: its last options."""
+        return [" ".join(c[1:]) for c in self.exec.commands if c[0] == command]
+
+    def find_multipath_device_for_device(self, disk: str) -> str:
+        return "/dev/dm-1" if len(self.hosts) > 1 else ""
+
+    def find_slave_devices_on_multipath(self, disk: str) -> list[str]:
+        return []
+
+    def get_iscsi_portal_host_map_for_target(self, target_iqn: str) -> dict[str, int]:
+        return dict(self.hosts)
+
+    def find_devices_for_iscsi_lun(self, target_iqn: str, lun: int) -> list[str]:
+        return []
+
+
+@pytest.fixture
+def target() -> Target:
+    return Target()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FakeVolumeHost:
+    return FakeVolumeHost(str(tmp_path))
+
+
+@pytest.fixture
+def plugin(target: Target, host: FakeVolumeHost, monkeypatch: pytest.MonkeyPatch) -> iscsi.ISCSIPlugin:
+    plugin = iscsi.ISCSIPlugin(target.exec, target)
+    plugin.init(host)
+    monkeypatch.setattr(iscsi_util, "scan_one_lun", lambda host, lun: None)
+    monkeypatch.setattr(iscsi_util, "wait_for_path_to_exist", lambda pattern, retries, transport: pattern)
+    return plugin
+
+
+def persistent(block: bool = False, **more: Any) -> Spec:
+    fields: dict[str, Any] = {"target_portal": "127.0.0.1", "iqn": IQN, "iscsi_interface": "default", "lun": 3} | more
+    mode = v1.PERSISTENT_VOLUME_BLOCK if block else v1.PERSISTENT_VOLUME_FILESYSTEM
+    spec = v1.PersistentVolumeSpec(iscsi=v1.ISCSIPersistentVolumeSource(**fields), volume_mode=mode)
+    return Spec(persistent_volume=v1.PersistentVolume(metadata=metav1.ObjectMeta(name="pvA"), spec=spec))
+
+
+def in_pod(**more: Any) -> Spec:
+    fields: dict[str, Any] = {
+        "target_portal": "127.0.0.1:3261",
+        "iqn": IQN,
+        "iscsi_interface": "default",
+        "lun": 0,
+    } | more
+    return Spec(v1.Volume(name="vol1", iscsi=v1.ISCSIVolumeSource(**fields)))
+
+
+def global_path(host: FakeVolumeHost, name: str = f"iface-default/127.0.0.1:3260-{IQN}-lun-3") -> str:
+    return f"{host.root}/plugins/kubernetes.io/iscsi/{name}"
+
+
+def test_which_volumes_are_its_own(plugin: iscsi.ISCSIPlugin) -> None:
+    assert plugin.can_support(persistent()) and plugin.can_support(in_pod())
+    other = Spec(v1.Volume(name="e", empty_dir=v1.EmptyDirVolumeSource()))
+    assert not plugin.can_support(other) and not plugin.can_support(Spec())
+    assert plugin.get_volume_name(in_pod()) == f"127.0.0.1:3261:{IQN}:0"
+    with pytest.raises(ValueError, match="does not reference an ISCSI"):
+        plugin.get_volume_name(other)
+
+
+def test_disk_goes_all_the_way_to_the_pod_and_back(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
+) -> None:
+    spec = persistent(fs_type="xfs")
+    attacher = plugin.new_attacher()
+    device = attacher.wait_for_attach(spec, "", POD, 60.0)
+    assert device == f"/dev/disk/by-path/ip-127.0.0.1:3260-iscsi-{IQN}-lun-3"
+    path = attacher.get_device_mount_path(spec)
+    assert path == global_path(host) and "Iqn" in json.loads(Path(path, "iscsi.json").read_text())
+    attacher.mount_device(spec, device, path, DeviceMounterArgs())
+    mounter = plugin.new_mounter(spec, POD)
+    mounter.set_up(MounterArgs())
+    mounter.set_up(MounterArgs())
+    pod_path = f"{host.root}/pods/poduid/volumes/kubernetes.io~iscsi/pvA"
+    assert host.mounter.mounts == [
+        (device, path, "xfs", ["defaults"]),
+        (path, pod_path, "", ["bind"]),
+    ]
+    rebuilt = plugin.construct_volume_spec("pvA", pod_path).spec
+    assert plugin.get_volume_name(rebuilt) == f"127.0.0.1:3260:{IQN}:3"
+    plugin.new_unmounter("pvA", "poduid").tear_down()
+    target.exec.commands.clear()
+    plugin.new_detacher().unmount_device(path)
+    assert host.mounter.list() == [] and not os.path.exists(path) and not os.path.exists(pod_path)
+    assert target.words("iscsiadm") == [
+        f"-m node -p 127.0.0.1:3260 -T {IQN} --logout -I default",
+        f"-m node -p 127.0.0.1:3260 -T {IQN} -o delete -I default",
+    ]
+
+
+def test_logs_in_once_and_then_uses_the_session(plugin: iscsi.ISCSIPlugin, target: Target) -> None:
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    calls = target.words("iscsiadm")
+    discovery = "-m discoverydb -t sendtargets -p 127.0.0.1:3260 -I default"
+    node = f"-m node -p 127.0.0.1:3260 -T {IQN} -I default"
+    assert calls == [
+        "-m iface -I default -o show",
+        f"{discovery} -o new",
+        f"{discovery} --discover",
+        f"{node} -o update -n node.session.scan -v manual",
+        f"{node} --login",
+        f"-m node -p 127.0.0.1:3260 -T {IQN} -o update -n node.startup -v manual",
+    ]
+    target.exec.commands.clear()
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    assert target.words("iscsiadm") == ["-m iface -I default -o show"]
+
+
+def test_several_portals_give_a_multipath_device(plugin: iscsi.ISCSIPlugin, target: Target) -> None:
+    spec = persistent(portals=["127.0.0.2", "[fd00::1]:3260"])
+    assert plugin.new_attacher().wait_for_attach(spec, "", POD, 60.0) == "/dev/dm-1"
+    assert sorted(target.hosts) == ["127.0.0.1:3260", "127.0.0.2:3260", "[fd00::1]:3260"]
+
+
+def test_passwords_reach_iscsiadm_and_nothing_else(
+    tmp_path: Path, target: Target, plugin: iscsi.ISCSIPlugin, capfd: pytest.CaptureFixture[str]
+) -> None:
+    secret = v1.Secret(
+        metadata=metav1.ObjectMeta(namespace="ns", name="chap"),
+        data={"node.session.auth.password": b"sesame", "discovery.sendtargets.auth.password": b"sesame"},
+    )
+    plugin.host = FakeVolumeHost(str(tmp_path), FakeClientset(secret))
+    spec = persistent(
+        chap_auth_discovery=True, chap_auth_session=True, secret_ref=v1.SecretReference(name="chap", namespace="ns")
+    )
+    plugin.new_attacher().wait_for_attach(spec, "", POD, 60.0)
+    calls = target.words("iscsiadm")
+    assert sum("sesame" in call for call in calls) == 2 and sum(call.endswith("CHAP") for call in calls) == 2
+    target.fails["node.session.auth.password"] = 7
+    target.hosts.clear()
+    with pytest.raises(OSError) as caught:
+        plugin.new_attacher().wait_for_attach(spec, "", POD, 60.0)
+    assert "sesame" not in str(caught.value) + "".join(capfd.readouterr())
+    assert "sesame" not in Path(global_path(plugin.host), "iscsi.json").read_text()
+
+
+def test_missing_secret_is_named(tmp_path: Path, plugin: iscsi.ISCSIPlugin) -> None:
+    plugin.host = FakeVolumeHost(str(tmp_path), FakeClientset())
+    spec = in_pod(chap_auth_session=True, secret_ref=v1.LocalObjectReference(name="chap"))
+    with pytest.raises(ValueError, match="couldn't get secret ns/chap"):
+        plugin.new_mounter(spec, POD)
+
+
+@pytest.mark.parametrize(
+    ("word", "message", "undone"),
+    [
+        ("--discover", "failed to sendtargets to portal 127.0.0.1:3260 output: iscsiadm: no --discover", "-o delete"),
+        ("--login", "iscsi: failed to attach disk: Error: iscsiadm: no --login", "-o delete"),
+    ],
+)
+def test_target_that_refuses_is_told(
+    plugin: iscsi.ISCSIPlugin, target: Target, word: str, message: str, undone: str
+) -> None:
+    target.fails[word] = 8
+    with pytest.raises(OSError, match=message):
+        plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    assert sum(undone in call for call in target.words("iscsiadm")) == 2
+
+
+def test_node_without_the_tools_says_so(
+    plugin: iscsi.ISCSIPlugin, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    plugin.exec = Executor()
+    with pytest.raises(OSError, match="cannot attach iscsi volumes: iscsiadm is not installed"):
+        plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+
+
+def test_disk_whose_settings_cannot_be_written_may_be_attached(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin) -> None:
+    Path(global_path(host)).parent.parent.mkdir(parents=True)
+    Path(global_path(host)).parent.touch()
+    with pytest.raises(UncertainProgressError):
+        plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+
+
+def test_other_initiator_gets_settings_of_its_own(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
+) -> None:
+    spec = persistent(initiator_name="iqn.own")
+    plugin.new_attacher().wait_for_attach(spec, "", POD, 60.0)
+    calls = target.words("iscsiadm")
+    assert "-m iface -I 127.0.0.1:3260:pvA -o new" in calls
+    assert "-m iface -I 127.0.0.1:3260:pvA -o update -n iface.initiatorname -v iqn.own" in calls
+    path = plugin.new_attacher().get_device_mount_path(spec)
+    assert path == global_path(host, f"iface-127.0.0.1:3260:pvA/127.0.0.1:3260-{IQN}-lun-3")
+    plugin.new_detacher().unmount_device(path)
+    assert target.words("iscsiadm")[-1] == "-m iface -I 127.0.0.1:3260:pvA -o delete"
+
+
+def test_session_stays_while_another_disk_uses_it(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
+) -> None:
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    plugin.new_attacher().wait_for_attach(persistent(lun=4), "", POD, 60.0)
+    target.exec.commands.clear()
+    plugin.new_detacher().unmount_device(global_path(host))
+    assert target.words("iscsiadm") == [] and not os.path.exists(global_path(host))
+    plugin.new_detacher().unmount_device(global_path(host, f"iface-default/127.0.0.1:3260-{IQN}-lun-4"))
+    assert len(target.words("iscsiadm")) == 2
+
+
+def test_session_that_is_gone_already_is_fine(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target) -> None:
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    Path(global_path(host), "iscsi.json").unlink()
+    target.fails = {"--logout": 21, "delete": 2}
+    plugin.new_detacher().unmount_device(global_path(host))
+    plugin.new_detacher().unmount_device(global_path(host))
+    assert not os.path.exists(global_path(host))
+
+
+def test_failed_log_out_is_told_and_keeps_the_settings(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
+) -> None:
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    target.fails = {"--logout": 5}
+    with pytest.raises(OSError, match="iscsi: failed to detach disk"):
+        plugin.new_detacher().unmount_device(global_path(host))
+    assert Path(global_path(host), "iscsi.json").exists()
+
+
+def test_failed_mount_of_the_device_leaves_no_directory(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin) -> None:
+    host.mounter.errors[global_path(host)] = OSError("no")
+    with pytest.raises(OSError, match=r"^no$"):
+        plugin.new_device_mounter().mount_device(persistent(), "/dev/x", global_path(host), DeviceMounterArgs())
+    assert not os.path.exists(global_path(host))
+
+
+def test_block_volume(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin) -> None:
+    spec = persistent(block=True)
+    plugin.new_attacher().wait_for_attach(spec, "", POD, 60.0)
+    mapper = plugin.new_block_volume_mapper(spec, POD)
+    path = f"{host.get_volume_device_plugin_dir('kubernetes.io/iscsi')}/iface-default/127.0.0.1:3260-{IQN}-lun-3"
+    assert mapper.get_global_map_path(spec) == path and Path(path, "iscsi.json").exists()
+    device_dir = f"{host.root}/pods/poduid/volumeDevices/kubernetes.io~iscsi"
+    assert mapper.get_pod_device_map_path() == (device_dir, "pvA")
+    rebuilt = iscsi.get_volume_spec_from_global_map_path("pvA", path)
+    assert plugin.get_volume_name(rebuilt) == f"127.0.0.1:3260:{IQN}:3"
+    unmapper = plugin.new_block_volume_unmapper("pvA", "poduid")
+    assert isinstance(unmapper, iscsi.ISCSIDiskUnmapper)
+    with pytest.raises(OSError, match="failed to validate devicePath"):
+        unmapper.tear_down_device(path, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "parts"),
+    [
+        (f"/x/iface-a/1.2.3.4:3260-{IQN}-lun-7", ("1.2.3.4:3260", IQN, "7")),
+        ("/x/iface-a/[fd00::1]:3260-eui.02004567A425678D-lun-0", ("[fd00::1]:3260", "eui.02004567A425678D", "0")),
+        ("/x/iface-a/1.2.3.4:3260-iqn.a-lun-b-lun-1", ("1.2.3.4:3260", "iqn.a-lun-b", "1")),
+        ("/x/127.0.0.1-lun-1", None),
+        ("/x/noportal", None),
+        ("/x/1.2.3.4-iqn.a-lun-x", None),
+    ],
+)
+def test_names_of_directories(path: str, parts: tuple[str, str, str] | None) -> None:
+    if parts is None:
+        with pytest.raises(ValueError):
+            iscsi_util.parse_device_dir(path)
+    else:
+        assert iscsi_util.parse_device_dir(path) == parts
+
+
+@pytest.mark.parametrize(
+    ("output", "transport"),
+    [
+        ("iface.transport_name = tcp\n", "tcp"),
+        ("iface.transport_name = <empty>\n", "tcp"),
+        ("iface.transport_name = qla4xxx\nx", "qla4xxx"),
+        ("nothing", ""),
+    ],
+)
+def test_transport(output: str, transport: str) -> None:
+    assert iscsi_util.extract_transportname(output) == transport
+
+
+def test_settings_that_cannot_be_read_are_told() -> None:
+    assert iscsi_util.parse_iscsiadm_show("# x\niface.a = b\niface.c = <empty>\n") == {"iface.a": "b"}
+    with pytest.raises(OSError, match="invalid iface setting"):
+        iscsi_util.parse_iscsiadm_show("iface.a b\n")

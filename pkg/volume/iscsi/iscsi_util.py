@@ -1,0 +1,452 @@
+"""Logging in to and out of iSCSI targets with iscsiadm.
+
+Go: pkg/volume/iscsi/iscsi_util.go
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.util import exec as utilexec
+from pkg.volume.iscsi import iscsi
+from pkg.volume.util import types as volumetypes
+
+if TYPE_CHECKING:
+    from pkg.volume.iscsi.iscsi import ISCSIDisk, ISCSIPlugin
+    from pkg.volume.plugins import VolumeHost
+    from pkg.volume.util import device_util
+
+# With several portals two paths to the disk are enough, but only after two attempts at all of them.
+MIN_MULTIPATH_COUNT = 2
+MIN_ATTACH_ATTEMPTS = 2
+MAX_ATTACH_ATTEMPTS = 5
+# Seconds that the device mapper, and the device itself, may take to appear.
+MULTIPATH_DEVICE_TIMEOUT = 10
+DEVICE_DISCOVERY_TIMEOUT = 30
+
+_PLUGIN_NAME = "kubernetes.io/iscsi"
+_FILE = "iscsi.json"
+# Exit codes of iscsiadm.
+_SESSION_EXISTS = 15
+_SESSION_NOT_FOUND = 2
+_NO_OBJECTS_FOUND = 21
+
+_CHAP_DISCOVERY = [
+    f"discovery.sendtargets.auth.{name}" for name in ("username", "password", "username_in", "password_in")
+]
+_CHAP_SESSION = [f"node.session.auth.{name}" for name in ("username", "password", "username_in", "password_in")]
+_TRANSPORT_NAME = re.compile(r"iface\.transport_name = (.*)\n")
+_IFACE = re.compile(r".+/iface-([^/]+)/.+")
+# Names in iscsi.json as Go writes them, by ours.
+_SAVED = {
+    "volume_name": "VolName",
+    "portals": "Portals",
+    "iqn": "Iqn",
+    "lun": "Lun",
+    "init_iface": "InitIface",
+    "iface": "Iface",
+    "initiator_name": "InitiatorName",
+}
+
+
+class ISCSIUtil:
+    """Attaches disks with the node's iscsiadm."""
+
+    def __init__(self, plugin: ISCSIPlugin) -> None:
+        self._plugin = plugin
+
+    def make_global_pd_name(self, disk: ISCSIDisk) -> str:
+        return _disk_dir(self._plugin.host.get_plugin_dir(_PLUGIN_NAME), disk)
+
+    def make_global_vdpd_name(self, disk: ISCSIDisk) -> str:
+        return _disk_dir(self._plugin.host.get_volume_device_plugin_dir(_PLUGIN_NAME), disk)
+
+    def attach_disk(self, disk: ISCSIDisk, volume_mode: str) -> str:
+        transport = extract_transportname(self._iscsiadm(["-m", "iface", "-I", disk.init_iface, "-o", "show"]))
+        if disk.initiator_name:
+            self.clone_iface(disk)
+        with self._plugin.locked(disk.iqn):
+            paths = self._log_in_to_all(disk, transport)
+        device = wait_for_multipath_to_exist(
+            paths, MULTIPATH_DEVICE_TIMEOUT if len(disk.portals) > 1 else 1, self._plugin.devices
+        )
+        try:
+            self.persist_iscsi(disk, volume_mode)
+        except OSError as err:
+            # Whoever detaches it must be able to read it.
+            raise volumetypes.UncertainProgressError(str(err)) from err
+        return device or paths[0]
+
+    def _log_in_to_all(self, disk: ISCSIDisk, transport: str) -> list[str]:
+        """The disk's device for each portal that could be reached. Raises OSError when none could."""
+        paths: dict[str, str] = {}
+        last_err: OSError | None = None
+        for attempt in range(1, MAX_ATTACH_ATTEMPTS + 1):
+            for portal in disk.portals:
+                if portal in paths:
+                    continue
+                try:
+                    paths[portal] = self._device_of(disk, portal, transport)
+                except OSError as err:
+                    klog.error_s(err, "iscsi: no path to the disk over the portal", portal=portal, iqn=disk.iqn)
+                    last_err = err
+            klog.v(4).info_s("iscsi: tried all devices", iqn=disk.iqn, attempts=attempt, found=len(paths))
+            if not paths:
+                self._try(["-m", "iface", "-I", disk.iface, "-o", "delete"])
+                raise OSError(f"failed to get any path for iscsi disk, last err seen:\n{last_err}")
+            if len(paths) == len(disk.portals):
+                break
+            if len(paths) >= MIN_MULTIPATH_COUNT and attempt >= MIN_ATTACH_ATTEMPTS:
+                break
+        return list(paths.values())
+
+    def _device_of(self, disk: ISCSIDisk, portal: str, transport: str) -> str:
+        """Log in over the portal, unless logged in, and wait for the disk."""
+        hosts = self._plugin.devices.get_iscsi_portal_host_map_for_target(disk.iqn)
+        if portal not in hosts:
+            self._log_in(disk, portal)
+            hosts = self._plugin.devices.get_iscsi_portal_host_map_for_target(disk.iqn)
+            if portal not in hosts:
+                raise OSError(f"could not get SCSI host number for portal {portal} after logging in")
+        scan_one_lun(hosts[portal], int(disk.lun))
+        if not transport:
+            raise OSError(f"could not parse iface file for {disk.iface}")
+        address = portal.replace("[", "").replace("]", "")
+        prefix = "/dev/disk/by-path/ip" if transport == "tcp" else "/dev/disk/by-path/pci-*-ip"
+        pattern = f"{prefix}-{address}-iscsi-{disk.iqn}-lun-{disk.lun}"
+        found = wait_for_path_to_exist(pattern, DEVICE_DISCOVERY_TIMEOUT, transport)
+        if not found:
+            raise OSError(f"Timed out waiting for device at path {pattern} after {DEVICE_DISCOVERY_TIMEOUT}s")
+        return found
+
+    def _log_in(self, disk: ISCSIDisk, portal: str) -> None:
+        discovery = ["-m", "discoverydb", "-t", "sendtargets", "-p", portal, "-I", disk.iface]
+        node = ["-m", "node", "-p", portal, "-T", disk.iqn, "-I", disk.iface]
+        # Fails when the record is there already.
+        self._try([*discovery, "-o", "new"])
+        try:
+            self.update_iscsi_discoverydb(disk, portal)
+        except OSError as err:
+            raise OSError(f"iscsi: failed to update discoverydb to portal {portal} error: {err}") from err
+        try:
+            self._iscsiadm([*discovery, "--discover"])
+        except OSError as err:
+            self._try([*discovery, "-o", "delete"])
+            raise OSError(f"iscsi: failed to sendtargets to portal {portal} output: {err}") from err
+        try:
+            self.update_iscsi_node(disk, portal)
+        except OSError as err:
+            raise OSError(f"iscsi: failed to update iscsi node to portal {portal} error: {err}") from err
+        try:
+            self._iscsiadm([*node, "--login"])
+        except OSError as err:
+            self._try([*node, "-o", "delete"])
+            raise OSError(f"iscsi: failed to attach disk: Error: {err}") from err
+        # Otherwise the node would log in by itself when it starts, and nobody would ever log out.
+        self._try(["-m", "node", "-p", portal, "-T", disk.iqn, "-o", "update", "-n", "node.startup", "-v", "manual"])
+
+    def update_iscsi_discoverydb(self, disk: ISCSIDisk, portal: str) -> None:
+        if disk.chap_discovery:
+            record = ["-m", "discoverydb", "-t", "sendtargets", "-p", portal, "-I", disk.iface]
+            self._set_chap(record, "discovery.sendtargets.auth.authmethod", _CHAP_DISCOVERY, disk.secret)
+
+    def update_iscsi_node(self, disk: ISCSIDisk, portal: str) -> None:
+        record = ["-m", "node", "-p", portal, "-T", disk.iqn, "-I", disk.iface]
+        # Only the LUNs that pods use are to appear, not all that the target has.
+        self._try([*record, "-o", "update", "-n", "node.session.scan", "-v", "manual"])
+        if disk.chap_session:
+            self._set_chap(record, "node.session.auth.authmethod", _CHAP_SESSION, disk.secret)
+
+    def _set_chap(self, record: list[str], method: str, keys: Iterable[str], secret: dict[str, str]) -> None:
+        self._iscsiadm([*record, "-o", "update", "-n", method, "-v", "CHAP"])
+        for key in keys:
+            if secret.get(key):
+                self._iscsiadm([*record, "-o", "update", "-n", key, "-v", secret[key]])
+
+    def clone_iface(self, disk: ISCSIDisk) -> None:
+        """Make settings like those of init_iface, with the initiator's name of the disk. Raises OSError."""
+        if disk.init_iface == disk.iface:
+            raise OSError(f"iscsi: cannot clone iface with same name: {disk.init_iface}")
+        params = parse_iscsiadm_show(self._iscsiadm(["-m", "iface", "-I", disk.init_iface, "-o", "show"]))
+        params["iface.initiatorname"] = disk.initiator_name
+        try:
+            self._iscsiadm(["-m", "iface", "-I", disk.iface, "-o", "new"], _SESSION_EXISTS)
+            for key in sorted(params):
+                self._iscsiadm(["-m", "iface", "-I", disk.iface, "-o", "update", "-n", key, "-v", params[key]])
+        except OSError as err:
+            self._try(["-m", "iface", "-I", disk.iface, "-o", "delete"])
+            raise OSError(
+                f"iscsi: failed to update iface records: {err}. iface({disk.init_iface}) will be used"
+            ) from err
+
+    def persist_iscsi(self, disk: ISCSIDisk, volume_mode: str) -> None:
+        """Write down how to log out again, in the disk's directory, unless the disk is mounted over it."""
+        if volume_mode == v1.PERSISTENT_VOLUME_BLOCK:
+            directory = self.make_global_vdpd_name(disk)
+        else:
+            directory = self.make_global_pd_name(disk)
+        os.makedirs(directory, mode=0o750, exist_ok=True)
+        if not self._plugin.host.get_mounter().is_likely_not_mount_point(directory):
+            klog.v(4).info_s("Skipping persistISCSI, the volume is already mounted", path=directory)
+            return
+        persist_iscsi_file(disk, directory)
+
+    def detach_disk(self, mount_path: str) -> None:
+        mounter = self._plugin.host.get_mounter()
+        try:
+            if mounter.is_mount_point(mount_path):
+                mounter.unmount(mount_path)
+        except FileNotFoundError:
+            klog.warning_s("Warning: Unmount skipped because path does not exist", path=mount_path)
+            return
+        disk = self._load(mount_path)
+        try:
+            self.delete_devices(disk)
+        except OSError as err:
+            klog.warning_s("iscsi detach disk: failed to delete devices", err=err)
+        self._log_out_of_all(disk)
+
+    def detach_block_iscsi_disk(self, map_path: str) -> None:
+        if not os.path.exists(map_path):
+            klog.warning_s("Warning: Unmap skipped because path does not exist", path=map_path)
+            return
+        disk = self._load(map_path)
+        device = get_dev_by_path(disk.portals[0], disk.iqn, disk.lun)
+        if not os.path.exists(device):
+            raise OSError(f"failed to validate devicePath: {device}")
+        self._log_out_of_all(disk)
+
+    def _load(self, path: str) -> ISCSIDisk:
+        """The disk of the directory, from its file or else from its name. Raises ValueError."""
+        disk = iscsi.ISCSIDisk(self._plugin, "")
+        try:
+            load_iscsi(disk, path)
+        except (OSError, ValueError) as err:
+            klog.v(4).info_s("iscsi: no settings to log out with, going by the directory's name", path=path, err=err)
+            portal, disk.iqn, disk.lun = parse_device_dir(path)
+            disk.portals, disk.iface = [portal], extract_iface(path) or ""
+        disk.portals = remove_duplicate(disk.portals)
+        if not disk.portals:
+            raise ValueError(
+                "iscsi detach disk: failed to detach iscsi disk. Couldn't get connected portals from configurations"
+            )
+        return disk
+
+    def _log_out_of_all(self, disk: ISCSIDisk) -> None:
+        with self._plugin.locked(disk.iqn):
+            # Another disk of the target goes over the same session.
+            if not is_session_busy(self._plugin.host, disk.portals[0], disk.iqn):
+                self.detach_iscsi_disk(disk)
+
+    def delete_devices(self, disk: ISCSIDisk) -> None:
+        """Have the kernel forget the disk. Raises OSError."""
+        names = self._plugin.devices.find_devices_for_iscsi_lun(disk.iqn, int(disk.lun))
+        mapped = {self._plugin.devices.find_multipath_device_for_device(f"/dev/{name}") for name in names}
+        for device in sorted(mapped - {""}):
+            try:
+                self._plugin.exec.run(["multipath", "-f", device])
+            except (utilexec.CodeExitError, OSError) as err:
+                klog.warning_s("Warning: Failed to flush multipath device map", device=device, err=err)
+        for name in names:
+            try:
+                delete_device(name)
+            except OSError as err:
+                klog.warning_s("Warning: Failed to delete block device", device=name, err=err)
+
+    def detach_iscsi_disk(self, disk: ISCSIDisk) -> None:
+        """Log out of all portals, and remove what was set for them. Raises OSError."""
+        iface = ["-I", disk.iface] if disk.iface else []
+        for portal in disk.portals:
+            klog.info_s("iscsi: log out target", portal=portal, iqn=disk.iqn, iface=disk.iface)
+            node = ["-m", "node", "-p", portal, "-T", disk.iqn]
+            self._iscsiadm([*node, "--logout", *iface], _NO_OBJECTS_FOUND, _SESSION_NOT_FOUND)
+            self._iscsiadm([*node, "-o", "delete", *iface], _NO_OBJECTS_FOUND, _SESSION_NOT_FOUND)
+        if disk.initiator_name and disk.iface == f"{disk.portals[0]}:{disk.volume_name}":
+            self._iscsiadm(["-m", "iface", "-I", disk.iface, "-o", "delete"], _NO_OBJECTS_FOUND, _SESSION_NOT_FOUND)
+
+    def _iscsiadm(self, arguments: list[str], *ignored_exit_codes: int) -> str:
+        """What it says. Raises OSError with that; never logs the arguments, which may hold passwords."""
+        try:
+            return self._plugin.exec.run(["iscsiadm", *arguments]).decode(errors="replace")
+        except utilexec.CodeExitError as err:
+            output = err.output.decode(errors="replace")
+            if err.code in ignored_exit_codes:
+                klog.v(4).info_s("ignored iscsiadm exit code", code=err.code)
+                return output
+            raise OSError(f"{output.strip()} ({err})") from err
+        except FileNotFoundError as err:
+            # DIVERGES: Go only says that the executable is not there.
+            raise FileNotFoundError(
+                err.errno,
+                "this node cannot attach iscsi volumes: iscsiadm is not installed (it comes with the package "
+                "open-iscsi or iscsi-initiator-utils)",
+            ) from err
+
+    def _try(self, arguments: list[str]) -> None:
+        """What may fail, and does not matter then."""
+        try:
+            self._iscsiadm(arguments)
+        except OSError as err:
+            klog.v(4).info_s("iscsiadm failed", err=err)
+
+
+def _disk_dir(top: str, disk: ISCSIDisk) -> str:
+    return os.path.join(top, f"iface-{disk.iface}", f"{disk.portals[0]}-{disk.iqn}-lun-{disk.lun}")
+
+
+def persist_iscsi_file(disk: ISCSIDisk, directory: str) -> None:
+    """Raises OSError."""
+    saved = {key: getattr(disk, name) for name, key in _SAVED.items()}
+    Path(directory, _FILE).write_text(json.dumps(saved))
+
+
+def load_iscsi(disk: ISCSIDisk, directory: str) -> None:
+    """Raises OSError, ValueError."""
+    saved = json.loads(Path(directory, _FILE).read_text())
+    if not isinstance(saved, dict):
+        raise ValueError(f"{directory}/{_FILE}: not an object")
+    for name, key in _SAVED.items():
+        if key in saved:
+            setattr(disk, name, saved[key] or type(getattr(disk, name))())
+
+
+def wait_for_path_to_exist(pattern: str, max_retries: int, transport: str) -> str:
+    """The path, a pattern unless the transport is tcp, once something stands there; "" when nothing appears.
+
+    Looks once a second, max_retries times.
+    """
+    ctx = golang.background()
+    for attempt in range(max_retries):
+        if attempt:
+            ctx.wait(1.0)
+        if transport == "tcp":
+            if os.path.exists(pattern):
+                return pattern
+        elif found := sorted(glob.glob(pattern)):
+            return found[0]
+    return ""
+
+
+def wait_for_multipath_to_exist(paths: list[str], max_retries: int, devices: device_util.DeviceUtil) -> str:
+    """The device mapper's device for the paths, "" when there is none after max_retries seconds."""
+    ctx = golang.background()
+    for attempt in range(max_retries):
+        if attempt:
+            ctx.wait(1.0)
+        for path in paths:
+            if mapped := devices.find_multipath_device_for_device(path):
+                return mapped
+    return ""
+
+
+def scan_one_lun(host_number: int, lun: int) -> None:
+    """Have the kernel look for one LUN. Raises OSError."""
+    Path(f"/sys/class/scsi_host/host{host_number}/scan").write_text(f"0 0 {lun}")
+    klog.v(3).info_s("Scanned SCSI host", host=host_number, lun=lun)
+
+
+def delete_device(name: str) -> None:
+    """Raises OSError; gone already is fine."""
+    try:
+        Path(f"/sys/block/{name}/device/delete").write_text("1")
+    except FileNotFoundError:
+        return
+    klog.v(4).info_s("Deleted block device", device=name)
+
+
+def get_dev_by_path(portal: str, iqn: str, lun: str) -> str:
+    return f"/dev/disk/by-path/ip-{portal}-iscsi-{iqn}-lun-{lun}"
+
+
+def extract_transportname(iface_output: str) -> str:
+    """ "tcp" for most; "" when it does not tell."""
+    match = _TRANSPORT_NAME.search(iface_output)
+    if match is None:
+        return ""
+    return "tcp" if match[1] == "<empty>" else match[1]
+
+
+def extract_device_and_prefix(path: str) -> tuple[str, str]:
+    """The last part of a disk's directory, and all before its LUN. Raises ValueError."""
+    _, slash, device = path.rpartition("/")
+    prefix, lun, _ = path.rpartition("-lun-")
+    if not slash or not lun:
+        raise ValueError(f"iscsi detach disk: malformatted mnt path: {path}")
+    return device, prefix
+
+
+def extract_iface(path: str) -> str | None:
+    match = _IFACE.fullmatch(path)
+    return match[1] if match is not None else None
+
+
+def extract_portal_and_iqn(device: str) -> tuple[str, str]:
+    """Of the last part of a disk's directory. Raises ValueError."""
+    portal, dash, _ = device.partition("-")
+    if not dash:
+        raise ValueError(f"iscsi detach disk: no portal in {device}")
+    start = device.find("iqn.")
+    if start < 0:
+        start = device.find("eui.")
+    if start < 0:
+        raise ValueError(f"iscsi detach disk: no iqn in {device}")
+    return portal, device[start:].rpartition("-lun-")[0]
+
+
+def parse_device_dir(path: str) -> tuple[str, str, str]:
+    """Portal, name and LUN of the disk that a directory is for. Raises ValueError."""
+    device, _ = extract_device_and_prefix(path)
+    portal, iqn = extract_portal_and_iqn(device)
+    lun = device.rpartition("-lun-")[2]
+    if not lun.isascii() or not lun.isdigit():
+        raise ValueError(f"failed to retrieve lun from {path}")
+    return portal, iqn, lun
+
+
+def remove_duplicate(values: Iterable[str]) -> list[str]:
+    return [value for value in dict.fromkeys(values) if value]
+
+
+def parse_iscsiadm_show(output: str) -> dict[str, str]:
+    """The settings that have a value. Raises OSError."""
+    params = {}
+    for line in output.split("\n"):
+        if not line.startswith("iface.") or "<empty>" in line:
+            continue
+        match line.split():
+            case ["iface.iscsi_ifacename", "=", _]:
+                pass
+            case [key, "=", value]:
+                params[key] = value
+            case words:
+                raise OSError(f"error: invalid iface setting: {words}")
+    return params
+
+
+def is_session_busy(host: VolumeHost, portal: str, iqn: str) -> bool:
+    """Whether more disks than one of the target are in use over the portal; yes when in doubt."""
+    try:
+        mounted = get_vol_count(host.get_plugin_dir(_PLUGIN_NAME), portal, iqn)
+        mapped = get_vol_count(host.get_volume_device_plugin_dir(_PLUGIN_NAME), portal, iqn)
+    except OSError as err:
+        klog.error_s(err, "iscsi: could not determine volumes in use")
+        return True
+    return mounted + mapped > 1
+
+
+def get_vol_count(directory: str, portal: str, iqn: str) -> int:
+    """How many disks of the target have a directory. Raises OSError."""
+    try:
+        with os.scandir(directory) as entries:
+            ifaces = [e.path for e in entries if e.is_dir(follow_symlinks=False) and e.name != "volumeDevices"]
+    except FileNotFoundError:
+        return 0
+    return sum(name.startswith(f"{portal}-{iqn}") for iface in ifaces for name in os.listdir(iface))

@@ -144,7 +144,7 @@ def new_main_kubelet(
     build_change_detection(ctx, kubelet)
     _build_pod_state(kubelet, startup_tracker)
     if object_store is not None:
-        _build_standalone_objects(kubelet, object_store)
+        build_standalone_objects(kubelet, object_store)
     _build_pod_workers(kubelet)
     _build_runtime(ctx, kubelet, kube_deps, options, startup_tracker)
     _build_pleg(kubelet)
@@ -322,7 +322,7 @@ def build_change_detection(ctx: golang.Context, kubelet: Kubelet) -> None:
             raise ValueError(f"unknown configmap and secret manager mode: {other}")
 
 
-def _build_standalone_objects(kubelet: Kubelet, objects: standalone.ObjectStore) -> None:
+def build_standalone_objects(kubelet: Kubelet, objects: standalone.ObjectStore) -> None:
     """Take secrets and config maps from the manifest folder, and sync the pods that use one when it changes."""
 
     def sync_pods(changed: set[standalone.Changed]) -> None:
@@ -562,7 +562,7 @@ def _build_garbage_collection(ctx: golang.Context, kubelet: Kubelet, options: Ku
 
 
 def _build_volumes(ctx: golang.Context, kubelet: Kubelet, kube_deps: Dependencies) -> None:
-    kubelet.cluster_trust_bundle_manager = clustertrustbundle.NoopManager()
+    kubelet.cluster_trust_bundle_manager = _new_cluster_trust_bundle_manager(ctx, kubelet.kube_client)
     if kubelet.kube_client is not None:
         # Only a kubelet with an API server loads them.
         from kubelet import token

@@ -3,6 +3,11 @@
 Go: pkg/kubelet/clustertrustbundle
 """
 
-from kubelet.clustertrustbundle.clustertrustbundle_manager import Manager, NoopManager
+from kubelet.clustertrustbundle.clustertrustbundle_manager import (
+    InformerManager,
+    LazyInformerManager,
+    Manager,
+    NoopManager,
+)
 
-__all__ = ["Manager", "NoopManager"]
+__all__ = ["InformerManager", "LazyInformerManager", "Manager", "NoopManager"]

@@ -5,16 +5,39 @@ Go: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from pkg import golang, klog
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
+
 if TYPE_CHECKING:
-    from pkg.apimachinery.apis.meta import v1 as metav1
+    from pkg.api.certificates import v1beta1 as certificatesv1beta1
+    from pkg.client_go import kubernetes
+    from pkg.client_go.listers.certificates import v1beta1 as certificateslisters
+    from pkg.client_go.tools import cache
+
+MAX_LABEL_SELECTOR_LENGTH = 100 * 1024
+# Seconds that a pod waits for the first list of all bundles.
+_SYNC_TIMEOUT = 10.0
+_GROUP_VERSION = "certificates.k8s.io/v1beta1"
+_BLOCK = re.compile(r"^-----BEGIN ([^\n]*)-----$(.*?)^-----END \1-----$", re.MULTILINE | re.DOTALL)
+_HEADER = re.compile(r"^[^\n:]+:[^\n]*\n", re.MULTILINE)
+_LINE = 64
 
 
 class Manager(Protocol):
     """Trust anchors as PEM, each once, in an order that no one should rely on. Safe from any thread.
 
-    Where there are none, methods raise LookupError, or return b"" if allow_missing.
+    Where there are none, methods raise LookupError or apierrors.StatusError (not found), or return b"" if
+    allow_missing. They raise RuntimeError as long as nothing is known.
     """
 
     def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes: ...
@@ -24,6 +47,74 @@ class Manager(Protocol):
     ) -> bytes:
         """No selector matches nothing, an empty one everything of the signer."""
         ...
+
+
+class InformerManager:
+    """Has those of the bundles that an informer knows."""
+
+    def __init__(
+        self,
+        informer: cache.SharedIndexInformer[certificatesv1beta1.ClusterTrustBundle],
+        lister: certificateslisters.ClusterTrustBundleLister,
+    ) -> None:
+        self._informer = informer
+        self._lister = lister
+        # DIVERGES: Go shuffles the anchors and remembers the result for a while; here their order is that of salted
+        # hashes: another one in each run, and the same one all through it.
+        self._salt = os.urandom(16)
+
+    def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes:
+        self._check_synced()
+        try:
+            bundle = self._lister.get(name)
+        except apierrors.StatusError as err:
+            if allow_missing and apierrors.is_not_found(err):
+                return b""
+            # The reason is kept: who asks may want to know whether it is that there is none.
+            status = metav1.deepcopy(err.status)
+            status.message = f"while getting ClusterTrustBundle: {err}"
+            raise apierrors.StatusError(status) from err
+        return self._normalize_trust_anchors([bundle])
+
+    def get_trust_anchors_by_signer(
+        self, signer_name: str, label_selector: metav1.LabelSelector | None, allow_missing: bool
+    ) -> bytes:
+        self._check_synced()
+        try:
+            selector = metav1.label_selector_as_selector(label_selector)
+        except ValueError as err:
+            raise ValueError(f"while parsing label selector: {err}") from err
+        if (length := len(str(selector))) > MAX_LABEL_SELECTOR_LENGTH:
+            raise ValueError(f"label selector length ({length}) is larger than {MAX_LABEL_SELECTOR_LENGTH}")
+        bundles = [bundle for bundle in self._lister.list(selector) if bundle.spec.signer_name == signer_name]
+        if not bundles and not allow_missing:
+            raise LookupError("combination of signerName and labelSelector matched zero ClusterTrustBundles")
+        return self._normalize_trust_anchors(bundles)
+
+    def _check_synced(self) -> None:
+        if not self._informer.has_synced():
+            raise RuntimeError("ClusterTrustBundle informer has not yet synced")
+
+    def _normalize_trust_anchors(self, bundles: Iterable[certificatesv1beta1.ClusterTrustBundle]) -> bytes:
+        anchors = {anchor for bundle in bundles for anchor in _decode_pem(bundle.spec.trust_bundle)}
+        ordered = sorted(anchors, key=lambda anchor: hashlib.sha256(self._salt + anchor).digest())
+        return b"".join(map(_encode_certificate, ordered))
+
+
+def _decode_pem(text: str) -> Iterator[bytes]:
+    """What the blocks hold; one that is not well formed is passed over."""
+    for block in _BLOCK.finditer(text):
+        content = _HEADER.sub("", block[2].lstrip("\n"))
+        try:
+            yield base64.b64decode("".join(content.split()), validate=True)
+        except binascii.Error:
+            continue
+
+
+def _encode_certificate(anchor: bytes) -> bytes:
+    content = base64.b64encode(anchor)
+    lines = [content[i : i + _LINE] for i in range(0, len(content), _LINE)]
+    return b"\n".join([b"-----BEGIN CERTIFICATE-----", *lines, b"-----END CERTIFICATE-----", b""])
 
 
 class NoopManager:
@@ -36,3 +127,81 @@ class NoopManager:
         self, signer_name: str, label_selector: metav1.LabelSelector | None, allow_missing: bool
     ) -> bytes:
         raise LookupError("ClusterTrustBundle projection is not supported in static kubelet mode")
+
+
+class LazyInformerManager:
+    """Looks for the API when a pod needs it for the first time: the API server may be a pod of this kubelet.
+
+    Bundles are followed until ctx ends. DIVERGES: Go also knows the alpha version of the API.
+    """
+
+    def __init__(self, ctx: golang.Context, kube_client: kubernetes.Interface) -> None:
+        self._ctx = ctx
+        self._client = kube_client
+        # Held while the API is looked for; guards the manager.
+        self._lock = threading.Lock()
+        self._manager: Manager | None = None
+
+    def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes:
+        return self._ensure_manager_set().get_trust_anchors_by_name(name, allow_missing)
+
+    def get_trust_anchors_by_signer(
+        self, signer_name: str, label_selector: metav1.LabelSelector | None, allow_missing: bool
+    ) -> bytes:
+        return self._ensure_manager_set().get_trust_anchors_by_signer(signer_name, label_selector, allow_missing)
+
+    def _ensure_manager_set(self) -> Manager:
+        """Raises RuntimeError when the API server does not tell what it has."""
+        with self._lock:
+            if self._manager is not None:
+                return self._manager
+            try:
+                available = cluster_trust_bundles_available(self._client)
+            except Exception as err:  # whatever it is, the next pod that needs a bundle tries again
+                raise RuntimeError(
+                    "failed to ensure informer manager for ClusterTrustBundles: "
+                    f"failed to determine which informer manager to choose: {err}"
+                ) from err
+            self._manager = self._start_informer() if available else NoopManager()
+            return self._manager
+
+    def _start_informer(self) -> Manager:
+        # Only a kubelet with an API server loads them.
+        from pkg.client_go import informers
+
+        factory = informers.SharedInformerFactory(self._client, 0)
+        bundles = factory.certificates_v1beta1.cluster_trust_bundles()
+        manager = InformerManager(bundles.informer(), bundles.lister())
+        factory.start(self._ctx)
+        klog.info_s("Started ClusterTrustBundle informer", apiGroup=_GROUP_VERSION)
+        # Its pod asks right afterwards.
+        ctx, cancel = golang.with_timeout(self._ctx, _SYNC_TIMEOUT)
+        try:
+            synced = all(factory.wait_for_cache_sync(ctx).values())
+        finally:
+            cancel()
+        if synced:
+            klog.info_s("ClusterTrustBundle informer synced")
+        else:
+            klog.info_s("ClusterTrustBundle informer not synced, continuing to attempt in background")
+        return manager
+
+
+def cluster_trust_bundles_available(client: kubernetes.Interface) -> bool:
+    """Whether the API server has them. Raises what a request raises."""
+    try:
+        found = client.discovery.server_resources_for_group_version(_GROUP_VERSION)
+    except apierrors.StatusError as err:
+        if apierrors.is_not_found(err):
+            klog.info_s(
+                "No version of the ClusterTrustBundle API was found, the ClusterTrustBundle informer won't be started"
+            )
+            return False
+        raise
+    return any(resource.name == "clustertrustbundles" for resource in found.resources)
+
+
+if TYPE_CHECKING:
+
+    def _conform(informer: InformerManager, noop: NoopManager, lazy: LazyInformerManager) -> tuple[Manager, ...]:
+        return informer, noop, lazy

@@ -561,6 +561,19 @@ def _build_garbage_collection(ctx: golang.Context, kubelet: Kubelet, options: Ku
     kubelet.container_deletor = PodContainerDeletor(ctx, kubelet.container_runtime, keep)
 
 
+def _new_cluster_trust_bundle_manager(
+    ctx: golang.Context, client: kubernetes.Interface | None
+) -> clustertrustbundle.Manager:
+    if client is None or not features.feature_gate.enabled(features.CLUSTER_TRUST_BUNDLE_PROJECTION):
+        klog.info_s(
+            "Not starting ClusterTrustBundle informer because we are in static kubelet mode or the "
+            "ClusterTrustBundleProjection featuregate is disabled"
+        )
+        return clustertrustbundle.NoopManager()
+    klog.info_s("ClusterTrustBundle informer will be started eventually once a trust bundle is requested")
+    return clustertrustbundle.LazyInformerManager(ctx, client)
+
+
 def _build_volumes(ctx: golang.Context, kubelet: Kubelet, kube_deps: Dependencies) -> None:
     kubelet.cluster_trust_bundle_manager = _new_cluster_trust_bundle_manager(ctx, kubelet.kube_client)
     if kubelet.kube_client is not None:

@@ -142,6 +142,7 @@ def new_main_kubelet(
         )
     kubelet = _new_kubelet(kube_cfg, kube_deps, options, api_objects)
     build_change_detection(ctx, kubelet)
+    _build_token_manager(kubelet)
     _build_pod_state(kubelet, startup_tracker)
     if object_store is not None:
         build_standalone_objects(kubelet, object_store)
@@ -335,6 +336,14 @@ def build_standalone_objects(kubelet: Kubelet, objects: standalone.ObjectStore) 
     kubelet.config_map_manager = standalone.ConfigMapManager(objects)
 
 
+def _build_token_manager(kubelet: Kubelet) -> None:
+    if kubelet.kube_client is not None:
+        # Only a kubelet with an API server loads them.
+        from kubelet import token
+
+        kubelet.token_manager = token.Manager(kubelet.kube_client, kubelet.clock)
+
+
 def _cluster_dns(addresses: list[str]) -> list[IPv4Address | IPv6Address]:
     """The addresses of the cluster's DNS; what is none is logged and left out."""
     parsed = []
@@ -488,7 +497,7 @@ def _register_credential_providers(
             raise ValueError("cannot get ServiceAccount when kubelet is in standalone mode")
         return kubelet.kube_client.core_v1.service_accounts(namespace).get(ctx, name)
 
-    tokens = token.Manager(kubelet.kube_client, kubelet.clock)
+    tokens = kubelet.token_manager or token.Manager(kubelet.kube_client, kubelet.clock)
     registered = plugin.register_credential_provider_plugins(
         path, bin_dir, tokens.get_service_account_token, get_service_account, kubelet.clock
     )
@@ -576,11 +585,6 @@ def _new_cluster_trust_bundle_manager(
 
 def _build_volumes(ctx: golang.Context, kubelet: Kubelet, kube_deps: Dependencies) -> None:
     kubelet.cluster_trust_bundle_manager = _new_cluster_trust_bundle_manager(ctx, kubelet.kube_client)
-    if kubelet.kube_client is not None:
-        # Only a kubelet with an API server loads them.
-        from kubelet import token
-
-        kubelet.token_manager = token.Manager(kubelet.kube_client, kubelet.clock)
     kubelet.volume_plugin_mgr, host = new_initialized_volume_plugin_mgr(ctx, kubelet, kube_deps.volume_plugins)
     kubelet.volume_manager = VolumeManager(
         kubelet.pod_manager,

@@ -78,6 +78,7 @@ def test_storage_error_keeps_the_node_from_being_ready(world: TestKubelet) -> No
 
 def test_standalone_has_nothing_of_an_api_server(world: TestKubelet) -> None:
     host = new_host(world, [])
+    world.kubelet.secret_manager = world.kubelet.config_map_manager = None
     assert host.get_kube_client() is None and host.csi_driver_lister() is None
     for get in (host.get_secret, host.get_config_map):
         with pytest.raises(ValueError, match="not supported due to running kubelet in standalone mode"):

@@ -1,10 +1,14 @@
-"""Tests of the node's CSINode object.
+"""Tests of the plugin: which volumes are its own, which drivers it takes, and the node's CSINode object.
 
-Go: pkg/volume/csi/csi_plugin_test.go, pkg/volume/csi/nodeinfomanager/nodeinfomanager_test.go
+Go: pkg/volume/csi/csi_plugin_test.go
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import grpc
 import pytest
 
 from pkg import golang
@@ -13,21 +17,242 @@ from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
+from pkg.apimachinery.util import version
 from pkg.client_go.kubernetes.testing import FakeClientset
+from pkg.csi_spec import csi_pb2
+from pkg.util import grpcstatus
 from pkg.volume import csi
-from pkg.volume.csi import nodeinfomanager
+from pkg.volume.csi import csi_plugin, nodeinfomanager
+from pkg.volume.csi.csi_attacher import get_attachment_name
+from pkg.volume.csi.csi_drivers_store import Driver
+from pkg.volume.csi.testing import NODE_NAME, TEST_DRIVER, TEST_VOL, FakeNode, TestPlugin
+from pkg.volume.plugins import Spec
+from pkg.volume.testing import FakeVolumeHost
 
 CTX = golang.background()
-KEY = nodeinfomanager.MIGRATED_PLUGINS_ANNOTATION_KEY
 NODE = v1.Node(metadata=metav1.ObjectMeta(name="node", uid="node-uid"))
+POD = v1.Pod(metadata=metav1.ObjectMeta(name="pod", namespace="ns", uid="pod-uid"))
+INLINE = Spec(v1.Volume(name="inline", csi=v1.CSIVolumeSource(driver=TEST_DRIVER)))
+OTHER = Spec(v1.Volume(name="other", empty_dir=v1.EmptyDirVolumeSource()))
 
 
-def csi_node(owner_uid: str = "node-uid", annotation: str = "a,b") -> storagev1.CSINode:
-    owner = metav1.OwnerReference(api_version="v1", kind="Node", name="node", uid=owner_uid)
-    metadata = metav1.ObjectMeta(name="node", owner_references=[owner])
-    if annotation:
-        metadata.annotations[KEY] = annotation
-    return storagev1.CSINode(metadata=metadata)
+def pv_spec(driver: str = TEST_DRIVER) -> Spec:
+    source = v1.CSIPersistentVolumeSource(driver=driver, volume_handle=TEST_VOL)
+    metadata = metav1.ObjectMeta(name="test-pv")
+    return Spec(persistent_volume=v1.PersistentVolume(metadata=metadata, spec=v1.PersistentVolumeSpec(csi=source)))
+
+
+def csi_driver(name: str = TEST_DRIVER, **fields: Any) -> storagev1.CSIDriver:
+    spec = storagev1.CSIDriverSpec(**fields)
+    return storagev1.CSIDriver(metadata=metav1.ObjectMeta(name=name), spec=spec)
+
+
+def test_get_volume_name(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        assert world.plugin.get_plugin_name() == "kubernetes.io/csi"
+        assert world.plugin.get_volume_name(pv_spec()) == "test-driver^vol-123"
+        with pytest.raises(ValueError, match=r"plugin.GetVolumeName failed to extract volume source from spec"):
+            world.plugin.get_volume_name(INLINE)
+
+
+def test_can_support(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        assert [world.plugin.can_support(spec) for spec in (pv_spec(), INLINE, OTHER)] == [True, True, False]
+        manager = world.host.plugin_mgr
+        assert manager.find_attachable_plugin_by_spec(pv_spec()) is world.plugin
+        assert manager.find_attachable_plugin_by_spec(INLINE) is None
+        assert manager.find_device_mountable_plugin_by_spec(pv_spec()) is world.plugin
+        assert manager.find_device_mountable_plugin_by_spec(INLINE) is None
+        assert manager.find_mapper_plugin_by_spec(pv_spec()) is world.plugin
+        assert manager.find_node_expandable_plugin_by_spec(pv_spec()) is world.plugin
+
+
+def test_can_attach(tmp_path: Path) -> None:
+    objects = [
+        csi_driver("attachable", attach_required=True),
+        csi_driver("not-attachable", attach_required=False),
+        csi_driver("silent"),
+    ]
+    with TestPlugin(tmp_path, None, *objects) as world:
+        found = {
+            name: world.plugin.can_attach(pv_spec(name)) for name in ("attachable", "not-attachable", "silent", "x")
+        }
+        assert found == {"attachable": True, "not-attachable": False, "silent": True, "x": True}
+        with pytest.raises(ValueError, match="volume source not found"):
+            world.plugin.can_attach(OTHER)
+
+
+def test_what_the_drivers_object_says(tmp_path: Path) -> None:
+    objects = [csi_driver(requires_republish=True, se_linux_mount=True), csi_driver("silent")]
+    with TestPlugin(tmp_path, None, *objects) as world:
+        for ask in (world.plugin.requires_remount, world.plugin.supports_selinux_context_mount):
+            assert [ask(pv_spec(name)) for name in (TEST_DRIVER, "silent", "none")] == [True, False, False]
+        assert world.plugin.requires_remount(INLINE)
+        assert not world.plugin.requires_remount(OTHER)
+
+
+def test_objects_that_are_not_known_yet(tmp_path: Path) -> None:
+    class Waiting(FakeVolumeHost):
+        def wait_for_cache_sync(self, ctx: golang.Context) -> None:
+            raise TimeoutError("timed out waiting for caches to sync")
+
+    with TestPlugin(tmp_path) as world:
+        host = Waiting(str(tmp_path), world.client, plugins=[])
+        host.csi_drivers = world.host.csi_drivers
+        world.plugin.init(host)
+        with pytest.raises(TimeoutError):
+            world.plugin.can_attach(pv_spec())
+        assert not world.plugin.requires_remount(pv_spec())
+
+
+def test_standalone(tmp_path: Path) -> None:
+    plugin = csi.CSIPlugin()
+    FakeVolumeHost(str(tmp_path), None, plugins=[plugin])
+    plugin.start(CTX)
+    assert plugin.can_support(INLINE) and not plugin.requires_remount(INLINE)
+    for make in (plugin.new_attacher, lambda: plugin.new_mounter(INLINE, POD)):
+        with pytest.raises(RuntimeError, match="kubernetes client"):
+            make()
+
+
+@pytest.mark.parametrize("mode", ["Persistent", "Ephemeral"])
+def test_construct_volume_spec(tmp_path: Path, mode: str) -> None:
+    with TestPlugin(tmp_path) as world:
+        (tmp_path / "vol_data.json").write_text(
+            '{"specVolID":"name","volumeHandle":"handle","driverName":"driver","nodeName":"node",'
+            f'"volumeLifecycleMode":"{mode}","seLinuxMountContext":"s0"}}'
+        )
+        found = world.plugin.construct_volume_spec("name", str(tmp_path))
+        assert found.selinux_mount_context == "s0"
+        if mode == "Ephemeral":
+            assert found.spec == Spec(v1.Volume(name="name", csi=v1.CSIVolumeSource(driver="driver")))
+            return
+        persistent = found.spec.persistent_volume
+        assert persistent is not None and persistent.metadata.name == "name"
+        assert persistent.spec.csi == v1.CSIPersistentVolumeSource(driver="driver", volume_handle="handle")
+        assert persistent.spec.volume_mode == "Filesystem"
+
+
+def test_construct_volume_spec_fails(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        with pytest.raises(FileNotFoundError, match=r"plugin.ConstructVolumeSpec failed loading volume data using"):
+            world.plugin.construct_volume_spec("name", str(tmp_path))
+        with pytest.raises(FileNotFoundError, match=r"plugin.ConstructBlockVolumeSpec failed loading volume data"):
+            world.plugin.construct_block_volume_spec("uid", "name", str(tmp_path))
+
+
+VERSIONS = [
+    (["v1.0.0"], ""),
+    (["0.3.0"], "must be v1.x"),
+    (["0.2.0", "v0.3.0"], "highest supported version reported is 0.3.0, must be v1.x"),
+    (["0.2.0", "v1.0.0"], ""),
+    (["v1.2.3", "v0.3.0"], ""),
+    (["v1.2.3", "4.9.12", "boo", "v0.3.0", "2.0.1"], ""),
+    (["4.9.12", "2.0.1"], r"could not find a highest supported version from versions \(\[4.9.12 2.0.1\]\)"),
+    ([], "Plugin returned an empty list for supported versions"),
+    (["var", "boo", "foo"], "could not find a highest supported version"),
+]
+
+
+@pytest.mark.parametrize(("versions", "refused"), VERSIONS)
+def test_validate_plugin(tmp_path: Path, versions: list[str], refused: str) -> None:
+    with TestPlugin(tmp_path) as world:
+        handler = csi.RegistrationHandler(world.plugin)
+        if not refused:
+            handler.validate_plugin("new", "/csi.sock", versions)
+            return
+        with pytest.raises(ValueError, match=refused) as raised:
+            handler.validate_plugin("new", "/csi.sock", versions)
+        assert str(raised.value).startswith("validation failed for CSI Driver new at endpoint /csi.sock: kubernetes.io")
+
+
+def test_validate_plugin_existing_driver(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        handler = csi.RegistrationHandler(world.plugin)
+        world.plugin.csi_drivers.set("known", Driver("/csi.sock", version.parse_generic("v1.0.0")))
+        handler.validate_plugin("another", "/csi.sock", ["v1.0.0"])
+        handler.validate_plugin("known", "/csi.sock", ["v0.3.0", "v1.0.1"])
+        with pytest.raises(ValueError, match='already registered with a higher supported version: "1.0.0"'):
+            handler.validate_plugin("known", "/csi.sock", ["v1.0.0"])
+
+
+def test_registration(tmp_path: Path) -> None:
+    node = FakeNode()
+    node.info = csi_pb2.NodeGetInfoResponse(
+        node_id="node-id",
+        max_volumes_per_node=12,
+        accessible_topology=csi_pb2.Topology(segments={"example.com/zone": "a"}),
+    )
+    with TestPlugin(tmp_path, node) as world:
+        handler = csi.RegistrationHandler(world.plugin)
+        handler.register_plugin("new", world.socket, ["1.0.0"], None)
+        assert world.plugin.csi_drivers.get("new") == Driver(world.socket, version.parse_generic("1.0.0"))
+        drivers = world.client.storage_v1.csi_nodes().get(CTX, NODE_NAME).spec.drivers
+        allocatable = storagev1.VolumeNodeResources(count=12)
+        assert drivers == [
+            storagev1.CSINodeDriver(
+                name="new", node_id="node-id", topology_keys=["example.com/zone"], allocatable=allocatable
+            )
+        ]
+        registered = world.client.core_v1.nodes().get(CTX, NODE_NAME)
+        assert registered.metadata.labels == {"example.com/zone": "a"}
+        assert registered.metadata.annotations == {"csi.volume.kubernetes.io/nodeid": '{"new":"node-id"}'}
+        handler.deregister_plugin("new", world.socket)
+        assert world.plugin.csi_drivers.get("new") is None
+        assert world.client.storage_v1.csi_nodes().get(CTX, NODE_NAME).spec.drivers == []
+        assert world.client.core_v1.nodes().get(CTX, NODE_NAME).metadata.annotations == {}
+
+
+def test_driver_that_does_not_answer_is_not_used(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        handler = csi.RegistrationHandler(world.plugin)
+        world.node.errors["NodeGetInfo"] = (grpc.StatusCode.INTERNAL, "no")
+        with pytest.raises(grpcstatus.StatusError, match="desc = no"):
+            handler.register_plugin("new", world.socket, ["1.0.0"], 5.0)
+        assert world.plugin.csi_drivers.get("new") is None
+
+
+def test_driver_that_contradicts_the_nodes_labels_is_not_used(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        node = v1.Node(metadata=metav1.ObjectMeta(name=NODE_NAME, uid="node-uid", labels={"zone": "b"}))
+        world.client.add(node)
+        topology = csi_pb2.Topology(segments={"zone": "a"})
+        world.node.info = csi_pb2.NodeGetInfoResponse(node_id="id", accessible_topology=topology)
+        expected = 'collision: driver reported "zone":"a" but existing label is "zone":"b"'
+        with pytest.raises(RuntimeError, match=expected):
+            csi.RegistrationHandler(world.plugin).register_plugin("new", world.socket, ["1.0.0"], None)
+        assert world.plugin.csi_drivers.get("new") is None
+
+
+def test_deregistration_without_the_api_server(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        world.client.prepend_reactor("*", "csinodes", lambda action: (True, OSError("away")))
+        csi.RegistrationHandler(world.plugin).deregister_plugin(TEST_DRIVER, world.socket)
+        assert world.plugin.csi_drivers.get(TEST_DRIVER) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(None, False), (grpc.StatusCode.INTERNAL.value[0], False), (grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], True)],
+)
+def test_verify_exhausted_resource(tmp_path: Path, code: int | None, expected: bool) -> None:
+    with TestPlugin(tmp_path, None, csi_driver(node_allocatable_update_period_seconds=30)) as world:
+        world.node.info = csi_pb2.NodeGetInfoResponse(node_id="id", max_volumes_per_node=3)
+        name = get_attachment_name(TEST_VOL, TEST_DRIVER, NODE_NAME)
+        status = storagev1.VolumeAttachmentStatus(attach_error=storagev1.VolumeError(message="full", error_code=code))
+        world.client.add(storagev1.VolumeAttachment(metadata=metav1.ObjectMeta(name=name), status=status))
+        assert world.plugin.verify_exhausted_resource(pv_spec()) is expected
+        assert world.node.calls == (["NodeGetInfo"] if expected else [])
+        if expected:
+            driver = world.client.storage_v1.csi_nodes().get(CTX, NODE_NAME).spec.drivers[0]
+            assert driver.allocatable == storagev1.VolumeNodeResources(count=3)
+
+
+def test_resource_is_not_exhausted_as_far_as_can_be_told(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path, None, csi_driver("silent")) as world:
+        for spec in (INLINE, pv_spec(), pv_spec("silent")):
+            assert not world.plugin.verify_exhausted_resource(spec)
+        assert not csi_plugin.is_resource_exhaust_error(storagev1.VolumeAttachment())
 
 
 def eager_clock() -> FakeClock:
@@ -37,60 +262,70 @@ def eager_clock() -> FakeClock:
     return clock
 
 
-def make_manager(client: FakeClientset, clock: FakeClock | None = None) -> nodeinfomanager.NodeInfoManager:
-    return nodeinfomanager.NodeInfoManager("node", client, ("b", "a"), clock or eager_clock())
+class Host(FakeVolumeHost):
+    """Tells when the kubelet's state changes."""
+
+    def __init__(self, client: FakeClientset) -> None:
+        super().__init__("/nowhere", client, plugins=[])
+        self.told = golang.Channel[Exception | None](10)
+
+    def set_kubelet_error(self, err: Exception | None) -> None:
+        self.told.send(err)
 
 
-def calls(client: FakeClientset) -> list[str]:
-    return [f"{action.verb} {action.resource}" for action in client.actions()]
+def start(host: Host, clock: FakeClock, ctx: golang.Context = CTX) -> golang.Thread:
+    client = host.get_kube_client()
+    assert client is not None
+    manager = nodeinfomanager.NodeInfoManager("node", host, csi.MIGRATED_PLUGINS, eager_clock())
+    return csi_plugin.initialize_csi_node(ctx, client, host, manager, clock)
+
+
+def next_error(host: Host) -> str | None:
+    err, ok = host.told.recv(10)
+    assert ok, "the kubelet's state does not change"
+    return None if err is None else str(err)
 
 
 def test_node_is_not_ready_without_its_csi_node() -> None:
-    client, clock = FakeClientset(), eager_clock()
-    errors: list[str | None] = []
-
-    def set_error(err: Exception | None) -> None:
-        errors.append(str(err) if err is not None else None)
-        if err is not None and "caused by" in str(err):
-            client.add(NODE)
-
-    thread = csi.initialize_csi_node(CTX, client, "node", set_error, make_manager(client, clock), clock)
+    client, clock = FakeClientset(), FakeClock()
+    host = Host(client)
+    thread = start(host, clock)
+    assert next_error(host) == "CSINode is not yet initialized"
+    message = next_error(host)
+    assert message is not None and message.startswith("failed to initialize CSINode: error updating CSINode annotation")
+    client.add(NODE)
+    while not clock.has_waiters():
+        assert thread.is_alive()
+        CTX.wait(0.001)
+    clock.step(1)
+    assert next_error(host) is None
     thread.join(10)
-    assert errors[0] == "CSINode is not yet initialized"
-    assert errors[1] is not None
-    assert errors[1].startswith("failed to initialize CSINode: error updating CSINode annotation")
-    assert errors[2:] == [None]
     first = client.actions()[0]
     assert (first.verb, first.resource) == ("get", "csinodes"), "the API server is asked whether it is there"
+    annotations = client.storage_v1.csi_nodes().get(CTX, "node").metadata.annotations
+    assert annotations[nodeinfomanager.MIGRATED_PLUGINS_ANNOTATION_KEY] == ",".join(csi.MIGRATED_PLUGINS)
 
 
 def test_api_server_is_waited_for() -> None:
     client, clock = FakeClientset(NODE), FakeClock()
     away = [apierrors.new_forbidden("csinodes", "node", "not yet")]
     client.prepend_reactor("get", "csinodes", lambda action: (True, away[0]) if away else (False, None))
-    errors: list[Exception | None] = []
-    ready = golang.Channel[None](10)
-
-    def set_error(err: Exception | None) -> None:
-        errors.append(err)
-        if err is None:
-            ready.send(None)
-
-    thread = csi.initialize_csi_node(CTX, client, "node", set_error, make_manager(client), clock)
+    host = Host(client)
+    thread = start(host, clock)
+    assert next_error(host) == "CSINode is not yet initialized"
     while not clock.has_waiters():
         assert thread.is_alive()
         CTX.wait(0.001)
-    assert len(errors) == 1
     away.clear()
     clock.step(1)
-    assert ready.recv(10)[1]
+    assert next_error(host) is None
     thread.join(10)
 
 
 def test_end_of_the_kubelet_ends_the_attempts() -> None:
     ctx, cancel = golang.with_cancel(CTX)
-    client, clock = FakeClientset(), FakeClock()
-    thread = csi.initialize_csi_node(ctx, client, "node", lambda err: None, make_manager(client, clock), clock)
+    host = Host(FakeClientset())
+    thread = start(host, FakeClock(), ctx)
     cancel()
     thread.join(10)
     assert not thread.is_alive()

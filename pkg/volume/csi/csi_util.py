@@ -70,7 +70,7 @@ def load_volume_data(directory: str, file_name: str) -> dict[str, str]:
     path = os.path.join(directory, file_name)
     klog.v(4).info_s(log(f"loading volume data file [{path}]"))
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_bytes()
     except FileNotFoundError as err:
         raise FileNotFoundError(f"{log(f'failed to open volume data file [{path}]')}: {err}") from err
     except OSError as err:

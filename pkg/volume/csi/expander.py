@@ -50,7 +50,10 @@ class Expander:
         except ValueError as err:
             # The driver may be about to come back.
             raise volumetypes.TransientOperationFailure(str(err)) from err
-        fs_volume = volumeutil.check_volume_mode_filesystem(resize_options.volume_spec)
+        try:
+            fs_volume = volumeutil.check_volume_mode_filesystem(resize_options.volume_spec)
+        except ValueError as err:
+            raise ValueError(log(f"Expander.NodeExpand failed to check VolumeMode of source: {err}")) from err
         return self._node_expand_with_client(resize_options, source, client, fs_volume)
 
     def _node_expand_with_client(

@@ -1,0 +1,194 @@
+"""Tests of volumes that pods use as devices.
+
+Go: pkg/volume/csi/csi_block_test.go
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from pkg.api.core import v1
+from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.volume.csi.csi_attacher import get_attachment_name
+from pkg.volume.csi.testing import NODE_NAME, TEST_DRIVER, TEST_VOL, FakeNode, TestPlugin
+from pkg.volume.plugins import Spec
+from pkg.volume.util import types as volumetypes
+
+POD = v1.Pod(
+    metadata=metav1.ObjectMeta(name="test-pod", namespace="test-ns", uid="pod-uid"),
+    spec=v1.PodSpec(service_account_name="test-account"),
+)
+
+
+def spec(secret: str = "", read_only: bool = False) -> Spec:
+    reference = v1.SecretReference(name=secret, namespace="ns") if secret else None
+    source = v1.CSIPersistentVolumeSource(
+        driver=TEST_DRIVER,
+        volume_handle=TEST_VOL,
+        node_stage_secret_ref=reference,
+        node_publish_secret_ref=reference,
+        volume_attributes={"a": "b"},
+    )
+    pv = v1.PersistentVolume(
+        metadata=metav1.ObjectMeta(name="test-pv"),
+        spec=v1.PersistentVolumeSpec(csi=source, volume_mode="Block", access_modes=[v1.READ_WRITE_MANY]),
+    )
+    return Spec(persistent_volume=pv, read_only=read_only)
+
+
+def driver(**fields: Any) -> storagev1.CSIDriver:
+    return storagev1.CSIDriver(metadata=metav1.ObjectMeta(name=TEST_DRIVER), spec=storagev1.CSIDriverSpec(**fields))
+
+
+def devices(root: Path) -> Path:
+    return root / "plugins/kubernetes.io/csi/volumeDevices"
+
+
+def test_paths(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        mapper = world.plugin.new_block_volume_mapper(spec(), POD)
+        assert mapper.get_global_map_path(spec()) == f"{devices(tmp_path)}/test-pv/dev"
+        assert mapper.get_staging_path() == f"{devices(tmp_path)}/staging/test-pv"
+        expected = (f"{tmp_path}/pods/pod-uid/volumeDevices/kubernetes.io~csi", "test-pv")
+        assert mapper.get_pod_device_map_path() == expected
+        assert mapper.supports_metrics()
+
+
+def test_data_of_a_new_mapper(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        world.plugin.new_block_volume_mapper(spec(), POD)
+        data = json.loads((devices(tmp_path) / "test-pv/data/vol_data.json").read_text())
+        assert data == {
+            "specVolID": "test-pv",
+            "volumeHandle": TEST_VOL,
+            "driverName": TEST_DRIVER,
+            "nodeName": NODE_NAME,
+            "attachmentID": get_attachment_name(TEST_VOL, TEST_DRIVER, NODE_NAME),
+        }
+        rebuilt = world.plugin.construct_block_volume_spec("pod-uid", "test-pv", "/path")
+        assert rebuilt.name() == "test-pv" and rebuilt.persistent_volume is not None
+        assert rebuilt.persistent_volume.spec.volume_mode == "Block"
+        assert rebuilt.persistent_volume.spec.csi == v1.CSIPersistentVolumeSource(
+            driver=TEST_DRIVER, volume_handle=TEST_VOL
+        )
+
+
+def test_set_up_and_tear_down(tmp_path: Path) -> None:
+    secret = v1.Secret(metadata=metav1.ObjectMeta(name="secret", namespace="ns"), data={"key": b"value"})
+    with TestPlugin(tmp_path) as world:
+        world.client.add(secret)
+        world.attach(devicePath="/dev/sdx")
+        mapper = world.plugin.new_block_volume_mapper(spec("secret", read_only=True), POD)
+        staging, device = f"{devices(tmp_path)}/staging/test-pv", f"{devices(tmp_path)}/publish/test-pv/pod-uid"
+        assert mapper.set_up_device() == staging
+        staged = world.node.staged[TEST_VOL]
+        assert (staged.path, staged.block, staged.access_mode) == (staging, True, "MULTI_NODE_MULTI_WRITER")
+        assert staged.secrets == {"key": "value"} and staged.publish_context == {"devicePath": "/dev/sdx"}
+        assert mapper.map_pod_device() == device
+        published = world.node.published[TEST_VOL]
+        assert (published.path, published.device_mount_path, published.block) == (device, staging, True)
+        assert published.secrets == {"key": "value"} and published.publish_context == {"devicePath": "/dev/sdx"}
+        assert published.volume_context == {"a": "b"} and published.read_only
+        unmapper = world.plugin.new_block_volume_unmapper("test-pv", "pod-uid")
+        unmapper.unmap_pod_device()
+        assert not os.path.exists(device)
+        unmapper.tear_down_device(f"{devices(tmp_path)}/test-pv/dev", "")
+        assert world.node.calls == [
+            "NodeStageVolume",
+            "NodePublishVolume",
+            "NodeUnpublishVolume",
+            "NodeUnstageVolume",
+        ]
+        assert world.node.staged == {} and world.node.published == {}
+        assert sorted(os.listdir(devices(tmp_path))) == ["publish", "staging"]
+        assert os.listdir(devices(tmp_path) / "publish") == os.listdir(devices(tmp_path) / "staging") == []
+
+
+def test_driver_that_stages_nothing(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path, FakeNode(), driver(attach_required=False)) as world:
+        mapper = world.plugin.new_block_volume_mapper(spec(), POD)
+        assert mapper.set_up_device() == ""
+        mapper.map_pod_device()
+        unmapper = world.plugin.new_block_volume_unmapper("test-pv", "pod-uid")
+        unmapper.unmap_pod_device()
+        unmapper.tear_down_device("", "")
+        assert world.node.calls == ["NodePublishVolume", "NodeUnpublishVolume"]
+        assert not (devices(tmp_path) / "test-pv").exists()
+
+
+def test_pod_info(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path, None, driver(attach_required=False, pod_info_on_mount=True)) as world:
+        world.plugin.new_block_volume_mapper(spec(), POD).map_pod_device()
+        assert world.node.published[TEST_VOL].volume_context == {
+            "a": "b",
+            "csi.storage.k8s.io/pod.name": "test-pod",
+            "csi.storage.k8s.io/pod.namespace": "test-ns",
+            "csi.storage.k8s.io/pod.uid": "pod-uid",
+            "csi.storage.k8s.io/serviceAccount.name": "test-account",
+            "csi.storage.k8s.io/ephemeral": "false",
+        }
+
+
+@pytest.mark.parametrize(
+    ("code", "kept"), [(grpc.StatusCode.INTERNAL, False), (grpc.StatusCode.DEADLINE_EXCEEDED, True)]
+)
+def test_files_are_kept_as_long_as_the_device_may_be_staged(tmp_path: Path, code: grpc.StatusCode, kept: bool) -> None:
+    with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
+        world.node.errors["NodeStageVolume"] = (code, "no")
+        mapper = world.plugin.new_block_volume_mapper(spec(), POD)
+        with pytest.raises(Exception, match="desc = no") as raised:
+            mapper.set_up_device()
+        assert volumetypes.is_operation_finished_error(raised.value) is not kept
+        assert (devices(tmp_path) / "test-pv").exists() is kept
+        assert os.path.exists(mapper.get_staging_path()) is kept
+
+
+def test_without_the_driver_all_is_to_be_tried_again(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
+        mapper = world.plugin.new_block_volume_mapper(spec(), POD)
+        unmapper = world.plugin.new_block_volume_unmapper("test-pv", "pod-uid")
+        world.plugin.csi_drivers.clear()
+        for call in (
+            mapper.set_up_device,
+            mapper.map_pod_device,
+            unmapper.unmap_pod_device,
+            lambda: unmapper.tear_down_device("", ""),
+        ):
+            with pytest.raises(volumetypes.TransientOperationFailure, match="failed to get CSI client: driver name"):
+                call()
+
+
+def test_what_is_missing_in_the_cluster_is_to_be_tried_again(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        mapper = world.plugin.new_block_volume_mapper(spec("none"), POD)
+        for call in (mapper.set_up_device, mapper.map_pod_device):
+            with pytest.raises(volumetypes.TransientOperationFailure, match="failed to get volume attachment"):
+                call()
+        world.attach()
+        with pytest.raises(volumetypes.TransientOperationFailure, match="failed to get NodeStageSecretRef ns/none"):
+            mapper.set_up_device()
+        with pytest.raises(volumetypes.TransientOperationFailure, match="failed to get NodePublishSecretRef ns/none"):
+            mapper.map_pod_device()
+
+
+def test_tear_down_fails(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
+        mapper = world.plugin.new_block_volume_mapper(spec(), POD)
+        mapper.set_up_device()
+        mapper.map_pod_device()
+        unmapper = world.plugin.new_block_volume_unmapper("test-pv", "pod-uid")
+        world.node.errors = dict.fromkeys(
+            ("NodeUnpublishVolume", "NodeUnstageVolume"), (grpc.StatusCode.INTERNAL, "no")
+        )
+        with pytest.raises(RuntimeError, match=r"unpublishVolumeForBlock failed: .* desc = no"):
+            unmapper.unmap_pod_device()
+        with pytest.raises(RuntimeError, match=r"unstageVolumeForBlock failed: .* desc = no"):
+            unmapper.tear_down_device("", "")
+        assert (devices(tmp_path) / "test-pv/data/vol_data.json").exists(), "for the next attempt"

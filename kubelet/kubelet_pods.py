@@ -37,7 +37,7 @@ from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.util import expansion
 from pkg.util import pod as utilpod
 from pkg.volume import util as volumeutil
-from pkg.volume.util import subpath
+from pkg.volume.util import subpath, volumepathhandler
 
 if TYPE_CHECKING:
     from pkg.volume.util import hostutil as hostutil_module
@@ -117,6 +117,7 @@ class KubeletPods(KubeletNodeCache):
         options = self.container_manager.get_resources(ctx, pod, container)
         hostname, host_domain = self.generate_pod_host_name_and_domain(pod)
         volumes = self.volume_manager.get_mounted_volumes_for_pod(volumeutil.get_unique_pod_name(pod))
+        options.devices += make_block_volumes(container, volumes, volumepathhandler.VolumePathHandler())
         options.envs += self.make_environment_variables(ctx, pod, container, pod_ip, pod_ips, volumes)
         mounts, cleanup_action = make_mounts(
             pod,
@@ -363,7 +364,9 @@ class KubeletPods(KubeletNodeCache):
         klog.v(3).info_s("Clean up orphaned pod directories")
         try:
             self.cleanup_orphaned_pod_dirs(all_pods, running_runtime_pods)
-        except (OSError, ExceptionGroup) as err:
+        except ExceptionGroup as err:
+            klog.v(5).info_s("Failed cleaning up orphaned pod directories", err=err)  # an event tells of each
+        except OSError as err:
             klog.error_s(err, "Failed cleaning up orphaned pod directories")
         klog.v(3).info_s("Clean up orphaned mirror pods")
         self._delete_orphaned_mirror_pods(ctx, orphaned_mirror_pod_fullnames)
@@ -773,6 +776,38 @@ class KubeletPods(KubeletNodeCache):
         pods = kubecontainer.Pods(self.container_runtime.get_pods(ctx, False))
         pod = pods.find_pod(pod_full_name, self.pod_manager.translate_pod_uid(pod_uid))
         return pod.find_container_by_name(container_name)
+
+
+def make_block_volumes(
+    container: v1.Container,
+    pod_volumes: kubecontainer.VolumeMap,
+    blkutil: volumepathhandler.BlockVolumePathHandler,
+) -> list[kubecontainer.DeviceInfo]:
+    """The container's devices that are volumes.
+
+    Raises ValueError for a path that is not absolute, and for a volume that is not there, which ought not to happen.
+    """
+    devices: list[kubecontainer.DeviceInfo] = []
+    for device in container.volume_devices:
+        if not os.path.isabs(device.device_path):
+            raise ValueError(f"error DevicePath `{device.device_path}` must be an absolute path")
+        volume = pod_volumes.get(device.name)
+        if volume is None or volume.block_volume_mapper is None:
+            klog.error_s(
+                None,
+                "Block volume cannot be satisfied for container, because the volume is missing or the volume mapper "
+                "is nil",
+                containerName=container.name,
+                device=device,
+            )
+            raise ValueError(f'cannot find volume "{device.name}" to pass into container "{container.name}"')
+        path = os.path.join(*volume.block_volume_mapper.get_pod_device_map_path())
+        if blkutil.is_symlink_exist(path):
+            permissions = "r" if volume.read_only else "mrw"
+            message = "Device will be attached to container in the corresponding path on host"
+            klog.v(4).info_s(message, containerName=container.name, path=path)
+            devices.append(kubecontainer.DeviceInfo(path, device.device_path, permissions))
+    return devices
 
 
 def make_mounts(

@@ -219,6 +219,10 @@ class KubeletStruct:
     cached_node: v1.Node | None = None
     standalone_node: StandaloneNode | None = None
 
+    # Directories of pods that are gone and that cannot be removed: since when, by the monotonic clock, and None once
+    # that has been told. Only for housekeeping.
+    orphans_since: dict[str, float | None] = field(default_factory=dict)
+
     # When sync_loop_iteration last began or ended, by the steady clock; None before the first time. Read by the
     # health check.
     sync_loop_monitor: datetime.datetime | None = None

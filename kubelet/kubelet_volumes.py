@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kubelet import metrics
+from kubelet import events, metrics, orphans
 from kubelet.kubelet_getters import KubeletGetters, list_pods_from_disk
 from pkg import klog
 from pkg.api.core import v1
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from kubelet import container as kubecontainer
     from pkg import volume as pkgvolume
 
+# Seconds for which the directory of a pod that is gone may stay before that is worth an event.
+ORPHAN_PATIENCE = 20.0
+
 
 class KubeletVolumes(KubeletGetters):
     """Volumes of pods, mounted ones and left-over ones."""
@@ -27,6 +30,12 @@ class KubeletVolumes(KubeletGetters):
         """The mounted volumes of the pod by their name in its spec; empty when it has none."""
         mounted = self.volume_manager.get_mounted_volumes_for_pod(pod_uid)
         return {name: info.mounter for name, info in mounted.items() if info.mounter is not None}
+
+    def list_block_volumes_for_pod(self, pod_uid: str) -> dict[str, pkgvolume.BlockVolume]:
+        """The pod's volumes that are devices by their name in its spec; empty when it has none."""
+        mounted = self.volume_manager.get_mounted_volumes_for_pod(pod_uid)
+        mappers = {name: info.block_volume_mapper for name, info in mounted.items()}
+        return {name: mapper for name, mapper in mappers.items() if mapper is not None}
 
     def pod_volumes_exist(self, pod_uid: str) -> bool:
         """Whether the pod may still have something mounted. When in doubt, yes: its directory must then stay."""
@@ -45,28 +54,47 @@ class KubeletVolumes(KubeletGetters):
         """Remove the directories of pods that are neither configured nor running, never across a mount.
 
         Raises an ExceptionGroup of what could not be removed, after trying all.
+
+        DIVERGES: Go logs each time that there are some that stay; here each is an event of the node, once.
         """
         known = {pod.metadata.uid for pod in pods} | {pod.id for pod in running_pods}
-        orphans = [uid for uid in list_pods_from_disk(self.get_pods_dir()) if uid not in known]
-        volume_errors: list[Exception] = []
+        orphaned = [uid for uid in list_pods_from_disk(self.get_pods_dir()) if uid not in known]
+        stuck: list[str] = []
         removal_errors: list[Exception] = []
-        failed = 0
-        for uid in orphans:
+        for uid in orphaned:
             if self.pod_volumes_exist(uid):
                 klog.v(3).info_s("Orphaned pod found, but volumes are not cleaned up", podUID=uid)
-                failed += 1
+                stuck.append(uid)
             elif errors := self.remove_orphaned_pod_volume_dirs(uid):
-                volume_errors += errors
-                failed += 1
+                _log(errors)
+                stuck.append(uid)
             elif errors := self._remove_orphaned_pod_dir(uid):
+                _log(errors)
                 removal_errors += errors
-                failed += 1
-        _log_first(volume_errors)
-        _log_first(removal_errors)
-        metrics.ORPHAN_POD_CLEANED_VOLUMES.set(len(orphans))
-        metrics.ORPHAN_POD_CLEANED_VOLUMES_ERRORS.set(failed)
+                stuck.append(uid)
+        self._tell_orphans(stuck)
+        metrics.ORPHAN_POD_CLEANED_VOLUMES.set(len(orphaned))
+        metrics.ORPHAN_POD_CLEANED_VOLUMES_ERRORS.set(len(stuck))
         if removal_errors:
             raise ExceptionGroup("orphaned pod directories could not be removed", removal_errors)
+
+    def _tell_orphans(self, pod_uids: list[str]) -> None:
+        """One event for each that stays. Not at once: a pod that has just gone still has its volumes taken down."""
+        now = self.clock.monotonic()
+        self.orphans_since = {uid: self.orphans_since.get(uid, now) for uid in pod_uids}
+        for uid, since in self.orphans_since.items():
+            if since is None or now - since < ORPHAN_PATIENCE:
+                continue
+            self.orphans_since[uid] = None
+            try:
+                orphan = orphans.inspect(self.get_pods_dir(), uid)
+            except OSError as err:
+                klog.error_s(err, "Could not look into the directory of an orphaned pod", podUID=uid)
+                continue
+            reason = orphan.reasons[0] if orphan.kind is not orphans.Kind.LEFTOVER else "its volumes are in use"
+            message = f'the directory {orphan.path} of the orphaned pod "{uid}" is not removed: {reason}'
+            self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.ORPHANED_POD_DIRECTORY, message)
+            klog.warning_s("Orphaned pod directory is not removed", podUID=uid, path=orphan.path, reason=reason)
 
     def remove_orphaned_pod_volume_dirs(self, pod_uid: str) -> list[Exception]:
         """Remove the empty volume directories of a pod; what stands in the way is returned."""
@@ -122,9 +150,6 @@ def _try(errors: list[Exception], message: str, remove: Callable[[str], None], p
         errors.append(OSError(f"{message}: {err}"))
 
 
-def _log_first(errors: list[Exception]) -> None:
-    if not errors:
-        return
-    klog.error_s(errors[0], "There were many similar errors. Turn up verbosity to see them.", numErrs=len(errors))
+def _log(errors: list[Exception]) -> None:
     for err in errors:
         klog.v(5).info_s("Orphan pod", err=err)

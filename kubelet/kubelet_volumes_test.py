@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubelet import container as kubecontainer
-from kubelet import metrics
+from kubelet import kubelet_volumes, metrics
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg.mount_utils import MountPoint
 
@@ -178,3 +178,44 @@ def test_volumes_of_a_pod(test_kubelet: TestKubelet) -> None:
     }
     assert test_kubelet.kubelet.list_volumes_for_pod(UID) == {"mounted": mounter}
     assert test_kubelet.kubelet.list_volumes_for_pod("other") == {}
+
+
+def test_orphan_that_stays_is_one_event_of_the_node(test_kubelet: TestKubelet) -> None:
+    (pod_dir(test_kubelet, "volumes/kubernetes.io~empty-dir/data")).mkdir(parents=True)
+    (pod_dir(test_kubelet, "volumes/kubernetes.io~empty-dir/data/file")).write_text("precious")
+    clean_up(test_kubelet)
+    assert orphan_events(test_kubelet) == [], "its volumes may only just be on their way"
+    for _ in range(3):
+        test_kubelet.clock.step(kubelet_volumes.ORPHAN_PATIENCE)
+        clean_up(test_kubelet)
+    path = pod_dir(test_kubelet)
+    assert orphan_events(test_kubelet) == [
+        f'Warning OrphanedPodDirectory the directory {path} of the orphaned pod "{UID}" is not removed: '
+        "volume data (kubernetes.io/empty-dir) still holds 1 file: file"
+    ]
+
+
+def test_orphan_that_went_and_came_back_is_told_again(test_kubelet: TestKubelet) -> None:
+    for _ in range(2):
+        pod_dir(test_kubelet, "containers").mkdir(parents=True)
+        test_kubelet.volumes.possibly_mounted = {UID}
+        clean_up(test_kubelet)
+        test_kubelet.clock.step(kubelet_volumes.ORPHAN_PATIENCE)
+        clean_up(test_kubelet)
+        test_kubelet.volumes.possibly_mounted = set()
+        clean_up(test_kubelet)
+    events = orphan_events(test_kubelet)
+    assert len(events) == 2 and all(event.endswith("is not removed: its volumes are in use") for event in events)
+
+
+def orphan_events(test_kubelet: TestKubelet) -> list[str]:
+    return [event for event in test_kubelet.recorder.drain() if "OrphanedPodDirectory" in event]
+
+
+def test_block_volumes_of_a_pod(test_kubelet: TestKubelet) -> None:
+    mapper = object()
+    test_kubelet.volumes.mounted[UID] = {
+        "mounted": kubecontainer.VolumeInfo(mounter=object()),  # type: ignore[arg-type]
+        "block": kubecontainer.VolumeInfo(block_volume_mapper=mapper),  # type: ignore[arg-type]
+    }
+    assert test_kubelet.kubelet.list_block_volumes_for_pod(UID) == {"block": mapper}

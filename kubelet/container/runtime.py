@@ -182,9 +182,7 @@ class Runtime(ImageService, Protocol):
 
     def update_pod_cidr(self, ctx: golang.Context, pod_cidr: str) -> None: ...
 
-    def checkpoint_container(
-        self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest
-    ) -> None: ...
+    def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None: ...
 
     def generate_pod_status(self, event: runtimeapi.ContainerEventResponse) -> PodStatus:
         """The pod status that an event of the runtime carries."""
@@ -196,9 +194,7 @@ class Runtime(ImageService, Protocol):
 
     def get_container_status(self, ctx: golang.Context, pod_uid: str, id: ContainerID) -> Status: ...
 
-    def get_container_swap_behavior(
-        self, pod: v1.Pod, container: v1.Container
-    ) -> kubetypes.SwapBehavior: ...
+    def get_container_swap_behavior(self, pod: v1.Pod, container: v1.Container) -> kubetypes.SwapBehavior: ...
 
     def is_pod_resize_in_progress(self, allocated_pod: v1.Pod, pod_status: PodStatus) -> bool: ...
 
@@ -246,9 +242,7 @@ class Attacher(Protocol):
 class CommandRunner(Protocol):
     """Running commands in containers."""
 
-    def run_in_container(
-        self, ctx: golang.Context, id: ContainerID, cmd: Sequence[str], timeout: float
-    ) -> bytes:
+    def run_in_container(self, ctx: golang.Context, id: ContainerID, cmd: Sequence[str], timeout: float) -> bytes:
         """The command's output; raises an error with the exit code and the output if that is not 0."""
         ...
 
@@ -535,7 +529,7 @@ class VolumeInfo:
     """A volume of a pod, mounted on the host."""
 
     mounter: volume.Mounter | None = None
-    block_volume_mapper: Any = None
+    block_volume_mapper: volume.BlockVolumeMapper | None = None
     se_linux_labeled: bool = False
     read_only: bool = False
     # The persistent volume's name where there is one, else the volume's own.

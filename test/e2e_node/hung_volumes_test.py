@@ -1,0 +1,194 @@
+"""NFS servers that do not answer: the pod waits, the rest of the node does not.
+
+The node's mount(8) is replaced by one that asks the test's server, over TCP, before it says that it has mounted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from framework.kubelet_process import KubeletProcess
+from framework.pods import Manifest, pod, sleeper
+from framework.silent_filesystem import SilentFilesystem
+from framework.waiting import wait_for
+
+from pkg import golang
+
+# What takes longer waits for a server.
+SOON = 30.0
+# The kubelet asks a server for so long to let a mount go.
+FORCED = 60.0
+
+MOUNT = """#!/bin/bash
+for word; do
+  if [ "$word" = nfs ]; then
+    exec 3<>/dev/tcp/127.0.0.1/$(<{port})
+    echo "${{@: -1}}" >&3
+    read -r -u 3 answer
+    [ "$answer" = mounted ] && exit 0
+    echo "mount.nfs: $answer" >&2
+    exit 32
+  fi
+done
+exec {mount} "$@"
+"""
+
+
+class Server:
+    """An NFS server: keeps those waiting who want to mount until it is told what to answer."""
+
+    def __init__(self, port: Path) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        port.write_text(f"{self._listener.getsockname()[1]}\n")
+        self.asked = threading.Event()
+        self.filesystems: list[SilentFilesystem] = []
+        self._answer: golang.Channel[str] = golang.Channel()
+        self._thread = golang.go(self._serve, name="nfs-server")
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                target = connection.makefile().readline().strip()
+                self.asked.set()
+                answer, ok = self._answer.recv()
+                if not ok or answer is None:
+                    return
+                if answer == "mounted":
+                    self.filesystems.append(SilentFilesystem(target))
+                with contextlib.suppress(OSError):
+                    connection.sendall(f"{answer}\n".encode())
+
+    def answer(self, text: str) -> None:
+        """Answer the next one, or who waits: `mounted`, or why not."""
+        self._answer.send(text)
+
+    def close(self) -> None:
+        for filesystem in self.filesystems:
+            filesystem.close()
+        self._answer.close()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the port of the server."""
+    return tmp_path_factory.mktemp("server") / "port"
+
+
+@pytest.fixture(scope="module")
+def kubelet(
+    new_kubelet: Callable[..., KubeletProcess], port: Path, tmp_path_factory: pytest.TempPathFactory
+) -> KubeletProcess:
+    programs = tmp_path_factory.mktemp("bin")
+    real = shutil.which("mount")
+    assert real is not None
+    (programs / "mount").write_text(MOUNT.format(port=port, mount=shlex.quote(real)))
+    (programs / "mount").chmod(0o755)
+    process = new_kubelet("hung")
+    process.environment["PATH"] = f"{programs}:{os.environ['PATH']}"
+    process.start()
+    return process
+
+
+@pytest.fixture
+def server(port: Path) -> Iterator[Server]:
+    server = Server(port)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def mounts_below(path: Path) -> list[str]:
+    """Read where nobody has to be asked."""
+    fields = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return [each[4] for each in fields if "fuse" in each and each[4].startswith(f"{path}/")]
+
+
+def nfs(name: str) -> Manifest:
+    main = sleeper(volumeMounts=[{"name": "v", "mountPath": "/v"}])
+    return pod(name, main, volumes=[{"name": "v", "nfs": {"server": "127.0.0.1", "path": "/export"}}])
+
+
+def all_goes_on(kubelet: KubeletProcess, name: str) -> None:
+    """A new pod runs and goes, and the kubelet answers."""
+    kubelet.write(pod(name, sleeper()))
+    kubelet.wait_for_running(name)
+    assert kubelet.get("/healthz", kubelet.healthz_port) == "ok"
+    assert kubelet.get("/metrics") and kubelet.pods()[name].running
+    kubelet.remove(name)
+    kubelet.wait_for(f"{name} gone", lambda pods: name not in pods, SOON)
+
+
+def told(kubelet: KubeletProcess, reason: str, text: str) -> None:
+    """Wait for an event with the text, which is in the log, maybe in several lines."""
+    wait_for(
+        f"an event {reason} with {text}",
+        lambda: text in kubelet.log.read_text(errors="replace").partition(f'reason="{reason}"')[2],
+        timeout=SOON,
+        describe=kubelet.end_of_log,
+    )
+
+
+def gone(kubelet: KubeletProcess, name: str, uid: str) -> None:
+    """Remove the pod and wait until nothing of it is left."""
+    kubelet.remove(name)
+    kubelet.wait_for("the pod gone", lambda pods: name not in pods, FORCED + 2 * SOON)
+    wait_for(
+        "its directory gone",
+        lambda: uid not in kubelet.pod_directories(),
+        timeout=FORCED + 2 * SOON,
+        describe=kubelet.end_of_log,
+    )
+    assert mounts_below(kubelet.root_dir) == []
+
+
+def test_server_that_does_not_answer_a_mount(kubelet: KubeletProcess, server: Server) -> None:
+    kubelet.write(nfs("waits"))
+    assert server.asked.wait(SOON), kubelet.end_of_log()
+    all_goes_on(kubelet, "beside-a-mount")
+    waiting = kubelet.pods()["waits"]
+    assert waiting.phase == "Pending" and waiting.state().get("reason") == "ContainerCreating"
+    server.answer("Connection refused")
+    told(kubelet, "FailedMount", "mount.nfs: Connection refused")
+    server.answer("mounted")
+    (found,) = kubelet.wait_for_running("waits")
+    gone(kubelet, "waits", found.uid)
+
+
+def test_server_that_falls_silent(kubelet: KubeletProcess, server: Server) -> None:
+    """And stays so, while its pod runs and when it goes."""
+    kubelet.write(nfs("runs"))
+    server.answer("mounted")
+    (found,) = kubelet.wait_for_running("runs")
+    (path,) = mounts_below(kubelet.root_dir)
+    (filesystem,) = server.filesystems
+    filesystem.go_silent()
+    looks = subprocess.Popen(["stat", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert filesystem.somebody_waits.wait(SOON)
+        all_goes_on(kubelet, "beside-a-silent-one")
+        kubelet.stop(timeout=SOON)
+        kubelet.start()
+        kubelet.wait_for_running("runs")
+        all_goes_on(kubelet, "after-a-restart")
+        assert looks.poll() is None
+    finally:
+        looks.kill()
+    gone(kubelet, "runs", found.uid)
+    looks.wait(SOON)

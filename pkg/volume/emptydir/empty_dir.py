@@ -8,6 +8,7 @@ Quotas of the file system (fsquota) are not used.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from typing import Protocol
@@ -33,6 +34,9 @@ PERMISSIONS = 0o777
 HUGE_PAGES_PAGE_SIZE_MOUNT_OPTION = "pagesize"
 # µs; only the cgroup's processor settings depend on it.
 _CPU_PERIOD = 100_000
+# The kernel tells of kilobytes, whatever it was told.
+_TMPFS_SIZE = re.compile(r"size=(\d+)(k?)")
+_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 def probe_volume_plugins() -> list[VolumePlugin]:
@@ -115,6 +119,8 @@ class MountMedium:
     is_mount_point: bool = False
     # Of huge pages, unless nobody asked.
     page_size: Quantity | None = None
+    # Of memory, in bytes; None if its mount does not tell.
+    size: int | None = None
 
 
 class MountDetector(Protocol):
@@ -143,7 +149,7 @@ class RealMountDetector:
             case "":
                 return MountMedium(v1.STORAGE_MEDIUM_DEFAULT)
             case "tmpfs":
-                return MountMedium(v1.STORAGE_MEDIUM_MEMORY, True)
+                return MountMedium(v1.STORAGE_MEDIUM_MEMORY, True, size=get_tmpfs_size(points[-1]))
             case "hugetlbfs":
                 asked = requested_medium != v1.STORAGE_MEDIUM_HUGE_PAGES
                 size = get_page_size(points[-1]) if asked else None
@@ -164,6 +170,14 @@ def get_page_size(point: mount_utils.MountPoint) -> Quantity:
         except ValueError as err:
             raise ValueError(f"error getting page size from '{option}' mount option: {err}") from err
     raise ValueError(f"no pagesize option specified for {point.path} mount")
+
+
+def get_tmpfs_size(point: mount_utils.MountPoint) -> int | None:
+    """How much a mount in memory may hold, in bytes, as its options tell."""
+    for option in point.options:
+        if found := _TMPFS_SIZE.fullmatch(option):
+            return int(found[1]) * (1024 if found[2] else 1)
+    return None
 
 
 class EmptyDir:
@@ -225,7 +239,7 @@ class EmptyDir:
         if self._medium == v1.STORAGE_MEDIUM_MEMORY:
             found = self._mount_detector.get_mount_medium(directory, self._medium)
             if found.is_mount_point and found.medium == v1.STORAGE_MEDIUM_MEMORY:
-                self._resize_tmpfs(directory)
+                self._resize_tmpfs(directory, found.size)
                 return True
         elif self._medium == v1.STORAGE_MEDIUM_DEFAULT:
             if os.path.isdir(directory):
@@ -248,11 +262,10 @@ class EmptyDir:
         klog.v(3).info_s("Mounting tmpfs for volume", podUID=self._pod.metadata.uid, volumeName=self._volume_name)
         self._mounter.mount_sensitive_without_systemd("tmpfs", directory, "tmpfs", options, [])
 
-    def _resize_tmpfs(self, directory: str) -> None:
+    def _resize_tmpfs(self, directory: str, size: int | None) -> None:
         """Follow the pod's limits. One that is smaller than what is inside does not fit; the volume keeps its size."""
         wanted = self._size_limit.value() if self._size_limit is not None else 0
-        size = os.statvfs(directory)
-        if wanted <= 0 or -(-wanted // size.f_frsize) == size.f_blocks:
+        if wanted <= 0 or (size is not None and _pages(wanted) == _pages(size)):
             return
         options = ["remount", f"size={wanted}"]
         try:
@@ -340,6 +353,10 @@ def _requests(pod: v1.Pod) -> list[dict[str, Quantity]]:
         assert pod.spec.resources is not None
         requests.append(pod.spec.resources.requests)
     return requests
+
+
+def _pages(size: int) -> int:
+    return -(-size // _PAGE_SIZE)
 
 
 def _set_up_dir(directory: str) -> None:

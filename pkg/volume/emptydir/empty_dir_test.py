@@ -165,6 +165,19 @@ def test_generate_tmpfs_mount_options(tmp_path: Path, size: str, noswap: bool, e
     assert volume.generate_tmpfs_mount_options(noswap) == expected
 
 
+def test_memory_is_mounted_anew_only_for_another_size(tmp_path: Path) -> None:
+    world = World(tmp_path, medium="Memory", size_limit=parse_quantity("1000000"))
+    for _ in range(3):
+        world.set_up()
+    assert len(world.host.mounter.calls) == 1
+    assert world.spec.volume is not None and world.spec.volume.empty_dir is not None
+    world.spec.volume.empty_dir.size_limit = parse_quantity("2M")
+    for _ in range(3):
+        world.set_up(is_remount=True)
+    assert len(world.host.mounter.calls) == 2
+    assert world.host.mounter.mounts[-1][3] == ["remount", "size=2000000"]
+
+
 @pytest.fixture
 def real(tmp_path: Path) -> Iterator[World]:
     """Of a volume that is really mounted."""
@@ -281,6 +294,9 @@ def test_get_page_size_mount_option_refused(medium: str, pod: v1.Pod, message: s
         pytest.param(None, "", empty_dir.MountMedium("", False), id="nothing"),
         pytest.param(("ext4", ()), "", empty_dir.MountMedium("", True), id="disk"),
         pytest.param(("tmpfs", ()), "", empty_dir.MountMedium("Memory", True), id="memory"),
+        pytest.param(
+            ("tmpfs", ("rw", "size=1024k")), "", empty_dir.MountMedium("Memory", True, size=1 << 20), id="sized memory"
+        ),
         pytest.param(
             ("hugetlbfs", ("rw", "pagesize=2M")),
             "HugePages-2Mi",

@@ -237,9 +237,10 @@ class EmptyDir:
         if not volumeutil.is_ready(ready_dir):
             return False
         if self._medium == v1.STORAGE_MEDIUM_MEMORY:
-            found = self._mount_detector.get_mount_medium(directory, self._medium)
-            if found.is_mount_point and found.medium == v1.STORAGE_MEDIUM_MEMORY:
-                self._resize_tmpfs(directory, found.size)
+            # The node's own memory answers at once, while the mount table of a busy node is long.
+            if os.path.ismount(directory):
+                stats = os.statvfs(directory)
+                self._resize_tmpfs(directory, stats.f_blocks * stats.f_frsize)
                 return True
         elif self._medium == v1.STORAGE_MEDIUM_DEFAULT:
             if os.path.isdir(directory):
@@ -256,6 +257,7 @@ class EmptyDir:
         _set_up_dir(directory)
         found = self._mount_detector.get_mount_medium(directory, self._medium)
         if found.is_mount_point and found.medium == v1.STORAGE_MEDIUM_MEMORY:
+            self._resize_tmpfs(directory, found.size)
             return
         plugin_dir = self._plugin.host.get_plugin_dir(EMPTY_DIR_PLUGIN_NAME)
         options = self.generate_tmpfs_mount_options(swap.is_tmpfs_noswap_option_supported(self._mounter, plugin_dir))

@@ -58,6 +58,9 @@ Without --kubeconfig it is on its own and runs the pods of --pod-manifest-path a
 _USAGE = """Usage:
   kubelet [flags]
   kubelet config explain [-o table|json] [flags]   show every value in force and where it came from
+  kubelet orphans [--remove] [-o table|json] [flags]
+                                                   list directories of pods that are gone and what is in them, and
+                                                   remove them, but none that something is mounted below
 
 Flags:
 """
@@ -77,6 +80,8 @@ class KubeletCommand:
         try:
             if args[:2] == ["config", "explain"]:
                 return _explain(args[2:])
+            if args[:1] == ["orphans"]:
+                return _orphans(args[1:])
             return self._run(args)
         except cliflag.FlagError as err:
             return _fail(f"failed to parse kubelet flag: {err}")
@@ -126,6 +131,32 @@ def _explain(args: list[str]) -> int:
     sys.stdout.flush()
     validation.validate_kubelet_configuration(loaded.kubelet_configuration, features.feature_gate)
     return 0
+
+
+def _orphans(args: list[str]) -> int:
+    """0 when there are no orphans, or none any more; 1 when there are, or it could not be told."""
+    from pkg import mount_utils
+
+    from . import orphans
+
+    output, rest = _take_output_flag(args)
+    wanted = [arg for arg in rest if arg != "--remove"]
+    loaded = configuration.parse_flags(wanted)
+    if loaded.arguments:
+        raise ValueError(f"unknown argument {loaded.arguments[0]}")
+    configuration.load(loaded, wanted)
+    server = options.KubeletServer(loaded.kubelet_flags, loaded.kubelet_configuration)
+    try:
+        found = orphans.find(server)
+    except orphans.UnknownPodsError as err:
+        raise ValueError(f"nothing can be called an orphan: {err}") from err
+    if len(wanted) < len(rest):
+        results = orphans.remove(found, mount_utils.Mounter())
+    else:
+        results = [orphans.Result(orphan) for orphan in found]
+    sys.stdout.write(orphans.render(results, output))
+    sys.stdout.flush()
+    return int(any(not result.removed for result in results))
 
 
 def _take_output_flag(args: list[str]) -> tuple[str, list[str]]:

@@ -1,0 +1,103 @@
+"""Who keeps a mount busy; on real mounts and processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pkg.util import mountholders
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+
+# Does what it is told, says so, and stays until its input ends.
+_PROGRAM = """
+import mmap, os, sys
+{0}
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "mounted"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", path], check=True)
+    (path / "file").write_text("content")
+    yield path
+    subprocess.run(["umount", path], check=True)
+
+
+def start(statement: str, *prefix: str) -> subprocess.Popen[str]:
+    command = [*prefix, sys.executable, "-c", _PROGRAM.format(statement)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.communicate(timeout=10)
+
+
+def holders(path: Path) -> dict[int, str]:
+    found = mountholders.find_holders(mountholders.mounts_at_or_below([str(path)]))
+    return {holder.pid: holder.what for holder in found}
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("os.chdir('{0}')", "current directory {0}"),
+        ("f = open('{0}/file')", "open file {0}/file"),
+        ("d = os.open('{0}', os.O_DIRECTORY)", "open file {0}"),
+        (
+            "f = os.open('{0}/file', os.O_RDONLY); m = mmap.mmap(f, 7, prot=mmap.PROT_READ); os.close(f)",
+            "{0}/file",
+        ),
+        ("f = open('{0}/gone', 'w'); os.unlink('{0}/gone')", "open file {0}/gone"),
+    ],
+)
+def test_process_that_holds_the_mount(mounted: Path, statement: str, what: str) -> None:
+    assert holders(mounted) == {}
+    process = start(statement.format(mounted))
+    found = holders(mounted)
+    end(process)
+    assert list(found) == [process.pid] and found[process.pid].endswith(what.format(mounted))
+    assert holders(mounted) == {}
+
+
+def test_holder_is_told_with_its_name(mounted: Path) -> None:
+    process = start(f"os.chdir('{mounted}')")
+    (holder,) = mountholders.find_holders(mountholders.mounts_at_or_below([str(mounted)]))
+    end(process)
+    assert str(holder) == f"{holder.comm} (pid {process.pid}, current directory {mounted})"
+    assert holder.comm.startswith("python")
+
+
+def test_process_with_a_mount_of_its_own_there_holds_nothing(mounted: Path) -> None:
+    process = start(f"os.chdir('{mounted}')", "unshare", "--mount", "--propagation", "private")
+    found = holders(mounted)
+    end(process)
+    assert found == {}
+
+
+def test_process_beside_the_mount_holds_nothing(mounted: Path) -> None:
+    process = start(f"os.chdir('{mounted.parent}')")
+    found = holders(mounted)
+    end(process)
+    assert found == {}
+
+
+def test_mounts_at_or_below(tmp_path: Path) -> None:
+    lines = [
+        f"{number} 1 0:{number} / {path} rw - tmpfs tmpfs rw"
+        for number, path in enumerate(["/", "/a", "/a/b", r"/a\040c", "/ab"], start=10)
+    ]
+    (tmp_path / "mountinfo").write_text("\n".join(lines) + "\n")
+    found = mountholders.mounts_at_or_below(["/a"], str(tmp_path / "mountinfo"))
+    assert [info.mount_point for info in found] == ["/a", "/a/b"]

@@ -1,0 +1,120 @@
+"""Unmounts that somebody is in the way of; on real mounts and processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.tools.record.testing import FakeRecorder
+from pkg.volume.plugins import Spec
+from pkg.volume.util import types as volumetypes
+from pkg.volume.util.operationexecutor import AttachedVolume, MountedVolume, StuckUnmounts
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+
+WAIT = 10.0
+SPEC = Spec(volume=v1.Volume(name="data"))
+POD = v1.Pod(metadata=metav1.ObjectMeta(name="p", namespace="ns", uid="u"))
+
+
+class World:
+    """A mounted volume of a pod, and somebody who may hold it."""
+
+    def __init__(self, root: Path) -> None:
+        self.pods = root / "pods"
+        self.path = self.pods / "u/volumes/kubernetes.io~empty-dir/data"
+        self.path.mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", self.path], check=True)
+        self.recorder = FakeRecorder(10)
+        node_ref = v1.ObjectReference(api_version="v1", kind="Node", name="node")
+        self.pod: v1.Pod | None = POD
+        self.stuck = StuckUnmounts(self.recorder, node_ref, lambda uid: self.pod)
+        self.retried: golang.Channel[str] = golang.Channel(10)
+        self.volume = MountedVolume("u", "plugin/u-data", "data", "kubernetes.io/empty-dir", "u", SPEC)
+        self.holders: list[subprocess.Popen[str]] = []
+
+    def hold(self) -> subprocess.Popen[str]:
+        program = "import sys; print(flush=True); sys.stdin.read()"
+        command = [sys.executable, "-c", program]
+        holder = subprocess.Popen(command, cwd=self.path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert holder.stdout is not None and holder.stdout.readline() == "\n"
+        self.holders.append(holder)
+        return holder
+
+    def unmount(self, err: Exception | None, volume: MountedVolume | AttachedVolume | None = None) -> None:
+        """An unmount with this outcome."""
+        context = volumetypes.OperationContext(detailed_err=err)
+        operations = volumetypes.GeneratedOperations("volume_unmount", lambda: context)
+        volume = volume or self.volume
+        if isinstance(volume, MountedVolume):
+            operations = self.stuck.watch_volume(operations, volume, str(self.pods))
+        else:
+            operations = self.stuck.watch_device(operations, volume)
+        operations.run()
+        self.stuck.investigate(lambda name: self.retried.send(name))
+
+    def close(self) -> None:
+        self.stuck.close()
+        for holder in self.holders:
+            holder.communicate(timeout=WAIT)
+        subprocess.run(["umount", self.path], check=True)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+def test_holder_is_named_once_and_its_end_is_a_reason_to_try_again(world: World) -> None:
+    holder = world.hold()
+    for _ in range(3):
+        world.unmount(OSError("target is busy"))
+    (event,) = world.recorder.drain()
+    assert event.startswith('Warning FailedUnmount Unmount failed for volume "plugin/u-data" : ')
+    assert f"{world.path} is held by python" in event and f"(pid {holder.pid}, current directory {world.path})" in event
+    assert not world.retried.try_recv()[2], "nothing has happened yet"
+    holder.communicate(timeout=WAIT)
+    assert world.retried.recv(WAIT) == ("plugin/u-data", True)
+    world.unmount(None)
+
+
+def test_another_holder_is_told_too(world: World) -> None:
+    first = world.hold()
+    world.unmount(OSError("target is busy"))
+    second = world.hold()
+    first.communicate(timeout=WAIT)
+    assert world.retried.recv(WAIT)[1]
+    world.unmount(OSError("target is busy"))
+    events = world.recorder.drain()
+    assert len(events) == 2 and f"(pid {second.pid}," in events[1] and f"(pid {first.pid}," not in events[1]
+
+
+def test_after_success_nobody_is_watched(world: World) -> None:
+    holder = world.hold()
+    world.unmount(OSError("target is busy"))
+    world.unmount(None)
+    holder.communicate(timeout=WAIT)
+    assert not world.retried.try_recv()[2]
+
+
+def test_failure_that_nobody_is_to_blame_for(world: World) -> None:
+    world.unmount(OSError("no such plugin"))
+    assert world.recorder.drain() == []
+
+
+def test_device_is_told_of_the_node(world: World) -> None:
+    device = AttachedVolume("plugin/disk", SPEC, "node", device_mount_path=str(world.path))
+    holder = world.hold()
+    world.unmount(OSError("target is busy"), device)
+    (event,) = world.recorder.drain()
+    assert 'Unmount failed for volume "data"' in event and f"(pid {holder.pid}," in event

@@ -267,7 +267,7 @@ class EmptyDir:
     def _resize_tmpfs(self, directory: str, size: int | None) -> None:
         """Follow the pod's limits. One that is smaller than what is inside does not fit; the volume keeps its size."""
         wanted = self._size_limit.value() if self._size_limit is not None else 0
-        if wanted <= 0 or (size is not None and _pages(wanted) == _pages(size)):
+        if wanted <= 0 or size is None or _pages(wanted) == _pages(size):
             return
         options = ["remount", f"size={wanted}"]
         try:

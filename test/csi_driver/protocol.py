@@ -1,7 +1,8 @@
 """What a kubelet may do to a volume, in which order, whatever was killed in between; as a log of calls shows it.
 
-A call that never ended, or whose error leaves it open, may have done all of its work or nothing, and what may follow it
-is what may follow either. So there are places where a volume surely is, and places where it maybe is.
+A call that never ended, or whose error leaves it open, may have done all of its work or nothing, and what may follow
+it is what may follow either. So there are places where a volume surely is, and places where it maybe is. Who was killed
+may not know any more what was done: after a mark, what undoes something may be done again.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ def _of_volume(calls: Sequence[Call], stages: bool) -> Iterable[str]:
     # Where it surely, and where it maybe, is.
     staged: set[str] = set()
     maybe_staged: set[str] = set()
-    published: set[str] = set()
     maybe_published: set[str] = set()
+    # By method and path, how many marks were before what was undone last.
+    undone: dict[tuple[str, str], int] = {}
     for call in calls:
         path, done = call.path, call.code == "OK"
         match call.method:
@@ -61,21 +63,20 @@ def _of_volume(calls: Sequence[Call], stages: bool) -> Iterable[str]:
                 if stages and source not in staged:
                     yield f"published at {path} without being staged at {source!r}"
                 maybe_published |= _places(call)
-                if done:
-                    published.add(path)
             case "NodeUnpublishVolume":
-                if path not in maybe_published:
-                    yield f"unpublished at {path}, where it never was"
-                published.discard(path)
+                if path not in maybe_published and undone.get((call.method, path), call.marks) == call.marks:
+                    yield f"unpublished at {path}, where it is not"
                 if done:
+                    undone[call.method, path] = call.marks
                     maybe_published.discard(path)
             case "NodeUnstageVolume":
                 if maybe_published:
                     yield f"unstaged while it may be published at {sorted(maybe_published)}"
-                if path not in maybe_staged:
-                    yield f"unstaged at {path}, where it never was"
+                if path not in maybe_staged and undone.get((call.method, path), call.marks) == call.marks:
+                    yield f"unstaged at {path}, where it is not"
                 staged.discard(path)
                 if done:
+                    undone[call.method, path] = call.marks
                     maybe_staged.discard(path)
     yield from _overlaps(calls)
 

@@ -131,6 +131,7 @@ class Story:
     def kill_driver(self) -> None:
         """Kill it with all its calls, and start it again."""
         self.driver.kill()
+        self.driver.mark("the driver was killed")
         self.driver.forget_faults()
         self.driver.start()
 

@@ -1,0 +1,132 @@
+"""`kubelet orphans`: whose directories are orphans, what is said of them, and what is removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kubelet_cmd.kubelet.app import orphans, server
+
+from pkg import klog
+
+HERE = Path(__file__).parents[2]
+POD = """apiVersion: v1
+kind: Pod
+metadata:
+  name: wanted
+  uid: wanted
+spec:
+  containers:
+  - name: c
+    image: i
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root directory with the pods `wanted`, `running`, `data` and `leftover`."""
+    monkeypatch.setattr(orphans, "_pods_of_runtime", lambda server: {"running"})
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "pod.yaml").write_text(POD)
+    for uid in ("wanted", "running", "leftover"):
+        (tmp_path / "root/pods" / uid / "containers").mkdir(parents=True)
+    (tmp_path / "root/pods/data/volumes/kubernetes.io~empty-dir/v").mkdir(parents=True)
+    (tmp_path / "root/pods/data/volumes/kubernetes.io~empty-dir/v/file").write_text("x")
+    return tmp_path
+
+
+@pytest.fixture
+def orphans_of(root: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., tuple[int, str, str]]]:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        flags = [f"--root-dir={root}/root", f"--pod-manifest-path={root}/manifests", "--hostname-override=node"]
+        code = server.new_kubelet_command().execute(["orphans", *arguments, *flags])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    yield run
+    klog.set_verbosity(0)
+
+
+def pods(root: Path) -> list[str]:
+    return sorted(os.listdir(root / "root/pods"))
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_directories_of_nobody_are_listed_and_explained(root: Path, orphans_of: Run) -> None:
+    code, out, _ = orphans_of()
+    data, leftover = f"{root}/root/pods/data", f"{root}/root/pods/leftover"
+    assert code == 1
+    assert f"{data} (data)\n  volume v (kubernetes.io/empty-dir) still holds 1 file: file\n" in out
+    assert f"{leftover} (leftover)\n  nothing is left in it but what the kubelet itself made\n" in out
+    assert "wanted" not in out and "running" not in out
+    assert pods(root) == ["data", "leftover", "running", "wanted"], "nothing is removed unless asked to"
+
+
+def test_asked_to_it_removes_them(root: Path, orphans_of: Run) -> None:
+    code, out, _ = orphans_of("--remove")
+    assert code == 0
+    assert f"{root}/root/pods/data (data): removed\n" in out
+    assert pods(root) == ["running", "wanted"]
+    assert orphans_of()[:2] == (0, "No orphaned pod directories.\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_what_something_is_mounted_below_is_refused(root: Path, orphans_of: Run) -> None:
+    mounted = root / "root/pods/mounted/volumes/kubernetes.io~nfs/v"
+    mounted.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "source", mounted], check=True)
+    try:
+        (mounted / "file").write_text("precious")
+        code, out, _ = orphans_of("--remove", "-o", "json")
+        results = {result["pod_uid"]: result for result in json.loads(out)}
+        assert code == 1
+        assert (mounted / "file").read_text() == "precious"
+    finally:
+        subprocess.run(["umount", mounted], check=True)
+    assert {uid: result["removed"] for uid, result in results.items()} == {
+        "data": True,
+        "leftover": True,
+        "mounted": False,
+    }
+    assert results["mounted"]["kind"] == "mounted"
+    assert results["mounted"]["reasons"] == [f"{mounted} is mounted (tmpfs from source)"]
+    assert results["mounted"]["refused"] == f"{mounted} is a mount point: unmount it first"
+
+
+def test_manifest_that_cannot_be_read_may_be_that_of_a_pod(root: Path, orphans_of: Run) -> None:
+    (root / "manifests" / "bad.yaml").write_text("kind: Pod\n  bad: [")
+    code, out, err = orphans_of("--remove")
+    assert (code, out) == (1, "")
+    assert "Error: nothing can be called an orphan: cannot tell the pods of" in err and "bad.yaml" in err
+    assert len(pods(root)) == 4
+
+
+def test_api_server_that_does_not_answer_may_have_pods(root: Path, orphans_of: Run) -> None:
+    code, _, err = orphans_of("--remove", f"--kubeconfig={root}/none")
+    assert code == 1 and "cannot tell the pods that the API server has for this node" in err
+    assert len(pods(root)) == 4
+
+
+def test_runtime_that_does_not_answer_may_have_pods(tmp_path: Path) -> None:
+    (tmp_path / "pods/u").mkdir(parents=True)
+    flags = [f"--root-dir={tmp_path}", f"--container-runtime-endpoint=unix://{tmp_path}/none.sock"]
+    command = [sys.executable, "-m", "cmd.kubelet", "orphans", "--remove", *flags]
+    result = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 1 and "cannot ask the container runtime at" in result.stderr
+    assert "Traceback" not in result.stderr and (tmp_path / "pods/u").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["-o", "xml"], 'unknown output format "xml"'), (["some"], "unknown argument some")],
+)
+def test_refusals(orphans_of: Run, arguments: list[str], message: str) -> None:
+    code, _, err = orphans_of(*arguments)
+    assert code == 1 and message in err

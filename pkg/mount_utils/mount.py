@@ -12,12 +12,11 @@ import enum
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pkg import golang, klog
+from pkg import klog
 from pkg.mount_utils.mount_helper_unix import (
     MOUNT_INFO,
     MountInfo,
@@ -292,12 +291,6 @@ def get_bind_mount_options(path: str, statvfs: Callable[[str], os.statvfs_result
     return [name for flag, name in _KEPT_FLAGS.items() if flags & flag]
 
 
-def make_bind_opts(options: Sequence[str]) -> tuple[bool, list[str], list[str]]:
-    """make_bind_opts_sensitive without secret options."""
-    bind, bind_options, remount_options, _ = make_bind_opts_sensitive(options, [])
-    return bind, bind_options, remount_options
-
-
 def make_bind_opts_sensitive(
     options: Sequence[str], sensitive_options: Sequence[str]
 ) -> tuple[bool, list[str], list[str], list[str]]:
@@ -334,19 +327,6 @@ def sanitized_options_for_logging(options: Sequence[str], sensitive_options: Seq
     return ",".join([*options, *(SENSITIVE_OPTIONS_REMOVED for _ in sensitive_options)])
 
 
-def make_mount_args(source: str, target: str, fstype: str, options: Sequence[str]) -> list[str]:
-    """The arguments of mount(8)."""
-    arguments, _ = make_mount_args_sensitive(source, target, fstype, options, [])
-    return arguments
-
-
-def make_mount_args_sensitive(
-    source: str, target: str, fstype: str, options: Sequence[str], sensitive_options: Sequence[str]
-) -> tuple[list[str], str]:
-    """The arguments of mount(8), and how they may be logged."""
-    return make_mount_args_sensitive_with_mount_flags(source, target, fstype, options, sensitive_options, [])
-
-
 def make_mount_args_sensitive_with_mount_flags(
     source: str,
     target: str,
@@ -355,7 +335,7 @@ def make_mount_args_sensitive_with_mount_flags(
     sensitive_options: Sequence[str],
     mount_flags: Sequence[str],
 ) -> tuple[list[str], str]:
-    """make_mount_args_sensitive with flags for mount(8) itself."""
+    """The arguments of mount(8), and how they may be logged. mount_flags are no mount options."""
     before = [*mount_flags, *(["-t", fstype] if fstype else [])]
     after = [source, target] if source else [target]
     if not options and not sensitive_options:
@@ -364,18 +344,12 @@ def make_mount_args_sensitive_with_mount_flags(
     return [*before, "-o", ",".join([*options, *sensitive_options]), *after], " ".join(for_log)
 
 
-def add_systemd_scope(
-    systemd_run_path: str, mount_name: str, command: str, arguments: Sequence[str]
-) -> tuple[str, list[str]]:
-    """The command and arguments that run the command in a scope of its own, which outlives the kubelet's service."""
-    path, arguments, _ = add_systemd_scope_sensitive(systemd_run_path, mount_name, command, arguments, "")
-    return path, arguments
-
-
 def add_systemd_scope_sensitive(
     systemd_run_path: str, mount_name: str, command: str, arguments: Sequence[str], for_log: str
 ) -> tuple[str, list[str], str]:
-    """add_systemd_scope that also tells how the new arguments may be logged."""
+    """Command and arguments that run the command in a scope of its own, which outlives the kubelet's service, and how
+    the arguments may be logged.
+    """
     scope = [f"--description=Kubernetes transient mount for {mount_name}", "--scope", "--", command]
     return systemd_run_path, [*scope, *arguments], " ".join([*scope, for_log])
 
@@ -501,23 +475,11 @@ def get_device_name_from_mount(mounter: Interface, mount_path: str) -> tuple[str
 
 
 class SafeFormatAndMount:
-    """Mounts devices, and formats those on which there is nothing.
+    """Mounts devices, and formats those on which there is nothing."""
 
-    At most max_concurrent_format are being formatted at a time, 0 for any number; one that takes longer than
-    format_timeout seconds no longer counts.
-    """
-
-    def __init__(
-        self,
-        mounter: Interface,
-        executor: utilexec.Interface,
-        max_concurrent_format: int = 0,
-        format_timeout: float = 0.0,
-    ) -> None:
+    def __init__(self, mounter: Interface, executor: utilexec.Interface) -> None:
         self.interface = mounter
         self.exec = executor
-        self._format_slots = threading.Semaphore(max_concurrent_format) if max_concurrent_format > 0 else None
-        self._format_timeout = format_timeout
 
     def format_and_mount(self, source: str, target: str, fstype: str, options: list[str]) -> None:
         """Raises MountError."""
@@ -598,22 +560,8 @@ class SafeFormatAndMount:
         klog.info_s("Disk successfully formatted (mkfs)", disk=source, fsType=fstype, target=target)
 
     def format(self, fstype: str, arguments: list[str]) -> None:
-        """Run mkfs, when its turn has come. Raises CodeExitError, OSError."""
-        if self._format_slots is None:
-            self.exec.run([f"mkfs.{fstype}", *arguments])
-            return
-        self._format_slots.acquire()
-        ctx, cancel = golang.with_timeout(golang.background(), self._format_timeout)
-        golang.go(self._free_format_slot, ctx, self._format_slots, name="free-format-slot")
-        try:
-            self.exec.run([f"mkfs.{fstype}", *arguments])
-        finally:
-            cancel()
-
-    def _free_format_slot(self, ctx: golang.Context, slots: threading.Semaphore) -> None:
-        """Let the next one format when this one is done, or has taken too long."""
-        ctx.done().recv()
-        slots.release()
+        """Run mkfs. Raises CodeExitError, OSError."""
+        self.exec.run([f"mkfs.{fstype}", *arguments])
 
     def check_and_repair_filesystem(self, source: str) -> None:
         """Run fsck. Raises MountError when there are faults that it could not put right."""

@@ -215,7 +215,7 @@ class Disk:
 )
 def test_format_and_mount(disk: Disk, fstype: str, options: list[str], commands: list[str]) -> None:
     mounter = FakeMounter()
-    mount_utils.SafeFormatAndMount(mounter, disk.exec, 1, 60).format_and_mount("/dev/x", "/t", fstype, options)
+    mount_utils.SafeFormatAndMount(mounter, disk.exec).format_and_mount("/dev/x", "/t", fstype, options)
     assert [" ".join(c) if c[0] != "blkid" else "blkid" for c in disk.exec.commands] == commands
     assert mounter.mounts == [("/dev/x", "/t", fstype or "ext4", [*options, "defaults"])]
 

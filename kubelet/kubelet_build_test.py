@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from kubelet import standalone
 from kubelet.apis import config as kubeletconfig
-from kubelet.kubelet_build import new_crash_loop_back_off
+from kubelet.kubelet_build import build_standalone_objects, new_crash_loop_back_off
+from kubelet.testing import TestKubelet, new_pod
 from pkg import features
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 
@@ -44,3 +50,18 @@ def test_new_crash_loop_back_off(
         set_feature_gate_during_test(gate, features.KUBELET_CRASH_LOOP_BACK_OFF_MAX, maximum),
     ):
         assert new_crash_loop_back_off(kube_cfg) == expected
+
+
+def test_pods_follow_objects_of_the_manifest_folder(tmp_path: Path) -> None:
+    world = TestKubelet(tmp_path)
+    objects = standalone.ObjectStore()
+    build_standalone_objects(world.kubelet, objects)
+    using = new_pod("using", image_pull_secrets=[v1.LocalObjectReference(name="pull")])
+    for pod in (using, new_pod("other")):
+        world.kubelet.pod_manager.add_pod(pod)
+    secret = v1.Secret(metadata=metav1.ObjectMeta(name="pull", namespace="ns"))
+    objects.replace([secret])
+    assert world.workers.update_types() == [("SYNC", "using")]
+    assert world.kubelet.secret_manager is not None
+    assert world.kubelet.secret_manager.get_secret("ns", "pull") is secret
+    world.close()

@@ -134,6 +134,8 @@ def test_object_whose_file_is_gone_is_deleted(kubelet: KubeletProcess, cri: CRIC
     put(kubelet, "second", using("second", sleeper(), s={"secret": {"secretName": "gone"}}))
     told(kubelet, "second-objects", "FailedMount", 'secret "gone" not found')
     assert run("cat /s/a") == "1", "a pod that runs keeps what it has"
+    put(kubelet, "gone-secret", secret("gone", a="2"))
+    assert running(kubelet, cri, "second")("cat /s/a") == "2"
 
 
 def test_claims(kubelet: KubeletProcess, cri: CRIClient, tmp_path: Path) -> None:

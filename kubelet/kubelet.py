@@ -25,6 +25,7 @@ from kubelet import (
     stats,
     status,
     sysctl,
+    volumemanager,
 )
 from kubelet import container as kubecontainer
 from kubelet import pod as kubepod
@@ -75,6 +76,7 @@ _REJECTION_REASONS = frozenset(
         lifecycle.UNEXPECTED_PREDICATE_FAILURE_TYPE,
         nodeshutdown.NODE_SHUTDOWN_NOT_ADMITTED_REASON,
         sysctl.FORBIDDEN_REASON,
+        volumemanager.VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON,
         *(lifecycle.INSUFFICIENT_RESOURCE_PREFIX + name for name in ("cpu", "memory", "ephemeral-storage", "pods")),
     }
 )
@@ -238,9 +240,21 @@ class Kubelet(KubeletPods):
             )
 
         golang.go(sync_node_status, name="node-status")
+        golang.go(self._report_volumes_in_use, ctx, name="node-status-volumes")
         golang.go(self.fast_status_update_once, ctx, name="node-status-fast")
         golang.go(self.node_lease_controller.run, ctx, name="node-lease")
         golang.go(self.fast_static_pods_registration, ctx, name="static-pods-registration")
+
+    def _report_volumes_in_use(self, ctx: golang.Context) -> None:
+        """Report the node's status whenever other volumes are in use.
+
+        DIVERGES: Go's volumes wait for the next regular report before they can be attached, or detached.
+        """
+        while golang.select(self.volumes_in_use_changed, ctx.done()).index == 0:
+            try:
+                self.sync_node_status(ctx)
+            except golang.ContextError:
+                return
 
     def fast_static_pods_registration(self, ctx: golang.Context) -> None:
         """Make the mirrors of static pods as soon as the node is registered, not only at their next sync."""
@@ -410,6 +424,7 @@ class Kubelet(KubeletPods):
         if not was_ready and self.sources_ready.all_ready():
             # DIVERGES: Go looks at the resizes that waited before its start only half a minute later.
             self.allocation_manager.retry_pending_resizes(allocation.TRIGGER_REASON_PODS_ADDED)
+            self.volume_manager.sources_changed()
 
     def _housekeep(self, ctx: golang.Context, handler: SyncHandler) -> None:
         start = self.clock.monotonic()
@@ -658,7 +673,8 @@ class Kubelet(KubeletPods):
             self._ensure_pod_cgroup(ctx, pod, pod_status, api_status)
         self.try_reconcile_mirror_pods(ctx, pod, mirror_pod)
         self._prepare_pod_data_dirs(pod)
-        self._wait_for_volumes(ctx, pod)
+        if not self._wait_for_volumes(ctx, pod):
+            return True, None
         pull_secrets = self.get_pull_secrets_for_pod(pod)
         self.probe_manager.add_pod(ctx, pod)
         # What was begun with the runtime is carried through: half a start would have to be cleaned up.
@@ -814,11 +830,16 @@ class Kubelet(KubeletPods):
             self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_TO_MAKE_POD_DATA_DIRECTORIES, message)
             raise
 
-    def _wait_for_volumes(self, ctx: golang.Context, pod: v1.Pod) -> None:
+    def _wait_for_volumes(self, ctx: golang.Context, pod: v1.Pod) -> bool:
+        """Whether the pod has its volumes; one that cannot have them on this node has been refused."""
         try:
             self.volume_manager.wait_for_attach_and_mount(ctx, pod)
+            return True
         except golang.Canceled:
             raise
+        except volumemanager.VolumeAttachLimitExceededError as err:
+            self.reject_pod(pod, volumemanager.VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON, str(err))
+            return False
         except Exception as err:
             message = f"Unable to attach or mount volumes: {err}"
             self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_MOUNT_VOLUME, message)

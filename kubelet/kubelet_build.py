@@ -52,7 +52,7 @@ from kubelet.runtime import RuntimeState
 from kubelet.util import queue
 from kubelet.util.pod_startup_latency_tracker import BasicPodStartupLatencyTracker
 from kubelet.volume_host import new_initialized_volume_plugin_mgr
-from kubelet.volumemanager import VolumeManager
+from kubelet.volumemanager import VolumeManager, populator
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util import net as utilnet
@@ -62,6 +62,7 @@ from pkg.component_base import version
 from pkg.component_helpers import nodedeclaredfeatures
 from pkg.security import apparmor
 from pkg.volume import csi
+from pkg.volume.util import operationexecutor, volumepathhandler
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
@@ -151,6 +152,7 @@ def new_main_kubelet(
     _build_pleg(kubelet)
     _build_garbage_collection(ctx, kubelet, options)
     _build_volumes(ctx, kubelet, kube_deps)
+    _build_volume_manager(ctx, kubelet, api_objects, object_store)
     kubelet.plugin_manager = PluginManager(kubelet.get_plugins_registration_dir(), kubelet.clock)
     _build_csi(ctx, kubelet)
     handlers = _build_admission(ctx, kubelet)
@@ -218,18 +220,29 @@ class _APIObjects:
     node_has_synced: Callable[[], bool] = lambda: True
     service_lister: Callable[[], list[v1.Service]] | None = None
     service_has_synced: Callable[[], bool] = lambda: True
+    # Has a function called whenever another set of volumes is attached to the node.
+    on_volumes_attached_change: Callable[[Callable[[], None]], None] = lambda func: None
 
 
 def _watch_api_objects(ctx: golang.Context, client: kubernetes.Interface, node_name: str) -> _APIObjects:
     """Follow this node's object, and the services that pods are told of, until ctx ends."""
     # Only a kubelet with an API server loads them.
     from pkg.client_go import informers
+    from pkg.client_go.tools import cache
 
     def only(field_selector: str) -> TweakListOptionsFunc:
         return lambda options: msgspec.structs.replace(options, field_selector=field_selector)
 
     node_informers = informers.SharedInformerFactory(client, 0, tweak_list_options=only(f"metadata.name={node_name}"))
     nodes = node_informers.core_v1.nodes()
+
+    def on_volumes_attached_change(func: Callable[[], None]) -> None:
+        def update(old: v1.Node, new: v1.Node) -> None:
+            if old.status.volumes_attached != new.status.volumes_attached:
+                func()
+
+        nodes.informer().add_event_handler(cache.ResourceEventHandlerFuncs(lambda node: func(), update))
+
     node_has_synced = nodes.informer().has_synced
     node_informers.start(ctx)
     klog.info_s("Attempting to sync node with API server")
@@ -243,6 +256,7 @@ def _watch_api_objects(ctx: golang.Context, client: kubernetes.Interface, node_n
         node_has_synced=node_has_synced,
         service_lister=services.lister().list,
         service_has_synced=service_has_synced,
+        on_volumes_attached_change=on_volumes_attached_change,
     )
 
 
@@ -585,16 +599,34 @@ def _new_cluster_trust_bundle_manager(
 
 def _build_volumes(ctx: golang.Context, kubelet: Kubelet, kube_deps: Dependencies) -> None:
     kubelet.cluster_trust_bundle_manager = _new_cluster_trust_bundle_manager(ctx, kubelet.kube_client)
-    kubelet.volume_plugin_mgr, host = new_initialized_volume_plugin_mgr(ctx, kubelet, kube_deps.volume_plugins)
+    kubelet.volume_plugin_mgr, _ = new_initialized_volume_plugin_mgr(ctx, kubelet, kube_deps.volume_plugins)
+
+
+def _build_volume_manager(
+    ctx: golang.Context, kubelet: Kubelet, api_objects: _APIObjects, objects: standalone.ObjectStore | None
+) -> None:
+    claims: populator.Claims | None = None
+    if kubelet.kube_client is not None:
+        claims = populator.APIServerClaims(ctx, kubelet.kube_client)
+    elif objects is not None:
+        claims = standalone.Volumes(objects, kubelet.root_directory)
     kubelet.volume_manager = VolumeManager(
+        kubelet.kubelet_configuration.enable_controller_attach_detach,
+        kubelet.node_name,
         kubelet.pod_manager,
         kubelet.pod_workers,
+        kubelet.kube_client,
         kubelet.volume_plugin_mgr,
-        host,
+        kubelet.hostutil,
         kubelet.get_pods_dir(),
         kubelet.recorder,
+        volumepathhandler.VolumePathHandler(kubelet.mounter),
+        claims,
+        operationexecutor.StuckUnmounts(kubelet.recorder, kubelet.node_ref, kubelet.pod_manager.get_pod_by_uid),
+        lambda: kubelet.volumes_in_use_changed.try_send(None),
         kubelet.clock,
     )
+    api_objects.on_volumes_attached_change(kubelet.volume_manager.node_changed)
 
 
 def _build_csi(ctx: golang.Context, kubelet: Kubelet) -> None:

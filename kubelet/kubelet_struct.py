@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kubelet.util import BasicNodeStartupLatencyTracker, NodeStartupLatencyTracker
+from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery import clock
 from pkg.apimachinery.util import net as utilnet
@@ -201,6 +202,8 @@ class KubeletStruct:
     # What fills in the node's status, made at its first use.
     set_node_status_funcs: list[nodestatus.Setter] = field(default_factory=list)
 
+    # Says that the node's status must tell of other volumes in use, before they can be attached or detached.
+    volumes_in_use_changed: golang.Channel[None] = field(default_factory=lambda: golang.Channel(1))
     # Held while the node's status is found out and reported; guards the next four.
     sync_node_status_mux: threading.Lock = field(default_factory=threading.Lock)
     registration_completed: bool = False

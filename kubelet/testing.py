@@ -18,6 +18,7 @@ from kubelet.container import testing as containertesting
 from kubelet.cri import testing as critesting
 from kubelet.pod_workers import PodWorkers, PodWorkerSync, UpdatePodOptions
 from kubelet.volumemanager import VolumeManager
+from kubelet.volumemanager.testing import FakeVolumeManager
 from pkg import golang, volume
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -101,48 +102,6 @@ class FakePLEG:
 
     def request_reinspect(self, pod_uid: str) -> None:
         self.reinspections.append(pod_uid)
-
-
-class FakeVolumeManager:
-    """Everything is mounted at once, but for what `err` says; `mounted` are the volumes of each pod by uid."""
-
-    def __init__(self) -> None:
-        self.mounted: dict[str, kubecontainer.VolumeMap] = {}
-        self.possibly_mounted: set[str] = set()
-        self.err: Exception | None = None
-        self.waits: list[tuple[str, str]] = []
-        self.volumes_in_use: list[str] = []
-        self.reported_in_use: list[str] = []
-
-    def wait_for_attach_and_mount(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        self.waits.append(("mount", pod.metadata.uid))
-        if self.err is not None:
-            raise self.err
-
-    def wait_for_unmount(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        self.waits.append(("unmount", pod.metadata.uid))
-        if self.err is not None:
-            raise self.err
-
-    def get_mounted_volumes_for_pod(self, pod_name: str) -> kubecontainer.VolumeMap:
-        return self.mounted.get(pod_name, {})
-
-    def has_possibly_mounted_volumes_for_pod(self, pod_name: str) -> bool:
-        return pod_name in self.possibly_mounted
-
-    def get_extra_supplemental_groups_for_pod(self, pod: v1.Pod) -> list[int]:
-        return []
-
-    def reconciler_states_have_been_synced(self) -> bool:
-        return True
-
-    def get_volumes_in_use(self) -> list[str]:
-        return self.volumes_in_use
-
-    def mark_volumes_as_reported_in_use(self, volumes_reported_as_in_use: list[str]) -> None:
-        self.reported_in_use = volumes_reported_as_in_use
-
-    def run(self, ctx: golang.Context, sources_ready: config.SourcesReady) -> None: ...
 
 
 class TestKubelet:

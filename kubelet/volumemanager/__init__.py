@@ -6,6 +6,10 @@ operations and, after a restart, from the disk; the reconciler starts the operat
 Go: pkg/kubelet/volumemanager
 """
 
-from kubelet.volumemanager.volume_manager import VolumeManager
+from kubelet.volumemanager.volume_manager import (
+    VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON,
+    VolumeAttachLimitExceededError,
+    VolumeManager,
+)
 
-__all__ = ["VolumeManager"]
+__all__ = ["VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON", "VolumeAttachLimitExceededError", "VolumeManager"]

@@ -3,7 +3,22 @@
 Go: pkg/kubelet/volumemanager/cache
 """
 
-from kubelet.volumemanager.cache.actual_state_of_world import ActualStateOfWorld
+from kubelet.volumemanager.cache.actual_state_of_world import (
+    ActualStateOfWorld,
+    AttachedVolume,
+    FsResizeRequiredError,
+    RemountRequiredError,
+    SELinuxMountMismatchError,
+    VolumeNotAttachedError,
+)
 from kubelet.volumemanager.cache.desired_state_of_world import DesiredStateOfWorld
 
-__all__ = ["ActualStateOfWorld", "DesiredStateOfWorld"]
+__all__ = [
+    "ActualStateOfWorld",
+    "AttachedVolume",
+    "DesiredStateOfWorld",
+    "FsResizeRequiredError",
+    "RemountRequiredError",
+    "SELinuxMountMismatchError",
+    "VolumeNotAttachedError",
+]

@@ -1,4 +1,4 @@
-"""Which volumes pods want.
+"""Which volumes this node is to have, and which pods are to get them.
 
 Go: pkg/kubelet/volumemanager/cache/desired_state_of_world.go
 """
@@ -6,63 +6,406 @@ Go: pkg/kubelet/volumemanager/cache/desired_state_of_world.go
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
 
+from kubelet.volumemanager.cache import desired_state_of_wold_selinux_metrics as selinux_metrics
+from pkg import klog
 from pkg.api.core import v1
-from pkg.volume import Spec, VolumePluginMgr
+from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.api.resource import Quantity
+from pkg.component_helpers import resource as resourcehelper
+from pkg.volume import Spec, VolumePlugin, VolumePluginMgr
 from pkg.volume import util as volumeutil
-from pkg.volume.util.operationexecutor.simple_executor import VolumeToMount
+from pkg.volume.util.operationexecutor import VolumeToMount
 
+if TYPE_CHECKING:
+    import prometheus_client
+
+ZERO = Quantity(0)
 # Errors that are kept of one pod; more say nothing new.
 MAX_POD_ERRORS = 10
+CSI_PLUGIN_NAME = "kubernetes.io/csi"
+
+
+@dataclass(frozen=True, slots=True)
+class _PodToMount:
+    """A pod that wants a volume."""
+
+    pod: v1.Pod
+    # For a claim that of the persistent volume behind it.
+    volume_spec: Spec
+    # What the pod calls it: one claim may stand in a pod under several names.
+    outer_volume_spec_names: list[str]
+    mount_request_time: datetime
+
+
+@dataclass(slots=True)
+class _VolumeToMount:
+    """A volume that pods want."""
+
+    volume_name: str
+    plugin_is_attachable: bool
+    plugin_is_device_mountable: bool
+    volume_gid_value: str
+    # None when nobody limits it.
+    desired_size_limit: Quantity | None
+    # What it is to be mounted with by -o context=; "" when that does not matter, or cannot be.
+    effective_selinux_mount_file_label: str
+    # What it would be mounted with if that were done for all access modes: only to count conflicts.
+    original_selinux_label: str
+    # How large the persistent volume says it is.
+    persistent_volume_size: Quantity = ZERO
+    pods_to_mount: dict[str, _PodToMount] = field(default_factory=dict)
+    # Whether the node's status names it among volumesInUse: it must not be attached or mounted before.
+    reported_in_use: bool = False
 
 
 class DesiredStateOfWorld:
-    """Volumes by pod. Safe from any thread; everything handed out is a copy."""
+    """Volumes and the pods that want them. Safe from any thread; what is handed out are copies.
 
-    def __init__(self, plugins: VolumePluginMgr) -> None:
-        self._plugins = plugins
-        self._lock = threading.Lock()  # guards the two below
-        self._volumes: dict[tuple[str, str], VolumeToMount] = {}
-        self._pod_errors: dict[str, list[str]] = {}
+    The populator writes it, the reconciler compares it with what is there.
+    """
 
-    def add_pod_to_volume(self, pod_name: str, pod: v1.Pod, spec: Spec, outer_volume_spec_name: str) -> str:
-        """Note that the pod wants the volume; the volume's unique name. Raises ValueError when no plugin fits."""
-        plugin = self._plugins.find_plugin_by_spec(spec)
-        volume_name = volumeutil.get_unique_volume_name_from_spec_with_pod(pod_name, plugin, spec)
-        volume = VolumeToMount(volume_name, pod_name, spec, outer_volume_spec_name, pod, plugin.get_plugin_name())
+    def __init__(
+        self,
+        volume_plugin_mgr: VolumePluginMgr,
+        selinux_translator: volumeutil.SELinuxLabelTranslator,
+        on_pod_change: Callable[[str], None] | None = None,
+        clock: clocklib.Clock | None = None,
+    ) -> None:
+        """on_pod_change is told, from any thread, the name of a pod of which there is an error to tell."""
+        self._volume_plugin_mgr = volume_plugin_mgr
+        self._selinux_translator = selinux_translator
+        self._on_pod_change = on_pod_change or (lambda pod_name: None)
+        self._clock = clock or clocklib.RealClock()
+        self._lock = threading.Lock()  # guards all below
+        self._volumes_to_mount: dict[str, _VolumeToMount] = {}
+        self._pod_errors: dict[str, set[str]] = {}
+        selinux_metrics.register_selinux_metrics()
+
+    def add_pod_to_volume(
+        self,
+        pod_name: str,
+        pod: v1.Pod,
+        volume_spec: Spec,
+        outer_volume_spec_name: str,
+        volume_gid_value: str,
+        selinux_container_contexts: list[v1.SELinuxOptions],
+    ) -> str:
+        """Note that the pod wants the volume; the volume's unique name.
+
+        What is known of the pod's wish is brought up to date. Raises ValueError when no plugin fits, or several, or
+        when the SELinux labels of those who use the volume cannot be brought together.
+        """
+        try:
+            plugin = self._volume_plugin_mgr.find_plugin_by_spec(volume_spec)
+        except ValueError as err:
+            quoted = klog.quote(volume_spec.name())
+            raise ValueError(f"failed to get Plugin from volumeSpec for volume {quoted} err={err}") from err
+        attachable = volumeutil.is_attachable_volume(volume_spec, self._volume_plugin_mgr)
+        device_mountable = volumeutil.is_device_mountable_volume(volume_spec, self._volume_plugin_mgr)
+        volume_name = _unique_volume_name(pod_name, plugin, volume_spec, attachable or device_mountable)
+        label, supports_context_mount = self._get_selinux_label(
+            volume_spec, selinux_container_contexts, pod.spec.security_context
+        )
+        klog.v(4).info_s("expected volume SELinux label context", volume=volume_spec.name(), label=label)
         with self._lock:
-            self._volumes[pod_name, volume_name] = volume
+            volume = self._volumes_to_mount.get(volume_name)
+            if volume is None:
+                volume = _VolumeToMount(
+                    volume_name=volume_name,
+                    plugin_is_attachable=attachable,
+                    plugin_is_device_mountable=device_mountable,
+                    volume_gid_value=volume_gid_value,
+                    desired_size_limit=_size_limit(pod, volume_spec),
+                    effective_selinux_mount_file_label=_effective_label(volume_spec, label),
+                    original_selinux_label=label,
+                    persistent_volume_size=_persistent_volume_size(volume_spec),
+                )
+                if label:
+                    selinux_metrics.SELINUX_VOLUMES_ADMITTED.labels(*_volume_labels(plugin, volume_spec)).inc()
+            elif supports_context_mount and pod_name not in volume.pods_to_mount:
+                _check_selinux_conflict(plugin, volume_spec, volume, label)
+            self._volumes_to_mount[volume_name] = volume
+            volume.pods_to_mount[pod_name] = self._pod_to_mount(
+                volume.pods_to_mount.get(pod_name), pod, plugin, volume_spec, outer_volume_spec_name
+            )
         return volume_name
 
-    def delete_pod_from_volume(self, pod_name: str, volume_name: str) -> None:
-        with self._lock:
-            self._volumes.pop((pod_name, volume_name), None)
-            if not any(pod == pod_name for pod, _ in self._volumes):
-                self._pod_errors.pop(pod_name, None)
+    def _pod_to_mount(
+        self, old: _PodToMount | None, pod: v1.Pod, plugin: VolumePlugin, spec: Spec, outer_name: str
+    ) -> _PodToMount:
+        names = list(old.outer_volume_spec_names) if old is not None else []
+        if outer_name not in names:
+            names.append(outer_name)
+        # Asking again for a volume whose content changes is another request, of any other volume it is the same one.
+        if old is not None and not plugin.requires_remount(spec):
+            requested = old.mount_request_time
+        else:
+            requested = self._clock.now()
+        return _PodToMount(pod, spec, names, requested)
 
-    def pod_exists_in_volume(self, pod_name: str, volume_name: str) -> bool:
+    def _get_selinux_label(
+        self,
+        volume_spec: Spec,
+        container_contexts: list[v1.SELinuxOptions],
+        pod_security_context: v1.PodSecurityContext | None,
+    ) -> tuple[str, bool]:
+        """The label to mount with, and whether the plugin can do that at all. Raises ValueError.
+
+        What is wrong with the labels is only counted for volumes that are not mounted with one for now.
+        """
+        access_mode = _get_volume_access_mode(volume_spec)
+        try:
+            info = volumeutil.get_mount_selinux_label(
+                volume_spec,
+                container_contexts,
+                pod_security_context,
+                self._volume_plugin_mgr,
+                self._selinux_translator,
+            )
+        except volumeutil.SELinuxLabelTranslationError as err:
+            _handle_selinux_metric_error(
+                err,
+                volumeutil.volume_supports_selinux_mount(volume_spec),
+                selinux_metrics.SELINUX_CONTAINER_CONTEXT_WARNINGS.labels(access_mode),
+                selinux_metrics.SELINUX_CONTAINER_CONTEXT_ERRORS.labels(access_mode),
+            )
+            return "", True
+        except volumeutil.MultipleSELinuxLabelsError as err:
+            _handle_selinux_metric_error(
+                err,
+                volumeutil.volume_supports_selinux_mount(volume_spec),
+                selinux_metrics.SELINUX_POD_CONTEXT_MISMATCH_WARNINGS.labels(access_mode),
+                selinux_metrics.SELINUX_POD_CONTEXT_MISMATCH_ERRORS.labels(access_mode),
+            )
+            return "", False
+        return info.selinux_mount_label, info.plugin_supports_selinux_context_mount
+
+    def mark_volumes_reported_in_use(self, reported_volumes: Iterable[str]) -> bool:
+        """The node's status names these volumes, and no others. Whether that is news of any volume here."""
+        reported = set(reported_volumes)
         with self._lock:
-            return (pod_name, volume_name) in self._volumes
+            changed = [v for v in self._volumes_to_mount.values() if v.reported_in_use != (v.volume_name in reported)]
+            for volume in changed:
+                volume.reported_in_use = not volume.reported_in_use
+        return bool(changed)
+
+    def delete_pod_from_volume(self, pod_name: str, volume_name: str) -> None:
+        """The pod no longer wants the volume; a volume that no pod wants is forgotten, as are the pod's errors."""
+        with self._lock:
+            self._pod_errors.pop(pod_name, None)
+            volume = self._volumes_to_mount.get(volume_name)
+            if volume is None:
+                return
+            volume.pods_to_mount.pop(pod_name, None)
+            if not volume.pods_to_mount:
+                del self._volumes_to_mount[volume_name]
+
+    def update_persistent_volume_size(self, volume_name: str, size: Quantity) -> None:
+        """How large the persistent volume says now that it is."""
+        with self._lock:
+            if (volume := self._volumes_to_mount.get(volume_name)) is not None:
+                volume.persistent_volume_size = size
+
+    def mark_volume_attachability(self, volume_name: str, attachable: bool) -> None:
+        """Whether the volume must be attached, of which its driver thinks otherwise than before."""
+        with self._lock:
+            if (volume := self._volumes_to_mount.get(volume_name)) is not None:
+                volume.plugin_is_attachable = attachable
+
+    def volume_exists(self, volume_name: str, selinux_mount_context: str) -> bool:
+        """Whether pods want the volume with this context.
+
+        With another one it is another volume: what is mounted with the old context must be unmounted everywhere
+        before it can be mounted with the new one.
+        """
+        with self._lock:
+            volume = self._volumes_to_mount.get(volume_name)
+            return volume is not None and volume.effective_selinux_mount_file_label == selinux_mount_context
+
+    def pod_exists_in_volume(self, pod_name: str, volume_name: str, selinux_mount_option: str) -> bool:
+        """Whether the pod wants the volume, with this context."""
+        with self._lock:
+            volume = self._volumes_to_mount.get(volume_name)
+            return (
+                volume is not None
+                and volume.effective_selinux_mount_file_label == selinux_mount_option
+                and pod_name in volume.pods_to_mount
+            )
+
+    def volume_exists_with_spec_name(self, pod_name: str, volume_spec_name: str) -> bool:
+        """Whether the pod wants a volume whose directory has this name."""
+        with self._lock:
+            pods = (volume.pods_to_mount.get(pod_name) for volume in self._volumes_to_mount.values())
+            return any(pod is not None and pod.volume_spec.name() == volume_spec_name for pod in pods)
+
+    def get_pods(self) -> set[str]:
+        """Pods that want volumes."""
+        with self._lock:
+            return {pod_name for volume in self._volumes_to_mount.values() for pod_name in volume.pods_to_mount}
+
+    def get_volume_names_for_pod(self, pod_name: str) -> dict[str, str]:
+        """The pod's volumes, by what it calls them."""
+        with self._lock:
+            return {
+                outer_name: volume.volume_name
+                for volume in self._volumes_to_mount.values()
+                if (pod := volume.pods_to_mount.get(pod_name)) is not None
+                for outer_name in pod.outer_volume_spec_names
+            }
 
     def get_volumes_to_mount(self) -> list[VolumeToMount]:
+        """Each volume once for each pod that wants it."""
         with self._lock:
-            return list(self._volumes.values())
+            return [
+                _new_volume_to_mount(volume, pod_name, pod)
+                for volume in self._volumes_to_mount.values()
+                for pod_name, pod in volume.pods_to_mount.items()
+            ]
 
-    def get_volumes_of_pod(self, pod_name: str) -> list[VolumeToMount]:
+    def get_attachable_volumes(self) -> set[str]:
+        """Names of the volumes that must be attached."""
         with self._lock:
-            return [volume for (pod, _), volume in self._volumes.items() if pod == pod_name]
+            return {volume.volume_name for volume in self._volumes_to_mount.values() if volume.plugin_is_attachable}
 
-    def add_error_to_pod(self, pod_name: str, message: str) -> None:
+    def add_error_to_pod(self, pod_name: str, err: str) -> None:
         """Keep a fault for whoever waits for the pod's volumes."""
         with self._lock:
-            errors = self._pod_errors.setdefault(pod_name, [])
-            if message not in errors and len(errors) < MAX_POD_ERRORS:
-                errors.append(message)
-
-    def has_pod_errors(self, pod_name: str) -> bool:
-        with self._lock:
-            return pod_name in self._pod_errors
+            errors = self._pod_errors.setdefault(pod_name, set())
+            if len(errors) < MAX_POD_ERRORS:
+                errors.add(err)
+        self._on_pod_change(pod_name)
 
     def pop_pod_errors(self, pod_name: str) -> list[str]:
+        """The pod's faults, once."""
         with self._lock:
-            return sorted(self._pod_errors.pop(pod_name, []))
+            return sorted(self._pod_errors.pop(pod_name, ()))
+
+    def get_pods_with_errors(self) -> list[str]:
+        with self._lock:
+            return list(self._pod_errors)
+
+
+def _unique_volume_name(pod_name: str, plugin: VolumePlugin, spec: Spec, shared: bool) -> str:
+    """The plugin's for a volume that the node has once for all pods; any other is a pod's own. Raises ValueError."""
+    if not shared:
+        return volumeutil.get_unique_volume_name_from_spec_with_pod(pod_name, plugin, spec)
+    try:
+        return volumeutil.get_unique_volume_name_from_spec(plugin, spec)
+    except ValueError as err:
+        raise ValueError(
+            f"failed to GetUniqueVolumeNameFromSpec for volumeSpec {klog.quote(spec.name())} using volume plugin "
+            f"{klog.quote(plugin.get_plugin_name())} err={err}"
+        ) from err
+
+
+def _size_limit(pod: v1.Pod, spec: Spec) -> Quantity | None:
+    """How large a volume on the node's own disk or memory may become: the lower of the pod's and its own limit."""
+    if spec.volume is None or not volumeutil.is_local_ephemeral_volume(spec.volume):
+        return None
+    limits = resourcehelper.pod_limits(pod, resourcehelper.PodResourcesOptions())
+    limit = limits.get(v1.RESOURCE_EPHEMERAL_STORAGE, ZERO).value()
+    empty_dir = spec.volume.empty_dir
+    if empty_dir is not None and empty_dir.size_limit is not None:
+        own = empty_dir.size_limit.value()
+        if own > 0 and (limit == 0 or own < limit):
+            limit = own
+    return Quantity(limit)
+
+
+def _persistent_volume_size(spec: Spec) -> Quantity:
+    if spec.persistent_volume is None:
+        return ZERO
+    return spec.persistent_volume.spec.capacity.get(v1.RESOURCE_STORAGE, ZERO)
+
+
+def _effective_label(spec: Spec, label: str) -> str:
+    if volumeutil.volume_supports_selinux_mount(spec):
+        return label
+    message = "volume does not support SELinux context mount, clearing the expected label"
+    klog.v(4).info_s(message, volume=spec.name())
+    return ""
+
+
+def _check_selinux_conflict(plugin: VolumePlugin, spec: Spec, volume: _VolumeToMount, label: str) -> None:
+    """Raises ValueError when other pods want the volume with another label than this one."""
+    if label == volume.original_selinux_label:
+        return
+    labels = _volume_labels(plugin, spec)
+    _handle_selinux_metric_error(
+        ValueError(
+            f"conflicting SELinux labels of volume {spec.name()}: {klog.quote(volume.original_selinux_label)} "
+            f"and {klog.quote(label)}"
+        ),
+        volumeutil.volume_supports_selinux_mount(spec),
+        selinux_metrics.SELINUX_VOLUME_CONTEXT_MISMATCH_WARNINGS.labels(*labels),
+        selinux_metrics.SELINUX_VOLUME_CONTEXT_MISMATCH_ERRORS.labels(*labels),
+    )
+
+
+def _handle_selinux_metric_error(
+    err: Exception,
+    selinux_supported: bool,
+    warning_metric: prometheus_client.Gauge,
+    error_metric: prometheus_client.Gauge,
+) -> None:
+    """Count it, and raise it if volumes of the kind are mounted with labels."""
+    if selinux_supported:
+        error_metric.inc()
+        raise err
+    warning_metric.inc()
+    klog.v(4).info_s("SELinux labels of volume would be an error if it were mounted with one", err=err)
+
+
+def _volume_labels(plugin: VolumePlugin, spec: Spec) -> tuple[str, str]:
+    return _get_volume_plugin_name_with_driver(plugin, spec), _get_volume_access_mode(spec)
+
+
+def _get_volume_plugin_name_with_driver(plugin: VolumePlugin, spec: Spec) -> str:
+    """The plugin's name, for CSI with that of the driver."""
+    name = plugin.get_plugin_name()
+    if name != CSI_PLUGIN_NAME:
+        return name
+    sources = (
+        spec.persistent_volume.spec.csi if spec.persistent_volume is not None else None,
+        spec.volume.csi if spec.volume is not None else None,
+    )
+    return f"{name}/{next((source.driver for source in sources if source is not None), 'unknown')}"
+
+
+def _get_volume_access_mode(spec: Spec) -> str:
+    """The widest access mode of a persistent volume, in short."""
+    if spec.persistent_volume is None:
+        return "inline"
+    modes = spec.persistent_volume.spec.access_modes
+    for mode, short in (
+        (v1.READ_WRITE_MANY, "RWX"),
+        (v1.READ_ONLY_MANY, "ROX"),
+        (v1.READ_WRITE_ONCE, "RWO"),
+        (v1.READ_WRITE_ONCE_POD, "RWOP"),
+    ):
+        if mode in modes:
+            return short
+    return ""
+
+
+def _new_volume_to_mount(volume: _VolumeToMount, pod_name: str, pod: _PodToMount) -> VolumeToMount:
+    return VolumeToMount(
+        volume_name=volume.volume_name,
+        pod_name=pod_name,
+        volume_spec=pod.volume_spec,
+        pod=pod.pod,
+        outer_volume_spec_names=pod.outer_volume_spec_names,
+        plugin_is_attachable=volume.plugin_is_attachable,
+        plugin_is_device_mountable=volume.plugin_is_device_mountable,
+        volume_gid_value=volume.volume_gid_value,
+        reported_in_use=volume.reported_in_use,
+        desired_size_limit=volume.desired_size_limit,
+        mount_request_time=pod.mount_request_time,
+        desired_persistent_volume_size=volume.persistent_volume_size,
+        selinux_label=volume.effective_selinux_mount_file_label,
+    )

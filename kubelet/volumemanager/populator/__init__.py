@@ -4,9 +4,11 @@ Go: pkg/kubelet/volumemanager/populator
 """
 
 from kubelet.volumemanager.populator.desired_state_of_world_populator import (
+    APIServerClaims,
+    Claims,
     DesiredStateOfWorldPopulator,
     PodManager,
     PodStateProvider,
 )
 
-__all__ = ["DesiredStateOfWorldPopulator", "PodManager", "PodStateProvider"]
+__all__ = ["APIServerClaims", "Claims", "DesiredStateOfWorldPopulator", "PodManager", "PodStateProvider"]

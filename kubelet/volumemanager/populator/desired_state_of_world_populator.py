@@ -6,13 +6,29 @@ Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go
 from __future__ import annotations
 
 import threading
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from kubelet.volumemanager.cache import DesiredStateOfWorld
-from pkg import klog
+from kubelet import config
+from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
+from pkg import golang, klog
 from pkg.api.core import v1
-from pkg.volume import Spec
+from pkg.apimachinery.api.resource import Quantity
+from pkg.component_helpers.storage import ephemeral
+from pkg.volume import Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
+from pkg.volume.util.operationexecutor import VolumeToMount
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+
+ZERO = Quantity(0)
+# Seconds: how often all pods are looked at although nothing was announced.
+RESYNC_PERIOD = 10.0
+# Seconds: how long an answer about a claim may take, for which other pods wait too.
+CLAIM_TIMEOUT = 10.0
 
 
 class PodManager(Protocol):
@@ -31,86 +47,374 @@ class PodStateProvider(Protocol):
     def should_pod_runtime_be_removed(self, uid: str) -> bool: ...
 
 
+class Claims(Protocol):
+    """Claims and the volumes behind them."""
+
+    def get_persistent_volume_claim(self, namespace: str, name: str) -> v1.PersistentVolumeClaim:
+        """Raises whatever keeps it from being read, not being there included."""
+        ...
+
+    def get_persistent_volume(self, name: str) -> v1.PersistentVolume: ...
+
+
+class APIServerClaims:
+    """Asks the API server, each time, for a stale answer might mount a volume that is another's by now."""
+
+    def __init__(self, ctx: golang.Context, kube_client: kubernetes.Interface) -> None:
+        self._ctx = ctx
+        self._core = kube_client.core_v1
+
+    def get_persistent_volume_claim(self, namespace: str, name: str) -> v1.PersistentVolumeClaim:
+        with self._asking("failed to fetch PVC from API server") as ctx:
+            return self._core.persistent_volume_claims(namespace).get(ctx, name)
+
+    def get_persistent_volume(self, name: str) -> v1.PersistentVolume:
+        with self._asking(f"failed to fetch PV {name} from API server") as ctx:
+            return self._core.persistent_volumes().get(ctx, name)
+
+    @contextmanager
+    def _asking(self, message: str) -> Iterator[golang.Context]:
+        ctx, cancel = golang.with_timeout(self._ctx, CLAIM_TIMEOUT)
+        try:
+            yield ctx
+        except golang.Canceled:
+            raise
+        except Exception as err:
+            raise RuntimeError(f"{message}: {err}") from err
+        finally:
+            cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _VolumeSource:
+    """What a volume of a pod turned out to be."""
+
+    spec: Spec
+    # None unless it came by one.
+    pvc: v1.PersistentVolumeClaim | None = None
+    gid_value: str = ""
+
+
 class DesiredStateOfWorldPopulator:
-    """populate() brings the desired state up to date; it may be called from any thread, one at a time."""
+    """run() keeps the desired state up to date; everything else is safe from any thread."""
 
     def __init__(
         self,
+        claims: Claims | None,
         pod_manager: PodManager,
         pod_state_provider: PodStateProvider,
-        desired: DesiredStateOfWorld,
+        desired_state_of_world: DesiredStateOfWorld,
+        actual_state_of_world: ActualStateOfWorld,
+        volume_plugin_mgr: VolumePluginMgr,
+        on_populated: Callable[[], None] | None = None,
     ) -> None:
+        """claims is None where there are none; on_populated is called after each look at the pods."""
+        self._claims = claims
         self._pod_manager = pod_manager
         self._pod_state_provider = pod_state_provider
-        self._desired = desired
-        self._lock = threading.Lock()  # guards the two below
-        self._processed_pods: set[str] = set()
+        self._desired_state_of_world = desired_state_of_world
+        self._actual_state_of_world = actual_state_of_world
+        self._volume_plugin_mgr = volume_plugin_mgr
+        self._on_populated = on_populated or (lambda: None)
+        self._wake: golang.Channel[None] = golang.Channel(1)
+        self._lock = threading.Lock()  # guards the three below
+        # Pods seen; whether all their volumes are in the desired state, or there is no use in trying at once again.
+        self._processed_pods: dict[str, bool] = {}
         self._has_added_pods = False
+        # A pod has ended whose volumes may yet come up: they are to be taken out when that is known.
+        self._awaits_operations = False
 
-    def populate(self, sources_ready: bool) -> None:
-        """Add volumes of new pods, drop those of pods that ended."""
-        for pod in self._pod_manager.get_pods():
-            self._add_pod_if_wanted(pod)
-        self._remove_deleted_pods()
-        if sources_ready and not self.has_added_pods():
-            klog.info_s("Finished populating initial desired state of world")
-            with self._lock:
-                self._has_added_pods = True
+    def run(self, ctx: golang.Context, sources_ready: config.SourcesReady) -> None:
+        """Look at the pods when somebody asks for it, and every ten seconds, until ctx ends.
+
+        DIVERGES: Go looks ten times a second.
+        """
+        klog.info_s("Desired state populator starts to run")
+        while ctx.err() is None:
+            ready = sources_ready.all_ready()
+            self.populator_loop()
+            if ready and not self.has_added_pods():
+                klog.info_s("Finished populating initial desired state of world")
+                with self._lock:
+                    self._has_added_pods = True
+            self._on_populated()
+            golang.select(self._wake, ctx.done(), timeout=RESYNC_PERIOD)
+
+    def wake(self) -> None:
+        """Look at the pods now."""
+        self._wake.try_send(None)
+
+    def operation_ended(self) -> None:
+        """Look at the pods now if one waits to hear what became of its volumes."""
+        with self._lock:
+            awaited = self._awaits_operations
+        if awaited:
+            self.wake()
+
+    def reprocess_pod(self, pod_name: str) -> None:
+        """Look at the pod's volumes anew, so that those whose content changes are set up again."""
+        self._mark_pod_processing_failed(pod_name)
+        self.wake()
 
     def has_added_pods(self) -> bool:
         """Whether the pods of all sources have been seen once: before that nothing on disk is surely unwanted."""
         with self._lock:
             return self._has_added_pods
 
-    def reprocess_pod(self, pod_name: str) -> None:
-        """Look at the pod's volumes anew at the next round."""
-        with self._lock:
-            self._processed_pods.discard(pod_name)
+    def populator_loop(self) -> None:
+        """Look at all pods once."""
+        self.find_and_add_new_pods()
+        self.find_and_remove_deleted_pods()
 
-    def _add_pod_if_wanted(self, pod: v1.Pod) -> None:
-        uid = pod.metadata.uid
-        # At the start volumes of pods that still terminate are needed to find out what must be unmounted.
-        if self.has_added_pods():
-            unwanted = self._pod_state_provider.should_pod_containers_be_terminating(uid)
-        else:
-            unwanted = self._pod_state_provider.should_pod_runtime_be_removed(uid)
+    def find_and_add_new_pods(self) -> None:
+        """Add what pods want that may have containers."""
+        for pod in self._pod_manager.get_pods():
+            uid = pod.metadata.uid
+            if self._pod_previously_processed(volumeutil.get_unique_pod_name(pod)):
+                continue
+            if self.has_added_pods():
+                unwanted = self._pod_state_provider.should_pod_containers_be_terminating(uid)
+            else:
+                # After a restart containers of pods that are about to end may still run, with their volumes.
+                unwanted = self._pod_state_provider.should_pod_runtime_be_removed(uid)
+            if not unwanted:
+                self._process_pod_volumes(pod)
+
+    def find_and_remove_deleted_pods(self) -> None:
+        """Take out what pods wanted that have no containers any more, and what is known of pods that are gone."""
+        pods_from_cache: set[str] = set()
+        awaits_operations = False
+        for volume in self._desired_state_of_world.get_volumes_to_mount():
+            pods_from_cache.add(volume.pod_name)
+            if not self._is_unneeded(volume):
+                continue
+            pod_exists = self._pod_manager.get_pod_by_uid(volume.pod_name) is not None
+            removed = self._actual_state_of_world.pod_removed_from_volume(volume.pod_name, volume.volume_name)
+            if removed and pod_exists:
+                awaits_operations = True
+                self._log_volume(
+                    "Actual state does not yet have volume mount information and pod still exists in pod manager, "
+                    "skip removing volume from desired state",
+                    volume,
+                )
+                continue
+            self._log_volume("Removing volume from desired state", volume)
+            self._desired_state_of_world.delete_pod_from_volume(volume.pod_name, volume.volume_name)
+            self._delete_processed_pod(volume.pod_name)
         with self._lock:
-            unwanted = unwanted or uid in self._processed_pods
-        if not unwanted:
-            self._process_pod_volumes(pod)
+            self._awaits_operations = awaits_operations
+        self._forget_gone_pods(pods_from_cache)
+
+    def _is_unneeded(self, volume: VolumeToMount) -> bool:
+        """Whether the pod has no container any more that could use the volume."""
+        uid = volume.pod.metadata.uid
+        pod_exists = self._pod_manager.get_pod_by_uid(uid) is not None
+        if pod_exists and volume.plugin_is_attachable and self._became_non_attachable(volume):
+            return False
+        return self._pod_state_provider.should_pod_runtime_be_removed(uid)
+
+    def _became_non_attachable(self, volume: VolumeToMount) -> bool:
+        try:
+            attachable = self._volume_plugin_mgr.find_attachable_plugin_by_spec(volume.volume_spec) is not None
+        except Exception as err:
+            # Who cannot tell now could when the volume was added.
+            klog.v(4).info_s("Cannot tell whether volume is attachable", volumeName=volume.volume_name, err=err)
+            return False
+        if attachable:
+            return False
+        self._desired_state_of_world.mark_volume_attachability(volume.volume_name, False)
+        klog.info_s("Volume changes from attachable to non-attachable", volumeName=volume.volume_name)
+        return True
+
+    def _log_volume(self, message: str, volume: VolumeToMount) -> None:
+        klog.v(4).info_s(
+            message,
+            pod=klog.kobj(volume.pod),
+            podUID=volume.pod.metadata.uid,
+            volumeName=volume.volume_spec.name(),
+        )
+
+    def _forget_gone_pods(self, pods_from_cache: set[str]) -> None:
+        with self._lock:
+            without_volumes = [name for name in self._processed_pods if name not in pods_from_cache]
+        for name in without_volumes:
+            gone = self._pod_manager.get_pod_by_uid(name) is None
+            if gone and self._pod_state_provider.should_pod_runtime_be_removed(name):
+                self._delete_processed_pod(name)
+        for name in self._desired_state_of_world.get_pods_with_errors():
+            if self._pod_manager.get_pod_by_uid(name) is None:
+                self._desired_state_of_world.pop_pod_errors(name)
+
+    # ---- One pod ----
 
     def _process_pod_volumes(self, pod: v1.Pod) -> None:
+        """Add the volumes that containers of the pod use to the desired state."""
         pod_name = volumeutil.get_unique_pod_name(pod)
-        mounts, devices, _ = volumeutil.get_pod_volume_names(pod)
-        all_added = True
+        mounts, devices, selinux_contexts = volumeutil.get_pod_volume_names(pod, True)
+        all_volumes_added = True
         for volume in pod.spec.volumes:
             if volume.name not in mounts and volume.name not in devices:
                 klog.v(4).info_s("Skipping unused volume", pod=klog.kobj(pod), volumeName=volume.name)
                 continue
             try:
-                self._desired.add_pod_to_volume(pod_name, pod, self._create_volume_spec(volume), volume.name)
-            except ValueError as err:
+                self._process_volume(pod, volume, mounts, devices, selinux_contexts.get(volume.name, []))
+            except golang.Canceled:
+                return
+            except Exception as err:
+                # Whatever it is, who waits for the pod tells it; the other volumes can be made ready meanwhile.
                 klog.error_s(err, "Error processing volume", pod=klog.kobj(pod), volumeName=volume.name)
-                self._desired.add_error_to_pod(pod_name, str(err))
-                all_added = False
-        if all_added:
-            with self._lock:
-                self._processed_pods.add(pod_name)
+                self._desired_state_of_world.add_error_to_pod(pod_name, str(err))
+                all_volumes_added = False
+        if all_volumes_added:
+            self._mark_pod_processed(pod_name)
+            self._actual_state_of_world.mark_remount_required(pod_name)
+            self._desired_state_of_world.pop_pod_errors(pod_name)
+        elif self._pod_has_been_seen_once(pod_name):
+            # The pod's next sync asks again; at once would be too often.
+            self._mark_pod_processed(pod_name)
 
-    def _create_volume_spec(self, volume: v1.Volume) -> Spec:
-        """The volume's spec on its own: the name of a shared object must not change under the plugins."""
-        return Spec(v1.deepcopy(volume))
+    def _process_volume(
+        self,
+        pod: v1.Pod,
+        volume: v1.Volume,
+        mounts: set[str],
+        devices: set[str],
+        selinux_contexts: list[v1.SELinuxOptions],
+    ) -> None:
+        source = self._create_volume_spec(volume, pod, mounts, devices)
+        volume_name = self._desired_state_of_world.add_pod_to_volume(
+            volumeutil.get_unique_pod_name(pod), pod, source.spec, volume.name, source.gid_value, selinux_contexts
+        )
+        klog.v(4).info_s(
+            "Added volume to desired state",
+            pod=klog.kobj(pod),
+            volumeName=volume.name,
+            volumeSpecName=source.spec.name(),
+        )
+        self._check_volume_fs_resize(pod, volume, source, volume_name)
 
-    def _remove_deleted_pods(self) -> None:
-        pods: set[str] = set()
-        for volume in self._desired.get_volumes_to_mount():
-            pods.add(volume.pod_name)
-            if self._pod_state_provider.should_pod_runtime_be_removed(volume.pod_name):
-                klog.v(4).info_s(
-                    "Removing volume from desired state", pod=klog.kobj(volume.pod), volumeName=volume.volume_name
-                )
-                self._desired.delete_pod_from_volume(volume.pod_name, volume.volume_name)
-                self.reprocess_pod(volume.pod_name)
+    def _check_volume_fs_resize(self, pod: v1.Pod, volume: v1.Volume, source: _VolumeSource, volume_name: str) -> None:
+        """Note how large a claimed volume is to be, and, after a restart, how large it is."""
+        if source.spec.persistent_volume is None or source.pvc is None:
+            return
+        if source.spec.read_only:
+            message = "Skip file system resize check for the volume, as the volume is mounted as readonly"
+            klog.v(5).info_s(message, pod=klog.kobj(pod), volumeName=volume.name)
+            return
+        desired = source.spec.persistent_volume.spec.capacity.get(v1.RESOURCE_STORAGE, ZERO)
+        actual = source.pvc.status.capacity.get(v1.RESOURCE_STORAGE, ZERO)
+        self._desired_state_of_world.update_persistent_volume_size(volume_name, desired)
+        klog.v(5).info_s(
+            "NodeExpandVolume updating size",
+            actualSize=str(actual),
+            desiredSize=str(desired),
+            volumeName=volume_name,
+        )
+        self._actual_state_of_world.initialize_claim_size(volume_name, actual)
+
+    def _pod_previously_processed(self, pod_name: str) -> bool:
         with self._lock:
-            gone = [name for name in self._processed_pods - pods if self._pod_manager.get_pod_by_uid(name) is None]
-            self._processed_pods.difference_update(gone)
+            return self._processed_pods.get(pod_name, False)
+
+    def _mark_pod_processing_failed(self, pod_name: str) -> None:
+        with self._lock:
+            self._processed_pods[pod_name] = False
+
+    def _pod_has_been_seen_once(self, pod_name: str) -> bool:
+        with self._lock:
+            return pod_name in self._processed_pods
+
+    def _mark_pod_processed(self, pod_name: str) -> None:
+        with self._lock:
+            self._processed_pods[pod_name] = True
+
+    def _delete_processed_pod(self, pod_name: str) -> None:
+        with self._lock:
+            self._processed_pods.pop(pod_name, None)
+
+    # ---- Claims ----
+
+    def _create_volume_spec(self, volume: v1.Volume, pod: v1.Pod, mounts: set[str], devices: set[str]) -> _VolumeSource:
+        """What the volume is: for a claim, the persistent volume behind it.
+
+        Raises ValueError when it is not to be had now, or is not used as it may be.
+        """
+        if volume.persistent_volume_claim is not None:
+            claim_name = volume.persistent_volume_claim.claim_name
+            read_only = volume.persistent_volume_claim.read_only
+        elif volume.ephemeral is not None:
+            claim_name, read_only = ephemeral.volume_claim_name(pod, volume), False
+        else:
+            # A copy: the name of a shared object must not change under the plugins.
+            return _VolumeSource(Spec(v1.deepcopy(volume)))
+        namespace = pod.metadata.namespace
+        claim = klog.kref(namespace, claim_name)
+        klog.v(5).info_s("Found PVC", PVC=claim)
+        with _processing(namespace, claim_name):
+            pvc = self._get_pvc_extract_pv(namespace, claim_name)
+        if volume.persistent_volume_claim is None:
+            ephemeral.volume_is_for_pod(pod, pvc)
+        with _processing(namespace, claim_name):
+            spec, gid_value = self._get_pv_spec(pvc.spec.volume_name, read_only, pvc.metadata.uid)
+        klog.v(5).info_s(
+            "Extracted volumeSpec from bound PV and PVC",
+            PVC=claim,
+            PVCUID=pvc.metadata.uid,
+            PVName=pvc.spec.volume_name,
+            volumeSpecName=spec.name(),
+        )
+        _check_volume_mode(volume, spec, mounts, devices)
+        return _VolumeSource(spec, pvc, gid_value)
+
+    def _get_pvc_extract_pv(self, namespace: str, claim_name: str) -> v1.PersistentVolumeClaim:
+        """The claim, if it is bound to a volume. Raises ValueError, and what Claims does."""
+        if self._claims is None:
+            raise ValueError("there are no claims without an API server")
+        pvc = self._claims.get_persistent_volume_claim(namespace, claim_name)
+        # One that is protected goes only after the pods that use it, this one among them after a restart.
+        protected = volumeutil.PVC_PROTECTION_FINALIZER in pvc.metadata.finalizers
+        if pvc.metadata.deletion_timestamp is not None and not protected:
+            raise ValueError("PVC is being deleted")
+        if pvc.status.phase != v1.CLAIM_BOUND:
+            raise ValueError("PVC is not bound")
+        if not pvc.spec.volume_name:
+            raise ValueError("PVC has empty pvc.Spec.VolumeName")
+        return pvc
+
+    def _get_pv_spec(self, name: str, pvc_read_only: bool, expected_claim_uid: str) -> tuple[Spec, str]:
+        """The volume of the claim, and the group that it asks for. Raises as above."""
+        assert self._claims is not None
+        pv = self._claims.get_persistent_volume(name)
+        if pv.spec.claim_ref is None:
+            raise ValueError(
+                f"found PV object {name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
+            )
+        if pv.spec.claim_ref.uid != expected_claim_uid:
+            raise ValueError(
+                f"found PV object {name} but its pv.Spec.ClaimRef.UID {pv.spec.claim_ref.uid} does not point to "
+                f"claim.UID {expected_claim_uid}"
+            )
+        spec = Spec(persistent_volume=pv, read_only=pvc_read_only)
+        return spec, pv.metadata.annotations.get(volumeutil.VOLUME_GID_ANNOTATION_KEY, "")
+
+
+@contextmanager
+def _processing(namespace: str, claim_name: str) -> Iterator[None]:
+    """Raises ValueError, which names the claim, for whatever is raised."""
+    try:
+        yield
+    except golang.Canceled:
+        raise
+    except Exception as err:
+        raise ValueError(f"error processing PVC {namespace}/{claim_name}: {err}") from err
+
+
+def _check_volume_mode(volume: v1.Volume, spec: Spec, mounts: set[str], devices: set[str]) -> None:
+    """Raises ValueError when a device is to be mounted, or a file system used as a device."""
+    mode = volumeutil.get_volume_mode(spec)
+    for used_as, names, right_mode in (
+        ("volumeMounts", mounts, v1.PERSISTENT_VOLUME_FILESYSTEM),
+        ("volumeDevices", devices, v1.PERSISTENT_VOLUME_BLOCK),
+    ):
+        if volume.name in names and mode != right_mode:
+            raise ValueError(f"volume {volume.name} has volumeMode {mode}, but is specified in {used_as}")

@@ -1,66 +1,53 @@
-"""Makes the actual state the desired one.
+"""The loop that makes the actual state the desired one.
 
-Go: pkg/kubelet/volumemanager/reconciler/reconciler.go, reconciler_common.go
+Go: pkg/kubelet/volumemanager/reconciler/reconciler.go
 """
 
 from __future__ import annotations
 
-from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
-from kubelet.volumemanager.populator import DesiredStateOfWorldPopulator
-from kubelet.volumemanager.reconciler.reconstruct import volumes_on_disk
-from pkg import klog
-from pkg.volume import VolumePluginMgr
-from pkg.volume.util.operationexecutor.simple_executor import OperationExecutor
+from kubelet.volumemanager.reconciler.reconstruct import ReconstructMethods
+from pkg import golang, klog
+from pkg.apimachinery import clock as clocklib
+
+# Seconds: how often all is looked at although nothing was announced.
+RESYNC_PERIOD = 10.0
+# After a round the loop rests so many times as long as the round took, lest many small events keep a core busy.
+REST_FACTOR = 4
+_CLOCK = clocklib.RealClock()
 
 
-class Reconciler:
-    """reconcile() starts what is needed and never waits for it; called from the volume manager's thread."""
+class Reconciler(ReconstructMethods):
+    """run() starts what is needed and never waits for it; everything else is safe from any thread."""
 
-    def __init__(
-        self,
-        desired: DesiredStateOfWorld,
-        actual: ActualStateOfWorld,
-        populator: DesiredStateOfWorldPopulator,
-        operation_executor: OperationExecutor,
-        plugins: VolumePluginMgr,
-        pods_dir: str,
-    ) -> None:
-        self._desired = desired
-        self._actual = actual
-        self._populator = populator
-        self._operation_executor = operation_executor
-        self._plugins = plugins
-        self._pods_dir = pods_dir
+    def run(self, ctx: golang.Context) -> None:
+        """Reconcile when something has changed or what failed may be tried again, until ctx ends.
 
-    def reconstruct(self) -> None:
-        """Fill the actual state from the disk: what a kubelet before us set up. Called once, before reconcile."""
-        for volume in volumes_on_disk(self._pods_dir, self._plugins):
-            klog.v(2).info_s("Reconstructed volume", volumeName=volume.volume_name, podUID=volume.pod_name)
-            self._actual.mark_volume_as_mounted(volume)
+        DIVERGES: Go reconciles ten times a second.
+        """
+        self.reconstruct_volumes()
+        klog.info_s("Reconciler: start to sync state")
+        update = golang.go(self.update_reconstructed_from_node_status, ctx, name="volume-reconstruction")
+        while ctx.err() is None:
+            began = _CLOCK.monotonic()
+            self.reconcile()
+            self._on_reconciled()
+            ctx.wait(REST_FACTOR * (_CLOCK.monotonic() - began))
+            retry = self._operation_executor.next_retry()
+            golang.select(self._wake, ctx.done(), timeout=RESYNC_PERIOD if retry is None else min(retry, RESYNC_PERIOD))
+        update.join()
 
-    def reconcile(self) -> bool:
-        """One round. Whether the two states still differ, so that another round must follow."""
-        pending = False
-        if self._populator.has_added_pods():
-            pending = self._unmount_volumes()
-        return self._mount_volumes() or pending
+    def wake(self) -> None:
+        """Reconcile now."""
+        self._wake.try_send(None)
 
-    def _unmount_volumes(self) -> bool:
-        pending = False
-        for volume in self._actual.get_all_mounted_volumes():
-            if self._desired.pod_exists_in_volume(volume.pod_name, volume.volume_name):
-                continue
-            pending = True
-            if not self._operation_executor.is_operation_pending(volume.volume_name, volume.pod_name):
-                self._operation_executor.unmount_volume(volume, self._actual, self._pods_dir)
-        return pending
-
-    def _mount_volumes(self) -> bool:
-        pending = False
-        for volume in self._desired.get_volumes_to_mount():
-            if self._actual.is_volume_mounted(volume.pod_name, volume.volume_name):
-                continue
-            pending = True
-            if not self._operation_executor.is_operation_pending(volume.volume_name, volume.pod_name):
-                self._operation_executor.mount_volume(volume, self._actual)
-        return pending
+    def reconcile(self) -> None:
+        """One round."""
+        ready_to_unmount = self._ready_to_unmount()
+        if ready_to_unmount:
+            # First, so that what one pod has given up is away before another gets it.
+            self.unmount_volumes()
+        self.mount_or_attach_volumes()
+        if ready_to_unmount:
+            self.unmount_detach_devices()
+            self._clean_orphan_volumes()
+        self._update_last_sync_time()

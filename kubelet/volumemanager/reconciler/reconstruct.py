@@ -1,51 +1,186 @@
 """Finding again, after a restart, the volumes that were set up before it.
 
-Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, reconstruct_common.go
+Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from pkg import klog
-from pkg.volume import VolumePluginMgr
-from pkg.volume import util as volumeutil
-from pkg.volume.util.operationexecutor.simple_executor import MountedVolume
+from kubelet.volumemanager.reconciler.reconstruct_common import (
+    GlobalVolumeInfo,
+    ReconstructCommonMethods,
+    get_device_mount_path,
+    get_volumes_from_pod_dir,
+)
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.volume.util.operationexecutor import MarkVolumeOpts, VolumeMountState
 
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
 
-def volumes_on_disk(pods_dir: str, plugins: VolumePluginMgr) -> Iterator[MountedVolume]:
-    """The volumes that have a directory below the pods' ones, as uncertain: nobody knows whether they are whole."""
-    for pod_uid, pod_path in _subdirectories(pods_dir):
-        for plugin_directory, plugin_path in _subdirectories(os.path.join(pod_path, "volumes")):
-            for volume_name, volume_path in _subdirectories(plugin_path):
-                try:
-                    yield _reconstruct(pod_uid, plugin_directory.replace("~", "/"), volume_name, volume_path, plugins)
-                except ValueError as err:
-                    # It is left for the clean-up of orphaned pod directories, which says what stands in its way.
-                    klog.error_s(err, "Could not construct volume information", podUID=pod_uid, path=volume_path)
-
-
-def _reconstruct(
-    pod_uid: str, plugin_name: str, volume_name: str, volume_path: str, plugins: VolumePluginMgr
-) -> MountedVolume:
-    plugin = plugins.find_plugin_by_name(plugin_name)
-    spec = plugin.construct_volume_spec(volume_name, volume_path).spec
-    return MountedVolume(
-        volume_name=volumeutil.get_unique_volume_name_from_spec_with_pod(pod_uid, plugin, spec),
-        pod_name=pod_uid,
-        outer_volume_spec_name=volume_name,
-        inner_volume_spec_name=volume_name,
-        plugin_name=plugin_name,
-        spec=spec,
-        mounter=None,
-        uncertain=True,
-    )
+# Seconds between two attempts to read the node's status.
+NODE_STATUS_RETRY_PERIOD = 1.0
+NODE_STATUS_TIMEOUT = 10.0
 
 
-def _subdirectories(path: str) -> list[tuple[str, str]]:
-    try:
-        names = sorted(os.listdir(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [(name, os.path.join(path, name)) for name in names]
+class ReconstructMethods(ReconstructCommonMethods):
+    """What happens to volumes that a kubelet before this one left."""
+
+    def _ready_to_unmount(self) -> bool:
+        """Whether all that is wanted is known, and where the devices are of all that is there."""
+        with self._lock:
+            devices_known = not self._volumes_need_update_from_node_status
+        return devices_known and self._populator_has_added_pods()
+
+    def reconstruct_volumes(self) -> None:
+        """Fill the actual state, as uncertain, from the directories of pods' volumes. Nothing below them is touched.
+
+        What cannot be told from its directory is kept until it is known whether a pod wants it.
+        """
+        try:
+            pod_volumes = get_volumes_from_pod_dir(self._kubelet_pods_dir)
+        except OSError as err:
+            klog.error_s(err, "Cannot get volumes from disk, skip sync states for volume reconstruction")
+            return
+        reconstructed_volumes: dict[str, GlobalVolumeInfo] = {}
+        for volume in pod_volumes:
+            ref = {"podName": volume.pod_name, "volumeSpecName": volume.volume_spec_name}
+            if self._actual_state_of_world.volume_exists_with_spec_name(volume.pod_name, volume.volume_spec_name):
+                klog.v(4).info_s("Volume exists in actual state, skip cleaning up mounts", **ref)
+                continue
+            try:
+                reconstructed = self._reconstruct_volume(volume)
+            except Exception as err:
+                # Whatever it is: others must be found all the same.
+                klog.info_s("Could not construct volume information", **ref, err=err)
+                self._volumes_failed_reconstruction.append(volume)
+                continue
+            klog.v(4).info_s("Adding reconstructed volume to actual state and node status", **ref)
+            info = reconstructed_volumes.setdefault(
+                reconstructed.volume_name, GlobalVolumeInfo.from_reconstructed_volume(reconstructed)
+            )
+            info.add_pod_volume(reconstructed)
+        self._update_states(reconstructed_volumes)
+        with self._lock:
+            # Others are not attached, and have no device.
+            self._volumes_need_update_from_node_status = [
+                name for name, info in reconstructed_volumes.items() if info.has_device()
+            ]
+        klog.v(2).info_s("Volume reconstruction finished")
+
+    def _update_states(self, reconstructed_volumes: dict[str, GlobalVolumeInfo]) -> None:
+        for info in reconstructed_volumes.values():
+            try:
+                self._actual_state_of_world.add_attach_uncertain_reconstructed_volume(
+                    info.volume_name, info.volume_spec, self._node_name, info.device_path
+                )
+            except ValueError as err:
+                message = "Could not add volume information to actual state of world"
+                klog.error_s(err, message, volumeName=info.volume_name)
+                continue
+            context = self._mark_pod_volumes(info)
+            if info.has_device():
+                self._mark_device(info, context)
+
+    def _mark_pod_volumes(self, info: GlobalVolumeInfo) -> str:
+        """What the volume is mounted with."""
+        context = ""
+        for volume in info.pod_volumes.values():
+            self._actual_state_of_world.check_and_mark_volume_as_uncertain_via_reconstruction(
+                MarkVolumeOpts(
+                    pod_name=volume.pod_name,
+                    pod_uid=volume.pod_name,
+                    volume_name=volume.volume_name,
+                    volume_spec=volume.volume_spec,
+                    mounter=volume.mounter,
+                    block_volume_mapper=volume.block_volume_mapper,
+                    volume_gid_volume=volume.volume_gid_value,
+                    volume_mount_state=VolumeMountState.VOLUME_MOUNT_UNCERTAIN,
+                    selinux_mount_context=volume.selinux_mount_context,
+                )
+            )
+            context = volume.selinux_mount_context
+            klog.v(2).info_s(
+                "Volume is marked as uncertain and added into the actual state",
+                podName=volume.pod_name,
+                volumeName=volume.volume_name,
+                seLinuxMountContext=context,
+            )
+        return context
+
+    def _mark_device(self, info: GlobalVolumeInfo, selinux_mount_context: str) -> None:
+        try:
+            path = get_device_mount_path(info)
+        except Exception as err:
+            # Its pods' directories are unmounted all the same.
+            klog.error_s(err, "Could not find device mount path for volume", volumeName=info.volume_name)
+            return
+        self._actual_state_of_world.mark_device_as_uncertain(
+            info.volume_name, info.device_path, path, selinux_mount_context
+        )
+        klog.v(2).info_s(
+            "Volume is marked device as uncertain and added into the actual state",
+            volumeName=info.volume_name,
+            deviceMountPath=path,
+        )
+
+    def _clean_orphan_volumes(self) -> None:
+        """Unmount, once, what could not be told from its directory and no pod wants."""
+        volumes, self._volumes_failed_reconstruction = self._volumes_failed_reconstruction, []
+        for volume in volumes:
+            ref = {"podName": volume.pod_name, "volumeSpecName": volume.volume_spec_name}
+            if self._desired_state_of_world.volume_exists_with_spec_name(volume.pod_name, volume.volume_spec_name):
+                # Setting it up for its pod makes it known.
+                klog.v(4).info_s("Volume exists in desired state, skip cleaning up mounts", **ref)
+                continue
+            klog.info_s("Cleaning up mounts for volume that could not be reconstructed", **ref)
+            self._cleanup_mounts(volume)
+        if volumes:
+            klog.v(2).info_s("Orphan volume cleanup finished")
+
+    def update_reconstructed_from_node_status(self, ctx: golang.Context) -> None:
+        """Learn from the node's status where devices are that were found on disk; return when that is known.
+
+        Only then anything is unmounted. It has a thread of its own: the API server may be long in coming, and pods
+        that need nothing of it must not wait for it.
+        """
+        with self._lock:
+            names = list(self._volumes_need_update_from_node_status)
+        if not names:
+            return
+        if self._kube_client is None:
+            klog.v(2).info_s("Skipped reconstruction of DevicePaths from node.status in standalone mode")
+        else:
+            node = self._get_node(ctx, self._kube_client)
+            if node is None:
+                return
+            self._update_from_node(names, node)
+            klog.v(2).info_s("DevicePaths of reconstructed volumes updated")
+        with self._lock:
+            self._volumes_need_update_from_node_status = []
+        self._wake.try_send(None)
+
+    def _get_node(self, ctx: golang.Context, kube_client: kubernetes.Interface) -> v1.Node | None:
+        """The node as the API server has it; None when ctx ends before."""
+        while ctx.err() is None:
+            with_timeout, cancel = golang.with_timeout(ctx, NODE_STATUS_TIMEOUT)
+            try:
+                return kube_client.core_v1.nodes().get(with_timeout, self._node_name)
+            except Exception as err:
+                # The API server is away, or does not know the node yet.
+                klog.v(4).info_s("Failed to get Node status to reconstruct device paths", err=err)
+            finally:
+                cancel()
+            ctx.wait(NODE_STATUS_RETRY_PERIOD)
+        return None
+
+    def _update_from_node(self, names: list[str], node: v1.Node) -> None:
+        paths = {volume.name: volume.device_path for volume in node.status.volumes_attached}
+        for name in names:
+            if name in paths:
+                self._actual_state_of_world.update_reconstructed_device_path(name, paths[name])
+                message = "Updated devicePath from node status for volume"
+                klog.v(4).info_s(message, volumeName=name, path=paths[name])
+            self._actual_state_of_world.update_reconstructed_volume_attachability(name, name in paths)

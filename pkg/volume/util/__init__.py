@@ -3,6 +3,7 @@
 Go: pkg/volume/util
 """
 
+from pkg.volume.util.finalizer import PV_PROTECTION_FINALIZER, PVC_PROTECTION_FINALIZER
 from pkg.volume.util.metrics import (
     fs_group_complete_hook,
     get_full_qualified_plugin_name_for_volume,
@@ -68,6 +69,8 @@ from pkg.volume.util.util import (
 __all__ = [
     "CONTROLLER_MANAGED_ATTACH_ANNOTATION",
     "MOUNTS_IN_GLOBAL_PD_PATH",
+    "PVC_PROTECTION_FINALIZER",
+    "PV_PROTECTION_FINALIZER",
     "VOLUME_GID_ANNOTATION_KEY",
     "MultipleSELinuxLabelsError",
     "SELinuxLabelInfo",

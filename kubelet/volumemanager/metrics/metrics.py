@@ -1,0 +1,108 @@
+"""Volumes by plugin, and how reconstruction went.
+
+Go: pkg/kubelet/volumemanager/metrics/metrics.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
+from pkg.component_base import metrics
+from pkg.component_base.metrics import legacyregistry
+from pkg.volume import VolumePluginMgr
+from pkg.volume import util as volumeutil
+
+PLUGIN_NAME_NOT_AVAILABLE = "N/A"
+
+RECONSTRUCT_VOLUME_OPERATIONS_TOTAL = metrics.new_counter(
+    "reconstruct_volume_operations_total",
+    "Volumes that the kubelet tried to tell from their directories when it started.",
+)
+RECONSTRUCT_VOLUME_OPERATIONS_ERRORS_TOTAL = metrics.new_counter(
+    "reconstruct_volume_operations_errors_total",
+    "Volumes that could not be told from their directories when the kubelet started.",
+)
+FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_TOTAL = metrics.new_counter(
+    "force_cleaned_failed_volume_operations_total",
+    "Volumes that could not be told from their directories and were unmounted all the same.",
+)
+FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_ERRORS_TOTAL = metrics.new_counter(
+    "force_cleaned_failed_volume_operation_errors_total",
+    "Volumes that could not be told from their directories and not be unmounted either.",
+)
+
+_register_lock = threading.Lock()  # guards _registered
+_registered = False
+
+
+def register(
+    actual_state_of_world: ActualStateOfWorld,
+    desired_state_of_world: DesiredStateOfWorld,
+    volume_plugin_mgr: VolumePluginMgr,
+) -> None:
+    """Make the metrics visible. Later calls do nothing: of many kubelets in one process the first one is counted."""
+    global _registered
+    with _register_lock:
+        if _registered:
+            return
+        _registered = True
+    legacyregistry.must_register(
+        TotalVolumesCollector(actual_state_of_world, desired_state_of_world, volume_plugin_mgr),
+        RECONSTRUCT_VOLUME_OPERATIONS_TOTAL,
+        RECONSTRUCT_VOLUME_OPERATIONS_ERRORS_TOTAL,
+        FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_TOTAL,
+        FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_ERRORS_TOTAL,
+    )
+
+
+class TotalVolumesCollector(Collector):
+    """Counts volumes when it is asked."""
+
+    def __init__(
+        self,
+        actual_state_of_world: ActualStateOfWorld,
+        desired_state_of_world: DesiredStateOfWorld,
+        volume_plugin_mgr: VolumePluginMgr,
+    ) -> None:
+        self._actual_state_of_world = actual_state_of_world
+        self._desired_state_of_world = desired_state_of_world
+        self._volume_plugin_mgr = volume_plugin_mgr
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        return [_family()]
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        family = _family()
+        for (state, plugin), count in sorted(self._get_volume_count().items()):
+            family.add_metric([plugin, state], count)
+        return [family]
+
+    def _get_volume_count(self) -> Counter[tuple[str, str]]:
+        """How many volumes there are of each state and plugin."""
+        count: Counter[tuple[str, str]] = Counter()
+        for mounted in self._actual_state_of_world.get_mounted_volumes():
+            name = volumeutil.get_full_qualified_plugin_name_for_volume(mounted.plugin_name, mounted.volume_spec)
+            count["actual_state_of_world", name or PLUGIN_NAME_NOT_AVAILABLE] += 1
+        for wanted in self._desired_state_of_world.get_volumes_to_mount():
+            try:
+                plugin = self._volume_plugin_mgr.find_plugin_by_spec(wanted.volume_spec)
+            except ValueError:
+                name = PLUGIN_NAME_NOT_AVAILABLE
+            else:
+                name = volumeutil.get_full_qualified_plugin_name_for_volume(
+                    plugin.get_plugin_name(), wanted.volume_spec
+                )
+            count["desired_state_of_world", name] += 1
+        return count
+
+
+def _family() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "volume_manager_total_volumes", "Number of volumes in Volume Manager", labels=["plugin_name", "state"]
+    )

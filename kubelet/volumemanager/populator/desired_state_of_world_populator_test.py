@@ -1,0 +1,408 @@
+"""What pods want, found out from the pods and their claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubelet.volumemanager import testing
+from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld, RemountRequiredError
+from kubelet.volumemanager.populator import APIServerClaims, DesiredStateOfWorldPopulator
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.api.resource import Quantity, parse_quantity
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import FakeClientset
+from pkg.volume import VolumePluginMgr
+from pkg.volume import util as volumeutil
+from pkg.volume.testing import FakeVolumeHost
+from pkg.volume.util.operationexecutor import MarkVolumeOpts, VolumeMountState
+
+VOLUME = "test.io/fake-plugin/pv"
+ZERO = Quantity(0)
+
+
+class Pods:
+    """Pod manager, pod state provider and sources in one."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, v1.Pod] = {}
+        self.terminating: set[str] = set()
+        self.removed: set[str] = set()
+        self.ready = True
+
+    def get_pods(self) -> list[v1.Pod]:
+        return list(self.pods.values())
+
+    def get_pod_by_uid(self, uid: str) -> v1.Pod | None:
+        return self.pods.get(uid)
+
+    def should_pod_containers_be_terminating(self, uid: str) -> bool:
+        return uid in self.terminating or uid in self.removed
+
+    def should_pod_runtime_be_removed(self, uid: str) -> bool:
+        return uid in self.removed
+
+    def add_source(self, source: str) -> None: ...
+
+    def all_ready(self) -> bool:
+        return self.ready
+
+
+class World:
+    def __init__(self, root: Path, standalone: bool = False) -> None:
+        self.ctx, self.cancel = golang.with_cancel(golang.background())
+        self.plugin = testing.FakeAttachableVolumePlugin()
+        self.plugins = VolumePluginMgr()
+        self.plugins.init_plugins([self.plugin], FakeVolumeHost(str(root)))
+        self.pods = Pods()
+        self.client = FakeClientset()
+        self.desired = DesiredStateOfWorld(self.plugins, volumeutil.Translator())
+        self.actual = ActualStateOfWorld("node", self.plugins)
+        self.populated: golang.Channel[None] = golang.Channel(100)
+        self.populator = DesiredStateOfWorldPopulator(
+            None if standalone else APIServerClaims(self.ctx, self.client),
+            self.pods,
+            self.pods,
+            self.desired,
+            self.actual,
+            self.plugins,
+            on_populated=lambda: self.populated.send(None),
+        )
+
+    def start(self) -> golang.Thread:
+        thread = golang.go(self.populator.run, self.ctx, self.pods, name="populator-test")
+        assert self.populated.recv(10)[1]
+        return thread
+
+    def loop(self) -> list[str]:
+        """One round; the names of the volumes that are wanted then."""
+        self.populator.populator_loop()
+        return [volume.volume_name for volume in self.desired.get_volumes_to_mount()]
+
+    def add_bound(self, claim: str = "claim", volume: str = "pv", **options: Any) -> None:
+        pvc = testing.new_claim(claim, volume)
+        self.client.add(pvc)
+        self.client.add(testing.new_persistent_volume(volume, claim=pvc, **options))
+
+    def add_pod(self, uid: str = "u", claim: str = "claim", devices: bool = False) -> v1.Pod:
+        pod = testing.new_pod(uid, testing.new_claim_volume("v", claim), devices=devices)
+        self.pods.pods[uid] = pod
+        return pod
+
+    def mount(self, uid: str = "u", state: VolumeMountState = VolumeMountState.VOLUME_MOUNTED) -> None:
+        spec = testing.new_persistent_volume_spec("pv")
+        self.actual.mark_volume_as_attached(VOLUME, spec, "node", "")
+        self.actual.mark_volume_as_mounted(MarkVolumeOpts(uid, uid, VOLUME, spec, volume_mount_state=state))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.cancel()
+
+
+@pytest.mark.parametrize(
+    ("has_added_pods", "terminating", "removed", "expected"),
+    [
+        (True, False, False, True),
+        (True, True, False, False),
+        (True, True, True, False),
+        (False, False, False, True),
+        (False, True, False, True),
+        (False, True, True, False),
+    ],
+)
+def test_pods_whose_containers_may_run_get_volumes(
+    world: World, has_added_pods: bool, terminating: bool, removed: bool, expected: bool
+) -> None:
+    world.pods.ready = has_added_pods
+    world.start()
+    assert world.populator.has_added_pods() == has_added_pods
+    world.add_bound()
+    world.add_pod()
+    world.pods.terminating |= {"u"} if terminating else set()
+    world.pods.removed |= {"u"} if removed else set()
+    assert world.loop() == ([VOLUME] if expected else [])
+
+
+def test_all_pods_are_there_when_a_round_has_ended_that_began_with_ready_sources(world: World) -> None:
+    world.pods.ready = False
+    world.start()
+    world.populator.wake()
+    world.populated.recv(10)
+    assert not world.populator.has_added_pods()
+    world.pods.ready = True
+    world.populator.wake()
+    world.populated.recv(10)
+    assert world.populator.has_added_pods()
+
+
+def test_asking_for_a_pod_wakes_the_populator(world: World) -> None:
+    thread = world.start()
+    world.add_bound()
+    pod = world.add_pod()
+    world.populator.reprocess_pod(pod.metadata.uid)
+    world.populated.recv(10)
+    assert world.desired.get_pods() == {"u"}
+    world.cancel()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_volumes_that_no_container_uses_are_not_looked_at(world: World) -> None:
+    pod = world.add_pod()
+    pod.spec.containers[0].volume_mounts.clear()
+    assert world.loop() == [] and world.client.actions() == []
+
+
+def test_pod_is_processed_once_until_somebody_asks(world: World) -> None:
+    world.add_bound()
+    world.add_pod()
+    world.loop()
+    world.loop()
+    assert len(world.client.actions("get", "persistentvolumeclaims")) == 1
+    world.mount()
+    world.plugin.remount = True
+    assert world.actual.pod_exists_in_volume("u", VOLUME, ZERO, "")[2] is None
+    world.populator.reprocess_pod("u")
+    world.loop()
+    assert len(world.client.actions("get", "persistentvolumeclaims")) == 2
+    assert isinstance(world.actual.pod_exists_in_volume("u", VOLUME, ZERO, "")[2], RemountRequiredError)
+
+
+def test_claim_that_cannot_be_used_yet_is_tried_until_somebody_waits(world: World) -> None:
+    world.add_pod()
+    assert world.loop() == world.loop() == []
+    assert len(world.client.actions("get", "persistentvolumeclaims")) == 2, "nobody has been told yet"
+    world.populator.reprocess_pod("u")
+    world.loop()
+    world.loop()
+    assert len(world.client.actions("get", "persistentvolumeclaims")) == 3, "the pod's next sync asks again"
+    (error,) = world.desired.pop_pod_errors("u")
+    assert error.startswith("error processing PVC default/claim: failed to fetch PVC from API server: ")
+    assert 'persistentvolumeclaims "claim" not found' in error
+
+
+def test_errors_go_when_all_is_well(world: World) -> None:
+    world.add_pod()
+    world.loop()
+    assert world.desired.get_pods_with_errors() == ["u"]
+    world.add_bound()
+    assert world.loop() == [VOLUME] and world.desired.get_pods_with_errors() == []
+
+
+def test_errors_go_with_the_pod(world: World) -> None:
+    world.add_pod()
+    world.loop()
+    world.pods.pods.clear()
+    world.loop()
+    assert world.desired.get_pods_with_errors() == []
+
+
+def test_one_volume_that_fails_does_not_keep_others(world: World) -> None:
+    world.add_bound()
+    pod = world.add_pod()
+    pod.spec.volumes.insert(0, testing.new_claim_volume("bad", "missing"))
+    pod.spec.containers[0].volume_mounts.append(v1.VolumeMount(name="bad", mount_path="/bad"))
+    assert world.loop() == [VOLUME]
+    assert len(world.desired.pop_pod_errors("u")) == 1
+
+
+def _deleted(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> None:
+    claim.metadata.deletion_timestamp = metav1.now()
+
+
+def _deleted_but_protected(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> None:
+    _deleted(claim, volume)
+    claim.metadata.finalizers.append("kubernetes.io/pvc-protection")
+
+
+def _pending(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> None:
+    claim.status.phase = v1.CLAIM_PENDING
+
+
+def _without_volume(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> None:
+    claim.spec.volume_name = ""
+
+
+def _volume_missing(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> None:
+    claim.spec.volume_name = "gone"
+
+
+def _volume_unbound(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> None:
+    volume.spec.claim_ref = None
+
+
+def _volume_of_another(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> None:
+    assert volume.spec.claim_ref is not None
+    volume.spec.claim_ref.uid = "another"
+
+
+def _as_it_should_be(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (_as_it_should_be, None),
+        (_deleted_but_protected, None),
+        (_deleted, "PVC is being deleted"),
+        (_pending, "PVC is not bound"),
+        (_without_volume, "PVC has empty pvc.Spec.VolumeName"),
+        (_volume_missing, "failed to fetch PV gone from API server: "),
+        (
+            _volume_unbound,
+            "found PV object pv but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim",
+        ),
+        (
+            _volume_of_another,
+            "found PV object pv but its pv.Spec.ClaimRef.UID another does not point to claim.UID uid-of-claim",
+        ),
+    ],
+)
+def test_claim_must_be_bound_to_its_volume(
+    world: World, change: Callable[[v1.PersistentVolumeClaim, v1.PersistentVolume], None], error: str | None
+) -> None:
+    claim = testing.new_claim("claim", "pv")
+    volume = testing.new_persistent_volume("pv", claim=claim)
+    change(claim, volume)
+    world.client.add(claim)
+    world.client.add(volume)
+    world.add_pod()
+    assert world.loop() == ([VOLUME] if error is None else [])
+    if error is not None:
+        (found,) = world.desired.pop_pod_errors("u")
+        assert found.startswith(f"error processing PVC default/claim: {error}")
+
+
+def test_claim_without_an_api_server(tmp_path: Path) -> None:
+    world = World(tmp_path, standalone=True)
+    world.add_pod()
+    assert world.loop() == []
+    assert world.desired.pop_pod_errors("u") == [
+        "error processing PVC default/claim: there are no claims without an API server"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "devices", "error"),
+    [
+        (v1.PERSISTENT_VOLUME_FILESYSTEM, False, None),
+        (v1.PERSISTENT_VOLUME_BLOCK, True, None),
+        (
+            v1.PERSISTENT_VOLUME_FILESYSTEM,
+            True,
+            "volume v has volumeMode Filesystem, but is specified in volumeDevices",
+        ),
+        (v1.PERSISTENT_VOLUME_BLOCK, False, "volume v has volumeMode Block, but is specified in volumeMounts"),
+    ],
+)
+def test_volume_is_used_as_its_mode_says(world: World, mode: str, devices: bool, error: str | None) -> None:
+    world.add_bound(volume_mode=mode)
+    world.add_pod(devices=devices)
+    assert world.loop() == ([VOLUME] if error is None else [])
+    assert world.desired.pop_pod_errors("u") == ([] if error is None else [error])
+
+
+@pytest.mark.parametrize("owner", ["u", "another"])
+def test_ephemeral_claim_must_be_the_pods_own(world: World, owner: str) -> None:
+    volume = v1.Volume(name="v", ephemeral=v1.EphemeralVolumeSource())
+    world.pods.pods["u"] = testing.new_pod("u", volume)
+    claim = testing.new_claim("pod-u-v", "pv")
+    reference = metav1.OwnerReference(api_version="v1", kind="Pod", name="pod-u", uid=owner, controller=True)
+    claim.metadata.owner_references.append(reference)
+    world.client.add(claim)
+    world.client.add(testing.new_persistent_volume("pv", claim=claim))
+    assert world.loop() == ([VOLUME] if owner == "u" else [])
+    message = "PVC default/pod-u-v was not created for pod default/pod-u (pod is not owner)"
+    assert world.desired.pop_pod_errors("u") == ([] if owner == "u" else [message])
+
+
+def test_volume_tells_its_group_and_whether_it_is_read_only(world: World) -> None:
+    claim = testing.new_claim("claim", "pv")
+    volume = testing.new_persistent_volume("pv", claim=claim)
+    volume.metadata.annotations["pv.beta.kubernetes.io/gid"] = "777"
+    world.client.add(claim)
+    world.client.add(volume)
+    pod = world.add_pod()
+    assert pod.spec.volumes[0].persistent_volume_claim is not None
+    pod.spec.volumes[0].persistent_volume_claim.read_only = True
+    world.loop()
+    (wanted,) = world.desired.get_volumes_to_mount()
+    assert (wanted.volume_gid_value, wanted.volume_spec.read_only) == ("777", True)
+
+
+@pytest.mark.parametrize(("read_only", "desired"), [(False, "10G"), (True, "5G")])
+def test_larger_volume_is_noted_unless_it_is_read_only(world: World, read_only: bool, desired: str) -> None:
+    world.add_bound()
+    pod = world.add_pod()
+    assert pod.spec.volumes[0].persistent_volume_claim is not None
+    pod.spec.volumes[0].persistent_volume_claim.read_only = read_only
+    world.loop()
+    world.mount()
+    world.add_bound(size="10G")
+    world.populator.reprocess_pod("u")
+    world.loop()
+    (wanted,) = world.desired.get_volumes_to_mount()
+    assert wanted.desired_persistent_volume_size == parse_quantity(desired)
+    assert world.actual.get_claim_size(VOLUME) == (ZERO if read_only else parse_quantity("5G"))
+
+
+@pytest.mark.parametrize("state", [VolumeMountState.VOLUME_MOUNTED, VolumeMountState.VOLUME_MOUNT_UNCERTAIN])
+def test_volume_of_an_ended_pod_goes_when_it_can_be_unmounted(world: World, state: VolumeMountState) -> None:
+    world.add_bound()
+    world.add_pod()
+    world.start()
+    world.loop()
+    world.pods.terminating.add("u")
+    assert world.loop() == [VOLUME], "its containers may run"
+    world.pods.removed.add("u")
+    assert world.loop() == [VOLUME], "its mount may be going on"
+    while world.populated.try_recv()[2]:
+        pass
+    world.mount(state=state)
+    world.populator.operation_ended()
+    world.populated.recv(10)
+    assert world.desired.get_volumes_to_mount() == []
+
+
+def test_end_of_an_operation_is_of_no_interest_to_the_populator_otherwise(world: World) -> None:
+    world.start()
+    world.populator.operation_ended()
+    assert not world.populated.try_recv()[2]
+
+
+def test_volume_of_a_pod_that_is_gone_goes_when_its_containers_have_ended(world: World) -> None:
+    world.add_bound()
+    world.add_pod()
+    world.loop()
+    world.pods.pods.clear()
+    assert world.loop() == [VOLUME]
+    world.pods.removed.add("u")
+    assert world.loop() == []
+
+
+def test_driver_that_needs_no_attachment_any_more(world: World) -> None:
+    world.add_bound()
+    world.add_pod()
+    world.loop()
+    assert world.desired.get_attachable_volumes() == {VOLUME}
+    world.plugin.can_attach_volumes = False
+    world.loop()
+    assert world.desired.get_attachable_volumes() == set() and world.desired.get_pods() == {"u"}
+
+
+def test_objects_of_the_pod_are_not_shared_with_plugins(world: World) -> None:
+    source = v1.GCEPersistentDiskVolumeSource(pd_name="inline")
+    pod = testing.new_pod("u", v1.Volume(name="v", gce_persistent_disk=source))
+    world.pods.pods["u"] = pod
+    world.loop()
+    (wanted,) = world.desired.get_volumes_to_mount()
+    assert wanted.volume_spec.volume == pod.spec.volumes[0] and wanted.volume_spec.volume is not pod.spec.volumes[0]
+    assert replace(wanted.volume_spec).name() == "v"

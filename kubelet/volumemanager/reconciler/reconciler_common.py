@@ -1,0 +1,200 @@
+"""Starts what makes the actual state the desired one.
+
+Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kubelet.volumemanager import cache
+from pkg import golang, klog
+from pkg.apimachinery.api.resource import Quantity
+from pkg.util.goroutinemap import exponentialbackoff
+from pkg.volume import VolumePluginMgr
+from pkg.volume.util import hostutil as hostutil_
+from pkg.volume.util import nestedpendingoperations, operationexecutor
+from pkg.volume.util.nestedpendingoperations import EMPTY_NODE_NAME, EMPTY_UNIQUE_POD_NAME
+from pkg.volume.util.operationexecutor import VolumeLogger, VolumeToMount
+
+if TYPE_CHECKING:
+    from kubelet.volumemanager.reconciler.reconstruct_common import PodVolume
+    from pkg.client_go import kubernetes
+
+
+class ReconcilerCommon:
+    """What the reconciler's parts share: its state, and the start of operations."""
+
+    def __init__(
+        self,
+        kube_client: kubernetes.Interface | None,
+        controller_attach_detach_enabled: bool,
+        wait_for_attach_timeout: float,
+        node_name: str,
+        desired_state_of_world: cache.DesiredStateOfWorld,
+        actual_state_of_world: cache.ActualStateOfWorld,
+        populator_has_added_pods: Callable[[], bool],
+        operation_executor: operationexecutor.OperationExecutor,
+        hostutil: hostutil_.HostUtils,
+        volume_plugin_mgr: VolumePluginMgr,
+        kubelet_pods_dir: str,
+        on_reconciled: Callable[[], None] | None = None,
+    ) -> None:
+        """on_reconciled is called after each round. wait_for_attach_timeout in seconds."""
+        self._kube_client = kube_client
+        # Whether a controller attaches volumes to this node, and not its kubelet.
+        self._controller_attach_detach_enabled = controller_attach_detach_enabled
+        self._wait_for_attach_timeout = wait_for_attach_timeout
+        self._node_name = node_name
+        self._desired_state_of_world = desired_state_of_world
+        self._actual_state_of_world = actual_state_of_world
+        self._populator_has_added_pods = populator_has_added_pods
+        self._operation_executor = operation_executor
+        self._hostutil = hostutil
+        self._volume_plugin_mgr = volume_plugin_mgr
+        self._kubelet_pods_dir = kubelet_pods_dir
+        self._on_reconciled = on_reconciled or (lambda: None)
+        self._wake: golang.Channel[None] = golang.Channel(1)
+        # Found on disk, and nobody could tell what they are: unmounted once they are known to be unwanted.
+        self._volumes_failed_reconstruction: list[PodVolume] = []
+        self._lock = threading.Lock()  # guards the two below
+        # Found on disk: the node's status is yet to tell where their devices are.
+        self._volumes_need_update_from_node_status: list[str] = []
+        self._states_have_been_synced = False
+
+    def unmount_volumes(self) -> None:
+        """Take away from pods what they no longer want."""
+        for mounted in self._actual_state_of_world.get_all_mounted_volumes():
+            if self._desired_state_of_world.pod_exists_in_volume(
+                mounted.pod_name, mounted.volume_name, mounted.selinux_mount_context
+            ):
+                continue
+            if self._operation_executor.is_operation_pending(mounted.volume_name, mounted.pod_name, EMPTY_NODE_NAME):
+                continue
+            with self._starting("UnmountVolume", mounted):
+                self._operation_executor.unmount_volume(mounted, self._actual_state_of_world, self._kubelet_pods_dir)
+
+    def mount_or_attach_volumes(self) -> None:
+        """Give pods what they want: wait for attachment, mount, set up anew, make larger."""
+        for volume in self._desired_state_of_world.get_volumes_to_mount():
+            pending = self._operation_executor.is_operation_pending
+            if pending(volume.volume_name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
+                continue
+            self._mount_or_attach_volume(volume)
+
+    def _mount_or_attach_volume(self, volume: VolumeToMount) -> None:
+        mounted, path, err = self._pod_exists_in_volume(volume)
+        inline = volume.volume_spec.volume is not None and not volume.plugin_is_attachable
+        if isinstance(err, cache.VolumeNotAttachedError) and inline:
+            # DIVERGES: Go starts an operation for this, which does no more, and waits for its end.
+            self._actual_state_of_world.mark_volume_as_attached(
+                volume.volume_name, volume.volume_spec, self._node_name, ""
+            )
+            mounted, path, err = self._pod_exists_in_volume(volume)
+        if path:
+            volume = dataclasses.replace(volume, device_path=path)
+        match err:
+            case cache.SELinuxMountMismatchError():
+                # It is unmounted first, everywhere.
+                self._desired_state_of_world.add_error_to_pod(volume.pod_name, str(err))
+            case cache.VolumeNotAttachedError():
+                self._wait_for_volume_attach(volume)
+            case cache.RemountRequiredError():
+                self._mount_attached_volumes(volume, is_remount=True)
+            case cache.FsResizeRequiredError(current_size=current_size):
+                self._expand_volume(volume, current_size)
+            case _ if not mounted:
+                self._mount_attached_volumes(volume, is_remount=False)
+
+    def _pod_exists_in_volume(self, volume: VolumeToMount) -> tuple[bool, str, Exception | None]:
+        return self._actual_state_of_world.pod_exists_in_volume(
+            volume.pod_name, volume.volume_name, volume.desired_persistent_volume_size, volume.selinux_label
+        )
+
+    def _expand_volume(self, volume: VolumeToMount, current_size: Quantity) -> None:
+        with self._starting("ExpandInUseVolume", volume, level=4):
+            self._operation_executor.expand_in_use_volume(volume, self._actual_state_of_world, current_size)
+
+    def _mount_attached_volumes(self, volume: VolumeToMount, is_remount: bool) -> None:
+        remounting = "Volume is already mounted to pod, but remount was requested." if is_remount else ""
+        with self._starting("MountVolume", volume, remounting, level=5 if is_remount else 1):
+            self._operation_executor.mount_volume(
+                self._wait_for_attach_timeout, volume, self._actual_state_of_world, is_remount
+            )
+
+    def _wait_for_volume_attach(self, volume: VolumeToMount) -> None:
+        if not self._controller_attach_detach_enabled and volume.plugin_is_attachable:
+            to_attach = operationexecutor.VolumeToAttach(
+                volume.volume_name, volume.volume_spec, self._node_name, [volume.pod]
+            )
+            with self._starting("AttachVolume", to_attach):
+                self._operation_executor.attach_volume(to_attach, self._actual_state_of_world)
+            return
+        if volume.plugin_is_attachable and not volume.reported_in_use:
+            # It would fail and then be kept waiting for that.
+            message = "operationExecutor.VerifyControllerAttachedVolume failed"
+            klog.v(5).info_s(volume.generate_msg_detailed(message, " volume not marked in-use"))
+            return
+        with self._starting("VerifyControllerAttachedVolume", volume):
+            self._operation_executor.verify_controller_attached_volume(
+                volume, self._node_name, self._actual_state_of_world
+            )
+
+    def unmount_detach_devices(self) -> None:
+        """Take from the node what none of its pods wants any more: its device's mount, then the volume itself."""
+        for unmounted in self._actual_state_of_world.get_unmounted_volumes():
+            name = unmounted.volume_name
+            if self._desired_state_of_world.volume_exists(name, unmounted.selinux_mount_context):
+                continue
+            if self._operation_executor.is_operation_pending(name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
+                continue
+            # Looked at again, for a mount may have ended just before. None can begin: only this thread begins them.
+            attached = self._actual_state_of_world.get_attached_volume(name)
+            if attached is not None:
+                self._unmount_or_detach_device(attached)
+
+    def _unmount_or_detach_device(self, attached: cache.AttachedVolume) -> None:
+        if attached.device_may_be_mounted():
+            with self._starting("UnmountDevice", attached):
+                self._operation_executor.unmount_device(attached, self._actual_state_of_world, self._hostutil)
+        elif self._controller_attach_detach_enabled or not attached.plugin_is_attachable:
+            self._actual_state_of_world.mark_volume_as_detached(attached.volume_name, attached.node_name)
+            klog.info_s(attached.generate_msg_detailed("Volume detached", f'DevicePath "{attached.device_path}"'))
+        else:
+            with self._starting("DetachVolume", attached):
+                self._operation_executor.detach_volume(
+                    attached, verify_safe_to_detach=False, actual_state_of_world=self._actual_state_of_world
+                )
+
+    @contextmanager
+    def _starting(self, operation: str, volume: VolumeLogger, note: str = "", level: int = 0) -> Iterator[None]:
+        """Log that the operation is started, and why it could not be, unless it is its turn later."""
+        name = f"operationExecutor.{operation}"
+        if klog.v(5).enabled:
+            klog.v(5).info_s(volume.generate_msg_detailed(f"Starting {name}", note))
+        try:
+            yield
+        except _EXPECTED_ERRORS as err:
+            klog.v(5).info_s("Volume operation is not started", operation=operation, reason=err)
+            return
+        except Exception as err:
+            # One volume that cannot be served must not keep others waiting; it is tried again at the next round.
+            message = (
+                f"{name} failed (controllerAttachDetachEnabled {str(self._controller_attach_detach_enabled).lower()})"
+            )
+            klog.error_s(err, str(volume.generate_error_detailed(message, err)))
+            return
+        if klog.v(level).enabled:
+            klog.v(level).info_s(volume.generate_msg_detailed(f"{name} started", note))
+
+
+# Another operation on the volume runs, this one failed lately, or what must come first has not come.
+_EXPECTED_ERRORS = (
+    nestedpendingoperations.AlreadyExistsError,
+    exponentialbackoff.ExponentialBackoffError,
+    operationexecutor.MountPreConditionFailed,
+)

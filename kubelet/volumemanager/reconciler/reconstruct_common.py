@@ -1,0 +1,231 @@
+"""What the directories of pods tell of their volumes.
+
+Go: pkg/kubelet/volumemanager/reconciler/reconstruct_common.go
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from kubelet import kubeletconfig
+from kubelet.volumemanager import metrics
+from kubelet.volumemanager.reconciler.reconciler_common import ReconcilerCommon
+from pkg import klog
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.volume import BlockVolumePlugin, DeviceMountableVolumePlugin, ReconstructedVolume, Spec, VolumePlugin
+from pkg.volume import util as volumeutil
+from pkg.volume.util.operationexecutor import MountedVolume
+from pkg.volume.volume import BlockVolumeMapper, DeviceMounter, Mounter
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolume:
+    """A directory, or a link to a device, that a volume of a pod left."""
+
+    pod_name: str
+    # The name of the directory: of the persistent volume, or what the pod calls it.
+    volume_spec_name: str
+    volume_path: str
+    plugin_name: str
+    volume_mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReconstructedPodVolume:
+    """What could be told of it."""
+
+    volume_name: str
+    pod_name: str
+    volume_spec: Spec
+    mounter: Mounter | None
+    device_mounter: DeviceMounter | None
+    block_volume_mapper: BlockVolumeMapper | None
+    selinux_mount_context: str
+    volume_gid_value: str = ""
+    # The node's status tells it later.
+    device_path: str = ""
+
+
+@dataclass(slots=True)
+class GlobalVolumeInfo:
+    """A volume and all pods that it was found in."""
+
+    volume_name: str
+    volume_spec: Spec
+    device_path: str
+    mounter: Mounter | None
+    device_mounter: DeviceMounter | None
+    block_volume_mapper: BlockVolumeMapper | None
+    pod_volumes: dict[str, ReconstructedPodVolume] = field(default_factory=dict)
+
+    @classmethod
+    def from_reconstructed_volume(cls, volume: ReconstructedPodVolume) -> GlobalVolumeInfo:
+        return cls(
+            volume.volume_name,
+            volume.volume_spec,
+            volume.device_path,
+            volume.mounter,
+            volume.device_mounter,
+            volume.block_volume_mapper,
+        )
+
+    def add_pod_volume(self, volume: ReconstructedPodVolume) -> None:
+        self.pod_volumes[volume.pod_name] = volume
+
+    def has_device(self) -> bool:
+        """Whether the node has something of its own of the volume, apart from what pods have."""
+        return self.device_mounter is not None or self.block_volume_mapper is not None
+
+
+class ReconstructCommonMethods(ReconcilerCommon):
+    """The steps of reconstruction."""
+
+    def _update_last_sync_time(self) -> None:
+        """Note that all is known of what there is, if it is."""
+        with self._lock:
+            if not self._volumes_need_update_from_node_status:
+                self._states_have_been_synced = True
+
+    def states_has_been_synced(self) -> bool:
+        """Whether all is known of what there is: before, node status must not say what is in use."""
+        with self._lock:
+            return self._states_have_been_synced
+
+    def _cleanup_mounts(self, volume: PodVolume) -> None:
+        klog.v(2).info_s(
+            "Reconciler sync states: could not find volume information in desired state, clean up the mount points",
+            podName=volume.pod_name,
+            volumeSpecName=volume.volume_spec_name,
+        )
+        mounted = MountedVolume(
+            pod_name=volume.pod_name,
+            # Any name does, as none is known.
+            volume_name=volume.volume_spec_name,
+            inner_volume_spec_name=volume.volume_spec_name,
+            plugin_name=volume.plugin_name,
+            pod_uid=volume.pod_name,
+            volume_spec=Spec(),
+        )
+        metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_TOTAL.inc()
+        try:
+            self._operation_executor.unmount_volume(mounted, self._actual_state_of_world, self._kubelet_pods_dir)
+        except Exception as err:
+            # Its directory is left for the clean-up of orphaned pods, which says what stands in its way.
+            metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_ERRORS_TOTAL.inc()
+            message = "volumeHandler.UnmountVolumeHandler for UnmountVolume failed"
+            klog.error_s(err, str(mounted.generate_error_detailed(message, err)))
+
+    def _reconstruct_volume(self, volume: PodVolume) -> ReconstructedPodVolume:
+        """What can be told of the volume. Raises whatever its plugin does, or ValueError."""
+        metrics.RECONSTRUCT_VOLUME_OPERATIONS_TOTAL.inc()
+        try:
+            return self._reconstruct(volume)
+        except Exception:
+            metrics.RECONSTRUCT_VOLUME_OPERATIONS_ERRORS_TOTAL.inc()
+            raise
+
+    def _reconstruct(self, volume: PodVolume) -> ReconstructedPodVolume:
+        plugin = self._volume_plugin_mgr.find_plugin_by_name(volume.plugin_name)
+        mapper_plugin = self._volume_plugin_mgr.find_mapper_plugin_by_name(volume.plugin_name)
+        reconstructed = self._operation_executor.reconstruct_volume_operation(
+            volume.volume_mode,
+            plugin,
+            mapper_plugin,
+            volume.pod_name,
+            volume.pod_name,
+            volume.volume_spec_name,
+            volume.volume_path,
+        )
+        spec = reconstructed.spec
+        # By the spec and not by the name: a plugin's volumes may differ in whether the node mounts them first.
+        device_plugin = self._volume_plugin_mgr.find_device_mountable_plugin_by_spec(spec)
+        shared = device_plugin is not None or self._volume_plugin_mgr.find_attachable_plugin_by_spec(spec) is not None
+        if shared:
+            name = volumeutil.get_unique_volume_name_from_spec(plugin, spec)
+        else:
+            name = volumeutil.get_unique_volume_name_from_spec_with_pod(volume.pod_name, plugin, spec)
+        if volume.volume_mode == v1.PERSISTENT_VOLUME_BLOCK:
+            return _with_mapper(volume, name, reconstructed, mapper_plugin)
+        return _with_mounters(volume, name, reconstructed, plugin, device_plugin)
+
+
+def _with_mapper(
+    volume: PodVolume, name: str, reconstructed: ReconstructedVolume, plugin: BlockVolumePlugin | None
+) -> ReconstructedPodVolume:
+    assert plugin is not None, "such a volume could not be told from its link"
+    mapper = plugin.new_block_volume_mapper(reconstructed.spec, _pod_of(volume))
+    return ReconstructedPodVolume(
+        name, volume.pod_name, reconstructed.spec, None, None, mapper, reconstructed.selinux_mount_context
+    )
+
+
+def _with_mounters(
+    volume: PodVolume,
+    name: str,
+    reconstructed: ReconstructedVolume,
+    plugin: VolumePlugin,
+    device_plugin: DeviceMountableVolumePlugin | None,
+) -> ReconstructedPodVolume:
+    mounter = plugin.new_mounter(reconstructed.spec, _pod_of(volume))
+    device_mounter = device_plugin.new_device_mounter() if device_plugin is not None else None
+    return ReconstructedPodVolume(
+        name,
+        volume.pod_name,
+        reconstructed.spec,
+        mounter,
+        device_mounter,
+        None,
+        reconstructed.selinux_mount_context,
+    )
+
+
+def _pod_of(volume: PodVolume) -> v1.Pod:
+    """All that is known of it."""
+    return v1.Pod(metadata=metav1.ObjectMeta(uid=volume.pod_name))
+
+
+def get_device_mount_path(info: GlobalVolumeInfo) -> str:
+    """Where the node keeps what it has of the volume. Raises ValueError."""
+    if info.block_volume_mapper is not None:
+        return info.block_volume_mapper.get_global_map_path(info.volume_spec)
+    if info.device_mounter is not None:
+        return info.device_mounter.get_device_mount_path(info.volume_spec)
+    raise ValueError("blockVolumeMapper or deviceMounter required")
+
+
+def get_volumes_from_pod_dir(pod_dir: str) -> list[PodVolume]:
+    """What is found below the directory of all pods, by name alone: a mount may hang. Raises OSError."""
+    volumes: list[PodVolume] = []
+    with os.scandir(pod_dir) as entries:
+        pod_names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    for pod_name in pod_names:
+        for mode, directory in (
+            (v1.PERSISTENT_VOLUME_FILESYSTEM, kubeletconfig.DEFAULT_KUBELET_VOLUMES_DIR_NAME),
+            (v1.PERSISTENT_VOLUME_BLOCK, kubeletconfig.DEFAULT_KUBELET_VOLUME_DEVICES_DIR_NAME),
+        ):
+            volumes += _get_volumes(pod_name, mode, os.path.join(pod_dir, pod_name, directory))
+    for volume in volumes:
+        klog.v(4).info_s("Get volume from pod directory", path=pod_dir, volume=volume)
+    return volumes
+
+
+def _get_volumes(pod_name: str, volume_mode: str, directory: str) -> list[PodVolume]:
+    try:
+        plugin_names = sorted(os.listdir(directory))
+    except OSError:
+        return []  # the pod has none of the mode
+    volumes: list[PodVolume] = []
+    for plugin_name in plugin_names:
+        plugin_path = os.path.join(directory, plugin_name)
+        try:
+            volume_names = sorted(os.listdir(plugin_path))
+        except OSError as err:
+            klog.error_s(err, "Could not read volume plugin directory", volumePluginPath=plugin_path)
+            continue
+        volumes += [
+            PodVolume(pod_name, name, os.path.join(plugin_path, name), plugin_name.replace("~", "/"), volume_mode)
+            for name in volume_names
+        ]
+    return volumes

@@ -1,0 +1,8 @@
+"""Claims that are made for one volume of one pod and go with it.
+
+Go: k8s.io/component-helpers/storage/ephemeral
+"""
+
+from pkg.component_helpers.storage.ephemeral.ephemeral import volume_claim_name, volume_is_for_pod
+
+__all__ = ["volume_claim_name", "volume_is_for_pod"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kubelet import container as kubecontainer
+from kubelet import standalone
 from kubelet import types as kubetypes
 from kubelet.configmap.testing import FakeManager as FakeConfigMapManager
 from kubelet.kubelet_build import build_change_detection
@@ -296,6 +297,6 @@ def test_unknown_strategy(test_kubelet: TestKubelet) -> None:
 
 def test_nothing_is_watched_without_an_api_server(tmp_path: Path) -> None:
     test = TestKubelet(tmp_path)
-    assert test.kubelet.secret_manager is None
-    assert test.kubelet.config_map_manager is None
+    assert isinstance(test.kubelet.secret_manager, standalone.SecretManager)
+    assert isinstance(test.kubelet.config_map_manager, standalone.ConfigMapManager)
     test.close()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from kubelet import configmap, secret, token
 from kubelet.testing import TestKubelet
 from kubelet.volume_host import KubeletVolumeHost, new_initialized_volume_plugin_mgr
 from pkg import golang, volume
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
+from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import Action, FakeClientset
 from pkg.volume import emptydir
 
 
@@ -90,3 +94,51 @@ def test_standalone_has_nothing_of_an_api_server(world: TestKubelet) -> None:
     with pytest.raises(ValueError, match="csiDriversSynced"):
         host.wait_for_cache_sync(golang.background())
     host.delete_service_account_token("u")
+
+
+def test_api_server_is_asked(world: TestKubelet) -> None:
+    metadata = metav1.ObjectMeta(namespace="ns", name="name")
+    client = FakeClientset(
+        v1.Secret(metadata=metadata, data={"a": b"1"}),
+        v1.ConfigMap(metadata=metadata, data={"b": "2"}),
+        storagev1.CSIDriver(metadata=metav1.ObjectMeta(name="driver")),
+    )
+    kubelet = world.kubelet
+    kubelet.kube_client = client
+    kubelet.secret_manager = secret.SimpleSecretManager(world.ctx, client)
+    kubelet.config_map_manager = configmap.SimpleConfigMapManager(world.ctx, client)
+    kubelet.token_manager = token.Manager(client, world.clock)
+    host = new_host(world, [])
+    assert host.get_kube_client() is client
+    assert host.get_secret("ns", "name").data == {"a": b"1"}
+    assert host.get_config_map("ns", "name").data == {"b": "2"}
+    host.wait_for_cache_sync(world.ctx)
+    lister = host.csi_driver_lister()
+    assert lister is not None and lister.get("driver").metadata.name == "driver"
+
+
+def test_tokens_of_a_pod_are_forgotten(world: TestKubelet) -> None:
+    client = FakeClientset()
+
+    def answer(action: Action) -> tuple[bool, object]:
+        action.object.status.token = f"token {len(client.actions(resource='serviceaccounts/token'))}"
+        action.object.status.expiration_timestamp = world.clock.now() + timedelta(hours=1)
+        return True, action.object
+
+    client.prepend_reactor("create", "serviceaccounts/token", answer)
+    world.kubelet.kube_client = client
+    world.kubelet.token_manager = token.Manager(client, world.clock)
+    host = new_host(world, [])
+    bound = authenticationv1.BoundObjectReference(kind="Pod", uid="u")
+    spec = authenticationv1.TokenRequestSpec(expiration_seconds=3600, bound_object_ref=bound)
+
+    def get() -> str:
+        request = authenticationv1.TokenRequest(spec=spec)
+        return host.get_service_account_token("ns", "sa", request).status.token
+
+    first = get()
+    assert get() == first
+    host.delete_service_account_token("other")
+    assert get() == first
+    host.delete_service_account_token("u")
+    assert get() != first

@@ -294,11 +294,10 @@ class OperationExecutor:
         clock: clocklib.Clock | None = None,
         stuck_unmounts: StuckUnmounts | None = None,
     ) -> None:
-        """on_complete is called after each operation, from its thread, and when one that failed is worth a retry."""
+        """on_complete is called after each operation, from its thread; then stuck_unmounts may be worth a look."""
         self._operation_generator = operation_generator
-        self._on_complete = on_complete
+        self._pending_operations = nestedpendingoperations.NestedPendingOperations(True, on_complete, clock)
         self._stuck_unmounts = stuck_unmounts
-        self._pending_operations = nestedpendingoperations.NestedPendingOperations(True, self._completed, clock)
 
     def is_operation_pending(self, volume_name: str, pod_name: str, node_name: str) -> bool:
         """Whether one on the volume is running that another for the pod or node would have to wait for."""
@@ -460,18 +459,6 @@ class OperationExecutor:
         if mapper_plugin is None:
             raise ValueError(f'could not find block volume plugin for volume "{volume_spec_name}" (pod "{pod_name}")')
         return ReconstructedVolume(mapper_plugin.construct_block_volume_spec(uid, volume_spec_name, volume_path))
-
-    def _completed(self) -> None:
-        if self._on_complete is not None:
-            self._on_complete()
-        # Only now, as a retry must find the failure written down.
-        if self._stuck_unmounts is not None:
-            self._stuck_unmounts.investigate(self._retry)
-
-    def _retry(self, volume_name: str) -> None:
-        self.forget_failures(volume_name)
-        if self._on_complete is not None:
-            self._on_complete()
 
 
 def _err_suffix(err: Exception | None) -> str:

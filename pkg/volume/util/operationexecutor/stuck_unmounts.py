@@ -5,10 +5,11 @@ DIVERGES: Go tries again after ever longer pauses, and says only that the target
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,8 @@ class StuckUnmounts:
         # What was told last, so that it is not told again.
         self._told: dict[tuple[str, str], frozenset[int]] = {}
         self._watches: dict[tuple[str, str], _Watch] = {}
+        # Pods whose workers wait until all is unmounted, by uid; others may not know them any more.
+        self._waiting: dict[str, v1.Pod] = {}
         self._closed = False
 
     def watch_volume(
@@ -87,6 +90,18 @@ class StuckUnmounts:
         parent, name = os.path.split(device.device_mount_path)
         paths = (os.path.join(os.path.realpath(parent), name),) if name else ()
         return self._watch(operations, device.volume_name, device, "", paths)
+
+    @contextlib.contextmanager
+    def waiting(self, pod: v1.Pod) -> Iterator[None]:
+        """In its block somebody waits until the pod's volumes are unmounted."""
+        uid = pod.metadata.uid
+        with self._lock:
+            self._waiting[uid] = pod
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting.pop(uid, None)
 
     def investigate(self, retry: Callable[[str], None]) -> None:
         """Look into what failed since the last call. retry is called with the volume's name when its holder ends."""
@@ -169,10 +184,12 @@ class StuckUnmounts:
             if self._told.get(key) == pids:
                 return
             self._told[key] = pids
+            pod = self._waiting.get(failure.pod_uid)
         named = ", ".join(str(holder) for holder in holders[:_NAMED])
         more = f" and {len(holders) - _NAMED} more" if len(holders) > _NAMED else ""
         simple, detailed = failure.volume.generate_msg("Unmount failed", f": {mount_point} is held by {named}{more}")
-        pod = self._find_pod(failure.pod_uid) if failure.pod_uid else None
+        if pod is None and failure.pod_uid:
+            pod = self._find_pod(failure.pod_uid)
         self._recorder.event(pod or self._node_ref, v1.EVENT_TYPE_WARNING, kevents.FAILED_UNMOUNT_VOLUME, simple)
         klog.warning_s(detailed, err=str(failure.err))
 

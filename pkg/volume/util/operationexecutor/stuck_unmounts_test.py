@@ -112,6 +112,17 @@ def test_failure_that_nobody_is_to_blame_for(world: World) -> None:
     assert world.recorder.drain() == []
 
 
+def test_pod_that_only_its_worker_knows_is_told(world: World) -> None:
+    told: list[object] = []
+    record = world.recorder.event
+    world.recorder.event = lambda obj, *rest: (told.append(obj), record(obj, *rest))[1]  # type: ignore[method-assign]
+    world.pod = None
+    world.hold()
+    with world.stuck.waiting(POD):
+        world.unmount(OSError("target is busy"))
+    assert told == [POD]
+
+
 def test_device_is_told_of_the_node(world: World) -> None:
     device = AttachedVolume("plugin/disk", SPEC, "node", device_mount_path=str(world.path))
     holder = world.hold()

@@ -252,10 +252,7 @@ class Mounter:
 
     def is_mount_point(self, path: str) -> bool:
         points = mount_points(MOUNT_INFO)
-        path = os.path.abspath(path)
-        # The path as it is, then with links on the way to it followed: neither looks at the mount itself.
-        above, name = os.path.split(path)
-        if path in points or os.path.join(os.path.realpath(above), name) in points:
+        if _without_links_above(path) in points:
             return True
         os.lstat(path)
         return os.path.realpath(path) in points
@@ -271,8 +268,7 @@ class Mounter:
                 raise OSError(f"error checking path {path}: {err}") from err
             klog.warning_s("Found corrupted mount, treating as unmounted path", path=path)
             return []
-        above, name = os.path.split(os.path.abspath(path))
-        real = os.path.join(os.path.realpath(above), name)
+        real = _without_links_above(path)
         infos = parse_mount_info(MOUNT_INFO)
         if not any(info.mount_point == real for info in infos):
             real = os.path.realpath(path)
@@ -280,6 +276,12 @@ class Mounter:
 
     def list(self) -> list[MountPoint]:
         return list_proc_mounts(MOUNT_INFO)
+
+
+def _without_links_above(path: str) -> str:
+    """The path as it stands in the list of mounts, found without looking at what may be mounted there."""
+    above, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(above), name)
 
 
 def get_bind_mount_options(path: str, statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -> list[str]:
@@ -401,11 +403,14 @@ def try_unmount(target: str, with_safe_not_mounted_behavior: bool, unmount_timeo
 
 def force_umount(target: str, with_safe_not_mounted_behavior: bool) -> None:
     """Unmount what a server that does not answer has given us, without asking it."""
-    # DIVERGES: Go lets umount look at the target's path first, which hangs as well.
-    _umount(target, ["-f", "--no-canonicalize"], None, with_safe_not_mounted_behavior)
+    _umount(target, ["-f"], None, with_safe_not_mounted_behavior)
 
 
 def _umount(target: str, flags: list[str], timeout: float | None, safe_not_mounted: bool) -> None:
+    path = _without_links_above(target)
+    if path in mount_points(MOUNT_INFO):
+        # DIVERGES: Go has umount(8) look at the path first, to see whether it is a link, and wait for its server.
+        target, flags = path, [*flags, "--no-canonicalize"]
     try:
         utilexec.Executor().run(["umount", *flags, target], timeout)
     except utilexec.CodeExitError as err:

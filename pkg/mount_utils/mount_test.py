@@ -141,7 +141,22 @@ def test_hanging_umount_is_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert mounter.can_safely_skip_mount_point_check() in (True, False)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     mounter.unmount_with_force("/x", 0.2)
-    assert (tmp_path / "log").read_text().splitlines() == ["/x", "-f --no-canonicalize /x"]
+    assert (tmp_path / "log").read_text().splitlines() == ["/x", "-f /x"]
+
+
+@needs_root
+def test_mounts_are_unmounted_without_looking_at_them(unmounted_after: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (unmounted_after / "target").mkdir()
+    (unmounted_after / "above").symlink_to(".")
+    mounter = mount_utils.Mounter()
+    mounter.mount("tmpfs", str(unmounted_after / "target"), "tmpfs", [])
+    fake = unmounted_after / "umount"
+    fake.write_text(f'#!/bin/sh\necho "$@" >>{unmounted_after}/log\n')
+    fake.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(unmounted_after))
+        mounter.unmount(str(unmounted_after / "above/target/"))
+    assert (unmounted_after / "log").read_text().splitlines()[-1] == f"--no-canonicalize {unmounted_after}/target"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from framework.containerd import ROOT
 from framework.cri import CRIClient
 from framework.kubelet_process import KubeletProcess
 from framework.pods import Manifest, pod, shell, sleeper
+from framework.registry import PASSWORD, USER, Registry
 from framework.waiting import wait_for
 
 # Not by the resync, that comes every minute.
@@ -181,3 +182,36 @@ def test_bad_document_names_file_and_field(kubelet: KubeletProcess, cri: CRIClie
 def test_what_only_an_api_server_has_is_refused(kubelet: KubeletProcess) -> None:
     put(kubelet, "account", pod("account", sleeper(), serviceAccountName="me"))
     told(kubelet, "FailedValidation", "account.yaml", "static pods may not reference serviceaccounts")
+
+
+def test_pull_secret(kubelet: KubeletProcess, cri: CRIClient, tmp_path: Path) -> None:
+    registry = Registry(tmp_path, password=True)
+    registry.start()
+    try:
+        image = registry.push("private/busybox", "1.0", test="objects")
+        put(kubelet, "pulls", pod("pulls", sleeper(image=image), imagePullSecrets=[{"name": "registry"}]))
+        kubelet.wait_for_pod("pulls", lambda found: "Image" in str(found.state().get("reason")))
+        auths = {"auths": {registry.host: {"username": USER, "password": PASSWORD}}}
+        pull_secret = secret("registry", **{".dockerconfigjson": json.dumps(auths)})
+        put(kubelet, "registry", pull_secret | {"type": "kubernetes.io/dockerconfigjson"})
+        running(kubelet, cri, "pulls")
+    finally:
+        registry.stop()
+
+
+def test_restart_of_the_kubelet_is_nothing_to_the_pod(kubelet: KubeletProcess, cri: CRIClient) -> None:
+    volumes = {"map": {"configMap": {"name": "stays"}}, "data": {"persistentVolumeClaim": {"claimName": "stays"}}}
+    put(kubelet, "stays", config_map("stays", a="1"), claim("stays"), using("stays", sleeper(), **volumes))
+    run = running(kubelet, cri, "stays")
+    before = kubelet.pods()["stays"]
+    kubelet.kill()
+    put(kubelet, "stays", config_map("stays", a="2"), claim("stays"), using("stays", sleeper(), **volumes))
+    kubelet.start()
+    wait_for(
+        "what was changed meanwhile",
+        lambda: run("cat /map/a") == "2",
+        timeout=SOON,
+        describe=kubelet.end_of_log,
+    )
+    after = kubelet.pods()["stays"]
+    assert (after.uid, after.container_id(), after.restarts()) == (before.uid, before.container_id(), 0)

@@ -6,7 +6,6 @@ DIVERGES: Go's kubelet reads pods alone.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -25,6 +24,8 @@ _TYPES: dict[str, type[APIObject]] = {
     "PersistentVolumeClaim": v1.PersistentVolumeClaim,
     "PersistentVolume": v1.PersistentVolume,
 }
+
+_NO_LINE_BREAKS = str.maketrans("", "", "\r\n")
 
 
 class ObjectStore(Protocol):
@@ -93,10 +94,13 @@ def _name(builtins: Mapping[str, Any]) -> str:
 
 
 def _decode_object(builtins: dict[str, Any], kind: str) -> APIObject:
-    _check_data(builtins, "data", _check_base64 if kind == "Secret" else _check_text)
-    _check_data(builtins, "binaryData", _check_base64)
-    _check_data(builtins, "stringData", _check_text)
-    obj = common.convert(builtins, _TYPES[kind])
+    readers = {
+        "data": _base64 if kind == "Secret" else _text,
+        "binaryData": _base64,
+        "stringData": _text,
+    }
+    data = {name: _read_data(builtins[name], name, read) for name, read in readers.items() if name in builtins}
+    obj = common.convert(builtins | data, _TYPES[kind])
     obj.api_version = obj.kind = ""  # as in Go, where no object in memory has them
     if not isinstance(obj, v1.PersistentVolume):
         obj.metadata.namespace = obj.metadata.namespace or metav1.NAMESPACE_DEFAULT
@@ -124,29 +128,34 @@ def _validate(obj: APIObject) -> Sequence[Exception]:
             return validation.validate_persistent_volume(obj)
 
 
-def _check_data(builtins: Mapping[str, Any], name: str, check: Callable[[Any], None]) -> None:
-    """See that each value of the map will do. The decoder's own message would not name the key."""
-    data = builtins.get(name)
+def _read_data(data: Any, name: str, read: Callable[[Any], str]) -> Any:
+    """The map with each value read. The decoder's own message about a bad one would not name its key."""
     if not isinstance(data, dict):
-        return
+        return data
+    found = {}
     for key, value in data.items():
         try:
-            check(value)
+            found[key] = read(value)
         except ValueError as err:
             raise ValueError(f"{name}[{key}]: {err}") from err
+    return found
 
 
-def _check_text(value: Any) -> None:
+def _text(value: Any) -> str:
+    """As Go reads it: nothing is empty text."""
     if not isinstance(value, str | None):
         raise ValueError(f"expected text, got {_type_name(value)} (put it in quotes)")
+    return value or ""
 
 
-def _check_base64(value: Any) -> None:
-    _check_text(value)
+def _base64(value: Any) -> str:
+    """The encoded text; as in Go it may be broken into lines."""
+    text = _text(value).translate(_NO_LINE_BREAKS)
     try:
-        base64.b64decode((value or "").encode(), validate=True)
-    except binascii.Error as err:
+        base64.b64decode(text, validate=True)
+    except ValueError as err:
         raise ValueError("illegal base64 data") from err
+    return text
 
 
 def _type_name(value: Any) -> str:

@@ -74,6 +74,16 @@ def test_json() -> None:
     assert documents.faults == [] and len(documents.objects) == 1
 
 
+def test_data_as_people_write_it() -> None:
+    wrapped = SECRET.replace("a: b25l", 'a: "b2\\n5l\\r\\n", empty: ')
+    [secret] = decode(wrapped).objects
+    assert isinstance(secret, v1.Secret) and secret.data == {"a": b"one", "b": b"two", "empty": b""}
+    [config_map] = decode(CONFIG_MAP.replace("blue", "")).objects
+    assert isinstance(config_map, v1.ConfigMap) and config_map.data == {"COLOR": ""}
+    [config_map] = decode(CONFIG_MAP.replace("data: {COLOR: blue}", "data:")).objects
+    assert isinstance(config_map, v1.ConfigMap) and config_map.data == {}
+
+
 def test_each_document_counts_by_itself() -> None:
     documents = decode(CONFIG_MAP, "{kind: Service, apiVersion: v1}", POD, "{kind: ConfigMap, apiVersion: v1}")
     assert (len(documents.pods), len(documents.objects)) == (1, 1)

@@ -1,23 +1,30 @@
-"""Tests of the volume manager: real plugins on a made-up host."""
+"""Tests of the volume manager: real operations with made-up and real plugins on a made-up host."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from kubelet.volumemanager import VolumeManager, volume_manager
+from kubelet.volumemanager import VolumeAttachLimitExceededError, VolumeManager, testing, volume_manager
+from kubelet.volumemanager.populator import APIServerClaims
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.volume import VolumePluginMgr
 from pkg.volume.emptydir import probe_volume_plugins as empty_dir
 from pkg.volume.hostpath import probe_volume_plugins as host_path
 from pkg.volume.testing import FakeVolumeHost
+from pkg.volume.util import types as volumetypes
 from pkg.volume.util import volumepathhandler
+
+PV = "test.io/fake-plugin/pv"
 
 
 class Pods:
@@ -41,6 +48,10 @@ class Pods:
     def should_pod_runtime_be_removed(self, uid: str) -> bool:
         return uid in self.removed
 
+    def end(self, *uids: str) -> None:
+        self.terminating.update(uids)
+        self.removed.update(uids)
+
     def add_source(self, source: str) -> None: ...
 
     def all_ready(self) -> bool:
@@ -48,59 +59,116 @@ class Pods:
 
 
 class World:
-    """A running volume manager and what it sees."""
+    """A volume manager, on a node that has the client's objects, and what it sees."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(
+        self, root: Path, plugin: testing.FakeBasicVolumePlugin | None = None, client: FakeClientset | None = None
+    ) -> None:
+        (root / "pods").mkdir(exist_ok=True)
         self.ctx, self.cancel = golang.with_cancel(golang.background())
-        self.host = FakeVolumeHost(str(root))
+        self.client = client
+        self.host = FakeVolumeHost(str(root), client)
         self.pods = Pods()
         self.recorder = FakeRecorder(100)
+        self.plugin = plugin or testing.FakeBasicVolumePlugin()
         plugins = VolumePluginMgr()
-        plugins.init_plugins([*empty_dir(), *host_path()], self.host)
+        plugins.init_plugins([*empty_dir(), *host_path(), self.plugin], self.host)
+        self.in_use_changes: golang.Channel[None] = golang.Channel(1)
         self.manager = VolumeManager(
             True,
             "node",
             self.pods,
             self.pods,
-            None,
+            client,
             plugins,
             self.host.get_hostutil(),
             str(root / "pods"),
             self.recorder,
             volumepathhandler.VolumePathHandler(self.host.get_mounter()),
-            None,
+            None if client is None else APIServerClaims(self.ctx, client),
+            on_volumes_in_use_change=lambda: self.in_use_changes.try_send(None),
         )
 
     def start(self) -> None:
         self.thread = golang.go(self.manager.run, self.ctx, self.pods, name="volume-manager-test")
 
-    def add(self, *volumes: v1.Volume, uid: str = "u") -> v1.Pod:
-        mounts = [v1.VolumeMount(name=volume.name, mount_path=f"/{volume.name}") for volume in volumes]
-        pod = v1.Pod(
-            metadata=metav1.ObjectMeta(name="p", namespace="default", uid=uid),
-            spec=v1.PodSpec(containers=[v1.Container(name="c", volume_mounts=mounts)], volumes=list(volumes)),
-        )
-        self.pods.pods[uid] = pod
-        return pod
+    def stop(self) -> None:
+        self.cancel()
+        if hasattr(self, "thread"):
+            self.thread.join(10)
+
+    def add(self, *volumes: v1.Volume, uid: str = "u", devices: bool = False) -> v1.Pod:
+        self.pods.pods[uid] = testing.new_pod(uid, *volumes, devices=devices)
+        return self.pods.pods[uid]
+
+    def add_bound(
+        self,
+        claim: str = "claim",
+        volume: str = "pv",
+        volume_mode: str = v1.PERSISTENT_VOLUME_FILESYSTEM,
+        size: str = "5G",
+        gid: str = "",
+    ) -> None:
+        assert self.client is not None
+        pvc = testing.new_claim(claim, volume)
+        pv = testing.new_persistent_volume(volume, claim=pvc, volume_mode=volume_mode, size=size)
+        if gid:
+            pv.metadata.annotations["pv.beta.kubernetes.io/gid"] = gid
+        self.client.add(pvc)
+        self.client.add(pv)
+
+    def report_in_use(self, attach: bool = True) -> None:
+        """Do as node status and the controller that attaches do, once there is something to report."""
+        assert self.client is not None
+        assert self.in_use_changes.recv(10)[1]
+        names = self.manager.get_volumes_in_use()
+        attached = [v1.AttachedVolume(name=name, device_path=testing.FAKE_DEVICE_PATH) for name in names]
+        if attach:
+            self.host.volumes_attached = {volume.name: volume.device_path for volume in attached}
+            status = v1.NodeStatus(volumes_attached=attached, volumes_in_use=names)
+            self.client.add(v1.Node(metadata=metav1.ObjectMeta(name="node"), status=status))
+        self.manager.mark_volumes_as_reported_in_use(names)
+        self.manager.node_changed()
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     world = World(tmp_path)
     yield world
-    world.cancel()
-    if hasattr(world, "thread"):
-        world.thread.join(5)
+    world.stop()
+
+
+@pytest.fixture
+def attached(tmp_path: Path) -> Iterator[World]:
+    """With an API server, and volumes that must be attached."""
+    node = v1.Node(metadata=metav1.ObjectMeta(name="node"))
+    world = World(tmp_path, testing.FakeAttachableVolumePlugin(), FakeClientset(node))
+    yield world
+    world.stop()
 
 
 EMPTY = v1.Volume(name="e", empty_dir=v1.EmptyDirVolumeSource())
+CLAIM = testing.new_claim_volume("v", "claim")
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), 5)
+    ctx, cancel = golang.with_timeout(golang.background(), 10)
     while not condition():
-        assert not ctx.wait(0.01), "condition did not come true within 5 s"
+        assert not ctx.wait(0.01), "condition did not come true within 10 s"
     cancel()
+
+
+def in_background(wait: Callable[[golang.Context, v1.Pod], None], world: World, pod: v1.Pod) -> golang.Thread:
+    """Wait on a thread that ends with the world."""
+
+    def wait_or_end() -> None:
+        with contextlib.suppress(golang.Canceled):
+            wait(world.ctx, pod)
+
+    return golang.go(wait_or_end, name="wait-test")
+
+
+# ---- Volumes of one pod ----
 
 
 def test_pod_waits_until_its_volumes_are_there(world: World) -> None:
@@ -138,11 +206,22 @@ def test_failed_mount_is_an_event_and_the_wait_names_the_volume(world: World, mo
     world.start()
     source = v1.HostPathVolumeSource(path="/not/there", type="Directory")
     pod = world.add(v1.Volume(name="h", host_path=source))
-    with pytest.raises(TimeoutError, match=r"unmounted volumes=\[h\], unattached volumes=\[\], failed to process"):
+    with pytest.raises(TimeoutError) as caught:
         world.manager.wait_for_attach_and_mount(world.ctx, pod)
+    assert str(caught.value) == (
+        "unmounted volumes=[h], unattached volumes=[], failed to process volumes=[]: context deadline exceeded"
+    )
     event, _ = world.recorder.events.recv(timeout=5)
     assert 'FailedMount MountVolume.SetUp failed for volume "h"' in str(event)
     assert "/not/there is not a directory" in str(event)
+
+
+def test_failed_mount_is_tried_again_without_anybody_asking(world: World) -> None:
+    world.plugin.errors["set_up"] = [ValueError("bad"), ValueError("bad")]
+    world.start()
+    pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
+    world.manager.wait_for_attach_and_mount(world.ctx, pod)
+    assert world.plugin.calls == [("set_up", "d", "u")] * 3
 
 
 def test_cancelled_wait_ends(world: World) -> None:
@@ -158,8 +237,7 @@ def test_volumes_go_when_the_pod_has_ended(world: World) -> None:
     world.manager.wait_for_attach_and_mount(world.ctx, pod)
     assert world.manager.has_possibly_mounted_volumes_for_pod("u")
     path = world.host.get_pod_volume_dir("u", "kubernetes.io~empty-dir", "e")
-    world.pods.terminating.add("u")
-    world.pods.removed.add("u")
+    world.pods.end("u")
     world.manager.wait_for_unmount(world.ctx, pod)
     assert not os.path.exists(path) and not world.manager.has_possibly_mounted_volumes_for_pod("u")
 
@@ -173,10 +251,211 @@ def test_waiting_for_several_pods_to_unmount(world: World) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         world.manager.wait_for_all_pods_unmount(ended, [other, pod])
     assert [type(err) for err in caught.value.exceptions] == [golang.Canceled], "the other pod has no volume"
-    world.pods.terminating.add("u")
-    world.pods.removed.add("u")
+    world.pods.end("u")
     world.manager.wait_for_all_pods_unmount(world.ctx, [other, pod])
     assert not world.manager.has_possibly_mounted_volumes_for_pod("u")
+
+
+def test_wait_for_unmount_names_what_is_mounted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.start()
+    pod = world.add(EMPTY)
+    world.manager.wait_for_attach_and_mount(world.ctx, pod)
+    monkeypatch.setattr(volume_manager, "POD_ATTACH_AND_MOUNT_TIMEOUT", 0.1)
+    with pytest.raises(TimeoutError, match=r"mounted volumes=\[kubernetes.io/empty-dir/u-e\]: context deadline"):
+        world.manager.wait_for_unmount(world.ctx, pod)
+
+
+def test_slow_mount_holds_up_nothing_else(world: World) -> None:
+    gate: golang.Channel[None] = golang.Channel()
+    world.plugin.gates["set_up"] = gate
+    world.start()
+    slow = world.add(
+        v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")), uid="slow"
+    )
+    waiting = in_background(world.manager.wait_for_attach_and_mount, world, slow)
+    world.plugin.wait_for_call("set_up", "d", "slow")
+    other = world.add(EMPTY, uid="other")
+    world.manager.wait_for_attach_and_mount(world.ctx, other)
+    world.pods.end("other")
+    world.manager.wait_for_unmount(world.ctx, other)
+    gate.close()
+    waiting.join(10)
+    assert "d" in world.manager.get_mounted_volumes_for_pod("slow")
+
+
+def test_pod_that_ends_while_its_volume_comes_up_loses_it(world: World) -> None:
+    gate: golang.Channel[None] = golang.Channel()
+    world.plugin.gates["set_up"] = gate
+    world.start()
+    pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
+    waiting = in_background(world.manager.wait_for_attach_and_mount, world, pod)
+    world.plugin.wait_for_call("set_up", "d", "u")
+    world.pods.end("u")
+    world.manager.sources_changed()
+    gate.close()
+    world.plugin.wait_for_call("tear_down", "d", "u")
+    eventually(lambda: not world.manager.has_possibly_mounted_volumes_for_pod("u"))
+    world.cancel()
+    waiting.join(10)
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_uncertain_mount_is_unmounted_and_a_failed_one_is_not(world: World, final: bool) -> None:
+    err = ValueError("bad") if final else volumetypes.UncertainProgressError("maybe")
+    world.plugin.errors["set_up"] = [err] * 100
+    world.start()
+    pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
+    waiting = in_background(world.manager.wait_for_attach_and_mount, world, pod)
+    world.plugin.wait_for_call("set_up", "d", "u")
+    eventually(lambda: world.manager.has_possibly_mounted_volumes_for_pod("u") != final)
+    assert world.manager.get_mounted_volumes_for_pod("u") == {}
+    world.pods.end("u")
+    world.pods.pods.clear()
+    world.manager.wait_for_unmount(world.ctx, pod)
+    assert (("tear_down", "d", "u") in world.plugin.calls) != final
+    world.cancel()
+    waiting.join(10)
+
+
+def test_volume_that_changes_is_set_up_again_at_each_sync(world: World) -> None:
+    world.plugin.remount = True
+    world.start()
+    pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
+    for times in range(1, 4):
+        world.manager.wait_for_attach_and_mount(world.ctx, pod)
+        world.plugin.wait_for_call("set_up", "d", "u", times=times)
+    assert world.plugin.calls.count(("set_up", "d", "u")) == 3
+
+
+# ---- Claims and attached volumes ----
+
+
+def test_claimed_volume_is_attached_and_mounted_once_it_is_reported_in_use(attached: World) -> None:
+    attached.add_bound(gid="777")
+    attached.start()
+    pod = attached.add(CLAIM)
+    waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
+    attached.report_in_use()
+    waiting.join(10)
+    mounted = attached.manager.get_mounted_volumes_for_pod("u")
+    assert mounted["v"].inner_volume_spec_name == "pv" and attached.manager.volume_is_attached(PV)
+    device = testing.FAKE_DEVICE_PATH
+    assert attached.plugin.calls == [
+        ("wait_for_attach", "pv", device),
+        ("mount_device", "pv", device),
+        ("set_up", "pv", "u"),
+    ]
+    assert attached.manager.get_volumes_in_use() == [PV]
+    assert attached.manager.get_extra_supplemental_groups_for_pod(pod) == [777]
+    pod.spec.security_context = v1.PodSecurityContext(supplemental_groups=[777])
+    assert attached.manager.get_extra_supplemental_groups_for_pod(pod) == []
+    attached.pods.end("u")
+    attached.manager.wait_for_unmount(attached.ctx, pod)
+    attached.plugin.wait_for_call("unmount_device", "pv")
+    eventually(lambda: attached.manager.get_volumes_in_use() == [])
+    assert attached.plugin.calls[3:] == [("tear_down", "pv", "u"), ("unmount_device", "pv")]
+    assert attached.in_use_changes.recv(10)[1], "only then it may be detached"
+
+
+@pytest.mark.parametrize("exhausted", [False, True])
+def test_volume_that_is_not_attached_is_named(
+    attached: World, exhausted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(volume_manager, "POD_ATTACH_AND_MOUNT_TIMEOUT", 0.3)
+    assert isinstance(attached.plugin, testing.FakeAttachableVolumePlugin)
+    attached.plugin.exhausted = exhausted
+    attached.add_bound()
+    attached.start()
+    pod = attached.add(CLAIM, EMPTY)
+    message = r"unmounted volumes=\[v\], unattached volumes=\[v\], failed to process volumes=\[\]: context deadline"
+    kind = VolumeAttachLimitExceededError if exhausted else TimeoutError
+    with pytest.raises(kind, match=message) as caught:
+        attached.manager.wait_for_attach_and_mount(attached.ctx, pod)
+    assert str(caught.value).startswith("Node has reached its volume attachment limit") == exhausted
+    assert attached.plugin.calls == []
+
+
+def test_claim_that_is_not_bound_is_named_at_once(attached: World) -> None:
+    assert attached.client is not None
+    attached.client.add(testing.new_claim("claim", "pv", phase=v1.CLAIM_PENDING))
+    attached.start()
+    pod = attached.add(CLAIM)
+    message = (
+        r"unmounted volumes=\[v\], unattached volumes=\[\], failed to process volumes=\[v\]: "
+        "error processing PVC default/claim: PVC is not bound"
+    )
+    with pytest.raises(RuntimeError, match=message):
+        attached.manager.wait_for_attach_and_mount(attached.ctx, pod)
+    attached.add_bound()
+    waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
+    attached.report_in_use()
+    waiting.join(10)
+    assert "v" in attached.manager.get_mounted_volumes_for_pod("u"), "the error before is forgotten"
+
+
+def test_two_pods_share_the_device(attached: World) -> None:
+    attached.add_bound()
+    attached.start()
+    pods = [attached.add(CLAIM, uid=uid) for uid in ("a", "b")]
+    waiting = [in_background(attached.manager.wait_for_attach_and_mount, attached, pod) for pod in pods]
+    attached.report_in_use()
+    for thread in waiting:
+        thread.join(10)
+    assert attached.plugin.calls.count(("mount_device", "pv", testing.FAKE_DEVICE_PATH)) == 1
+    attached.pods.end("a")
+    attached.manager.wait_for_unmount(attached.ctx, pods[0])
+    assert ("unmount_device", "pv") not in attached.plugin.calls
+    assert "v" in attached.manager.get_mounted_volumes_for_pod("b")
+    assert attached.manager.get_volumes_in_use() == [PV]
+    attached.pods.end("b")
+    attached.manager.wait_for_unmount(attached.ctx, pods[1])
+    attached.plugin.wait_for_call("unmount_device", "pv")
+
+
+def test_claim_under_two_names_is_mounted_once(attached: World) -> None:
+    attached.add_bound()
+    attached.start()
+    pod = attached.add(CLAIM, testing.new_claim_volume("w", "claim"))
+    waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
+    attached.report_in_use()
+    waiting.join(10)
+    assert sorted(attached.manager.get_mounted_volumes_for_pod("u")) == ["v", "w"]
+    assert attached.plugin.calls.count(("set_up", "pv", "u")) == 1
+
+
+def test_uncertain_device_is_unmounted_before_the_volume_is_given_up(attached: World) -> None:
+    attached.plugin.errors["mount_device"] = [volumetypes.UncertainProgressError("maybe")] * 100
+    attached.add_bound()
+    attached.start()
+    pod = attached.add(CLAIM)
+    waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
+    attached.report_in_use()
+    attached.plugin.wait_for_call("mount_device", "pv", testing.FAKE_DEVICE_PATH)
+    attached.pods.end("u")
+    attached.pods.pods.clear()
+    attached.manager.sources_changed()
+    attached.plugin.wait_for_call("unmount_device", "pv")
+    eventually(lambda: not attached.manager.volume_is_attached(PV))
+    attached.cancel()
+    waiting.join(10)
+
+
+def test_larger_volume_is_expanded_while_in_use(attached: World) -> None:
+    attached.add_bound()
+    attached.start()
+    pod = attached.add(CLAIM)
+    waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
+    attached.report_in_use()
+    waiting.join(10)
+    attached.add_bound(size="10G")
+    attached.manager.wait_for_attach_and_mount(attached.ctx, pod)
+    attached.plugin.wait_for_call("node_expand", "pv")
+    eventually(lambda: bool(attached.plugin.resized))
+    assert attached.plugin.resized[0].new_size == parse_quantity("10G")
+    assert attached.plugin.resized[0].old_size == parse_quantity("5G")
+
+
+# ---- After a restart ----
 
 
 def test_volumes_found_on_disk_are_kept_until_sources_are_ready(world: World) -> None:
@@ -187,7 +466,7 @@ def test_volumes_found_on_disk_are_kept_until_sources_are_ready(world: World) ->
     world.pods.removed.add("gone")
     world.start()
     eventually(lambda: world.manager.has_possibly_mounted_volumes_for_pod("gone"))
-    assert path.exists()
+    assert path.exists() and world.manager.reconciler_states_have_been_synced()
     world.pods.ready = True
     world.manager.sources_changed()
     eventually(lambda: not path.exists())
@@ -201,3 +480,69 @@ def test_volume_found_on_disk_is_taken_over_by_its_pod(world: World) -> None:
     world.start()
     world.manager.wait_for_attach_and_mount(world.ctx, pod)
     assert (path / "file").read_text() == "x"
+
+
+def test_volume_that_cannot_be_told_from_its_directory_is_unmounted(world: World) -> None:
+    world.plugin.reconstructible = False
+    path = Path(world.host.get_pod_volume_dir("gone", "test.io~fake-plugin", "pv"))
+    path.mkdir(parents=True)
+    world.start()
+    world.plugin.wait_for_call("tear_down", "pv", "gone")
+    eventually(lambda: not path.exists())
+
+
+def left_behind(world: World, uid: str = "gone") -> tuple[Path, Path]:
+    """What a kubelet leaves that is killed: the pod's directory and the device's."""
+    path = Path(world.host.get_pod_volume_dir(uid, "test.io~fake-plugin", "pv"))
+    path.mkdir(parents=True)
+    device = Path(world.host.get_plugin_dir(testing.FAKE_PLUGIN_NAME), "mounts", "pv")
+    device.mkdir(parents=True, exist_ok=True)
+    return path, device
+
+
+def test_device_of_a_pod_that_went_meanwhile_is_unmounted_too(attached: World) -> None:
+    path, device = left_behind(attached)
+    assert attached.client is not None
+    volume = v1.AttachedVolume(name=PV, device_path="/dev/new")
+    attached.client.add(
+        v1.Node(metadata=metav1.ObjectMeta(name="node"), status=v1.NodeStatus(volumes_attached=[volume]))
+    )
+    attached.start()
+    eventually(lambda: not path.exists() and not device.exists())
+    assert attached.plugin.calls == [("tear_down", "pv", "gone"), ("unmount_device", "pv")]
+    eventually(lambda: attached.manager.get_volumes_in_use() == [])
+
+
+def test_nothing_is_unmounted_before_the_node_has_told_where_devices_are(attached: World) -> None:
+    path, device = left_behind(attached)
+    assert attached.client is not None
+    attached.client.remove(v1.Node(metadata=metav1.ObjectMeta(name="node")))
+    attached.start()
+    other = attached.add(EMPTY, uid="other")
+    attached.manager.wait_for_attach_and_mount(attached.ctx, other)
+    attached.pods.end("other")
+    assert path.exists() and device.exists() and not attached.manager.reconciler_states_have_been_synced()
+    attached.client.add(v1.Node(metadata=metav1.ObjectMeta(name="node")))
+    attached.manager.wait_for_unmount(attached.ctx, other)
+    eventually(lambda: not path.exists() and not device.exists())
+    assert attached.manager.reconciler_states_have_been_synced()
+
+
+def test_device_found_on_disk_serves_the_pod_that_has_it_still(attached: World) -> None:
+    path, device = left_behind(attached, "u")
+    attached.add_bound()
+    attached.start()
+    pod = attached.add(CLAIM)
+    waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
+    attached.report_in_use()
+    waiting.join(10)
+    assert "v" in attached.manager.get_mounted_volumes_for_pod("u") and path.exists() and device.exists()
+    assert not [call for call in attached.plugin.calls if call[0] in ("tear_down", "unmount_device")]
+
+
+def test_device_that_pods_share_goes_after_all_of_them(attached: World) -> None:
+    paths = [left_behind(attached, uid)[0] for uid in ("a", "b")]
+    attached.start()
+    attached.plugin.wait_for_call("unmount_device", "pv")
+    assert sorted(attached.plugin.calls[:2]) == [("tear_down", "pv", "a"), ("tear_down", "pv", "b")]
+    assert attached.plugin.calls[2:] == [("unmount_device", "pv")] and not any(path.exists() for path in paths)

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from time import monotonic
 from typing import TypeVar
 
 from pkg import golang, mount_utils
@@ -21,8 +22,8 @@ ANSWER_TIMEOUT = 10.0
 _BLOCK = 512
 
 _lock = threading.Lock()
-# The threads that wait for an answer, by path; guarded by _lock. One that hangs is not joined by another.
-_asked: dict[str, golang.Thread] = {}
+# The threads that wait for an answer, by path, and since when. Guarded by _lock.
+_asked: dict[str, tuple[golang.Thread, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +120,30 @@ def _answer(path: str, ask: Callable[[str], T]) -> T:
         except OSError as err:
             result.send((None, err))
 
+    _wait_for_others(path)
     with _lock:
-        if path in _asked and _asked[path].is_alive():
-            raise TimeoutError(f"{path}: the file system has not answered yet")
-        thread = _asked[path] = golang.go(wait, name=f"file-system-{path}")
+        thread = golang.go(wait, name=f"file-system-{path}")
+        _asked[path] = thread, monotonic()
     answer, _ = result.recv(timeout=ANSWER_TIMEOUT)
     if answer is None:
         raise TimeoutError(f"{path}: the file system did not answer within {ANSWER_TIMEOUT:g} seconds")
     thread.join()
     with _lock:
-        if _asked.get(path) is thread:
+        if path in _asked and _asked[path][0] is thread:
             del _asked[path]
     value, err = answer
     if err is not None:
         raise err
     return value  # type: ignore[return-value]
+
+
+def _wait_for_others(path: str) -> None:
+    """Raises TimeoutError if somebody else's question has had no answer in time: ours would hang beside it."""
+    with _lock:
+        found = _asked.get(path)
+    if found is None:
+        return
+    thread, since = found
+    thread.join(max(since + ANSWER_TIMEOUT - monotonic(), 0.0))
+    if thread.is_alive():
+        raise TimeoutError(f"{path}: the file system has not answered yet")

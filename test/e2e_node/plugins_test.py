@@ -1,0 +1,41 @@
+"""Plugins that register with a kubelet on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from framework.kubelet_process import KubeletProcess
+from framework.waiting import wait_for
+
+from kubelet.apis.pluginregistration import v1 as registration
+from kubelet.pluginmanager.testing import ExamplePlugin
+
+
+def test_plugin_is_told_what_became_of_it(new_kubelet: Callable[..., KubeletProcess]) -> None:
+    """Device plugins are not taken yet; before and after a restart the plugin hears so, and whoever looks sees it."""
+    kubelet = new_kubelet("plugins")
+    kubelet.start()
+    registry = kubelet.root_dir / "plugins_registry"
+    wait_for("the directory of sockets", registry.is_dir, timeout=10, describe=kubelet.end_of_log)
+    plugin = ExamplePlugin("example.com/gpu", registry / "gpu-reg.sock", registration.DEVICE_PLUGIN)
+    plugin.serve()
+    try:
+        message = "RegisterPlugin error -- no handler registered for plugin type: DevicePlugin at socket"
+        for restarted in (False, True):
+            if restarted:
+                kubelet.kill()
+                while plugin.statuses.try_recv()[2]:
+                    pass
+                kubelet.start()
+            status = plugin.expect_status()
+            assert (status.plugin_registered, status.error) == (False, f"{message} {plugin.socket_path}")
+        labels = f'socket_path="{plugin.socket_path}",state="desired_state_of_world"'
+        assert f"plugin_manager_total_plugins{{{labels}}} 1" in kubelet.get("/metrics")
+    finally:
+        plugin.stop()
+    wait_for(
+        "the plugin forgotten",
+        lambda: "plugin_manager_total_plugins{" not in kubelet.get("/metrics"),
+        timeout=10,
+        describe=kubelet.end_of_log,
+    )

@@ -215,6 +215,22 @@ def test_full_memory_is_the_pods_own_trouble(real: World) -> None:
     real.set_up(is_remount=True)
 
 
+@pytest.mark.skipif(
+    os.geteuid() != 0 or "hugetlbfs" not in Path("/proc/filesystems").read_text(), reason="mounts huge pages"
+)
+def test_huge_pages_are_mounted_once_and_unmounted(tmp_path: Path) -> None:
+    world = World(tmp_path, medium="HugePages-2Mi")
+    world.pod = _pod(["2Mi"])
+    world.pod.metadata.uid = "u"
+    world.host.mounter = mount_utils.Mounter()  # type: ignore[assignment]
+    for _ in range(2):
+        world.set_up()
+    found = [point for point in world.host.mounter.list() if point.path == str(world.path)]
+    world.plugin.new_unmounter("v", "u").tear_down()
+    assert [(point.type, empty_dir.get_page_size(point)) for point in found] == [("hugetlbfs", parse_quantity("2Mi"))]
+    assert not world.path.exists()
+
+
 @pytest.mark.parametrize(
     ("node", "pod_limits", "volume_limit", "expected"),
     [

@@ -25,8 +25,6 @@ from pkg import golang
 
 # What takes longer waits for a server.
 SOON = 30.0
-# The kubelet asks a server for so long to let a mount go.
-FORCED = 60.0
 
 MOUNT = """#!/bin/bash
 for word; do
@@ -121,7 +119,11 @@ def mounts_below(path: Path) -> list[str]:
 
 
 def nfs(name: str) -> Manifest:
-    main = sleeper(volumeMounts=[{"name": "v", "mountPath": "/v"}])
+    mounts: list[dict[str, object]] = [
+        {"name": "v", "mountPath": "/v"},
+        {"name": "v", "mountPath": "/bound", "subPath": "."},
+    ]
+    main = sleeper(volumeMounts=mounts)
     return pod(name, main, volumes=[{"name": "v", "nfs": {"server": "127.0.0.1", "path": "/export"}}])
 
 
@@ -148,11 +150,11 @@ def told(kubelet: KubeletProcess, reason: str, text: str) -> None:
 def gone(kubelet: KubeletProcess, name: str, uid: str) -> None:
     """Remove the pod and wait until nothing of it is left."""
     kubelet.remove(name)
-    kubelet.wait_for("the pod gone", lambda pods: name not in pods, FORCED + 2 * SOON)
+    kubelet.wait_for("the pod gone", lambda pods: name not in pods, 2 * SOON)
     wait_for(
         "its directory gone",
         lambda: uid not in kubelet.pod_directories(),
-        timeout=FORCED + 2 * SOON,
+        timeout=2 * SOON,
         describe=kubelet.end_of_log,
     )
     assert mounts_below(kubelet.root_dir) == []
@@ -176,7 +178,7 @@ def test_server_that_falls_silent(kubelet: KubeletProcess, server: Server) -> No
     kubelet.write(nfs("runs"))
     server.answer("mounted")
     (found,) = kubelet.wait_for_running("runs")
-    (path,) = mounts_below(kubelet.root_dir)
+    path, _bound = mounts_below(kubelet.root_dir)
     (filesystem,) = server.filesystems
     filesystem.go_silent()
     looks = subprocess.Popen(["stat", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -6,6 +6,7 @@ Nothing in this process may look at it while it is silent.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import enum
 import errno
@@ -20,6 +21,7 @@ from pkg import golang
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _IN_HEADER = struct.Struct("<IIQQIIII")
 _OUT_HEADER = struct.Struct("<IiQ")
+_UNIQUE = struct.Struct("<Q")
 _MAX_WRITE = 128 * 1024
 
 
@@ -39,7 +41,7 @@ class Opcode(enum.IntEnum):
     BATCH_FORGET = 42
 
 
-_WITHOUT_ANSWER = (Opcode.FORGET, Opcode.INTERRUPT, Opcode.BATCH_FORGET)
+_WITHOUT_ANSWER = (Opcode.FORGET, Opcode.BATCH_FORGET)
 
 
 class SilentFilesystem:
@@ -75,10 +77,18 @@ class SilentFilesystem:
             _, opcode, unique, *_ = _IN_HEADER.unpack_from(request)
             if opcode in _WITHOUT_ANSWER:
                 continue
-            if self._silent.is_set():
+            if opcode == Opcode.INTERRUPT:
+                # Who is killed need not wait, as with NFS.
+                (unique,) = _UNIQUE.unpack_from(request, _IN_HEADER.size)
+                self._reply(unique, errno.EINTR, b"")
+            elif self._silent.is_set():
                 self.somebody_waits.set()
-                continue
-            error, body = _answer(opcode)
+            else:
+                self._reply(unique, *_answer(opcode))
+
+    def _reply(self, unique: int, error: int, body: bytes) -> None:
+        # It may have been answered already, or nobody may wait for it any more.
+        with contextlib.suppress(OSError):
             os.write(self._fd, _OUT_HEADER.pack(_OUT_HEADER.size + len(body), -error, unique) + body)
 
 

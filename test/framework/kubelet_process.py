@@ -81,10 +81,9 @@ class KubeletProcess:
     def spawn(self) -> None:
         """Start it, and leave it to the caller to see what becomes of it."""
         self._config_file.write_text(json.dumps(self._config))
-        flags = [f"--{name}={value}" for name, value in self._flags.items()]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", self.program, *flags],
+                [sys.executable, "-m", self.program, *self.arguments],
                 cwd=ROOT,
                 env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
@@ -92,6 +91,11 @@ class KubeletProcess:
                 stderr=log,
                 start_new_session=True,
             )
+
+    @property
+    def arguments(self) -> list[str]:
+        """The command line."""
+        return [f"--{name}={value}" for name, value in self._flags.items()]
 
     @property
     def pid(self) -> int:

@@ -1,0 +1,141 @@
+"""Volumes that cannot be unmounted and directories that nobody knows: what is said of them, and what ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from framework.kubelet_process import KubeletProcess
+from framework.pods import pod, sleeper
+from framework.waiting import wait_for
+
+HERE = Path(__file__).parents[2]
+VOLUME = "volumes/kubernetes.io~empty-dir/memory"
+# Seconds after which the pauses between attempts are so long that the next is far away.
+PAUSES_ARE_LONG = 60
+# What happens at once takes less than such a pause.
+AT_ONCE = 8
+
+
+@pytest.fixture(scope="module")
+def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
+    process = new_kubelet("stuck")
+    process.start()
+    return process
+
+
+@pytest.fixture
+def busy(kubelet: KubeletProcess) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+    """The directory of a pod with a volume in memory, and a process of the node that sits in the volume."""
+    memory = {"name": "memory", "emptyDir": {"medium": "Memory"}}
+    container = sleeper(volumeMounts=[{"name": "memory", "mountPath": "/memory"}])
+    kubelet.write(pod("busy", container, volumes=[memory]))
+    (running,) = kubelet.wait_for_running("busy")
+    directory = kubelet.root_dir / "pods" / running.uid
+    holder = subprocess.Popen(["sleep", "1000"], cwd=directory / VOLUME)
+    yield directory, holder
+    holder.kill()
+    holder.wait()
+
+
+def test_busy_unmount_names_its_holder_and_is_tried_again_when_that_ends(
+    kubelet: KubeletProcess, busy: tuple[Path, subprocess.Popen[bytes]]
+) -> None:
+    directory, holder = busy
+    kubelet.remove("busy")
+
+    said = f"{directory / VOLUME} is held by sleep (pid {holder.pid}, current directory {directory / VOLUME})"
+    wait_for("the event that names the holder", lambda: events(kubelet, "FailedUnmount", said), 60)
+    wait_for(
+        "long pauses between attempts",
+        lambda: "durationBeforeRetry 16s" in kubelet.log.read_text(),
+        PAUSES_ARE_LONG,
+    )
+    assert len(events(kubelet, "FailedUnmount", said)) == 1
+    assert directory.exists()
+
+    holder.kill()
+    holder.wait()
+    wait_for("the end of the mount", lambda: not mounted_below(directory), AT_ONCE)
+    wait_for("the end of the pod's directory", lambda: not directory.exists(), 60)
+
+
+@pytest.fixture
+def orphans(kubelet: KubeletProcess) -> Iterator[dict[str, Path]]:
+    """Directories of three kinds, whose pods are not there; something is mounted below one of them.
+
+    Their volumes are of a plugin that the kubelet does not have, so it cannot take them down itself.
+    """
+    pods = kubelet.root_dir / "pods"
+    found = {name: pods / f"orphan-{name}" for name in ("leftover", "data", "mounted")}
+    # Left by a kubelet of another time: this one removes at once what it can.
+    kubelet.stop()
+    (found["leftover"] / "containers/main").mkdir(parents=True)
+    (found["data"] / "volumes/example.com~gone/v").mkdir(parents=True)
+    (found["data"] / "volumes/example.com~gone/v/precious").write_text("data")
+    mount = found["mounted"] / "volumes/example.com~gone/v"
+    mount.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "server", mount], check=True)
+    (mount / "precious").write_text("data")
+    yield found
+    if os.path.ismount(mount):
+        subprocess.run(["umount", mount], check=True)
+
+
+def test_orphans_are_told_once_explained_and_removed_but_not_across_a_mount(
+    kubelet: KubeletProcess, orphans: dict[str, Path]
+) -> None:
+    kubelet.write(pod("beside", sleeper()))
+    code, listed = run_orphans(kubelet)
+    assert code == 1 and {each["pod_uid"]: each["kind"] for each in listed} == {
+        "orphan-leftover": "leftover",
+        "orphan-data": "data",
+        "orphan-mounted": "mounted",
+    }
+
+    kubelet.start()
+    kubelet.wait_for_running("beside")
+    for name in ("data", "mounted"):
+        wait_for(f"the event of the orphan {name}", lambda name=name: told(kubelet, orphans[name]), 90)
+    assert not orphans["leftover"].exists(), "the kubelet removes what holds nothing"
+
+    code, results = run_orphans(kubelet, "--remove")
+    mount = orphans["mounted"] / "volumes/example.com~gone/v"
+    assert code == 1
+    assert {each["pod_uid"]: each["removed"] for each in results} == {"orphan-data": True, "orphan-mounted": False}
+    assert [each["refused"] for each in results if not each["removed"]] == [
+        f"{mount} is a mount point: unmount it first"
+    ]
+    assert (mount / "precious").read_text() == "data" and not orphans["data"].exists()
+
+    subprocess.run(["umount", mount], check=True)
+    mount.rmdir()
+    wait_for("the end of the orphan", lambda: not orphans["mounted"].exists(), 60)
+    assert [len(told(kubelet, orphans[name])) for name in ("data", "mounted")] == [1, 1]
+    kubelet.remove("beside")
+
+
+def events(kubelet: KubeletProcess, reason: str, text: str) -> list[str]:
+    """The lines of the log that tell of such events; a node on its own has no other place for them."""
+    lines = kubelet.log.read_text().splitlines()
+    return [line for line in lines if f'reason="{reason}"' in line and text in line]
+
+
+def told(kubelet: KubeletProcess, directory: Path) -> list[str]:
+    return events(kubelet, "OrphanedPodDirectory", f"the directory {directory} of the orphaned pod")
+
+
+def mounted_below(directory: Path) -> bool:
+    return f" {directory}/" in Path("/proc/self/mountinfo").read_text()
+
+
+def run_orphans(kubelet: KubeletProcess, *arguments: str) -> tuple[int, list[dict[str, object]]]:
+    command = [sys.executable, "-m", "cmd.kubelet", "orphans", "-o", "json", *arguments, *kubelet.arguments]
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in done.stderr
+    return done.returncode, json.loads(done.stdout or "[]")

@@ -172,7 +172,7 @@ def test_validate_plugin_existing_driver(tmp_path: Path) -> None:
         world.plugin.csi_drivers.set("known", Driver("/csi.sock", version.parse_generic("v1.0.0")))
         handler.validate_plugin("another", "/csi.sock", ["v1.0.0"])
         handler.validate_plugin("known", "/csi.sock", ["v0.3.0", "v1.0.1"])
-        with pytest.raises(ValueError, match='already registered with a higher supported version: "1.0.0"'):
+        with pytest.raises(ValueError, match=r'already registered with a higher supported version: "1.0.0"'):
             handler.validate_plugin("known", "/csi.sock", ["v1.0.0"])
 
 

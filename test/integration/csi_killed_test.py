@@ -118,15 +118,17 @@ class Story:
         self.node.join()
         late = [each for each in several if each.late]
         for step in late:
-            # The new kubelet asks for it, and is told that somebody else does.
-            self._wait_for_code(step.method, f"{prefix}{step.name}", "ABORTED")
+            self._wait_until_asked_again(f"{prefix}{step.name}")
         self.go_on(prefix, late)
 
-    def _wait_for_code(self, method: str, volume: str, code: str) -> None:
-        def look() -> bool:
-            return any(call.code == code for call in self.driver.calls(volume=volume))
+    def _wait_until_asked_again(self, volume: str) -> None:
+        """The new kubelet wants something; maybe it is told that something is going on already."""
 
-        self.node.wait_for_condition(f"a call for {volume} with {code}", look, TIMEOUT)
+        def look() -> bool:
+            calls = self.driver.calls(volume=volume)
+            return calls[-1].marks > calls[0].marks and bool(calls[-1].code)
+
+        self.node.wait_for_condition(f"calls for {volume} again", look, TIMEOUT)
 
     def kill_driver(self) -> None:
         """Kill it with all its calls, and start it again."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pkg.volume import VolumeHost
 
 FAKE_PLUGIN_NAME = "test.io/fake-plugin"
-FAKE_DEVICE_PATH = "/dev/fake"
+FAKE_DEVICE_PATH = "/dev/null"
 
 
 class FakeVolumeManager:

@@ -5,7 +5,6 @@ Go: pkg/kubelet/volumemanager/volume_manager.go
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -255,9 +254,7 @@ class VolumeManager:
         klog.v(3).info_s("Waiting for volumes to unmount for pod", pod=klog.kobj(pod))
         pod_name = volumeutil.get_unique_pod_name(pod)
         self._desired_state_of_world_populator.reprocess_pod(pod_name)
-        stuck = self._stuck_unmounts
-        with stuck.waiting(pod) if stuck is not None else contextlib.nullcontext():
-            err = self._wait(ctx, pod_name, lambda: not self.has_possibly_mounted_volumes_for_pod(pod_name))
+        err = self._wait(ctx, pod_name, lambda: not self.has_possibly_mounted_volumes_for_pod(pod_name))
         volumes = self._actual_state_of_world.get_possibly_mounted_volumes_for_pod(pod_name)
         if err is not None and volumes:
             if isinstance(err, golang.Canceled):

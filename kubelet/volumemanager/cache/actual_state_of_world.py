@@ -90,7 +90,10 @@ class _MountedPod:
     volume_gid_value: str
     volume_mount_state_for_pod: VolumeMountState
     selinux_mount_context: str
-    remount_required: bool = False
+    # How often it was to be set up again, how many of these requests an operation has begun to meet, and has met.
+    remounts_required: int = 0
+    remounts_begun: int = 0
+    remounts_done: int = 0
 
 
 @dataclass(slots=True)
@@ -275,7 +278,7 @@ class ActualStateOfWorld:
         self.delete_pod_from_volume(pod_name, volume_name)
 
     def add_pod_to_volume(self, mark_volume_opts: MarkVolumeOpts, state: VolumeMountState) -> None:
-        """The pod has the volume, or may have it; no remount is due any more.
+        """The pod has the volume, or may have it; no remount is due any more that an operation has begun.
 
         What is known of the pod's volume stays, unless it was uncertain. Raises ValueError when the node does not
         have the volume.
@@ -286,7 +289,7 @@ class ActualStateOfWorld:
             pod = volume.mounted_pods.get(opts.pod_name)
             if pod is None or pod.volume_mount_state_for_pod is VolumeMountState.VOLUME_MOUNT_UNCERTAIN:
                 pod = volume.mounted_pods[opts.pod_name] = _new_mounted_pod(opts)
-            pod.remount_required = False
+            pod.remounts_done = pod.remounts_begun
             pod.volume_mount_state_for_pod = state
             if state is VolumeMountState.VOLUME_MOUNTED:
                 self._found_during_reconstruction.get(opts.volume_name, set()).discard(opts.pod_name)
@@ -310,7 +313,18 @@ class ActualStateOfWorld:
             mounts = [(volume, volume.mounted_pods.get(pod_name)) for volume in self._attached_volumes.values()]
             for volume, pod in mounts:
                 if pod is not None and self._requires_remount(volume, pod):
-                    pod.remount_required = True
+                    pod.remounts_required += 1
+
+    def mark_remount_begun(self, pod_name: str, volume_name: str) -> None:
+        """What was asked so far is met when the operation ends that begins now.
+
+        DIVERGES: Go forgets what is asked while one runs, which may have looked at the old content.
+        """
+        with self._lock:
+            volume = self._attached_volumes.get(volume_name)
+            pod = volume.mounted_pods.get(pod_name) if volume is not None else None
+            if pod is not None:
+                pod.remounts_begun = pod.remounts_required
 
     def _requires_remount(self, volume: _AttachedVolume, pod: _MountedPod) -> bool:
         try:
@@ -449,7 +463,7 @@ class ActualStateOfWorld:
             pod = volume.mounted_pods.get(pod_name)
             if pod is None or pod.volume_mount_state_for_pod is VolumeMountState.VOLUME_MOUNT_UNCERTAIN:
                 return False, path, None
-            if pod.remount_required:
+            if pod.remounts_required != pod.remounts_done:
                 return True, path, RemountRequiredError(volume_name, pod_name)
             if self._volume_needs_expansion(volume, desired_volume_size):
                 return True, path, FsResizeRequiredError(volume_name, pod_name, volume.persistent_volume_size)

@@ -163,6 +163,23 @@ def test_remount_is_required_until_it_is_done(world: World) -> None:
     mounted, _, err = world.asked()
     assert mounted and isinstance(err, RemountRequiredError)
     assert str(err) == f'volumeName "{NAME}" is mounted to "a" but should be remounted'
+    world.state.mark_remount_begun("a", NAME)
+    assert isinstance(world.asked()[2], RemountRequiredError)
+    world.state.mark_volume_as_mounted(world.opts())
+    assert world.asked()[2] is None
+
+
+def test_remount_that_is_required_while_one_runs_is_not_forgotten(world: World) -> None:
+    world.plugin.remount = True
+    world.attach()
+    world.state.mark_volume_as_mounted(world.opts())
+    world.state.mark_remount_required("a")
+    world.state.mark_remount_begun("a", NAME)
+    world.state.mark_remount_required("a")
+    world.state.mark_volume_as_mounted(world.opts())
+    assert isinstance(world.asked()[2], RemountRequiredError)
+    world.state.mark_remount_begun("a", NAME)
+    world.state.mark_remount_begun("b", NAME)
     world.state.mark_volume_as_mounted(world.opts())
     assert world.asked()[2] is None
 

@@ -121,6 +121,8 @@ class ReconcilerCommon:
 
     def _mount_attached_volumes(self, volume: VolumeToMount, is_remount: bool) -> None:
         remounting = "Volume is already mounted to pod, but remount was requested." if is_remount else ""
+        if is_remount:
+            self._actual_state_of_world.mark_remount_begun(volume.pod_name, volume.volume_name)
         with self._starting("MountVolume", volume, remounting, level=5 if is_remount else 1):
             self._operation_executor.mount_volume(
                 self._wait_for_attach_timeout, volume, self._actual_state_of_world, is_remount

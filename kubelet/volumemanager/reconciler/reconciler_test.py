@@ -1,0 +1,369 @@
+"""The reconciler's rounds, one by one, with real operations on made-up volumes."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubelet.volumemanager import testing
+from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
+from kubelet.volumemanager.reconciler import Reconciler
+from kubelet.volumemanager.reconciler.reconstruct_common import PodVolume, get_volumes_from_pod_dir
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import FakeClientset
+from pkg.client_go.tools.record.testing import FakeRecorder
+from pkg.volume import Spec, VolumePluginMgr
+from pkg.volume import util as volumeutil
+from pkg.volume.testing import FakeVolumeHost
+from pkg.volume.util.operationexecutor import MarkVolumeOpts, OperationExecutor, OperationGenerator, VolumeMountState
+
+PV = "test.io/fake-plugin/pv"
+DEVICE = testing.FAKE_DEVICE_PATH
+
+
+class FakeBlockVolumePathHandler:
+    """Notes what is mapped where; a device has one loop device."""
+
+    def __init__(self) -> None:
+        self.mapped: set[tuple[str, str]] = set()
+
+    def map_device(self, device_path: str, map_path: str, link_name: str, bind_mount: bool) -> None:
+        self.mapped.add((map_path, link_name))
+
+    def unmap_device(self, map_path: str, link_name: str, bind_mount: bool) -> None:
+        self.mapped.discard((map_path, link_name))
+
+    def remove_map_path(self, map_path: str) -> None: ...
+
+    def is_symlink_exist(self, map_path: str) -> bool:
+        return False
+
+    def is_device_bind_mount_exist(self, map_path: str) -> bool:
+        return False
+
+    def get_device_bind_mount_refs(self, dev_path: str, map_path: str) -> list[str]:
+        return []
+
+    def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: str) -> str:
+        return ""
+
+    def attach_file_device(self, path: str) -> str:
+        return "/dev/loop0"
+
+    def detach_file_device(self, path: str) -> None: ...
+
+    def get_loop_device(self, path: str) -> str:
+        return "/dev/loop0"
+
+
+class World:
+    """A reconciler whose rounds the test makes. Pods' volumes are put into the desired state directly."""
+
+    def __init__(self, root: Path, controller_attaches: bool = True) -> None:
+        self.root = root
+        (root / "pods").mkdir()
+        self.ctx, self.cancel = golang.with_cancel(golang.background())
+        self.plugin = testing.FakeAttachableVolumePlugin()
+        self.client = FakeClientset(v1.Node(metadata=metav1.ObjectMeta(name="node")), testing.new_claim("claim", "pv"))
+        self.host = FakeVolumeHost(str(root), self.client)
+        plugins = VolumePluginMgr()
+        plugins.init_plugins([self.plugin], self.host)
+        self.desired = DesiredStateOfWorld(plugins, volumeutil.Translator())
+        self.actual = ActualStateOfWorld("node", plugins)
+        self.ended: golang.Channel[None] = golang.Channel(100)
+        self.blocks = FakeBlockVolumePathHandler()
+        self.recorder = FakeRecorder(100)
+        self.executor = OperationExecutor(
+            OperationGenerator(self.client, plugins, self.recorder, self.blocks), lambda: self.ended.send(None)
+        )
+        self.populated = True
+        self.reconciler = Reconciler(
+            self.client,
+            controller_attaches,
+            10.0,
+            "node",
+            self.desired,
+            self.actual,
+            lambda: self.populated,
+            self.executor,
+            self.host.get_hostutil(),
+            plugins,
+            str(root / "pods"),
+        )
+
+    def want(self, uid: str = "u", spec: Spec | None = None, pod: v1.Pod | None = None) -> str:
+        spec = spec or claimed("pv")
+        pod = pod or testing.new_pod(uid, testing.new_claim_volume("v", "claim"))
+        return self.desired.add_pod_to_volume(uid, pod, spec, "v", "", [])
+
+    def report(self) -> None:
+        """Node status names what is wanted, in use and attached."""
+        names = [volume.volume_name for volume in self.desired.get_volumes_to_mount()]
+        attached = [v1.AttachedVolume(name=name, device_path=DEVICE) for name in names]
+        self.host.volumes_attached = {volume.name: volume.device_path for volume in attached}
+        self.client.add(
+            v1.Node(metadata=metav1.ObjectMeta(name="node"), status=v1.NodeStatus(volumes_attached=attached))
+        )
+        self.desired.mark_volumes_reported_in_use(names)
+
+    def rounds(self, operations: int = 0) -> None:
+        """Rounds, each begun when an operation has ended, and one more that begins none."""
+        self.reconciler.reconcile()
+        for _ in range(operations):
+            assert self.ended.recv(3)[1], f"an operation did not end: {self.plugin.calls}"
+            self.reconciler.reconcile()
+        assert not self.executor.is_operation_pending(PV, "", "")
+
+    def names(self) -> list[str]:
+        return [call[0] for call in self.plugin.calls]
+
+
+def claimed(name: str, volume_mode: str = v1.PERSISTENT_VOLUME_FILESYSTEM) -> Spec:
+    """A volume that the claim is bound to."""
+    claim = testing.new_claim("claim", name)
+    return Spec(persistent_volume=testing.new_persistent_volume(name, claim=claim, volume_mode=volume_mode))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.cancel()
+
+
+def test_nothing_is_done_for_nobody(world: World) -> None:
+    world.rounds()
+    assert world.plugin.calls == [] and world.reconciler.states_has_been_synced()
+
+
+def test_volume_is_not_looked_for_before_it_is_reported_in_use(world: World) -> None:
+    world.want()
+    world.rounds()
+    assert world.plugin.calls == [] and not world.actual.volume_exists(PV)
+
+
+def test_volume_that_is_not_attached_yet_is_not_backed_off_for(world: World) -> None:
+    world.want()
+    world.desired.mark_volumes_reported_in_use([PV])
+    world.reconciler.reconcile()
+    world.report()
+    world.rounds(2)
+    assert world.names() == ["wait_for_attach", "mount_device", "set_up"]
+
+
+def test_volume_of_a_controller_is_mounted_and_unmounted(world: World) -> None:
+    world.want()
+    world.report()
+    world.rounds(2)
+    assert world.plugin.calls == [
+        ("wait_for_attach", "pv", DEVICE),
+        ("mount_device", "pv", DEVICE),
+        ("set_up", "pv", "u"),
+    ]
+    world.desired.delete_pod_from_volume("u", PV)
+    world.rounds(2)
+    assert world.plugin.calls[3:] == [("tear_down", "pv", "u"), ("unmount_device", "pv")]
+    assert not world.actual.volume_exists(PV), "the controller sees to the rest"
+
+
+def test_kubelet_without_a_controller_attaches_and_detaches(tmp_path: Path) -> None:
+    world = World(tmp_path, controller_attaches=False)
+    world.want()
+    world.rounds(2)
+    assert world.names() == ["attach", "wait_for_attach", "mount_device", "set_up"]
+    world.desired.delete_pod_from_volume("u", PV)
+    world.rounds(3)
+    assert world.names()[4:] == ["tear_down", "unmount_device", "detach"]
+    assert not world.actual.volume_exists(PV)
+
+
+def test_volume_that_nobody_attaches_needs_no_report(world: World) -> None:
+    world.plugin.can_attach_volumes = False
+    world.want()
+    world.rounds(2)
+    assert world.names() == ["mount_device", "set_up"]
+
+
+def test_inline_volume_is_mounted_in_the_first_round(world: World) -> None:
+    world.plugin.can_attach_volumes = world.plugin.can_device_mount_volumes = False
+    volume = v1.Volume(name="v", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
+    world.want(spec=Spec(volume), pod=testing.new_pod("u", volume))
+    world.rounds(1)
+    assert world.plugin.calls == [("set_up", "v", "u")]
+
+
+def test_nothing_is_unmounted_before_all_pods_are_known(world: World) -> None:
+    world.want()
+    world.report()
+    world.rounds(2)
+    world.desired.delete_pod_from_volume("u", PV)
+    world.populated = False
+    world.rounds()
+    assert "tear_down" not in world.names()
+
+
+def test_block_volume_is_mapped_and_unmapped(world: World) -> None:
+    spec = claimed("pv", v1.PERSISTENT_VOLUME_BLOCK)
+    world.want(spec=spec, pod=testing.new_pod("u", testing.new_claim_volume("v", "claim"), devices=True))
+    world.report()
+    world.rounds(2)
+    assert world.names() == ["wait_for_attach", "set_up_device", "map_pod_device"]
+    assert world.actual.get_mounted_volumes()[0].block_volume_mapper is not None
+    assert len(world.blocks.mapped) == 2, "for the node and for the pod"
+    world.desired.delete_pod_from_volume("u", PV)
+    world.rounds(2)
+    assert world.names()[3:] == ["unmap_pod_device", "tear_down_device"]
+    assert world.blocks.mapped == set() and not world.actual.volume_exists(PV)
+
+
+def test_one_volume_that_cannot_be_begun_does_not_keep_others(world: World, log: io.StringIO) -> None:
+    world.plugin.can_attach_volumes = False
+    world.want("a", claimed("bad"))
+    world.want("b")
+
+    def fail(volume: object, *args: object) -> None:
+        if "bad" in str(getattr(volume, "volume_name", "")):
+            raise RuntimeError("no such plugin")
+        verify(volume, *args)  # type: ignore[arg-type]
+
+    verify = world.executor.verify_controller_attached_volume
+    world.executor.verify_controller_attached_volume = fail  # type: ignore[assignment, method-assign]
+    world.rounds(2)
+    assert ("set_up", "pv", "b") in world.plugin.calls
+    assert "operationExecutor.VerifyControllerAttachedVolume failed (controllerAttachDetachEnabled true)" in (
+        log.getvalue()
+    )
+
+
+def test_failed_operation_is_not_begun_again_too_early(world: World) -> None:
+    world.plugin.can_attach_volumes = False
+    world.plugin.errors["set_up"] = [ValueError("bad")]
+    world.want()
+    world.rounds(2)
+    world.rounds()
+    assert world.names().count("set_up") == 1
+    retry = world.executor.next_retry()
+    assert retry is not None and 0 < retry <= 0.5
+
+
+# ---- Reconstruction ----
+
+
+def left_behind(world: World, uid: str = "u", name: str = "pv", kind: str = "volumes") -> Path:
+    path = world.root / "pods" / uid / kind / "test.io~fake-plugin" / name
+    path.mkdir(parents=True)
+    return path
+
+
+def test_directories_of_pods_are_read_by_name_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = world.root / "pods"
+    paths = [left_behind(world), left_behind(world, "b", kind="volumeDevices")]
+    (pods / "file").write_text("x")
+    (pods / "empty").mkdir()
+    (pods / "b" / "volumes").mkdir()
+    (pods / "b" / "volumes" / "file").write_text("x")
+
+    def stat(path: object, *args: object, **options: object) -> os.stat_result:
+        raise AssertionError(f"{path} is touched")
+
+    with monkeypatch.context() as patch:
+        for name in ("stat", "lstat", "statvfs"):
+            patch.setattr(os, name, stat)
+        volumes = get_volumes_from_pod_dir(str(pods))
+    assert volumes == [
+        PodVolume("b", "pv", str(paths[1]), testing.FAKE_PLUGIN_NAME, v1.PERSISTENT_VOLUME_BLOCK),
+        PodVolume("u", "pv", str(paths[0]), testing.FAKE_PLUGIN_NAME, v1.PERSISTENT_VOLUME_FILESYSTEM),
+    ]
+    with pytest.raises(FileNotFoundError):
+        get_volumes_from_pod_dir(str(world.root / "nothing"))
+
+
+def test_reconstructed_volume_is_uncertain_until_the_node_has_told(world: World) -> None:
+    left_behind(world)
+    world.reconciler.reconstruct_volumes()
+    assert world.actual.is_volume_reconstructed(PV, "u")
+    (volume,) = world.actual.get_attached_volumes()
+    assert volume.device_may_be_mounted() and not volume.plugin_is_attachable and not volume.device_path
+    world.rounds()
+    assert world.plugin.calls == [] and not world.reconciler.states_has_been_synced()
+    attached = [v1.AttachedVolume(name=PV, device_path="/dev/new")]
+    status = v1.NodeStatus(volumes_attached=attached)
+    world.client.add(v1.Node(metadata=metav1.ObjectMeta(name="node"), status=status))
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    (volume,) = world.actual.get_attached_volumes()
+    assert volume.plugin_is_attachable and volume.device_path == "/dev/new"
+    world.rounds(2)
+    assert world.names() == ["tear_down", "unmount_device"] and world.reconciler.states_has_been_synced()
+
+
+def test_reconstructed_block_volume_is_unmapped(world: World) -> None:
+    left_behind(world, kind="volumeDevices")
+    world.reconciler.reconstruct_volumes()
+    (mounted,) = world.actual.get_all_mounted_volumes()
+    assert mounted.block_volume_mapper is not None
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.rounds(2)
+    assert world.names() == ["unmap_pod_device", "tear_down_device"]
+
+
+def test_what_is_known_already_is_not_reconstructed(world: World) -> None:
+    left_behind(world)
+    spec = testing.new_persistent_volume_spec("pv")
+    world.actual.mark_volume_as_attached(PV, spec, "node", DEVICE)
+    opts = MarkVolumeOpts("u", "u", PV, spec, volume_mount_state=VolumeMountState.VOLUME_MOUNTED)
+    world.actual.mark_volume_as_mounted(opts)
+    world.reconciler.reconstruct_volumes()
+    assert not world.actual.is_volume_reconstructed(PV, "u") and world.actual.pod_has_mounted_volumes("u")
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_volume_that_cannot_be_reconstructed_goes_unless_it_is_wanted(world: World, wanted: bool) -> None:
+    world.plugin.reconstructible = False
+    path = left_behind(world)
+    if wanted:
+        world.want()
+    world.reconciler.reconstruct_volumes()
+    assert world.actual.get_attached_volumes() == []
+    world.populated = False
+    world.rounds()
+    assert path.exists()
+    world.populated = True
+    world.rounds(0 if wanted else 1)
+    assert path.exists() == wanted and world.names() == ([] if wanted else ["tear_down"])
+    world.rounds()
+    assert world.names().count("tear_down") == int(not wanted), "only once"
+
+
+def test_reconstructed_volume_whose_set_up_fails_is_unmounted_with_its_pod(world: World) -> None:
+    left_behind(world)
+    world.reconciler.reconstruct_volumes()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.plugin.errors["set_up"] = [ValueError("bad")]
+    world.want()
+    world.report()
+    world.rounds(1)
+    assert "set_up" in world.names() and not world.actual.pod_has_mounted_volumes("u")
+    assert world.actual.get_possibly_mounted_volumes_for_pod("u"), "an old mount may be there still"
+    world.desired.delete_pod_from_volume("u", PV)
+    world.rounds(2)
+    assert world.names()[-2:] == ["tear_down", "unmount_device"]
+
+
+def test_node_status_is_asked_again_until_it_answers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kubelet.volumemanager.reconciler import reconstruct
+
+    monkeypatch.setattr(reconstruct, "NODE_STATUS_RETRY_PERIOD", 0.01)
+    left_behind(world)
+    answers = [ConnectionError("away"), ConnectionError("away")]
+    world.client.prepend_reactor("get", "nodes", lambda action: (bool(answers), answers.pop() if answers else None))
+    world.reconciler.reconstruct_volumes()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    assert len(world.client.actions("get", "nodes")) == 3
+    world.rounds(2)
+    assert world.reconciler.states_has_been_synced()

@@ -217,14 +217,21 @@ def should_write_file(path: str, content: bytes) -> bool:
 def _write_payload_to_dir(payload: Mapping[str, FileProjection], directory: str) -> None:
     for path, projection in payload.items():
         full_path = os.path.join(directory, path)
-        os.makedirs(os.path.dirname(full_path), exist_ok=True)
-        fd = os.open(full_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(projection.data)
-            # Not as an argument of open, from which the umask is taken off.
-            os.fchmod(fd, stat.S_IMODE(projection.mode))
-            if projection.fs_user is not None:
-                os.fchown(fd, projection.fs_user, -1)
+        try:
+            _write_file(full_path, projection)
+        except OSError as err:
+            raise OSError(f"write {full_path}: {(err.strerror or str(err)).lower()}") from err
+
+
+def _write_file(full_path: str, projection: FileProjection) -> None:
+    os.makedirs(os.path.dirname(full_path), exist_ok=True)
+    fd = os.open(full_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(projection.data)
+        # Not as an argument of open, from which the umask is taken off.
+        os.fchmod(fd, stat.S_IMODE(projection.mode))
+        if projection.fs_user is not None:
+            os.fchown(fd, projection.fs_user, -1)
 
 
 def _is_timestamp_dir_name(name: str) -> bool:

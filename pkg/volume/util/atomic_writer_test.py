@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pkg import golang
+from pkg import golang, mount_utils
 from pkg.volume.util import atomic_writer
 from pkg.volume.util.atomic_writer import AtomicWriter, FileProjection
 
@@ -300,3 +300,20 @@ def test_reader_never_sees_a_mixed_set(tmp_path: Path) -> None:
         seen |= contents
     thread.join()
     assert len(seen) > 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+def test_full_volume_names_the_file_and_keeps_the_old_ones(tmp_path: Path) -> None:
+    mounter = mount_utils.Mounter()
+    mounter.mount("tmpfs", str(tmp_path), "tmpfs", ["size=64k"])
+    try:
+        writer = AtomicWriter(str(tmp_path), "-test-")
+        writer.write(payload("small"))
+        with pytest.raises(OSError, match=rf"^write {tmp_path}/\.\.2.*/large: no space left on device$"):
+            writer.write({"large": FileProjection(b"x" * (1 << 17), 0o644)})
+        check(tmp_path, payload("small"))
+        # What could not be written has left room for what can.
+        writer.write(payload("small", content="!" * 20_000))
+        check(tmp_path, payload("small", content="!" * 20_000))
+    finally:
+        mounter.unmount(str(tmp_path))

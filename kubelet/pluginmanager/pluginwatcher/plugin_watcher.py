@@ -34,6 +34,8 @@ class Watcher:
         self._fs_watcher: inotify_c.InotifyFD | None = None
         # What takes a watch back, by its directory.
         self._watches: dict[str, tuple[inotify_c.WatchDescriptor, inotify_c.CallbackId]] = {}
+        # The device and inode of each socket that was noted, by its path.
+        self._noted: dict[str, tuple[int, int]] = {}
 
     def start(self, ctx: golang.Context) -> None:
         """Note the sockets that are there, and from then on those that come and go, until ctx ends.
@@ -106,14 +108,17 @@ class Watcher:
         Raises OSError when it cannot be looked at, or be watched.
         """
         klog.v(6).info_s("Handling create event", event=path)
-        mode = Path(path).stat().st_mode
+        info = Path(path).stat()
         name = os.path.basename(path)
         if name.startswith("."):
             klog.v(5).info_s("Ignoring file (starts with '.')", path=name)
-        elif stat.S_ISDIR(mode):
+        elif stat.S_ISDIR(info.st_mode):
             self.traverse_plugin_dir(path)
-        elif stat.S_ISSOCK(mode):
-            self.handle_plugin_registration(path)
+        elif stat.S_ISSOCK(info.st_mode):
+            # DIVERGES: Go registers a plugin twice whose socket is found in a new directory and has an event as well.
+            if self._noted.get(path) != (info.st_dev, info.st_ino):
+                self._noted[path] = info.st_dev, info.st_ino
+                self.handle_plugin_registration(path)
         else:
             klog.v(5).info_s("Ignoring non socket file", path=name)
 
@@ -126,17 +131,20 @@ class Watcher:
         """What was at the path is gone, and all that was below."""
         klog.v(6).info_s("Handling delete event", event=path)
         klog.v(2).info_s("Removing socket path from desired state cache", path=path)
+        self._noted.pop(path, None)
         self._desired_state_of_world.remove_plugin(path)
         below = path + os.sep
         for directory in [known for known in self._watches if known == path or known.startswith(below)]:
             self._unwatch(directory)
         for plugin in self._desired_state_of_world.get_plugins_to_register():
             if plugin.socket_path.startswith(below):
+                self._noted.pop(plugin.socket_path, None)
                 self._desired_state_of_world.remove_plugin(plugin.socket_path)
 
     def handle_lost_events(self) -> None:
         """Take what is there for new, and what is not for gone. DIVERGES: Go only logs that events were lost."""
         klog.error_s(None, "FsWatcher received error", path=self.path)
+        self._noted.clear()
         for plugin in self._desired_state_of_world.get_plugins_to_register():
             if not os.path.exists(plugin.socket_path):
                 self.handle_delete_event(plugin.socket_path)

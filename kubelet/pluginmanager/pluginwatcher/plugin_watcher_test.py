@@ -68,6 +68,20 @@ def test_socket_at_the_same_path_is_another(world: World) -> None:
     assert world.expect("x.sock") != before
 
 
+def test_socket_that_is_found_twice_is_one(world: World) -> None:
+    world.watcher.start(world.ctx)
+    path = world.bind("x.sock")
+    before = world.expect("x.sock")
+    world.cancel()
+    world.watcher.wait()
+    world.watcher.handle_create_event(str(path))
+    assert world.expect("x.sock") == before
+    path.rename(world.directory / ".x.sock")
+    world.bind("x.sock")
+    world.watcher.handle_create_event(str(path))
+    assert world.expect("x.sock") != before
+
+
 def test_moved_directory_takes_its_sockets_along(world: World) -> None:
     world.watcher.start(world.ctx)
     (world.directory / "a").mkdir()

@@ -1,0 +1,51 @@
+"""How long operations on volumes take."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from pkg.api.core import v1
+from pkg.volume import util
+from pkg.volume.plugins import Spec
+from pkg.volume.util import metrics
+from pkg.volume.util import types as volumetypes
+
+
+class RpcError(grpc.RpcError):
+    def __init__(self, code: grpc.StatusCode) -> None:
+        self._code = code
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+
+@pytest.mark.parametrize(
+    ("err", "code"),
+    [
+        (None, "OK"),
+        (ValueError("x"), "unknown-non-grpc"),
+        (RpcError(grpc.StatusCode.NOT_FOUND), "NotFound"),
+        (RpcError(grpc.StatusCode.CANCELLED), "Canceled"),
+        (RpcError(grpc.StatusCode.DEADLINE_EXCEEDED), "DeadlineExceeded"),
+    ],
+)
+def test_error_code(err: Exception | None, code: str) -> None:
+    assert metrics.get_error_code(err) == code
+
+
+def test_plugin_is_named_with_its_driver() -> None:
+    inline = Spec(volume=v1.Volume(name="v", csi=v1.CSIVolumeSource(driver="d")))
+    source = v1.CSIPersistentVolumeSource(driver="e", volume_handle="h")
+    persistent = Spec(persistent_volume=v1.PersistentVolume(spec=v1.PersistentVolumeSpec(csi=source)))
+    name = util.get_full_qualified_plugin_name_for_volume
+    assert [name("p", spec) for spec in (None, Spec(), inline, persistent)] == ["p", "p", "p:d", "p:e"]
+
+
+@pytest.mark.parametrize(("err", "status"), [(None, "success"), (ValueError("x"), "fail-unknown")])
+def test_operation_is_counted_once_it_has_ended(err: Exception | None, status: str) -> None:
+    counted = metrics.STORAGE_OPERATION_METRIC.labels("test-plugin", "test-operation", status, "false")
+    hook = util.operation_complete_hook("test-plugin", "test-operation")
+    before = sum(bucket.get() for bucket in counted._buckets)
+    hook(volumetypes.CompleteFuncParam(err, migrated=False))
+    assert sum(bucket.get() for bucket in counted._buckets) == before + 1

@@ -1,0 +1,112 @@
+"""Binds, links and loop devices of block volumes; where the machine has them, real ones."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pkg.volume.util.volumepathhandler import DeviceNotFoundError, VolumePathHandler
+from pkg.volume.util.volumepathhandler.volume_path_handler import clean_backing_file_path
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+# A device that every machine has.
+DEVICE = "/dev/null"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
+        if (point := line.split()[4]).startswith(f"{tmp_path}/"):
+            subprocess.run(["umount", point], check=True)
+
+
+@pytest.mark.parametrize(
+    ("device", "folder_", "error"),
+    [("", "/x", "devicePath is empty"), ("/x", "", "mapPath is empty"), ("/x", "relative", "should be absolute")],
+)
+def test_what_cannot_be_mapped(device: str, folder_: str, error: str) -> None:
+    with pytest.raises(OSError, match=error):
+        VolumePathHandler().map_device(device, folder_, "link", bind_mount=False)
+
+
+def test_link_to_a_device_is_made_anew_and_removed(tmp_path: Path) -> None:
+    handler, link = VolumePathHandler(), tmp_path / "map" / "disk"
+    for device in ("/dev/old", DEVICE):
+        handler.map_device(device, str(link.parent), "disk", bind_mount=False)
+        assert os.readlink(link) == device and handler.is_symlink_exist(str(link))
+    for _ in range(2):
+        handler.unmap_device(str(link.parent), "disk", bind_mount=False)
+        assert not handler.is_symlink_exist(str(link))
+
+
+@as_root
+def test_bind_of_a_device_is_made_once_and_removed(folder: Path) -> None:
+    handler, bind = VolumePathHandler(), folder / "map" / "uid"
+    for _ in range(2):
+        handler.map_device(DEVICE, str(bind.parent), "uid", bind_mount=True)
+    assert handler.is_device_bind_mount_exist(str(bind))
+    assert handler.get_device_bind_mount_refs(DEVICE, str(bind.parent)) == [str(bind)]
+    assert Path("/proc/self/mountinfo").read_text().count(f" {bind} ") == 1
+    for _ in range(2):
+        handler.unmap_device(str(bind.parent), "uid", bind_mount=True)
+        assert not bind.exists()
+    handler.remove_map_path(str(bind.parent))
+    handler.remove_map_path(str(bind.parent))
+    assert not bind.parent.exists()
+
+
+@as_root
+def test_bind_of_a_pod_is_found_by_its_link(folder: Path) -> None:
+    handler = VolumePathHandler()
+    handler.map_device(DEVICE, str(folder / "plugins/a"), "uid", bind_mount=True)
+    handler.map_device("/dev/zero", str(folder / "plugins/b"), "uid", bind_mount=True)
+    handler.map_device("/dev/zero", str(folder / "pod"), "disk", bind_mount=False)
+    found = handler.find_global_map_path_uuid_from_pod(str(folder / "plugins"), str(folder / "pod/disk"), "uid")
+    assert found == str(folder / "plugins/b/uid")
+    assert handler.find_global_map_path_uuid_from_pod(str(folder / "plugins"), str(folder / "pod/disk"), "o") == ""
+
+
+def test_references_of_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        VolumePathHandler().get_device_bind_mount_refs(DEVICE, str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("suffix", ["", " (deleted)", " (deleted)\n", "\n"])
+def test_backing_file(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "sys/loop0").mkdir(parents=True)
+    (tmp_path / "sys/loop1/loop").mkdir(parents=True)
+    (tmp_path / "sys/loop1/loop/backing_file").write_text(f"{tmp_path}/file{suffix}")
+    assert clean_backing_file_path(f"/a b{suffix}") == "/a b"
+    handler = VolumePathHandler(sys_block=str(tmp_path / "sys"))
+    assert handler.get_loop_device(str(tmp_path / "file")) == "/dev/loop1"
+    os.symlink("file", tmp_path / "link")
+    assert handler.attach_file_device(str(tmp_path / "link")) == "/dev/loop1"
+    (tmp_path / "other").write_text("")
+    for name in ("other", "none"):
+        with pytest.raises(DeviceNotFoundError, match="device not found"):
+            handler.get_loop_device(str(tmp_path / name))
+        if name == "none":
+            handler.detach_file_device(str(tmp_path / name))
+
+
+@as_root
+def test_loop_device(tmp_path: Path) -> None:
+    if subprocess.run(["losetup", "-f"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("the machine has no loop devices")
+    handler, file = VolumePathHandler(), tmp_path / "disk"
+    file.write_bytes(bytes(1 << 20))
+    device = handler.attach_file_device(str(file))
+    try:
+        assert re.fullmatch(r"/dev/loop\d+", device)
+        assert handler.attach_file_device(str(file)) == device
+    finally:
+        handler.detach_file_device(str(file))
+    with pytest.raises(DeviceNotFoundError):
+        handler.get_loop_device(str(file))

@@ -23,6 +23,8 @@ STOP_TIMEOUT = 20.0
 CLUSTER_DNS = "10.96.0.10"
 # Shorter than a real node's, for tests that wait for the next.
 STATUS_REPORT_FREQUENCY = 10
+# Seconds, far less than a pod may ask for, for tests that wait until tokens of service accounts are replaced.
+LONGEST_TOKEN = 30
 
 
 class APIServerProcess:
@@ -31,6 +33,7 @@ class APIServerProcess:
     def __init__(self, directory: Path) -> None:
         self.log = directory.parent / "apiserver.log"
         command = [sys.executable, "-m", "framework.apiserver.cluster", "--directory", str(directory)]
+        command += ["--mount-tokens", f"--longest-token={LONGEST_TOKEN}"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

@@ -1,0 +1,247 @@
+"""Volumes follow the objects that they are made of, in containers that run, and all files of one at once.
+
+On the cluster made here that is looked at with each way in which a kubelet may notice changes, with short periods. A
+container reads all files of its volumes over and over and tells of every new set:
+
+- changes come in time, whole: test_changes_arrive_in_time_and_at_once
+- what was promised not to change: test_immutable_objects_are_not_followed, test_sub_paths_stay_as_they_were
+- what comes and goes: test_optional_object_that_comes_later, test_object_that_goes_and_comes_back
+- tokens: test_token_is_replaced_before_it_ends
+- any cluster: test_container_sees_a_change
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from framework.cluster_client import TIMEOUT, Namespace
+from framework.local_cluster import LONGEST_TOKEN, LocalCluster
+from framework.pod_ways import ContainerLog, Pods, teller
+from framework.pods import Manifest, pod
+from framework.volumes import looker, mounted, once, put_config_map, put_secret, review, told
+from framework.waiting import wait_for
+
+from pkg.apimachinery import types
+
+STRATEGIES = ("Watch", "Cache", "Get")
+# Seconds: between two looks at a pod, up to half as long again; for which an object is kept by who asks again after a
+# while, as the node is told by an annotation; and what a busy machine may take beyond.
+SYNC, TTL, SLACK = 2.0, 3, 20.0
+TTL_ANNOTATION = "node.alpha.kubernetes.io/ttl"
+AGAIN = 2 * TIMEOUT
+LINES = 1000
+FILES = ("a", "b", "c")
+DIRECTORIES = ("map", "secret", "all", "info", "fixed", "later")
+# Tells of each directory what all its files together have, whenever that is another: how often which line comes. Files
+# that went while they were read do not count, for then the next set is there already.
+READ = """
+look() {
+  (cd "$1/..data" || { echo gone; exit; }; all=$(cat a b c 2>/dev/null) && echo "$all" | uniq -c)
+}
+tell() { eval "last=\\$last_$1"; [ "$2" = "$last" ] && return; eval "last_$1=\\$2"; say "$1 $2"; }
+trap 'exit 0' TERM
+while true; do
+  for each in map secret all info fixed later; do
+    found=$(look "/$each") && tell "$each" "$(echo $found)"
+  done
+  tell sub "$(echo $(uniq -c /sub))"
+  tell token "$(cat /token/token)"
+done
+"""
+
+
+@dataclass
+class Reader:
+    """The pod that reads, and what is known of it."""
+
+    strategy: str
+    namespace: Namespace
+    pods: Pods
+    log: ContainerLog
+    number: int = 1
+
+    @property
+    def name(self) -> str:
+        return reader_name(self.strategy)
+
+    def put(self, number: int, *kinds: str) -> None:
+        put(self.namespace, self.name, number, *kinds)
+
+    def wait_for(self, directory: str, number: int, lines: int = 3 * LINES) -> float:
+        """When it was told that all files of a directory have this number, and nothing else."""
+        return self.pods.wait_for_said(self.log, f"{directory} {lines} {number}")[0]
+
+    def told(self, directory: str) -> list[str]:
+        """All that was told of a directory."""
+        words = (said.text.split(" ", 1) for said in self.log.lines())
+        return [rest for name, rest in words if name == directory]
+
+
+def reader_name(strategy: str) -> str:
+    return f"reads-{strategy.lower()}"
+
+
+def put(namespace: Namespace, name: str, number: int, *kinds: str) -> None:
+    """Have this number in all lines of all files."""
+    text = f"{number}\n" * LINES
+    for kind in kinds:
+        if kind == "secret":
+            put_secret(namespace, f"{name}-secret", dict.fromkeys(FILES, text.encode()))
+        else:
+            fixed = True if kind == "fixed" else None
+            put_config_map(namespace, f"{name}-{kind}", dict.fromkeys(FILES, text), immutable=fixed)
+
+
+def reads(name: str) -> Manifest:
+    def config_map(kind: str, **fields: object) -> dict[str, object]:
+        return {"configMap": {"name": f"{name}-{kind}", **fields}}
+
+    info = [{"path": path, "fieldRef": {"fieldPath": "metadata.labels['number']"}} for path in FILES]
+    both = [
+        {"configMap": {"name": f"{name}-map", "items": [{"key": "a", "path": "a"}, {"key": "b", "path": "b"}]}},
+        {"configMap": {"name": f"{name}-map", "items": [{"key": "c", "path": "c"}]}},
+    ]
+    volumes = [
+        {"name": "map", **config_map("map")},
+        {"name": "secret", "secret": {"secretName": f"{name}-secret"}},
+        {"name": "all", "projected": {"sources": both}},
+        {"name": "info", "downwardAPI": {"items": info}},
+        {"name": "fixed", **config_map("fixed")},
+        {"name": "later", **config_map("later", optional=True)},
+        {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
+    ]
+    mounts = [mounted(each, f"/{each}") for each in (*DIRECTORIES, "token")]
+    mounts.append(mounted("map", "/sub", subPath="a"))
+    made = pod(name, teller(READ, volumeMounts=mounts), volumes=volumes)
+    made["metadata"]["labels"] = {"number": "1"}
+    return made
+
+
+def set_ttl(local: LocalCluster, namespace: Namespace, seconds: int | None) -> None:
+    text = None if seconds is None else str(seconds)
+    patch = json.dumps({"metadata": {"annotations": {TTL_ANNOTATION: text}}}).encode()
+    nodes = namespace.client.core_v1.nodes()
+    nodes.patch(namespace.ctx, namespace.node, types.PatchType.STRATEGIC_MERGE, patch)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def follower(namespace: Namespace) -> None:
+    """A pod that ends when it has seen the last value. It is told of it at once, and as a rule has begun by then."""
+    put_config_map(namespace, "followed", {"key": "first"})
+    script = 'echo first; until [ "$(cat /v/key)" = last ]; do sleep 0.2; done; cat /v/key'
+    volume = {"name": "v", "configMap": {"name": "followed"}}
+    namespace.create(once("follows", looker(script, volumeMounts=[mounted("v", "/v")]), volumes=[volume]))
+    namespace.wait_for_running("follows")
+    put_config_map(namespace, "followed", {"key": "last"})
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
+def reader(
+    request: pytest.FixtureRequest, local: LocalCluster, namespace: Namespace, both_ways: dict[str, Pods]
+) -> Iterator[Reader]:
+    strategy, pods = request.param, both_ways["api"]
+    config = {"configMapAndSecretChangeDetectionStrategy": strategy, "syncFrequency": f"{SYNC:g}s"}
+    with local.kubelet.configured(config):
+        set_ttl(local, namespace, TTL)
+        name = reader_name(strategy)
+        put(namespace, name, 1, "map", "secret", "fixed")
+        namespace.create(reads(name))
+        namespace.wait_for_running(name)
+        yield Reader(strategy, namespace, pods, pods.log(name))
+        namespace.delete(name)
+        namespace.wait_deleted(name)
+        set_ttl(local, namespace, None)
+
+
+def uptime() -> float:
+    return float(Path("/proc/uptime").read_text().split()[0])
+
+
+@pytest.mark.local
+def test_changes_arrive_in_time_and_at_once(reader: Reader) -> None:
+    allowed = 1.5 * SYNC + (TTL if reader.strategy == "Cache" else 0) + SLACK
+    for directory in ("map", "secret", "all", "fixed"):
+        reader.wait_for(directory, 1)
+    for number in range(2, 7):
+        changed = uptime()
+        reader.put(number, "map", "secret")
+        labels = {"metadata": {"labels": {"number": str(number)}}}
+        reader.namespace.patch(reader.name, labels)
+        arrived = {directory: reader.wait_for(directory, number) for directory in ("map", "secret", "all")}
+        # Its three files have no line's end.
+        (arrived["info"],) = reader.pods.wait_for_said(reader.log, f"info 1 {3 * str(number)}")
+        assert {name: at - changed for name, at in arrived.items() if at - changed > allowed} == {}
+        reader.number = number
+    for directory in ("map", "secret", "all"):
+        assert reader.told(directory) == [f"{3 * LINES} {number}" for number in range(1, 7)]
+    assert reader.told("info") == [f"1 {3 * str(number)}" for number in range(1, 7)]
+
+
+@pytest.mark.local
+def test_sub_paths_stay_as_they_were(reader: Reader) -> None:
+    assert reader.told("sub") == [f"{LINES} 1"]
+
+
+@pytest.mark.local
+def test_optional_object_that_comes_later(reader: Reader) -> None:
+    assert reader.told("later") == []
+
+    reader.put(1, "later")
+
+    reader.wait_for("later", 1)
+
+
+@pytest.mark.local
+def test_immutable_objects_are_not_followed(reader: Reader) -> None:
+    """By a kubelet that watches, that is: others ask for them as for any."""
+    maps = reader.namespace.client.core_v1.config_maps(reader.namespace.name)
+    maps.delete(reader.namespace.ctx, f"{reader.name}-fixed")
+    reader.put(2, "fixed")
+    if reader.strategy != "Watch":
+        reader.wait_for("fixed", 2)
+        return
+
+    # Each of these takes a look at the pod of its own.
+    for _ in range(2):
+        reader.number += 1
+        reader.put(reader.number, "map")
+        reader.wait_for("map", reader.number)
+
+    assert reader.told("fixed") == [f"{3 * LINES} 1"]
+
+
+@pytest.mark.local
+def test_object_that_goes_and_comes_back(reader: Reader) -> None:
+    before = reader.told("secret")
+    name = f"{reader.name}-secret"
+    reader.namespace.client.core_v1.secrets(reader.namespace.name).delete(reader.namespace.ctx, name)
+
+    message = f'MountVolume.SetUp failed for volume "secret" : secret "{name}" not found'
+    reader.namespace.wait_for_event(reader.name, "FailedMount", message)
+    assert reader.told("secret") == before
+
+    reader.put(100, "secret")
+
+    reader.wait_for("secret", 100)
+    assert reader.told("secret") == [*before, f"{3 * LINES} 100"]
+
+
+@pytest.mark.local
+def test_token_is_replaced_before_it_ends(reader: Reader) -> None:
+    wait_for("a second token", lambda: len(reader.told("token")) > 1, AGAIN, reader.log.raw)
+
+    found = [(said.at, said.text.split(" ", 1)[1]) for said in reader.log.lines() if said.text.startswith("token ")]
+    for (before, old), (after, new) in pairwise(found):
+        assert old != new
+        assert after - before < LONGEST_TOKEN
+    reviewed = review(reader.namespace.client, reader.told("token")[-1])
+    assert reviewed.authenticated and reviewed.user.extra["authentication.kubernetes.io/pod-name"] == [reader.name]
+
+
+def test_container_sees_a_change(namespace: Namespace) -> None:
+    assert told(namespace, "follows", timeout=AGAIN) == "first\nlast"

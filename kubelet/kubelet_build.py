@@ -611,7 +611,8 @@ def _build_volume_manager(
     elif objects is not None:
         claims = standalone.Volumes(objects, kubelet.root_directory)
     kubelet.volume_manager = VolumeManager(
-        kubelet.kubelet_configuration.enable_controller_attach_detach,
+        # DIVERGES: Go waits for a controller to attach volumes even where there is no cluster that could have one.
+        kubelet.kubelet_configuration.enable_controller_attach_detach and kubelet.kube_client is not None,
         kubelet.node_name,
         kubelet.pod_manager,
         kubelet.pod_workers,

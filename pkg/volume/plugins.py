@@ -235,6 +235,18 @@ class BlockVolumePlugin(VolumePlugin, Protocol):
     def construct_block_volume_spec(self, pod_uid: str, volume_name: str, volume_path: str) -> Spec: ...
 
 
+class RememberingVolumePlugin(VolumePlugin, Protocol):
+    """Keeps records on the node of what it has of volumes, by which they are found when no pod's directory tells."""
+
+    def list_staged_volumes(self) -> list[Spec]:
+        """The volumes that the node has, or may have, something of. Raises OSError."""
+        ...
+
+    def list_published_devices(self) -> list[tuple[str, str]]:
+        """The block volumes that pods have, or may have: the pod's uid and the volume's name. Raises OSError."""
+        ...
+
+
 class VolumePluginMgr:
     """The plugins of this kubelet. Filled once; after that safe from any thread."""
 
@@ -299,6 +311,10 @@ class VolumePluginMgr:
 
     def find_node_expandable_plugin_by_name(self, name: str) -> NodeExpandableVolumePlugin | None:
         return cast("NodeExpandableVolumePlugin | None", _can(self.find_plugin_by_name(name), "node_expand"))
+
+    def find_remembering_plugins(self) -> list[RememberingVolumePlugin]:
+        found = [_can(plugin, "list_staged_volumes") for plugin in self._plugins.values()]
+        return [plugin for plugin in found if plugin is not None]
 
 
 def _can(plugin: VolumePlugin, method: str) -> Any:

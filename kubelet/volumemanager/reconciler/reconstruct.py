@@ -44,6 +44,7 @@ class ReconstructMethods(ReconstructCommonMethods):
         except OSError as err:
             klog.error_s(err, "Cannot get volumes from disk, skip sync states for volume reconstruction")
             return
+        pod_volumes += self._get_published_devices(pod_volumes)
         reconstructed_volumes: dict[str, GlobalVolumeInfo] = {}
         for volume in pod_volumes:
             ref = {"podName": volume.pod_name, "volumeSpecName": volume.volume_spec_name}
@@ -62,6 +63,8 @@ class ReconstructMethods(ReconstructCommonMethods):
                 reconstructed.volume_name, GlobalVolumeInfo.from_reconstructed_volume(reconstructed)
             )
             info.add_pod_volume(reconstructed)
+        for info in self._get_staged_volumes():
+            reconstructed_volumes.setdefault(info.volume_name, info)
         self._update_states(reconstructed_volumes)
         with self._lock:
             # Others are not attached, and have no device.

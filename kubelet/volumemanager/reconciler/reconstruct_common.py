@@ -16,6 +16,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.volume import BlockVolumePlugin, DeviceMountableVolumePlugin, ReconstructedVolume, Spec, VolumePlugin
 from pkg.volume import util as volumeutil
+from pkg.volume.plugins import RememberingVolumePlugin
 from pkg.volume.util.operationexecutor import MountedVolume
 from pkg.volume.volume import BlockVolumeMapper, DeviceMounter, Mounter
 
@@ -116,6 +117,46 @@ class ReconstructCommonMethods(ReconcilerCommon):
             metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_ERRORS_TOTAL.inc()
             message = "volumeHandler.UnmountVolumeHandler for UnmountVolume failed"
             klog.error_s(err, str(mounted.generate_error_detailed(message, err)))
+
+    def _get_published_devices(self, known: list[PodVolume]) -> list[PodVolume]:
+        """Block volumes that plugins remember to have made available to pods whose directories do not tell of them."""
+        found = {(volume.pod_name, volume.volume_spec_name) for volume in known}
+        volumes: list[PodVolume] = []
+        for plugin in self._volume_plugin_mgr.find_remembering_plugins():
+            name = plugin.get_plugin_name()
+            try:
+                devices = plugin.list_published_devices()
+            except OSError as err:
+                klog.error_s(err, "Cannot get published devices from disk", pluginName=name)
+                continue
+            for pod_name, spec_name in devices:
+                directory = kubeletconfig.DEFAULT_KUBELET_VOLUME_DEVICES_DIR_NAME
+                path = os.path.join(self._kubelet_pods_dir, pod_name, directory, name.replace("/", "~"), spec_name)
+                if (pod_name, spec_name) not in found:
+                    volumes.append(PodVolume(pod_name, spec_name, path, name, v1.PERSISTENT_VOLUME_BLOCK))
+        return volumes
+
+    def _get_staged_volumes(self) -> list[GlobalVolumeInfo]:
+        """Volumes that plugins remember to have staged on the node, pods or not."""
+        volumes: list[GlobalVolumeInfo] = []
+        for plugin in self._volume_plugin_mgr.find_remembering_plugins():
+            try:
+                volumes += [self._staged_volume(plugin, spec) for spec in plugin.list_staged_volumes()]
+            except Exception as err:
+                # Whatever the plugin raises: what pods' directories tell of must be found all the same.
+                message = "Cannot get staged volumes from disk"
+                klog.error_s(err, message, pluginName=plugin.get_plugin_name())
+        return volumes
+
+    def _staged_volume(self, plugin: RememberingVolumePlugin, spec: Spec) -> GlobalVolumeInfo:
+        name = volumeutil.get_unique_volume_name_from_spec(plugin, spec)
+        if volumeutil.get_volume_mode(spec) == v1.PERSISTENT_VOLUME_BLOCK:
+            mapper_plugin = self._volume_plugin_mgr.find_mapper_plugin_by_spec(spec)
+            assert mapper_plugin is not None, "the plugin remembers block volumes"
+            return GlobalVolumeInfo(name, spec, "", None, None, mapper_plugin.new_block_volume_mapper(spec, v1.Pod()))
+        device_plugin = self._volume_plugin_mgr.find_device_mountable_plugin_by_spec(spec)
+        device_mounter = device_plugin.new_device_mounter() if device_plugin is not None else None
+        return GlobalVolumeInfo(name, spec, "", None, device_mounter, None)
 
     def _reconstruct_volume(self, volume: PodVolume) -> ReconstructedPodVolume:
         """What can be told of the volume. Raises whatever its plugin does, or ValueError."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
@@ -440,6 +441,37 @@ class CSIPlugin(Expander):
             data.get(VolDataKey.VOL_HANDLE, ""),
             v1.PERSISTENT_VOLUME_BLOCK,
         )
+
+    def list_staged_volumes(self) -> list[Spec]:
+        """All volumes of which there are data files, those of pods apart. What is no such file is passed over.
+
+        DIVERGES: Go knows the volumes of pods' directories alone. A kubelet that was killed when these were gone
+        already leaves staged for ever what it was about to unstage.
+        """
+        plugin_dir = Path(self.host.get_plugin_dir(CSI_PLUGIN_NAME))
+        devices = Path(self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME))
+        volumes = [
+            *((path, v1.PERSISTENT_VOLUME_FILESYSTEM) for path in sorted(plugin_dir.glob(f"*/*/{VOL_DATA_FILE_NAME}"))),
+            *((path, v1.PERSISTENT_VOLUME_BLOCK) for path in sorted(devices.glob(f"*/data/{VOL_DATA_FILE_NAME}"))),
+        ]
+        specs = []
+        for path, mode in volumes:
+            try:
+                data = csi_util.load_volume_data(str(path.parent), VOL_DATA_FILE_NAME)
+            except (OSError, ValueError) as err:
+                klog.error_s(err, log("failed to tell which volume is staged"), path=path)
+                continue
+            driver, handle = data.get(VolDataKey.DRIVER_NAME, ""), data.get(VolDataKey.VOL_HANDLE, "")
+            specs.append(self._construct_pv_source_spec(data.get(VolDataKey.SPEC_VOL_ID, handle), driver, handle, mode))
+        return specs
+
+    def list_published_devices(self) -> list[tuple[str, str]]:
+        """By the files that the driver made for pods.
+
+        DIVERGES: as above; Go has removed the pod's link when it asks the driver to take the device away.
+        """
+        devices = Path(self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME))
+        return [(path.name, path.parent.name) for path in sorted(devices.glob("publish/*/*"))]
 
     def skip_attach(self, driver: str) -> bool:
         """Whether the driver's object says that its volumes need not be attached."""

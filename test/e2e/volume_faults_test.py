@@ -175,17 +175,18 @@ def test_socket_in_place_of_a_directory(namespace: Namespace, local: LocalCluste
 def test_hung_up_pod_tells_of_all_volumes_that_are_missing(namespace: Namespace) -> None:
     message = (
         r"Unable to attach or mount volumes: unmounted volumes=\[one two\], unattached volumes=\[.*\], "
-        r"failed to process volumes=\[\]: context deadline exceeded"
+        r"failed to process volumes=\[\]: (context deadline exceeded|timed out waiting for the condition)"
     )
     namespace.wait_for_event("several", "FailedMount", message, timeout=AGAIN)
 
 
 def test_retries_come_at_growing_intervals(namespace: Namespace) -> None:
     """The first after half a second, and each then after twice the time: seven take a minute."""
-    namespace.events.wait_for(
-        "four retries", lambda: [each for each in failures(namespace, "no-map") if each.count >= 4], AGAIN
-    )
-    [event] = failures(namespace, "no-map")
+
+    def four() -> list[v1.Event]:
+        return [each for each in failures(namespace, "no-map") if each.count >= 4]
+
+    [event] = namespace.events.wait_for("four retries", four, AGAIN, lambda: namespace.describe("no-map"))
     assert event.first_timestamp is not None and event.last_timestamp is not None
     seconds = (event.last_timestamp - event.first_timestamp).total_seconds()
     # Times are of whole seconds.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -310,6 +310,51 @@ def test_reconstructed_block_volume_is_unmapped(world: World) -> None:
     world.reconciler.update_reconstructed_from_node_status(world.ctx)
     world.rounds(2)
     assert world.names() == ["unmap_pod_device", "tear_down_device"]
+
+
+def test_staged_volume_that_no_directory_tells_of_is_unstaged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    remember(world, monkeypatch, staged=[claimed("pv")])
+    world.reconciler.reconstruct_volumes()
+    (volume,) = world.actual.get_attached_volumes()
+    assert volume.device_may_be_mounted() and world.actual.get_all_mounted_volumes() == []
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.rounds(1)
+    assert world.names() == ["unmount_device"]
+
+
+def test_published_device_that_no_link_tells_of_is_unmapped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    remember(world, monkeypatch, published=[("u", "pv")])
+    world.reconciler.reconstruct_volumes()
+    assert [each.pod_name for each in world.actual.get_all_mounted_volumes()] == ["u"]
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.rounds(2)
+    assert world.names() == ["unmap_pod_device", "tear_down_device"]
+
+
+def test_plugin_that_cannot_remember_keeps_nothing_from_being_found(
+    world: World, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
+) -> None:
+    def fail() -> list[Spec]:
+        raise OSError("broken disk")
+
+    remember(world, monkeypatch)
+    monkeypatch.setattr(world.plugin, "list_staged_volumes", fail)
+    monkeypatch.setattr(world.plugin, "list_published_devices", fail)
+    left_behind(world)
+    world.reconciler.reconstruct_volumes()
+    assert world.actual.is_volume_reconstructed(PV, "u")
+    assert log.getvalue().count("broken disk") == 2
+
+
+def remember(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    staged: Sequence[Spec] = (),
+    published: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Let the plugin have records of volumes."""
+    monkeypatch.setattr(world.plugin, "list_staged_volumes", lambda: list(staged), raising=False)
+    monkeypatch.setattr(world.plugin, "list_published_devices", lambda: list(published), raising=False)
 
 
 def test_what_is_known_already_is_not_reconstructed(world: World) -> None:

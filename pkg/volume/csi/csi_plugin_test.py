@@ -22,7 +22,7 @@ from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.csi_spec import csi_pb2
 from pkg.util import grpcstatus
 from pkg.volume import csi
-from pkg.volume.csi import csi_plugin, nodeinfomanager
+from pkg.volume.csi import csi_plugin, csi_util, nodeinfomanager
 from pkg.volume.csi.csi_attacher import get_attachment_name
 from pkg.volume.csi.csi_drivers_store import Driver
 from pkg.volume.csi.testing import NODE_NAME, TEST_DRIVER, TEST_VOL, FakeNode, TestPlugin
@@ -329,3 +329,30 @@ def test_end_of_the_kubelet_ends_the_attempts() -> None:
     cancel()
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_what_is_staged_and_published_is_found_by_its_records(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as made:
+        check_records(made.plugin)
+
+
+def check_records(plugin: csi_plugin.CSIPlugin) -> None:
+    assert plugin.list_staged_volumes() == [] and plugin.list_published_devices() == []
+    root = Path(plugin.host.get_plugin_dir(csi.CSI_PLUGIN_NAME))
+    devices = Path(plugin.host.get_volume_device_plugin_dir(csi.CSI_PLUGIN_NAME))
+    for folder, data in (
+        (root / "d" / "hash", {"driverName": "d", "volumeHandle": "mounted"}),
+        (devices / "pv" / "data", {"driverName": "d", "volumeHandle": "mapped", "specVolID": "pv"}),
+    ):
+        folder.mkdir(parents=True)
+        csi_util.save_volume_data(str(folder), "vol_data.json", data)
+    (root / "d" / "broken").mkdir()
+    (root / "d" / "broken" / "vol_data.json").write_text("no JSON")
+    (devices / "publish" / "pv" / "uid").mkdir(parents=True)
+    found = [
+        (spec.name(), spec.persistent_volume.spec.csi.volume_handle, spec.persistent_volume.spec.volume_mode)
+        for spec in plugin.list_staged_volumes()
+        if spec.persistent_volume is not None and spec.persistent_volume.spec.csi is not None
+    ]
+    assert found == [("mounted", "mounted", "Filesystem"), ("pv", "mapped", "Block")]
+    assert plugin.list_published_devices() == [("uid", "pv")]

@@ -1,0 +1,133 @@
+"""The kubelet is killed with pods whose volumes are set up, and pods go while it is down: nothing of them stays.
+
+The kubelet is the real one, on the runtime that runs nothing: what is mounted is mounted really.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework.apiserver.cluster import Cluster
+from framework.cluster_node import ClusterNode
+from framework.pods import Manifest, pod, sleeper
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+
+NODE = "volumes-killed"
+TIMEOUT = 60.0
+VOLUMES: list[dict[str, Any]] = [
+    {"name": "disk", "emptyDir": {}},
+    {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+    {"name": "config", "configMap": {"name": "settings"}},
+    {"name": "secret", "secret": {"secretName": "key"}},
+    {"name": "fields", "downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+    {
+        "name": "all",
+        "projected": {"sources": [{"secret": {"name": "key"}}, {"serviceAccountToken": {"path": "token"}}]},
+    },
+    {"name": "host", "hostPath": {"path": "/etc"}},
+]
+
+
+class RealKubelet(ClusterNode):
+    """Not a hollow one: it mounts."""
+
+    program = "cmd.kubelet"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, history: Any) -> Iterator[ClusterNode]:
+    cluster.store.create(
+        "configmaps", {"metadata": {"name": "settings", "namespace": "default"}, "data": {"a": "1", "b": "2"}}
+    )
+    cluster.store.create("secrets", {"metadata": {"name": "key", "namespace": "default"}, "data": {"k": "c2VjcmV0"}})
+    folder = tmp_path_factory.mktemp(NODE)
+    config = {
+        "maxPods": 100,
+        "cgroupsPerQOS": False,
+        "enforceNodeAllocatable": [],
+        "makeIPTablesUtilChains": False,
+        "podLogsDir": str(folder / "logs"),
+        "registerWithTaints": [],
+    }
+    node = RealKubelet(folder, NODE, cluster, history, config)
+    node.server.start()
+    try:
+        node.join()
+        yield node
+    finally:
+        node.end()
+        # Its own directory is bound to itself, so that mounts in it reach containers.
+        for place in reversed([mount.split()[1] for mount in mounts(node)]):
+            subprocess.run(["umount", "--lazy", place], check=False)
+
+
+def volumes_pod(name: str) -> Manifest:
+    mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in VOLUMES]
+    mounts.append({"name": "disk", "mountPath": "/part", "subPath": "part"})
+    return pod(name, sleeper(volumeMounts=mounts), volumes=VOLUMES)
+
+
+def mounts(node: ClusterNode, uid: str = "") -> list[str]:
+    """Ids and places of what is mounted below the kubelet's directory, of one pod if a uid is given."""
+    lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return [f"{line[0]} {line[4]}" for line in lines if line[4].startswith(str(node.root_dir)) and uid in line[4]]
+
+
+def wait_until_nothing_is_left(node: ClusterNode, *uids: str) -> None:
+    def left() -> list[str]:
+        directories = [each for each in node.pod_directories() if any(uid in str(each) for uid in uids)]
+        return [*map(str, directories), *(mount for uid in uids for mount in mounts(node, uid))]
+
+    node.wait_for_condition("nothing left of the pods", lambda: not left(), TIMEOUT)
+
+
+def force_delete(node: ClusterNode, *names: str) -> None:
+    for name in names:
+        node.delete(name, 0)
+
+
+def test_pods_go_while_the_kubelet_is_down(node: ClusterNode) -> None:
+    """What went is unmounted and removed, what stayed is not touched."""
+    before = mounts(node)
+    names = [f"goes-{number}" for number in range(4)]
+    stays = node.create(volumes_pod("stays"))
+    uids = [node.create(volumes_pod(name)).uid for name in names]
+    node.wait_for_api_running("stays", *names, timeout=TIMEOUT)
+    kept = mounts(node, stays.uid)
+    assert len(kept) >= 4 and all(len(mounts(node, uid)) == len(kept) for uid in uids)
+    node.kill()
+    force_delete(node, *names)
+    node.join()
+    wait_until_nothing_is_left(node, *uids)
+    node.wait_for_api_running("stays", timeout=TIMEOUT)
+    assert mounts(node, stays.uid) == kept, "nothing was mounted again"
+    force_delete(node, "stays")
+    wait_until_nothing_is_left(node, stays.uid)
+    assert mounts(node) == before and not node.pod_directories()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_kubelet_is_killed_while_volumes_come_and_go(node: ClusterNode, waits: bool) -> None:
+    """Wherever in the middle that is, and whether or not the pods are there still when it comes back."""
+    before = mounts(node)
+    names = [f"half-{int(waits)}-{number}" for number in range(8)]
+    uids = [node.create(volumes_pod(name)).uid for name in names]
+    if waits:
+        node.wait_for_api_running(*names, timeout=TIMEOUT)
+        for name in names:
+            node.delete(name)
+    node.wait_for_condition("some volumes", lambda: len(mounts(node)) > len(before), TIMEOUT)
+    node.kill()
+    force_delete(node, *names[:4])
+    node.join()
+    if not waits:
+        node.wait_for_api_running(*names[4:], timeout=TIMEOUT)
+        force_delete(node, *names[4:])
+    wait_until_nothing_is_left(node, *uids)
+    assert mounts(node) == before and not node.pod_directories()

@@ -1,7 +1,7 @@
 """The recorded scenarios, run by our kubelet as a process against the test API server.
 
-Pods come without what later issues bring: volumes of config maps, secrets, tokens and the downward API. The runtime is
-a fake one that is told how the containers behaved in the recording.
+Pods come without volumes of config maps, secrets, tokens and the downward API: mounts_test.py is for these. The runtime
+is a fake one that is told how the containers behaved in the recording.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kubelet.cri.remote import fake
 
 NODE = "labnode"
 NAMESPACE = "golden"
-# What needs volumes of a later issue is the whole point of this pod.
+# A volume that cannot be had is the whole point of this pod: it is in mounts_test.py.
 NOT_YET = ("no-volume",)
 _VOLUMES = ("emptyDir", "hostPath")
 # A container that has run for less than ten seconds is new to a kubelet that starts.
@@ -205,7 +205,7 @@ _ENDS: dict[str, tuple[Callable[[dict[str, Any]], bool], float]] = {
 
 
 def _restart(node: _Node) -> Run:
-    for resource, manifest in _sources("02-everything"):
+    for resource, manifest in sources("02-everything"):
         node.store.create(resource, manifest)
     node.create(_manifests("02-everything"))
     time.sleep(_UNTIL_RESTART)
@@ -228,7 +228,7 @@ def cut(scenario: str, calls: Iterable[Call]) -> list[Call]:
 
 
 def _manifests(scenario: str) -> list[dict[str, Any]]:
-    """The pods of a scenario, without what is of a later issue."""
+    """The pods of a scenario, without the volumes that are left out."""
     documents = yaml.safe_load_all((normalize.DATA / scenario / "input.yaml").read_text())
     found = []
     annotations = {each["metadata"]["name"]: each["metadata"]["annotations"] for each in normalize.pods(scenario)}
@@ -247,7 +247,7 @@ def _manifests(scenario: str) -> list[dict[str, Any]]:
     return found
 
 
-def _sources(scenario: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def sources(scenario: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The config maps and secrets of a scenario, and what they are called as resources."""
     for each in yaml.safe_load_all((normalize.DATA / scenario / "input.yaml").read_text()):
         each["metadata"]["namespace"] = NAMESPACE

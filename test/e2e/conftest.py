@@ -25,6 +25,8 @@ HERE = Path(__file__).parent
 NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
 NODE_TIMEOUT = 60.0
 SLOWEST = (
+    "volume_faults_test.py",
+    "volume_updates_test.py",
     "containers_test.py",
     "probes_test.py",
     "environment_test.py",

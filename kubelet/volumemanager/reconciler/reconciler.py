@@ -11,8 +11,10 @@ from pkg.apimachinery import clock as clocklib
 
 # Seconds: how often all is looked at although nothing was announced.
 RESYNC_PERIOD = 10.0
-# After a round the loop rests so many times as long as the round took, lest many small events keep a core busy.
+# After a round the loop rests so many times as long as the round took, lest many small events keep a core busy; but no
+# longer than this, in seconds.
 REST_FACTOR = 4
+LONGEST_REST = 0.1
 _CLOCK = clocklib.RealClock()
 
 
@@ -31,7 +33,7 @@ class Reconciler(ReconstructMethods):
             began = _CLOCK.monotonic()
             self.reconcile()
             self._on_reconciled()
-            ctx.wait(REST_FACTOR * (_CLOCK.monotonic() - began))
+            ctx.wait(min(REST_FACTOR * (_CLOCK.monotonic() - began), LONGEST_REST))
             retry = self._operation_executor.next_retry()
             golang.select(self._wake, ctx.done(), timeout=RESYNC_PERIOD if retry is None else min(retry, RESYNC_PERIOD))
         update.join()

@@ -100,8 +100,8 @@ def test_orphans_are_told_once_explained_and_removed_but_not_across_a_mount(
 
     kubelet.start()
     kubelet.wait_for_running("beside")
-    for name in ("data", "mounted"):
-        wait_for(f"the event of the orphan {name}", lambda name=name: told(kubelet, orphans[name]), 90)
+    wait_for("the event of the orphan with data", lambda: told(kubelet, orphans["data"]), 90)
+    wait_for("the event of the orphan with a mount", lambda: told(kubelet, orphans["mounted"]), 90)
     assert not orphans["leftover"].exists(), "the kubelet removes what holds nothing"
 
     code, results = run_orphans(kubelet, "--remove")

@@ -47,7 +47,7 @@ def amount(path: str, resource: str, divisor: str = "1") -> Source:
 
 ITEMS = [{"key": "one", "path": "folder/below/first"}, {"key": "two", "path": "second", "mode": 0o400}]
 SECRET_ITEMS = [{"key": "user", "path": "folder/who"}, {"key": "password", "path": "word", "mode": 0o400}]
-MIXED = [
+MIXED: list[Source] = [
     {"configMap": {"name": "settings", "items": [{"key": "one", "path": "map/one", "mode": 0o640}]}},
     {"secret": {"name": "settings", "items": [{"key": "user", "path": "secret/user"}]}},
     {"secret": {"name": "not-there", "optional": True}},

@@ -30,7 +30,7 @@ def with_directory(manifest: Manifest, **source: object) -> Manifest:
     return manifest
 
 
-def looks(name: str, script: str, source: dict[str, object] | None = None, **spec: Any) -> Manifest:
+def looks(name: str, script: str, source: dict[str, str] | None = None, **spec: Any) -> Manifest:
     return with_directory(once(name, looker(script, volumeMounts=V, resources=LIMITS), **spec), **(source or {}))
 
 

@@ -99,7 +99,7 @@ def mount_of_its_own(path: Path) -> Iterator[None]:
     """Make a directory a mount whose mounts are told of to others, until the end; what is mounted below goes, too."""
     with ExitStack() as stack:
         subprocess.run(["mount", "--bind", path, path], check=True)
-        stack.callback(subprocess.run, ["umount", "--recursive", "--lazy", path], check=True)
+        stack.callback(lambda: subprocess.run(["umount", "--recursive", "--lazy", path], check=True))
         subprocess.run(["mount", "--make-rshared", path], check=True)
         yield
 

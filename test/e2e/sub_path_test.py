@@ -67,10 +67,10 @@ def made(namespace: Namespace, both_ways: dict[str, Pods]) -> None:
     ]
     between = "[ -L /v/data ] && exit 1; rm -rf /v/data; ln -s /etc /v/data; exit 1"
     for pods in both_ways.values():
-        for name, (path, script, _) in PARTS.items():
-            pods.create(with_volume(once(f"part-{name}", looker(script, volumeMounts=[part(**path)]))))
-        for name, (prepare, path) in ESCAPES.items():
-            pods.create(with_volume(pod(f"escape-{name}", sleeper(volumeMounts=[part(subPath=path)])), prepare))
+        for name, (path, shown, _) in PARTS.items():
+            pods.create(with_volume(once(f"part-{name}", looker(shown, volumeMounts=[part(**path)]))))
+        for name, (prepare, link) in ESCAPES.items():
+            pods.create(with_volume(pod(f"escape-{name}", sleeper(volumeMounts=[part(subPath=link)])), prepare))
         links = f"{PREPARE}; ln -s folder /v/link; ln -s below/file /v/folder/link"
         mounts = [part(subPath="link"), mounted("v", "/file", subPath="link/link")]
         pods.create(with_volume(once("link", looker("ls /part; cat /file", volumeMounts=mounts)), links))

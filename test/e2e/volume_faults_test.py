@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[Source, str]] = {
 }
 
 
-def waits(name: str, source: Source, **fields: object) -> Manifest:
+def waits(name: str, source: Source, **fields: Any) -> Manifest:
     main = sleeper(volumeMounts=[mounted("v", "/v")], **fields)
     return pod(name, main, volumes=[{"name": "v", **source}])
 

@@ -221,7 +221,8 @@ def test_object_that_goes_and_comes_back(reader: Reader) -> None:
     name = f"{reader.name}-secret"
     reader.namespace.client.core_v1.secrets(reader.namespace.name).delete(reader.namespace.ctx, name)
 
-    message = f'MountVolume.SetUp failed for volume "secret" : secret "{name}" not found'
+    # Who asks the API server tells of its answer, which has the plural.
+    message = f'MountVolume.SetUp failed for volume "secret" : secrets? "{name}" not found'
     reader.namespace.wait_for_event(reader.name, "FailedMount", message)
     assert reader.told("secret") == before
 

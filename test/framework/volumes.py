@@ -49,7 +49,7 @@ def looker(script: str, name: str = "main", **fields: object) -> dict[str, Any]:
     return shell(f"{FILES}{{ {script}; }} > /dev/termination-log 2>&1", name, **fields)
 
 
-def once(name: str, *containers: dict[str, Any], **spec: object) -> Manifest:
+def once(name: str, *containers: dict[str, Any], **spec: Any) -> Manifest:
     """A pod whose containers are not started again."""
     return pod(name, *containers, restartPolicy="Never", **spec)
 

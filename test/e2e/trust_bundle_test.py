@@ -1,0 +1,61 @@
+"""Trust anchors that the cluster publishes, in files of a pod, with the feature gates that are off by default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from framework.apiserver.certificates import CertificateAuthority
+from framework.cluster_client import Namespace
+from framework.local_cluster import LocalCluster
+from framework.pods import Manifest
+from framework.volumes import looker, mounted, once, told
+
+from pkg.api.certificates import v1beta1 as certificatesv1beta1
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+pytestmark = pytest.mark.local
+
+GATES = {"ClusterTrustBundle": True, "ClusterTrustBundleProjection": True}
+SIGNER = "example.com/signer"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bundles(local: LocalCluster, namespace: Namespace) -> Iterator[None]:
+    """One by itself, and two of a signer."""
+    client, ctx = namespace.client.certificates_v1beta1.cluster_trust_bundles(), namespace.ctx
+    signers = {"alone": "", "example.com:signer:two": SIGNER, "example.com:signer:three": SIGNER}
+    with local.kubelet.configured({"featureGates": GATES}):
+        for name, signer in signers.items():
+            anchors = CertificateAuthority.create(name).pem.decode()
+            spec = certificatesv1beta1.ClusterTrustBundleSpec(signer_name=signer, trust_bundle=anchors)
+            metadata = metav1.ObjectMeta(name=name, labels={"for": "tests"})
+            client.create(ctx, certificatesv1beta1.ClusterTrustBundle(metadata=metadata, spec=spec))
+        yield
+        for name in signers:
+            client.delete(ctx, name)
+
+
+def shows(pod: str, **source: object) -> Manifest:
+    script = looker("grep -c BEGIN.CERTIFICATE /v/anchors.pem || true", volumeMounts=[mounted("v", "/v")])
+    projection = {"clusterTrustBundle": {"path": "anchors.pem", **source}}
+    return once(pod, script, volumes=[{"name": "v", "projected": {"sources": [projection]}}])
+
+
+def test_bundle_by_name(namespace: Namespace) -> None:
+    namespace.create(shows("by-name", name="alone"))
+    assert told(namespace, "by-name") == "1\n"
+
+
+def test_bundles_of_a_signer(namespace: Namespace) -> None:
+    namespace.create(shows("by-signer", signerName=SIGNER, labelSelector={"matchLabels": {"for": "tests"}}))
+    assert told(namespace, "by-signer") == "2\n"
+
+
+def test_bundle_that_is_not_there(namespace: Namespace) -> None:
+    namespace.create(shows("optional", name="none", optional=True))
+    assert told(namespace, "optional") == "0\n"
+
+    namespace.create(shows("missing", name="none"))
+    why = 'MountVolume.SetUp failed for volume "v" : .*clustertrustbundle.*"none" not found.*'
+    namespace.wait_for_event("missing", "FailedMount", f"(?i){why}")

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubelet import cm, kubelet_resize, lifecycle, metrics, pleg
+from kubelet import cm, kubelet_resize, lifecycle, metrics, pleg, volumemanager
 from kubelet import container as kubecontainer
 from kubelet import kubelet as kubelet_module
 from kubelet import types as kubetypes
@@ -124,6 +124,18 @@ def test_source_that_has_spoken_is_noted(loop: Loop, monkeypatch: pytest.MonkeyP
     loop.config_ch.send(kubetypes.PodUpdate(pods=[], op=kubetypes.ADD, source="url"))
     assert loop.iterate()
     assert sources == ["url"]
+
+
+def test_volumes_are_looked_at_when_the_last_source_has_spoken(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = Sources(False)
+    monkeypatch.setattr(sources, "add_source", lambda source: setattr(sources, "all_ready", lambda: True))
+    test_kubelet.kubelet.sources_ready = sources
+    update = kubetypes.PodUpdate(pods=[], op=kubetypes.ADD, source="url")
+    for _ in range(2):
+        test_kubelet.kubelet._dispatch_config_update(test_kubelet.ctx, update, test_kubelet.kubelet)
+    assert test_kubelet.volumes.changes == ["sources"]
 
 
 def test_loop_ends_with_its_config_channel(loop: Loop) -> None:
@@ -685,6 +697,17 @@ def test_failed_mount_is_an_event(test_kubelet: TestKubelet) -> None:
         sync(test_kubelet, new_pod("p"))
     assert test_kubelet.events() == ["Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[v]"]
     assert test_kubelet.runtime.started_pods == []
+
+
+def test_pod_whose_volumes_are_too_many_for_the_node_is_refused(test_kubelet: TestKubelet) -> None:
+    test_kubelet.volumes.err = volumemanager.VolumeAttachLimitExceededError("unmounted volumes=[v]")
+    pod = new_pod("p")
+    terminal, after = sync(test_kubelet, pod)
+    assert terminal and after is None and test_kubelet.runtime.started_pods == []
+    message = "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[v]"
+    assert test_kubelet.events() == [f"Warning VolumeAttachmentLimitExceeded {message}"]
+    status, _ = test_kubelet.kubelet.status_manager.get_pod_status(pod.metadata.uid)
+    assert (status.phase, status.reason) == (v1.POD_FAILED, "VolumeAttachmentLimitExceeded")
 
 
 def test_cancelled_mount_is_no_event(test_kubelet: TestKubelet) -> None:

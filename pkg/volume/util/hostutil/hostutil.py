@@ -88,7 +88,7 @@ class HostUtil:
         try:
             mode = os.stat(path).st_mode
         except FileNotFoundError as err:
-            raise FileNotFoundError(errno.ENOENT, f'path "{path}" does not exist') from err
+            raise FileNotFoundError(f'path "{path}" does not exist') from err
         for test, file_type in (
             (stat.S_ISDIR, FileType.DIRECTORY),
             (stat.S_ISREG, FileType.FILE),

@@ -120,7 +120,7 @@ def made(namespace: Namespace, drivers: dict[str, CSIDriver]) -> None:
     namespace.create(with_claim(once("nobody", looker("ls", volumeMounts=V))))
     driver.let(PUBLISH, faults.FAIL, volume=handle(namespace, "fails"), times=2, message="no bed of roses")
     put(namespace, "fails")
-    namespace.create(with_claim(once("fails", looker("ls", volumeMounts=V))))
+    namespace.create(with_claim(once("fails", looker("ls /v", volumeMounts=V))))
 
 
 def _with(manifest: Manifest, source: dict[str, Any]) -> Manifest:
@@ -232,6 +232,9 @@ def test_device(namespace: Namespace, driver: CSIDriver, local: LocalCluster) ->
 def test_volume_grows_under_its_pod(namespace: Namespace, driver: CSIDriver) -> None:
     namespace.wait_for_running("grows")
     grow(namespace, "grows", "40Mi")
+    wait_for_claim(namespace, "grows", "to grow", lambda claim: claim.status.allocated_resource_statuses)
+    # The kubelet looks at claims when it looks at pods, at least every minute or two.
+    namespace.patch("grows", {"metadata": {"annotations": {"look": "at the claim"}}})
     claim = wait_for_claim(
         namespace, "grows", "grown", lambda claim: str(claim.status.capacity.get("storage")) == "40Mi"
     )

@@ -206,7 +206,8 @@ def story(new_node: Callable[..., ClusterNode], cluster: Cluster, history: objec
             "enforceNodeAllocatable": [],
             "makeIPTablesUtilChains": False,
             "podLogsDir": str(folder / "logs"),
-            "registerWithTaints": [],
+            # How long it may take until it is seen that a claim has grown.
+            "syncFrequency": "2s",
         }
         node = RealKubelet(folder, NODE, cluster, history, config)  # type: ignore[arg-type]
         node.server.start()

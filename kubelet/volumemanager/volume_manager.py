@@ -118,7 +118,8 @@ class VolumeManager:
             hostutil,
             volume_plugin_mgr,
             kubelet_pods_dir,
-            on_reconciled=self._reconciled,
+            self._desired_state_of_world_populator.has_begun,
+            self._reconciled,
         )
         self._clock = clock or clocklib.RealClock()
         self._operation_has_ended: golang.Channel[None] = golang.Channel(1)
@@ -226,7 +227,7 @@ class VolumeManager:
         pod_name = volumeutil.get_unique_pod_name(pod)
         # Faults of an attempt before this one say nothing of this one.
         self._desired_state_of_world.pop_pod_errors(pod_name)
-        self._desired_state_of_world_populator.reprocess_pod(pod_name)
+        self._desired_state_of_world_populator.begin_pod(pod_name)
         err = self._wait(ctx, pod_name, lambda: self._verify_volumes_mounted(pod_name, expected))
         unmounted = self._get_unmounted_volumes(pod_name, expected)
         if err is None or not unmounted:

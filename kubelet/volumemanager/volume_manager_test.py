@@ -181,6 +181,16 @@ def test_pod_waits_until_its_volumes_are_there(world: World) -> None:
     assert mounted["e"].mounter is not None and os.path.isdir(mounted["e"].mounter.get_path())
 
 
+def test_nothing_is_mounted_before_the_pods_worker_needs_it(world: World) -> None:
+    disk = v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
+    first, second = world.add(disk, uid="first"), world.add(disk, uid="second")
+    world.start()
+    world.manager.wait_for_attach_and_mount(world.ctx, second)
+    assert world.plugin.calls == [("set_up", "d", "second")], "what is wanted is mounted in the order of the pods"
+    world.manager.wait_for_attach_and_mount(world.ctx, first)
+    assert ("set_up", "d", "first") in world.plugin.calls
+
+
 def test_pod_without_volumes_does_not_wait(world: World) -> None:
     world.manager.wait_for_attach_and_mount(world.ctx, world.add())
 

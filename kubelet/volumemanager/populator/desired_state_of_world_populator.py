@@ -117,7 +117,9 @@ class DesiredStateOfWorldPopulator:
         self._volume_plugin_mgr = volume_plugin_mgr
         self._on_populated = on_populated or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
-        self._lock = threading.Lock()  # guards the three below
+        self._lock = threading.Lock()  # guards the four below
+        # Pods whose workers have come to need their volumes.
+        self._begun_pods: set[str] = set()
         # Pods seen; whether all their volumes are in the desired state, or there is no use in trying at once again.
         self._processed_pods: dict[str, bool] = {}
         self._has_added_pods = False
@@ -150,6 +152,21 @@ class DesiredStateOfWorldPopulator:
             awaited = self._awaits_operations
         if awaited:
             self.wake()
+
+    def begin_pod(self, pod_name: str) -> None:
+        """The pod's worker needs its volumes from now on; look at them anew."""
+        with self._lock:
+            self._begun_pods.add(pod_name)
+        self.reprocess_pod(pod_name)
+
+    def has_begun(self, pod_name: str) -> bool:
+        """Whether the pod's worker has come to need its volumes.
+
+        DIVERGES: Go mounts them as soon as it hears of the pod. Then the pod may yet be turned away, and the secrets
+        and config maps it refers to are not at hand, which is told as events though nothing is wrong.
+        """
+        with self._lock:
+            return pod_name in self._begun_pods
 
     def reprocess_pod(self, pod_name: str) -> None:
         """Look at the pod's volumes anew, so that those whose content changes are set up again."""
@@ -331,6 +348,7 @@ class DesiredStateOfWorldPopulator:
     def _delete_processed_pod(self, pod_name: str) -> None:
         with self._lock:
             self._processed_pods.pop(pod_name, None)
+            self._begun_pods.discard(pod_name)
 
     # ---- Claims ----
 

@@ -42,9 +42,13 @@ class ReconcilerCommon:
         hostutil: hostutil_.HostUtils,
         volume_plugin_mgr: VolumePluginMgr,
         kubelet_pods_dir: str,
+        pod_has_begun: Callable[[str], bool] = lambda pod_name: True,
         on_reconciled: Callable[[], None] | None = None,
     ) -> None:
-        """on_reconciled is called after each round. wait_for_attach_timeout in seconds."""
+        """Nothing is mounted for a pod before pod_has_begun. on_reconciled is called after each round.
+
+        wait_for_attach_timeout in seconds.
+        """
         self._kube_client = kube_client
         # Whether a controller attaches volumes to this node, and not its kubelet.
         self._controller_attach_detach_enabled = controller_attach_detach_enabled
@@ -57,6 +61,7 @@ class ReconcilerCommon:
         self._hostutil = hostutil
         self._volume_plugin_mgr = volume_plugin_mgr
         self._kubelet_pods_dir = kubelet_pods_dir
+        self._pod_has_begun = pod_has_begun
         self._on_reconciled = on_reconciled or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
         # Found on disk, and nobody could tell what they are: unmounted once they are known to be unwanted.
@@ -107,7 +112,7 @@ class ReconcilerCommon:
                 self._mount_attached_volumes(volume, is_remount=True)
             case cache.FsResizeRequiredError(current_size=current_size):
                 self._expand_volume(volume, current_size)
-            case _ if not mounted:
+            case _ if not mounted and self._pod_has_begun(volume.pod_name):
                 self._mount_attached_volumes(volume, is_remount=False)
 
     def _pod_exists_in_volume(self, volume: VolumeToMount) -> tuple[bool, str, Exception | None]:

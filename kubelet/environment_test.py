@@ -199,7 +199,7 @@ def test_keys_of_files(test_kubelet: TestKubelet, volumes: kubecontainer.VolumeM
         (of_file("C"), 'environment variable key "C" not found in file ".*/volume/app.env"'),
         (of_file("A", volume="other"), 'cannot find the volume "other" referenced by FileKeyRef'),
         (of_file("A", volume="unmounted"), 'cannot find the volume "unmounted" referenced by FileKeyRef'),
-        (of_file("A", volume="pathless"), 'failed to get host path for volume "pathless": path is empty'),
+        (of_file("A", volume="pathless"), 'failed to get host path for volume "pathless": path is empty SimpleNamespace'),
         (of_file("A", "missing"), "couldn't parse env file"),
         (of_file("A", "missing", optional=True), "couldn't parse env file"),
         (of_file("A", "broken"), "couldn't parse env file"),

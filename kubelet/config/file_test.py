@@ -340,7 +340,9 @@ class TestObjects:
         watched, store = self.start(tmp_path, watch)
         store.expect("ConfigMap/a")
         watched.expect_event(f"{tmp_path}/all.yaml: document 2: invalid ConfigMap bad: data[port]: expected text")
-        (tmp_path / "other.yaml").write_bytes(manifest("p2", "two"))
+        # All of it at once: the source may be listing just now.
+        (tmp_path / ".other.yaml").write_bytes(manifest("p2", "two"))
+        (tmp_path / ".other.yaml").rename(tmp_path / "other.yaml")
         watched.expect("test/image", "two")
         assert watched.recorder.events.try_recv()[2] is False, "told again"
 

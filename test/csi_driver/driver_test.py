@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -11,7 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
-from framework.csi import CSIDriver, loop_devices
+from framework.csi import CSIDriver
 
 from csi_driver import faults
 from kubelet.apis.pluginregistration.v1 import api_pb2 as registration_pb2
@@ -157,8 +158,7 @@ def test_life_of_a_volume(driver: CSIDriver, client: Client) -> None:
 def test_life_of_a_disk(driver: CSIDriver, disk: Client) -> None:
     for _ in range(2):
         disk.stage()
-    file = driver.state / "volumes" / "disk" / "disk"
-    assert len(loop_devices(file)) == 1
+    assert len(driver.loop_devices()) == 1
     for _ in range(2):
         disk.publish()
     assert disk.target.is_block_device()
@@ -169,7 +169,18 @@ def test_life_of_a_disk(driver: CSIDriver, disk: Client) -> None:
         disk.unpublish()
     for _ in range(2):
         disk.unstage()
-    assert loop_devices(file) == [] and driver.mounts() == [] and not disk.target.exists()
+    assert driver.loop_devices() == [] and driver.mounts() == [] and not disk.target.exists()
+
+
+def test_nothing_is_left_of_what_a_test_did_not_undo(driver: CSIDriver, disk: Client, client: Client) -> None:
+    """A kubelet keeps devices open by loop devices of its own."""
+    for each in (disk, client):
+        each.stage()
+        each.publish()
+    subprocess.run(["losetup", "--find", disk.target], check=True)
+    assert len(driver.loop_devices()) == 2 and len(driver.mounts()) == 3
+    driver.clean()
+    assert driver.loop_devices() == [] and driver.mounts() == []
 
 
 def test_a_volume_of_a_pod_alone(driver: CSIDriver, client: Client) -> None:
@@ -258,5 +269,4 @@ def test_death_at_every_call(driver: CSIDriver, client: Client, disk: Client, wh
         getattr(again, step.__name__)()
         again.close()
         assert [call.code for call in driver.calls(method)] == ["", "OK"]
-    assert driver.mounts() == [] and driver.violations() == []
-    assert not block or loop_devices(driver.state / "volumes" / "disk" / "disk") == []
+    assert driver.mounts() == driver.loop_devices() == driver.violations() == []

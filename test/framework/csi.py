@@ -108,13 +108,16 @@ class CSIDriver:
         """Unmount and detach what it left, for a test that failed."""
         for target in reversed(self.mounts()):
             subprocess.run(["umount", "--lazy", target], check=False)
-        for disk in self.state.glob("volumes/*/disk"):
-            for device in loop_devices(disk):
-                subprocess.run(["losetup", "--detach", device], check=False)
+        for device in reversed(self.loop_devices()):
+            subprocess.run(["losetup", "--detach", device], check=False)
 
     def mounts(self) -> list[str]:
         """What is mounted below its kubelet's directory, whoever did it."""
         return [each for each in volumes.mount_points() if Path(each).is_relative_to(self._kubelet_root)]
+
+    def loop_devices(self) -> list[str]:
+        """Those of its disks, and after each those that the kubelet has made of it."""
+        return [device for disk in self.state.glob("volumes/*/disk") for device in loop_devices(disk)]
 
     # Faults.
 
@@ -180,11 +183,12 @@ class CSIDriver:
         return "\n".join(["", *lines])
 
 
-def loop_devices(disk: Path) -> list[str]:
+def loop_devices(backing: Path) -> list[str]:
+    """The loop devices of a file or device, and after each those of its own."""
     done = subprocess.run(
-        ["losetup", "--associated", str(disk), "--output", "NAME", "--noheadings"],
+        ["losetup", "--associated", str(backing), "--output", "NAME", "--noheadings"],
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout.split()
+    return [each for device in done.stdout.split() for each in (device, *loop_devices(Path(device)))]

@@ -19,7 +19,7 @@ from csi_driver import faults, protocol
 from framework.apiserver.cluster import Cluster
 from framework.apiserver.controllers import base
 from framework.cluster_node import ClusterNode
-from framework.csi import CSIDriver, loop_devices
+from framework.csi import CSIDriver
 from framework.pods import Manifest, pod, sleeper
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
@@ -166,8 +166,7 @@ class Story:
         self.node.wait_for_condition("nothing in use", unused, TIMEOUT)
         self.node.wait_for_condition("no pod directories", lambda: not self.node.pod_directories(), TIMEOUT)
         assert self.cluster.store.list("volumeattachments") == []
-        disks = self.driver.state.glob("volumes/*/disk")
-        assert [device for disk in disks for device in loop_devices(disk)] == []
+        assert self.driver.loop_devices() == []
         left = [*(self.node.root_dir / "plugins" / "kubernetes.io").rglob("*")]
         assert [each for each in left if any(name in str(each) for name in names)] == []
         assert protocol.left(self.driver.calls()) == {}

@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from framework.apiserver.cluster import Cluster
 from kubelet_cmd.kubelet.app import orphans, server
 
 from pkg import klog
@@ -112,6 +114,54 @@ def test_api_server_that_does_not_answer_may_have_pods(root: Path, orphans_of: R
     code, _, err = orphans_of("--remove", f"--kubeconfig={root}/none")
     assert code == 1 and "cannot tell the pods that the API server has for this node" in err
     assert len(pods(root)) == 4
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """With the pod `bound` on the node, and `elsewhere` on another one."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        for name, node in (("bound", "node"), ("elsewhere", "other")):
+            spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
+            cluster.store.create("pods", {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+        yield cluster
+
+
+@pytest.fixture
+def in_cluster(root: Path, cluster: Cluster) -> Path:
+    """The root directory, which also has those of the pods in the API server."""
+    for pod in cluster.store.list("pods"):
+        (root / "root/pods" / pod["metadata"]["uid"] / "volumes").mkdir(parents=True)
+    return root
+
+
+def test_pods_of_the_node_in_the_api_server_are_no_orphans(in_cluster: Path, cluster: Cluster, orphans_of: Run) -> None:
+    uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in cluster.store.list("pods")}
+    code, _, err = orphans_of("--remove", f"--kubeconfig={cluster.node_kubeconfig('node')}")
+    assert code == 0, err
+    assert pods(in_cluster) == sorted(["running", "wanted", uids["bound"]])
+
+
+def test_renewed_certificate_stands_in_for_one_that_has_expired(
+    in_cluster: Path, cluster: Cluster, orphans_of: Run
+) -> None:
+    expired = cluster.node_kubeconfig("node", timedelta(seconds=-1))
+    flags = (f"--kubeconfig={expired}", f"--cert-dir={in_cluster}/pki", "--rotate-certificates", "-o=json")
+    code, _, err = orphans_of(*flags)
+    assert code == 1 and "cannot tell the pods that the API server has for this node" in err
+    (in_cluster / "pki").mkdir()
+    renewed = cluster.authority.node_pair("node")
+    (in_cluster / "pki/kubelet-client-current.pem").write_bytes(renewed.certificate + renewed.key)
+    _, out, _ = orphans_of(*flags)
+    found = {result["pod_uid"] for result in json.loads(out)}
+    assert len(found) == 3 and {"data", "leftover"} < found, "and the pod of another node"
+
+
+def test_server_that_does_not_know_the_node_may_have_its_pods(
+    in_cluster: Path, cluster: Cluster, orphans_of: Run
+) -> None:
+    code, out, err = orphans_of("--remove", f"--kubeconfig={cluster.node_kubeconfig('other')}")
+    assert (code, out) == (1, "") and "cannot tell the pods that the API server has for this node" in err
+    assert len(pods(in_cluster)) == 6
 
 
 def test_runtime_that_does_not_answer_may_have_pods(tmp_path: Path) -> None:

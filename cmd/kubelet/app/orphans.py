@@ -27,6 +27,7 @@ from . import explain, options
 
 if TYPE_CHECKING:
     from kubelet.config import objects
+    from pkg.client_go import rest
 
 # Seconds for which an answer of the runtime or of the API server is waited for.
 _TIMEOUT = 10.0
@@ -171,14 +172,28 @@ def _pods_of_url(url: str, header: dict[str, list[str]], node_name: str) -> list
 def _pods_of_api_server(server: options.KubeletServer, node_name: str) -> list[v1.Pod]:
     from pkg.apimachinery.apis.meta import v1 as metav1
     from pkg.client_go import kubernetes
-    from pkg.client_go.tools import clientcmd
 
     selector = metav1.ListOptions(field_selector=f"spec.nodeName={node_name}")
     with _unknown("the pods that the API server has for this node"):
-        client_config = clientcmd.build_config_from_flags("", server.kubelet_flags.kube_config)
-        client_config.timeout = _TIMEOUT
-        client = kubernetes.new_for_config(client_config)
-        return client.core_v1.pods("").list(golang.background(), selector).items
+        client = kubernetes.new_for_config(_client_config(server))
+        try:
+            return client.core_v1.pods("").list(golang.background(), selector).items
+        finally:
+            client.close()
+
+
+def _client_config(server: options.KubeletServer) -> rest.Config:
+    """The kubeconfig, but with the certificate that a kubelet has renewed: its own may have expired since."""
+    from pkg.client_go import rest
+    from pkg.client_go.tools import clientcmd
+
+    config = clientcmd.build_config_from_flags("", server.kubelet_flags.kube_config)
+    renewed = os.path.join(server.kubelet_flags.cert_directory, "kubelet-client-current.pem")
+    if server.kubelet_configuration.rotate_certificates and os.path.exists(renewed):
+        config = rest.anonymous_client_config(config)
+        config.tls_client_config.cert_file = config.tls_client_config.key_file = renewed
+    config.timeout = _TIMEOUT
+    return config
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from pkg import golang, klog
@@ -91,8 +91,11 @@ class NestedPendingOperations:
                 )
             else:
                 self._take_over_locked(previous, key, generated_operations.operation_name)
-        name = f"volume-{generated_operations.operation_name}"
-        golang.go(self._execute, key, generated_operations, name=name)
+        try:
+            golang.go(self._execute, key, generated_operations, name=f"volume-{generated_operations.operation_name}")
+        except RuntimeError as err:  # there can be no more threads
+            self._operation_complete(key, err)
+            raise
 
     def is_operation_safe_to_retry(self, volume_name: str, pod_name: str, node_name: str, operation_name: str) -> bool:
         """Whether run would start it now."""
@@ -117,9 +120,10 @@ class NestedPendingOperations:
         DIVERGES: Go asks for everything ten times a second instead.
         """
         with self._changed:
-            now = self._clock.now()
-            ends = [end for operations in self._operations.values() for op in operations if (end := _end(op, now))]
-        return (min(ends) - now).total_seconds() if ends else None
+            now = self._clock.steady()
+            self._forget_abandoned_locked(now)
+            ends = [end for operations in self._operations.values() for op in operations if (end := _end(op))]
+        return min(((end - now).total_seconds() for end in ends if end >= now), default=None)
 
     def forget_failures(self, volume_name: str) -> None:
         """What failed on the volume may be tried again at once."""
@@ -148,6 +152,19 @@ class NestedPendingOperations:
         previous.pending = True
         previous.key = key
 
+    def _forget_abandoned_locked(self, now: datetime) -> None:
+        """What nobody has run again for long after it could have been, nobody wants any more.
+
+        DIVERGES: Go keeps it for ever.
+        """
+        last = now - timedelta(seconds=exponentialbackoff.MAX_DURATION_BEFORE_RETRY)
+        for volume_name, operations in list(self._operations.items()):
+            kept = [operation for operation in operations if (end := _end(operation)) is None or end >= last]
+            if kept:
+                self._operations[volume_name] = kept
+            else:
+                del self._operations[volume_name]
+
     def _execute(self, key: OperationKey, generated_operations: volumetypes.GeneratedOperations) -> None:
         err: Exception | None = RuntimeError("operation ended abruptly")
         try:
@@ -173,7 +190,7 @@ class NestedPendingOperations:
 
     def _back_off_error(self, operation: _Operation, key: OperationKey) -> Exception | None:
         try:
-            operation.exp_backoff.safe_to_retry(str(key), self._clock.now())
+            operation.exp_backoff.safe_to_retry(str(key), self._clock.steady())
         except exponentialbackoff.ExponentialBackoffError as err:
             return err
         return None
@@ -190,7 +207,7 @@ class NestedPendingOperations:
                 if err is not None:
                     klog.error_s(None, f"operation {key} failed with: {err}")
             else:
-                operation.exp_backoff.update(err, self._clock.now())
+                operation.exp_backoff.update(err, self._clock.steady())
                 operation.pending = False
                 klog.error_s(None, operation.exp_backoff.generate_no_retries_permitted_msg(str(key)))
             self._changed.notify_all()
@@ -200,7 +217,6 @@ def _match(name: str, other: str) -> bool:
     return not name or not other or name == other
 
 
-def _end(operation: _Operation, now: datetime) -> datetime | None:
-    """When a failed operation may run again, if that is yet to come."""
-    end = None if operation.pending else operation.exp_backoff.until()
-    return end if end is not None and end >= now else None
+def _end(operation: _Operation) -> datetime | None:
+    """Until when an operation that has failed must not run again; None for one that is running."""
+    return None if operation.pending else operation.exp_backoff.until()

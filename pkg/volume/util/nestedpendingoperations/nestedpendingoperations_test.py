@@ -128,6 +128,43 @@ def test_failure_is_forgotten_when_asked_to() -> None:
     operations.wait()
 
 
+def test_failure_of_what_nobody_wants_any_more_is_forgotten() -> None:
+    clock = testing.FakeClock()
+    operations = NestedPendingOperations(True, clock=clock)
+    operations.run(VOLUME, POD_1, "", failing())
+    operations.run(VOLUME, POD_2, "", failing())
+    operations.wait_for_completion()
+    clock.step(60)
+    operations.run(VOLUME, POD_2, "", failing())
+    operations.wait_for_completion()
+    clock.step(exponentialbackoff.MAX_DURATION_BEFORE_RETRY - 30)
+    assert operations.next_retry() is None
+    with pytest.raises(exponentialbackoff.ExponentialBackoffError, match=r"\(2s\)"):
+        for _ in range(2):
+            operations.run(VOLUME, POD_2, "", failing())
+            operations.wait_for_completion()
+    with pytest.raises(exponentialbackoff.ExponentialBackoffError, match=r"\(0\.5s\)"):
+        for _ in range(2):
+            operations.run(VOLUME, POD_1, "", failing())
+            operations.wait_for_completion()
+
+
+def test_operation_that_cannot_be_started_may_be_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = testing.FakeClock()
+    operations = NestedPendingOperations(True, clock=clock)
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="can't start new thread"):
+        patch.setattr(golang, "go", refuse)
+        operations.run(VOLUME, "", "", done())
+    assert not operations.is_operation_pending(VOLUME, "", "")
+    clock.step(0.6)
+    operations.run(VOLUME, "", "", done())
+    operations.wait()
+
+
 def test_without_back_off_a_failure_is_only_logged(log: io.StringIO) -> None:
     operations = NestedPendingOperations(False)
     operations.run(VOLUME, "", "", failing())

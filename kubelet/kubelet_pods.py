@@ -10,7 +10,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cri_api.v1 import api_pb2 as runtimeapi
@@ -18,6 +17,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import cm, environment, envvars, kuberuntime, metrics, status
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
+from kubelet.kubelet_mounts import make_block_volumes, make_mounts, resolve_recursive_read_only
 from kubelet.kubelet_nodecache import KubeletNodeCache
 from kubelet.kubelet_pod_resources import (
     convert_to_api_pod_level_resources_status,
@@ -37,10 +37,10 @@ from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.util import expansion
 from pkg.util import pod as utilpod
 from pkg.volume import util as volumeutil
-from pkg.volume.util import subpath, volumepathhandler
+from pkg.volume.util import volumepathhandler
 
 if TYPE_CHECKING:
-    from pkg.volume.util import hostutil as hostutil_module
+    pass
 
 # Waiting reasons of containers that nothing has been tried for yet.
 POD_INITIALIZING = "PodInitializing"
@@ -49,9 +49,6 @@ CONTAINER_CREATING = "ContainerCreating"
 RESTARTING_ALL_CONTAINERS = "RestartingAllContainers"
 _REMOVED_TO_RESTART = "The container is removed because RestartAllContainers in place"
 
-ETC_HOSTS_PATH = "/etc/hosts"
-MANAGED_HOSTS_HEADER = "# Kubernetes-managed hosts file.\n"
-MANAGED_HOSTS_HEADER_WITH_HOST_NETWORK = "# Kubernetes-managed hosts file (host network).\n"
 HOSTNAME_MAX_LEN = 63
 
 # Services of the default namespace that every pod is told of.
@@ -776,283 +773,6 @@ class KubeletPods(KubeletNodeCache):
         pods = kubecontainer.Pods(self.container_runtime.get_pods(ctx, False))
         pod = pods.find_pod(pod_full_name, self.pod_manager.translate_pod_uid(pod_uid))
         return pod.find_container_by_name(container_name)
-
-
-def make_block_volumes(
-    container: v1.Container,
-    pod_volumes: kubecontainer.VolumeMap,
-    blkutil: volumepathhandler.BlockVolumePathHandler,
-) -> list[kubecontainer.DeviceInfo]:
-    """The container's devices that are volumes.
-
-    Raises ValueError for a path that is not absolute, and for a volume that is not there, which ought not to happen.
-    """
-    devices: list[kubecontainer.DeviceInfo] = []
-    for device in container.volume_devices:
-        if not os.path.isabs(device.device_path):
-            raise ValueError(f"error DevicePath `{device.device_path}` must be an absolute path")
-        volume = pod_volumes.get(device.name)
-        if volume is None or volume.block_volume_mapper is None:
-            klog.error_s(
-                None,
-                "Block volume cannot be satisfied for container, because the volume is missing or the volume mapper "
-                "is nil",
-                containerName=container.name,
-                device=device,
-            )
-            raise ValueError(f'cannot find volume "{device.name}" to pass into container "{container.name}"')
-        path = os.path.join(*volume.block_volume_mapper.get_pod_device_map_path())
-        if blkutil.is_symlink_exist(path):
-            permissions = "r" if volume.read_only else "mrw"
-            message = "Device will be attached to container in the corresponding path on host"
-            klog.v(4).info_s(message, containerName=container.name, path=path)
-            devices.append(kubecontainer.DeviceInfo(path, device.device_path, permissions))
-    return devices
-
-
-def make_mounts(
-    pod: v1.Pod,
-    pod_dir: str,
-    container: v1.Container,
-    host_name: str,
-    host_domain: str,
-    pod_ips: Sequence[str],
-    pod_volumes: kubecontainer.VolumeMap,
-    host_util: hostutil_module.HostUtils,
-    subpather: subpath.Interface,
-    expand_envs: list[kubecontainer.EnvVar],
-    supports_rro: bool,
-    image_volumes: dict[str, runtimeapi.ImageSpec],
-) -> tuple[list[kubecontainer.Mount], Callable[[], None] | None]:
-    """The container's mounts, the managed hosts file last, and what to call once it has been created.
-
-    Raises ValueError or OSError when a volume is missing or a path is not allowed.
-    """
-    mount_hosts_file = should_mount_hosts_file(pod, pod_ips)
-    mounts: list[kubecontainer.Mount] = []
-    cleanup_action: Callable[[], None] | None = None
-    for index, mount in enumerate(container.volume_mounts):
-        mount_hosts_file = mount_hosts_file and mount.mount_path != ETC_HOSTS_PATH
-        volume = pod_volumes.get(mount.name)
-        if volume is None or volume.mounter is None:
-            raise ValueError(f'cannot find volume "{mount.name}" to mount into container "{container.name}"')
-        attributes = volume.mounter.get_attributes()
-        relabel = attributes.managed and attributes.selinux_relabel and not volume.se_linux_labeled
-        if relabel:
-            volume.se_linux_labeled = True
-        sub_path = _sub_path(mount, expand_envs)
-        image = image_volumes.get(mount.name)
-        host_path = "" if image is not None else volumeutil.get_path(volume.mounter)
-        if sub_path and image is None:
-            target = subpath.Subpath(
-                volume_mount_index=index,
-                path=os.path.normpath(os.path.join(host_path, sub_path)),
-                volume_name=volume.inner_volume_spec_name,
-                volume_path=host_path,
-                pod_dir=pod_dir,
-                container_name=container.name,
-            )
-            host_path, cleanup_action = _prepare_sub_path(target, sub_path, mount, host_util, subpather)
-        mounts.append(
-            kubecontainer.Mount(
-                name=mount.name,
-                container_path=_absolute(mount.mount_path),
-                host_path=host_path,
-                image=image,
-                image_sub_path=sub_path if image is not None else "",
-                read_only=mount.read_only or attributes.read_only,
-                recursive_read_only=_recursive_read_only(mount, supports_rro),
-                se_linux_relabel=relabel,
-                propagation=translate_mount_propagation(mount.mount_propagation),
-            )
-        )
-    if mount_hosts_file:
-        hosts = make_hosts_mount(pod_dir, pod_ips, host_name, host_domain, pod.spec.host_aliases, pod.spec.host_network)
-        mounts.append(hosts)
-    return mounts, cleanup_action
-
-
-def _sub_path(mount: v1.VolumeMount, expand_envs: list[kubecontainer.EnvVar]) -> str:
-    sub_path = mount.sub_path
-    if mount.sub_path_expr:
-        sub_path = kubecontainer.expand_container_volume_mounts(mount, expand_envs)
-    if os.path.isabs(sub_path):
-        raise ValueError(f"error SubPath `{sub_path}` must not be an absolute path")
-    if ".." in sub_path.split("/"):
-        raise ValueError(f"unable to provision SubPath `{sub_path}`: must not contain '..'")
-    return sub_path
-
-
-def _prepare_sub_path(
-    target: subpath.Subpath,
-    sub_path: str,
-    mount: v1.VolumeMount,
-    host_util: hostutil_module.HostUtils,
-    subpather: subpath.Interface,
-) -> tuple[str, Callable[[], None] | None]:
-    """Make the directory when it is missing, and bind it safely: the pod may swap links under our feet."""
-    where = f'subPath for volumeMount "{mount.name}" of container "{target.container_name}"'
-    if not _may_exist(target.path, host_util):
-        # Made with the volume's own mode, so that the pod's fsGroup can write to it.
-        mode = host_util.get_mode(target.volume_path)
-        try:
-            subpather.safe_make_dir(sub_path, target.volume_path, mode)
-        except OSError as err:
-            klog.error_s(err, "Failed to create subPath directory for volumeMount of the container", subPath=where)
-            message = f"failed to create {where.replace('subPath', 'subPath directory', 1)}"
-            raise ValueError(message + _what_the_user_may_know(err)) from err
-    try:
-        return subpather.prepare_safe_subpath(target)
-    except OSError as err:
-        klog.error_s(err, "Failed to prepare subPath for volumeMount of the container", subPath=where)
-        raise ValueError(f"failed to prepare {where}" + _what_the_user_may_know(err)) from err
-
-
-def _may_exist(path: str, host_util: hostutil_module.HostUtils) -> bool:
-    try:
-        return host_util.path_exists(path)
-    except OSError as err:
-        klog.error_s(
-            err, "Could not determine if subPath exists, will not attempt to change its permissions", path=path
-        )
-        return True
-
-
-def _what_the_user_may_know(err: OSError) -> str:
-    """Why a sub-path is refused, as far as that tells nothing about the host's files: whether a link out of the volume
-    leads to something, for instance.
-
-    DIVERGES: Go tells nothing at all.
-    """
-    return ": it leads out of the volume" if isinstance(err, subpath.NotWithinVolumeError) else ""
-
-
-def _absolute(path: str) -> str:
-    return path if os.path.isabs(path) else "/" + path
-
-
-def should_mount_hosts_file(pod: v1.Pod, pod_ips: Sequence[str]) -> bool:
-    """Whether the pod gets a managed hosts file: once it has an address, or when it uses the host's."""
-    return bool(pod_ips) or pod.spec.host_network
-
-
-def translate_mount_propagation(mode: str | None) -> runtimeapi.MountPropagation.ValueType:
-    """The CRI's word for a mount propagation of the API. Raises ValueError for one it does not know."""
-    match mode:
-        case None | v1.MOUNT_PROPAGATION_NONE:
-            return runtimeapi.PROPAGATION_PRIVATE
-        case v1.MOUNT_PROPAGATION_HOST_TO_CONTAINER:
-            return runtimeapi.PROPAGATION_HOST_TO_CONTAINER
-        case v1.MOUNT_PROPAGATION_BIDIRECTIONAL:
-            return runtimeapi.PROPAGATION_BIDIRECTIONAL
-    raise ValueError(f'invalid MountPropagation mode: "{mode}"')
-
-
-def _recursive_read_only(mount: v1.VolumeMount, runtime_supports: bool) -> bool:
-    try:
-        return resolve_recursive_read_only(mount, runtime_supports)
-    except ValueError as err:
-        raise ValueError(f"failed to resolve recursive read-only mode: {err}") from err
-
-
-def resolve_recursive_read_only(mount: v1.VolumeMount, runtime_supports: bool) -> bool:
-    """Whether the mount is to be read-only all the way down. Raises ValueError when asked for and impossible."""
-    match mount.recursive_read_only:
-        case None | v1.RECURSIVE_READ_ONLY_DISABLED:
-            return False
-    if not mount.read_only:
-        raise ValueError(f'volume "{mount.name}" requested recursive read-only mode, but it is not read-only')
-    if mount.mount_propagation not in (None, v1.MOUNT_PROPAGATION_NONE):
-        raise ValueError(
-            f'volume "{mount.name}" requested recursive read-only mode, but it is not compatible with propagation '
-            f'"{mount.mount_propagation}"'
-        )
-    match mount.recursive_read_only:
-        case v1.RECURSIVE_READ_ONLY_IF_POSSIBLE:
-            return runtime_supports
-        case v1.RECURSIVE_READ_ONLY_ENABLED if runtime_supports:
-            return True
-        case v1.RECURSIVE_READ_ONLY_ENABLED:
-            raise ValueError(
-                f'volume "{mount.name}" requested recursive read-only mode, but it is not supported by the runtime'
-            )
-    raise ValueError(f'unknown recursive read-only mode "{mount.recursive_read_only}"')
-
-
-def get_etc_hosts_path(pod_dir: str) -> str:
-    return os.path.join(pod_dir, "etc-hosts")
-
-
-def make_hosts_mount(
-    pod_dir: str,
-    pod_ips: Sequence[str],
-    host_name: str,
-    host_domain: str,
-    host_aliases: list[v1.HostAlias],
-    use_host_network: bool,
-) -> kubecontainer.Mount:
-    """Write the pod's hosts file and return its mount. Raises OSError."""
-    path = get_etc_hosts_path(pod_dir)
-    ensure_hosts_file(path, pod_ips, host_name, host_domain, host_aliases, use_host_network)
-    return kubecontainer.Mount(
-        name="k8s-managed-etc-hosts", container_path=ETC_HOSTS_PATH, host_path=path, se_linux_relabel=True
-    )
-
-
-def ensure_hosts_file(
-    path: str,
-    host_ips: Sequence[str],
-    host_name: str,
-    host_domain: str,
-    host_aliases: list[v1.HostAlias],
-    use_host_network: bool,
-) -> None:
-    """(Re)write the hosts file in place, readable by all: it is bind-mounted, so its inode must stay."""
-    if use_host_network:
-        content = node_hosts_file_content(ETC_HOSTS_PATH, host_aliases)
-    else:
-        content = managed_hosts_file_content(host_ips, host_name, host_domain, host_aliases)
-    Path(path).write_bytes(content)
-    Path(path).chmod(0o644)
-
-
-def node_hosts_file_content(path: str, host_aliases: list[v1.HostAlias]) -> bytes:
-    """The node's own hosts file with the pod's aliases added.
-
-    DIVERGES: a node without such a file, as small installations are, has no names of its own; in Go no container of a
-    pod in its network can start there.
-    """
-    try:
-        own = Path(path).read_bytes()
-    except FileNotFoundError:
-        own = b""
-    return MANAGED_HOSTS_HEADER_WITH_HOST_NETWORK.encode() + own + hosts_entries_from_host_aliases(host_aliases)
-
-
-def managed_hosts_file_content(
-    host_ips: Sequence[str], host_name: str, host_domain: str, host_aliases: list[v1.HostAlias]
-) -> bytes:
-    """A hosts file with the loopback names, the pod's own name and its aliases."""
-    lines = [
-        "127.0.0.1\tlocalhost",
-        "::1\tlocalhost ip6-localhost ip6-loopback",
-        "fe00::0\tip6-localnet",
-        "fe00::0\tip6-mcastprefix",
-        "fe00::1\tip6-allnodes",
-        "fe00::2\tip6-allrouters",
-    ]
-    names = f"{host_name}.{host_domain}\t{host_name}" if host_domain else host_name
-    lines += [f"{ip}\t{names}" for ip in host_ips]
-    text = MANAGED_HOSTS_HEADER + "".join(f"{line}\n" for line in lines)
-    return text.encode() + hosts_entries_from_host_aliases(host_aliases)
-
-
-def hosts_entries_from_host_aliases(host_aliases: list[v1.HostAlias]) -> bytes:
-    """The lines of the pod's hostAliases; nothing when it has none."""
-    if not host_aliases:
-        return b""
-    lines = ["\t".join([alias.ip, *alias.hostnames]) for alias in host_aliases]
-    return "".join(f"{line}\n" for line in ["", "# Entries added by HostAliases.", *lines]).encode()
 
 
 def truncate_pod_hostname_if_needed(pod_name: str, hostname: str) -> str:

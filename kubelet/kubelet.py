@@ -37,7 +37,7 @@ from kubelet.kubelet_resize import record_resize_operations, requests_shrank
 from kubelet.pod_workers import PodStatusFunc, PostSyncFunc, UpdatePodOptions
 from kubelet.prober import results as proberesults
 from kubelet.util import sliceutils
-from pkg import golang, klog
+from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery.util import wait
@@ -841,6 +841,7 @@ class Kubelet(KubeletPods):
             self.reject_pod(pod, volumemanager.VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON, str(err))
             return False
         except Exception as err:
+            # DIVERGES: Go tells of no timeout, so users hear nothing of volumes that nobody attaches.
             message = f"Unable to attach or mount volumes: {err}"
             self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_MOUNT_VOLUME, message)
             klog.error_s(err, "Unable to attach or mount volumes for pod; skipping pod", pod=klog.kobj(pod))
@@ -938,7 +939,7 @@ class Kubelet(KubeletPods):
         self.volume_manager.wait_for_unmount(ctx, pod)
         klog.v(4).info_s("Pod termination unmounted volumes", pod=ref, podUID=uid)
         if not self.keep_terminated_pod_volumes:
-            wait.poll_until_context_cancel(ctx, 0.1, True, lambda: not self.pod_volumes_exist(uid))
+            mount_utils.wait_until(ctx, lambda: not self.pod_volumes_exist(uid))
             klog.v(3).info_s("Pod termination cleaned up volume paths", pod=ref, podUID=uid)
         self._unregister_references(pod)
         if self.cgroups_per_qos:

@@ -24,7 +24,14 @@ from pkg.mount_utils.mount_helper_common import (
     cleanup_mount_point,
     cleanup_mount_with_force,
 )
-from pkg.mount_utils.mount_helper_unix import MOUNT_INFO, MountInfo, is_corrupted_mnt, parse_mount_info, path_exists
+from pkg.mount_utils.mount_helper_unix import (
+    MOUNT_INFO,
+    MountInfo,
+    is_corrupted_mnt,
+    parse_mount_info,
+    path_exists,
+    wait_until,
+)
 from pkg.mount_utils.resizefs import ResizeFs
 
 __all__ = [
@@ -51,4 +58,5 @@ __all__ = [
     "path_within_base",
     "search_mount_points",
     "starts_with_backstep",
+    "wait_until",
 ]

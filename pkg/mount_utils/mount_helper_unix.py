@@ -8,14 +8,18 @@ from __future__ import annotations
 import errno
 import os
 import re
+import select
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pkg import klog
+from pkg import golang, klog
 
 MOUNT_INFO = "/proc/self/mountinfo"
 
 _AT_LEAST_FIELDS = 10
+# Seconds: how often is asked although no mount has changed.
+_RESYNC_PERIOD = 1.0
 _OCTAL = re.compile(r"\\([0-7]{3})")
 # What the kernel appends to the path of a mount whose directory a server has lost.
 _DELETED = " (deleted)"
@@ -127,3 +131,19 @@ def path_exists(path: str) -> bool:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path) from None
         return False
     return True
+
+
+def wait_until(ctx: golang.Context, condition: Callable[[], bool], mount_info: str = MOUNT_INFO) -> None:
+    """Return once the condition is true, which is asked when mounts come or go, and every second.
+
+    Raises ctx.err() once ctx is done, and OSError.
+    DIVERGES: Go asks ten times a second.
+    """
+    with Path(mount_info).open() as table:
+        poller = select.poll()
+        # From here on the kernel remembers that there was a change, so that none is missed while it is asked.
+        poller.register(table, select.POLLPRI)
+        while not condition():
+            if (err := ctx.err()) is not None:
+                raise err
+            poller.poll(_RESYNC_PERIOD * 1000)

@@ -1,10 +1,13 @@
 """Tests of reading the kernel's list of mounts."""
 
 import errno
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from pkg import golang
 from pkg.mount_utils import mount_helper_unix
 from pkg.mount_utils.mount_helper_unix import MountInfo
 
@@ -101,3 +104,31 @@ def test_path_exists(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to("nowhere")
     exists = {n: mount_helper_unix.path_exists(str(tmp_path / n)) for n in ("file", "link", "dangling", "no", "file/x")}
     assert exists == {"file": True, "link": True, "dangling": False, "no": False, "file/x": False}
+
+
+def test_waits_no_longer_than_its_context(tmp_path: Path) -> None:
+    (tmp_path / "mountinfo").touch()
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    with pytest.raises(golang.Canceled):
+        mount_helper_unix.wait_until(ctx, lambda: False, str(tmp_path / "mountinfo"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_asks_again_when_a_mount_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mount_helper_unix, "_RESYNC_PERIOD", 600.0)
+    subprocess.run(["mount", "-t", "tmpfs", "t", tmp_path], check=True)
+    asked: golang.Channel[None] = golang.Channel(100)
+
+    def is_gone() -> bool:
+        asked.send(None)
+        mounts = mount_helper_unix.parse_mount_info(mount_helper_unix.MOUNT_INFO)
+        return all(info.mount_point != str(tmp_path) for info in mounts)
+
+    waiting = golang.go(mount_helper_unix.wait_until, golang.background(), is_gone, name="wait-test")
+    try:
+        assert asked.recv(10)[1]
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    waiting.join(10)
+    assert not waiting.is_alive()

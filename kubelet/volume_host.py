@@ -124,6 +124,9 @@ class KubeletVolumeHost:
     def get_node_allocatable(self) -> dict[str, Quantity]:
         return self._kubelet.get_node_any_way(golang.background()).status.allocatable
 
+    def get_allocated_pod(self, pod: v1.Pod) -> v1.Pod:
+        return self._kubelet.allocation_manager.update_pod_from_allocation(pod)[0]
+
     def get_secret(self, namespace: str, name: str) -> v1.Secret:
         if self._kubelet.secret_manager is None:
             raise ValueError("not supported due to running kubelet in standalone mode")

@@ -15,6 +15,7 @@ from pkg import golang, volume
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
 from pkg.volume import emptydir
@@ -46,6 +47,18 @@ def test_host(world: TestKubelet, tmp_path: Path) -> None:
     assert host.get_node_allocatable() == node.status.allocatable
     assert host.get_node_labels() == node.metadata.labels
     assert host.get_attached_volumes_from_node_status() == {}
+
+
+def test_pod_that_waits_for_a_resize_has_what_it_was_given(world: TestKubelet) -> None:
+    def pod(memory: str) -> v1.Pod:
+        resources = v1.ResourceRequirements(requests={"memory": resource.parse_quantity(memory)})
+        container = v1.Container(name="c", resources=resources)
+        return v1.Pod(metadata=metav1.ObjectMeta(uid="u"), spec=v1.PodSpec(containers=[container]))
+
+    host = new_host(world, [])
+    assert host.get_allocated_pod(pod("1M")) == pod("1M")
+    world.kubelet.allocation_manager.set_allocated_resources(pod("1M"))
+    assert host.get_allocated_pod(pod("2M")) == pod("1M")
 
 
 def test_plugins_are_told_of_their_host(world: TestKubelet) -> None:

@@ -108,6 +108,10 @@ class VolumeHost(Protocol):
 
     def get_node_allocatable(self) -> dict[str, Quantity]: ...
 
+    def get_allocated_pod(self, pod: v1.Pod) -> v1.Pod:
+        """The pod with the resources that it was given, which while it is resized are not those that it wants."""
+        ...
+
     def get_secret(self, namespace: str, name: str) -> v1.Secret:
         """Raises an ApiError, not-found ones included, or whatever kept it from being read."""
         ...

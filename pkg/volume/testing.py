@@ -51,6 +51,8 @@ class FakeVolumeHost:
         self.subpather = FakeSubpather()
         self.recorder = FakeRecorder(1000)
         self.node_allocatable: dict[str, Quantity] = {}
+        # Pods that were given something else than they want, by uid.
+        self.allocated_pods: dict[str, v1.Pod] = {}
         self.node_labels: dict[str, str] = {}
         self.volumes_attached: dict[str, str] = {}
         self.csi_drivers: storagelisters.CSIDriverLister | None = None
@@ -108,6 +110,9 @@ class FakeVolumeHost:
 
     def get_node_allocatable(self) -> dict[str, Quantity]:
         return self.node_allocatable
+
+    def get_allocated_pod(self, pod: v1.Pod) -> v1.Pod:
+        return self.allocated_pods.get(pod.metadata.uid, pod)
 
     def get_secret(self, namespace: str, name: str) -> v1.Secret:
         return self._client().core_v1.secrets(namespace).get(golang.background(), name)

@@ -6,11 +6,14 @@
 - less memory than is in use: test_memory_in_use_is_not_taken_away
 - one that crashes for want of it gets more: test_container_that_crashes_finds_the_memory_its_pod_was_given
 - pod-level resources: test_resources_of_the_pod_as_a_whole
+- directories in memory: test_directory_in_memory_is_as_large_as_the_pod
 - a kubelet that ends in the middle: test_kubelet_ends_in_the_middle_of_it
 """
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -271,6 +274,30 @@ def test_memory_in_use_is_not_taken_away(resizer: Resizer) -> None:
     cgroups.wait("main", 0, 0, 80 * MI)
     resizer.wait_resized("hungry")
     assert cgroups.starts() == 1
+
+
+def test_directory_in_memory_is_as_large_as_the_pod(resizer: Resizer, local: LocalCluster) -> None:
+    limits = {"memory": "40Mi"}
+    mount = {"name": "v", "mountPath": "/v"}
+    directory = pod("directory", watcher(limits=limits, volumeMounts=[mount]))
+    directory["spec"]["volumes"] = [{"name": "v", "emptyDir": {"medium": "Memory"}}]
+    cgroups = resizer.create(directory)
+    (found,) = resizer.namespace.wait_for_running("directory")
+    cgroups.wait("main", 0, 0, 40 * MI)
+    path = local.kubelet.root_dir / "pods" / found.metadata.uid / "volumes/kubernetes.io~empty-dir/v"
+    assert has_room(path, 40 * MI)
+    for memory in (80 * MI, 60 * MI):
+        resizer.resize("directory", limits={"memory": str(memory)})
+        wait_for(f"room for {memory}", functools.partial(has_room, path, memory), 20)
+        cgroups.wait("main", 0, 0, memory)
+    resizer.wait_resized("directory")
+    assert cgroups.starts() == 1
+
+
+def has_room(path: Path, size: int) -> bool:
+    """Whether the file system is just so large."""
+    info = os.statvfs(path)
+    return info.f_blocks * info.f_frsize == size
 
 
 def test_container_that_crashes_finds_the_memory_its_pod_was_given(resizer: Resizer, local: LocalCluster) -> None:

@@ -82,7 +82,8 @@ class EmptyDirPlugin:
         source, size = spec.volume.empty_dir, None
         if source.medium == v1.STORAGE_MEDIUM_MEMORY:
             memory = self.host.get_node_allocatable().get(v1.RESOURCE_MEMORY)
-            size = calculate_empty_dir_memory_size(memory or resource.new_quantity(0), spec, pod)
+            allocated = self.host.get_allocated_pod(pod)
+            size = calculate_empty_dir_memory_size(memory or resource.new_quantity(0), spec, allocated)
         return EmptyDir(self, pod, spec.name(), source.medium, size, mount_detector)
 
     def new_unmounter(self, name: str, pod_uid: str) -> EmptyDir:
@@ -321,6 +322,14 @@ class EmptyDir:
         found = self._mount_detector.get_mount_medium(directory, v1.STORAGE_MEDIUM_HUGE_PAGES)
         if found.is_mount_point and found.medium in (v1.STORAGE_MEDIUM_MEMORY, v1.STORAGE_MEDIUM_HUGE_PAGES):
             self._mounter.unmount(directory)
+        self._tear_down_default(directory)
+
+    def _tear_down_default(self, directory: str) -> None:
+        """DIVERGES: Go removes what is in mounts that a container has left below, too, be it another machine's."""
+        below = f"{os.path.realpath(directory)}/"
+        for point in self._mounter.list():
+            if point.path.startswith(below):
+                raise OSError(f"cannot delete directory {directory}: {point.path} is a mount point")
         shutil.rmtree(directory)
 
 

@@ -149,6 +149,18 @@ def test_memory_is_mounted_once_with_its_size(tmp_path: Path) -> None:
     assert world.options() == ["size=1048576"]
 
 
+def test_what_is_mounted_below_is_left_alone(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.set_up()
+    below = world.path / "left"
+    below.mkdir()
+    (below / "file").write_text("x")
+    world.host.mounter.mount("/other", str(below), "", ["bind"])
+    with pytest.raises(OSError, match=f"cannot delete directory {world.path}: {below} is a mount point"):
+        world.plugin.new_unmounter("v", "u").tear_down()
+    assert (below / "file").exists()
+
+
 @pytest.mark.parametrize(
     ("size", "noswap", "expected"),
     [
@@ -176,6 +188,18 @@ def test_memory_is_mounted_anew_only_for_another_size(tmp_path: Path) -> None:
         world.set_up(is_remount=True)
     assert len(world.host.mounter.calls) == 2
     assert world.host.mounter.mounts[-1][3] == ["remount", "size=2000000"]
+
+
+def test_memory_is_what_the_pod_was_given_and_not_what_it_wants(tmp_path: Path) -> None:
+    def limited(memory: str) -> v1.Pod:
+        resources = v1.ResourceRequirements(limits={"memory": parse_quantity(memory)})
+        metadata = metav1.ObjectMeta(uid="u")
+        return v1.Pod(metadata=metadata, spec=v1.PodSpec(containers=[v1.Container(resources=resources)]))
+
+    world = World(tmp_path, medium="Memory")
+    world.pod, world.host.allocated_pods["u"] = limited("1M"), limited("2M")
+    world.set_up()
+    assert world.options() == ["size=2000000"]
 
 
 @pytest.fixture

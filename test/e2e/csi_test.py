@@ -28,6 +28,8 @@ from pkg.client_go import kubernetes
 pytestmark = pytest.mark.local
 
 DRIVER, PLAIN, NOBODY = "e2e.csi", "plain.csi", "nobody.csi"
+# A class of volumes that may grow.
+GROWING = "growing.e2e.csi"
 ZONE = "topology.e2e.csi/zone"
 NODE_ID = "the-node"
 V = [mounted("v", "/v")]
@@ -55,6 +57,9 @@ def drivers(local: LocalCluster, environment: Environment, namespace: Namespace)
         volumeLifecycleModes=["Persistent", "Ephemeral"],
     )
     _put_driver(environment.client, PLAIN, attachRequired=False, fsGroupPolicy="None")
+    growing = {"metadata": {"name": GROWING}, "provisioner": DRIVER, "allowVolumeExpansion": True}
+    classes = environment.client.storage_v1.storage_classes()
+    classes.create(namespace.ctx, codec.convert(growing, storagev1.StorageClass))
     root = local.kubelet.root_dir
     options = {"capabilities": "stage,stats,expand,condition", "topology": f"{ZONE}=a", "max-volumes": 50}
     full = CSIDriver(local.folder, DRIVER, root, NODE_ID, options)
@@ -64,6 +69,7 @@ def drivers(local: LocalCluster, environment: Environment, namespace: Namespace)
         full.forget_faults()
     for name in (DRIVER, PLAIN):
         environment.client.storage_v1.csi_drivers().delete(namespace.ctx, name)
+    classes.delete(namespace.ctx, GROWING)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +90,7 @@ def handle(namespace: Namespace, name: str) -> str:
 
 def put(namespace: Namespace, name: str, mode: str = "Filesystem", driver: str = DRIVER, **csi: Any) -> None:
     """A claim that is bound to a volume of a driver."""
-    spec = {key: csi.pop(key) for key in ("accessModes", "mountOptions") if key in csi}
+    spec = {key: csi.pop(key) for key in ("accessModes", "mountOptions", "storageClassName") if key in csi}
     source = {"csi": {"driver": driver, "volumeHandle": handle(namespace, name), **csi}}
     put_claimed(namespace, name, source, mode, **spec)
 
@@ -112,7 +118,7 @@ def made(namespace: Namespace, drivers: dict[str, CSIDriver]) -> None:
     put(namespace, "block", "Block")
     device = [{"name": "v", "devicePath": "/dev/v"}]
     namespace.create(with_claim(pod("block", sleeper(volumeDevices=device))))
-    put(namespace, "grows")
+    put(namespace, "grows", storageClassName=GROWING)
     namespace.create(with_claim(pod("grows", sleeper(volumeMounts=V))))
     inline = {"driver": DRIVER, "volumeAttributes": {"c": "d"}}
     namespace.create(_with(pod("inline", sleeper(volumeMounts=V)), {"csi": inline}))

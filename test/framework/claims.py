@@ -17,6 +17,12 @@ def volume_name(namespace: Namespace, claim: str) -> str:
     return f"{namespace.name}-{claim}"
 
 
+def on_node(name: str) -> dict[str, Any]:
+    """A term of node affinity, as local volumes have to have one."""
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]}]
+    return {"required": {"nodeSelectorTerms": terms}}
+
+
 def put_volume(namespace: Namespace, claim: str, source: dict[str, Any], **spec: Any) -> None:
     """Make a volume that only the claim of this name gets; it goes with the claim."""
     volume = {
@@ -50,7 +56,8 @@ def put_claimed(
 ) -> None:
     """Make a volume, and its claim."""
     put_volume(namespace, claim, source, volumeMode=mode, **spec)
-    put_claim(namespace, claim, volumeMode=mode, volumeName=volume_name(namespace, claim))
+    both = {name: spec[name] for name in ("accessModes", "storageClassName") if name in spec}
+    put_claim(namespace, claim, volumeMode=mode, volumeName=volume_name(namespace, claim), **both)
 
 
 def get_claim(namespace: Namespace, name: str) -> v1.PersistentVolumeClaim:
@@ -77,7 +84,7 @@ def wait_for_claim(
 
 
 def grow(namespace: Namespace, claim: str, size: str) -> None:
-    """Ask for more."""
+    """Ask for more; only claims of a class that allows it may."""
     patch = codec.encode_json({"spec": {"resources": {"requests": {"storage": size}}}})
     claims = namespace.client.core_v1.persistent_volume_claims(namespace.name)
     claims.patch(namespace.ctx, claim, types.PatchType.STRATEGIC_MERGE, patch)

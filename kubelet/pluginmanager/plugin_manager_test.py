@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -12,8 +13,11 @@ from kubelet.apis.pluginregistration import v1 as registration
 from kubelet.pluginmanager import PluginManager
 from kubelet.pluginmanager.testing import DEADLINE, ExamplePlugin, FakePluginHandler
 from pkg import golang
+from pkg.apimachinery.clock import testing as testingclock
 
 VERSIONS = "v1beta1 v1beta2"
+# More seconds than any pause after a failure has.
+_LONG = 600.0
 
 
 class World:
@@ -22,7 +26,9 @@ class World:
     def __init__(self, sock_dir: Path) -> None:
         self.sock_dir = sock_dir
         self.handler = FakePluginHandler()
-        self.manager = PluginManager(str(sock_dir))
+        # What has failed is not tried again until a test says so.
+        self.clock = testingclock.FakeClock()
+        self.manager = PluginManager(str(sock_dir), self.clock)
         self.manager.add_handler(registration.DEVICE_PLUGIN, self.handler)
         self.plugins: list[ExamplePlugin] = []
         self.ctx, self.cancel = golang.with_cancel(golang.background())
@@ -36,6 +42,16 @@ class World:
         self.plugins.append(plugin)
         plugin.serve()
         return plugin
+
+    def expect_retry(self, plugin: ExamplePlugin) -> None:
+        """Let the pause after a failure end, once that is noted, and wait until the plugin is registered."""
+        deadline = monotonic() + DEADLINE
+        status, ok = None, False
+        while not ok:
+            assert monotonic() < deadline, "not tried again"
+            self.clock.step(_LONG)
+            status, ok = plugin.statuses.recv(0.1)
+        assert status is not None and status.plugin_registered
 
 
 @pytest.fixture
@@ -100,7 +116,7 @@ def test_unknown_type_is_refused_until_there_is_a_handler(world: World) -> None:
     assert refused(world, plugin) == message
     handler = FakePluginHandler()
     world.manager.add_handler(registration.DRA_PLUGIN, handler)
-    assert plugin.expect_status().plugin_registered
+    world.expect_retry(plugin)
     handler.expect(f"validate gpu {plugin.socket_path}", f"register gpu {plugin.socket_path} {VERSIONS}")
 
 
@@ -131,9 +147,8 @@ def test_handler_that_refuses(
     assert refused(world, plugin) == f"RegisterPlugin error -- {message}"
     assert [event.split()[0] for event in world.handler.events] == calls
     world.handler.events = []
-    # Tried again by itself, when the pause is over.
     world.handler.validate_err = world.handler.register_err = None
-    assert plugin.expect_status().plugin_registered
+    world.expect_retry(plugin)
 
 
 def test_plugin_that_cannot_be_told_is_taken_back(world: World) -> None:

@@ -5,13 +5,25 @@ All pods are made by the first fixture, and each test then looks at its own, so 
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from framework.claims import claim_spec, put_claim, put_claimed, put_volume, volume_name, wait_for_claim, with_claim
+from framework.claims import (
+    claim_spec,
+    on_node,
+    put_claim,
+    put_claimed,
+    put_volume,
+    volume_name,
+    wait_for_claim,
+    with_claim,
+)
 from framework.cluster_client import TIMEOUT, Namespace, or_none
 from framework.local_cluster import Environment, LocalCluster
 from framework.pods import pod, sleeper
@@ -21,13 +33,9 @@ from framework.waiting import wait_for
 pytestmark = pytest.mark.local
 
 V = [mounted("v", "/v")]
+# Where programs are that make file systems.
+PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 DEVICE = [{"name": "v", "devicePath": "/dev/v"}]
-
-
-def on_node(name: str) -> dict[str, Any]:
-    """A term of node affinity, as local volumes have to have one."""
-    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]}]
-    return {"required": {"nodeSelectorTerms": terms}}
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +50,21 @@ def folder(local: LocalCluster) -> Path:
 def device(folder: Path) -> Iterator[str]:
     disk = folder / "disk"
     disk.write_bytes(b"on the disk\n" + bytes(1 << 20))
+    with loop_device(disk) as device:
+        yield device
+
+
+@pytest.fixture(scope="module")
+def empty_device(folder: Path) -> Iterator[str]:
+    """One without a file system."""
+    disk = folder / "empty"
+    disk.write_bytes(bytes(8 << 20))
+    with loop_device(disk) as device:
+        yield device
+
+
+@contextmanager
+def loop_device(disk: Path) -> Iterator[str]:
     run = ["losetup", "--find", "--show", str(disk)]
     device = subprocess.run(run, check=True, capture_output=True, text=True).stdout.strip()
     yield device
@@ -49,7 +72,7 @@ def device(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def made(environment: Environment, namespace: Namespace, folder: Path, device: str) -> None:
+def made(environment: Environment, namespace: Namespace, folder: Path, device: str, empty_device: str) -> None:
     def directory(name: str) -> str:
         path = folder / name
         path.mkdir()
@@ -77,6 +100,13 @@ def made(environment: Environment, namespace: Namespace, folder: Path, device: s
     put_claimed(namespace, "block", {"local": {"path": device}}, "Block", nodeAffinity=here)
     reads = "[ -b /dev/v ] && dd if=/dev/v bs=12 count=1 2>/dev/null"
     namespace.create(with_claim(once("block", looker(reads, volumeDevices=DEVICE))))
+
+    formatted = {"path": empty_device, "fsType": "ext4"}
+    put_claimed(namespace, "formatted", {"local": formatted}, nodeAffinity=here, mountOptions=["noatime"])
+    shows = "grep ' /v ' /proc/mounts; touch /v/new && stat -c %g /v/new; echo once more >> /v/kept; cat /v/kept"
+    for name in ("formatted", "formatted-again"):
+        found = once(name, looker(shows, volumeMounts=V), securityContext={"fsGroup": 2000})
+        namespace.create(with_claim(found, "formatted"))
 
     template = {"metadata": {"labels": {"made": "for-a-pod"}}, "spec": claim_spec()}
     ephemeral = [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]
@@ -123,6 +153,26 @@ def test_local_volume_that_is_not_there(namespace: Namespace, folder: Path) -> N
 
 def test_device_of_a_local_volume(namespace: Namespace) -> None:
     assert told(namespace, "block") == "on the disk\n"
+
+
+@pytest.mark.skipif(shutil.which("mkfs.ext4", path=PATH) is None, reason="the machine cannot make file systems")
+def test_device_with_a_file_system(namespace: Namespace) -> None:
+    """An empty one gets it, from the first pod; what is on it then stays."""
+    seen = [told(namespace, name).splitlines() for name in ("formatted", "formatted-again")]
+    for mount, group, *_ in seen:
+        assert mount.split()[1:3] == ["/v", "ext4"] and "noatime" in mount.split()[3].split(",")
+        assert group == "2000"
+    assert max(len(lines) for lines in seen) == 4
+
+
+def test_ephemeral_claim_of_others(namespace: Namespace) -> None:
+    """The claim has the right name and is not the pod's: it is not taken."""
+    put_claimed(namespace, "taken-v", {"hostPath": {"path": "/etc"}})
+    template = {"spec": claim_spec()}
+    volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]
+    namespace.create(pod("taken", sleeper(volumeMounts=V), volumes=volumes))
+    why = f"PVC {namespace.name}/taken-v was not created for pod {namespace.name}/taken (pod is not owner)"
+    namespace.wait_for_event("taken", "FailedMount", f".*{re.escape(why)}")
 
 
 def test_ephemeral_claim_comes_and_goes_with_its_pod(namespace: Namespace) -> None:

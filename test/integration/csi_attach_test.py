@@ -1,0 +1,168 @@
+"""Volumes of a CSI driver that a controller has to attach first: who waits for whom, who says what is in use.
+
+And how full they are, as the plugin asks the driver.
+
+The kubelet is the real one, on the runtime that runs nothing; the driver is a program of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from csi_driver import faults
+from framework.apiserver.cluster import Cluster
+from framework.apiserver.interfaces import Object
+from framework.cluster_node import ClusterNode
+from framework.csi import CSIDriver
+from framework.pod_history import PodHistory
+from framework.pods import pod, sleeper
+
+from pkg.apimachinery.util import version as utilversion
+from pkg.volume.csi import csi_client, csi_drivers_store, csi_metrics
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+
+NODE = "csi-attach"
+DRIVER = "attach.csi"
+STAGE, PUBLISH, UNSTAGE = "NodeStageVolume", "NodePublishVolume", "NodeUnstageVolume"
+TIMEOUT = 60.0
+IN_USE = f"kubernetes.io/csi/{DRIVER}^"
+
+
+class RealKubelet(ClusterNode):
+    """Not a hollow one: it sees what is mounted."""
+
+    program = "cmd.kubelet"
+
+    def volumes(self, field: str) -> list[str]:
+        """What the node's status says of volumes."""
+        found = ((self.api_object() or {}).get("status") or {}).get(field) or []
+        return [each["name"] if isinstance(each, dict) else each for each in found]
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster, history: PodHistory) -> Iterator[RealKubelet]:
+    with tempfile.TemporaryDirectory(prefix="csi-") as name:
+        folder = Path(name)
+        config = {
+            "cgroupsPerQOS": False,
+            "enforceNodeAllocatable": [],
+            "makeIPTablesUtilChains": False,
+            "podLogsDir": str(folder / "logs"),
+        }
+        node = RealKubelet(folder, NODE, cluster, history, config)
+        node.server.start()
+        try:
+            node.join()
+            yield node
+        finally:
+            node.end()
+
+
+@pytest.fixture(scope="module")
+def driver(node: RealKubelet) -> Iterator[CSIDriver]:
+    options = {"capabilities": "stage,stats"}
+    with CSIDriver(node.root_dir.parent, DRIVER, node.root_dir, NODE, options) as driver:
+        driver.wait_for_call("NotifyRegistrationStatus", timeout=TIMEOUT)
+        yield driver
+
+
+class Attacher:
+    """Attaches what it was told to, and lets the rest wait."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._controller = cluster.attach_detach
+        self._allowed: set[str] = set()
+        self._controller.attach = self._attach
+
+    def _attach(self, attachment: Object) -> dict[str, str] | None:
+        volume = attachment["spec"]["source"]["persistentVolumeName"]
+        return {"disk": "7"} if volume in self._allowed else None
+
+    def allow(self, volume: str) -> None:
+        self._allowed.add(volume)
+        self._controller.try_again()
+
+
+@pytest.fixture(scope="module")
+def attacher(cluster: Cluster) -> Attacher:
+    return Attacher(cluster)
+
+
+def create(node: RealKubelet, name: str) -> None:
+    """A pod with a claim and a volume that is this claim's; all have the same name."""
+    modes = {"accessModes": ["ReadWriteOnce"]}
+    spec: dict[str, Any] = {
+        **modes,
+        "capacity": {"storage": "16Mi"},
+        "claimRef": {"namespace": "default", "name": name},
+        "csi": {"driver": DRIVER, "volumeHandle": name},
+    }
+    claim = {**modes, "resources": {"requests": {"storage": "16Mi"}}, "volumeName": name}
+    node.cluster.store.create("persistentvolumes", {"metadata": {"name": name}, "spec": spec})
+    metadata = {"name": name, "namespace": "default"}
+    node.cluster.store.create("persistentvolumeclaims", {"metadata": metadata, "spec": claim})
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    node.create(pod(name, sleeper(volumeMounts=[{"name": "data", "mountPath": "/data"}]), volumes=volumes))
+
+
+def attachments(node: RealKubelet, volume: str) -> list[Object]:
+    found = node.cluster.store.list("volumeattachments")
+    return [each for each in found if each["spec"]["source"]["persistentVolumeName"] == volume]
+
+
+def test_pod_waits_until_its_volume_is_attached(node: RealKubelet, driver: CSIDriver, attacher: Attacher) -> None:
+    """The node says that the volume is in use before it is, the driver hears of it after it was attached."""
+    create(node, "waits")
+    node.wait_for_condition("the wish to attach", lambda: attachments(node, "waits"), TIMEOUT)
+    node.wait_for_condition("in use", lambda: f"{IN_USE}waits" in node.volumes("volumesInUse"), TIMEOUT)
+    assert driver.calls(STAGE, PUBLISH, volume="waits") == []
+    assert f"{IN_USE}waits" not in node.volumes("volumesAttached")
+
+    attacher.allow("waits")
+
+    node.wait_for_api_running("waits", timeout=TIMEOUT)
+    assert f"{IN_USE}waits" in node.volumes("volumesAttached")
+    for method in (STAGE, PUBLISH):
+        assert driver.calls(method, volume="waits")[0].request["publish_context"] == {"disk": "7"}
+
+
+def test_volume_is_detached_when_the_node_no_longer_uses_it(
+    node: RealKubelet, driver: CSIDriver, attacher: Attacher
+) -> None:
+    attacher.allow("goes")
+    create(node, "goes")
+    node.wait_for_api_running("goes", timeout=TIMEOUT)
+    node.wait_for_condition("in use", lambda: f"{IN_USE}goes" in node.volumes("volumesInUse"), TIMEOUT)
+    driver.let(UNSTAGE, faults.WAIT, volume="goes")
+
+    node.delete("goes")
+
+    driver.wait_for_waiting(UNSTAGE, "goes", TIMEOUT)
+    node.wait_until_gone("goes", timeout=TIMEOUT)
+    assert f"{IN_USE}goes" in node.volumes("volumesInUse") and attachments(node, "goes")
+    driver.go_on(UNSTAGE, "goes")
+    node.wait_for_condition("no longer in use", lambda: f"{IN_USE}goes" not in node.volumes("volumesInUse"), TIMEOUT)
+    node.wait_for_condition("detached", lambda: not attachments(node, "goes"), TIMEOUT)
+
+
+def test_driver_tells_how_full_a_volume_is(node: RealKubelet, driver: CSIDriver, attacher: Attacher) -> None:
+    attacher.allow("measured")
+    create(node, "measured")
+    [version] = node.wait_for_api_running("measured", timeout=TIMEOUT)
+    directory = node.root_dir / "pods" / version.uid / "volumes/kubernetes.io~csi/measured/mount"
+    (directory / "file").write_bytes(bytes(1000))
+    drivers = csi_drivers_store.DriversStore()
+    drivers.set(DRIVER, csi_drivers_store.Driver(str(driver.socket), utilversion.parse_generic("1.0.0")))
+
+    getter = csi_client.CSIClientGetter(drivers, DRIVER)
+    found = csi_metrics.MetricsCSI("measured", str(directory), getter).get_metrics()
+
+    size = 1 << 24
+    amounts = (found.capacity, found.used, found.available, found.inodes, found.inodes_used, found.inodes_free)
+    assert [each and each.value() for each in amounts] == [size, 1000, size - 1000, 1000, 1, 999]

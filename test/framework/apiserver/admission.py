@@ -1,7 +1,7 @@
 """What becomes of a write before it is stored: the admission plugins of upstream that a kubelet meets.
 
-Go: plugin/pkg/admission/{noderestriction,nodetaint,serviceaccount,priority,defaulttolerationseconds,runtimeclass,
-podresize}, and
+Go: plugin/pkg/admission/{noderestriction,nodetaint,serviceaccount,priority,defaulttolerationseconds,
+storage/persistentvolume/resize,runtimeclass,podresize}, and
 k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle
 """
 
@@ -13,11 +13,13 @@ from typing import Any
 
 from kubelet import apis as kubeletapis
 from pkg.api.core import v1
+from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.runtime import codec
 
 from . import certificates, errors, references, registry, resize
 from .authorization import node_name
 from .interfaces import CREATE, DELETE, UPDATE, Object, Request, Store
+from .storage_strategies import quantity
 
 _TOLERATION_SECONDS = 300
 _PRIORITIES = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
@@ -78,6 +80,7 @@ class Plugins:
             taint_nodes,
             priority,
             default_toleration_seconds,
+            persistent_volume_claim_resize,
             runtime_class,
             pod_resize_validator,
         ]
@@ -263,6 +266,37 @@ def runtime_class(attempt: Attempt) -> None:
     overhead = (found.get("overhead") or {}).get("podFixed")
     if overhead:
         spec["overhead"] = dict(overhead)
+
+
+# --- Claims ----------------------------------------------------------------------------------------
+
+
+def persistent_volume_claim_resize(attempt: Attempt) -> None:
+    """Let a claim grow when it is bound, and of a class that allows it."""
+    if not attempt.is_for("persistentvolumeclaims", UPDATE) or attempt.old is None:
+        return
+    if _claimed(attempt.object).cmp(_claimed(attempt.old)) <= 0:
+        return
+    if (attempt.old.get("status") or {}).get("phase") != "Bound":
+        raise attempt.refuse("Only bound persistent volume claims can be expanded")
+    if not _may_grow(attempt):
+        raise attempt.refuse(
+            "only dynamically provisioned pvc can be resized and "
+            "the storageclass that provisions the pvc must support resize"
+        )
+
+
+def _claimed(claim: Object) -> Quantity:
+    requests = (claim["spec"].get("resources") or {}).get("requests") or {}
+    return quantity(requests.get("storage"))
+
+
+def _may_grow(attempt: Attempt) -> bool:
+    name = attempt.object["spec"].get("storageClassName")
+    try:
+        return bool(name) and bool(attempt.store.get("storageclasses", name).get("allowVolumeExpansion"))
+    except errors.ApiError:
+        return False
 
 
 # --- Nodes -----------------------------------------------------------------------------------------

@@ -636,6 +636,36 @@ def test_the_cause_of_a_namespace_that_goes(store: FakeStore) -> None:
     assert raised.value.status["details"]["causes"][0]["reason"] == "NamespaceTerminating"
 
 
+# --- PersistentVolumeClaimResize -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "phase", "storage_class", "message"),
+    [
+        ("2Mi", "Bound", "growing", None),
+        ("1Mi", "Pending", "", None),
+        ("2Mi", "Pending", "growing", "Only bound persistent volume claims can be expanded"),
+        ("2Mi", "Bound", "fixed", "only dynamically provisioned pvc can be resized"),
+        ("2Mi", "Bound", "gone", "only dynamically provisioned pvc can be resized"),
+        ("2Mi", "Bound", "", "only dynamically provisioned pvc can be resized"),
+    ],
+    ids=["grows", "nothing new", "not bound", "class that forbids it", "no such class", "no class"],
+)
+def test_claims_that_grow(store: FakeStore, size: str, phase: str, storage_class: str, message: str | None) -> None:
+    store.add("storageclasses", {"metadata": {"name": "growing"}, "allowVolumeExpansion": True})
+    store.add("storageclasses", {"metadata": {"name": "fixed"}})
+
+    def claim(amount: str) -> Object:
+        spec = {"storageClassName": storage_class, "resources": {"requests": {"storage": amount}}}
+        return {"metadata": {"name": "c", "namespace": "ns"}, "spec": spec, "status": {"phase": phase}}
+
+    got = refusal(store, UPDATE, "persistentvolumeclaims", claim(size), claim("1Mi"), user=ADMIN)
+    if message is None:
+        assert got is None
+    else:
+        assert got is not None and got.startswith(f'persistentvolumeclaims "c" is forbidden: {message}')
+
+
 # --- PodResizeValidator ----------------------------------------------------------------------------
 
 

@@ -5,12 +5,13 @@ All pods are made by the first fixture, and each test then looks at its own, so 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from framework.cluster_client import TIMEOUT, Namespace, restarts
-from framework.local_cluster import LocalCluster
+from framework.local_cluster import Environment, LocalCluster
 from framework.pod_ways import Pods
 from framework.pods import Manifest, pod, shell, sleeper
 from framework.volumes import looker, mounted, once, told
@@ -23,6 +24,9 @@ V = [mounted("v", "/v")]
 LIMITS = {"limits": {"memory": "32Mi"}}
 SIZE = "df -k /v | tail -n 1 | awk '{ print $2 }'"
 HUGE_PAGES = "hugepages-2Mi"
+HUGE_PAGES_OF_MACHINE = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+# For two pods.
+PAGES = 4
 
 
 def with_directory(manifest: Manifest, **source: object) -> Manifest:
@@ -101,10 +105,30 @@ def test_all_goes_with_the_pod(pods: Pods, local: LocalCluster) -> None:
     assert uid not in Path("/proc/self/mountinfo").read_text()
 
 
+@pytest.fixture
+def huge_pages(namespace: Namespace, environment: Environment) -> Iterator[None]:
+    """A node on this machine gets some for a while. A kubelet learns of them when it starts."""
+
+    def has_some() -> bool:
+        return has_huge_pages(namespace.client.core_v1.nodes().get(namespace.ctx, namespace.node))
+
+    if environment.local is None:
+        if not has_some():
+            pytest.skip(f"the node has no {HUGE_PAGES}")
+        yield
+        return
+    before = HUGE_PAGES_OF_MACHINE.read_text()
+    HUGE_PAGES_OF_MACHINE.write_text(str(max(int(before), PAGES)))
+    try:
+        with environment.local.kubelet.configured({}):
+            wait_for(f"{HUGE_PAGES} of the node", has_some, TIMEOUT)
+            yield
+    finally:
+        HUGE_PAGES_OF_MACHINE.write_text(before)
+
+
+@pytest.mark.usefixtures("huge_pages")
 def test_huge_pages(namespace: Namespace) -> None:
-    node = namespace.client.core_v1.nodes().get(namespace.ctx, namespace.node)
-    if not has_huge_pages(node):
-        pytest.skip(f"the node has no {HUGE_PAGES}")
     limits = {"limits": {HUGE_PAGES: "4Mi", "memory": "32Mi", "cpu": "100m"}}
     script = looker("stat -f -c %T /v; grep ' /v ' /proc/mounts", volumeMounts=V, resources=limits)
     namespace.create(with_directory(once("huge", script), medium="HugePages"))

@@ -21,6 +21,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util import wait
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
@@ -199,7 +200,10 @@ def test_keys_of_files(test_kubelet: TestKubelet, volumes: kubecontainer.VolumeM
         (of_file("C"), 'environment variable key "C" not found in file ".*/volume/app.env"'),
         (of_file("A", volume="other"), 'cannot find the volume "other" referenced by FileKeyRef'),
         (of_file("A", volume="unmounted"), 'cannot find the volume "unmounted" referenced by FileKeyRef'),
-        (of_file("A", volume="pathless"), 'failed to get host path for volume "pathless": path is empty SimpleNamespace'),
+        (
+            of_file("A", volume="pathless"),
+            'failed to get host path for volume "pathless": path is empty SimpleNamespace',
+        ),
         (of_file("A", "missing"), "couldn't parse env file"),
         (of_file("A", "missing", optional=True), "couldn't parse env file"),
         (of_file("A", "broken"), "couldn't parse env file"),
@@ -286,6 +290,25 @@ def test_strategies(test_kubelet: TestKubelet, strategy: str) -> None:
         verbs = {action.verb for action in client.actions(resource=resource)}
         # The watch begins after the list, maybe just now.
         assert verbs - {"watch"} == ({"list"} if strategy == "Watch" else {"get"})
+
+
+def test_pod_is_synced_when_what_it_lacked_is_there(test_kubelet: TestKubelet) -> None:
+    kubelet, client, pod = test_kubelet.kubelet, FakeClientset(), new_pod("p")
+    kubelet.kube_client = client
+    pod.spec.containers = [v1.Container(name="c", env=[of_map("k")])]
+    kubelet.pod_manager.add_pod(pod)
+    build_change_detection(test_kubelet.ctx, kubelet)
+    assert kubelet.config_map_manager is not None
+    kubelet.config_map_manager.register_pod(pod)
+    with pytest.raises(apierrors.StatusError, match="not found"):
+        kubelet.config_map_manager.get_config_map("ns", "settings")
+
+    client.add(v1.ConfigMap(metadata=metav1.ObjectMeta(namespace="ns", name="settings"), data={"k": "v"}))
+
+    updates = test_kubelet.workers.update_types
+    wait.poll_until_context_timeout(test_kubelet.ctx, 0.01, 10.0, True, lambda: bool(updates()))
+    assert updates() == [("SYNC", "p")]
+    assert test_kubelet.volumes.changes == ["forget uid-p"]
 
 
 def test_unknown_strategy(test_kubelet: TestKubelet) -> None:

@@ -1001,6 +1001,11 @@ class Kubelet(KubeletPods):
         self.handle_pod_syncs(golang.background(), [pod])
         self.request_pod_relist(pod.metadata.uid)
 
+    def retry_pod_now(self, pod: v1.Pod) -> None:
+        """An object that the pod refers to is new or another: have the pod synced, whatever failed without it."""
+        self.volume_manager.forget_failures(pod.metadata.uid)
+        self.sync_pod_now(pod)
+
     def pod_cpu_and_memory_stats(
         self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
     ) -> kubecontainer.PodMemoryStats:

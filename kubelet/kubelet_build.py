@@ -6,7 +6,7 @@ Go: pkg/kubelet/kubelet.go (NewMainKubelet and what it calls)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
@@ -322,10 +322,15 @@ def build_change_detection(ctx: golang.Context, kubelet: Kubelet) -> None:
     from kubelet import configmap, secret
     from kubelet.util import manager
 
+    def appeared(pods: Collection[str]) -> None:
+        for uid in pods:
+            if (pod := kubelet.pod_manager.get_pod_by_uid(uid)) is not None:
+                kubelet.retry_pod_now(pod)
+
     match kubelet.kubelet_configuration.config_map_and_secret_change_detection_strategy:
         case kubeletconfig.WATCH_CHANGE_DETECTION_STRATEGY:
-            kubelet.secret_manager = secret.new_watching_secret_manager(ctx, client, resync, clock)
-            kubelet.config_map_manager = configmap.new_watching_config_map_manager(ctx, client, resync, clock)
+            kubelet.secret_manager = secret.new_watching_secret_manager(ctx, client, resync, clock, appeared)
+            kubelet.config_map_manager = configmap.new_watching_config_map_manager(ctx, client, resync, clock, appeared)
         case kubeletconfig.TTL_CACHE_CHANGE_DETECTION_STRATEGY:
             get_ttl = manager.get_object_ttl_from_node_func(ctx, kubelet.get_node)
             kubelet.secret_manager = secret.new_caching_secret_manager(ctx, client, get_ttl, clock)
@@ -343,7 +348,7 @@ def build_standalone_objects(kubelet: Kubelet, objects: standalone.ObjectStore) 
     def sync_pods(changed: set[standalone.Changed]) -> None:
         for pod in kubelet.pod_manager.get_pods():
             if standalone.refers_to(pod, changed):
-                kubelet.sync_pod_now(pod)
+                kubelet.retry_pod_now(pod)
 
     objects.follow(sync_pods)
     kubelet.secret_manager = standalone.SecretManager(objects)

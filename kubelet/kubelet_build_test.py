@@ -62,6 +62,7 @@ def test_pods_follow_objects_of_the_manifest_folder(tmp_path: Path) -> None:
     secret = v1.Secret(metadata=metav1.ObjectMeta(name="pull", namespace="ns"))
     objects.replace([secret])
     assert world.workers.update_types() == [("SYNC", "using")]
+    assert world.volumes.changes == ["forget uid-using"]
     assert world.kubelet.secret_manager is not None
     assert world.kubelet.secret_manager.get_secret("ns", "pull") is secret
     world.close()

@@ -5,6 +5,7 @@ Go: pkg/kubelet/configmap/configmap_manager.go
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
 from kubelet.util import manager as manager_
@@ -94,9 +95,16 @@ def new_caching_config_map_manager(
 
 
 def new_watching_config_map_manager(
-    ctx: golang.Context, kube_client: kubernetes.Interface, resync_interval: float, clock: clock_.Clock
+    ctx: golang.Context,
+    kube_client: kubernetes.Interface,
+    resync_interval: float,
+    clock: clock_.Clock,
+    on_appear: Callable[[Collection[str]], None],
 ) -> ConfigMapManager:
-    """Config maps as a watch of each brings them, until ctx ends."""
+    """Config maps as a watch of each brings them, until ctx ends.
+
+    on_appear gets the uids of the pods that refer to one that was asked for in vain, when there is one.
+    """
     return ConfigMapManager(
         manager_.new_watch_based_manager(
             ctx,
@@ -107,6 +115,7 @@ def new_watching_config_map_manager(
             resync_interval,
             _get_config_map_names,
             clock,
+            on_appear,
         )
     )
 

@@ -5,6 +5,7 @@ Go: pkg/kubelet/secret/secret_manager.go
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
 from kubelet.util import manager as manager_
@@ -94,9 +95,16 @@ def new_caching_secret_manager(
 
 
 def new_watching_secret_manager(
-    ctx: golang.Context, kube_client: kubernetes.Interface, resync_interval: float, clock: clock_.Clock
+    ctx: golang.Context,
+    kube_client: kubernetes.Interface,
+    resync_interval: float,
+    clock: clock_.Clock,
+    on_appear: Callable[[Collection[str]], None],
 ) -> SecretManager:
-    """Secrets as a watch of each brings them, until ctx ends."""
+    """Secrets as a watch of each brings them, until ctx ends.
+
+    on_appear gets the uids of the pods that refer to one that was asked for in vain, when there is one.
+    """
     return SecretManager(
         manager_.new_watch_based_manager(
             ctx,
@@ -107,6 +115,7 @@ def new_watching_secret_manager(
             resync_interval,
             _get_secret_names,
             clock,
+            on_appear,
         )
     )
 

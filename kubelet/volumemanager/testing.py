@@ -83,6 +83,9 @@ class FakeVolumeManager:
     def mark_volumes_as_reported_in_use(self, volumes_reported_as_in_use: list[str]) -> None:
         self.reported_in_use = volumes_reported_as_in_use
 
+    def forget_failures(self, pod_name: str) -> None:
+        self.changes.append(f"forget {pod_name}")
+
     def sources_changed(self) -> None:
         self.changes.append("sources")
 

@@ -156,6 +156,12 @@ class VolumeManager:
         self._operation_executor.forget_failures(volume_name)
         self._reconciler.wake()
 
+    def forget_failures(self, pod_name: str) -> None:
+        """What has failed with volumes of the pod may be tried again at once, and is."""
+        for volume_name in self._desired_state_of_world.get_volume_names_for_pod(pod_name).values():
+            self._operation_executor.forget_failures(volume_name)
+        self._reconciler.wake()
+
     def sources_changed(self) -> None:
         """Sources of pods have become ready: take all pods into account now."""
         self._desired_state_of_world_populator.wake()

@@ -15,6 +15,8 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock import Clock
+from pkg.apimachinery.clock.testing import FakeClock
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.volume import VolumePluginMgr
@@ -62,7 +64,11 @@ class World:
     """A volume manager, on a node that has the client's objects, and what it sees."""
 
     def __init__(
-        self, root: Path, plugin: testing.FakeBasicVolumePlugin | None = None, client: FakeClientset | None = None
+        self,
+        root: Path,
+        plugin: testing.FakeBasicVolumePlugin | None = None,
+        client: FakeClientset | None = None,
+        clock: Clock | None = None,
     ) -> None:
         (root / "pods").mkdir(exist_ok=True)
         self.ctx, self.cancel = golang.with_cancel(golang.background())
@@ -87,6 +93,7 @@ class World:
             volumepathhandler.VolumePathHandler(self.host.get_mounter()),
             None if client is None else APIServerClaims(self.ctx, client),
             on_volumes_in_use_change=lambda: self.in_use_changes.try_send(None),
+            clock=clock,
         )
 
     def start(self) -> None:
@@ -232,6 +239,31 @@ def test_failed_mount_is_tried_again_without_anybody_asking(world: World) -> Non
     pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
     world.manager.wait_for_attach_and_mount(world.ctx, pod)
     assert world.plugin.calls == [("set_up", "d", "u")] * 3
+
+
+@pytest.fixture
+def timeless(tmp_path: Path) -> Iterator[World]:
+    """Where no pause after a failure ever ends."""
+    world = World(tmp_path, clock=FakeClock())
+    yield world
+    world.stop()
+
+
+def test_failures_that_are_forgotten_are_tried_again_at_once(timeless: World) -> None:
+    world = timeless
+    world.plugin.errors["set_up"] = [ValueError("bad")]
+    world.start()
+    pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
+    waiting = in_background(world.manager.wait_for_attach_and_mount, world, pod)
+    world.plugin.wait_for_call("set_up", "d", "u")
+
+    def mounted() -> bool:
+        # The failure itself may be noted just now.
+        world.manager.forget_failures("u")
+        return not waiting.is_alive()
+
+    eventually(mounted)
+    assert world.plugin.calls == [("set_up", "d", "u")] * 2
 
 
 def test_cancelled_wait_ends(world: World) -> None:
@@ -475,8 +507,8 @@ def test_volumes_found_on_disk_are_kept_until_sources_are_ready(world: World) ->
     world.pods.ready = False
     world.pods.removed.add("gone")
     world.start()
-    eventually(lambda: world.manager.has_possibly_mounted_volumes_for_pod("gone"))
-    assert path.exists() and world.manager.reconciler_states_have_been_synced()
+    eventually(world.manager.reconciler_states_have_been_synced)
+    assert path.exists() and world.manager.has_possibly_mounted_volumes_for_pod("gone")
     world.pods.ready = True
     world.manager.sources_changed()
     eventually(lambda: not path.exists())
@@ -541,8 +573,8 @@ def test_nothing_is_unmounted_before_the_node_has_told_where_devices_are(attache
 def test_device_found_on_disk_serves_the_pod_that_has_it_still(attached: World) -> None:
     path, device = left_behind(attached, "u")
     attached.add_bound()
-    attached.start()
     pod = attached.add(CLAIM)
+    attached.start()
     waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
     attached.report_in_use()
     waiting.join(10)

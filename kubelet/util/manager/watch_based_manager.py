@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kubelet.util.manager.cache_based_manager import CacheBasedManager, NotRegisteredError, ObjectKey
@@ -36,12 +36,19 @@ _MIN_WATCH_TIMEOUT = 1800.0
 class CacheStore(cache.Cache[T]):
     """The store of one reflector: at most one object, and whether the API server has been heard of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_appear: Callable[[], None]) -> None:
+        """on_appear is called when the object is there that was missed, from the thread that brings it."""
         super().__init__(cache.meta_namespace_key_func)
-        self._lock = threading.Lock()  # guards _initialized and _synced
+        self._on_appear = on_appear
+        self._lock = threading.Lock()  # guards all below
         self._initialized = False
         # Closed once initialized.
         self._synced: golang.Channel[None] = golang.Channel()
+        self._missed = False
+
+    def add(self, obj: T) -> None:
+        super().add(obj)
+        self._tell_if_missed()
 
     def replace(self, objs: Iterable[T], resource_version: str) -> None:
         super().replace(objs, resource_version)
@@ -49,6 +56,22 @@ class CacheStore(cache.Cache[T]):
             if not self._initialized:
                 self._initialized = True
                 self._synced.close()
+        self._tell_if_missed()
+
+    def miss(self) -> None:
+        """Somebody has asked for the object in vain, and wants to hear of it."""
+        with self._lock:
+            self._missed = True
+        # It may have come meanwhile.
+        self._tell_if_missed()
+
+    def _tell_if_missed(self) -> None:
+        with self._lock:
+            appeared = self._missed and self._initialized and bool(self.list_keys())
+            if appeared:
+                self._missed = False
+        if appeared:
+            self._on_appear()
 
     def has_synced(self) -> bool:
         with self._lock:
@@ -159,10 +182,13 @@ class ObjectCache(Generic[T]):
         group_resource: str,
         clock: clock_.Clock,
         max_idle_time: float,
+        on_appear: Callable[[Collection[str]], None],
     ) -> None:
         """`client` lists and watches a namespace. All watches end with ctx.
 
-        What has not been asked for in max_idle_time seconds (a minute at least) is not watched until it is.
+        What has not been asked for in max_idle_time seconds (a minute at least) is not watched until it is. When there
+        is an object that was asked for in vain before, on_appear gets the uids of the pods that refer to it.
+        DIVERGES: in Go such a pod finds out when it tries again by itself.
         """
         self._ctx = ctx
         self._client = client
@@ -171,6 +197,7 @@ class ObjectCache(Generic[T]):
         self._group_resource = group_resource
         self._clock = clock
         self._max_idle_time = max(max_idle_time, _MIN_IDLE_TIME)
+        self._on_appear = on_appear
         self._lock = threading.Lock()  # guards _items and the references of each
         self._items: dict[ObjectKey, ObjectCacheItem[T]] = {}
         name = f"{group_resource}-cache-recycle"
@@ -184,20 +211,26 @@ class ObjectCache(Generic[T]):
         key = ObjectKey(namespace, name)
         with self._lock:
             if key not in self._items:
-                self._items[key] = self._new_item(namespace, name)
+                self._items[key] = self._new_item(key)
             self._items[key].references[referenced_from] += 1
 
-    def _new_item(self, namespace: str, name: str) -> ObjectCacheItem[T]:
-        selector = str(fields.selector_from_set({"metadata.name": name}))
-        store: CacheStore[T] = CacheStore()
+    def _new_item(self, key: ObjectKey) -> ObjectCacheItem[T]:
+        selector = str(fields.selector_from_set({"metadata.name": key.name}))
+        store: CacheStore[T] = CacheStore(lambda: self._appeared(key))
         reflector = cache.Reflector(
-            cache.new_list_watch_from_client(self._client(namespace), selector),
+            cache.new_list_watch_from_client(self._client(key.namespace), selector),
             self._object_type,
             store,
-            name=f'object-"{namespace}"/"{name}"',
+            name=f'object-"{key.namespace}"/"{key.name}"',
             min_watch_timeout=_MIN_WATCH_TIMEOUT,
         )
         return ObjectCacheItem(self._ctx, store, reflector)
+
+    def _appeared(self, key: ObjectKey) -> None:
+        with self._lock:
+            item = self._items.get(key)
+            pods = list(item.references) if item is not None else []
+        self._on_appear(pods)
 
     def delete_reference(self, namespace: str, name: str, referenced_from: str) -> None:
         key = ObjectKey(namespace, name)
@@ -219,9 +252,11 @@ class ObjectCache(Generic[T]):
         item.set_last_access_time(self._clock.monotonic())
         item.restart_reflector_if_needed()
         if not item.store.wait_until_synced(_SYNC_TIMEOUT):
+            item.store.miss()
             raise TimeoutError(f"failed to sync {self._group_resource} cache: timed out waiting for the condition")
         obj = item.store.get_by_key(f"{namespace}/{name}")
         if obj is None:
+            item.store.miss()
             raise apierrors.new_not_found(self._group_resource, name)
         if self._is_immutable(obj):
             item.set_immutable()
@@ -252,10 +287,11 @@ def new_watch_based_manager(
     resync_interval: float,
     get_referenced_objects: Callable[[v1.Pod], Set[str]],
     clock: clock_.Clock,
+    on_appear: Callable[[Collection[str]], None],
 ) -> CacheBasedManager[T]:
     """A manager that watches all objects which registered pods refer to, until ctx ends."""
     idle = resync_interval * _IDLE_RESYNC_INTERVALS
-    object_store = ObjectCache(ctx, client, object_type, is_immutable, group_resource, clock, idle)
+    object_store = ObjectCache(ctx, client, object_type, is_immutable, group_resource, clock, idle, on_appear)
     return CacheBasedManager(object_store, get_referenced_objects)
 
 

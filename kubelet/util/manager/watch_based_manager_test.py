@@ -30,8 +30,17 @@ class World:
         self.source: FakeControllerSource[v1.Secret] = FakeControllerSource(v1.Secret)
         self.clock = testingclock.FakeClock()
         self.namespaces: list[str] = []
+        # The pods that were told each time.
+        self.told: golang.Channel[set[str]] = golang.Channel(10)
         self.cache = manager_.ObjectCache(
-            ctx, self._client, v1.Secret, lambda obj: obj.immutable is True, "secret", self.clock, 60.0
+            ctx,
+            self._client,
+            v1.Secret,
+            lambda obj: obj.immutable is True,
+            "secret",
+            self.clock,
+            60.0,
+            lambda pods: self.told.send(set(pods)),
         )
 
     def _client(self, namespace: str) -> FakeControllerSource[v1.Secret]:
@@ -91,6 +100,46 @@ def test_changes_are_seen(world: World) -> None:
     with pytest.raises(LookupError, match='object "ns"/"name" not registered'):
         world.get()
     eventually(lambda: not world.reflectors() and not world.source.watches())
+
+
+def test_who_has_asked_in_vain_is_told_once(world: World) -> None:
+    for pod in ("pod", "other"):
+        world.cache.add_reference("ns", "name", pod)
+    assert world.get() is None
+    world.source.add(secret("1"))
+    assert world.told.recv(_WAIT) == ({"pod", "other"}, True)
+    assert world.get() == "1"
+    world.source.delete(secret())
+    eventually(lambda: world.get() is None)
+    world.source.add(secret("2"))
+    assert world.told.recv(_WAIT) == ({"pod", "other"}, True)
+    world.source.delete(secret())
+    world.source.add(secret("3"))
+    eventually(lambda: world.get() == "3")
+    assert len(world.told) == 0
+
+
+def test_who_got_no_answer_is_told_when_there_is_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_based_manager, "_SYNC_TIMEOUT", 0.01)
+    world.source.add(secret("1"))
+    world.source.watch_errors.extend([apierrors.new_too_many_requests("later", 1)] * 1000)
+    world.cache.add_reference("ns", "name", "pod")
+    with pytest.raises(TimeoutError):
+        world.get()
+    world.source.watch_errors.clear()
+    assert world.told.recv(_WAIT) == ({"pod"}, True)
+    assert world.get() == "1"
+
+
+def test_object_that_comes_while_it_is_missed(world: World) -> None:
+    world.cache.add_reference("ns", "name", "pod")
+    assert world.get() is None
+    item = world.cache.item("ns", "name")
+    assert item is not None
+    world.source.add(secret("1"))
+    world.told.recv(_WAIT)
+    item.store.miss()
+    assert world.told.recv(_WAIT) == ({"pod"}, True)
 
 
 def test_one_watch_of_the_one_object(world: World) -> None:

@@ -57,6 +57,7 @@ def drivers(local: LocalCluster, environment: Environment, namespace: Namespace)
         volumeLifecycleModes=["Persistent", "Ephemeral"],
     )
     _put_driver(environment.client, PLAIN, attachRequired=False, fsGroupPolicy="None")
+    _put_driver(environment.client, NOBODY, attachRequired=False)
     growing = {"metadata": {"name": GROWING}, "provisioner": DRIVER, "allowVolumeExpansion": True}
     classes = environment.client.storage_v1.storage_classes()
     classes.create(namespace.ctx, codec.convert(growing, storagev1.StorageClass))
@@ -67,7 +68,7 @@ def drivers(local: LocalCluster, environment: Environment, namespace: Namespace)
     with full, plain:
         yield {DRIVER: full, PLAIN: plain}
         full.forget_faults()
-    for name in (DRIVER, PLAIN):
+    for name in (DRIVER, PLAIN, NOBODY):
         environment.client.storage_v1.csi_drivers().delete(namespace.ctx, name)
     classes.delete(namespace.ctx, GROWING)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ZERO = Quantity(0)
 # Seconds: how often all pods are looked at although nothing was announced.
 RESYNC_PERIOD = 10.0
-# Seconds: how long an answer about a claim may take, for which other pods wait too.
+# Seconds: how long an answer about a claim may take.
 CLAIM_TIMEOUT = 10.0
 
 
@@ -117,7 +117,9 @@ class DesiredStateOfWorldPopulator:
         self._volume_plugin_mgr = volume_plugin_mgr
         self._on_populated = on_populated or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
-        self._lock = threading.Lock()  # guards the four below
+        self._lock = threading.Lock()  # guards the five below
+        # Those that find out about claims, by pod.
+        self._claim_threads: dict[str, golang.Thread] = {}
         # Pods whose workers have come to need their volumes.
         self._begun_pods: set[str] = set()
         # Pods seen; whether all their volumes are in the desired state, or there is no use in trying at once again.
@@ -141,6 +143,10 @@ class DesiredStateOfWorldPopulator:
                     self._has_added_pods = True
             self._on_populated()
             golang.select(self._wake, ctx.done(), timeout=RESYNC_PERIOD)
+        with self._lock:
+            threads = list(self._claim_threads.values())
+        for thread in threads:
+            thread.join()
 
     def wake(self) -> None:
         """Look at the pods now."""
@@ -194,7 +200,11 @@ class DesiredStateOfWorldPopulator:
             else:
                 # After a restart containers of pods that are about to end may still run, with their volumes.
                 unwanted = self._pod_state_provider.should_pod_runtime_be_removed(uid)
-            if not unwanted:
+            if unwanted:
+                continue
+            if self.has_added_pods() and any(_claim_name(pod, volume) for volume in pod.spec.volumes):
+                self._process_pod_with_claims(pod)
+            else:
                 self._process_pod_volumes(pod)
 
     def find_and_remove_deleted_pods(self) -> None:
@@ -290,6 +300,26 @@ class DesiredStateOfWorldPopulator:
             # The pod's next sync asks again; at once would be too often.
             self._mark_pod_processed(pod_name)
 
+    def _process_pod_with_claims(self, pod: v1.Pod) -> None:
+        """As above, without waiting for it.
+
+        DIVERGES: in Go all pods wait while the API server takes its time to tell of the claims of one.
+        """
+        pod_name = volumeutil.get_unique_pod_name(pod)
+        with self._lock:
+            if pod_name not in self._claim_threads:
+                name = f"volume-claims-{pod_name}"
+                self._claim_threads[pod_name] = golang.go(self._process_pod_and_tell, pod, name=name)
+
+    def _process_pod_and_tell(self, pod: v1.Pod) -> None:
+        self._process_pod_volumes(pod)
+        with self._lock:
+            del self._claim_threads[volumeutil.get_unique_pod_name(pod)]
+        if self._pod_state_provider.should_pod_containers_be_terminating(pod.metadata.uid):
+            # It has ended meanwhile, and what has just been added must go.
+            self.wake()
+        self._on_populated()
+
     def _process_volume(
         self,
         pod: v1.Pod,
@@ -357,14 +387,11 @@ class DesiredStateOfWorldPopulator:
 
         Raises ValueError when it is not to be had now, or is not used as it may be.
         """
-        if volume.persistent_volume_claim is not None:
-            claim_name = volume.persistent_volume_claim.claim_name
-            read_only = volume.persistent_volume_claim.read_only
-        elif volume.ephemeral is not None:
-            claim_name, read_only = ephemeral.volume_claim_name(pod, volume), False
-        else:
+        claim_name = _claim_name(pod, volume)
+        if not claim_name:
             # A copy: the name of a shared object must not change under the plugins.
             return _VolumeSource(Spec(v1.deepcopy(volume)))
+        read_only = volume.persistent_volume_claim is not None and volume.persistent_volume_claim.read_only
         namespace = pod.metadata.namespace
         claim = klog.kref(namespace, claim_name)
         klog.v(5).info_s("Found PVC", PVC=claim)
@@ -414,6 +441,13 @@ class DesiredStateOfWorldPopulator:
             )
         spec = Spec(persistent_volume=pv, read_only=pvc_read_only)
         return spec, pv.metadata.annotations.get(volumeutil.VOLUME_GID_ANNOTATION_KEY, "")
+
+
+def _claim_name(pod: v1.Pod, volume: v1.Volume) -> str:
+    """The claim that the volume comes by, "" if it does not."""
+    if volume.persistent_volume_claim is not None:
+        return volume.persistent_volume_claim.claim_name
+    return ephemeral.volume_claim_name(pod, volume) if volume.ephemeral is not None else ""
 
 
 @contextmanager

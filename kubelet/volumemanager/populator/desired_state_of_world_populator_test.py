@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +83,9 @@ class World:
     def loop(self) -> list[str]:
         """One round; the names of the volumes that are wanted then."""
         self.populator.populator_loop()
+        for thread in threading.enumerate():
+            if thread.name.startswith("volume-claims-"):
+                thread.join(10)
         return [volume.volume_name for volume in self.desired.get_volumes_to_mount()]
 
     def add_bound(self, claim: str = "claim", volume: str = "pv", **options: Any) -> None:
@@ -148,11 +152,61 @@ def test_asking_for_a_pod_wakes_the_populator(world: World) -> None:
     world.add_bound()
     pod = world.add_pod()
     world.populator.reprocess_pod(pod.metadata.uid)
-    world.populated.recv(10)
-    assert world.desired.get_pods() == {"u"}
+    while "u" not in world.desired.get_pods():
+        assert world.populated.recv(10)[1]
     world.cancel()
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_pods_do_not_wait_for_claims_of_another(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: golang.Channel[None] = golang.Channel(1)
+    gate: golang.Channel[None] = golang.Channel()
+    get = APIServerClaims.get_persistent_volume_claim
+
+    def get_slowly(claims: APIServerClaims, namespace: str, name: str) -> v1.PersistentVolumeClaim:
+        asked.send(None)
+        gate.recv()
+        return get(claims, namespace, name)
+
+    monkeypatch.setattr(APIServerClaims, "get_persistent_volume_claim", get_slowly)
+    thread = world.start()
+    world.add_bound()
+    world.add_pod("slow")
+    world.populator.wake()
+    assert asked.recv(10)[1]
+    disk = v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
+    world.pods.pods["quick"] = testing.new_pod("quick", disk)
+    world.populator.wake()
+    while world.desired.get_pods() != {"quick"}:
+        assert world.populated.recv(10)[1]
+    gate.close()
+    while world.desired.get_pods() != {"quick", "slow"}:
+        assert world.populated.recv(10)[1]
+    world.cancel()
+    thread.join(10)
+
+
+def test_pod_that_ends_while_its_claim_is_asked_for_loses_its_volumes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = APIServerClaims.get_persistent_volume_claim
+
+    def end_meanwhile(claims: APIServerClaims, namespace: str, name: str) -> v1.PersistentVolumeClaim:
+        world.pods.removed.add("u")
+        del world.pods.pods["u"]
+        return get(claims, namespace, name)
+
+    monkeypatch.setattr(APIServerClaims, "get_persistent_volume_claim", end_meanwhile)
+    thread = world.start()
+    world.add_bound()
+    world.add_pod()
+    world.populator.wake()
+    for _ in range(3):  # the round that has the claim asked for, its answer, and the round after that
+        assert world.populated.recv(10)[1]
+    assert world.desired.get_pods() == set()
+    world.cancel()
+    thread.join(10)
 
 
 def test_volumes_that_no_container_uses_are_not_looked_at(world: World) -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from kubelet import token
 from pkg.api.authentication import v1 as authenticationv1
+from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.client_go.kubernetes.testing import FakeClientset
 
 
 class _World:
@@ -96,4 +98,13 @@ def test_deleted_pod_and_expired_tokens_are_forgotten() -> None:
 def test_standalone() -> None:
     manager = token.Manager(None, testingclock.FakeClock())
     with pytest.raises(token.TokenError, match=r"failed to fetch token: cannot use TokenManager .* standalone mode"):
+        manager.get_service_account_token("ns", "sa", authenticationv1.TokenRequest())
+
+
+def test_account_that_is_not_there() -> None:
+    client = FakeClientset()
+    missing = apierrors.new_not_found("serviceaccounts", "sa")
+    client.prepend_reactor("create", "serviceaccounts/token", lambda action: (True, missing))
+    manager = token.Manager(client, testingclock.FakeClock())
+    with pytest.raises(token.TokenError, match=r'^failed to fetch token: serviceaccounts "sa" not found$'):
         manager.get_service_account_token("ns", "sa", authenticationv1.TokenRequest())

@@ -31,6 +31,7 @@ from pkg.mount_utils.mount_helper_unix import (
     parse_mount_info,
     path_exists,
     wait_until,
+    without_links_above,
 )
 from pkg.mount_utils.resizefs import ResizeFs
 
@@ -59,4 +60,5 @@ __all__ = [
     "search_mount_points",
     "starts_with_backstep",
     "wait_until",
+    "without_links_above",
 ]

@@ -24,6 +24,7 @@ from pkg.mount_utils.mount_helper_unix import (
     mount_points,
     parse_mount_info,
     path_exists,
+    without_links_above,
 )
 from pkg.util import exec as utilexec
 
@@ -252,7 +253,7 @@ class Mounter:
 
     def is_mount_point(self, path: str) -> bool:
         points = mount_points(MOUNT_INFO)
-        if _without_links_above(path) in points:
+        if without_links_above(path) in points:
             return True
         os.lstat(path)
         return os.path.realpath(path) in points
@@ -268,7 +269,7 @@ class Mounter:
                 raise OSError(f"error checking path {path}: {err}") from err
             klog.warning_s("Found corrupted mount, treating as unmounted path", path=path)
             return []
-        real = _without_links_above(path)
+        real = without_links_above(path)
         infos = parse_mount_info(MOUNT_INFO)
         if not any(info.mount_point == real for info in infos):
             real = os.path.realpath(path)
@@ -276,12 +277,6 @@ class Mounter:
 
     def list(self) -> list[MountPoint]:
         return list_proc_mounts(MOUNT_INFO)
-
-
-def _without_links_above(path: str) -> str:
-    """The path as it stands in the list of mounts, found without looking at what may be mounted there."""
-    above, name = os.path.split(os.path.abspath(path))
-    return os.path.join(os.path.realpath(above), name)
 
 
 def get_bind_mount_options(path: str, statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -> list[str]:
@@ -407,7 +402,7 @@ def force_umount(target: str, with_safe_not_mounted_behavior: bool) -> None:
 
 
 def _umount(target: str, flags: list[str], timeout: float | None, safe_not_mounted: bool) -> None:
-    path = _without_links_above(target)
+    path = without_links_above(target)
     if path in mount_points(MOUNT_INFO):
         # DIVERGES: Go has umount(8) look at the path first, to see whether it is a link, and wait for its server.
         target, flags = path, [*flags, "--no-canonicalize"]

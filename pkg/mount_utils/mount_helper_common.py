@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pkg import klog
 from pkg.mount_utils.mount import Interface, MounterForceUnmounter, is_not_mount_point
-from pkg.mount_utils.mount_helper_unix import is_corrupted_mnt, path_exists
+from pkg.mount_utils.mount_helper_unix import is_corrupted_mnt, path_exists, without_links_above
 
 
 def cleanup_mount_point(mount_path: str, mounter: Interface, extensive_mount_point_check: bool) -> None:
@@ -40,7 +40,8 @@ def cleanup_mount_with_force(
 def _check_path(mount_path: str, mounter: Interface) -> bool | None:
     """Whether what is mounted there is broken; None when nothing stands there."""
     # DIVERGES: Go looks at the path even if something is mounted there, and hangs with its server.
-    if any(point.path == mount_path for point in mounter.list()):
+    real = without_links_above(mount_path)
+    if any(point.path == real for point in mounter.list()):
         return False
     try:
         if path_exists(mount_path):

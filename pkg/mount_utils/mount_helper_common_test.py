@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pkg import mount_utils
+from pkg.mount_utils import mount_helper_common
 from pkg.mount_utils.testing import FakeMounter
 
 
@@ -71,3 +72,17 @@ def test_half_made_mount_that_stays_keeps_its_directory(tmp_path: Path) -> None:
     mounter.errors[str(tmp_path)] = OSError("target is busy")
     mount_utils.clean_after_failed_mount(str(tmp_path), mounter)
     assert tmp_path.exists() and len(mounter.list()) == 1
+
+
+def test_what_is_mounted_is_not_looked_at_through_a_link_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet's directory may be a link, and the server of what is mounted below may not answer."""
+    (tmp_path / "real/mount").mkdir(parents=True)
+    (tmp_path / "root").symlink_to("real")
+    mounter = FakeMounter(skip_mount_point_check=True)
+    mounter.mount("server:/", str(tmp_path / "real/mount"), "nfs", [])
+    looked: list[str] = []
+    monkeypatch.setattr(mount_helper_common, "path_exists", looked.append)
+    mount_utils.cleanup_mount_point(str(tmp_path / "root/mount"), mounter, True)
+    assert looked == [] and mounter.list() == []

@@ -117,6 +117,12 @@ def _unescape(text: str) -> str:
     return text if "\\" not in text else _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
 
 
+def without_links_above(path: str) -> str:
+    """The path as it stands in the list of mounts, found without looking at what may be mounted there."""
+    above, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(above), name)
+
+
 def path_exists(path: str) -> bool:
     """Whether something stands at path, links followed.
 

@@ -22,21 +22,16 @@ def remove(path: str) -> None:
 
 def remove_all_one_filesystem(mounter: mount_utils.Interface, path: str) -> None:
     """Remove path with all below it. Raises OSError at the first thing that stays, a mount point for instance."""
-    _remove_all(mounter, _mount_points(mounter), _without_links_above(path), remove)
+    _remove_all(mounter, _mount_points(mounter), mount_utils.without_links_above(path), remove)
 
 
 def remove_dirs_one_filesystem(mounter: mount_utils.Interface, path: str) -> None:
     """Remove path if only empty directories stand below it. Raises OSError at the first thing that is none."""
-    _remove_all(mounter, _mount_points(mounter), _without_links_above(path), os.rmdir)
+    _remove_all(mounter, _mount_points(mounter), mount_utils.without_links_above(path), os.rmdir)
 
 
 def _mount_points(mounter: mount_utils.Interface) -> frozenset[str]:
     return frozenset(point.path for point in mounter.list())
-
-
-def _without_links_above(path: str) -> str:
-    above, name = os.path.split(path.rstrip("/"))
-    return os.path.join(os.path.realpath(above), name)
 
 
 def _remove_all(

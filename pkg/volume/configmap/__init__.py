@@ -3,6 +3,6 @@
 Go: pkg/volume/configmap
 """
 
-from pkg.volume.configmap.configmap import make_payload, probe_volume_plugins
+from pkg.volume.configmap.configmap import get_config_map, make_payload, probe_volume_plugins
 
-__all__ = ["make_payload", "probe_volume_plugins"]
+__all__ = ["get_config_map", "make_payload", "probe_volume_plugins"]

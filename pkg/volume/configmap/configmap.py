@@ -8,7 +8,7 @@ from __future__ import annotations
 from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
-from pkg.volume.plugins import Spec, VolumePlugin
+from pkg.volume.plugins import Spec, VolumeHost, VolumePlugin
 from pkg.volume.util import file_volume
 from pkg.volume.util.file_volume import FileVolumeMounter, FileVolumePlugin, Payload
 from pkg.volume.volume import MounterArgs
@@ -53,13 +53,7 @@ class ConfigMapVolumeMounter(FileVolumeMounter):
 
     def collect_data(self, args: MounterArgs) -> Payload:
         source, namespace, optional = self._source, self.pod.metadata.namespace, self._source.optional is True
-        try:
-            config_map = self.plugin.host.get_config_map(namespace, source.name)
-        except Exception as err:
-            if not (optional and apierrors.is_not_found(err)):
-                klog.error_s(err, "Couldn't get configMap", configMap=klog.kref(namespace, source.name))
-                raise
-            config_map = v1.ConfigMap()
+        config_map = get_config_map(self.plugin.host, namespace, source.name, optional)
         klog.v(3).info_s(
             "Received configMap",
             configMap=klog.kref(namespace, source.name),
@@ -67,6 +61,17 @@ class ConfigMapVolumeMounter(FileVolumeMounter):
             totalBytes=total_bytes(config_map),
         )
         return make_payload(source.items, config_map, source.default_mode, optional)
+
+
+def get_config_map(host: VolumeHost, namespace: str, name: str, optional: bool) -> v1.ConfigMap:
+    """The config map; one without data if there is none, and need not be. Raises what the host raises."""
+    try:
+        return host.get_config_map(namespace, name)
+    except Exception as err:
+        if optional and apierrors.is_not_found(err):
+            return v1.ConfigMap()
+        klog.error_s(err, "Couldn't get configMap", configMap=klog.kref(namespace, name))
+        raise
 
 
 def make_payload(

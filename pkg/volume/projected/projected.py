@@ -10,7 +10,6 @@ from __future__ import annotations
 from pkg import klog
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
-from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.util import errors as utilerrors
 from pkg.volume import configmap, downwardapi, secret
 from pkg.volume.plugins import Spec, VolumePlugin
@@ -108,25 +107,13 @@ class ProjectedVolumeMounter(FileVolumeMounter):
         return {}
 
     def _secret(self, source: v1.SecretProjection, default_mode: int) -> Payload:
-        namespace, optional = self.pod.metadata.namespace, source.optional is True
-        try:
-            found = self.plugin.host.get_secret(namespace, source.name)
-        except Exception as err:
-            if not (optional and apierrors.is_not_found(err)):
-                klog.error_s(err, "Couldn't get secret", secret=klog.kref(namespace, source.name))
-                raise
-            found = v1.Secret()
+        optional = source.optional is True
+        found = secret.get_secret(self.plugin.host, self.pod.metadata.namespace, source.name, optional)
         return secret.make_payload(source.items, found, default_mode, optional)
 
     def _config_map(self, source: v1.ConfigMapProjection, default_mode: int) -> Payload:
-        namespace, optional = self.pod.metadata.namespace, source.optional is True
-        try:
-            found = self.plugin.host.get_config_map(namespace, source.name)
-        except Exception as err:
-            if not (optional and apierrors.is_not_found(err)):
-                klog.error_s(err, "Couldn't get configMap", configMap=klog.kref(namespace, source.name))
-                raise
-            found = v1.ConfigMap()
+        optional = source.optional is True
+        found = configmap.get_config_map(self.plugin.host, self.pod.metadata.namespace, source.name, optional)
         return configmap.make_payload(source.items, found, default_mode, optional)
 
     def _service_account_token(self, source: v1.ServiceAccountTokenProjection) -> str:

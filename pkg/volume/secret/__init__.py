@@ -3,6 +3,6 @@
 Go: pkg/volume/secret
 """
 
-from pkg.volume.secret.secret import make_payload, probe_volume_plugins
+from pkg.volume.secret.secret import get_secret, make_payload, probe_volume_plugins
 
-__all__ = ["make_payload", "probe_volume_plugins"]
+__all__ = ["get_secret", "make_payload", "probe_volume_plugins"]

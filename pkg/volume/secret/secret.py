@@ -8,7 +8,7 @@ from __future__ import annotations
 from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
-from pkg.volume.plugins import Spec, VolumePlugin
+from pkg.volume.plugins import Spec, VolumeHost, VolumePlugin
 from pkg.volume.util import file_volume
 from pkg.volume.util.file_volume import FileVolumeMounter, FileVolumePlugin, Payload
 from pkg.volume.volume import MounterArgs
@@ -52,13 +52,7 @@ class SecretVolumeMounter(FileVolumeMounter):
 
     def collect_data(self, args: MounterArgs) -> Payload:
         source, namespace, optional = self._source, self.pod.metadata.namespace, self._source.optional is True
-        try:
-            secret = self.plugin.host.get_secret(namespace, source.secret_name)
-        except Exception as err:
-            if not (optional and apierrors.is_not_found(err)):
-                klog.error_s(err, "Couldn't get secret", secret=klog.kref(namespace, source.secret_name))
-                raise
-            secret = v1.Secret()
+        secret = get_secret(self.plugin.host, namespace, source.secret_name, optional)
         klog.v(3).info_s(
             "Received secret",
             secret=klog.kref(namespace, source.secret_name),
@@ -66,6 +60,17 @@ class SecretVolumeMounter(FileVolumeMounter):
             totalBytes=total_secret_bytes(secret),
         )
         return make_payload(source.items, secret, source.default_mode, optional)
+
+
+def get_secret(host: VolumeHost, namespace: str, name: str, optional: bool) -> v1.Secret:
+    """The secret; one without data if there is none, and need not be. Raises what the host raises."""
+    try:
+        return host.get_secret(namespace, name)
+    except Exception as err:
+        if optional and apierrors.is_not_found(err):
+            return v1.Secret()
+        klog.error_s(err, "Couldn't get secret", secret=klog.kref(namespace, name))
+        raise
 
 
 def make_payload(mappings: list[v1.KeyToPath], secret: v1.Secret, default_mode: int | None, optional: bool) -> Payload:

@@ -249,6 +249,19 @@ def test_session_stays_while_another_disk_uses_it(
     assert len(target.words("iscsiadm")) == 2
 
 
+def test_nobody_logs_out_of_the_target_before_a_new_disk_counts(
+    plugin: iscsi.ISCSIPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bool] = []
+
+    def persist(disk: iscsi.ISCSIDisk, directory: str) -> None:
+        written.append(plugin.locked(IQN).locked())  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(iscsi_util, "persist_iscsi_file", persist)
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    assert written == [True] and not plugin.locked(IQN).locked()  # type: ignore[attr-defined]
+
+
 def test_session_that_is_gone_already_is_fine(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target) -> None:
     plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
     Path(global_path(host), "iscsi.json").unlink()

@@ -73,16 +73,16 @@ class ISCSIUtil:
         transport = extract_transportname(self._iscsiadm(["-m", "iface", "-I", disk.init_iface, "-o", "show"]))
         if disk.initiator_name:
             self.clone_iface(disk)
+        # Until it is written down: a disk of the target that is detached meanwhile counts who still uses the session.
         with self._plugin.locked(disk.iqn):
             paths = self._log_in_to_all(disk, transport)
-        device = wait_for_multipath_to_exist(
-            paths, MULTIPATH_DEVICE_TIMEOUT if len(disk.portals) > 1 else 1, self._plugin.devices
-        )
-        try:
-            self.persist_iscsi(disk, volume_mode)
-        except OSError as err:
-            # Whoever detaches it must be able to read it.
-            raise volumetypes.UncertainProgressError(str(err)) from err
+            timeout = MULTIPATH_DEVICE_TIMEOUT if len(disk.portals) > 1 else 1
+            device = wait_for_multipath_to_exist(paths, timeout, self._plugin.devices)
+            try:
+                self.persist_iscsi(disk, volume_mode)
+            except OSError as err:
+                # Whoever detaches it must be able to read it.
+                raise volumetypes.UncertainProgressError(str(err)) from err
         return device or paths[0]
 
     def _log_in_to_all(self, disk: ISCSIDisk, transport: str) -> list[str]:

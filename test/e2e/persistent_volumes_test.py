@@ -5,12 +5,8 @@ All pods are made by the first fixture, and each test then looks at its own, so 
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,6 +21,7 @@ from framework.claims import (
     with_claim,
 )
 from framework.cluster_client import TIMEOUT, Namespace, or_none
+from framework.disks import can_make_ext4, loop_device
 from framework.local_cluster import Environment, LocalCluster
 from framework.pods import pod, sleeper
 from framework.volumes import looker, mounted, once, told
@@ -33,8 +30,6 @@ from framework.waiting import wait_for
 pytestmark = pytest.mark.local
 
 V = [mounted("v", "/v")]
-# Where programs are that make file systems.
-PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 DEVICE = [{"name": "v", "devicePath": "/dev/v"}]
 
 
@@ -61,14 +56,6 @@ def empty_device(folder: Path) -> Iterator[str]:
     disk.write_bytes(bytes(8 << 20))
     with loop_device(disk) as device:
         yield device
-
-
-@contextmanager
-def loop_device(disk: Path) -> Iterator[str]:
-    run = ["losetup", "--find", "--show", str(disk)]
-    device = subprocess.run(run, check=True, capture_output=True, text=True).stdout.strip()
-    yield device
-    subprocess.run(["losetup", "--detach", device], check=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -155,7 +142,7 @@ def test_device_of_a_local_volume(namespace: Namespace) -> None:
     assert told(namespace, "block") == "on the disk\n"
 
 
-@pytest.mark.skipif(shutil.which("mkfs.ext4", path=PATH) is None, reason="the machine cannot make file systems")
+@pytest.mark.skipif(not can_make_ext4(), reason="the machine cannot make file systems")
 def test_device_with_a_file_system(namespace: Namespace) -> None:
     """An empty one gets it, from the first pod; what is on it then stays."""
     seen = [told(namespace, name).splitlines() for name in ("formatted", "formatted-again")]

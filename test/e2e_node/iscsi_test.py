@@ -1,0 +1,139 @@
+"""Disks of an iSCSI target: found, given a file system, mounted, and logged out of when their pods are gone.
+
+There is no target: iscsiadm is one of the test's that has a loop device appear where the kernel has such disks appear,
+and the kubelet is given a /sys/class of the test's in a mount namespace of its own. All else is real.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from framework.cri import CRIClient
+from framework.disks import can_make_ext4, loop_device
+from framework.kubelet_process import KubeletProcess
+from framework.pods import Manifest, pod, sleeper
+from framework.waiting import wait_for
+
+pytestmark = pytest.mark.skipif(not can_make_ext4(), reason="the machine cannot make file systems")
+
+IQN = "iqn.2001-04.com.example:e2e"
+BY_PATH = Path("/dev/disk/by-path")
+DISK = BY_PATH / f"ip-127.0.0.1:3260-iscsi-{IQN}-lun-0"
+SOON = 60.0
+ISCSIADM = """#!/bin/sh
+echo "$*" >> {log}
+session={classes}/iscsi_host/host7/device/session1
+case "$*" in
+*"-o show"*) echo "iface.transport_name = tcp" ;;
+*--login*)
+  mkdir -p $session/iscsi_session/session1 $session/connection1/iscsi_connection/connection1
+  echo {iqn} > $session/iscsi_session/session1/targetname
+  cd $session/connection1/iscsi_connection/connection1
+  for each in address persistent_address; do echo 127.0.0.1 > $each; done
+  for each in port persistent_port; do echo 3260 > $each; done
+  ln -s {device} {disk} ;;
+*--logout*) rm -r $session {disk} ;;
+esac
+"""
+# What is run in place of the kubelet. Mounts below its directory are still those of the machine.
+PROGRAM = """
+import os, sys
+script = 'mount --make-rprivate /sys && mount --bind {classes} /sys/class && exec "$@"'
+kubelet = [sys.executable, "-m", "cmd.kubelet", *sys.argv[1:]]
+os.execvp("unshare", ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", script, "sh", *kubelet])
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("iscsi")
+
+
+@pytest.fixture(scope="module")
+def device(folder: Path) -> Iterator[str]:
+    (folder / "disk").write_bytes(bytes(8 << 20))
+    made = [each for each in (BY_PATH, BY_PATH.parent) if not each.exists()]
+    BY_PATH.mkdir(parents=True, exist_ok=True)
+    with loop_device(folder / "disk") as device:
+        yield device
+    DISK.unlink(missing_ok=True)
+    for each in made:
+        each.rmdir()
+
+
+@pytest.fixture(scope="module")
+def kubelet(new_kubelet: Callable[..., KubeletProcess], folder: Path, device: str) -> Iterator[KubeletProcess]:
+    classes = folder / "class"
+    _copy_classes(classes)
+    script = ISCSIADM.format(log=folder / "log", classes=classes, iqn=IQN, device=device, disk=DISK)
+    (folder / "iscsiadm").write_text(script)
+    (folder / "iscsiadm").chmod(0o755)
+    (folder / "kubelet_with_disks.py").write_text(PROGRAM.format(classes=classes))
+    process = new_kubelet("iscsi")
+    process.program = "kubelet_with_disks"
+    process.environment = {"PATH": f"{folder}:{os.environ['PATH']}:/usr/sbin:/sbin", "PYTHONPATH": str(folder)}
+    process.root_dir.mkdir()
+    with ExitStack() as stack:
+        subprocess.run(["mount", "--bind", process.root_dir, process.root_dir], check=True)
+        stack.callback(lambda: subprocess.run(["umount", "--recursive", "--lazy", process.root_dir], check=True))
+        subprocess.run(["mount", "--make-rshared", process.root_dir], check=True)
+        process.start()
+        stack.callback(process.kill)
+        yield process
+
+
+def _copy_classes(classes: Path) -> None:
+    """What the kernel has, and a host adapter that can be told to look for disks."""
+    for each in Path("/sys/class").iterdir():
+        (classes / each.name).mkdir(parents=True)
+        for link in each.iterdir() if each.is_dir() else ():
+            if link.is_symlink():
+                (classes / each.name / link.name).symlink_to(link.readlink())
+    for name in ("iscsi_host/host7/device", "scsi_host/host7"):
+        (classes / name).mkdir(parents=True)
+
+
+def using(name: str) -> Manifest:
+    source = {"targetPortal": "127.0.0.1:3260", "iqn": IQN, "lun": 0, "fsType": "ext4"}
+    main = sleeper(volumeMounts=[{"name": "v", "mountPath": "/v"}])
+    return pod(name, main, volumes=[{"name": "v", "iscsi": source}], securityContext={"fsGroup": 2000})
+
+
+def seen(kubelet: KubeletProcess, cri: CRIClient, name: str, command: str) -> str:
+    [found] = kubelet.wait_for_running(name)
+    [container] = cri.running_containers(found.name)
+    answer = cri.exec(container.id, "sh", "-c", command)
+    return str((answer.stdout + answer.stderr).decode())
+
+
+def wait_until_gone(kubelet: KubeletProcess, name: str) -> None:
+    kubelet.wait_for("the pod gone", lambda pods: name not in pods)
+    wait_for("the log-out", lambda: not DISK.exists(), SOON, kubelet.end_of_log)
+    wait_for("no directory", lambda: not kubelet.pod_directories(), SOON, kubelet.end_of_log)
+    assert f"{IQN}-lun-0" not in Path("/proc/self/mountinfo").read_text()
+
+
+def test_disk_is_mounted_and_logged_out_of(kubelet: KubeletProcess, cri: CRIClient, folder: Path) -> None:
+    kubelet.write(using("first"))
+    looks = "grep -o ' /v ext4 ' /proc/mounts; touch /v/kept; stat -c %g /v/kept"
+    assert seen(kubelet, cri, "first", looks) == " /v ext4 \n2000\n"
+    kubelet.remove("first")
+    wait_until_gone(kubelet, "first")
+    said = (folder / "log").read_text()
+    assert f"-m node -p 127.0.0.1:3260 -T {IQN} -I default --login" in said
+    assert said.splitlines()[-1] == f"-m node -p 127.0.0.1:3260 -T {IQN} -o delete -I default"
+
+
+def test_kubelet_that_comes_back_logs_out_of_what_it_finds(kubelet: KubeletProcess, cri: CRIClient) -> None:
+    """Its pod went while it was down. What was written before is on the disk."""
+    kubelet.write(using("second"))
+    assert seen(kubelet, cri, "second", "ls /v") == "kept\nlost+found\n"
+    kubelet.kill()
+    kubelet.remove("second")
+    kubelet.start()
+    wait_until_gone(kubelet, "second")

@@ -101,6 +101,23 @@ def test_example(kubelet: KubeletProcess, cri: CRIClient) -> None:
     assert (data / "starts").exists()
 
 
+def test_example_of_volumes(kubelet: KubeletProcess, cri: CRIClient) -> None:
+    example = (ROOT / "examples/volumes.yaml").read_text()
+    manifest = kubelet.manifests / "volumes.yaml"
+    manifest.write_text(example)
+    run = running(kubelet, cri, "volumes")
+    assert run("cat /config/words/greeting; stat -Lc ' %a %g' /config/words/greeting") == "hello 440 2000\n"
+    assert run("cat /about/labels /about/memory") == 'app="volumes"32'
+    assert run("stat -fc %T /scratch; cat /settings.ini") == "tmpfs\n[main]\nanswer = 42\n"
+    starts = kubelet.root_dir / f"standalone-volumes/default/volumes-diary/{kubelet.full_name('volumes')}/starts"
+    assert f"started on {Path('/etc/hostname').read_text().strip()}" in starts.read_text()
+    manifest.write_text(example.replace("greeting: hello", "greeting: good day").replace("answer = 42", "answer = 43"))
+    wait_for("the new greeting", lambda: run("cat /config/words/greeting") == "good day", SOON, kubelet.end_of_log)
+    assert run("cat /settings.ini") == "[main]\nanswer = 42\n"
+    drop(kubelet, "volumes")
+    kubelet.wait_for("the pod gone", lambda pods: "volumes" not in pods)
+
+
 def test_files_follow_and_variables_stay(kubelet: KubeletProcess, cri: CRIClient) -> None:
     put(kubelet, "follow-objects", config_map("follow", a="1", b="1"), secret("follow", s="1"))
     container = sleeper(envFrom=[{"configMapRef": {"name": "follow"}}])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kubelet import config
@@ -20,7 +20,7 @@ from kubelet.volumemanager.populator import (
     PodManager,
     PodStateProvider,
 )
-from kubelet.volumemanager.reconciler import Reconciler
+from kubelet.volumemanager.reconciler import REST_FACTOR, Reconciler
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
@@ -149,7 +149,10 @@ class VolumeManager:
         if self._stuck_unmounts is None:
             return
         while golang.select(self._operation_has_ended, ctx.done()).index == 0:
+            began = self._clock.monotonic()
             self._stuck_unmounts.investigate(self._retry)
+            # A mount that ever new processes hold for a moment must not keep a core busy.
+            ctx.wait(REST_FACTOR * (self._clock.monotonic() - began))
         self._stuck_unmounts.close()
 
     def _retry(self, volume_name: str) -> None:
@@ -261,7 +264,9 @@ class VolumeManager:
         klog.v(3).info_s("Waiting for volumes to unmount for pod", pod=klog.kobj(pod))
         pod_name = volumeutil.get_unique_pod_name(pod)
         self._desired_state_of_world_populator.reprocess_pod(pod_name)
-        err = self._wait(ctx, pod_name, lambda: not self.has_possibly_mounted_volumes_for_pod(pod_name))
+        stuck = self._stuck_unmounts
+        with stuck.waiting(pod) if stuck is not None else nullcontext():
+            err = self._wait(ctx, pod_name, lambda: not self.has_possibly_mounted_volumes_for_pod(pod_name))
         volumes = self._actual_state_of_world.get_possibly_mounted_volumes_for_pod(pod_name)
         if err is not None and volumes:
             if isinstance(err, golang.Canceled):

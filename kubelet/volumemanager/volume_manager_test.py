@@ -25,6 +25,7 @@ from pkg.volume.hostpath import probe_volume_plugins as host_path
 from pkg.volume.testing import FakeVolumeHost
 from pkg.volume.util import types as volumetypes
 from pkg.volume.util import volumepathhandler
+from pkg.volume.util.operationexecutor import StuckUnmounts
 
 PV = "test.io/fake-plugin/pv"
 
@@ -60,6 +61,18 @@ class Pods:
         return self.ready
 
 
+class Stuck(StuckUnmounts):
+    """Notes which pods wait."""
+
+    said: list[str]
+
+    @contextlib.contextmanager
+    def waiting(self, pod: v1.Pod) -> Iterator[None]:
+        self.said.append(f"{pod.metadata.uid} waits")
+        yield
+        self.said.append(f"{pod.metadata.uid} has waited")
+
+
 class World:
     """A volume manager, on a node that has the client's objects, and what it sees."""
 
@@ -80,6 +93,8 @@ class World:
         plugins = VolumePluginMgr()
         plugins.init_plugins([*empty_dir(), *host_path(), self.plugin], self.host)
         self.in_use_changes: golang.Channel[None] = golang.Channel(1)
+        self.stuck = Stuck(self.recorder, v1.ObjectReference(kind="Node", name="node"), self.pods.get_pod_by_uid)
+        self.stuck.said = []
         self.manager = VolumeManager(
             True,
             "node",
@@ -92,6 +107,7 @@ class World:
             self.recorder,
             volumepathhandler.VolumePathHandler(self.host.get_mounter()),
             None if client is None else APIServerClaims(self.ctx, client),
+            self.stuck,
             on_volumes_in_use_change=lambda: self.in_use_changes.try_send(None),
             clock=clock,
         )
@@ -282,6 +298,16 @@ def test_volumes_go_when_the_pod_has_ended(world: World) -> None:
     world.pods.end("u")
     world.manager.wait_for_unmount(world.ctx, pod)
     assert not os.path.exists(path) and not world.manager.has_possibly_mounted_volumes_for_pod("u")
+
+
+def test_who_waits_for_an_unmount_may_be_told_who_is_in_its_way(world: World) -> None:
+    world.start()
+    pod = world.add(EMPTY)
+    world.manager.wait_for_attach_and_mount(world.ctx, pod)
+    assert world.stuck.said == []
+    world.pods.end("u")
+    world.manager.wait_for_unmount(world.ctx, pod)
+    assert world.stuck.said == ["u waits", "u has waited"]
 
 
 def test_waiting_for_several_pods_to_unmount(world: World) -> None:

@@ -278,6 +278,9 @@ class DesiredStateOfWorldPopulator:
         """Add the volumes that containers of the pod use to the desired state."""
         pod_name = volumeutil.get_unique_pod_name(pod)
         mounts, devices, selinux_contexts = volumeutil.get_pod_volume_names(pod, True)
+        seen_once = self._pod_has_been_seen_once(pod_name)
+        # Before and not after, as in Go: whoever asks meanwhile is not to be forgotten.
+        self._mark_pod_processed(pod_name)
         all_volumes_added = True
         for volume in pod.spec.volumes:
             if volume.name not in mounts and volume.name not in devices:
@@ -293,12 +296,11 @@ class DesiredStateOfWorldPopulator:
                 self._desired_state_of_world.add_error_to_pod(pod_name, str(err))
                 all_volumes_added = False
         if all_volumes_added:
-            self._mark_pod_processed(pod_name)
             self._actual_state_of_world.mark_remount_required(pod_name)
             self._desired_state_of_world.pop_pod_errors(pod_name)
-        elif self._pod_has_been_seen_once(pod_name):
-            # The pod's next sync asks again; at once would be too often.
-            self._mark_pod_processed(pod_name)
+        elif not seen_once:
+            # From then on the pod's syncs ask; to try at once again would be too often.
+            self._unmark_pod_processed(pod_name)
 
     def _process_pod_with_claims(self, pod: v1.Pod) -> None:
         """As above, without waiting for it.
@@ -312,11 +314,13 @@ class DesiredStateOfWorldPopulator:
                 self._claim_threads[pod_name] = golang.go(self._process_pod_and_tell, pod, name=name)
 
     def _process_pod_and_tell(self, pod: v1.Pod) -> None:
+        pod_name = volumeutil.get_unique_pod_name(pod)
         self._process_pod_volumes(pod)
         with self._lock:
-            del self._claim_threads[volumeutil.get_unique_pod_name(pod)]
-        if self._pod_state_provider.should_pod_containers_be_terminating(pod.metadata.uid):
-            # It has ended meanwhile, and what has just been added must go.
+            del self._claim_threads[pod_name]
+            asked_again = self._processed_pods.get(pod_name) is False
+        if asked_again or self._pod_state_provider.should_pod_containers_be_terminating(pod.metadata.uid):
+            # In the latter case what has just been added must go.
             self.wake()
         self._on_populated()
 
@@ -374,6 +378,12 @@ class DesiredStateOfWorldPopulator:
     def _mark_pod_processed(self, pod_name: str) -> None:
         with self._lock:
             self._processed_pods[pod_name] = True
+
+    def _unmark_pod_processed(self, pod_name: str) -> None:
+        """Unless somebody has asked for it meanwhile."""
+        with self._lock:
+            if self._processed_pods.get(pod_name):
+                del self._processed_pods[pod_name]
 
     def _delete_processed_pod(self, pod_name: str) -> None:
         with self._lock:

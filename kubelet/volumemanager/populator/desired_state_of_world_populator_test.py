@@ -230,6 +230,24 @@ def test_pod_is_processed_once_until_somebody_asks(world: World) -> None:
     assert isinstance(world.actual.pod_exists_in_volume("u", VOLUME, ZERO, "")[2], RemountRequiredError)
 
 
+def test_who_asks_while_a_pod_is_looked_at_is_not_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    get = APIServerClaims.get_persistent_volume_claim
+    asked: list[str] = []
+
+    def ask_meanwhile(claims: APIServerClaims, namespace: str, name: str) -> v1.PersistentVolumeClaim:
+        if not asked:
+            world.populator.reprocess_pod("u")
+        asked.append(name)
+        return get(claims, namespace, name)
+
+    monkeypatch.setattr(APIServerClaims, "get_persistent_volume_claim", ask_meanwhile)
+    world.add_pod()
+    assert world.loop() == []
+    world.add_bound()
+    assert world.loop() == world.loop() == [VOLUME]
+    assert asked == ["claim", "claim"]
+
+
 def test_claim_that_cannot_be_used_yet_is_tried_until_somebody_waits(world: World) -> None:
     world.add_pod()
     assert world.loop() == world.loop() == []

@@ -3,6 +3,6 @@
 Go: pkg/kubelet/volumemanager/reconciler
 """
 
-from kubelet.volumemanager.reconciler.reconciler import Reconciler
+from kubelet.volumemanager.reconciler.reconciler import REST_FACTOR, Reconciler
 
-__all__ = ["Reconciler"]
+__all__ = ["REST_FACTOR", "Reconciler"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kubelet import events as kevents
-from pkg import golang, klog
+from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.util import mountholders
 from pkg.volume.util import types as volumetypes
@@ -161,9 +161,12 @@ class StuckUnmounts:
         if not mounts:
             return  # it failed for another reason
         holders = mountholders.find_holders(mounts, self._proc)
+        if holders:
+            self._tell(key, failure, f"{mounts[0].mount_point} is held by {_named(holders)}", holders)
+        elif (nested := _nested(mounts)) is not None:
+            self._tell(key, failure, f"{nested.mount_point} is mounted below it", holders)
         if not holders:
             return
-        self._tell(key, failure, mounts[0].mount_point, holders)
         # We ourselves do not end, but what we do there does; the next regular attempt will tell.
         others = [holder.pid for holder in holders if holder.pid != os.getpid()]
         watch = _Watch(others, lambda: retry(failure.volume_name))
@@ -176,22 +179,29 @@ class StuckUnmounts:
             old.stop()
         watch.start()
 
-    def _tell(
-        self, key: tuple[str, str], failure: _Failure, mount_point: str, holders: Sequence[mountholders.Holder]
-    ) -> None:
+    def _tell(self, key: tuple[str, str], failure: _Failure, why: str, holders: Sequence[mountholders.Holder]) -> None:
         pids = frozenset(holder.pid for holder in holders)
         with self._lock:
             if self._told.get(key) == pids:
                 return
             self._told[key] = pids
             pod = self._waiting.get(failure.pod_uid)
-        named = ", ".join(str(holder) for holder in holders[:_NAMED])
-        more = f" and {len(holders) - _NAMED} more" if len(holders) > _NAMED else ""
-        simple, detailed = failure.volume.generate_msg("Unmount failed", f": {mount_point} is held by {named}{more}")
+        simple, detailed = failure.volume.generate_msg("Unmount failed", f": {why}")
         if pod is None and failure.pod_uid:
             pod = self._find_pod(failure.pod_uid)
         self._recorder.event(pod or self._node_ref, v1.EVENT_TYPE_WARNING, kevents.FAILED_UNMOUNT_VOLUME, simple)
         klog.warning_s(detailed, err=str(failure.err))
+
+
+def _named(holders: Sequence[mountholders.Holder]) -> str:
+    named = ", ".join(str(holder) for holder in holders[:_NAMED])
+    return named + (f" and {len(holders) - _NAMED} more" if len(holders) > _NAMED else "")
+
+
+def _nested(mounts: Sequence[mount_utils.MountInfo]) -> mount_utils.MountInfo | None:
+    """The first that is on another one of them, which is busy because of it."""
+    ids = {info.id for info in mounts}
+    return next((info for info in mounts if info.parent_id in ids), None)
 
 
 class _Watch:

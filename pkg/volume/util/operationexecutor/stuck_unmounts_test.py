@@ -112,6 +112,19 @@ def test_failure_that_nobody_is_to_blame_for(world: World) -> None:
     assert world.recorder.drain() == []
 
 
+def test_mount_on_the_mount_is_named(world: World) -> None:
+    below = world.path / "below"
+    below.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", below], check=True)
+    try:
+        world.unmount(OSError("target is busy"))
+        world.unmount(OSError("target is busy"))
+    finally:
+        subprocess.run(["umount", below], check=True)
+    (event,) = world.recorder.drain()
+    assert event == (f'Warning FailedUnmount Unmount failed for volume "plugin/u-data" : {below} is mounted below it')
+
+
 def test_pod_that_only_its_worker_knows_is_told(world: World) -> None:
     told: list[object] = []
     world.recorder.event = lambda obj, *rest: told.append(obj)  # type: ignore[method-assign]

@@ -91,10 +91,11 @@ def _same(known: config.APIObject, obj: config.APIObject) -> bool:
 
 
 def refers_to(pod: v1.Pod, changed: set[Changed]) -> bool:
-    """Whether the pod's spec names one of the objects."""
+    """Whether the pod's spec names one of the objects; of volumes any may be the one behind the pod's claim."""
     names = {(key.kind, key.name) for key in changed if key.namespace == pod.metadata.namespace}
-    if not names:
-        return False
+    claims = [volume.persistent_volume_claim for volume in pod.spec.volumes if volume.persistent_volume_claim]
+    if claims and any(key.kind is v1.PersistentVolume for key in changed):
+        return True
 
     def unchanged(kind: type) -> Callable[[str], bool]:
         return lambda name: (kind, name) not in names
@@ -103,5 +104,4 @@ def refers_to(pod: v1.Pod, changed: set[Changed]) -> bool:
         return True
     if not podutil.visit_pod_configmap_names(pod, unchanged(v1.ConfigMap)):
         return True
-    claims = [volume.persistent_volume_claim for volume in pod.spec.volumes]
-    return any(claim is not None and (v1.PersistentVolumeClaim, claim.claim_name) in names for claim in claims)
+    return any((v1.PersistentVolumeClaim, claim.claim_name) in names for claim in claims)

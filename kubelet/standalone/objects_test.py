@@ -87,3 +87,10 @@ def test_refers_to(spec: dict[str, object], kind: str) -> None:
         [kind] if kind else []
     )
     assert not any(standalone.refers_to(pod, {standalone.Changed(k, "other", "x")}) for k in kinds)
+
+
+def test_volume_may_be_the_one_behind_a_claim() -> None:
+    volume = {standalone.Changed(v1.PersistentVolume, "", "disk")}
+    for source, expected in (({"persistentVolumeClaim": {"claimName": "x"}}, True), ({"emptyDir": {}}, False)):
+        spec = codec.convert({"containers": [CONTAINER], "volumes": [{"name": "v", **source}]}, v1.PodSpec)
+        assert standalone.refers_to(v1.Pod(metadata=meta("p"), spec=spec), volume) is expected

@@ -294,11 +294,8 @@ class OperationGenerator:
         """Raises MountPreConditionFailed when the node's status, as far as it is known here, does not name it yet."""
         with _generating(volume_to_mount, "VerifyControllerAttachedVolume.FindPluginBySpec failed"):
             plugin = self._volume_plugin_mgr.find_plugin_by_spec(volume_to_mount.volume_spec)
-        if volume_to_mount.plugin_is_attachable:
-            # Asked first, as it costs neither a thread nor a call, nor back-off. The server is asked all the same.
-            attached = self._volume_plugin_mgr.host.get_attached_volumes_from_node_status()
-            if volume_to_mount.volume_name not in attached:
-                raise MountPreConditionFailed(f"volume {volume_to_mount.volume_name} is not yet in node's status")
+        if volume_to_mount.plugin_is_attachable and self._is_known_to_be_unattached(volume_to_mount.volume_name):
+            raise MountPreConditionFailed(f"volume {volume_to_mount.volume_name} is not yet in node's status")
         name = VERIFY_CONTROLLER_ATTACHED_VOLUME_OP_NAME
         return volumetypes.GeneratedOperations(
             name,
@@ -307,6 +304,14 @@ class OperationGenerator:
             ),
             complete_func=_hook(plugin.get_plugin_name(), volume_to_mount.volume_spec, name),
         )
+
+    def _is_known_to_be_unattached(self, volume_name: str) -> bool:
+        """Costs neither a thread nor a call, nor back-off. The server is asked all the same, which knows better."""
+        try:
+            return volume_name not in self._volume_plugin_mgr.host.get_attached_volumes_from_node_status()
+        except Exception as err:  # the node has not been heard of yet
+            klog.v(4).info_s("Node status is not known", volumeName=volume_name, err=err)
+            return False
 
     def generate_expand_in_use_volume_func(
         self,

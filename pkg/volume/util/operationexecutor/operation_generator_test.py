@@ -359,6 +359,18 @@ def test_volume_that_need_not_be_attached_counts_as_attached(world: World) -> No
     assert str(world.state.claim_sizes["fake/plugin/pv"]) == "2G"
 
 
+def test_server_is_asked_while_the_node_is_not_known(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> dict[str, str]:
+        raise LookupError('node "node" not found')
+
+    monkeypatch.setattr(world.host, "get_attached_volumes_from_node_status", unknown)
+    attached = v1.AttachedVolume(name="fake/plugin/pv", device_path="/dev/x")
+    status = v1.NodeStatus(volumes_attached=[attached])
+    world.client.add(v1.Node(metadata=metav1.ObjectMeta(name="node"), status=status))
+    assert world.verify(wanted(plugin_is_attachable=True, reported_in_use=True)).detailed_err is None
+    assert world.state.attached == {"pv": "/dev/x"}
+
+
 def test_volume_that_is_to_be_attached(world: World) -> None:
     volume = wanted(plugin_is_attachable=True)
     with pytest.raises(MountPreConditionFailed, match="is not yet in node's status"):

@@ -9,13 +9,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kubelet import config
 from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api.resource import Quantity
+from pkg.apimachinery.util import wait
 from pkg.component_helpers.storage import ephemeral
 from pkg.volume import Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
@@ -24,11 +26,15 @@ from pkg.volume.util.operationexecutor import VolumeToMount
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
+T = TypeVar("T")
+
 ZERO = Quantity(0)
 # Seconds: how often all pods are looked at although nothing was announced.
 RESYNC_PERIOD = 10.0
 # Seconds: how long an answer about a claim may take.
 CLAIM_TIMEOUT = 10.0
+# Seconds until one that was forbidden is asked for again, and how often; each pause is twice as long as the last.
+FORBIDDEN_PERIOD, FORBIDDEN_RETRIES = 0.05, 5
 
 
 class PodManager(Protocol):
@@ -65,24 +71,39 @@ class APIServerClaims:
         self._core = kube_client.core_v1
 
     def get_persistent_volume_claim(self, namespace: str, name: str) -> v1.PersistentVolumeClaim:
-        with self._asking("failed to fetch PVC from API server") as ctx:
-            return self._core.persistent_volume_claims(namespace).get(ctx, name)
+        claims = self._core.persistent_volume_claims(namespace)
+        return self._ask("failed to fetch PVC from API server", lambda ctx: claims.get(ctx, name))
 
     def get_persistent_volume(self, name: str) -> v1.PersistentVolume:
-        with self._asking(f"failed to fetch PV {name} from API server") as ctx:
-            return self._core.persistent_volumes().get(ctx, name)
+        volumes = self._core.persistent_volumes()
+        return self._ask(f"failed to fetch PV {name} from API server", lambda ctx: volumes.get(ctx, name))
 
-    @contextmanager
-    def _asking(self, message: str) -> Iterator[golang.Context]:
+    def _ask(self, message: str, get: Callable[[golang.Context], T]) -> T:
         ctx, cancel = golang.with_timeout(self._ctx, CLAIM_TIMEOUT)
         try:
-            yield ctx
+            return _get_when_allowed(ctx, get)
         except golang.Canceled:
             raise
         except Exception as err:
             raise RuntimeError(f"{message}: {err}") from err
         finally:
             cancel()
+
+
+def _get_when_allowed(ctx: golang.Context, get: Callable[[golang.Context], T]) -> T:
+    """What get returns; when it is forbidden, ask some more times.
+
+    DIVERGES: a node may read what its pods need as soon as the API server's authorizer, too, has heard of the pod.
+    Go looks at its pods every now and then, so late that it as a rule has; this kubelet may be quicker.
+    """
+    backoff = wait.Backoff(FORBIDDEN_PERIOD, factor=2, steps=FORBIDDEN_RETRIES)
+    while True:
+        try:
+            return get(ctx)
+        except apierrors.StatusError as err:
+            if not apierrors.is_forbidden(err) or not backoff.steps:
+                raise
+        ctx.wait(backoff.step())
 
 
 @dataclass(frozen=True, slots=True)

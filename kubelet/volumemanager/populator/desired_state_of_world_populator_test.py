@@ -12,12 +12,17 @@ import pytest
 
 from kubelet.volumemanager import testing
 from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld, RemountRequiredError
-from kubelet.volumemanager.populator import APIServerClaims, DesiredStateOfWorldPopulator
+from kubelet.volumemanager.populator import (
+    APIServerClaims,
+    DesiredStateOfWorldPopulator,
+    desired_state_of_world_populator,
+)
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api.resource import Quantity, parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.client_go.kubernetes.testing import FakeClientset
+from pkg.client_go.kubernetes.testing import Action, FakeClientset
 from pkg.volume import VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.testing import FakeVolumeHost
@@ -157,6 +162,27 @@ def test_asking_for_a_pod_wakes_the_populator(world: World) -> None:
     world.cancel()
     thread.join(10)
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(("refusals", "expected"), [(2, [VOLUME]), (100, [])])
+@pytest.mark.parametrize("resource", ["persistentvolumeclaims", "persistentvolumes"])
+def test_asks_again_for_what_the_node_may_not_read_yet(
+    world: World, monkeypatch: pytest.MonkeyPatch, resource: str, refusals: int, expected: list[str]
+) -> None:
+    monkeypatch.setattr(desired_state_of_world_populator, "FORBIDDEN_PERIOD", 0.0)
+    left = iter(range(refusals))
+
+    def refuse(action: Action) -> tuple[bool, object]:
+        if next(left, None) is None:
+            return False, None
+        return True, apierrors.new_forbidden(resource, action.name, "no relationship found")
+
+    world.client.prepend_reactor("get", resource, refuse)
+    world.add_bound()
+    world.add_pod()
+    assert world.loop() == expected
+    errors = world.desired.pop_pod_errors("u")
+    assert all("is forbidden: no relationship found" in each for each in errors) and bool(errors) != bool(expected)
 
 
 def test_pods_do_not_wait_for_claims_of_another(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

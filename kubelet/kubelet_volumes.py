@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kubelet import events, metrics, orphans
 from kubelet.kubelet_getters import KubeletGetters, list_pods_from_disk
-from pkg import klog
+from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.util import removeall
 
@@ -59,39 +59,46 @@ class KubeletVolumes(KubeletGetters):
         """
         known = {pod.metadata.uid for pod in pods} | {pod.id for pod in running_pods}
         orphaned = [uid for uid in list_pods_from_disk(self.get_pods_dir()) if uid not in known]
-        stuck: list[str] = []
+        # Why, by pod; there may be more to say of it.
+        stuck: dict[str, str] = {}
         removal_errors: list[Exception] = []
         for uid in orphaned:
             if self.pod_volumes_exist(uid):
                 klog.v(3).info_s("Orphaned pod found, but volumes are not cleaned up", podUID=uid)
-                stuck.append(uid)
+                stuck[uid] = "its volumes are in use"
             elif errors := self.remove_orphaned_pod_volume_dirs(uid):
                 _log(errors)
-                stuck.append(uid)
+                stuck[uid] = str(errors[0])
             elif errors := self._remove_orphaned_pod_dir(uid):
                 _log(errors)
                 removal_errors += errors
-                stuck.append(uid)
+                stuck[uid] = str(errors[0])
         self._tell_orphans(stuck)
         metrics.ORPHAN_POD_CLEANED_VOLUMES.set(len(orphaned))
         metrics.ORPHAN_POD_CLEANED_VOLUMES_ERRORS.set(len(stuck))
         if removal_errors:
             raise ExceptionGroup("orphaned pod directories could not be removed", removal_errors)
 
-    def _tell_orphans(self, pod_uids: list[str]) -> None:
+    def _tell_orphans(self, stuck: dict[str, str]) -> None:
         """One event for each that stays. Not at once: a pod that has just gone still has its volumes taken down."""
         now = self.clock.monotonic()
-        self.orphans_since = {uid: self.orphans_since.get(uid, now) for uid in pod_uids}
-        for uid, since in self.orphans_since.items():
-            if since is None or now - since < ORPHAN_PATIENCE:
-                continue
-            self.orphans_since[uid] = None
+        self.orphans_since = {uid: self.orphans_since.get(uid, now) for uid in stuck}
+        since = self.orphans_since.items()
+        due = [uid for uid, then in since if then is not None and now - then >= ORPHAN_PATIENCE]
+        if due:
+            self.orphans_since |= dict.fromkeys(due)
+            # All processes and files of the pod may have to be looked at, which no other pod is to wait for.
+            golang.go(self._tell_of_orphans, {uid: stuck[uid] for uid in due}, name="orphaned-pod-directories")
+
+    def _tell_of_orphans(self, stuck: dict[str, str]) -> None:
+        for uid, reason in stuck.items():
             try:
                 orphan = orphans.inspect(self.get_pods_dir(), uid)
             except OSError as err:
                 klog.error_s(err, "Could not look into the directory of an orphaned pod", podUID=uid)
                 continue
-            reason = orphan.reasons[0] if orphan.kind is not orphans.Kind.LEFTOVER else "its volumes are in use"
+            if orphan.kind is not orphans.Kind.LEFTOVER:
+                reason = orphan.reasons[0]
             message = f'the directory {orphan.path} of the orphaned pod "{uid}" is not removed: {reason}'
             self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.ORPHANED_POD_DIRECTORY, message)
             klog.warning_s("Orphaned pod directory is not removed", podUID=uid, path=orphan.path, reason=reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -195,6 +196,21 @@ def test_orphan_that_stays_is_one_event_of_the_node(test_kubelet: TestKubelet) -
     ]
 
 
+def test_orphan_that_cannot_be_removed_tells_why(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod_dir(test_kubelet, "containers").mkdir(parents=True)
+
+    def refuse(path: str, **kwargs: int) -> None:
+        raise PermissionError("not allowed")
+
+    monkeypatch.setattr(os, "rmdir", refuse)
+    for _ in range(2):
+        with pytest.raises(ExceptionGroup):
+            clean_up(test_kubelet)
+        test_kubelet.clock.step(kubelet_volumes.ORPHAN_PATIENCE)
+    (event,) = orphan_events(test_kubelet)
+    assert "is not removed: orphaned pod 'pod1uid' found, but error occurred" in event and "not allowed" in event
+
+
 def test_orphan_that_went_and_came_back_is_told_again(test_kubelet: TestKubelet) -> None:
     for _ in range(2):
         pod_dir(test_kubelet, "containers").mkdir(parents=True)
@@ -209,6 +225,9 @@ def test_orphan_that_went_and_came_back_is_told_again(test_kubelet: TestKubelet)
 
 
 def orphan_events(test_kubelet: TestKubelet) -> list[str]:
+    for thread in threading.enumerate():
+        if thread.name == "orphaned-pod-directories":
+            thread.join(10)
     return [event for event in test_kubelet.recorder.drain() if "OrphanedPodDirectory" in event]
 
 

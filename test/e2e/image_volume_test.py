@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 import pytest
-from framework.cluster_client import Namespace
-from framework.containerd import PAUSE
+from framework.cluster_client import Namespace, waiting_reason
+from framework.containerd import BUSYBOX, PAUSE
 from framework.pods import Manifest
 from framework.volumes import looker, mounted, once, told
 
@@ -15,29 +15,53 @@ from framework.volumes import looker, mounted, once, told
 _FIRST = (2, 1)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _supported(namespace: Namespace) -> None:
+@pytest.fixture(scope="module")
+def runtime(namespace: Namespace) -> tuple[int, ...]:
+    """The version of containerd; that of another runtime counts as the latest."""
     node = namespace.client.core_v1.nodes().get(namespace.ctx, namespace.node)
-    version = node.status.node_info.container_runtime_version
-    found = re.match(r"containerd://v?(\d+)\.(\d+)", version)
-    if found is not None and tuple(map(int, found.groups())) < _FIRST:
-        pytest.skip(f"{version} has no volumes of images")
+    found = re.match(r"containerd://v?(\d+)\.(\d+)", node.status.node_info.container_runtime_version)
+    return tuple(map(int, found.groups())) if found is not None else (999,)
 
 
-def of_image(namespace: Namespace, name: str, reference: str, script: str, policy: str = "IfNotPresent") -> Manifest:
+@pytest.fixture
+def supported(runtime: tuple[int, ...]) -> None:
+    if runtime < _FIRST:
+        pytest.skip("the runtime has no volumes of images")
+
+
+def of_image(
+    namespace: Namespace, name: str, reference: str, script: str, policy: str = "IfNotPresent", **mount: object
+) -> Manifest:
     source: dict[str, Any] = {"reference": namespace.images.actual(reference), "pullPolicy": policy}
     volumes = [{"name": "v", "image": source}]
-    return once(name, looker(script, volumeMounts=[mounted("v", "/v")]), volumes=volumes)
+    return once(name, looker(script, volumeMounts=[mounted("v", "/v", **mount)]), volumes=volumes)
 
 
+@pytest.mark.usefixtures("supported")
 def test_content_of_an_image(namespace: Namespace) -> None:
     script = "test -x /v/pause && echo there; touch /v/new"
     namespace.create(of_image(namespace, "content", PAUSE, f"{script} || true"))
     assert told(namespace, "content") == "there\ntouch: /v/new: Read-only file system\n"
 
 
+@pytest.mark.usefixtures("supported")
 def test_image_that_cannot_be_pulled(namespace: Namespace) -> None:
     reference = "registry.invalid/not-there:1"
     namespace.create(of_image(namespace, "not-there", reference, "true", "Never"))
     message = f'.*Container image "{re.escape(reference)}" is not present with pull policy of Never.*'
     namespace.wait_for_event("not-there", "ErrImageNeverPull", message)
+
+
+@pytest.mark.usefixtures("supported")
+def test_part_of_an_image(namespace: Namespace) -> None:
+    namespace.create(of_image(namespace, "part", BUSYBOX, "test -x /v/sh && echo there", subPath="bin"))
+    assert told(namespace, "part") == "there\n"
+
+
+def test_runtime_that_has_none(namespace: Namespace, runtime: tuple[int, ...]) -> None:
+    """The container is not started with something else in the volume's place."""
+    if runtime >= _FIRST:
+        pytest.skip("the runtime has volumes of images")
+    namespace.create(of_image(namespace, "refused", PAUSE, "true"))
+    namespace.wait_for("refused", "waits", lambda found: waiting_reason(found) == "CreateContainerError")
+    namespace.wait_for_event("refused", "Failed", "Error: failed to generate container .*", "spec.containers{main}")

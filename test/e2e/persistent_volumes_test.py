@@ -6,8 +6,10 @@ All pods are made by the first fixture, and each test then looks at its own, so 
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from framework.claims import (
@@ -31,6 +33,16 @@ pytestmark = pytest.mark.local
 
 V = [mounted("v", "/v")]
 DEVICE = [{"name": "v", "devicePath": "/dev/v"}]
+
+
+# What takes programs that the machine may have or not → what is told if not.
+WITHOUT_TOOLS: dict[str, tuple[dict[str, Any], str]] = {
+    "nfs": ({"nfs": {"server": "127.0.0.1", "path": "/export"}}, "mount.nfs is not installed"),
+    "iscsi": (
+        {"iscsi": {"targetPortal": "127.0.0.1", "iqn": "iqn.2001-04.com.example:storage", "lun": 0}},
+        "iscsiadm is not installed",
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +112,10 @@ def made(environment: Environment, namespace: Namespace, folder: Path, device: s
     put_volume(namespace, "ephemeral-v", {"hostPath": {"path": directory("ephemeral")}})
     namespace.create(pod("ephemeral", sleeper(volumeMounts=V), volumes=ephemeral))
 
+    for name, (source, _) in WITHOUT_TOOLS.items():
+        put_claimed(namespace, name, source)
+        namespace.create(with_claim(pod(name, sleeper(volumeMounts=V))))
+
     put_claim(namespace, "late")
     namespace.create(with_claim(once("late", looker("cat /v/file", volumeMounts=V))))
     namespace.create(with_claim(once("later", looker("cat /v/file", volumeMounts=V))))
@@ -140,6 +156,15 @@ def test_local_volume_that_is_not_there(namespace: Namespace, folder: Path) -> N
 
 def test_device_of_a_local_volume(namespace: Namespace) -> None:
     assert told(namespace, "block") == "on the disk\n"
+
+
+@pytest.mark.parametrize("name", WITHOUT_TOOLS)
+def test_claim_to_what_takes_programs(namespace: Namespace, name: str) -> None:
+    if any(shutil.which(program) for program in ("mount.nfs", "iscsiadm")):
+        pytest.skip("the machine has such programs")
+    namespace.wait_for_event(
+        name, "FailedMount", f'.* failed for volume "{volume_name(namespace, name)}" : .*{WITHOUT_TOOLS[name][1]}.*'
+    )
 
 
 @pytest.mark.skipif(not can_make_ext4(), reason="the machine cannot make file systems")

@@ -1,6 +1,7 @@
 """Whose files persistent volumes are: what fsGroup makes of volumes that have content already.
 
 - fsGroupChangePolicy: test_policy
+- groups that volumes bring with them: test_group_that_a_volume_brings
 - volumes of the node, which stay as they are: test_host_path_is_left_alone
 - what a CSI driver says of it: test_policy_of_the_driver, test_driver_takes_care_of_the_group_itself
 
@@ -95,6 +96,11 @@ def made(
         looks(name, OWNERS, **({"fsGroupChangePolicy": policy} if policy else {}))
     put_claimed(namespace, "host-path", {"hostPath": {"path": with_content(folder, "host-path", 0o755)}})
     looks("host-path", OWNERS)
+    annotations = {"pv.beta.kubernetes.io/gid": "4321"}
+    put_claimed(
+        namespace, "annotated", {"hostPath": {"path": with_content(folder, "annotated")}}, annotations=annotations
+    )
+    looks("annotated", "id -G")
     script = "touch /v/file; stat -c %g /v/file"
     for name, (mode, source, _) in OF_DRIVER.items():
         put_csi(namespace, NO_WORD, name, mode, **source)
@@ -124,6 +130,10 @@ def test_policy(namespace: Namespace, name: str) -> None:
 
 def test_host_path_is_left_alone(namespace: Namespace) -> None:
     assert told(namespace, "host-path").splitlines() == ["755 0", *KEPT]
+
+
+def test_group_that_a_volume_brings(namespace: Namespace) -> None:
+    assert set(told(namespace, "annotated").split()) >= {"2000", "4321"}
 
 
 @pytest.mark.parametrize("name", OF_DRIVER)

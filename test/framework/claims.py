@@ -23,10 +23,12 @@ def on_node(name: str) -> dict[str, Any]:
     return {"required": {"nodeSelectorTerms": terms}}
 
 
-def put_volume(namespace: Namespace, claim: str, source: dict[str, Any], **spec: Any) -> None:
+def put_volume(
+    namespace: Namespace, claim: str, source: dict[str, Any], annotations: dict[str, str] | None = None, **spec: Any
+) -> None:
     """Make a volume that only the claim of this name gets; it goes with the claim."""
     volume = {
-        "metadata": {"name": volume_name(namespace, claim)},
+        "metadata": {"name": volume_name(namespace, claim), "annotations": annotations or {}},
         "spec": {
             "capacity": {"storage": "16Mi"},
             "accessModes": ["ReadWriteOnce"],

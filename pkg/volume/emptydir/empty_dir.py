@@ -321,16 +321,18 @@ class EmptyDir:
             return
         found = self._mount_detector.get_mount_medium(directory, v1.STORAGE_MEDIUM_HUGE_PAGES)
         if found.is_mount_point and found.medium in (v1.STORAGE_MEDIUM_MEMORY, v1.STORAGE_MEDIUM_HUGE_PAGES):
+            # With a mount below it this would have failed.
             self._mounter.unmount(directory)
-        self._tear_down_default(directory)
+        else:
+            self._check_nothing_is_mounted_below(directory)
+        shutil.rmtree(directory)
 
-    def _tear_down_default(self, directory: str) -> None:
-        """DIVERGES: Go removes what is in mounts that a container has left below, too, be it another machine's."""
+    def _check_nothing_is_mounted_below(self, directory: str) -> None:
+        """DIVERGES: Go removes what is in mounts that a container has left there, too, be it another machine's."""
         below = f"{os.path.realpath(directory)}/"
         for point in self._mounter.list():
             if point.path.startswith(below):
                 raise OSError(f"cannot delete directory {directory}: {point.path} is a mount point")
-        shutil.rmtree(directory)
 
 
 def get_page_size_mount_option(medium: str, pod: v1.Pod) -> str:

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
     from pkg.volume.csi.csi_plugin import CSIPlugin
 
+# Beside the volumes' own directories.
+STAGING_DIR = "staging"
+PUBLISH_DIR = "publish"
+
 
 class CSIBlockMapper:
     """A device of one pod: CustomBlockVolumeMapper and CustomBlockVolumeUnmapper. For one thread at a time."""
@@ -73,7 +77,7 @@ class CSIBlockMapper:
     def get_staging_path(self) -> str:
         """The directory that the driver stages the volume in."""
         devices = self._plugin.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME)
-        return os.path.join(devices, "staging", self._spec_name)
+        return os.path.join(devices, STAGING_DIR, self._spec_name)
 
     def supports_metrics(self) -> bool:
         return True
@@ -81,7 +85,7 @@ class CSIBlockMapper:
     def _get_publish_dir(self) -> str:
         """The directory that the volume is published in, for each pod by itself."""
         devices = self._plugin.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME)
-        return os.path.join(devices, "publish", self._spec_name)
+        return os.path.join(devices, PUBLISH_DIR, self._spec_name)
 
     def _get_publish_path(self) -> str:
         return os.path.join(self._get_publish_dir(), self._pod_uid)

@@ -5,6 +5,7 @@ Go: pkg/volume/csi/csi_plugin.go
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +21,10 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import version as utilversion
 from pkg.apimachinery.util import wait
-from pkg.util import filesystem
+from pkg.util import filesystem, removeall
 from pkg.volume.csi import csi_client, csi_util, nodeinfomanager
 from pkg.volume.csi.csi_attacher import CSIAttacher, get_attachment_name
-from pkg.volume.csi.csi_block import CSIBlockMapper
+from pkg.volume.csi.csi_block import PUBLISH_DIR, STAGING_DIR, CSIBlockMapper
 from pkg.volume.csi.csi_drivers_store import Driver, DriversStore
 from pkg.volume.csi.csi_mounter import CSIMountMgr, VolDataKey, make_volume_handle, remove_mount_dir
 from pkg.volume.csi.csi_node_updater import CSINodeUpdater, get_node_allocatable_update_period
@@ -156,12 +157,33 @@ class CSIPlugin(Expander):
     def init(self, host: VolumeHost) -> None:
         self.host = host
         self.node_info_manager = nodeinfomanager.NodeInfoManager(host.get_node_name(), host, MIGRATED_PLUGINS)
+        self._remove_lost_directories()
         if host.get_kube_client() is None:
             klog.warning_s(log("kubeclient not set, assuming standalone kubelet"))
             return
         self.csi_driver_lister = host.csi_driver_lister()
         if self.csi_driver_lister is None:
             klog.error_s(None, log("CSIDriverLister not found on KubeletVolumeHost"))
+
+    def _remove_lost_directories(self) -> None:
+        """Those of volumes whose data files a kubelet that was killed had removed already, or not written yet.
+
+        DIVERGES: Go leaves them for ever: without its data nobody asks for a volume.
+        """
+        devices = Path(self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME))
+        for volume in devices.glob("*"):
+            if volume.name in (STAGING_DIR, PUBLISH_DIR) or (volume / "data" / VOL_DATA_FILE_NAME).exists():
+                continue
+            try:
+                csi_util.remove_volume_data(str(volume / "data"), VOL_DATA_FILE_NAME)
+                removeall.remove_dirs_one_filesystem(self.host.get_mounter(), str(volume))
+            except OSError as err:
+                klog.error_s(err, log("failed to remove the directory of a volume without data"), path=volume)
+        for volume in Path(self.host.get_plugin_dir(CSI_PLUGIN_NAME)).glob("*/*"):
+            if volume.parent != devices:
+                # Not empty: the volume is known, or of a driver that stages nothing.
+                with contextlib.suppress(OSError):
+                    volume.rmdir()
 
     def start(self, ctx: golang.Context, clock: clocklib.Clock | None = None) -> None:
         """Tell the cluster of this node's drivers until ctx ends. To be called once, after init.
@@ -471,7 +493,7 @@ class CSIPlugin(Expander):
         DIVERGES: as above; Go has removed the pod's link when it asks the driver to take the device away.
         """
         devices = Path(self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME))
-        return [(path.name, path.parent.name) for path in sorted(devices.glob("publish/*/*"))]
+        return [(path.name, path.parent.name) for path in sorted(devices.glob(f"{PUBLISH_DIR}/*/*"))]
 
     def skip_attach(self, driver: str) -> bool:
         """Whether the driver's object says that its volumes need not be attached."""

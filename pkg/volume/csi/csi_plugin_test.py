@@ -356,3 +356,31 @@ def check_records(plugin: csi_plugin.CSIPlugin) -> None:
     ]
     assert found == [("mounted", "mounted", "Filesystem"), ("pv", "mapped", "Block")]
     assert plugin.list_published_devices() == [("uid", "pv")]
+
+
+def test_directories_of_volumes_that_are_lost_to_a_kill_go(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        host = world.plugin.host
+        root = Path(host.get_plugin_dir(csi.CSI_PLUGIN_NAME))
+        devices = Path(host.get_volume_device_plugin_dir(csi.CSI_PLUGIN_NAME))
+        kept = {
+            devices / "known/data": {"driverName": "d", "volumeHandle": "known"},
+            root / "d/known": {"driverName": "d", "volumeHandle": "known"},
+        }
+        for directory, data in kept.items():
+            directory.mkdir(parents=True)
+            csi_util.save_volume_data(str(directory), "vol_data.json", data)
+        stay = [
+            devices / "staging/known",
+            devices / "publish/known",
+            devices / "used/dev",
+            root / "plain/hash/globalmount",
+        ]
+        for directory in [*stay, devices / "forgotten/dev", devices / "new/data", root / "d/forgotten"]:
+            directory.mkdir(parents=True)
+        (devices / "used/dev/uid").touch()
+        (devices / "new/data/vol_data.json.incomplete").touch()
+        world.plugin.init(host)
+        assert all(directory.is_dir() for directory in [*kept, *stay])
+        assert sorted(each.name for each in devices.iterdir()) == ["known", "publish", "staging", "used"]
+        assert [each.name for each in (root / "d").iterdir()] == ["known"]

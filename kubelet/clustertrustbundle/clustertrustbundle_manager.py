@@ -28,7 +28,8 @@ MAX_LABEL_SELECTOR_LENGTH = 100 * 1024
 # Seconds that a pod waits for the first list of all bundles.
 _SYNC_TIMEOUT = 10.0
 _GROUP_VERSION = "certificates.k8s.io/v1beta1"
-_BLOCK = re.compile(r"^-----BEGIN ([^\n]*)-----$(.*?)^-----END \1-----$", re.MULTILINE | re.DOTALL)
+# Lines may end as elsewhere, or in blanks.
+_BLOCK = re.compile(r"^-----BEGIN ([^\n]*)-----[ \t\r]*$(.*?)^-----END \1-----[ \t\r]*$", re.MULTILINE | re.DOTALL)
 _HEADER = re.compile(r"^[^\n:]+:[^\n]*\n", re.MULTILINE)
 _LINE = 64
 

@@ -132,6 +132,12 @@ def test_what_is_no_certificate_is_passed_over(ctx: golang.Context) -> None:
     assert manager.get_trust_anchors_by_name("one", False) == pem(ROOT1).encode()
 
 
+def test_lines_may_end_as_on_other_systems(ctx: golang.Context) -> None:
+    content = (pem(ROOT1) + pem(f"Header: value\n\n{ROOT2} ")).replace("\n", "\r\n")
+    _, manager = lazy(ctx, bundle("one", content))
+    assert blocks(manager.get_trust_anchors_by_name("one", False)) == {ROOT1, ROOT2}
+
+
 def test_nothing_is_asked_before_it_is_needed(ctx: golang.Context) -> None:
     client, manager = lazy(ctx)
     assert client.actions() == []

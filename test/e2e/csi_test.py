@@ -68,6 +68,8 @@ def drivers(local: LocalCluster, environment: Environment, namespace: Namespace)
     with full, plain:
         yield {DRIVER: full, PLAIN: plain}
         full.forget_faults()
+        # Without their drivers, pods that a failed test left would not end.
+        _delete_pods(namespace)
     for name in (DRIVER, PLAIN, NOBODY):
         environment.client.storage_v1.csi_drivers().delete(namespace.ctx, name)
     classes.delete(namespace.ctx, GROWING)
@@ -82,6 +84,13 @@ def _put_driver(client: kubernetes.Clientset, name: str, **spec: Any) -> None:
     """Tell the cluster what a driver wants."""
     made = codec.convert({"metadata": {"name": name}, "spec": spec}, storagev1.CSIDriver)
     client.storage_v1.csi_drivers().create(golang.background(), made)
+
+
+def _delete_pods(namespace: Namespace) -> None:
+    for found in namespace.pods.all():
+        namespace.delete(found.metadata.name, 0 if found.status.phase == v1.POD_PENDING else None)
+    for found in namespace.pods.all():
+        namespace.wait_deleted(found.metadata.name)
 
 
 def handle(namespace: Namespace, name: str) -> str:
@@ -225,7 +234,7 @@ def test_volume_of_two_pods_is_staged_once(namespace: Namespace, driver: CSIDriv
 def test_device(namespace: Namespace, driver: CSIDriver, local: LocalCluster) -> None:
     (found,) = namespace.wait_for_running("block")
     disk = driver.state / "volumes" / handle(namespace, "block") / "disk"
-    assert len(loop_devices(disk)) >= 1
+    assert len(loop_devices(disk)) == 2, "the driver's, and one by which the kubelet keeps it open"
     container_id = found.status.container_statuses[0].container_id.rpartition("/")[2]
     said = local.cri.exec(container_id, "sh", "-c", "echo to the disk | dd of=/dev/v conv=fsync 2>/dev/null")
     assert said.exit_code == 0, said
@@ -340,15 +349,13 @@ def test_kubelet_is_killed_with_a_volume_mounted(namespace: Namespace, driver: C
 
 def test_nothing_is_left(namespace: Namespace, drivers: dict[str, CSIDriver], environment: Environment) -> None:
     """All pods are deleted: no mount, no staged volume, no attachment; a driver that ends is no more the node's."""
-    for found in namespace.pods.all():
-        namespace.delete(found.metadata.name, 0 if found.status.phase == v1.POD_PENDING else None)
-    for found in namespace.pods.all():
-        namespace.wait_deleted(found.metadata.name)
+    _delete_pods(namespace)
     driver = drivers[DRIVER]
     wait_for("all unmounted", lambda: not any("kubernetes.io~csi" in each for each in driver.mounts()), TIMEOUT)
     wait_for("all unstaged", lambda: not any("kubernetes.io/csi" in each for each in driver.mounts()), TIMEOUT)
     for each in drivers.values():
         assert each.violations(stages=each is driver) == [], each.describe()
+        assert each.loop_devices() == []
 
     def attachments() -> list[str]:
         found = environment.client.storage_v1.volume_attachments().list(namespace.ctx).items

@@ -20,6 +20,9 @@ from pkg import golang
 # How long threads that were told to stop may take to do so.
 _GRACE = 5.0
 SLOWEST = (
+    "csi_killed_test.py",
+    "csi_driver_killed_test.py",
+    "csi_registration_test.py",
     "api_identity_test.py",
     "api_outage_test.py",
     "api_restart_test.py",

@@ -1,0 +1,253 @@
+"""The story of a node and its CSI driver, who are killed at one call or another: what happens, and what must be then.
+
+The kubelet is the real one, on the runtime that runs nothing; the driver is a program of its own that mounts really.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from csi_driver import faults, protocol
+
+from framework.apiserver.cluster import Cluster
+from framework.apiserver.controllers import base
+from framework.cluster_node import ClusterNode
+from framework.csi import CSIDriver
+from framework.pod_history import PodHistory
+from framework.pods import Manifest, pod, sleeper
+
+DRIVER = "k.csi"
+STAGE, PUBLISH, UNPUBLISH, UNSTAGE, EXPAND = (
+    "NodeStageVolume",
+    "NodePublishVolume",
+    "NodeUnpublishVolume",
+    "NodeUnstageVolume",
+    "NodeExpandVolume",
+)
+# A class of volumes that may grow.
+GROWING = "growing"
+TIMEOUT = 90.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call, and where in it its volume's life is stopped. `late`: it goes on only after the kubelet is back."""
+
+    method: str
+    where: str
+    block: bool
+    late: bool = False
+
+    @property
+    def name(self) -> str:
+        words = [self.method[4:].removesuffix("Volume"), self.where, "block" if self.block else "mount"]
+        return "-".join([*words, *(["late"] if self.late else [])]).lower()
+
+
+def steps(*methods: str, late: Sequence[bool] = (False, True)) -> list[Step]:
+    wheres = (faults.BEFORE, faults.DURING, faults.AFTER)
+    return [Step(*each) for each in itertools.product(methods, wheres, (False, True), late)]
+
+
+class RealKubelet(ClusterNode):
+    """Not a hollow one: it sees what is mounted."""
+
+    program = "cmd.kubelet"
+
+
+class Story:
+    """The node, its driver, and the volumes of a round."""
+
+    def __init__(self, node: ClusterNode, driver: CSIDriver) -> None:
+        self.node = node
+        self.driver = driver
+        self.cluster = node.cluster
+        self.before = driver.mounts()
+        self._rounds = itertools.count(1)
+
+    def new_round(self) -> str:
+        """What names begin with from now on, since those of volumes are never used again."""
+        return f"r{next(self._rounds)}-"
+
+    def create(self, prefix: str, step: Step) -> str:
+        """A pod with a claim and a volume that is this claim's; all have the same name."""
+        name, mode = f"{prefix}{step.name}", "Block" if step.block else "Filesystem"
+        shape = {"volumeMode": mode, "accessModes": ["ReadWriteOnce"], "storageClassName": GROWING}
+        volume = {
+            "metadata": {"name": name},
+            "spec": {
+                **shape,
+                "capacity": {"storage": "16Mi"},
+                "claimRef": {"namespace": "default", "name": name},
+                "persistentVolumeReclaimPolicy": "Delete",
+                "csi": {"driver": DRIVER, "volumeHandle": name},
+            },
+        }
+        claim = {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {**shape, "resources": {"requests": {"storage": "16Mi"}}, "volumeName": name},
+        }
+        self.cluster.store.create("persistentvolumes", volume)
+        self.cluster.store.create("persistentvolumeclaims", claim)
+        self.node.create(_pod(name, step.block))
+        return name
+
+    def stop_at(self, prefix: str, step: Step) -> None:
+        self.driver.let(step.method, faults.WAIT, step.where, f"{prefix}{step.name}")
+
+    def wait_until_stopped(self, prefix: str, several: Sequence[Step]) -> None:
+        for step in several:
+            self.driver.wait_for_waiting(step.method, f"{prefix}{step.name}", TIMEOUT)
+
+    def go_on(self, prefix: str, several: Sequence[Step]) -> None:
+        for step in several:
+            self.driver.go_on(step.method, f"{prefix}{step.name}")
+
+    def kill_kubelet(
+        self, prefix: str, several: Sequence[Step], meanwhile: Callable[[], object] = lambda: None
+    ) -> None:
+        """Kill it, let calls go on before or after it is back, and start it again."""
+        self.node.kill()
+        self.driver.mark("the kubelet was killed")
+        self.go_on(prefix, [each for each in several if not each.late])
+        meanwhile()
+        self.node.join()
+        late = [each for each in several if each.late]
+        for step in late:
+            self._wait_until_asked_again(f"{prefix}{step.name}")
+        self.go_on(prefix, late)
+
+    def _wait_until_asked_again(self, volume: str) -> None:
+        """The new kubelet wants something; maybe it is told that something is going on already."""
+
+        def look() -> bool:
+            calls = self.driver.calls(volume=volume)
+            return calls[-1].marks > calls[0].marks and bool(calls[-1].code)
+
+        self.node.wait_for_condition(f"calls for {volume} again", look, TIMEOUT)
+
+    def kill_driver(self) -> None:
+        """Kill it with all its calls, and start it again."""
+        self.driver.kill()
+        self.driver.mark("the driver was killed")
+        self.driver.forget_faults()
+        self.driver.start()
+
+    def kill_both(self) -> None:
+        """The driver is back after the kubelet, and registers again."""
+        self.driver.kill()
+        self.driver.forget_faults()
+        self.kill_kubelet("", [])
+        self.driver.start()
+
+    def grow(self, names: Sequence[str]) -> None:
+        """Ask for larger volumes."""
+        for name in names:
+            patch = {"spec": {"resources": {"requests": {"storage": "32Mi"}}}}
+            self.cluster.store.patch("persistentvolumeclaims", name, patch, "default")
+
+    # What must be.
+
+    def assert_grown(self, names: Sequence[str]) -> None:
+        """Once and for all the claims say so, and the driver has done it."""
+
+        def look() -> bool:
+            claims = [base.find(self.cluster.store, "persistentvolumeclaims", name, "default") or {} for name in names]
+            return all(each["status"]["capacity"] == {"storage": "32Mi"} for each in claims)
+
+        self.node.wait_for_condition("volumes have grown", look, TIMEOUT)
+        for name in names:
+            size = (self.driver.state / "volumes" / name / "size").read_text()
+            assert size == str(32 << 20), f"{name} has {size} bytes"
+
+    def assert_in_use(self, names: Sequence[str]) -> None:
+        """Each volume is staged and published once, where its pod looks for it."""
+        self.node.wait_for_api_running(*names, timeout=TIMEOUT)
+        mounts = self.driver.mounts()
+        assert len(set(mounts)) == len(mounts), "mounted twice over"
+        places = protocol.left(self.driver.calls())
+        for name in names:
+            version = self.node.history.latest(name)
+            assert version is not None
+            published = [each for each in mounts if version.uid in each]
+            assert published, f"{name} is not mounted\n{self.driver.describe()}"
+            unknown = set(published) - {*places[name], *_block_mounts(mounts, name)}
+            assert not unknown, f"{name} is mounted at {unknown}\n{self.driver.describe()}"
+        self.assert_in_order()
+
+    def assert_gone(self, names: Sequence[str]) -> None:
+        """Nothing of the pods and their volumes is left on the node, and the cluster knows it."""
+        for name in names:
+            self.node.wait_until_gone(name, timeout=TIMEOUT)
+        self.node.wait_for_condition("all unmounted", lambda: self.driver.mounts() == self.before, TIMEOUT)
+
+        def unused() -> bool:
+            status = (self.node.api_object() or {}).get("status") or {}
+            return not status.get("volumesInUse") and not status.get("volumesAttached")
+
+        self.node.wait_for_condition("nothing in use", unused, TIMEOUT)
+        self.node.wait_for_condition("no pod directories", lambda: not self.node.pod_directories(), TIMEOUT)
+        files = [str(each) for each in (self.node.root_dir / "plugins" / "kubernetes.io").rglob("*")]
+        left = {
+            "files": [each for each in files if any(name in each for name in names)],
+            "attachments": self.cluster.store.list("volumeattachments"),
+            "loop devices": self.driver.loop_devices(),
+            "places": protocol.left(self.driver.calls()),
+        }
+        assert not any(left.values()), f"{left}\n{self.driver.describe()}"
+        self.assert_in_order()
+
+    def assert_in_order(self) -> None:
+        violations = self.driver.violations()
+        assert violations == [], f"{violations}\n{self.driver.describe()}"
+
+    def delete(self, names: Sequence[str], grace: int | None = None) -> None:
+        for name in names:
+            self.node.delete(name, grace)
+
+
+def _pod(name: str, block: bool) -> Manifest:
+    if block:
+        main = sleeper(volumeDevices=[{"name": "data", "devicePath": "/dev/data"}])
+    else:
+        main = sleeper(volumeMounts=[{"name": "data", "mountPath": "/data"}])
+    return pod(name, main, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": name}}])
+
+
+def _block_mounts(mounts: Sequence[str], name: str) -> list[str]:
+    """What the kubelet itself mounts for a device: below the directory that has a link for each pod."""
+    return [each for each in mounts if f"/volumeDevices/{name}/" in each or f"/volumeDevices/publish/{name}" in each]
+
+
+@contextmanager
+def of(node_name: str, cluster: Cluster, history: PodHistory) -> Iterator[Story]:
+    """Begin with a node that is ready and has its driver; nothing is left in the end, whatever happened."""
+    cluster.store.create("csidrivers", {"metadata": {"name": DRIVER}, "spec": {"fsGroupPolicy": "None"}})
+    growing = {"metadata": {"name": GROWING}, "provisioner": DRIVER, "allowVolumeExpansion": True}
+    cluster.store.create("storageclasses", growing)
+    with tempfile.TemporaryDirectory(prefix="csi-") as name:
+        folder = Path(name)
+        config = {
+            "maxPods": 300,
+            "cgroupsPerQOS": False,
+            "enforceNodeAllocatable": [],
+            "makeIPTablesUtilChains": False,
+            "podLogsDir": str(folder / "logs"),
+            # How long it may take until it is seen that a claim has grown.
+            "syncFrequency": "2s",
+        }
+        node = RealKubelet(folder, node_name, cluster, history, config)
+        node.server.start()
+        try:
+            with CSIDriver(folder, DRIVER, node.root_dir, node_name) as driver:
+                node.join()
+                driver.wait_for_call("NotifyRegistrationStatus", timeout=TIMEOUT)
+                yield Story(node, driver)
+                driver.forget_faults()
+        finally:
+            node.end()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from framework.cluster_client import Namespace, waiting_reason
-from framework.containerd import BUSYBOX, PAUSE
+from framework.containerd import PAUSE
 from framework.pods import Manifest
 from framework.volumes import looker, mounted, once, told
 
@@ -29,12 +29,10 @@ def supported(runtime: tuple[int, ...]) -> None:
         pytest.skip("the runtime has no volumes of images")
 
 
-def of_image(
-    namespace: Namespace, name: str, reference: str, script: str, policy: str = "IfNotPresent", **mount: object
-) -> Manifest:
+def of_image(namespace: Namespace, name: str, reference: str, script: str, policy: str = "IfNotPresent") -> Manifest:
     source: dict[str, Any] = {"reference": namespace.images.actual(reference), "pullPolicy": policy}
     volumes = [{"name": "v", "image": source}]
-    return once(name, looker(script, volumeMounts=[mounted("v", "/v", **mount)]), volumes=volumes)
+    return once(name, looker(script, volumeMounts=[mounted("v", "/v")]), volumes=volumes)
 
 
 @pytest.mark.usefixtures("supported")
@@ -50,12 +48,6 @@ def test_image_that_cannot_be_pulled(namespace: Namespace) -> None:
     namespace.create(of_image(namespace, "not-there", reference, "true", "Never"))
     message = f'.*Container image "{re.escape(reference)}" is not present with pull policy of Never.*'
     namespace.wait_for_event("not-there", "ErrImageNeverPull", message)
-
-
-@pytest.mark.usefixtures("supported")
-def test_part_of_an_image(namespace: Namespace) -> None:
-    namespace.create(of_image(namespace, "part", BUSYBOX, "test -x /v/sh && echo there", subPath="bin"))
-    assert told(namespace, "part") == "there\n"
 
 
 def test_runtime_that_has_none(namespace: Namespace, runtime: tuple[int, ...]) -> None:

@@ -96,14 +96,12 @@ def made(
         looks(name, OWNERS, **({"fsGroupChangePolicy": policy} if policy else {}))
     put_claimed(namespace, "host-path", {"hostPath": {"path": with_content(folder, "host-path", 0o755)}})
     looks("host-path", OWNERS)
-    annotations = {"pv.beta.kubernetes.io/gid": "4321"}
-    put_claimed(
-        namespace, "annotated", {"hostPath": {"path": with_content(folder, "annotated")}}, annotations=annotations
-    )
+    annotated = {"hostPath": {"path": with_content(folder, "annotated")}}
+    put_claimed(namespace, "annotated", annotated, annotations={"pv.beta.kubernetes.io/gid": "4321"})
     looks("annotated", "id -G")
     script = "touch /v/file; stat -c %g /v/file"
-    for name, (mode, source, _) in OF_DRIVER.items():
-        put_csi(namespace, NO_WORD, name, mode, **source)
+    for name, (mode, csi, _) in OF_DRIVER.items():
+        put_csi(namespace, NO_WORD, name, mode, **csi)
         looks(name, script)
     put_csi(namespace, ITSELF, "itself", "ReadWriteOnce", fsType="ext4")
     looks("itself", script)

@@ -151,6 +151,18 @@ def test_handler_that_refuses(
     world.expect_retry(plugin)
 
 
+def test_plugin_that_is_started_anew_need_not_wait(world: World) -> None:
+    world.handler.validate_err = ValueError("too old")
+    world.sock_dir.mkdir()
+    old = world.plugin("example")
+    world.start()
+    refused(world, old)
+    old.stop()
+    world.handler.validate_err = None
+    # Time stands still.
+    assert world.plugin("example").expect_status().plugin_registered
+
+
 def test_plugin_that_cannot_be_told_is_taken_back(world: World) -> None:
     world.sock_dir.mkdir()
     plugin = world.plugin("example", fail=["NotifyRegistrationStatus"])

@@ -37,6 +37,10 @@ class OperationExecutor:
         """Has something to receive when operations have ended since the last receive."""
         return self._completed
 
+    def forget_failure(self, socket_path: str) -> None:
+        """What failed with the socket may be started again at once."""
+        self._pending_operations.forget_failure(socket_path)
+
     def register_plugin(
         self,
         ctx: golang.Context,

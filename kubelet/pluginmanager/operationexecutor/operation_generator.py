@@ -144,7 +144,8 @@ def _register(
     try:
         handler.register_plugin(plugin.name, plugin.endpoint, versions, None)
     except Exception as err:
-        # As for validation; and a plugin that is not taken must not stay in the cache.
+        # As for validation; and a plugin that is not taken must not stay in the cache. DIVERGES: in Go this is no
+        # failure, and the plugin is bothered again each second.
         actual_state_of_world_updater.remove_plugin(plugin.socket_path)
         refused = RegisterPluginError(f"plugin registration failed with err: {err}")
         try:

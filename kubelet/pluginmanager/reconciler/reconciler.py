@@ -32,6 +32,8 @@ class Reconciler:
         self._lock = threading.Lock()  # guards _handlers
         self._handlers: dict[str, cache.PluginHandler] = {}
         self._handlers_changed: golang.Channel[None] = golang.Channel(1)
+        # The uuid of each socket that was tried, by its path.
+        self._tried: dict[str, str] = {}
 
     def run(self, ctx: golang.Context) -> None:
         """Reconcile until ctx ends.
@@ -87,6 +89,7 @@ class Reconciler:
             if self._actual_state_of_world.plugin_exists_with_correct_uuid(plugin):
                 continue
             pending = True
+            self._forget_failure_of_another(plugin)
             klog.v(5).info_s("Starting operationExecutor.RegisterPlugin", plugin=plugin)
 
             def start(plugin: cache.PluginInfo = plugin) -> None:
@@ -95,8 +98,14 @@ class Reconciler:
                 )
 
             if _start(start):
+                self._tried[plugin.socket_path] = plugin.uuid
                 klog.v(1).info_s("OperationExecutor.RegisterPlugin started", plugin=plugin)
         return pending
+
+    def _forget_failure_of_another(self, plugin: cache.PluginInfo) -> None:
+        """DIVERGES: in Go a plugin that was started anew waits as long as the one before it would have to."""
+        if self._tried.get(plugin.socket_path) != plugin.uuid:
+            self._operation_executor.forget_failure(plugin.socket_path)
 
 
 def _start(operation: Callable[[], None]) -> bool:

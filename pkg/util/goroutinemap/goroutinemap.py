@@ -67,6 +67,13 @@ class GoRoutineMap:
             operation = self._operations.get(operation_name)
             return operation is not None and operation.pending
 
+    def forget_failure(self, operation_name: str) -> None:
+        """What failed may be started again at once."""
+        with self._changed:
+            operation = self._operations.get(operation_name)
+            if operation is not None:
+                operation.exp_backoff = exponentialbackoff.ExponentialBackoff()
+
     def wait(self) -> None:
         """Block until no operation is left, neither running nor failed; for tests."""
         with self._changed:

@@ -228,6 +228,7 @@ class EmptyDir:
             self._set_up_hugepages(directory)
         else:
             raise ValueError(f'unknown storage medium "{self._medium}"')
+        # DIVERGES: Go goes on when this fails, and the pod gets a volume that its group may not write to.
         complete = metrics.fs_group_complete_hook(self._plugin, None)
         VolumeOwnership(self, directory, args.fs_group, None, complete).change_permissions()
         volumeutil.set_ready(self._get_meta_dir())

@@ -65,9 +65,8 @@ def test_directory_is_everybodys_and_the_containers_share_it(pods: Pods) -> None
 
 
 def test_content_outlives_a_container(pods: Pods) -> None:
+    pods.wait_for("restarted", "started again", lambda found: restarts(found) == 1)
     assert told(pods, "restarted") == "first\n"
-    found = pods.latest("restarted")
-    assert found is not None and restarts(found) == 1
 
 
 def test_user_may_write(pods: Pods) -> None:

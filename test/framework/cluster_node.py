@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+
+from csi_driver.volumes import mount_points
 
 from framework.apiserver.cluster import Cluster
 from framework.apiserver.interfaces import Object
@@ -145,6 +148,49 @@ class ClusterNode(HollowKubelet):
 
     def _describe(self) -> str:
         return f"{summaries(self.history.present())}\n--- end of {self.log.name}\n{self.end_of_log()}"
+
+
+class RealKubelet(ClusterNode):
+    """Not a hollow one: it mounts, and sees what is mounted. The machine's cgroups and firewall it leaves alone."""
+
+    program = "cmd.kubelet"
+
+    def __init__(
+        self,
+        folder: Path,
+        node: str,
+        cluster: Cluster,
+        history: PodHistory,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        quiet = {
+            "cgroupsPerQOS": False,
+            "enforceNodeAllocatable": [],
+            "makeIPTablesUtilChains": False,
+            "podLogsDir": str(folder / "logs"),
+        }
+        super().__init__(folder, node, cluster, history, {**quiet, **(config or {})})
+
+    def volumes(self, field: str) -> list[str]:
+        """What the node's status says of volumes."""
+        found = ((self.api_object() or {}).get("status") or {}).get(field) or []
+        return [each["name"] if isinstance(each, dict) else each for each in found]
+
+
+@contextmanager
+def real_node(
+    folder: Path, name: str, cluster: Cluster, history: PodHistory, config: Mapping[str, object] | None = None
+) -> Iterator[RealKubelet]:
+    """A node whose kubelet the caller starts; in the end it is ended, and what it has mounted is unmounted."""
+    node = RealKubelet(folder, name, cluster, history, config)
+    node.server.start()
+    try:
+        yield node
+    finally:
+        node.end()
+        for place in reversed(mount_points()):
+            if Path(place).is_relative_to(node.root_dir):
+                subprocess.run(["umount", "--lazy", place], check=False)
 
 
 def condition(kind: str, status: str, **fields: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from csi_driver import faults, protocol
 
 from framework.apiserver.cluster import Cluster
 from framework.apiserver.controllers import base
-from framework.cluster_node import ClusterNode
+from framework.cluster_node import RealKubelet, real_node
 from framework.csi import CSIDriver
 from framework.pod_history import PodHistory
 from framework.pods import Manifest, pod, sleeper
@@ -54,16 +54,10 @@ def steps(*methods: str, late: Sequence[bool] = (False, True)) -> list[Step]:
     return [Step(*each) for each in itertools.product(methods, wheres, (False, True), late)]
 
 
-class RealKubelet(ClusterNode):
-    """Not a hollow one: it sees what is mounted."""
-
-    program = "cmd.kubelet"
-
-
 class Story:
     """The node, its driver, and the volumes of a round."""
 
-    def __init__(self, node: ClusterNode, driver: CSIDriver) -> None:
+    def __init__(self, node: RealKubelet, driver: CSIDriver) -> None:
         self.node = node
         self.driver = driver
         self.cluster = node.cluster
@@ -186,11 +180,10 @@ class Story:
             self.node.wait_until_gone(name, timeout=TIMEOUT)
         self.node.wait_for_condition("all unmounted", lambda: self.driver.mounts() == self.before, TIMEOUT)
 
-        def unused() -> bool:
-            status = (self.node.api_object() or {}).get("status") or {}
-            return not status.get("volumesInUse") and not status.get("volumesAttached")
+        def used() -> list[str]:
+            return [*self.node.volumes("volumesInUse"), *self.node.volumes("volumesAttached")]
 
-        self.node.wait_for_condition("nothing in use", unused, TIMEOUT)
+        self.node.wait_for_condition("nothing in use", lambda: not used(), TIMEOUT)
         self.node.wait_for_condition("no pod directories", lambda: not self.node.pod_directories(), TIMEOUT)
         files = [str(each) for each in (self.node.root_dir / "plugins" / "kubernetes.io").rglob("*")]
         left = {
@@ -230,24 +223,15 @@ def of(node_name: str, cluster: Cluster, history: PodHistory) -> Iterator[Story]
     cluster.store.create("csidrivers", {"metadata": {"name": DRIVER}, "spec": {"fsGroupPolicy": "None"}})
     growing = {"metadata": {"name": GROWING}, "provisioner": DRIVER, "allowVolumeExpansion": True}
     cluster.store.create("storageclasses", growing)
+    # How long it may take until it is seen that a claim has grown.
+    config = {"maxPods": 300, "syncFrequency": "2s"}
     with tempfile.TemporaryDirectory(prefix="csi-") as name:
         folder = Path(name)
-        config = {
-            "maxPods": 300,
-            "cgroupsPerQOS": False,
-            "enforceNodeAllocatable": [],
-            "makeIPTablesUtilChains": False,
-            "podLogsDir": str(folder / "logs"),
-            # How long it may take until it is seen that a claim has grown.
-            "syncFrequency": "2s",
-        }
-        node = RealKubelet(folder, node_name, cluster, history, config)
-        node.server.start()
-        try:
-            with CSIDriver(folder, DRIVER, node.root_dir, node_name) as driver:
-                node.join()
-                driver.wait_for_call("NotifyRegistrationStatus", timeout=TIMEOUT)
-                yield Story(node, driver)
-                driver.forget_faults()
-        finally:
-            node.end()
+        with (
+            real_node(folder, node_name, cluster, history, config) as node,
+            CSIDriver(folder, DRIVER, node.root_dir, node_name) as driver,
+        ):
+            node.join()
+            driver.wait_for_call("NotifyRegistrationStatus", timeout=TIMEOUT)
+            yield Story(node, driver)
+            driver.forget_faults()

@@ -17,7 +17,7 @@ import pytest
 from csi_driver import faults
 from framework.apiserver.cluster import Cluster
 from framework.apiserver.interfaces import Object
-from framework.cluster_node import ClusterNode
+from framework.cluster_node import RealKubelet, real_node
 from framework.csi import CSIDriver
 from framework.pod_history import PodHistory
 from framework.pods import pod, sleeper
@@ -34,34 +34,11 @@ TIMEOUT = 60.0
 IN_USE = f"kubernetes.io/csi/{DRIVER}^"
 
 
-class RealKubelet(ClusterNode):
-    """Not a hollow one: it sees what is mounted."""
-
-    program = "cmd.kubelet"
-
-    def volumes(self, field: str) -> list[str]:
-        """What the node's status says of volumes."""
-        found = ((self.api_object() or {}).get("status") or {}).get(field) or []
-        return [each["name"] if isinstance(each, dict) else each for each in found]
-
-
 @pytest.fixture(scope="module")
 def node(cluster: Cluster, history: PodHistory) -> Iterator[RealKubelet]:
-    with tempfile.TemporaryDirectory(prefix="csi-") as name:
-        folder = Path(name)
-        config = {
-            "cgroupsPerQOS": False,
-            "enforceNodeAllocatable": [],
-            "makeIPTablesUtilChains": False,
-            "podLogsDir": str(folder / "logs"),
-        }
-        node = RealKubelet(folder, NODE, cluster, history, config)
-        node.server.start()
-        try:
-            node.join()
-            yield node
-        finally:
-            node.end()
+    with tempfile.TemporaryDirectory(prefix="csi-") as name, real_node(Path(name), NODE, cluster, history) as node:
+        node.join()
+        yield node
 
 
 @pytest.fixture(scope="module")

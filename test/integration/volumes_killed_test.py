@@ -6,14 +6,13 @@ The kubelet is the real one, on the runtime that runs nothing: what is mounted i
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from framework.apiserver.cluster import Cluster
-from framework.cluster_node import ClusterNode
+from framework.cluster_node import ClusterNode, real_node
 from framework.pods import Manifest, pod, sleeper
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
@@ -34,12 +33,6 @@ VOLUMES: list[dict[str, Any]] = [
 ]
 
 
-class RealKubelet(ClusterNode):
-    """Not a hollow one: it mounts."""
-
-    program = "cmd.kubelet"
-
-
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, history: Any) -> Iterator[ClusterNode]:
     cluster.store.create(
@@ -47,24 +40,9 @@ def node(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, history: An
     )
     cluster.store.create("secrets", {"metadata": {"name": "key", "namespace": "default"}, "data": {"k": "c2VjcmV0"}})
     folder = tmp_path_factory.mktemp(NODE)
-    config = {
-        "maxPods": 100,
-        "cgroupsPerQOS": False,
-        "enforceNodeAllocatable": [],
-        "makeIPTablesUtilChains": False,
-        "podLogsDir": str(folder / "logs"),
-        "registerWithTaints": [],
-    }
-    node = RealKubelet(folder, NODE, cluster, history, config)
-    node.server.start()
-    try:
+    with real_node(folder, NODE, cluster, history) as node:
         node.join()
         yield node
-    finally:
-        node.end()
-        # Its own directory is bound to itself, so that mounts in it reach containers.
-        for place in reversed([mount.split()[1] for mount in mounts(node)]):
-            subprocess.run(["umount", "--lazy", place], check=False)
 
 
 def volumes_pod(name: str) -> Manifest:

@@ -310,9 +310,12 @@ class ActualStateOfWorld:
     def mark_remount_required(self, pod_name: str) -> None:
         """Ask for another set-up of those volumes of the pod whose plugins want that."""
         with self._lock:
-            mounts = [(volume, volume.mounted_pods.get(pod_name)) for volume in self._attached_volumes.values()]
-            for volume, pod in mounts:
-                if pod is not None and self._requires_remount(volume, pod):
+            specs = {volume.volume_name: pod.volume_spec for volume, pod in self._mounts_of_pod_locked(pod_name)}
+        # Without the lock, for a plugin may have to wait until it knows its drivers.
+        required = {name for name, spec in specs.items() if self._requires_remount(pod_name, name, spec)}
+        with self._lock:
+            for volume, pod in self._mounts_of_pod_locked(pod_name):
+                if volume.volume_name in required:
                     pod.remounts_required += 1
 
     def mark_remount_begun(self, pod_name: str, volume_name: str) -> None:
@@ -326,18 +329,18 @@ class ActualStateOfWorld:
             if pod is not None:
                 pod.remounts_begun = pod.remounts_required
 
-    def _requires_remount(self, volume: _AttachedVolume, pod: _MountedPod) -> bool:
+    def _requires_remount(self, pod_name: str, volume_name: str, spec: Spec) -> bool:
         try:
-            return self._volume_plugin_mgr.find_plugin_by_spec(pod.volume_spec).requires_remount(pod.volume_spec)
+            return self._volume_plugin_mgr.find_plugin_by_spec(spec).requires_remount(spec)
         except Exception as err:
             # Other volumes of the pod must not suffer for this one.
             klog.error_s(
                 err,
                 "MarkRemountRequired failed to FindPluginBySpec for volume",
-                uniquePodName=pod.pod_name,
-                podUID=pod.pod_uid,
-                volumeName=volume.volume_name,
-                volumeSpecName=pod.volume_spec.name(),
+                uniquePodName=pod_name,
+                podUID=pod_name,
+                volumeName=volume_name,
+                volumeSpecName=spec.name(),
             )
             return False
 

@@ -112,6 +112,8 @@ class DesiredStateOfWorld:
             volume_spec, selinux_container_contexts, pod.spec.security_context
         )
         klog.v(4).info_s("expected volume SELinux label context", volume=volume_spec.name(), label=label)
+        # Without the lock, for a plugin may have to wait until it knows its drivers.
+        remounts = plugin.requires_remount(volume_spec)
         with self._lock:
             volume = self._volumes_to_mount.get(volume_name)
             if volume is None:
@@ -131,21 +133,18 @@ class DesiredStateOfWorld:
                 _check_selinux_conflict(plugin, volume_spec, volume, label)
             self._volumes_to_mount[volume_name] = volume
             volume.pods_to_mount[pod_name] = self._pod_to_mount(
-                volume.pods_to_mount.get(pod_name), pod, plugin, volume_spec, outer_volume_spec_name
+                volume.pods_to_mount.get(pod_name), pod, remounts, volume_spec, outer_volume_spec_name
             )
         return volume_name
 
     def _pod_to_mount(
-        self, old: _PodToMount | None, pod: v1.Pod, plugin: VolumePlugin, spec: Spec, outer_name: str
+        self, old: _PodToMount | None, pod: v1.Pod, remounts: bool, spec: Spec, outer_name: str
     ) -> _PodToMount:
         names = list(old.outer_volume_spec_names) if old is not None else []
         if outer_name not in names:
             names.append(outer_name)
         # Asking again for a volume whose content changes is another request, of any other volume it is the same one.
-        if old is not None and not plugin.requires_remount(spec):
-            requested = old.mount_request_time
-        else:
-            requested = self._clock.now()
+        requested = old.mount_request_time if old is not None and not remounts else self._clock.now()
         return _PodToMount(pod, spec, names, requested)
 
     def _get_selinux_label(

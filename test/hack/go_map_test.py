@@ -159,7 +159,7 @@ def test_reads_functions_for_linux_that_are_no_fakes(tmp_path: Path) -> None:
         "pkg/kubelet\ta.go\ttype\t\tKubelet\t3\t\t",
         "pkg/kubelet\ta.go\tfunc\t\tFake\t3\tfake+testing\t",
         "pkg/kubelet\ta_windows.go\tfunc\t\tService\t3\t\twindows",
-        "pkg/volume\ta.go\tfunc\t\tNew\t3\t\t",
+        "pkg/scheduler\ta.go\tfunc\t\tNew\t3\t\t",
     ]
     path = tmp_path / "go.tsv"
     path.write_text("\n".join(["header", *rows]))

@@ -284,8 +284,7 @@ class ISCSIUtil:
             raise OSError(f"{output.strip()} ({err})") from err
         except FileNotFoundError as err:
             # DIVERGES: Go only says that the executable is not there.
-            raise FileNotFoundError(
-                err.errno,
+            raise OSError(
                 "this node cannot attach iscsi volumes: iscsiadm is not installed (it comes with the package "
                 "open-iscsi or iscsi-initiator-utils)",
             ) from err

@@ -6,6 +6,7 @@ Go: pkg/volume/util/operationexecutor/operation_executor.go
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -462,4 +463,14 @@ class OperationExecutor:
 
 
 def _err_suffix(err: Exception | None) -> str:
-    return f": {err}" if err is not None else ""
+    return f": {_cause(err)}" if err is not None else ""
+
+
+def _cause(err: Exception) -> str:
+    """An error's text; that of one of the system as Go writes it, for users read it in events."""
+    if not isinstance(err, OSError) or err.errno is None or not err.strerror:
+        return str(err)
+    # Whoever put something else in its place has said more of it.
+    of_system = err.strerror == os.strerror(err.errno)
+    text = err.strerror.lower() if of_system else err.strerror
+    return text if err.filename is None else f"{err.filename}: {text}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -184,3 +186,17 @@ def test_messages() -> None:
         ('Failed for volume "pv" : x', 'Failed for volume "pv" (UniqueName: "volume") from node "node" : x'),
         ('Failed for volume "volume" : x', 'Failed for volume "volume" (UniqueName: "volume") pod "p" (UID: "p") : x'),
     ]
+
+
+@pytest.mark.parametrize(
+    ("err", "expected"),
+    [
+        (OSError("mount failed"), "mount failed"),
+        (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/Path"), "/Path: no such file or directory"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "no space left on device"),
+        (OSError(errno.EIO, "statfs /Path: Input/output error"), "statfs /Path: Input/output error"),
+    ],
+)
+def test_errors_of_the_system_are_told_without_their_numbers(err: OSError, expected: str) -> None:
+    volume = to_mount("p", False, v1.PERSISTENT_VOLUME_FILESYSTEM)
+    assert str(volume.generate_error("Failed", err)[0]) == f'Failed for volume "pv" : {expected}'

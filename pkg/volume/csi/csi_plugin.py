@@ -157,7 +157,7 @@ class CSIPlugin(Expander):
     def init(self, host: VolumeHost) -> None:
         self.host = host
         self.node_info_manager = nodeinfomanager.NodeInfoManager(host.get_node_name(), host, MIGRATED_PLUGINS)
-        self._remove_lost_directories()
+        self._remove_what_a_kill_left()
         if host.get_kube_client() is None:
             klog.warning_s(log("kubeclient not set, assuming standalone kubelet"))
             return
@@ -165,25 +165,33 @@ class CSIPlugin(Expander):
         if self.csi_driver_lister is None:
             klog.error_s(None, log("CSIDriverLister not found on KubeletVolumeHost"))
 
-    def _remove_lost_directories(self) -> None:
-        """Those of volumes whose data files a kubelet that was killed had removed already, or not written yet.
+    def _remove_what_a_kill_left(self) -> None:
+        """Directories of volumes whose data files were removed already, or not written yet; and what was to be one.
 
         DIVERGES: Go leaves them for ever: without its data nobody asks for a volume.
         """
+        plugin_dir = Path(self.host.get_plugin_dir(CSI_PLUGIN_NAME))
         devices = Path(self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME))
+        unfinished = VOL_DATA_FILE_NAME + csi_util.INCOMPLETE
+        of_pods = f"*/volumes/{csi_util.escape_qualified_name(CSI_PLUGIN_NAME)}/*/{unfinished}"
+        with contextlib.suppress(OSError):
+            for file in [*Path(self.host.get_pods_dir()).glob(of_pods), *plugin_dir.glob(f"*/*/{unfinished}")]:
+                file.unlink()
         for volume in devices.glob("*"):
-            if volume.name in (STAGING_DIR, PUBLISH_DIR) or (volume / "data" / VOL_DATA_FILE_NAME).exists():
-                continue
-            try:
-                csi_util.remove_volume_data(str(volume / "data"), VOL_DATA_FILE_NAME)
-                removeall.remove_dirs_one_filesystem(self.host.get_mounter(), str(volume))
-            except OSError as err:
-                klog.error_s(err, log("failed to remove the directory of a volume without data"), path=volume)
-        for volume in Path(self.host.get_plugin_dir(CSI_PLUGIN_NAME)).glob("*/*"):
+            if volume.name not in (STAGING_DIR, PUBLISH_DIR) and not (volume / "data" / VOL_DATA_FILE_NAME).exists():
+                self._remove_device_directory(volume)
+        for volume in plugin_dir.glob("*/*"):
             if volume.parent != devices:
                 # Not empty: the volume is known, or of a driver that stages nothing.
                 with contextlib.suppress(OSError):
                     volume.rmdir()
+
+    def _remove_device_directory(self, volume: Path) -> None:
+        try:
+            csi_util.remove_volume_data(str(volume / "data"), VOL_DATA_FILE_NAME)
+            removeall.remove_dirs_one_filesystem(self.host.get_mounter(), str(volume))
+        except OSError as err:
+            klog.error_s(err, log("failed to remove the directory of a volume without data"), path=volume)
 
     def start(self, ctx: golang.Context, clock: clocklib.Clock | None = None) -> None:
         """Tell the cluster of this node's drivers until ctx ends. To be called once, after init.

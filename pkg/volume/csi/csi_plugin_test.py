@@ -380,7 +380,12 @@ def test_directories_of_volumes_that_are_lost_to_a_kill_go(tmp_path: Path) -> No
             directory.mkdir(parents=True)
         (devices / "used/dev/uid").touch()
         (devices / "new/data/vol_data.json.incomplete").touch()
+        of_pod = Path(host.get_pod_volume_dir("uid", "kubernetes.io~csi", "pv"))
+        for directory in (of_pod, root / "d/known"):
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / "vol_data.json.incomplete").touch()
         world.plugin.init(host)
         assert all(directory.is_dir() for directory in [*kept, *stay])
         assert sorted(each.name for each in devices.iterdir()) == ["known", "publish", "staging", "used"]
         assert [each.name for each in (root / "d").iterdir()] == ["known"]
+        assert [*tmp_path.rglob("*.incomplete")] == [] and of_pod.is_dir()

@@ -28,7 +28,7 @@ VOL_DATA_FILE_NAME = "vol_data.json"
 FS_TYPE_BLOCK_NAME = "block"
 
 # Before a file with the data of a volume is whole it has another name, so that a crash leaves no half of it.
-_INCOMPLETE = ".incomplete"
+INCOMPLETE = ".incomplete"
 
 
 def get_credentials_from_secret(k8s: kubernetes.Interface, secret_ref: v1.SecretReference) -> dict[str, str]:
@@ -56,7 +56,7 @@ def save_volume_data(directory: str, file_name: str, data: dict[str, str]) -> No
     klog.v(4).info_s(log(f"saving volume data file [{path}]"))
     # As Go's encoder writes it.
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
-    incomplete = Path(path + _INCOMPLETE)
+    incomplete = Path(path + INCOMPLETE)
     try:
         incomplete.write_text(text, encoding="utf-8")
         incomplete.replace(path)
@@ -86,7 +86,7 @@ def load_volume_data(directory: str, file_name: str) -> dict[str, str]:
 
 def remove_volume_data(directory: str, file_name: str) -> None:
     """Remove what save_volume_data kept, or was about to; "already gone" is success. Raises OSError."""
-    for path in (os.path.join(directory, file_name), os.path.join(directory, file_name + _INCOMPLETE)):
+    for path in (os.path.join(directory, file_name), os.path.join(directory, file_name + INCOMPLETE)):
         Path(path).unlink(missing_ok=True)
 
 

@@ -375,6 +375,8 @@ def _status_error(err: Any, addr: str) -> grpcstatus.StatusError:
     if code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details:
         reason = "connection refused" if Path(addr).exists() else "no such file or directory"
         details = f'connection error: desc = "transport: Error while dialing: dial unix {addr}: connect: {reason}"'
+    elif code is grpc.StatusCode.UNAVAILABLE and "Socket closed" in details:
+        details = "error reading from server: EOF"
     elif code is grpc.StatusCode.DEADLINE_EXCEEDED and details == "Deadline Exceeded":
         details = "context deadline exceeded"
     return grpcstatus.StatusError(code, details)

@@ -6,6 +6,7 @@ Go: pkg/volume/csi/csi_client_test.go, pkg/volume/csi/csi_metrics_test.go
 from __future__ import annotations
 
 import contextlib
+import socket as socketlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,36 @@ def test_driver_that_is_away(socket: str) -> None:
     Path(socket).touch()
     with pytest.raises(volumetypes.UncertainProgressError, match="connect: connection refused"):
         stage(new_client(socket), "/path")
+
+
+@contextlib.contextmanager
+def dies_at_first_call(path: str) -> Iterator[None]:
+    """A server that closes the connection when a call has come."""
+    listener = socketlib.socket(socketlib.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+
+    def serve_once() -> None:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as received:
+            connection.sendall(b"\0\0\0\4\0\0\0\0\0")  # settings, none of them
+            received.read(len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
+            kind = -1
+            while kind != 1:  # headers
+                frame = received.read(9)
+                kind = frame[3]
+                received.read(int.from_bytes(frame[:3]))
+
+    thread = golang.go(serve_once, name="dying-driver")
+    with listener:
+        yield
+        thread.join(10)
+
+
+def test_driver_that_dies_in_the_middle_of_a_call(socket: str) -> None:
+    with dies_at_first_call(socket), pytest.raises(volumetypes.UncertainProgressError) as raised:
+        new_client(socket).node_supports_stage_unstage(CTX)
+    assert str(raised.value) == "rpc error: code = Unavailable desc = error reading from server: EOF"
 
 
 def test_driver_that_comes_back_is_found_at_once(socket: str) -> None:

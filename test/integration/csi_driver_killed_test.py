@@ -54,7 +54,8 @@ def come_and_go(story: Story, going: Sequence[Step], kill: Callable[[], None]) -
     story.assert_gone(names)
 
 
-def test_driver_is_killed_while_volumes_grow(story: Story) -> None:
+@pytest.mark.parametrize("both", [False, True], ids=["driver", "both"])
+def test_killed_while_volumes_grow(story: Story, both: bool) -> None:
     prefix, several = story.new_round(), steps(EXPAND, late=[False])
     names = [story.create(prefix, step) for step in several]
     story.assert_in_use(names)
@@ -62,7 +63,10 @@ def test_driver_is_killed_while_volumes_grow(story: Story) -> None:
         story.stop_at(prefix, step)
     story.grow(names)
     story.wait_until_stopped(prefix, several)
-    story.kill_driver()
+    if both:
+        story.kill_both()
+    else:
+        story.kill_driver()
     story.assert_grown(names)
     story.delete(names)
     story.assert_gone(names)

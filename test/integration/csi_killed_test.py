@@ -62,7 +62,7 @@ def test_pods_are_gone_when_it_comes_back_that_was_killed_while_volumes_came(sto
 
 
 def test_killed_while_volumes_grow(story: Story) -> None:
-    prefix, several = story.new_round(), steps(EXPAND, late=[False])
+    prefix, several = story.new_round(), steps(EXPAND)
     names = [story.create(prefix, step) for step in several]
     story.assert_in_use(names)
     for step in several:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pkg import mount_utils
+from pkg import golang, mount_utils
+from pkg.apimachinery.util import wait
 from pkg.mount_utils import mount
 from pkg.mount_utils.testing import FakeMounter
 from pkg.util import exec as utilexec
 from pkg.util.testing import FakeExec, exit_status
+from pkg.volume.util.hostutil import HostUtil
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 
@@ -276,6 +278,10 @@ def test_real_disk_is_formatted_once_and_grown(unmounted_after: Path) -> None:
         assert (target / "kept").exists()
         before = os.statvfs(target).f_blocks
         safe.interface.unmount(str(target))
+        # A container that is being started somewhere may have a copy of the mount, for a moment.
+        wait.poll_until_context_timeout(
+            golang.background(), 0.05, 10.0, True, lambda: not HostUtil().device_opened(device)
+        )
         os.truncate(disk, 32 << 20)
         executor.run(["losetup", "--set-capacity", device])
         # Not mounted: only with CAP_SYS_RESOURCE may a mounted one be made larger.

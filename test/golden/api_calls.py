@@ -215,9 +215,8 @@ _TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _FRACTION = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
 _HASH = re.compile(r"\b[0-9a-f]{32}\b")
 _ADDRESS = re.compile(r"\b(?!0\.)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b")
+_TOKEN_VOLUME = re.compile(r"\bkube-api-access-[a-z0-9]{5}\b")
 _EVENT_NAME = re.compile(r"(\w)\.[0-9a-f]{16}$")
-# The names of the volumes that come with a later issue: secrets, config maps, tokens, the downward API.
-_LATER_VOLUMES = ("kube-api-access-", "conf", "sec", "info", "all")
 # What no limit at all is in a cgroup of version 1; the recorded kubelet took it for one. It is no part of a pod.
 _UNLIMITED = "9007199254740988Ki"
 
@@ -227,7 +226,7 @@ def comparable(value: Any) -> Any:
     if isinstance(value, dict):
         return _comparable_fields(value)
     if isinstance(value, list):
-        items = (comparable(item) for item in value if not _is_left_out(item))
+        items = map(comparable, value)
         return [item for item in items if item not in ({}, None)]
     if isinstance(value, str):
         return _replaced(value)
@@ -246,21 +245,15 @@ def _comparable_fields(value: dict[str, Any]) -> dict[str, Any]:
         kept["conditions"] = changed
         if not changed:
             del kept["conditions"], kept["$setElementOrder/conditions"]
-    if kept.get("volumeMounts") == []:
-        del kept["volumeMounts"]
     if kept.get("resources") in ({}, {"limits": {"memory": _UNLIMITED}}, {"limits": None}):
         del kept["resources"]
     return kept
 
 
-def _is_left_out(item: Any) -> bool:
-    """Whether it is the mount of a volume that pods do not have here."""
-    return isinstance(item, dict) and "mountPath" in item and item["name"].startswith(_LATER_VOLUMES)
-
-
 def _replaced(text: str) -> str:
     text = _CONTAINER_ID.sub("containerd://<id>", _UID.sub("<uid>", text))
     text = _EVENT_NAME.sub(r"\1.<random>", _ID.sub("<id>", text))
+    text = _TOKEN_VOLUME.sub("kube-api-access-<random>", text)
     text = _HASH.sub("<hash>", _ADDRESS.sub("<ip>", _FRACTION.sub("<fine time>", _TIME.sub("<time>", text))))
     # What one gRPC library says is put in another's words by our client.
     return text.replace("context deadline exceeded", "Deadline Exceeded")

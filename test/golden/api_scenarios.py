@@ -1,7 +1,7 @@
 """The recorded scenarios, run by our kubelet as a process against the test API server.
 
-Pods come without volumes of config maps, secrets, tokens and the downward API: mounts_test.py is for these. The runtime
-is a fake one that is told how the containers behaved in the recording.
+Pods come with the volumes that they were recorded with, those of tokens under the names that these had. The runtime is a
+fake one that is told how the containers behaved in the recording.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from kubelet.cri.remote import fake
 
 NODE = "labnode"
 NAMESPACE = "golden"
-# A volume that cannot be had is the whole point of this pod: it is in mounts_test.py.
-NOT_YET = ("no-volume",)
-_VOLUMES = ("emptyDir", "hostPath")
+# The config map that the recorded API server adds to volumes of tokens.
+_NOT_UPSTREAM = "openshift-service-ca.crt"
 # A container that has run for less than ten seconds is new to a kubelet that starts.
 _UNTIL_RESTART = 13.5
 # It was recorded for longer: `cut` leaves out what came in between.
@@ -133,7 +132,7 @@ _KUBERNETES = {
 
 def _run(directory: Path, scenario: Callable[[_Node], Run]) -> Run:
     directory.mkdir()
-    target = cluster.Cluster(directory / "cluster")
+    target = cluster.Cluster(directory / "cluster", cluster.Options(mount_tokens=True))
     with target:
         target.store.create("namespaces", {"metadata": {"name": NAMESPACE}})
         target.store.create("services", _KUBERNETES)
@@ -154,14 +153,12 @@ def _run(directory: Path, scenario: Callable[[_Node], Run]) -> Run:
 def _live(node: _Node) -> Run:
     """A static pod alone, as it was recorded, then all others at once; each is deleted when it has come to its end."""
     [static] = _manifests("05-static")
-    del static["spec"]["automountServiceAccountToken"]
     node.kubelet.write(static)
     result = Run([], {}, [])
     node.wait_until_at_end("static-labnode", result)
     node.kubelet.remove("static")
     node.wait_until_gone()
     manifests = [each for scenario in ("01-plain", "03-ends", "04-host") for each in _manifests(scenario)]
-    manifests = [each for each in manifests if each["metadata"]["name"] not in NOT_YET]
     node.create(manifests)
     names = [each["metadata"]["name"] for each in manifests]
     with ThreadPoolExecutor(len(names)) as pool:
@@ -199,6 +196,8 @@ _ENDS: dict[str, tuple[Callable[[dict[str, Any]], bool], float]] = {
     "crashes": (lambda pod: _ended(pod, restarts=2), 1),
     "no-image": (lambda pod: _waits(pod, "ImagePullBackOff"), 1),
     "no-config": (lambda pod: _waits(pod, "CreateContainerConfigError"), 1),
+    # Its mount is tried for the sixth time 15.5 s after the first.
+    "no-volume": (lambda pod: _waits(pod, "ContainerCreating"), 17),
     "unhealthy": (lambda pod: _running(pod, restarts=3), 0.3),
     "static-labnode": (_running, 0.5),
 }
@@ -228,23 +227,28 @@ def cut(scenario: str, calls: Iterable[Call]) -> list[Call]:
 
 
 def _manifests(scenario: str) -> list[dict[str, Any]]:
-    """The pods of a scenario, without the volumes that are left out."""
+    """The pods of a scenario, with what the recorded API server added that their containers are made from."""
     documents = yaml.safe_load_all((normalize.DATA / scenario / "input.yaml").read_text())
+    recorded = {each["metadata"]["name"]: each for each in normalize.pods(scenario)}
     found = []
-    annotations = {each["metadata"]["name"]: each["metadata"]["annotations"] for each in normalize.pods(scenario)}
     for pod in (each for each in documents if each["kind"] == "Pod"):
         pod["metadata"]["namespace"] = NAMESPACE
-        if pod["metadata"]["name"] in annotations:
-            pod["metadata"]["annotations"] = annotations[pod["metadata"]["name"]]
-        spec = pod["spec"]
-        spec["automountServiceAccountToken"] = False
-        spec["volumes"] = [v for v in spec.get("volumes", []) if any(kind in v for kind in _VOLUMES)]
-        for container in [*spec.get("initContainers", []), *spec["containers"]]:
-            _reduce(container, {volume["name"] for volume in spec["volumes"]})
-        if not spec["volumes"]:
-            del spec["volumes"]
+        if held := recorded.get(pod["metadata"]["name"]):
+            pod["metadata"]["annotations"] = held["metadata"]["annotations"]
+            _add_volumes(pod["spec"], held["spec"])
         found.append(pod)
     return found
+
+
+def _add_volumes(spec: dict[str, Any], recorded: dict[str, Any]) -> None:
+    """Those of tokens without what no other API server than the recorded one adds to them."""
+    spec["volumes"] = recorded.get("volumes", [])
+    for volume in spec["volumes"]:
+        sources = volume.get("projected", {}).get("sources", [])
+        sources[:] = [each for each in sources if each.get("configMap", {}).get("name") != _NOT_UPSTREAM]
+    for kind in ("initContainers", "containers"):
+        for container, held in zip(spec.get(kind, []), recorded.get(kind, []), strict=True):
+            container["volumeMounts"] = held.get("volumeMounts", [])
 
 
 def sources(scenario: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -257,11 +261,6 @@ def sources(scenario: str) -> Iterator[tuple[str, dict[str, Any]]]:
             texts = each.pop("stringData")
             each["data"] = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
             yield "secrets", each
-
-
-def _reduce(container: dict[str, Any], volumes: set[str]) -> None:
-    if "volumeMounts" in container:
-        container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] in volumes]
 
 
 def _become_recorded(runtime: fake.FakeRuntime) -> None:

@@ -1,7 +1,7 @@
 """The recorded scenarios, run by our kubelet as a process against the test API server.
 
-Pods come with the volumes that they were recorded with, those of tokens under the names that these had. The runtime is a
-fake one that is told how the containers behaved in the recording.
+Pods come with the volumes that they were recorded with, those of tokens under the names that these had. The runtime is
+a fake one that is told how the containers behaved in the recording.
 """
 
 from __future__ import annotations

@@ -231,6 +231,8 @@ class SourceFile:
         faults = [_fault(err) for err in documents.faults]
         if faults and not (documents.pods or documents.objects):
             raise ManifestError(f"{filename}: {'; '.join(faults)}")
+        for fault in faults:
+            klog.error_s(None, "Could not process a document of the manifest file", path=filename, fault=fault)
         return _Manifest(signature, documents.pods, documents.objects, faults)
 
     def _decode(self, filename: str, data: bytes) -> objects.Documents:

@@ -61,6 +61,7 @@ def _too_large(path: Path) -> None:
 
 
 _NO_CONTAINER = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad"}, "spec": {"containers": []}}
+_CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "b"}}
 _WRONG_TYPE = pod("bad", sleeper(ports=[{"containerPort": "http"}]))
 _TWO_FAULTS = pod("Bad_Name", {"name": "main", "image": ""})
 
@@ -73,13 +74,13 @@ _TWO_FAULTS = pod("Bad_Name", {"name": "main", "image": ""})
         pytest.param(_write(""), ["couldn't parse as pod"], id="empty"),
         pytest.param(
             _write(yaml_of({"apiVersion": "apps/v1", "kind": "Deployment"})),
-            ["expected Pod of v1, got Deployment of apps/v1"],
+            ["got Deployment of apps/v1"],
             id="no-pod",
         ),
         pytest.param(
-            _write(yaml_of(pod("one", sleeper())) + "\n---\n" + yaml_of(pod("two", sleeper()))),
-            ["couldn't parse as pod", "document"],
-            id="two-documents",
+            _write(yaml_of(_CONFIG_MAP) + "\n---\n" + yaml_of({"apiVersion": "apps/v1", "kind": "Deployment"})),
+            ["document 2: ", "got Deployment of apps/v1"],
+            id="one-bad-document",
         ),
         pytest.param(_write(yaml_of(_WRONG_TYPE)), ["spec.containers[0].ports[0].containerPort"], id="wrong-type"),
         pytest.param(_write(yaml_of(_NO_CONTAINER)), ["spec.containers: Required value"], id="no-container"),

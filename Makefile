@@ -7,7 +7,8 @@ PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
 # For tests that mostly wait; files stay together, for what their tests share. Each process has a containerd, a kubelet
 # and a cluster of its own.
-PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+PARALLEL = --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
+PROCESSES := 3
 SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-divergences hack/update-protos hack/verify_docs hack/verify_go_map hack/watch_pods.py
 
 .DEFAULT_GOAL := help
@@ -45,6 +46,8 @@ unit: ## test modules by themselves
 	$(PYTEST) $(PARALLEL) test kubelet pkg --ignore test/integration --ignore test/e2e_node --ignore test/e2e \
 	  --ignore test/benchmark
 
+# On the hollow runtime hardly anything is done but waiting.
+integration: PROCESSES := 6
 integration: ## test the kubelet on the hollow runtime
 	@hack/setup python
 	@hack/setup faketime

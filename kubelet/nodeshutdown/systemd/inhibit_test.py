@@ -222,6 +222,7 @@ def test_descriptors_are_given_back(logind: FakeLogind) -> None:
         connection = systemd.DBusCon()
         connection.monitor_shutdown()
         connection.release_inhibit_lock(connection.inhibit_shutdown())
+        connection.current_inhibit_delay()  # answered once logind has closed the copy of the lock that it sent
         connection.close()
         logind.holds.pop().close()
     assert count() == before

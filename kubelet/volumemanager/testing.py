@@ -33,6 +33,33 @@ FAKE_PLUGIN_NAME = "test.io/fake-plugin"
 FAKE_DEVICE_PATH = "/dev/null"
 
 
+class FakePods:
+    """Pod manager, pod state provider and sources in one."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, v1.Pod] = {}
+        self.terminating: set[str] = set()
+        self.removed: set[str] = set()
+        self.ready = True
+
+    def get_pods(self) -> list[v1.Pod]:
+        return list(self.pods.values())
+
+    def get_pod_by_uid(self, uid: str) -> v1.Pod | None:
+        return self.pods.get(uid)
+
+    def should_pod_containers_be_terminating(self, uid: str) -> bool:
+        return uid in self.terminating or uid in self.removed
+
+    def should_pod_runtime_be_removed(self, uid: str) -> bool:
+        return uid in self.removed
+
+    def add_source(self, source: str) -> None: ...
+
+    def all_ready(self) -> bool:
+        return self.ready
+
+
 class FakeVolumeManager:
     """Everything is mounted at once, but for what `err` says; `mounted` are the volumes of each pod by uid."""
 

@@ -30,37 +30,6 @@ from pkg.volume.util.operationexecutor import StuckUnmounts
 PV = "test.io/fake-plugin/pv"
 
 
-class Pods:
-    """Pod manager, pod state provider and sources in one."""
-
-    def __init__(self) -> None:
-        self.pods: dict[str, v1.Pod] = {}
-        self.terminating: set[str] = set()
-        self.removed: set[str] = set()
-        self.ready = True
-
-    def get_pods(self) -> list[v1.Pod]:
-        return list(self.pods.values())
-
-    def get_pod_by_uid(self, uid: str) -> v1.Pod | None:
-        return self.pods.get(uid)
-
-    def should_pod_containers_be_terminating(self, uid: str) -> bool:
-        return uid in self.terminating
-
-    def should_pod_runtime_be_removed(self, uid: str) -> bool:
-        return uid in self.removed
-
-    def end(self, *uids: str) -> None:
-        self.terminating.update(uids)
-        self.removed.update(uids)
-
-    def add_source(self, source: str) -> None: ...
-
-    def all_ready(self) -> bool:
-        return self.ready
-
-
 class Stuck(StuckUnmounts):
     """Notes which pods wait."""
 
@@ -87,7 +56,7 @@ class World:
         self.ctx, self.cancel = golang.with_cancel(golang.background())
         self.client = client
         self.host = FakeVolumeHost(str(root), client)
-        self.pods = Pods()
+        self.pods = testing.FakePods()
         self.recorder = FakeRecorder(100)
         self.plugin = plugin or testing.FakeBasicVolumePlugin()
         plugins = VolumePluginMgr()
@@ -295,7 +264,7 @@ def test_volumes_go_when_the_pod_has_ended(world: World) -> None:
     world.manager.wait_for_attach_and_mount(world.ctx, pod)
     assert world.manager.has_possibly_mounted_volumes_for_pod("u")
     path = world.host.get_pod_volume_dir("u", "kubernetes.io~empty-dir", "e")
-    world.pods.end("u")
+    world.pods.removed.add("u")
     world.manager.wait_for_unmount(world.ctx, pod)
     assert not os.path.exists(path) and not world.manager.has_possibly_mounted_volumes_for_pod("u")
 
@@ -305,7 +274,7 @@ def test_who_waits_for_an_unmount_may_be_told_who_is_in_its_way(world: World) ->
     pod = world.add(EMPTY)
     world.manager.wait_for_attach_and_mount(world.ctx, pod)
     assert world.stuck.said == []
-    world.pods.end("u")
+    world.pods.removed.add("u")
     world.manager.wait_for_unmount(world.ctx, pod)
     assert world.stuck.said == ["u waits", "u has waited"]
 
@@ -319,7 +288,7 @@ def test_waiting_for_several_pods_to_unmount(world: World) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         world.manager.wait_for_all_pods_unmount(ended, [other, pod])
     assert [type(err) for err in caught.value.exceptions] == [golang.Canceled], "the other pod has no volume"
-    world.pods.end("u")
+    world.pods.removed.add("u")
     world.manager.wait_for_all_pods_unmount(world.ctx, [other, pod])
     assert not world.manager.has_possibly_mounted_volumes_for_pod("u")
 
@@ -344,7 +313,7 @@ def test_slow_mount_holds_up_nothing_else(world: World) -> None:
     world.plugin.wait_for_call("set_up", "d", "slow")
     other = world.add(EMPTY, uid="other")
     world.manager.wait_for_attach_and_mount(world.ctx, other)
-    world.pods.end("other")
+    world.pods.removed.add("other")
     world.manager.wait_for_unmount(world.ctx, other)
     gate.close()
     waiting.join(10)
@@ -358,7 +327,7 @@ def test_pod_that_ends_while_its_volume_comes_up_loses_it(world: World) -> None:
     pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
     waiting = in_background(world.manager.wait_for_attach_and_mount, world, pod)
     world.plugin.wait_for_call("set_up", "d", "u")
-    world.pods.end("u")
+    world.pods.removed.add("u")
     world.manager.sources_changed()
     gate.close()
     world.plugin.wait_for_call("tear_down", "d", "u")
@@ -377,7 +346,7 @@ def test_uncertain_mount_is_unmounted_and_a_failed_one_is_not(world: World, fina
     world.plugin.wait_for_call("set_up", "d", "u")
     eventually(lambda: world.manager.has_possibly_mounted_volumes_for_pod("u") != final)
     assert world.manager.get_mounted_volumes_for_pod("u") == {}
-    world.pods.end("u")
+    world.pods.removed.add("u")
     world.pods.pods.clear()
     world.manager.wait_for_unmount(world.ctx, pod)
     assert (("tear_down", "d", "u") in world.plugin.calls) != final
@@ -417,7 +386,7 @@ def test_claimed_volume_is_attached_and_mounted_once_it_is_reported_in_use(attac
     assert attached.manager.get_extra_supplemental_groups_for_pod(pod) == [777]
     pod.spec.security_context = v1.PodSecurityContext(supplemental_groups=[777])
     assert attached.manager.get_extra_supplemental_groups_for_pod(pod) == []
-    attached.pods.end("u")
+    attached.pods.removed.add("u")
     attached.manager.wait_for_unmount(attached.ctx, pod)
     attached.plugin.wait_for_call("unmount_device", "pv")
     eventually(lambda: attached.manager.get_volumes_in_use() == [])
@@ -470,12 +439,12 @@ def test_two_pods_share_the_device(attached: World) -> None:
     for thread in waiting:
         thread.join(10)
     assert attached.plugin.calls.count(("mount_device", "pv", testing.FAKE_DEVICE_PATH)) == 1
-    attached.pods.end("a")
+    attached.pods.removed.add("a")
     attached.manager.wait_for_unmount(attached.ctx, pods[0])
     assert ("unmount_device", "pv") not in attached.plugin.calls
     assert "v" in attached.manager.get_mounted_volumes_for_pod("b")
     assert attached.manager.get_volumes_in_use() == [PV]
-    attached.pods.end("b")
+    attached.pods.removed.add("b")
     attached.manager.wait_for_unmount(attached.ctx, pods[1])
     attached.plugin.wait_for_call("unmount_device", "pv")
 
@@ -499,7 +468,7 @@ def test_uncertain_device_is_unmounted_before_the_volume_is_given_up(attached: W
     waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
     attached.report_in_use()
     attached.plugin.wait_for_call("mount_device", "pv", testing.FAKE_DEVICE_PATH)
-    attached.pods.end("u")
+    attached.pods.removed.add("u")
     attached.pods.pods.clear()
     attached.manager.sources_changed()
     attached.plugin.wait_for_call("unmount_device", "pv")
@@ -588,7 +557,7 @@ def test_nothing_is_unmounted_before_the_node_has_told_where_devices_are(attache
     attached.start()
     other = attached.add(EMPTY, uid="other")
     attached.manager.wait_for_attach_and_mount(attached.ctx, other)
-    attached.pods.end("other")
+    attached.pods.removed.add("other")
     assert path.exists() and device.exists() and not attached.manager.reconciler_states_have_been_synced()
     attached.client.add(v1.Node(metadata=metav1.ObjectMeta(name="node")))
     attached.manager.wait_for_unmount(attached.ctx, other)

@@ -313,9 +313,6 @@ class VolumePluginMgr:
         """The plugin for the volume, None if it expands nothing on the node. Raises ValueError as above."""
         return cast("NodeExpandableVolumePlugin | None", _can(self.find_plugin_by_spec(spec), "node_expand"))
 
-    def find_node_expandable_plugin_by_name(self, name: str) -> NodeExpandableVolumePlugin | None:
-        return cast("NodeExpandableVolumePlugin | None", _can(self.find_plugin_by_name(name), "node_expand"))
-
     def find_remembering_plugins(self) -> list[RememberingVolumePlugin]:
         found = [_can(plugin, "list_staged_volumes") for plugin in self._plugins.values()]
         return [plugin for plugin in found if plugin is not None]

@@ -13,7 +13,7 @@ import pytest
 from csi_driver import faults
 from framework.claims import grow, put_claimed, volume_name, wait_for_claim, with_claim
 from framework.cluster_client import TIMEOUT, Namespace
-from framework.csi import CSIDriver, loop_devices
+from framework.csi import EXPAND, PUBLISH, STAGE, UNPUBLISH, UNSTAGE, CSIDriver, loop_devices
 from framework.local_cluster import Environment, LocalCluster
 from framework.pods import Manifest, pod, sleeper
 from framework.volumes import looker, mounted, once, put_secret, review, told
@@ -35,13 +35,6 @@ NODE_ID = "the-node"
 V = [mounted("v", "/v")]
 MIB = 1 << 20
 INFO = "csi.storage.k8s.io/"
-STAGE, PUBLISH, UNPUBLISH, UNSTAGE, EXPAND = (
-    "NodeStageVolume",
-    "NodePublishVolume",
-    "NodeUnpublishVolume",
-    "NodeUnstageVolume",
-    "NodeExpandVolume",
-)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,13 @@ from framework.containerd import ROOT
 from framework.waiting import wait_for
 
 TIMEOUT = 30.0
+STAGE, PUBLISH, UNPUBLISH, UNSTAGE, EXPAND = (
+    "NodeStageVolume",
+    "NodePublishVolume",
+    "NodeUnpublishVolume",
+    "NodeUnstageVolume",
+    "NodeExpandVolume",
+)
 
 
 class CSIDriver:

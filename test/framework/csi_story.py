@@ -22,13 +22,6 @@ from framework.pod_history import PodHistory
 from framework.pods import Manifest, pod, sleeper
 
 DRIVER = "k.csi"
-STAGE, PUBLISH, UNPUBLISH, UNSTAGE, EXPAND = (
-    "NodeStageVolume",
-    "NodePublishVolume",
-    "NodeUnpublishVolume",
-    "NodeUnstageVolume",
-    "NodeExpandVolume",
-)
 # A class of volumes that may grow.
 GROWING = "growing"
 TIMEOUT = 90.0

@@ -13,7 +13,8 @@ import pytest
 from csi_driver import faults
 from framework import csi_story
 from framework.apiserver.cluster import Cluster
-from framework.csi_story import EXPAND, PUBLISH, STAGE, UNPUBLISH, UNSTAGE, Step, Story, steps
+from framework.csi import EXPAND, PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from framework.csi_story import Step, Story, steps
 from framework.pod_history import PodHistory
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import pytest
 from framework import csi_story
 from framework.apiserver.cluster import Cluster
-from framework.csi_story import EXPAND, PUBLISH, STAGE, UNPUBLISH, UNSTAGE, Story, steps
+from framework.csi import EXPAND, PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from framework.csi_story import Story, steps
 from framework.pod_history import PodHistory
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")

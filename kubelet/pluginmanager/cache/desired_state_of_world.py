@@ -48,7 +48,3 @@ class DesiredStateOfWorld:
     def get_plugins_to_register(self) -> list[PluginInfo]:
         with self._lock:
             return list(self._socket_file_to_info.values())
-
-    def plugin_exists(self, socket_path: str) -> bool:
-        with self._lock:
-            return socket_path in self._socket_file_to_info

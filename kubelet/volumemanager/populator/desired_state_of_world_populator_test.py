@@ -32,40 +32,13 @@ VOLUME = "test.io/fake-plugin/pv"
 ZERO = Quantity(0)
 
 
-class Pods:
-    """Pod manager, pod state provider and sources in one."""
-
-    def __init__(self) -> None:
-        self.pods: dict[str, v1.Pod] = {}
-        self.terminating: set[str] = set()
-        self.removed: set[str] = set()
-        self.ready = True
-
-    def get_pods(self) -> list[v1.Pod]:
-        return list(self.pods.values())
-
-    def get_pod_by_uid(self, uid: str) -> v1.Pod | None:
-        return self.pods.get(uid)
-
-    def should_pod_containers_be_terminating(self, uid: str) -> bool:
-        return uid in self.terminating or uid in self.removed
-
-    def should_pod_runtime_be_removed(self, uid: str) -> bool:
-        return uid in self.removed
-
-    def add_source(self, source: str) -> None: ...
-
-    def all_ready(self) -> bool:
-        return self.ready
-
-
 class World:
     def __init__(self, root: Path, standalone: bool = False) -> None:
         self.ctx, self.cancel = golang.with_cancel(golang.background())
         self.plugin = testing.FakeAttachableVolumePlugin()
         self.plugins = VolumePluginMgr()
         self.plugins.init_plugins([self.plugin], FakeVolumeHost(str(root)))
-        self.pods = Pods()
+        self.pods = testing.FakePods()
         self.client = FakeClientset()
         self.desired = DesiredStateOfWorld(self.plugins, volumeutil.Translator())
         self.actual = ActualStateOfWorld("node", self.plugins)

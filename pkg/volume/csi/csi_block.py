@@ -215,7 +215,7 @@ class CSIBlockMapper:
         klog.v(4).info_s(log("blockMapper.SetUpDevice called"))
         source, access_mode = self._source("blockMapper.SetUpDevice")
         publish_context = self._publish_context(source, "blockMapper.SetupDevice")
-        client = self._client("blockMapper.SetUpDevice")
+        client = self.csi_client_getter.get_for("blockMapper.SetUpDevice")
         ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
         try:
             return self._stage_volume_for_block(ctx, client, access_mode, source, publish_context)
@@ -231,7 +231,7 @@ class CSIBlockMapper:
         klog.v(4).info_s(log("blockMapper.MapPodDevice called"))
         source, access_mode = self._source("blockMapper.MapPodDevice")
         publish_context = self._publish_context(source, "blockMapper.MapPodDevice")
-        client = self._client("blockMapper.MapPodDevice")
+        client = self.csi_client_getter.get_for("blockMapper.MapPodDevice")
         ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
         try:
             return self._publish_volume_for_block(ctx, client, access_mode, source, publish_context)
@@ -265,13 +265,6 @@ class CSIBlockMapper:
                 log(f"{caller} failed to get volume attachment [id={name}]: {err}")
             ) from err
         return attachment.status.attachment_metadata
-
-    def _client(self, caller: str) -> csi_client.CSIDriverClient:
-        try:
-            return self.csi_client_getter.get()
-        except ValueError as err:
-            # The driver may be about to come, or to come back.
-            raise volumetypes.TransientOperationFailure(log(f"{caller} failed to get CSI client: {err}")) from err
 
     def _unpublish_volume_for_block(
         self, ctx: golang.Context, client: csi_client.CSIDriverClient, publish_path: str
@@ -323,7 +316,7 @@ class CSIBlockMapper:
 
         Raises types.TransientOperationFailure without the driver, RuntimeError and OSError.
         """
-        client = self._client("blockMapper.TearDownDevice")
+        client = self.csi_client_getter.get_for("blockMapper.TearDownDevice")
         ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
         try:
             staging_path = self.get_staging_path()
@@ -362,7 +355,7 @@ class CSIBlockMapper:
 
         Raises types.TransientOperationFailure without the driver, and RuntimeError.
         """
-        client = self._client("blockMapper.UnmapPodDevice")
+        client = self.csi_client_getter.get_for("blockMapper.UnmapPodDevice")
         ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
         try:
             self._unpublish_volume_for_block(ctx, client, self._get_publish_path())

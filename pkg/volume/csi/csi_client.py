@@ -334,6 +334,14 @@ class CSIClientGetter:
                 self.csi_client = new_csi_driver_client(self._csi_drivers, self.driver_name)
             return self.csi_client
 
+    def get_for(self, caller: str) -> CSIDriverClient:
+        """As get, for an operation that is tried again: raises types.TransientOperationFailure, which names it."""
+        try:
+            return self.get()
+        except ValueError as err:
+            # The driver may be about to come, or to come back.
+            raise volumetypes.TransientOperationFailure(log(f"{caller} failed to get CSI client: {err}")) from err
+
 
 def _require(value: str, message: str) -> None:
     if not value:

@@ -110,13 +110,7 @@ class CSIMountMgr:
     def set_up_at(self, directory: str, args: MounterArgs) -> None:
         klog.v(4).info_s(log(f"Mounter.SetUpAt({directory})"))
         assert self._spec is not None and self._pod is not None, "an unmounter sets up nothing"
-        try:
-            client = self.csi_client_getter.get()
-        except ValueError as err:
-            # The driver may be about to come, or to come back.
-            raise volumetypes.TransientOperationFailure(
-                log(f"mounter.SetUpAt failed to get CSI client: {err}")
-            ) from err
+        client = self.csi_client_getter.get_for("mounter.SetUpAt")
         ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
         try:
             self._set_up_at(ctx, client, directory, args, self._spec, self._pod)
@@ -391,13 +385,7 @@ class CSIMountMgr:
     def tear_down_at(self, directory: str) -> None:
         """Raises types.TransientOperationFailure without the driver, RuntimeError and OSError."""
         klog.v(4).info_s(log(f"Unmounter.TearDownAt({directory})"))
-        try:
-            client = self.csi_client_getter.get()
-        except ValueError as err:
-            # The driver may be about to come back.
-            raise volumetypes.TransientOperationFailure(
-                log(f"Unmounter.TearDownAt failed to get CSI client: {err}")
-            ) from err
+        client = self.csi_client_getter.get_for("Unmounter.TearDownAt")
         ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
         try:
             client.node_unpublish_volume(ctx, self._volume_id, directory)

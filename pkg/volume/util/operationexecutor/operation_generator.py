@@ -142,9 +142,6 @@ class OperationGenerator:
             self._complete_hook(volume_to_attach.volume_spec, "volume_attach", UNKNOWN_ATTACHABLE_VOLUME_PLUGIN),
         )
 
-    def get_volume_plugin_mgr(self) -> VolumePluginMgr:
-        return self._volume_plugin_mgr
-
     def generate_detach_volume_func(
         self,
         volume_to_detach: AttachedVolume,

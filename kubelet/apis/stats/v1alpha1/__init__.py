@@ -1,0 +1,9 @@
+"""The summary of a node's and its pods' usage, version 1alpha1.
+
+Go: staging/src/k8s.io/kubelet/pkg/apis/stats/v1alpha1
+"""
+
+from kubelet.apis.stats.v1alpha1 import types as _types
+from kubelet.apis.stats.v1alpha1.types import *  # noqa: F403
+
+__all__ = _types.__all__

@@ -19,6 +19,7 @@ import pytest
 
 from kubelet import cadvisor, cm, eviction, kubelet_node_status
 from kubelet import container as kubecontainer
+from kubelet.cadvisor.testing import FakeCadvisor
 from kubelet.cm.helpers import hard_eviction_reservation
 from kubelet.testing import TestKubelet
 from pkg import features, golang
@@ -38,7 +39,7 @@ MACHINE = cadvisor.MachineInfo(
     machine_id="machine",
     system_uuid="system",
     boot_id="boot",
-    huge_pages={2 * 2**20: 0, 2**30: 0},
+    huge_pages=(cadvisor.HugePagesInfo(2048, 0), cadvisor.HugePagesInfo(2**20, 0)),
 )
 Resources = dict[str, str]
 
@@ -46,29 +47,18 @@ Resources = dict[str, str]
 RESIZES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
 
 
-class FakeMachine:
-    """A machine whose facts the test sets."""
-
-    def __init__(self) -> None:
-        self.machine = MACHINE
-        self.err: OSError | None = None
-
-    def machine_info(self) -> cadvisor.MachineInfo:
-        if self.err is not None:
-            raise self.err
-        return self.machine
-
-    def version_info(self) -> cadvisor.VersionInfo:
-        return cadvisor.VersionInfo("6.18.44-fc-v669", "Debian GNU/Linux 12 (bookworm)")
-
-    def root_fs_info(self) -> cadvisor.FsInfo:
-        return cadvisor.FsInfo(capacity=264212084 * 1024)
+def fake_machine() -> FakeCadvisor:
+    return FakeCadvisor(
+        machine=MACHINE,
+        version=cadvisor.VersionInfo("6.18.44-fc-v669", "Debian GNU/Linux 12 (bookworm)"),
+        root_fs=cadvisor.FsInfo(capacity=264212084 * 1024),
+    )
 
 
 class FakeManager(cm.ContainerManagerStub):
     """A node that reserves what the test says."""
 
-    def __init__(self, machine: FakeMachine) -> None:
+    def __init__(self, machine: FakeCadvisor) -> None:
         super().__init__()
         self.machine = machine
         self.thresholds = {"memory.available": "100Mi", "nodefs.available": "1%"}
@@ -120,7 +110,7 @@ class NodeKubelet:
         self.test = TestKubelet(root)
         self.clock = self.test.clock
         self.clock.set_time(START)
-        self.machine = FakeMachine()
+        self.machine = fake_machine()
         self.manager = FakeManager(self.machine)
         kubelet: Any = self.test.kubelet
         kubelet.cadvisor, kubelet.container_manager = self.machine, self.manager

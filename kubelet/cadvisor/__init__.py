@@ -6,14 +6,19 @@ Go: pkg/kubelet/cadvisor
 """
 
 from kubelet.cadvisor.cadvisor import Cadvisor
-from kubelet.cadvisor.types import FsInfo, Interface, MachineInfo, VersionInfo
+from kubelet.cadvisor.info.v1 import HugePagesInfo, MachineInfo, VersionInfo
+from kubelet.cadvisor.info.v2 import ContainerInfo, FsInfo, RequestOptions
+from kubelet.cadvisor.types import Interface
 from kubelet.cadvisor.util import capacity_from_machine_info, ephemeral_storage_capacity_from_fs_info
 
 __all__ = [
     "Cadvisor",
+    "ContainerInfo",
     "FsInfo",
+    "HugePagesInfo",
     "Interface",
     "MachineInfo",
+    "RequestOptions",
     "VersionInfo",
     "capacity_from_machine_info",
     "ephemeral_storage_capacity_from_fs_info",

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from kubelet.cadvisor.types import FsInfo, MachineInfo, VersionInfo
+from kubelet.cadvisor.info.v1 import HugePagesInfo, MachineInfo, VersionInfo
+from kubelet.cadvisor.info.v2 import FsInfo
 
 _MEMINFO = re.compile(r"^(MemTotal|SwapTotal):\s+(\d+) kB$", re.MULTILINE)
 _MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
@@ -40,8 +42,18 @@ class Cadvisor:
         return self._version_info
 
     def root_fs_info(self) -> FsInfo:
-        disk = os.statvfs(self._root_path)
-        return FsInfo(capacity=disk.f_blocks * disk.f_frsize)
+        return self.get_dir_fs_info(self._root_path)
+
+    def get_dir_fs_info(self, path: str) -> FsInfo:
+        disk = os.statvfs(path)
+        return FsInfo(
+            timestamp=datetime.now(UTC),
+            capacity=disk.f_blocks * disk.f_frsize,
+            available=disk.f_bavail * disk.f_frsize,
+            usage=(disk.f_blocks - disk.f_bfree) * disk.f_frsize,
+            inodes=disk.f_files,
+            inodes_free=disk.f_ffree,
+        )
 
     @cached_property
     def _version_info(self) -> VersionInfo:
@@ -67,13 +79,16 @@ class Cadvisor:
             huge_pages=self._huge_pages(),
         )
 
-    def _huge_pages(self) -> dict[int, int]:
+    def _huge_pages(self) -> tuple[HugePagesInfo, ...]:
+        """In the order of their names, as Go lists a directory."""
         directory = self._root / "sys/kernel/mm/hugepages"
-        pages: dict[int, int] = {}
-        for entry in directory.glob("hugepages-*kB"):
-            size = int(entry.name.removeprefix("hugepages-").removesuffix("kB")) * 1024
-            pages[size] = int((entry / "nr_hugepages").read_text())
-        return pages
+        return tuple(
+            HugePagesInfo(
+                page_size=int(entry.name.removeprefix("hugepages-").removesuffix("kB")),
+                num_pages=int((entry / "nr_hugepages").read_text()),
+            )
+            for entry in sorted(directory.glob("hugepages-*kB"))
+        )
 
     def _first_of(self, paths: tuple[str, ...]) -> str:
         """The first of the files that can be read, without its newline; "" when none can."""

@@ -16,11 +16,12 @@ def test_machine_info_from_files(tmp_path: Path) -> None:
     info = cadvisor.Cadvisor(str(tmp_path)).machine_info()
     assert (info.memory_capacity, info.swap_capacity, info.boot_id) == (16384 * 1024, 1024 * 1024, "the-boot")
     assert info.machine_id == ""
-    assert info.huge_pages == {2048 * 1024: 3}
+    assert info.huge_pages == (cadvisor.HugePagesInfo(2048, 3),)
 
 
 def test_capacity_in_the_words_of_the_api() -> None:
-    info = cadvisor.MachineInfo(num_cores=2, memory_capacity=3 * 2**30, huge_pages={2 * 2**20: 4, 2**30: 0})
+    pages = (cadvisor.HugePagesInfo(2048, 4), cadvisor.HugePagesInfo(2**20, 0))
+    info = cadvisor.MachineInfo(num_cores=2, memory_capacity=3 * 2**30, huge_pages=pages)
     capacity = {name: str(quantity) for name, quantity in cadvisor.capacity_from_machine_info(info).items()}
     assert capacity == {"cpu": "2", "memory": "3Gi", "hugepages-2Mi": "8Mi", "hugepages-1Gi": "0"}
 

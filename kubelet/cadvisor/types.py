@@ -1,54 +1,62 @@
-"""What the kubelet asks about the machine.
+"""What the kubelet asks about the machine and its control groups.
 
 Go: pkg/kubelet/cadvisor/types.go
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
-
-@dataclass(frozen=True, slots=True)
-class MachineInfo:
-    """What the machine has. Bytes where it says memory or size."""
-
-    num_cores: int
-    memory_capacity: int
-    swap_capacity: int = 0
-    machine_id: str = ""
-    system_uuid: str = ""
-    boot_id: str = ""
-    # Pages by page size in bytes.
-    huge_pages: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class VersionInfo:
-    """Which kernel runs, and which system it was made for, in the system's own words."""
-
-    kernel_version: str = ""
-    container_os_version: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FsInfo:
-    """A file system; sizes in bytes."""
-
-    capacity: int
+from kubelet.cadvisor.info import v1 as cadvisorapi
+from kubelet.cadvisor.info import v2 as cadvisorapiv2
+from pkg import golang
 
 
 class Interface(Protocol):
-    """Where machine facts come from; safe from any thread."""
+    """Where facts of the machine and figures of its containers come from; safe from any thread.
 
-    def machine_info(self) -> MachineInfo:
+    What is returned may be shared: look, do not change.
+    """
+
+    def start(self) -> None:
+        """Prepares for being asked. Raises OSError when the machine cannot be read."""
+        ...
+
+    def container_info_v2(
+        self, name: str, options: cadvisorapiv2.RequestOptions
+    ) -> dict[str, cadvisorapiv2.ContainerInfo]:
+        """The container of this cgroup name ("/" is the machine), by name; with all below it when asked recursively.
+
+        Raises LookupError when there is no such container, OSError when it cannot be read.
+        """
+        ...
+
+    def get_requested_containers_info(
+        self, container_name: str, options: cadvisorapiv2.RequestOptions
+    ) -> dict[str, cadvisorapi.ContainerInfo]:
+        """The same, as it is collected: what the metrics page shows. Raises as container_info_v2 does."""
+        ...
+
+    def machine_info(self) -> cadvisorapi.MachineInfo:
         """Raises OSError when /proc cannot be read."""
         ...
 
-    def version_info(self) -> VersionInfo:
+    def version_info(self) -> cadvisorapi.VersionInfo:
         """Raises OSError when the kernel does not tell its version."""
         ...
 
-    def root_fs_info(self) -> FsInfo:
+    def images_fs_info(self, ctx: golang.Context) -> cadvisorapiv2.FsInfo:
+        """The file system of images. Raises ValueError when the runtime is one that must be asked by CRI instead."""
+        ...
+
+    def root_fs_info(self) -> cadvisorapiv2.FsInfo:
         """The file system of the kubelet's root directory. Raises OSError."""
+        ...
+
+    def container_fs_info(self, ctx: golang.Context) -> cadvisorapiv2.FsInfo:
+        """The file system of containers' writable layers. Raises ValueError as images_fs_info does."""
+        ...
+
+    def get_dir_fs_info(self, path: str) -> cadvisorapiv2.FsInfo:
+        """The file system that a path is on. Raises OSError."""
         ...

@@ -5,7 +5,8 @@ Go: pkg/kubelet/cadvisor/util.go
 
 from __future__ import annotations
 
-from kubelet.cadvisor.types import FsInfo, MachineInfo
+from kubelet.cadvisor.info.v1 import MachineInfo
+from kubelet.cadvisor.info.v2 import FsInfo
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 
@@ -16,10 +17,11 @@ def capacity_from_machine_info(info: MachineInfo) -> dict[str, resource.Quantity
         v1.RESOURCE_CPU: resource.new_milli_quantity(info.num_cores * 1000),
         v1.RESOURCE_MEMORY: resource.new_quantity(info.memory_capacity, resource.Format.BINARY_SI),
     }
-    for size, pages in info.huge_pages.items():
+    for pages in info.huge_pages:
+        size = pages.page_size * 1024
         page = resource.new_quantity(size, resource.Format.BINARY_SI)
         name = f"{v1.RESOURCE_HUGE_PAGES_PREFIX}{page}"
-        capacity[name] = resource.new_quantity(size * pages, resource.Format.BINARY_SI)
+        capacity[name] = resource.new_quantity(size * pages.num_pages, resource.Format.BINARY_SI)
     return capacity
 
 

@@ -210,7 +210,7 @@ class _Machine(cadvisor.Cadvisor):
             num_cores=self._capacity["cpu"].value(),
             memory_capacity=self._capacity["memory"].value(),
             swap_capacity=0,
-            huge_pages={},
+            huge_pages=(),
         )
 
 

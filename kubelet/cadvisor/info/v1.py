@@ -1,0 +1,347 @@
+"""Figures as they are collected: one container's, and the machine's.
+
+Go: github.com/google/cadvisor/info/v1 (container.go, machine.go)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+_NEVER = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(slots=True)
+class CpuSpec:
+    """What a cgroup may have of the processors; quota and period in microseconds, quota 0 when there is none."""
+
+    limit: int = 0
+    max_limit: int = 0
+    mask: str = ""
+    quota: int = 0
+    period: int = 0
+
+
+@dataclass(slots=True)
+class MemorySpec:
+    """What a cgroup may have of memory, in bytes; 2**64 - 1 when nothing limits it."""
+
+    limit: int = 0
+    reservation: int = 0
+    swap_limit: int = 0
+
+
+@dataclass(slots=True)
+class ProcessSpec:
+    """How many tasks a cgroup may have; 0 when nothing limits them."""
+
+    limit: int = 0
+
+
+@dataclass(slots=True)
+class ContainerSpec:
+    """What a container is made of, and which of the figures it has."""
+
+    creation_time: datetime = _NEVER
+    labels: dict[str, str] = field(default_factory=dict)
+    envs: dict[str, str] = field(default_factory=dict)
+    has_cpu: bool = False
+    cpu: CpuSpec = field(default_factory=CpuSpec)
+    has_memory: bool = False
+    memory: MemorySpec = field(default_factory=MemorySpec)
+    has_hugetlb: bool = False
+    has_network: bool = False
+    has_processes: bool = False
+    processes: ProcessSpec = field(default_factory=ProcessSpec)
+    has_filesystem: bool = False
+    has_disk_io: bool = False
+    image: str = ""
+
+
+@dataclass(slots=True)
+class ContainerReference:
+    """A container by its cgroup's name, which is unique on the machine, and by the names its runtime knows it by."""
+
+    name: str
+    id: str = ""
+    aliases: list[str] = field(default_factory=list)
+    # Where the aliases are unique: the name of the runtime.
+    namespace: str = ""
+
+
+@dataclass(slots=True)
+class PSIData:
+    """How long tasks waited: total in nanoseconds, the averages in percent of the last so many seconds."""
+
+    total: int = 0
+    avg10: float = 0.0
+    avg60: float = 0.0
+    avg300: float = 0.0
+
+
+@dataclass(slots=True)
+class PSIStats:
+    """Pressure on one resource: all tasks waited (full), at least one did (some)."""
+
+    full: PSIData = field(default_factory=PSIData)
+    some: PSIData = field(default_factory=PSIData)
+
+
+@dataclass(slots=True)
+class CpuUsage:
+    """Processor time since the container was made, in nanoseconds."""
+
+    total: int = 0
+    per_cpu: list[int] = field(default_factory=list)
+    user: int = 0
+    system: int = 0
+
+
+@dataclass(slots=True)
+class CpuCFS:
+    """How often and how long (nanoseconds) the quota stopped the container."""
+
+    periods: int = 0
+    throttled_periods: int = 0
+    throttled_time: int = 0
+    bursts_periods: int = 0
+    burst_time: int = 0
+
+
+@dataclass(slots=True)
+class CpuStats:
+    """What a container had of the processors."""
+
+    usage: CpuUsage = field(default_factory=CpuUsage)
+    cfs: CpuCFS = field(default_factory=CpuCFS)
+    # A thousand times the number of runnable tasks; always 0 here, as in a kubelet's cAdvisor.
+    load_average: int = 0
+    psi: PSIStats = field(default_factory=PSIStats)
+
+
+@dataclass(slots=True)
+class PerDiskStats:
+    """One kind of figure of one disk, by operation ("Read", "Write", ...)."""
+
+    device: str = ""
+    major: int = 0
+    minor: int = 0
+    stats: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class DiskIoStats:
+    """What a container read and wrote; the lists that a kernel does not offer are empty."""
+
+    io_service_bytes: list[PerDiskStats] = field(default_factory=list)
+    io_serviced: list[PerDiskStats] = field(default_factory=list)
+    io_queued: list[PerDiskStats] = field(default_factory=list)
+    sectors: list[PerDiskStats] = field(default_factory=list)
+    io_service_time: list[PerDiskStats] = field(default_factory=list)
+    io_wait_time: list[PerDiskStats] = field(default_factory=list)
+    io_merged: list[PerDiskStats] = field(default_factory=list)
+    io_time: list[PerDiskStats] = field(default_factory=list)
+    io_cost_usage: list[PerDiskStats] = field(default_factory=list)
+    io_cost_wait: list[PerDiskStats] = field(default_factory=list)
+    io_cost_indebt: list[PerDiskStats] = field(default_factory=list)
+    io_cost_indelay: list[PerDiskStats] = field(default_factory=list)
+    psi: PSIStats = field(default_factory=PSIStats)
+
+
+@dataclass(slots=True)
+class HugetlbStats:
+    """Huge pages of one size, in bytes; failcnt counts the allocations that failed."""
+
+    usage: int = 0
+    max_usage: int = 0
+    failcnt: int = 0
+
+
+@dataclass(slots=True)
+class MemoryStatsMemoryData:
+    """Page faults since the container was made."""
+
+    pgfault: int = 0
+    pgmajfault: int = 0
+
+
+@dataclass(slots=True)
+class MemoryStats:
+    """What a container has of memory, in bytes.
+
+    working_set is the usage without the file pages that were not used lately: what the kernel cannot take back easily.
+    """
+
+    usage: int = 0
+    max_usage: int = 0
+    cache: int = 0
+    rss: int = 0
+    swap: int = 0
+    mapped_file: int = 0
+    working_set: int = 0
+    total_active_file: int = 0
+    total_inactive_file: int = 0
+    failcnt: int = 0
+    kernel_usage: int = 0
+    # Of the cgroup alone, and of all below it too.
+    container_data: MemoryStatsMemoryData = field(default_factory=MemoryStatsMemoryData)
+    hierarchical_data: MemoryStatsMemoryData = field(default_factory=MemoryStatsMemoryData)
+    psi: PSIStats = field(default_factory=PSIStats)
+
+
+@dataclass(slots=True)
+class InterfaceStats:
+    """What went through a network interface since it is up."""
+
+    name: str = ""
+    rx_bytes: int = 0
+    rx_packets: int = 0
+    rx_errors: int = 0
+    rx_dropped: int = 0
+    tx_bytes: int = 0
+    tx_packets: int = 0
+    tx_errors: int = 0
+    tx_dropped: int = 0
+
+
+@dataclass(slots=True)
+class NetworkStats:
+    """The interfaces of a network namespace."""
+
+    interfaces: list[InterfaceStats] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FsStats:
+    """What a container, or the machine, uses of a file system: bytes, and operations of the disk below it.
+
+    Times are milliseconds; sectors are of 512 bytes. limit is the capacity. base_usage is that of a container's
+    writable layer, and usage counts its logs too. For a container inodes counts those in use.
+    """
+
+    device: str = ""
+    type: str = ""
+    limit: int = 0
+    usage: int = 0
+    base_usage: int = 0
+    available: int = 0
+    has_inodes: bool = False
+    inodes: int = 0
+    inodes_free: int = 0
+    reads_completed: int = 0
+    reads_merged: int = 0
+    sectors_read: int = 0
+    read_time: int = 0
+    writes_completed: int = 0
+    writes_merged: int = 0
+    sectors_written: int = 0
+    write_time: int = 0
+    io_in_progress: int = 0
+    io_time: int = 0
+    weighted_io_time: int = 0
+
+
+@dataclass(slots=True)
+class UlimitSpec:
+    """A limit of a container's first process; -1 when there is none."""
+
+    name: str
+    soft_limit: int
+    hard_limit: int
+
+
+@dataclass(slots=True)
+class ProcessStats:
+    """Processes, threads, and what they have open. threads_max is 0 when nothing limits the threads."""
+
+    process_count: int = 0
+    fd_count: int = 0
+    socket_count: int = 0
+    threads_current: int = 0
+    threads_max: int = 0
+    ulimits: list[UlimitSpec] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ContainerStats:
+    """All figures of a container at one moment. Which of them mean something, its ContainerSpec says."""
+
+    timestamp: datetime = _NEVER
+    cpu: CpuStats = field(default_factory=CpuStats)
+    disk_io: DiskIoStats = field(default_factory=DiskIoStats)
+    memory: MemoryStats = field(default_factory=MemoryStats)
+    hugetlb: dict[str, HugetlbStats] = field(default_factory=dict)
+    network: NetworkStats = field(default_factory=NetworkStats)
+    filesystem: list[FsStats] = field(default_factory=list)
+    processes: ProcessStats = field(default_factory=ProcessStats)
+    oom_events: int = 0
+
+
+@dataclass(slots=True)
+class ContainerInfo:
+    """A container: who it is, what it is made of, and its figures, the newest last."""
+
+    reference: ContainerReference
+    spec: ContainerSpec = field(default_factory=ContainerSpec)
+    stats: list[ContainerStats] = field(default_factory=list)
+    subcontainers: list[ContainerReference] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class FsInfo:
+    """A file system of the machine; capacity in bytes."""
+
+    device: str
+    device_major: int = 0
+    device_minor: int = 0
+    capacity: int = 0
+    type: str = ""
+    inodes: int = 0
+    has_inodes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HugePagesInfo:
+    """How many huge pages of a size the machine has; the size in KiB."""
+
+    page_size: int
+    num_pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiskInfo:
+    """A block device; size in bytes."""
+
+    name: str
+    major: int
+    minor: int
+    size: int
+    scheduler: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachineInfo:
+    """What the machine has. Bytes where it says memory."""
+
+    num_cores: int
+    memory_capacity: int
+    swap_capacity: int = 0
+    machine_id: str = ""
+    system_uuid: str = ""
+    boot_id: str = ""
+    huge_pages: tuple[HugePagesInfo, ...] = ()
+    num_physical_cores: int = 0
+    num_sockets: int = 0
+    filesystems: tuple[FsInfo, ...] = ()
+    # By "major:minor".
+    disk_map: dict[str, DiskInfo] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionInfo:
+    """Which kernel runs, and which system it was made for, in the system's own words."""
+
+    kernel_version: str = ""
+    container_os_version: str = ""
+    cadvisor_version: str = ""
+    cadvisor_revision: str = ""

@@ -1,0 +1,100 @@
+"""A machine whose facts and figures the test sets.
+
+Go: pkg/kubelet/cadvisor/testing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kubelet.cadvisor.info import v1 as cadvisorapi
+from kubelet.cadvisor.info import v2 as cadvisorapiv2
+from pkg import golang
+
+if TYPE_CHECKING:
+    from kubelet.cadvisor.types import Interface
+
+
+@dataclass
+class FakeCadvisor:
+    """Answers what it is given; err is raised by every question, fs_err by those about file systems."""
+
+    machine: cadvisorapi.MachineInfo = field(
+        default_factory=lambda: cadvisorapi.MachineInfo(num_cores=1, memory_capacity=2**30)
+    )
+    version: cadvisorapi.VersionInfo = field(default_factory=cadvisorapi.VersionInfo)
+    # By cgroup name.
+    containers_v2: dict[str, cadvisorapiv2.ContainerInfo] = field(default_factory=dict)
+    containers_v1: dict[str, cadvisorapi.ContainerInfo] = field(default_factory=dict)
+    images_fs: cadvisorapiv2.FsInfo = field(default_factory=cadvisorapiv2.FsInfo)
+    root_fs: cadvisorapiv2.FsInfo = field(default_factory=cadvisorapiv2.FsInfo)
+    container_fs: cadvisorapiv2.FsInfo = field(default_factory=cadvisorapiv2.FsInfo)
+    # By path; a path that is not there raises FileNotFoundError.
+    dir_fs: dict[str, cadvisorapiv2.FsInfo] = field(default_factory=dict)
+    err: Exception | None = None
+    fs_err: Exception | None = None
+    # The questions about containers: name and options.
+    calls: list[tuple[str, cadvisorapiv2.RequestOptions]] = field(default_factory=list)
+
+    def start(self) -> None:
+        self._fail()
+
+    def container_info_v2(
+        self, name: str, options: cadvisorapiv2.RequestOptions
+    ) -> dict[str, cadvisorapiv2.ContainerInfo]:
+        self.calls.append((name, options))
+        self._fail()
+        return {key: self.containers_v2[key] for key in _asked(self.containers_v2, name, options)}
+
+    def get_requested_containers_info(
+        self, container_name: str, options: cadvisorapiv2.RequestOptions
+    ) -> dict[str, cadvisorapi.ContainerInfo]:
+        self.calls.append((container_name, options))
+        self._fail()
+        return {key: self.containers_v1[key] for key in _asked(self.containers_v1, container_name, options)}
+
+    def machine_info(self) -> cadvisorapi.MachineInfo:
+        self._fail()
+        return self.machine
+
+    def version_info(self) -> cadvisorapi.VersionInfo:
+        self._fail()
+        return self.version
+
+    def images_fs_info(self, ctx: golang.Context) -> cadvisorapiv2.FsInfo:
+        self._fail(self.fs_err)
+        return self.images_fs
+
+    def root_fs_info(self) -> cadvisorapiv2.FsInfo:
+        self._fail(self.fs_err)
+        return self.root_fs
+
+    def container_fs_info(self, ctx: golang.Context) -> cadvisorapiv2.FsInfo:
+        self._fail(self.fs_err)
+        return self.container_fs
+
+    def get_dir_fs_info(self, path: str) -> cadvisorapiv2.FsInfo:
+        self._fail(self.fs_err)
+        if path not in self.dir_fs:
+            raise FileNotFoundError(path)
+        return self.dir_fs[path]
+
+    def _fail(self, err: Exception | None = None) -> None:
+        err = err or self.err
+        if err is not None:
+            raise err
+
+
+def _asked(names: Iterable[str], name: str, options: cadvisorapiv2.RequestOptions) -> list[str]:
+    """The names that were asked for, of those there are. Raises LookupError when there is none."""
+    below = name.rstrip("/") + "/"
+    found = [key for key in names if key == name or (options.recursive and key.startswith(below))]
+    if not found:
+        raise LookupError(f"unknown container {name!r}")
+    return found
+
+
+if TYPE_CHECKING:
+    _: Interface = FakeCadvisor()

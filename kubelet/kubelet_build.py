@@ -39,9 +39,10 @@ from kubelet import types as kubetypes
 from kubelet.active_deadline import ActiveDeadlineHandler
 from kubelet.apis import config as kubeletconfig
 from kubelet.apis.pluginregistration import v1 as pluginregistration
-from kubelet.kubelet import HOUSEKEEPING_PERIOD, HOUSEKEEPING_WARNING_DURATION, Kubelet
+from kubelet.kubelet import HOUSEKEEPING_PERIOD, HOUSEKEEPING_WARNING_DURATION, Kubelet, LoopCase
 from kubelet.kubelet_node_declared_features import discover_node_declared_features
 from kubelet.kubelet_struct import Dependencies
+from kubelet.liveview.history import History
 from kubelet.network import dns
 from kubelet.pluginmanager import PluginManager
 from kubelet.pod_container_deletor import PodContainerDeletor
@@ -57,6 +58,7 @@ from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util import net as utilnet
 from pkg.apimachinery.util import version as utilversion
+from pkg.client_go.tools.record import recorder as eventrecorder
 from pkg.client_go.util import flowcontrol
 from pkg.component_base import version
 from pkg.component_helpers import nodedeclaredfeatures
@@ -306,6 +308,9 @@ def _new_kubelet(
             kube_cfg.cluster_domain,
             kube_cfg.resolver_config,
         ),
+        history=History(len(LoopCase)),
+        image_back_off=flowcontrol.Backoff(BACK_OFF_PERIOD, MAX_IMAGE_BACK_OFF, clock=kube_deps.clock),
+        pod_config=kube_deps.pod_config,
         resync_interval=kube_cfg.sync_frequency,
         cgroups_per_qos=kube_deps.container_manager.get_node_config().cgroups_per_qos,
         max_pods=kube_cfg.max_pods,
@@ -394,6 +399,9 @@ def _build_pod_state(kubelet: Kubelet, startup_tracker: BasicPodStartupLatencyTr
         kubelet.clock,
     )
     kubelet.reason_cache = ReasonCache()
+    kubelet.status_manager.add_pod_update_notifier(kubelet.history.pods)
+    if isinstance(kubelet.recorder, eventrecorder.BaseRecorder):
+        kubelet.recorder.observer = kubelet.history.pods.note_event
 
 
 def _build_pod_workers(kubelet: Kubelet) -> None:
@@ -434,6 +442,8 @@ def _build_runtime(
         ctx, _runtime_manager_options(ctx, kubelet, kube_deps, options, startup_tracker)
     )
     kubelet.container_runtime = runtime
+    kubelet.streaming_runtime = runtime
+    kubelet.runner = runtime
     kubelet.image_manager = _new_image_manager(kubelet, kube_deps, runtime)
     kubelet.runtime_cache = kubecontainer.RuntimeCacheImpl(runtime, RUNTIME_CACHE_REFRESH_PERIOD, kubelet.clock)
     kubelet.runtime_state = RuntimeState(MAX_WAIT_FOR_CONTAINER_RUNTIME, kubelet.clock)
@@ -470,7 +480,7 @@ def _runtime_manager_options(
         os_interface=kubelet.os,
         runtime_helper=kubelet,
         insecure_container_lifecycle_http_client=lifecycle.HTTPClient(),
-        image_back_off=flowcontrol.Backoff(BACK_OFF_PERIOD, MAX_IMAGE_BACK_OFF, clock=kubelet.clock),
+        image_back_off=kubelet.image_back_off,
         serialize_image_pulls=kube_cfg.serialize_image_pulls,
         max_parallel_image_pulls=kube_cfg.max_parallel_image_pulls,
         image_pull_qps=kube_cfg.registry_pull_qps,
@@ -493,6 +503,7 @@ def _runtime_manager_options(
         memory_reservation_policy=kube_cfg.memory_reservation_policy,
         pod_pulling_time_recorder=startup_tracker,
         pod_init_container_time_recorder=startup_tracker,
+        calls=kubelet.history.calls,
         clock=kubelet.clock,
     )
 

@@ -40,7 +40,7 @@ from pkg.volume import util as volumeutil
 from pkg.volume.util import volumepathhandler
 
 if TYPE_CHECKING:
-    pass
+    from kubelet.cri.streaming import portforward, remotecommand
 
 # Waiting reasons of containers that nothing has been tried for yet.
 POD_INITIALIZING = "PodInitializing"
@@ -773,6 +773,73 @@ class KubeletPods(KubeletNodeCache):
         pods = kubecontainer.Pods(self.container_runtime.get_pods(ctx, False))
         pod = pods.find_pod(pod_full_name, self.pod_manager.translate_pod_uid(pod_uid))
         return pod.find_container_by_name(container_name)
+
+    def run_in_container(
+        self, ctx: golang.Context, pod_full_name: str, pod_uid: str, container_name: str, cmd: Sequence[str]
+    ) -> bytes:
+        """The output of a command, run to its end. Raises LookupError without the container, else as the runtime."""
+        container = self._require_container(ctx, pod_full_name, pod_uid, container_name)
+        return self.runner.run_in_container(ctx, container.id, cmd, 0)
+
+    def get_exec(
+        self,
+        ctx: golang.Context,
+        pod_full_name: str,
+        pod_uid: str,
+        container_name: str,
+        cmd: Sequence[str],
+        stream_opts: remotecommand.Options,
+    ) -> str:
+        """The URL at which the runtime serves the command. Raises LookupError, or what the runtime says."""
+        container = self._require_container(ctx, pod_full_name, pod_uid, container_name)
+        opts = stream_opts
+        return self.streaming_runtime.get_exec(ctx, container.id, cmd, opts.stdin, opts.stdout, opts.stderr, opts.tty)
+
+    def get_attach(
+        self,
+        ctx: golang.Context,
+        pod_full_name: str,
+        pod_uid: str,
+        container_name: str,
+        stream_opts: remotecommand.Options,
+    ) -> str:
+        """The URL at which the runtime serves the attaching. Raises LookupError, or what the runtime says."""
+        container = self.find_container(ctx, pod_full_name, pod_uid, container_name)
+        if container is None:
+            raise LookupError(f"container {container_name} not found in pod {pod_full_name}")
+        pod = self.get_pod_by_full_name(pod_full_name)
+        if pod is None or (pod_uid and pod.metadata.uid != pod_uid):
+            raise LookupError(f"pod {pod_full_name} not found")
+        spec = kubecontainer.get_container_spec(pod, container_name)
+        if spec is None:
+            raise LookupError(f"container {container_name} not found in pod {pod_full_name}")
+        # Whether there is a terminal was settled when the container started, and not by who attaches to it.
+        opts = stream_opts
+        return self.streaming_runtime.get_attach(ctx, container.id, opts.stdin, opts.stdout, opts.stderr, spec.tty)
+
+    def get_port_forward(
+        self,
+        ctx: golang.Context,
+        pod_name: str,
+        pod_namespace: str,
+        pod_uid: str,
+        port_forward_opts: portforward.V4Options,
+    ) -> str:
+        """The URL at which the runtime serves the forwarding. Raises LookupError, or what the runtime says."""
+        pods = kubecontainer.Pods(self.container_runtime.get_pods(ctx, False))
+        uid = self.pod_manager.translate_pod_uid(pod_uid)
+        full_name = kubecontainer.build_pod_full_name(pod_name, pod_namespace)
+        if pods.find_pod(full_name, uid).is_empty():
+            raise LookupError(f'pod not found ("{full_name}")')
+        return self.streaming_runtime.get_port_forward(ctx, pod_name, pod_namespace, uid, port_forward_opts.ports)
+
+    def _require_container(
+        self, ctx: golang.Context, pod_full_name: str, pod_uid: str, container_name: str
+    ) -> kubecontainer.Container:
+        container = self.find_container(ctx, pod_full_name, pod_uid, container_name)
+        if container is None:
+            raise LookupError(f'container not found ("{container_name}")')
+        return container
 
 
 def truncate_pod_hostname_if_needed(pod_name: str, hostname: str) -> str:

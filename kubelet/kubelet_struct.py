@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from kubelet.certificate import KubeletServerCertificateDynamicFileManager
     from kubelet.cri import apis as internalapi
     from kubelet.kubelet_node_status import StandaloneNode
+    from kubelet.liveview import history as liveview_history
     from kubelet.network import dns
     from kubelet.pod_container_deletor import PodContainerDeletor
     from kubelet.pod_workers import PodWorkers
@@ -122,6 +123,13 @@ class KubeletStruct:
     sources_ready: config.SourcesReady
     dns_configurer: dns.Configurer
 
+    # What the kubelet notes about itself for the live view.
+    history: liveview_history.History
+    # Tells the time at which a failed pull is tried again, by uid and image.
+    image_back_off: flowcontrol.Backoff
+    # The channel of what the sources change, for the live view; its reader is the sync loop.
+    pod_config: config.PodConfig
+
     # Seconds between two syncs of a pod that nothing else wakes.
     resync_interval: float
     cgroups_per_qos: bool
@@ -140,6 +148,9 @@ class KubeletStruct:
     reason_cache: ReasonCache = field(init=False)
     runtime_state: RuntimeState = field(init=False)
     container_runtime: kubecontainer.Runtime = field(init=False)
+    # The same runtime, as what serves exec, attach and port forwarding, and as what runs a command to its end.
+    streaming_runtime: kubecontainer.StreamingRuntime = field(init=False)
+    runner: kubecontainer.CommandRunner = field(init=False)
     status_manager: status.Manager = field(init=False)
     # Admits pods, and knows what each was given.
     allocation_manager: allocation.Manager = field(init=False)

@@ -1,0 +1,13 @@
+"""Several streams over one HTTP connection that has been upgraded.
+
+Go: k8s.io/apimachinery/pkg/util/httpstream (release-1.27), k8s.io/streaming/pkg/httpstream (today)
+"""
+
+from pkg.apimachinery.util.httpstream.httpstream import (
+    HEADER_CONNECTION,
+    HEADER_PROTOCOL_VERSION,
+    HEADER_UPGRADE,
+    is_upgrade_request,
+)
+
+__all__ = ["HEADER_CONNECTION", "HEADER_PROTOCOL_VERSION", "HEADER_UPGRADE", "is_upgrade_request"]

@@ -305,6 +305,7 @@ class Kubelet(KubeletPods):
                     ctx, updates, handler, sync_ticker.channel, housekeeping_ticker.channel, pleg_ch
                 ):
                     break
+                self.history.loop.done()
                 self.sync_loop_monitor = self.clock.steady()
         except golang.Canceled:
             # A step that waits for something, as for pods that are preempted, ends with the kubelet.
@@ -345,6 +346,7 @@ class Kubelet(KubeletPods):
             housekeeping_ch,
             ctx.done(),
         )
+        self.history.loop.took(selected.index)
         match LoopCase(selected.index):
             case LoopCase.CONFIG:
                 if not selected.ok:
@@ -476,13 +478,17 @@ class Kubelet(KubeletPods):
                 continue
             assert pod is not None
             uid = pod.metadata.uid
+            self.history.pods.name(pod)
+            self.history.pods.mark(uid, "seen", at=start.timestamp())
             if not self.pod_workers.is_pod_termination_requested(uid) and not podutil.is_pod_phase_terminal(
                 pod.status.phase
             ):
                 result = self.allocation_manager.add_pod(self.get_active_pods(), pod)
                 if not result.admit:
+                    self.history.pods.mark(uid, "refused", f"{result.reason}: {result.message}", failed=True)
                     self.reject_pod(pod, result.reason, result.message)
                     continue
+                self.history.pods.mark(uid, "admitted")
                 if self.allocation_manager.update_pod_from_allocation(pod)[1]:
                     # It wanted to be resized when the kubelet ended.
                     pending_resizes.append(uid)
@@ -833,7 +839,8 @@ class Kubelet(KubeletPods):
     def _wait_for_volumes(self, ctx: golang.Context, pod: v1.Pod) -> bool:
         """Whether the pod has its volumes; one that cannot have them on this node has been refused."""
         try:
-            self.volume_manager.wait_for_attach_and_mount(ctx, pod)
+            with self.history.pods.stage(pod.metadata.uid, "volumes"):
+                self.volume_manager.wait_for_attach_and_mount(ctx, pod)
             return True
         except golang.Canceled:
             raise

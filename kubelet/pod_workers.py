@@ -38,7 +38,7 @@ import enum
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
@@ -188,6 +188,32 @@ class PodSyncer(Protocol):
 
 
 @dataclass(slots=True)
+class StepProgress:
+    """The steps of one pod, as told to people. Times are of the pod workers' clock."""
+
+    # When the step under way began; None between steps.
+    began_at: datetime | None = None
+    # When the last step ended, whether it failed, and how many did so in a row.
+    ended_at: datetime | None = None
+    err: Exception | None = None
+    failures: int = 0
+    steps: int = 0
+    # When the next step is due if nothing happens before.
+    next_at: datetime | None = None
+    # The static pod waits for its turn.
+    waits_to_start: bool = False
+
+    def ended(self, now: datetime, err: Exception | None) -> None:
+        """A step has ended. One that was cancelled has not failed: the next takes its place."""
+        self.began_at, self.ended_at = None, now
+        self.steps += 1
+        if err is not None and _is_canceled(err):
+            return
+        self.err = err
+        self.failures = 0 if err is None else self.failures + 1
+
+
+@dataclass(slots=True)
 class PodSyncStatus:
     """Where one pod stands. Guarded by PodWorkers.pod_lock."""
 
@@ -226,6 +252,8 @@ class PodSyncStatus:
     restart_requested: bool = False
     # The runtime has or had this pod, so it must be terminated even if we have not started it.
     observed_runtime: bool = False
+    # What the live view shows of the worker.
+    progress: StepProgress = field(default_factory=StepProgress, compare=False)
 
     def is_termination_requested(self) -> bool:
         return self.terminating_at is not None
@@ -699,8 +727,10 @@ class PodWorkers:
         if not start.can_start:
             status.pending_update = options
             status.working = False
+            status.progress.waits_to_start = True
             klog.v(4).info_s("Pod cannot start yet", **ref)
             return
+        status.progress.waits_to_start = False
         status.started_at = self.clock.now()
         status.merge_last_update(options)
         metrics.CONTAINERS_PER_POD_COUNT.observe(len(options.pod.spec.containers))
@@ -735,7 +765,9 @@ class PodWorkers:
                     return
                 if not start.can_start:
                     continue
+                life.progress.began_at = self.clock.now()
                 outcome = self._sync(start.ctx, start.update, last_sync_time)
+                life.progress.ended(self.clock.now(), outcome.err)
             finally:
                 start.cancel()
             last_sync_time = outcome.last_sync_time
@@ -921,11 +953,13 @@ class PodWorkers:
 
     def complete_work(self, pod_uid: str, phase_transition: bool, sync_err: Exception | None) -> None:
         """Puts the pod into the work queue for its next sync, and goes on at once if an update waits."""
-        self.work_queue.enqueue(pod_uid, self._requeue_delay(phase_transition, sync_err))
+        delay = self._requeue_delay(phase_transition, sync_err)
+        self.work_queue.enqueue(pod_uid, delay)
         with self.pod_lock:
             status = self.pod_sync_statuses.get(pod_uid)
             if status is None:
                 return
+            status.progress.next_at = self.clock.now() + timedelta(seconds=delay)
             if status.pending_update is None:
                 status.working = False
             elif self._notify_locked(pod_uid):

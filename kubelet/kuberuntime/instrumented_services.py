@@ -14,21 +14,32 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import metrics
 from kubelet.cri import apis as internalapi
+from kubelet.liveview import history
 from pkg import golang
 
 
-@contextmanager
-def _recorded(operation: str) -> Iterator[None]:
-    """Counts an operation, its duration, and whether it raised."""
-    start = monotonic()
-    try:
-        yield
-    except Exception:
-        metrics.RUNTIME_OPERATIONS_ERRORS.labels(operation).inc()
-        raise
-    finally:
-        metrics.RUNTIME_OPERATIONS.labels(operation).inc()
-        metrics.RUNTIME_OPERATIONS_DURATION.labels(operation).observe(monotonic() - start)
+class _Recorder:
+    """Counts the calls of a service, in the metrics and in what the live view shows."""
+
+    def __init__(self, calls: history.RuntimeCalls | None) -> None:
+        self._calls = calls if calls is not None else history.RuntimeCalls(history.PodStories())
+
+    @contextmanager
+    def _recorded(self, operation: str, subject: str = "", owner: tuple[str, str] = ("", "")) -> Iterator[None]:
+        """Counts an operation, its duration, and whether it raised.
+
+        `subject`: what it is about; `owner`: the uid of the pod and the container's name, where the id does not tell.
+        """
+        start = monotonic()
+        try:
+            with self._calls.recorded(operation, owner, subject):
+                yield
+        except Exception:
+            metrics.RUNTIME_OPERATIONS_ERRORS.labels(operation).inc()
+            raise
+        finally:
+            metrics.RUNTIME_OPERATIONS.labels(operation).inc()
+            metrics.RUNTIME_OPERATIONS_DURATION.labels(operation).observe(monotonic() - start)
 
 
 @contextmanager
@@ -44,14 +55,15 @@ def _recorded_sandbox(runtime_handler: str) -> Iterator[None]:
         metrics.RUN_POD_SANDBOX_DURATION.labels(runtime_handler).observe(monotonic() - start)
 
 
-class InstrumentedRuntimeService:
+class InstrumentedRuntimeService(_Recorder):
     """An `apis.RuntimeService` that passes every call on and records it."""
 
-    def __init__(self, service: internalapi.RuntimeService) -> None:
+    def __init__(self, service: internalapi.RuntimeService, calls: history.RuntimeCalls | None = None) -> None:
+        super().__init__(calls)
         self._service = service
 
     def version(self, ctx: golang.Context, api_version: str) -> runtimeapi.VersionResponse:
-        with _recorded("version"):
+        with self._recorded("version"):
             return self._service.version(ctx, api_version)
 
     def create_container(
@@ -61,59 +73,63 @@ class InstrumentedRuntimeService:
         config: runtimeapi.ContainerConfig,
         sandbox_config: runtimeapi.PodSandboxConfig,
     ) -> str:
-        with _recorded("create_container"):
-            return self._service.create_container(ctx, pod_sandbox_id, config, sandbox_config)
+        owner = (sandbox_config.metadata.uid, config.metadata.name)
+        with self._recorded("create_container", pod_sandbox_id, owner):
+            container_id = self._service.create_container(ctx, pod_sandbox_id, config, sandbox_config)
+        self._calls.own(container_id, *owner)
+        return container_id
 
     def start_container(self, ctx: golang.Context, container_id: str) -> None:
-        with _recorded("start_container"):
+        with self._recorded("start_container", container_id):
             self._service.start_container(ctx, container_id)
 
     def stop_container(self, ctx: golang.Context, container_id: str, timeout: int) -> None:
-        with _recorded("stop_container"):
+        with self._recorded("stop_container", container_id):
             self._service.stop_container(ctx, container_id, timeout)
 
     def remove_container(self, ctx: golang.Context, container_id: str) -> None:
-        with _recorded("remove_container"):
+        with self._recorded("remove_container", container_id):
             self._service.remove_container(ctx, container_id)
+        self._calls.disown(container_id)
 
     def list_containers(
         self, ctx: golang.Context, filter: runtimeapi.ContainerFilter | None
     ) -> Sequence[runtimeapi.Container]:
-        with _recorded("list_containers"):
+        with self._recorded("list_containers"):
             return self._service.list_containers(ctx, filter)
 
     def container_status(
         self, ctx: golang.Context, container_id: str, verbose: bool
     ) -> runtimeapi.ContainerStatusResponse:
-        with _recorded("container_status"):
+        with self._recorded("container_status", container_id):
             return self._service.container_status(ctx, container_id, verbose)
 
     def update_container_resources(
         self, ctx: golang.Context, container_id: str, resources: runtimeapi.ContainerResources
     ) -> None:
-        with _recorded("update_container"):
+        with self._recorded("update_container", container_id):
             self._service.update_container_resources(ctx, container_id, resources)
 
     def exec_sync(
         self, ctx: golang.Context, container_id: str, cmd: Sequence[str], timeout: float
     ) -> tuple[bytes, bytes]:
-        with _recorded("exec_sync"):
+        with self._recorded("exec_sync", container_id):
             return self._service.exec_sync(ctx, container_id, cmd, timeout)
 
     def exec(self, ctx: golang.Context, request: runtimeapi.ExecRequest) -> runtimeapi.ExecResponse:
-        with _recorded("exec"):
+        with self._recorded("exec"):
             return self._service.exec(ctx, request)
 
     def attach(self, ctx: golang.Context, request: runtimeapi.AttachRequest) -> runtimeapi.AttachResponse:
-        with _recorded("attach"):
+        with self._recorded("attach"):
             return self._service.attach(ctx, request)
 
     def reopen_container_log(self, ctx: golang.Context, container_id: str) -> None:
-        with _recorded("reopen_container_log"):
+        with self._recorded("reopen_container_log", container_id):
             self._service.reopen_container_log(ctx, container_id)
 
     def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None:
-        with _recorded("checkpoint_container"):
+        with self._recorded("checkpoint_container"):
             self._service.checkpoint_container(ctx, options)
 
     def get_container_events(
@@ -122,107 +138,112 @@ class InstrumentedRuntimeService:
         container_events_ch: golang.Channel[runtimeapi.ContainerEventResponse],
         connection_established_callback: Callable[[Iterator[runtimeapi.ContainerEventResponse]], None] | None,
     ) -> None:
-        with _recorded("get_container_events"):
+        with self._recorded("get_container_events"):
             self._service.get_container_events(ctx, container_events_ch, connection_established_callback)
 
     def run_pod_sandbox(self, ctx: golang.Context, config: runtimeapi.PodSandboxConfig, runtime_handler: str) -> str:
-        with _recorded("run_podsandbox"), _recorded_sandbox(runtime_handler):
-            return self._service.run_pod_sandbox(ctx, config, runtime_handler)
+        owner = (config.metadata.uid, "")
+        with self._recorded("run_podsandbox", owner=owner), _recorded_sandbox(runtime_handler):
+            sandbox_id = self._service.run_pod_sandbox(ctx, config, runtime_handler)
+        self._calls.own(sandbox_id, *owner)
+        return sandbox_id
 
     def stop_pod_sandbox(self, ctx: golang.Context, pod_sandbox_id: str) -> None:
-        with _recorded("stop_podsandbox"):
+        with self._recorded("stop_podsandbox", pod_sandbox_id):
             self._service.stop_pod_sandbox(ctx, pod_sandbox_id)
 
     def remove_pod_sandbox(self, ctx: golang.Context, pod_sandbox_id: str) -> None:
-        with _recorded("remove_podsandbox"):
+        with self._recorded("remove_podsandbox", pod_sandbox_id):
             self._service.remove_pod_sandbox(ctx, pod_sandbox_id)
+        self._calls.disown(pod_sandbox_id)
 
     def pod_sandbox_status(
         self, ctx: golang.Context, pod_sandbox_id: str, verbose: bool
     ) -> runtimeapi.PodSandboxStatusResponse:
-        with _recorded("podsandbox_status"):
+        with self._recorded("podsandbox_status", pod_sandbox_id):
             return self._service.pod_sandbox_status(ctx, pod_sandbox_id, verbose)
 
     def list_pod_sandbox(
         self, ctx: golang.Context, filter: runtimeapi.PodSandboxFilter | None
     ) -> Sequence[runtimeapi.PodSandbox]:
-        with _recorded("list_podsandbox"):
+        with self._recorded("list_podsandbox"):
             return self._service.list_pod_sandbox(ctx, filter)
 
     def port_forward(
         self, ctx: golang.Context, request: runtimeapi.PortForwardRequest
     ) -> runtimeapi.PortForwardResponse:
-        with _recorded("port_forward"):
+        with self._recorded("port_forward"):
             return self._service.port_forward(ctx, request)
 
     def update_pod_sandbox_resources(
         self, ctx: golang.Context, request: runtimeapi.UpdatePodSandboxResourcesRequest
     ) -> runtimeapi.UpdatePodSandboxResourcesResponse:
-        with _recorded("update_podsandbox_resources"):
+        with self._recorded("update_podsandbox_resources"):
             return self._service.update_pod_sandbox_resources(ctx, request)
 
     def container_stats(self, ctx: golang.Context, container_id: str) -> runtimeapi.ContainerStats:
-        with _recorded("container_stats"):
+        with self._recorded("container_stats", container_id):
             return self._service.container_stats(ctx, container_id)
 
     def list_container_stats(
         self, ctx: golang.Context, filter: runtimeapi.ContainerStatsFilter | None
     ) -> Sequence[runtimeapi.ContainerStats]:
-        with _recorded("list_container_stats"):
+        with self._recorded("list_container_stats"):
             return self._service.list_container_stats(ctx, filter)
 
     def pod_sandbox_stats(self, ctx: golang.Context, pod_sandbox_id: str) -> runtimeapi.PodSandboxStats:
-        with _recorded("podsandbox_stats"):
+        with self._recorded("podsandbox_stats", pod_sandbox_id):
             return self._service.pod_sandbox_stats(ctx, pod_sandbox_id)
 
     def list_pod_sandbox_stats(
         self, ctx: golang.Context, filter: runtimeapi.PodSandboxStatsFilter | None
     ) -> Sequence[runtimeapi.PodSandboxStats]:
-        with _recorded("list_podsandbox_stats"):
+        with self._recorded("list_podsandbox_stats"):
             return self._service.list_pod_sandbox_stats(ctx, filter)
 
     def list_metric_descriptors(self, ctx: golang.Context) -> Sequence[runtimeapi.MetricDescriptor]:
-        with _recorded("list_metric_descriptors"):
+        with self._recorded("list_metric_descriptors"):
             return self._service.list_metric_descriptors(ctx)
 
     def list_pod_sandbox_metrics(self, ctx: golang.Context) -> Sequence[runtimeapi.PodSandboxMetrics]:
-        with _recorded("list_podsandbox_metrics"):
+        with self._recorded("list_podsandbox_metrics"):
             return self._service.list_pod_sandbox_metrics(ctx)
 
     def update_runtime_config(self, ctx: golang.Context, runtime_config: runtimeapi.RuntimeConfig) -> None:
-        with _recorded("update_runtime_config"):
+        with self._recorded("update_runtime_config"):
             self._service.update_runtime_config(ctx, runtime_config)
 
     def status(self, ctx: golang.Context, verbose: bool) -> runtimeapi.StatusResponse:
-        with _recorded("status"):
+        with self._recorded("status"):
             return self._service.status(ctx, verbose)
 
     def runtime_config(self, ctx: golang.Context) -> runtimeapi.RuntimeConfigResponse:
-        with _recorded("runtime_config"):
+        with self._recorded("runtime_config"):
             return self._service.runtime_config(ctx)
 
     def close(self, ctx: golang.Context) -> None:
-        with _recorded("close"):
+        with self._recorded("close"):
             self._service.close(ctx)
 
 
-class InstrumentedImageManagerService:
+class InstrumentedImageManagerService(_Recorder):
     """An `apis.ImageManagerService` that passes every call on and records it.
 
     DIVERGES: a failed image_fs_info raises; Go counts the failure and then answers nil without an error.
     """
 
-    def __init__(self, service: internalapi.ImageManagerService) -> None:
+    def __init__(self, service: internalapi.ImageManagerService, calls: history.RuntimeCalls | None = None) -> None:
+        super().__init__(calls)
         self._service = service
 
     def list_images(self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None) -> Sequence[runtimeapi.Image]:
-        with _recorded("list_images"):
+        with self._recorded("list_images"):
             return self._service.list_images(ctx, filter)
 
     def image_status(
         self, ctx: golang.Context, image: runtimeapi.ImageSpec, verbose: bool
     ) -> runtimeapi.ImageStatusResponse:
-        with _recorded("image_status"):
+        with self._recorded("image_status", image.image):
             return self._service.image_status(ctx, image, verbose)
 
     def pull_image(
@@ -232,19 +253,20 @@ class InstrumentedImageManagerService:
         auth: runtimeapi.AuthConfig | None,
         pod_sandbox_config: runtimeapi.PodSandboxConfig | None,
     ) -> str:
-        with _recorded("pull_image"):
+        uid = "" if pod_sandbox_config is None else pod_sandbox_config.metadata.uid
+        with self._recorded("pull_image", image.image, (uid, "")):
             return self._service.pull_image(ctx, image, auth, pod_sandbox_config)
 
     def remove_image(self, ctx: golang.Context, image: runtimeapi.ImageSpec) -> None:
-        with _recorded("remove_image"):
+        with self._recorded("remove_image", image.image):
             self._service.remove_image(ctx, image)
 
     def image_fs_info(self, ctx: golang.Context) -> runtimeapi.ImageFsInfoResponse:
-        with _recorded("image_fs_info"):
+        with self._recorded("image_fs_info"):
             return self._service.image_fs_info(ctx)
 
     def close(self, ctx: golang.Context) -> None:
-        with _recorded("close"):
+        with self._recorded("close"):
             self._service.close(ctx)
 
 

@@ -28,6 +28,7 @@ from kubelet.kuberuntime.instrumented_services import (
     InstrumentedImageManagerService,
     InstrumentedRuntimeService,
 )
+from kubelet.liveview import history
 from kubelet.logs import container_log_manager
 from kubelet.prober import results as proberesults
 from pkg.apimachinery import clock
@@ -103,6 +104,8 @@ class RuntimeManagerOptions:
     memory_reservation_policy: str
     pod_pulling_time_recorder: kubeimages.ImagePodPullingTimeRecorder
     pod_init_container_time_recorder: PodInitContainerTimeRecorder | None = None
+    # Where calls of the runtime are noted for the live view; None for nowhere.
+    calls: history.RuntimeCalls | None = None
     clock: clock.Clock = field(default_factory=clock.RealClock)
 
 
@@ -128,8 +131,12 @@ class KubeRuntimeStruct:
         self.single_process_oom_kill = options.single_process_oom_kill
         self.cpu_cfs_quota = options.cpu_cfs_quota
         self.cpu_cfs_quota_period = options.cpu_cfs_quota_period
-        self.runtime_service: internalapi.RuntimeService = InstrumentedRuntimeService(options.runtime_service)
-        self.image_service: internalapi.ImageManagerService = InstrumentedImageManagerService(options.image_service)
+        self.runtime_service: internalapi.RuntimeService = InstrumentedRuntimeService(
+            options.runtime_service, options.calls
+        )
+        self.image_service: internalapi.ImageManagerService = InstrumentedImageManagerService(
+            options.image_service, options.calls
+        )
         self.container_manager = options.container_manager
         # What is in force by all we know, over restarts too.
         self.actuated_state: state.State = state.StateCheckpoint(options.root_directory, ACTUATED_PODS_STATE_FILE)

@@ -20,7 +20,8 @@ from __future__ import annotations
 import datetime
 import enum
 import threading
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet import metrics
+from kubelet.liveview import history
 from kubelet.pleg.pleg import (
     CONTAINER_CHANGED,
     CONTAINER_DIED,
@@ -48,6 +50,8 @@ from pkg.apimachinery.util import wait
 _RELIST_REQUEST_CAPACITY = 200
 # Seconds that a relist waits for one pod's inspection.
 _INSPECT_LIMIT = 2.0
+# How many relists the live view shows.
+_RELISTS_KEPT = 120
 _ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -211,6 +215,9 @@ class GenericPLEG:
         self._call: _Call | None = None
         self._last_error: Exception | None = None
 
+        # The latest relists, for the live view.
+        self.relists: deque[history.Relist] = deque(maxlen=_RELISTS_KEPT)
+
         # Guards the rest.
         self._running_lock = threading.Lock()
         self._cancel: Callable[[], None] = lambda: None
@@ -302,8 +309,10 @@ class GenericPLEG:
             if self._relist_time is not None:
                 metrics.PLEG_RELIST_INTERVAL.observe(self._elapsed_since(self._relist_time))
             timestamp = self._clock.steady()
+            at, began = time.time(), time.monotonic()
             with metrics.PLEG_RELIST_DURATION.time():
                 self._relist_locked(timestamp)
+            self.relists.append(history.Relist(at, time.monotonic() - began, self._last_error is not None))
 
     def _relist_locked(self, timestamp: datetime.datetime) -> None:
         try:

@@ -103,12 +103,14 @@ class Channel(Generic[T]):
     As a case of `select` a channel means receiving from it.
     """
 
-    __slots__ = ("_buffer", "_closed", "_deadline", "_receivers", "_senders", "capacity")
+    __slots__ = ("_buffer", "_closed", "_deadline", "_receivers", "_senders", "capacity", "passed")
 
     def __init__(self, capacity: int = 0) -> None:
         if capacity < 0:
             raise ValueError(f"channel capacity must not be negative, got {capacity}")
         self.capacity = capacity
+        # How many values have gone in so far; for those who watch.
+        self.passed = 0
         self._buffer: deque[T] = deque()
         self._closed = False
         self._deadline: float | None = None
@@ -209,6 +211,7 @@ class Channel(Generic[T]):
         """Hand the value over; only if _send_ready_locked."""
         if self._closed:
             raise ClosedChannelError("send on closed channel")
+        self.passed += 1
         if self._receivers:
             waiter, index = next(iter(self._receivers))
             waiter.fire_locked(index, value, True)
@@ -217,6 +220,7 @@ class Channel(Generic[T]):
 
     def _next_sender_locked(self) -> T:
         (waiter, index), value = next(iter(self._senders.items()))
+        self.passed += 1
         waiter.fire_locked(index, None, True)
         return value
 

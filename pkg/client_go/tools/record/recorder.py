@@ -6,17 +6,22 @@ Go: none; there each recorder has these methods of its own
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
 class BaseRecorder(abc.ABC):
     """The methods of EventRecorder, all of which come down to one."""
 
+    # Told of each event besides: object, type, reason, message. Must be quick and not raise.
+    observer: Callable[[Any, str, str, str], None] | None = None
+
     def event(self, obj: Any, event_type: str, reason: str, message: str, /) -> None:
+        self._observe(obj, event_type, reason, message)
         self._generate_event(obj, {}, event_type, reason, message)
 
     def eventf(self, obj: Any, event_type: str, reason: str, message_fmt: str, /, *args: Any) -> None:
+        self._observe(obj, event_type, reason, message_fmt % args)
         self._generate_event(obj, {}, event_type, reason, message_fmt % args)
 
     def annotated_eventf(
@@ -29,7 +34,12 @@ class BaseRecorder(abc.ABC):
         /,
         *args: Any,
     ) -> None:
+        self._observe(obj, event_type, reason, message_fmt % args)
         self._generate_event(obj, annotations, event_type, reason, message_fmt % args)
+
+    def _observe(self, obj: Any, event_type: str, reason: str, message: str) -> None:
+        if self.observer is not None:
+            self.observer(obj, event_type, reason, message)
 
     @abc.abstractmethod
     def _generate_event(

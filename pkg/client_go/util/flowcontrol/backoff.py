@@ -9,7 +9,7 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pkg.apimachinery import clock as clock_
 
@@ -47,6 +47,12 @@ class Backoff:
         with self._lock:
             entry = self._per_item.get(id)
             return entry.backoff if entry else 0.0
+
+    def until(self, id: str) -> datetime | None:
+        """When the pause after the item's last failure ends, None if it has none."""
+        with self._lock:
+            entry = self._per_item.get(id)
+            return entry.last_update + timedelta(seconds=entry.backoff) if entry else None
 
     def next(self, id: str, event_time: datetime) -> None:
         """The item failed again: double its pause, up to the maximum."""

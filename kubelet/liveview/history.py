@@ -1,0 +1,391 @@
+"""What the running kubelet notes about itself, so that it can be shown when somebody looks.
+
+Go: none
+
+Nothing here is worked out before somebody asks: what runs all the time is an append to a list of bounded length, or a
+count. Times are seconds since the epoch by the time of day, for they are only shown; durations are measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+
+# How many events of the sync loop are kept: more than a minute of a busy node.
+_TAPE_LENGTH = 1200
+# How many calls of each kind are kept.
+_CALLS_KEPT = 64
+# How many pods have a story, and of each its beginning and its latest lines.
+_STORIES = 1024
+_BEGINNING = 32
+_LATEST = 32
+_EVENTS_OF_A_POD = 16
+# How many ids of the runtime are known to belong to a pod.
+_IDS = 8192
+
+
+class Taken(NamedTuple):
+    """One event that the sync loop took: which case, when, and how many seconds it worked on it."""
+
+    at: float
+    case: int
+    seconds: float
+
+
+class LoopHistory:
+    """The events of the sync loop. Written by its thread alone, read by any."""
+
+    def __init__(self, cases: int) -> None:
+        self.counts = [0] * cases
+        self.busy_seconds = [0.0] * cases
+        self.tape: deque[Taken] = deque(maxlen=_TAPE_LENGTH)
+        # What the loop is working on now: the case and since when; None while it waits in select.
+        self.at_work: tuple[int, float] | None = None
+        self.last: int | None = None
+        self._began = 0.0
+
+    def took(self, case: int) -> None:
+        """Select has chosen this case."""
+        self.counts[case] += 1
+        self.last = case
+        self._began = time.monotonic()
+        self.at_work = (case, time.time())
+
+    def done(self) -> None:
+        """The loop goes back to select."""
+        if self.at_work is None:
+            return
+        case, at = self.at_work
+        seconds = time.monotonic() - self._began
+        self.busy_seconds[case] += seconds
+        self.tape.append(Taken(at, case, seconds))
+        self.at_work = None
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of the container runtime. `uid` and `container` say for whom, where that is known."""
+
+    operation: str
+    began: float
+    uid: str = ""
+    container: str = ""
+    # What it is about: an image, an id.
+    subject: str = ""
+
+
+class Ended(NamedTuple):
+    """A call that has ended."""
+
+    at: float
+    seconds: float
+    failed: bool
+
+
+@dataclass(slots=True)
+class CallTotals:
+    """The calls of one kind since the start."""
+
+    count: int = 0
+    errors: int = 0
+    last_error: str = ""
+    recent: deque[Ended] = field(default_factory=lambda: deque(maxlen=_CALLS_KEPT))
+
+
+class Line(NamedTuple):
+    """One line of a pod's story: a stage it went through, or a point in time when both are the same."""
+
+    stage: str
+    began: float
+    ended: float
+    detail: str = ""
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class PodEvent:
+    """An event about the pod; those that say the same again are counted."""
+
+    first: float
+    last: float
+    type: str
+    reason: str
+    message: str
+    # The field of the pod's spec that it is about; empty for the pod as a whole.
+    field_path: str
+    count: int = 1
+
+
+class Story:
+    """What became of one pod. Guarded by the lock of its PodStories."""
+
+    __slots__ = ("beginning", "containers", "events", "latest", "name", "namespace", "phase", "ready", "uid")
+
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+        self.namespace = self.name = ""
+        self.beginning: list[Line] = []
+        self.latest: deque[Line] = deque(maxlen=_LATEST)
+        self.events: deque[PodEvent] = deque(maxlen=_EVENTS_OF_A_POD)
+        self.phase = ""
+        self.ready = False
+        # The id of each container and whether it has ended, as last told.
+        self.containers: dict[str, tuple[str, bool]] = {}
+
+    def add(self, line: Line) -> None:
+        if len(self.beginning) < _BEGINNING:
+            self.beginning.append(line)
+        else:
+            self.latest.append(line)
+
+    def lines(self) -> list[Line]:
+        return [*self.beginning, *self.latest]
+
+
+class PodStories:
+    """The stories by the pods' uids; the one longest untouched goes when there are too many. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _stories and all that is in them
+        self._stories: OrderedDict[str, Story] = OrderedDict()
+
+    def mark(self, uid: str, stage: str, detail: str = "", failed: bool = False, at: float | None = None) -> None:
+        """Something happened to the pod, now or at another time."""
+        now = time.time() if at is None else at
+        self.add(uid, Line(stage, now, now, detail, failed))
+
+    def name(self, pod: v1.Pod) -> None:
+        """Learn what the pod is called."""
+        with self._lock:
+            story = self._story_locked(pod.metadata.uid)
+            story.namespace, story.name = pod.metadata.namespace, pod.metadata.name
+
+    def add(self, uid: str, line: Line) -> None:
+        with self._lock:
+            self._story_locked(uid).add(line)
+
+    @contextmanager
+    def stage(self, uid: str, stage: str, detail: str = "") -> Iterator[None]:
+        """The pod goes through a stage, which fails if it raises."""
+        began = time.time()
+        try:
+            yield
+        except Exception as err:
+            self.add(uid, Line(stage, began, time.time(), f"{detail}: {err}" if detail else str(err), True))
+            raise
+        self.add(uid, Line(stage, began, time.time(), detail))
+
+    def note_event(self, obj: Any, event_type: str, reason: str, message: str) -> None:
+        """An event was recorded; only those about pods are kept."""
+        if isinstance(obj, v1.Pod):
+            uid, field_path = obj.metadata.uid, ""
+        elif isinstance(obj, v1.ObjectReference) and obj.kind == "Pod":
+            uid, field_path = obj.uid, obj.field_path
+        else:
+            return
+        now = time.time()
+        with self._lock:
+            events = self._story_locked(uid).events
+            for known in events:
+                if (known.reason, known.message, known.field_path) == (reason, message, field_path):
+                    known.last, known.count = now, known.count + 1
+                    events.remove(known)
+                    events.append(known)
+                    return
+            events.append(PodEvent(now, now, event_type, reason, message, field_path))
+
+    # Told by the status manager (its PodUpdateNotifier).
+
+    def on_pod_updated(self, pod: v1.Pod, status: v1.PodStatus, is_added: bool) -> None:
+        now = time.time()
+        ready = podutil.is_pod_ready_condition_true(status)
+        with self._lock:
+            story = self._story_locked(pod.metadata.uid)
+            story.namespace, story.name = pod.metadata.namespace, pod.metadata.name
+            for container in (*status.init_container_statuses, *status.container_statuses):
+                _note_container(story, container, now)
+            if status.phase != story.phase:
+                failed = status.phase == v1.POD_FAILED
+                story.add(Line(status.phase.lower(), now, now, status.message or status.reason, failed))
+                story.phase = status.phase
+            if ready != story.ready:
+                story.add(Line("ready" if ready else "not ready", now, now))
+                story.ready = ready
+
+    def on_pod_removed(self, pod: v1.Pod) -> None:
+        self.on_pod_updated(pod, pod.status, False)
+        self.mark(pod.metadata.uid, "finished")
+
+    # Questions.
+
+    def get(self, uid: str) -> tuple[list[Line], list[PodEvent]]:
+        """The lines and the events of a pod, oldest first; copies."""
+        with self._lock:
+            story = self._stories.get(uid)
+            return ([], []) if story is None else (story.lines(), [_copy(event) for event in story.events])
+
+    def names(self) -> dict[str, tuple[str, str]]:
+        """Namespace and name of the pods that are remembered, by uid, longest untouched first."""
+        with self._lock:
+            return {uid: (story.namespace, story.name) for uid, story in self._stories.items()}
+
+    def _story_locked(self, uid: str) -> Story:
+        story = self._stories.get(uid)
+        if story is None:
+            story = self._stories[uid] = Story(uid)
+            if len(self._stories) > _STORIES:
+                self._stories.popitem(last=False)
+        else:
+            self._stories.move_to_end(uid)
+        return story
+
+
+def _copy(event: PodEvent) -> PodEvent:
+    return PodEvent(
+        event.first, event.last, event.type, event.reason, event.message, event.field_path, event.count
+    )
+
+
+def _note_container(story: Story, status: v1.ContainerStatus, now: float) -> None:
+    """Add to the story that a container has ended, if that is news."""
+    ended, container_id = status.state.terminated, status.container_id
+    if ended is None and status.last_state.terminated is not None:
+        # It may have ended and be waiting for its restart, or be running again already.
+        ended = status.last_state.terminated
+        container_id = ended.container_id or container_id
+    if ended is None or story.containers.get(status.name) == (container_id, True):
+        return
+    story.containers[status.name] = (container_id, True)
+    at = ended.finished_at.timestamp() if ended.finished_at is not None else now
+    # The runtime's times are cut to seconds in a status: it is not seen before it happened.
+    at = min(max(at, now - 1.0), now) if now - at < 2.0 else at
+    detail = f"{status.name} {describe_end(ended)}"
+    story.add(Line("exit", at, at, detail, ended.exit_code != 0))
+
+
+def describe_end(ended: v1.ContainerStateTerminated) -> str:
+    """How a container ended, in words."""
+    if ended.reason == "OOMKilled":
+        return "was killed because it used more memory than its limit (OOMKilled)"
+    if ended.exit_code == 0:
+        return "ended with exit code 0"
+    if ended.signal:
+        return f"was killed by signal {ended.signal}"
+    if ended.exit_code == 137:
+        return "was killed (exit code 137)"
+    return f"ended with exit code {ended.exit_code}"
+
+
+class RuntimeCalls:
+    """The calls of the container runtime, under way and ended. Thread-safe."""
+
+    # The operations that are a stage of a pod's story, under their names there.
+    _STAGES = {
+        "run_podsandbox": "sandbox",
+        "pull_image": "pull",
+        "create_container": "create",
+        "start_container": "start",
+        "stop_container": "stop",
+        "stop_podsandbox": "stop sandbox",
+    }
+
+    def __init__(self, stories: PodStories) -> None:
+        self._stories = stories
+        self._lock = threading.Lock()  # guards the fields below
+        self._numbers = itertools.count()
+        self._in_flight: dict[int, Call] = {}
+        self._totals: dict[str, CallTotals] = {}
+        # Whose sandboxes and containers are: uid and the container's name by the runtime's id.
+        self._owners: OrderedDict[str, tuple[str, str]] = OrderedDict()
+
+    @contextmanager
+    def recorded(self, operation: str, owner: tuple[str, str] = ("", ""), subject: str = "") -> Iterator[None]:
+        """Count a call; `owner` is a pod's uid and a container's name, found by the id in `subject` if left out."""
+        began, at = time.monotonic(), time.time()
+        with self._lock:
+            uid, container = owner if owner[0] else self._owners.get(subject, owner)
+            number = next(self._numbers)
+            self._in_flight[number] = Call(operation, at, uid, container, subject)
+        error: Exception | None = None
+        try:
+            yield
+        except Exception as err:
+            error = err
+            raise
+        finally:
+            self._end(number, time.monotonic() - began, error)
+
+    def _end(self, number: int, seconds: float, error: Exception | None) -> None:
+        with self._lock:
+            call = self._in_flight.pop(number)
+            totals = self._totals.get(call.operation)
+            if totals is None:
+                totals = self._totals[call.operation] = CallTotals()
+            totals.count += 1
+            totals.recent.append(Ended(call.began, seconds, error is not None))
+            if error is not None:
+                totals.errors += 1
+                totals.last_error = str(error)
+        stage = self._STAGES.get(call.operation)
+        if stage and call.uid:
+            self._stories.add(call.uid, line_of(call, call.began + seconds, error))
+
+    def own(self, runtime_id: str, uid: str, container: str = "") -> None:
+        """The sandbox or container of this id is the pod's."""
+        with self._lock:
+            self._owners[runtime_id] = (uid, container)
+            if len(self._owners) > _IDS:
+                self._owners.popitem(last=False)
+
+    def disown(self, runtime_id: str) -> None:
+        """It has been removed."""
+        with self._lock:
+            self._owners.pop(runtime_id, None)
+
+    def in_flight(self) -> list[Call]:
+        """The calls under way, oldest first."""
+        with self._lock:
+            return list(self._in_flight.values())
+
+    def totals(self) -> dict[str, CallTotals]:
+        """Copies, by operation."""
+        with self._lock:
+            return {
+                operation: CallTotals(known.count, known.errors, known.last_error, known.recent.copy())
+                for operation, known in self._totals.items()
+            }
+
+
+def line_of(call: Call, ended: float, error: Exception | None = None) -> Line:
+    """The call as a line of its pod's story."""
+    stage = RuntimeCalls._STAGES.get(call.operation, call.operation)
+    what = call.subject if call.operation == "pull_image" else call.container
+    detail = what if error is None else f"{what}: {error}" if what else str(error)
+    return Line(stage, call.began, ended, detail, error is not None)
+
+
+class Relist(NamedTuple):
+    """One round of the PLEG."""
+
+    at: float
+    seconds: float
+    failed: bool
+
+
+class History:
+    """All of it."""
+
+    def __init__(self, loop_cases: int) -> None:
+        self.began = time.time()
+        self.loop = LoopHistory(loop_cases)
+        self.pods = PodStories()
+        self.calls = RuntimeCalls(self.pods)

@@ -127,6 +127,7 @@ POD_START_TOTAL_DURATION = metrics.new_histogram(
 FIRST_NETWORK_POD_START_SLI_DURATION = metrics.new_gauge(
     "kubelet_first_network_pod_start_sli_duration_seconds",
     "Seconds that the first pod with a network of its own took to start, without pulls and init containers.",
+    level=metrics.INTERNAL,
 )
 POD_STATUS_SYNC_DURATION = metrics.new_histogram(
     "kubelet_pod_status_sync_duration_seconds",
@@ -163,9 +164,7 @@ POD_WATCH_EVENTS_DROPPED_TOTAL = metrics.new_counter(
 
 # Starting and stopping
 STARTED_PODS_TOTAL = metrics.new_counter("kubelet_started_pods_total", "Pods started.")
-STARTED_PODS_ERRORS_TOTAL = metrics.new_counter(
-    "kubelet_started_pods_errors_total", "Pods whose start failed."
-)
+STARTED_PODS_ERRORS_TOTAL = metrics.new_counter("kubelet_started_pods_errors_total", "Pods whose start failed.")
 STARTED_USER_NAMESPACED_PODS_TOTAL = metrics.new_counter(
     "kubelet_started_user_namespaced_pods_total", "Pods started in a user namespace."
 )
@@ -207,9 +206,7 @@ PLEG_DISCARD_EVENTS = metrics.new_counter(
 PLEG_RELIST_INTERVAL = metrics.new_histogram(
     "kubelet_pleg_relist_interval_seconds", "Seconds from one relist to the next."
 )
-PLEG_LAST_SEEN = metrics.new_gauge(
-    "kubelet_pleg_last_seen_seconds", "When the PLEG was last seen active, since 1970."
-)
+PLEG_LAST_SEEN = metrics.new_gauge("kubelet_pleg_last_seen_seconds", "When the PLEG was last seen active, since 1970.")
 EVENTED_PLEG_CONN_ERR = metrics.new_counter(
     "kubelet_evented_pleg_connection_error_count", "Failures of the stream of the runtime's events."
 )
@@ -220,9 +217,7 @@ EVENTED_PLEG_CONN_LATENCY = metrics.new_histogram(
     "kubelet_evented_pleg_connection_latency_seconds", "Seconds from an event to its arrival."
 )
 RUNNING_POD_COUNT = metrics.new_gauge("kubelet_running_pods", "Pods that have a running sandbox.")
-RUNNING_CONTAINER_COUNT = metrics.new_gauge(
-    "kubelet_running_containers", "Containers by state.", ["container_state"]
-)
+RUNNING_CONTAINER_COUNT = metrics.new_gauge("kubelet_running_containers", "Containers by state.", ["container_state"])
 
 # The runtime and images
 RUNTIME_OPERATIONS = metrics.new_counter(
@@ -250,26 +245,22 @@ IMAGE_GARBAGE_COLLECTED_TOTAL = metrics.new_counter(
     "kubelet_image_garbage_collected_total", "Images removed for lack of space or for age.", ["reason"]
 )
 IMAGE_VOLUME_REQUESTED_TOTAL = metrics.new_counter(
-    "kubelet_image_volume_requested_total", "Image volumes asked for."
+    "kubelet_image_volume_requested_total",
+    "Image volumes asked for.",
+    level=metrics.BETA,
 )
 IMAGE_VOLUME_MOUNTED_SUCCEED_TOTAL = metrics.new_counter(
-    "kubelet_image_volume_mounted_succeed_total", "Image volumes mounted."
+    "kubelet_image_volume_mounted_succeed_total",
+    "Image volumes mounted.",
+    level=metrics.BETA,
 )
 IMAGE_VOLUME_MOUNTED_ERRORS_TOTAL = metrics.new_counter(
-    "kubelet_image_volume_mounted_errors_total", "Image volumes that could not be mounted."
+    "kubelet_image_volume_mounted_errors_total",
+    "Image volumes that could not be mounted.",
+    level=metrics.BETA,
 )
 
-# Probes. Go: pkg/kubelet/prober/prober_manager.go
-PROBER_RESULTS = metrics.new_counter(
-    "prober_probe_total",
-    "Probes by result.",
-    ["probe_type", "result", "container", "pod", "namespace", "pod_uid"],
-)
-PROBER_DURATION = metrics.new_histogram(
-    "prober_probe_duration_seconds",
-    "Seconds of a probe that answered.",
-    ["probe_type", "container", "pod", "namespace"],
-)
+# Probes
 # DIVERGES: Go has no measure of this.
 PROBER_LATENESS = metrics.new_histogram(
     "kubelet_probe_lateness_seconds",
@@ -420,8 +411,13 @@ POD_DEFERRED_ACCEPTED_RESIZES = metrics.new_counter(
 
 # Registered only with the gate.
 _GATED: dict[str, tuple[Collector, ...]] = {
+    features.USER_NAMESPACES_SUPPORT: (STARTED_USER_NAMESPACED_PODS_TOTAL, STARTED_USER_NAMESPACED_PODS_ERRORS_TOTAL),
     features.MEMORY_QOS: (MEMORY_QOS_NODE_MEMORY_MIN_BYTES, MEMORY_QOS_NODE_MEMORY_LOW_BYTES),
-    features.GRACEFUL_NODE_SHUTDOWN: (GRACEFUL_SHUTDOWN_START_TIME, GRACEFUL_SHUTDOWN_END_TIME),
+    # This gate cannot be on without GracefulNodeShutdown.
+    features.GRACEFUL_NODE_SHUTDOWN_BASED_ON_POD_PRIORITY: (
+        GRACEFUL_SHUTDOWN_START_TIME,
+        GRACEFUL_SHUTDOWN_END_TIME,
+    ),
     features.DYNAMIC_RESOURCE_ALLOCATION: (DRA_OPERATIONS_DURATION, DRA_GRPC_OPERATIONS_DURATION),
     features.POD_LEVEL_RESOURCE_MANAGERS: (
         RESOURCE_MANAGER_ALLOCATIONS_TOTAL,

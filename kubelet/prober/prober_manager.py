@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kubelet import container as kubecontainer
-from kubelet import metrics
+from kubelet import metrics as kubeletmetrics
 from kubelet.prober import results
 from kubelet.prober.prober import Prober, ProbeType, probe_spec
 from kubelet.prober.worker import Worker
@@ -19,10 +19,23 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clocklib
+from pkg.component_base import metrics
 
 if TYPE_CHECKING:
     from pkg.client_go.tools import record
 
+# Shown at /metrics/probes.
+PROBER_RESULTS = metrics.new_counter(
+    "prober_probe_total",
+    "Probes by result.",
+    ["probe_type", "result", "container", "pod", "namespace", "pod_uid"],
+    level=metrics.BETA,
+)
+PROBER_DURATION = metrics.new_histogram(
+    "prober_probe_duration_seconds",
+    "Seconds of a probe that answered.",
+    ["probe_type", "container", "pod", "namespace"],
+)
 _RESULT_LABELS = {results.SUCCESS: "successful", results.FAILURE: "failed", results.UNKNOWN: "unknown"}
 
 
@@ -124,8 +137,8 @@ class Manager:
                 return
             del self._workers[key]
         for result in _RESULT_LABELS:
-            metrics.PROBER_RESULTS.remove(*_result_labels(worker, result))
-        metrics.PROBER_DURATION.remove(*_duration_labels(worker))
+            PROBER_RESULTS.remove(*_result_labels(worker, result))
+        PROBER_DURATION.remove(*_duration_labels(worker))
 
     def worker_count(self) -> int:
         with self._lock:
@@ -133,13 +146,13 @@ class Manager:
 
     def observe(self, worker: Worker, result: results.Result, duration: float) -> None:
         """Count a result in the metrics, and how many seconds it took unless it is a failure."""
-        metrics.PROBER_RESULTS.labels(*_result_labels(worker, result)).inc()
+        PROBER_RESULTS.labels(*_result_labels(worker, result)).inc()
         if result != results.FAILURE:
-            metrics.PROBER_DURATION.labels(*_duration_labels(worker)).observe(duration)
+            PROBER_DURATION.labels(*_duration_labels(worker)).observe(duration)
 
     def observe_lateness(self, worker: Worker, seconds: float) -> None:
         """Note by how much a probe began later than it was due."""
-        metrics.PROBER_LATENESS.labels(worker.probe_type).observe(seconds)
+        kubeletmetrics.PROBER_LATENESS.labels(worker.probe_type).observe(seconds)
 
     def update_pod_status(self, ctx: golang.Context, pod: v1.Pod, pod_status: v1.PodStatus) -> None:
         """Set `started` and `ready` of the container statuses in pod_status, which must be the caller's own."""

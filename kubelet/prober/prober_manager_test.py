@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubelet import container as kubecontainer
-from kubelet import metrics
+from kubelet import prober
 from kubelet.prober import results
 from kubelet.prober.prober import ProbeType
 from kubelet.prober.testing import CONTAINER_NAME, POD_UID, ProbeWorld, new_pod, set_probe
@@ -134,7 +134,7 @@ def test_pod_that_is_gone_leaves_no_series_in_the_metrics(world: ProbeWorld) -> 
 def series(pod_uid: str) -> list[str]:
     return [
         sample.labels["result"]
-        for metric in metrics.PROBER_RESULTS.collect()
+        for metric in prober.PROBER_RESULTS.collect()
         for sample in metric.samples
         if sample.labels.get("pod_uid") == pod_uid and sample.name.endswith("_total")
     ]

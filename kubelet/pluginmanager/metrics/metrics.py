@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from kubelet.pluginmanager import cache
+from pkg.component_base import metrics
 from pkg.component_base.metrics import legacyregistry
 
 _PLUGIN_MANAGER_TOTAL_PLUGINS = "plugin_manager_total_plugins"
@@ -31,7 +32,8 @@ class TotalPluginsCollector(Collector):
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """The metric without values."""
         labels = ["socket_path", "state"]
-        return [GaugeMetricFamily(_PLUGIN_MANAGER_TOTAL_PLUGINS, "Number of plugins in Plugin Manager", labels=labels)]
+        text = metrics.annotated_help("Plugins by socket, and by being wanted or registered.")
+        return [GaugeMetricFamily(_PLUGIN_MANAGER_TOTAL_PLUGINS, text, labels=labels)]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """The metric, one value for each socket and state."""

@@ -103,6 +103,5 @@ class TotalVolumesCollector(Collector):
 
 
 def _family() -> GaugeMetricFamily:
-    return GaugeMetricFamily(
-        "volume_manager_total_volumes", "Number of volumes in Volume Manager", labels=["plugin_name", "state"]
-    )
+    text = metrics.annotated_help("Volumes by plugin, and by being wanted or mounted.")
+    return GaugeMetricFamily("volume_manager_total_volumes", text, labels=["plugin_name", "state"])

@@ -7,6 +7,8 @@ from pkg.component_base.metrics.metrics import (
     CONTENT_TYPE,
     DEF_BUCKETS,
     Counter,
+    StabilityLevel,
+    annotated_help,
     exponential_buckets,
     exponential_buckets_range,
     expose,
@@ -14,15 +16,36 @@ from pkg.component_base.metrics.metrics import (
     new_gauge,
     new_histogram,
 )
+from pkg.component_base.metrics.options import set_show_hidden, validate_show_hidden_metrics_version
+from pkg.component_base.metrics.processstarttime import register_process_start_time
+from pkg.component_base.metrics.registry import KubeRegistry, register_meta_metrics
+from pkg.component_base.metrics.version import register_build_info
+
+ALPHA = StabilityLevel.ALPHA
+BETA = StabilityLevel.BETA
+INTERNAL = StabilityLevel.INTERNAL
+STABLE = StabilityLevel.STABLE
 
 __all__ = [
+    "ALPHA",
+    "BETA",
     "CONTENT_TYPE",
     "DEF_BUCKETS",
+    "INTERNAL",
+    "STABLE",
     "Counter",
+    "KubeRegistry",
+    "StabilityLevel",
+    "annotated_help",
     "exponential_buckets",
     "exponential_buckets_range",
     "expose",
     "new_counter",
     "new_gauge",
     "new_histogram",
+    "register_build_info",
+    "register_meta_metrics",
+    "register_process_start_time",
+    "set_show_hidden",
+    "validate_show_hidden_metrics_version",
 ]

@@ -6,20 +6,26 @@ Go: staging/src/k8s.io/component-base/metrics/legacyregistry
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
-import prometheus_client
 from prometheus_client.registry import Collector
 
-from pkg.component_base.metrics import metrics
+from pkg.component_base.metrics import http, process_collector, version
+from pkg.component_base.metrics.registry import KubeRegistry, register_meta_metrics
 
-DEFAULT_GATHERER = prometheus_client.CollectorRegistry()
-prometheus_client.ProcessCollector(registry=DEFAULT_GATHERER)
+if TYPE_CHECKING:
+    from pkg.golang.http import Handler
+
+_default = KubeRegistry()
+DEFAULT_GATHERER = _default.registry
+_default.must_register(process_collector.ProcessCollector())
+register_meta_metrics(_default)
+version.register_build_info(_default)
 
 
 def must_register(*collectors: Collector) -> None:
     """Add metrics; raises ValueError if the registry has their names already."""
-    for collector in collectors:
-        DEFAULT_GATHERER.register(collector)
+    _default.must_register(*collectors)
 
 
 class Once:
@@ -39,10 +45,14 @@ class Once:
 
 def unregister(*collectors: Collector) -> None:
     """Take metrics out again; raises KeyError if they are not in."""
-    for collector in collectors:
-        DEFAULT_GATHERER.unregister(collector)
+    _default.unregister(*collectors)
 
 
 def expose() -> bytes:
     """All metrics in the Prometheus text format; the content type is `metrics.CONTENT_TYPE`."""
-    return metrics.expose(DEFAULT_GATHERER)
+    return _default.expose()
+
+
+def handler() -> Handler:
+    """Serves the page of all metrics."""
+    return http.handler_for(_default)

@@ -5,15 +5,38 @@ Go: staging/src/k8s.io/component-base/metrics
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import prometheus_client
 from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class StabilityLevel(enum.StrEnum):
+    """How long a metric is promised to stay as it is. In front of each help text."""
+
+    INTERNAL = "INTERNAL"
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    STABLE = "STABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    level: StabilityLevel
+    # The minor release, such as "1.36", since which the metric is on its way out; empty if it is not.
+    deprecated_version: str
+
+
+_stability: WeakKeyDictionary[Collector, Stability] = WeakKeyDictionary()
 
 DEF_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -51,18 +74,59 @@ class Counter(prometheus_client.Counter):
         return family
 
 
-def new_counter(name: str, help: str, labels: Sequence[str] = ()) -> Counter:
-    return Counter(name, help, labels)
+def new_counter(
+    name: str,
+    help: str,
+    labels: Sequence[str] = (),
+    *,
+    level: StabilityLevel = StabilityLevel.ALPHA,
+    deprecated_version: str = "",
+) -> Counter:
+    """A counter; the help text is shown with the level, and the deprecation if any, in front."""
+    counter = Counter(name, annotated_help(help, level, deprecated_version), labels)
+    _stability[counter] = Stability(level, deprecated_version)
+    return counter
 
 
-def new_gauge(name: str, help: str, labels: Sequence[str] = ()) -> prometheus_client.Gauge:
-    return prometheus_client.Gauge(name, help, labels, registry=None)
+def new_gauge(
+    name: str,
+    help: str,
+    labels: Sequence[str] = (),
+    *,
+    level: StabilityLevel = StabilityLevel.ALPHA,
+    deprecated_version: str = "",
+) -> prometheus_client.Gauge:
+    """A gauge, as `new_counter` for its help text."""
+    gauge = prometheus_client.Gauge(name, annotated_help(help, level, deprecated_version), labels, registry=None)
+    _stability[gauge] = Stability(level, deprecated_version)
+    return gauge
 
 
 def new_histogram(
-    name: str, help: str, labels: Sequence[str] = (), buckets: Sequence[float] = DEF_BUCKETS
+    name: str,
+    help: str,
+    labels: Sequence[str] = (),
+    buckets: Sequence[float] = DEF_BUCKETS,
+    *,
+    level: StabilityLevel = StabilityLevel.ALPHA,
+    deprecated_version: str = "",
 ) -> prometheus_client.Histogram:
-    return prometheus_client.Histogram(name, help, labels, registry=None, buckets=buckets)
+    """A histogram, as `new_counter` for its help text."""
+    text = annotated_help(help, level, deprecated_version)
+    histogram = prometheus_client.Histogram(name, text, labels, registry=None, buckets=buckets)
+    _stability[histogram] = Stability(level, deprecated_version)
+    return histogram
+
+
+def annotated_help(help: str, level: StabilityLevel = StabilityLevel.ALPHA, deprecated_version: str = "") -> str:
+    """The help text as it is shown. For collectors, which make their families themselves."""
+    deprecation = f"(Deprecated since {deprecated_version}) " if deprecated_version else ""
+    return f"[{level}] {deprecation}{help}"
+
+
+def stability_of(collector: Collector) -> Stability | None:
+    """What a metric was made with; None for a collector that computes its metrics when asked."""
+    return _stability.get(collector)
 
 
 def expose(registry: prometheus_client.CollectorRegistry) -> bytes:
@@ -75,6 +139,8 @@ def expose(registry: prometheus_client.CollectorRegistry) -> bytes:
 
 def _family_lines(family: Metric) -> Iterator[str]:
     samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+    if not samples:
+        return  # labels that never had a value: upstream's library leaves the family out
     # Counters that other collectors bring end in _total, and their family's name does not.
     foreign = family.type == "counter" and any(sample.name != family.name for sample in samples)
     name = f"{family.name}_total" if foreign else family.name
@@ -82,7 +148,8 @@ def _family_lines(family: Metric) -> Iterator[str]:
     yield f"# HELP {name} {text}"
     yield f"# TYPE {name} {'untyped' if family.type == 'unknown' else family.type}"
     for sample in samples:
-        yield f"{sample.name}{_labels(sample)} {_number(float(sample.value))}"
+        moment = f" {int(float(sample.timestamp) * 1000)}" if sample.timestamp is not None else ""
+        yield f"{sample.name}{_labels(sample)} {_number(float(sample.value))}{moment}"
 
 
 def _labels(sample: Sample) -> str:
@@ -99,9 +166,23 @@ def _label_value(key: str, value: str) -> str:
 
 
 def _number(value: float) -> str:
-    """As Go writes it: 1 and not 1.0."""
+    """As Go writes it, with an exponent from a million on: 1, 0.005, 1.048576e+06. Queries take bounds as text."""
+    if value.is_integer() and abs(value) < 1e6:
+        return str(int(value))
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     if math.isnan(value):
         return "NaN"
-    return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+    if 1e-4 <= abs(value) < 1e6:
+        return repr(value)
+    return _with_exponent(value)
+
+
+def _with_exponent(value: float) -> str:
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
+    digits = digits.rstrip("0")
+    tail = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{'-' if value < 0 else ''}{digits[0]}{tail}e{point - 1:+03d}"

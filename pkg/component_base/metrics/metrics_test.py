@@ -21,10 +21,10 @@ def test_counter_keeps_its_name() -> None:
     plain.labels('a"\\\n').inc()
     total.inc(2)
     assert expose(total, plain) == [
-        "# HELP kubelet_evictions Pods.",
+        "# HELP kubelet_evictions [ALPHA] Pods.",
         "# TYPE kubelet_evictions counter",
         'kubelet_evictions{signal="a\\"\\\\\\n"} 1',
-        "# HELP kubelet_starts_total Starts.",
+        "# HELP kubelet_starts_total [ALPHA] Starts.",
         "# TYPE kubelet_starts_total counter",
         "kubelet_starts_total 2",
     ]
@@ -34,7 +34,7 @@ def test_histogram() -> None:
     histogram = metrics.new_histogram("h", "H.", buckets=(0.5, 1.0))
     histogram.observe(0.75)
     assert expose(histogram) == [
-        "# HELP h H.",
+        "# HELP h [ALPHA] H.",
         "# TYPE h histogram",
         'h_bucket{le="0.5"} 0',
         'h_bucket{le="1"} 1',

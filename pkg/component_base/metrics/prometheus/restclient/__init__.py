@@ -15,12 +15,12 @@ _BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 
 REQUESTS_TOTAL = metrics.new_counter(
     "rest_client_requests_total",
-    "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
+    "Tries of requests, by status code, method and host.",
     ("code", "method", "host"),
 )
 REQUEST_DURATION_SECONDS = metrics.new_histogram(
     "rest_client_request_duration_seconds",
-    "[ALPHA] Request latency in seconds. Broken down by verb, and host.",
+    "Seconds of a request with all its tries, by verb and host.",
     ("verb", "host"),
     _BUCKETS,
 )

@@ -1,0 +1,67 @@
+"""Pages of metrics.
+
+Go: staging/src/k8s.io/component-base/metrics/http.go
+"""
+
+from __future__ import annotations
+
+import gzip
+import time
+from typing import TYPE_CHECKING
+
+from pkg.component_base.metrics.metrics import CONTENT_TYPE
+from pkg.component_base.metrics.registry import KubeRegistry
+
+if TYPE_CHECKING:
+    from pkg.golang.http import Handler, Request, ResponseWriter
+
+# A scrape is made often and soon thrown away: little time is better spent on it than much.
+_GZIP_LEVEL = 4
+
+_process_started_at = int(time.time())
+
+
+def handler_for(registry: KubeRegistry) -> Handler:
+    """Serves the registry's metrics in the text format, compressed for whoever accepts gzip."""
+
+    def serve(w: ResponseWriter, r: Request) -> None:
+        write_page(w, r, registry.expose())
+
+    return serve
+
+
+def write_page(w: ResponseWriter, r: Request, page: bytes) -> None:
+    """Answer with a page in the text format, compressed for whoever accepts gzip."""
+    # DIVERGES: a scraper that asks for protobuf gets text, as one that asks for OpenMetrics does from upstream too.
+    w.headers.set("Content-Type", f"{CONTENT_TYPE}; escaping=underscores")
+    w.headers.set("Process-Start-Time-Unix", str(_process_started_at))
+    if accepts_gzip(r.headers.get_all("Accept-Encoding")):
+        page = gzip.compress(page, _GZIP_LEVEL)
+        w.headers.set("Content-Encoding", "gzip")
+    w.headers.set("Content-Length", str(len(page)))
+    w.write_header(200)
+    if r.method != "HEAD":
+        w.write(page)
+
+
+def accepts_gzip(accept_encodings: list[str]) -> bool:
+    """Whether gzip is among them, and not with the weight 0 that refuses it."""
+    for entry in ",".join(accept_encodings).split(","):
+        name, _, parameters = entry.partition(";")
+        if name.strip().lower() in ("gzip", "*"):
+            return parameters.replace(" ", "").lower() not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+def handler_with_reset(registry: KubeRegistry) -> Handler:
+    """As `handler_for`, and a DELETE starts all metrics of the registry afresh."""
+    serve = handler_for(registry)
+
+    def serve_or_reset(w: ResponseWriter, r: Request) -> None:
+        if r.method == "DELETE":
+            registry.reset()
+            w.write(b"metrics reset\n")
+        else:
+            serve(w, r)
+
+    return serve_or_reset

@@ -1,0 +1,50 @@
+"""What the kernel says of this process.
+
+Go: vendor/github.com/prometheus/client_golang/prometheus/process_collector.go
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterable
+from pathlib import Path
+
+import prometheus_client
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+_NETSTAT = Path("/proc/self/net/netstat")
+
+
+class ProcessCollector(prometheus_client.ProcessCollector):
+    """The client library's collector, and what upstream's has besides."""
+
+    def __init__(self) -> None:
+        super().__init__(registry=None)
+
+    def collect(self) -> Iterable[Metric]:
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        yield from super().collect()
+        yield GaugeMetricFamily(
+            "process_virtual_memory_max_bytes",
+            "Most virtual memory that the process may have in bytes.",
+            # Upstream takes the kernel's "no limit" for a number.
+            value=2**64 - 1 if limit == resource.RLIM_INFINITY else limit,
+        )
+        yield from _network()
+
+
+def _network() -> Iterable[Metric]:
+    try:
+        lines = _NETSTAT.read_text().splitlines()
+    except OSError:
+        return
+    rows = [line.split()[1:] for line in lines if line.startswith("IpExt: ")]
+    if len(rows) != 2:
+        return
+    values = dict(zip(rows[0], map(float, rows[1]), strict=False))
+    for direction, column in (("receive", "InOctets"), ("transmit", "OutOctets")):
+        yield CounterMetricFamily(
+            f"process_network_{direction}_bytes_total",
+            f"Bytes that all of the process's network namespace had to {direction}.",
+            value=values.get(column, 0.0),
+        )

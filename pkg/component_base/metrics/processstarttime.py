@@ -1,0 +1,30 @@
+"""When this process started, as a metric.
+
+Go: staging/src/k8s.io/component-base/metrics/processstarttime.go
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pkg.component_base.metrics import metrics
+from pkg.component_base.metrics.registry import KubeRegistry
+
+
+def register_process_start_time(registry: KubeRegistry) -> None:
+    """Add the start time, for pages that do not show what else is known of the process."""
+    gauge = metrics.new_gauge("process_start_time_seconds", "When the process started, in seconds since 1970.")
+    gauge.set(process_start_time())
+    registry.must_register(gauge)
+
+
+def process_start_time(proc: Path = Path("/proc")) -> float:
+    """Seconds since 1970. Raises OSError without /proc."""
+    # The name of the command, in brackets, may hold spaces; starttime is field 22.
+    fields = (proc / "self/stat").read_text().rpartition(")")[2].split()
+    ticks = int(fields[19])
+    boot = next(
+        float(line.split()[1]) for line in (proc / "stat").read_text().splitlines() if line.startswith("btime ")
+    )
+    return boot + ticks / os.sysconf("SC_CLK_TCK")

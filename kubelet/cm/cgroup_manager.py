@@ -9,9 +9,11 @@ import errno
 import os
 import re
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Protocol
 
+from kubelet import metrics
 from kubelet.cm.types import CgroupName, ResourceConfig
 from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
 from pkg import klog
@@ -85,7 +87,7 @@ def last_part_of_slice(unit: str) -> str:
     return unit.rsplit("-", 1)[-1].replace("_", "-")
 
 
-class _CgroupfsManager:
+class _CgroupfsManager(ABC):
     """What both versions share: names, and a directory per cgroup in one or several hierarchies."""
 
     def __init__(self, driver: str, hierarchies: list[str]) -> None:
@@ -98,7 +100,25 @@ class _CgroupfsManager:
     def _paths(self, name: CgroupName) -> list[str]:
         return [hierarchy + self.name(name) for hierarchy in self._hierarchies]
 
+    def create(self, name: CgroupName, config: ResourceConfig) -> None:
+        with metrics.CGROUP_MANAGER_DURATION.labels("create").time():
+            self._create(name, config)
+
+    @abstractmethod
+    def _create(self, name: CgroupName, config: ResourceConfig) -> None: ...
+
+    def update(self, name: CgroupName, config: ResourceConfig) -> None:
+        with metrics.CGROUP_MANAGER_DURATION.labels("update").time():
+            self._set(name, config)
+
+    @abstractmethod
+    def _set(self, name: CgroupName, config: ResourceConfig) -> None: ...
+
     def destroy(self, name: CgroupName) -> None:
+        with metrics.CGROUP_MANAGER_DURATION.labels("destroy").time():
+            self._destroy(name)
+
+    def _destroy(self, name: CgroupName) -> None:
         error: OSError | None = None
         for path in self._paths(name):
             for directory, _, _ in os.walk(path, topdown=False):
@@ -142,11 +162,11 @@ class CgroupV1Manager(_CgroupfsManager):
     def exists(self, name: CgroupName) -> bool:
         return all(os.path.isdir(hierarchy + self.name(name)) for hierarchy in self._required)
 
-    def create(self, name: CgroupName, config: ResourceConfig) -> None:
+    def _create(self, name: CgroupName, config: ResourceConfig) -> None:
         for path in self._paths(name):
             os.makedirs(path, exist_ok=True)
         self._inherit_cpuset(self._controller_path("cpuset", name))
-        self.update(name, config)
+        self._set(name, config)
 
     def _controller_path(self, controller: str, name: CgroupName) -> str:
         return os.path.realpath(os.path.join(self._root, controller)) + self.name(name)
@@ -161,7 +181,7 @@ class CgroupV1Manager(_CgroupfsManager):
                     self._inherit_cpuset(parent)
                 target.write_text(Path(parent, file).read_text())
 
-    def update(self, name: CgroupName, config: ResourceConfig) -> None:
+    def _set(self, name: CgroupName, config: ResourceConfig) -> None:
         settings: list[tuple[str, str, int | None]] = [
             ("cpu", "cpu.shares", config.cpu_shares),
             ("cpu", "cpu.cfs_period_us", config.cpu_period),
@@ -210,7 +230,7 @@ class CgroupV2Manager(_CgroupfsManager):
         except FileNotFoundError:
             return False
 
-    def create(self, name: CgroupName, config: ResourceConfig) -> None:
+    def _create(self, name: CgroupName, config: ResourceConfig) -> None:
         path = self._paths(name)[0]
         directory = self._root
         for component in os.path.relpath(path, self._root).split(os.sep):
@@ -218,7 +238,7 @@ class CgroupV2Manager(_CgroupfsManager):
             directory = os.path.join(directory, component)
             os.makedirs(directory, exist_ok=True)
         self._enable_controllers(path)
-        self.update(name, config)
+        self._set(name, config)
 
     def _enable_controllers(self, path: str) -> None:
         available = _controllers(path)
@@ -228,7 +248,7 @@ class CgroupV2Manager(_CgroupfsManager):
         except OSError as err:
             klog.v(2).info_s("Cannot enable cgroup controllers", path=path, controllers=wanted, err=err)
 
-    def update(self, name: CgroupName, config: ResourceConfig) -> None:
+    def _set(self, name: CgroupName, config: ResourceConfig) -> None:
         path = self._paths(name)[0]
         settings: dict[str, str] = {}
         if config.cpu_shares is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kubelet import util
+from kubelet import metrics, util
 from kubelet.cm import cgroup_manager
 from kubelet.cm.cgroup_manager import CgroupManager, cpu_shares_to_weight, new_cgroup_manager, to_systemd
 from kubelet.cm.testing import FakeCgroupfs
@@ -56,6 +56,20 @@ def test_names_of_drivers(name: tuple[str, ...], systemd: str, tmp_path: Path) -
 )
 def test_cpu_shares_to_weight(shares: int, weight: int) -> None:
     assert cpu_shares_to_weight(shares) == weight
+
+
+def test_operations_are_timed(tmp_path: Path) -> None:
+    def timed() -> list[float]:
+        samples = [sample for family in metrics.CGROUP_MANAGER_DURATION.collect() for sample in family.samples]
+        counts = {s.labels["operation_type"]: s.value for s in samples if s.name.endswith("_count")}
+        return [counts.get(operation, 0) for operation in ("create", "update", "destroy")]
+
+    before = timed()
+    manager = new_cgroup_manager("cgroupfs", str(tmp_path))
+    manager.create(POD, ResourceConfig())
+    manager.update(POD, ResourceConfig())
+    manager.destroy(POD)
+    assert [after - count for after, count in zip(timed(), before, strict=True)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(

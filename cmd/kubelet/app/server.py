@@ -106,6 +106,7 @@ class KubeletCommand:
         _check_tls(loaded)
         supported.check_supported(loaded)
         _log_configuration(loaded)
+        _init_metrics(loaded)
         server = options.KubeletServer(loaded.kubelet_flags, loaded.kubelet_configuration)
         return _run_until_signalled(server, self._make_dependencies)
 
@@ -191,6 +192,14 @@ def _init_logs(loaded: Loaded) -> None:
     klog.set_verbosity(log.verbosity)
     klog.set_vmodule(",".join(f"{item.file_pattern}={item.verbosity}" for item in log.vmodule))
     klog.capture_logging()
+
+
+def _init_metrics(loaded: Loaded) -> None:
+    features.feature_gate.add_metrics()
+    if loaded.kubelet_configuration.show_hidden_metrics_for_version:
+        from pkg.component_base import metrics  # needed by few
+
+        metrics.set_show_hidden()
 
 
 def _check_tls(loaded: Loaded) -> None:

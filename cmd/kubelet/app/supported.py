@@ -83,7 +83,6 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("FlexVolume plugins are not supported", ("volumePluginDir",)),
     ("all log lines go to one stream, unbuffered", ("logging.options", "logging.flushFrequency")),
     ("there are no traces", ("tracing",)),
-    ("all metrics are shown", ("showHiddenMetricsForVersion",)),
     ("the container runtime's network plugin decides", ("hairpinMode", "podCIDR")),
     (
         "no iptables chain is made",

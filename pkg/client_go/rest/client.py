@@ -242,6 +242,7 @@ class RESTClient:
         connection, response, forget = self._attempts(outer, ctx, call)
         with self._reading(outer, call, connection, response, forget):
             body = _body(ctx, connection, response)
+        metrics.response_size(call.verb, self.host, len(body))
         if response.status not in range(200, 300):
             raise self._refusal(call, response, body)
         return body
@@ -293,6 +294,9 @@ class RESTClient:
                 continue
             finally:
                 metrics.request_result(code, call.verb, self.host)
+                if retry.attempts:
+                    metrics.request_retry(code, call.verb, self.host)
+                metrics.request_size(call.verb, self.host, len(call.body or b""))
             warnings.handle_warnings(response.headers.get_all("Warning", []), self._warning_handler)
             renew = response.status == 401 and not renewed and self._renew(call)
             seconds = 0 if renew else retry.after_response(response.status, response.headers)
@@ -368,6 +372,7 @@ class RESTClient:
         start = monotonic()
         self._rate_limiter.wait(ctx)
         latency = monotonic() - start
+        metrics.rate_limiter_latency(call.verb, self.host, latency)
         if latency <= _LONG_THROTTLE_LATENCY:
             return
         why = reason or "client-side throttling, not priority and fairness"

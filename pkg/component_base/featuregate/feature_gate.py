@@ -106,6 +106,13 @@ class FeatureGate:
         """Every known gate with its spec."""
         return dict(self._known)
 
+    def add_metrics(self) -> None:
+        """Show on /metrics which gates are on."""
+        from pkg.component_base.metrics.prometheus import feature  # a gate alone needs no metrics
+
+        for name, spec in self._known.items():
+            feature.record_feature_info(name, spec.pre_release, self.enabled(name))
+
     def explicitly_set(self, key: str) -> bool:
         """Whether the gate was set by its own name."""
         return key in self._enabled_raw

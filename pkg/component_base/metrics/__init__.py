@@ -16,7 +16,7 @@ from pkg.component_base.metrics.metrics import (
     new_gauge,
     new_histogram,
 )
-from pkg.component_base.metrics.options import set_show_hidden, validate_show_hidden_metrics_version
+from pkg.component_base.metrics.options import set_show_hidden
 from pkg.component_base.metrics.processstarttime import register_process_start_time
 from pkg.component_base.metrics.registry import KubeRegistry, register_meta_metrics
 from pkg.component_base.metrics.version import register_build_info
@@ -47,5 +47,4 @@ __all__ = [
     "register_meta_metrics",
     "register_process_start_time",
     "set_show_hidden",
-    "validate_show_hidden_metrics_version",
 ]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import prometheus_client
+import pytest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from kubelet import metrics as kubeletmetrics
 from pkg.component_base import metrics
 
 
-def expose(*collectors: metrics.Counter | prometheus_client.Gauge | prometheus_client.Histogram) -> list[str]:
+def expose(*collectors: Collector) -> list[str]:
     registry = prometheus_client.CollectorRegistry()
     for collector in collectors:
         registry.register(collector)
@@ -44,9 +47,50 @@ def test_histogram() -> None:
     ]
 
 
+def test_labels_without_values_are_left_out() -> None:
+    assert expose(metrics.new_gauge("g", "G.", ["a"]), metrics.new_histogram("h", "H.", ["a"])) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (-3, "-3"),
+        (0.005, "0.005"),
+        (1e-9, "1e-09"),
+        (0.0001, "0.0001"),
+        (0.00001234, "1.234e-05"),
+        (600000, "600000"),
+        (1000000, "1e+06"),
+        (1048576, "1.048576e+06"),
+        (1795278496.18, "1.79527849618e+09"),
+        (-25e6, "-2.5e+07"),
+        (1.5e300, "1.5e+300"),
+        (float("inf"), "+Inf"),
+        (float("-inf"), "-Inf"),
+        (float("nan"), "NaN"),
+    ],
+)
+def test_numbers_are_written_as_in_go(value: float, text: str) -> None:
+    gauge = metrics.new_gauge("g", "G.")
+    gauge.set(value)
+    assert expose(gauge)[2] == f"g {text}"
+
+
+def test_timestamps() -> None:
+    family = GaugeMetricFamily("g", "G.", labels=["a"])
+    family.add_metric(["x"], 1, timestamp=1700000000.25)
+
+    class Timed(Collector):
+        def collect(self) -> list[GaugeMetricFamily]:
+            return [family]
+
+    assert expose(Timed())[2] == 'g{a="x"} 1 1700000000250'
+
+
 def test_foreign_counter() -> None:
     foreign = prometheus_client.Counter("x", "X.", registry=None)
-    assert expose(foreign) == ["# HELP x_total X.", "# TYPE x_total counter", "x_total 0"]  # type: ignore[arg-type]
+    assert expose(foreign) == ["# HELP x_total X.", "# TYPE x_total counter", "x_total 0"]
 
 
 def test_buckets() -> None:

@@ -1,34 +1,79 @@
-"""Where the client tells how its requests go; who wants to know sets the hooks.
+"""Where the client tells how its requests go; who wants to know registers an observer.
 
 Go: k8s.io/client-go/tools/metrics
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 
-# Code ("<error>" without an answer), method and host of one try.
-ResultHook = Callable[[str, str, str], None]
-# Method, host and seconds of one request with all its tries.
-LatencyHook = Callable[[str, str, float], None]
+class Observer:
+    """Hears of requests, in whatever thread makes them. Every method does nothing until it is overridden."""
 
-_result_hooks: list[ResultHook] = []
-_latency_hooks: list[LatencyHook] = []
+    def request_result(self, code: str, method: str, host: str) -> None:
+        """One try; the code is "<error>" without an answer."""
+
+    def request_latency(self, verb: str, host: str, seconds: float) -> None:
+        """One request with all its tries."""
+
+    def request_retry(self, code: str, verb: str, host: str) -> None:
+        """One try that was not the first."""
+
+    def request_size(self, verb: str, host: str, size: int) -> None:
+        """Bytes of a request's body."""
+
+    def response_size(self, verb: str, host: str, size: int) -> None:
+        """Bytes of a response's body."""
+
+    def rate_limiter_latency(self, verb: str, host: str, seconds: float) -> None:
+        """How long the client's own limit held a request back."""
+
+    def exec_plugin_call(self, code: int, call_status: str) -> None:
+        """A run of a credential plugin."""
 
 
-def register(result: ResultHook | None = None, latency: LatencyHook | None = None) -> None:
-    """Call these from now on, in whatever thread makes the request."""
-    if result is not None:
-        _result_hooks.append(result)
-    if latency is not None:
-        _latency_hooks.append(latency)
+_observers: list[Observer] = []
+
+
+def register(observer: Observer) -> None:
+    """Tell the observer of everything from now on."""
+    _observers.append(observer)
+
+
+def unregister(observer: Observer) -> None:
+    """Tell the observer of nothing more."""
+    _observers.remove(observer)
 
 
 def request_result(code: str, method: str, host: str) -> None:
-    for hook in _result_hooks:
-        hook(code, method, host)
+    for observer in _observers:
+        observer.request_result(code, method, host)
 
 
-def request_latency(method: str, host: str, seconds: float) -> None:
-    for hook in _latency_hooks:
-        hook(method, host, seconds)
+def request_latency(verb: str, host: str, seconds: float) -> None:
+    for observer in _observers:
+        observer.request_latency(verb, host, seconds)
+
+
+def request_retry(code: str, verb: str, host: str) -> None:
+    for observer in _observers:
+        observer.request_retry(code, verb, host)
+
+
+def request_size(verb: str, host: str, size: int) -> None:
+    for observer in _observers:
+        observer.request_size(verb, host, size)
+
+
+def response_size(verb: str, host: str, size: int) -> None:
+    for observer in _observers:
+        observer.response_size(verb, host, size)
+
+
+def rate_limiter_latency(verb: str, host: str, seconds: float) -> None:
+    for observer in _observers:
+        observer.rate_limiter_latency(verb, host, seconds)
+
+
+def exec_plugin_call(code: int, call_status: str) -> None:
+    for observer in _observers:
+        observer.exec_plugin_call(code, call_status)

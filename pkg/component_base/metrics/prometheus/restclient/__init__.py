@@ -12,11 +12,11 @@ from pkg.component_base import metrics
 from pkg.component_base.metrics import legacyregistry
 
 _BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+# 64 bytes to 16 MiB
+_SIZE_BUCKETS = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 
 REQUESTS_TOTAL = metrics.new_counter(
-    "rest_client_requests_total",
-    "Tries of requests, by status code, method and host.",
-    ("code", "method", "host"),
+    "rest_client_requests_total", "Tries of requests, by status code, method and host.", ("code", "method", "host")
 )
 REQUEST_DURATION_SECONDS = metrics.new_histogram(
     "rest_client_request_duration_seconds",
@@ -24,18 +24,63 @@ REQUEST_DURATION_SECONDS = metrics.new_histogram(
     ("verb", "host"),
     _BUCKETS,
 )
+REQUEST_RETRIES_TOTAL = metrics.new_counter(
+    "rest_client_request_retries_total",
+    "Tries of requests after the first, by status code, verb and host.",
+    ("code", "verb", "host"),
+)
+REQUEST_SIZE_BYTES = metrics.new_histogram(
+    "rest_client_request_size_bytes", "Bytes of requests, by verb and host.", ("verb", "host"), _SIZE_BUCKETS
+)
+RESPONSE_SIZE_BYTES = metrics.new_histogram(
+    "rest_client_response_size_bytes", "Bytes of responses, by verb and host.", ("verb", "host"), _SIZE_BUCKETS
+)
+RATE_LIMITER_DURATION_SECONDS = metrics.new_histogram(
+    "rest_client_rate_limiter_duration_seconds",
+    "Seconds that the client's own limit held requests back, by verb and host.",
+    ("verb", "host"),
+    _BUCKETS,
+)
+EXEC_PLUGIN_CALL_TOTAL = metrics.new_counter(
+    "rest_client_exec_plugin_call_total",
+    "Runs of a credential plugin, by its exit code and by how it went.",
+    ("code", "call_status"),
+)
+
+
+class _Observer(clientmetrics.Observer):
+    def request_result(self, code: str, method: str, host: str) -> None:
+        REQUESTS_TOTAL.labels(code, method, host).inc()
+
+    def request_latency(self, verb: str, host: str, seconds: float) -> None:
+        REQUEST_DURATION_SECONDS.labels(verb, host).observe(seconds)
+
+    def request_retry(self, code: str, verb: str, host: str) -> None:
+        REQUEST_RETRIES_TOTAL.labels(code, verb, host).inc()
+
+    def request_size(self, verb: str, host: str, size: int) -> None:
+        REQUEST_SIZE_BYTES.labels(verb, host).observe(size)
+
+    def response_size(self, verb: str, host: str, size: int) -> None:
+        RESPONSE_SIZE_BYTES.labels(verb, host).observe(size)
+
+    def rate_limiter_latency(self, verb: str, host: str, seconds: float) -> None:
+        RATE_LIMITER_DURATION_SECONDS.labels(verb, host).observe(seconds)
+
+    def exec_plugin_call(self, code: int, call_status: str) -> None:
+        EXEC_PLUGIN_CALL_TOTAL.labels(code, call_status).inc()
 
 
 @cache
 def register() -> None:
     """Count the requests of all clients from now on."""
-    legacyregistry.must_register(REQUESTS_TOTAL, REQUEST_DURATION_SECONDS)
-    clientmetrics.register(_count, _observe)
-
-
-def _count(code: str, method: str, host: str) -> None:
-    REQUESTS_TOTAL.labels(code, method, host).inc()
-
-
-def _observe(verb: str, host: str, seconds: float) -> None:
-    REQUEST_DURATION_SECONDS.labels(verb, host).observe(seconds)
+    legacyregistry.must_register(
+        REQUESTS_TOTAL,
+        REQUEST_DURATION_SECONDS,
+        REQUEST_RETRIES_TOTAL,
+        REQUEST_SIZE_BYTES,
+        RESPONSE_SIZE_BYTES,
+        RATE_LIMITER_DURATION_SECONDS,
+        EXEC_PLUGIN_CALL_TOTAL,
+    )
+    clientmetrics.register(_Observer())

@@ -20,6 +20,7 @@ from pkg import klog
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.runtime import codec
 from pkg.client_go import rest, transport
+from pkg.client_go.tools import metrics
 from pkg.client_go.tools.clientcmd import api
 
 _EXEC_INFO_ENV = "KUBERNETES_EXEC_INFO"
@@ -126,10 +127,13 @@ class Authenticator:
         try:
             done = subprocess.run(command, env=environment, stdin=stdin, capture_output=True, check=False)
         except FileNotFoundError as err:
+            metrics.exec_plugin_call(1, "plugin_not_found_error")
             hint = f": {self._config.install_hint}" if self._config.install_hint else ""
             raise ExecPluginError(f"exec: executable {self._config.command} not found{hint}") from err
         except OSError as err:
+            metrics.exec_plugin_call(1, "client_internal_error")
             raise ExecPluginError(f"exec: {self._config.command}: {err.strerror}") from err
+        metrics.exec_plugin_call(done.returncode, "plugin_execution_error" if done.returncode else "no_error")
         said = " ".join(done.stderr[:_MAX_STDERR].decode(errors="replace").split())
         if done.returncode != 0:
             told = f": {said}" if said else ""

@@ -22,7 +22,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.credentialprovider.plugin import config as pluginconfig
 from pkg.credentialprovider.plugin import metrics
 from pkg.credentialprovider.plugin.exec_plugin import CredentialProviderResponse, ExecPlugin, PluginError
-from pkg.credentialprovider.plugin.singleflight import Group
+from pkg.golang.singleflight import Group
 
 # No image and no registry is called so.
 _GLOBAL_CACHE_KEY = "<global>"

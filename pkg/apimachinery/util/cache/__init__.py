@@ -1,0 +1,8 @@
+"""Caches that forget.
+
+Go: k8s.io/apimachinery/pkg/util/cache
+"""
+
+from pkg.apimachinery.util.cache.lruexpirecache import LRUExpireCache
+
+__all__ = ["LRUExpireCache"]

@@ -1,0 +1,4 @@
+"""Who asks.
+
+Go: k8s.io/apiserver/pkg/authentication
+"""

@@ -1,0 +1,8 @@
+"""Puts authenticators together.
+
+Go: k8s.io/apiserver/pkg/authentication/authenticatorfactory
+"""
+
+from pkg.apiserver.authentication.authenticatorfactory.delegating import DelegatingAuthenticatorConfig
+
+__all__ = ["DelegatingAuthenticatorConfig"]

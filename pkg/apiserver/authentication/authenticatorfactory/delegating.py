@@ -1,0 +1,55 @@
+"""Certificates and anonymous users are judged here, tokens by the API server.
+
+Go: k8s.io/apiserver/pkg/authentication/authenticatorfactory/delegating.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pkg.apimachinery.util import wait
+from pkg.apiserver.authentication import authenticator, group
+from pkg.apiserver.authentication.authenticatorfactory import metrics
+from pkg.apiserver.authentication.request import anonymous, bearertoken, union, websocket, x509
+from pkg.apiserver.authentication.token import cache
+from pkg.apiserver.plugin.authenticator.token import webhook
+from pkg.client_go import kubernetes
+from pkg.golang import x509 as golangx509
+
+
+@dataclass(frozen=True, slots=True)
+class DelegatingAuthenticatorConfig:
+    """What is None is not asked."""
+
+    webhook_retry_backoff: wait.Backoff
+    anonymous: bool = False
+    token_access_review_client: kubernetes.AuthenticationV1 | None = None
+    # Seconds for which the answer about a token holds.
+    cache_ttl: float = 0.0
+    verify_options: Callable[[], golangx509.VerifyOptions | None] | None = None
+
+    def new(self) -> authenticator.Request:
+        """Raises ValueError if nobody at all could be authenticated."""
+        authenticators: list[authenticator.Request] = []
+        if self.verify_options is not None:
+            authenticators.append(x509.Authenticator(self.verify_options))
+        if self.token_access_review_client is not None:
+            tokens = self._token_authenticator(self.token_access_review_client)
+            authenticators += [bearertoken.Authenticator(tokens), websocket.ProtocolAuthenticator(tokens)]
+        if not authenticators:
+            if not self.anonymous:
+                raise ValueError("no authentication method configured")
+            return anonymous.Authenticator()
+        known = group.AuthenticatedGroupAdder(union.UnionAuthRequestHandler(*authenticators))
+        if not self.anonymous:
+            return known
+        # Who shows wrong credentials is not let in as if there were none.
+        return union.UnionAuthRequestHandler(known, anonymous.Authenticator(), fail_on_error=True)
+
+    def _token_authenticator(self, client: kubernetes.AuthenticationV1) -> authenticator.Token:
+        metrics.register_metrics()
+        by_webhook = webhook.WebhookTokenAuthenticator(
+            client.token_reviews(), self.webhook_retry_backoff, metrics.record_request
+        )
+        return cache.CachedTokenAuthenticator(by_webhook, self.cache_ttl, self.cache_ttl)

@@ -1,0 +1,32 @@
+"""A group for all who are known.
+
+Go: k8s.io/apiserver/pkg/authentication/group/authenticated_group_adder.go
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from pkg.apiserver.authentication import authenticator
+from pkg.apiserver.authentication import user as userinfo
+
+if TYPE_CHECKING:
+    from pkg.golang import http
+
+
+class AuthenticatedGroupAdder:
+    """Puts users into system:authenticated, but for the anonymous one and who is in it, or in its opposite, already."""
+
+    def __init__(self, auth: authenticator.Request) -> None:
+        self._auth = auth
+
+    def authenticate_request(self, request: http.Request) -> authenticator.Response | None:
+        response = self._auth.authenticate_request(request)
+        if response is None or response.user.name == userinfo.ANONYMOUS:
+            return response
+        user = response.user
+        if userinfo.ALL_AUTHENTICATED in user.groups or userinfo.ALL_UNAUTHENTICATED in user.groups:
+            return response
+        groups = (*user.groups, userinfo.ALL_AUTHENTICATED)
+        return dataclasses.replace(response, user=dataclasses.replace(user, groups=groups))

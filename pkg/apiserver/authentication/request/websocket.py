@@ -1,0 +1,66 @@
+"""A token among the subprotocols of a WebSocket: browsers cannot send it in another header.
+
+Go: k8s.io/apiserver/pkg/authentication/request/websocket/protocol.go
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING
+
+from pkg.apiserver.authentication import authenticator
+
+if TYPE_CHECKING:
+    from pkg.golang import http
+
+_BEARER_PROTOCOL_PREFIX = "base64url.bearer.authorization.k8s.io."
+_PROTOCOL_HEADER = "Sec-WebSocket-Protocol"
+
+
+class ProtocolAuthenticator:
+    def __init__(self, auth: authenticator.Token) -> None:
+        self._auth = auth
+
+    def authenticate_request(self, request: http.Request) -> authenticator.Response | None:
+        """Takes the token out of the request once it has served."""
+        if not _is_websocket_request(request):
+            return None
+        offered = [one.strip() for value in request.headers.get_all(_PROTOCOL_HEADER) for one in value.split(",")]
+        encoded = [one.removeprefix(_BEARER_PROTOCOL_PREFIX) for one in offered if _carries_token(one)]
+        others = [one for one in offered if not _carries_token(one)]
+        if len(encoded) > 1:
+            raise authenticator.AuthenticationError("multiple base64.bearer.authorization tokens specified")
+        token = _decode(encoded[0]) if encoded else ""
+        if not token:
+            return None
+        if not others:
+            # One must be left for the server to agree to.
+            raise authenticator.AuthenticationError("missing additional subprotocol")
+        response = self._auth.authenticate_token(request.ctx, token)
+        if response is None:
+            raise authenticator.AuthenticationError("invalid bearer token")
+        request.headers.set(_PROTOCOL_HEADER, ",".join(others))
+        return response
+
+
+def _is_websocket_request(request: http.Request) -> bool:
+    connection = request.headers.get("Connection").lower()
+    return "upgrade" in connection and request.headers.get("Upgrade").lower() == "websocket"
+
+
+def _carries_token(protocol: str) -> bool:
+    return protocol.startswith(_BEARER_PROTOCOL_PREFIX)
+
+
+def _decode(encoded: str) -> str:
+    try:
+        if "=" in encoded:
+            raise ValueError("padding")
+        decoded = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise authenticator.AuthenticationError("invalid base64.bearer.authorization token encoding") from None
+    try:
+        return decoded.decode()
+    except UnicodeDecodeError:
+        raise authenticator.AuthenticationError("invalid base64.bearer.authorization token") from None

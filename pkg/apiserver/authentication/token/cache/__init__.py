@@ -1,0 +1,8 @@
+"""What was found out about tokens, for a while.
+
+Go: k8s.io/apiserver/pkg/authentication/token/cache
+"""
+
+from pkg.apiserver.authentication.token.cache.cached_token_authenticator import CachedTokenAuthenticator
+
+__all__ = ["CachedTokenAuthenticator"]

@@ -1,0 +1,4 @@
+"""What somebody may do.
+
+Go: k8s.io/apiserver/pkg/authorization
+"""

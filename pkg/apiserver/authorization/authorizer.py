@@ -1,0 +1,45 @@
+"""What an authorizer is, and what it is asked.
+
+Go: k8s.io/apiserver/pkg/authorization/authorizer/interfaces.go
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Protocol
+
+from pkg import golang
+from pkg.apiserver.authentication import user as userinfo
+
+
+class Decision(enum.IntEnum):
+    DENY = 0
+    ALLOW = 1
+    NO_OPINION = 2
+
+
+class AuthorizationError(Exception):
+    """It could not be found out. The text is for the log, not for the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """Who wants to do what. Go: AttributesRecord"""
+
+    user: userinfo.Info
+    verb: str
+    namespace: str = ""
+    api_group: str = ""
+    api_version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+    resource_request: bool = False
+    path: str = ""
+
+
+class Authorizer(Protocol):
+    def authorize(self, ctx: golang.Context, attributes: Attributes) -> tuple[Decision, str]:
+        """The decision and its reason. Raises AuthorizationError. From any thread."""
+        ...

@@ -1,0 +1,14 @@
+"""Authorizers that do not look at what they are asked.
+
+Go: k8s.io/apiserver/pkg/authorization/authorizerfactory/builtin.go
+"""
+
+from __future__ import annotations
+
+from pkg import golang
+from pkg.apiserver.authorization import authorizer
+
+
+class AlwaysAllowAuthorizer:
+    def authorize(self, ctx: golang.Context, attributes: authorizer.Attributes) -> tuple[authorizer.Decision, str]:
+        return authorizer.Decision.ALLOW, ""

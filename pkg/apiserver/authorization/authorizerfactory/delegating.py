@@ -1,0 +1,33 @@
+"""The API server decides.
+
+Go: k8s.io/apiserver/pkg/authorization/authorizerfactory/delegating.go
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pkg.apimachinery.util import wait
+from pkg.apiserver.authorization import authorizer
+from pkg.apiserver.authorization.authorizerfactory import metrics
+from pkg.apiserver.plugin.authorizer import webhook
+from pkg.client_go import kubernetes
+
+
+@dataclass(frozen=True, slots=True)
+class DelegatingAuthorizerConfig:
+    subject_access_review_client: kubernetes.AuthorizationV1
+    # Seconds for which a decision holds.
+    allow_cache_ttl: float
+    deny_cache_ttl: float
+    webhook_retry_backoff: wait.Backoff
+
+    def new(self) -> authorizer.Authorizer:
+        metrics.register_metrics()
+        return webhook.WebhookAuthorizer(
+            self.subject_access_review_client.subject_access_reviews(),
+            self.allow_cache_ttl,
+            self.deny_cache_ttl,
+            self.webhook_retry_backoff,
+            metrics.record_request,
+        )

@@ -1,0 +1,64 @@
+"""Whether a certificate leads to an authority that is trusted.
+
+Go: crypto/x509/verify.go
+
+Chains are built and checked by the `cryptography` library: signatures, validity, basic constraints, path lengths and
+name constraints. DIVERGES: it takes neither Ed25519 keys nor RSA keys below 2048 bits, which Go takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.x509 import verification
+
+
+class CertificateError(Exception):
+    """A certificate that leads nowhere, or may not be used for this."""
+
+
+class VerifyOptions:
+    """Authorities that certificates of clients are judged by. Thread-safe."""
+
+    def __init__(self, roots: Sequence[x509.Certificate]) -> None:
+        """Raises ValueError if there are none."""
+        from cryptography.x509 import verification
+
+        self._policy = _client_policy(verification.Store(list(roots)))
+
+    def verify(self, cert: x509.Certificate, intermediates: Sequence[x509.Certificate] = ()) -> list[x509.Certificate]:
+        """The chain from the certificate to a root, as of now. Raises CertificateError."""
+        from cryptography.x509 import verification
+
+        try:
+            return self._policy.build_client_verifier().verify(cert, list(intermediates)).chain
+        except (verification.VerificationError, ValueError) as err:
+            raise CertificateError(f"x509: {err}") from err
+
+
+def _client_policy(store: verification.Store) -> verification.PolicyBuilder:
+    """DIVERGES: the constraints of the web's authorities, which the library has by default, are those of names and
+    servers; as in Go a client's certificate needs no alternative name.
+    """
+    from cryptography import x509
+    from cryptography.x509 import verification
+
+    agnostic = verification.Criticality.AGNOSTIC
+    permissive = verification.ExtensionPolicy.permit_all().may_be_present(
+        x509.ExtendedKeyUsage, agnostic, _check_client_usage
+    )
+    authorities = permissive.require_present(x509.BasicConstraints, agnostic, None)
+    return verification.PolicyBuilder().store(store).extension_policies(ca_policy=authorities, ee_policy=permissive)
+
+
+def _check_client_usage(
+    policy: verification.Policy, cert: x509.Certificate, usage: x509.ExtendedKeyUsage | None
+) -> None:
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    allowed = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
+    if usage is not None and allowed.isdisjoint(usage):
+        raise ValueError("certificate specifies an incompatible key usage")

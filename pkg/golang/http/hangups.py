@@ -1,0 +1,63 @@
+"""Notices that clients have gone while their requests are still being served.
+
+Go: net/http/server.go (connReader.backgroundRead)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Callable
+
+from pkg import golang
+
+
+def hang_up(sock: socket.socket) -> None:
+    """End both directions, from any thread; the owner of the socket sees the end and closes it."""
+    with contextlib.suppress(OSError):
+        # Not through the TLS layer, which another thread may be inside of.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+class HangUps:
+    """Calls back once the other end of a socket has closed: one thread for all of them, woken by the system."""
+
+    def __init__(self, name: str) -> None:
+        self._epoll = select.epoll()
+        self._lock = threading.Lock()
+        self._callbacks: dict[int, Callable[[], object]] = {}  # guarded by _lock
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._epoll.register(self._wake_read, select.EPOLLIN)
+        self._thread = golang.go(self._run, name=name)
+
+    def add(self, fd: int, callback: Callable[[], object]) -> None:
+        """Call once, in the thread of this object, when the other end has closed. Must not block."""
+        with self._lock:
+            self._callbacks[fd] = callback
+            self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLONESHOT)
+
+    def remove(self, fd: int) -> None:
+        """Before the descriptor is closed; nothing happens if it is not there."""
+        with self._lock:
+            if self._callbacks.pop(fd, None) is not None:
+                self._epoll.unregister(fd)
+
+    def close(self) -> None:
+        """Returns when the thread has ended."""
+        self._wake_write.send(b"x")
+        self._thread.join()
+        self._epoll.close()
+        self._wake_read.close()
+        self._wake_write.close()
+
+    def _run(self) -> None:
+        while True:
+            for fd, _ in self._epoll.poll():
+                if fd == self._wake_read.fileno():
+                    return
+                with self._lock:
+                    callback = self._callbacks.get(fd)
+                if callback is not None:
+                    callback()

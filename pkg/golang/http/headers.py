@@ -1,0 +1,53 @@
+"""The fields of a request's or a response's head.
+
+Go: net/http/header.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+
+class Headers:
+    """Fields by name in any case, in the order they came; one name may have several values. One thread's own."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, items: Iterable[tuple[str, str]] = ()) -> None:
+        # By the lower-case name: each field as it is written.
+        self._fields: dict[str, list[tuple[str, str]]] = {}
+        for name, value in items:
+            self.add(name, value)
+
+    def get(self, name: str, default: str = "") -> str:
+        """The first value."""
+        fields = self._fields.get(name.lower())
+        return fields[0][1] if fields else default
+
+    def get_all(self, name: str) -> list[str]:
+        return [value for _, value in self._fields.get(name.lower(), ())]
+
+    def set(self, name: str, value: str) -> None:
+        """Make this the only value."""
+        self._fields[name.lower()] = [(name, value)]
+
+    def add(self, name: str, value: str) -> None:
+        self._fields.setdefault(name.lower(), []).append((name, value))
+
+    def delete(self, name: str) -> None:
+        self._fields.pop(name.lower(), None)
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        for fields in self._fields.values():
+            yield from fields
+
+    def has_token(self, name: str, token: str) -> bool:
+        """Whether a comma-separated field such as Connection holds the token, in any case."""
+        token = token.lower()
+        return any(each.strip().lower() == token for value in self.get_all(name) for each in value.split(","))
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._fields
+
+    def __repr__(self) -> str:
+        return f"Headers({list(self.items())!r})"

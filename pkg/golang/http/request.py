@@ -1,0 +1,109 @@
+"""A request, as handlers see it.
+
+Go: net/http/request.go
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, unquote
+
+from pkg import golang
+from pkg.golang.http.headers import Headers
+from pkg.golang.http.response import HTTPError
+
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# What comes before the path in `GET http://host/path HTTP/1.1`.
+_ABSOLUTE = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+# So many parameters make a query that is no query.
+_MAX_PARAMETERS = 1000
+
+
+class BadRequest(Exception):
+    """What came is not a request."""
+
+
+class Body:
+    """What follows the head, read only when asked for. Used by the thread that serves the request."""
+
+    __slots__ = ("_left", "_next", "_over", "_rest")
+
+    def __init__(self, next_part: Callable[[], bytes], limit: int) -> None:
+        """`next_part` returns what came next, b"" at the end; it may raise OSError or BadRequest."""
+        self._next = next_part
+        self._left = limit
+        self._rest = b""
+        self._over = False
+
+    def read(self, n: int = -1) -> bytes:
+        """At most n bytes, all that is left without n; b"" at the end.
+
+        Raises HTTPError 413 when more comes than the server takes, OSError when the client has gone.
+        """
+        parts = [self._rest] if self._rest else []
+        have = len(self._rest)
+        while not self._over and (n < 0 or have < n):
+            part = self._next()
+            self._over = not part
+            self._left -= len(part)
+            if self._left < 0:
+                raise HTTPError(413, "http: request body too large")
+            parts.append(part)
+            have += len(part)
+        data = b"".join(parts)
+        if n < 0:
+            n = have
+        self._rest = data[n:]
+        return data[:n]
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request; belongs to the thread that serves it, `ctx` may be handed on."""
+
+    method: str
+    target: str
+    """As it was sent."""
+    path: str
+    """Without its percent signs; may still have `..` and doubled slashes in it unless a ServeMux led here."""
+    query: dict[str, list[str]]
+    headers: Headers
+    body: Body
+    remote_addr: tuple[str, int] | None
+    """None on a unix socket."""
+    peer_certificates: list[bytes]
+    """DER, the client's own first. NOT verified: whoever trusts them has to."""
+    tls: bool
+    ctx: golang.Context
+    """Ends when the client has gone, the handler has returned or the server closes."""
+    path_values: dict[str, str] = field(default_factory=dict)
+    """What stood in the places that the pattern names."""
+
+    def param(self, name: str, default: str = "") -> str:
+        """The first value of a query parameter."""
+        values = self.query.get(name)
+        return values[0] if values else default
+
+    @property
+    def raw_query(self) -> str:
+        """The query as it was sent, without its question mark."""
+        return self.target.partition("?")[2]
+
+
+def parse_target(target: str) -> tuple[str, dict[str, list[str]]]:
+    """Path and query of a request's target. Raises BadRequest."""
+    raw, _, query = _ABSOLUTE.sub("", target, count=1).partition("?")
+    if _BAD_ESCAPE.search(raw):
+        raise BadRequest(f"invalid URL escape in {raw!r}")
+    path = unquote(raw) or "/"
+    # DIVERGES: no file has such a name, and Python's file functions raise other errors for it than for others.
+    if "\0" in path or not path.startswith("/"):
+        raise BadRequest(f"invalid request target {raw!r}")
+    if not query:
+        return path, {}
+    try:
+        return path, parse_qs(query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
+    except ValueError as err:
+        raise BadRequest("too many query parameters") from err

@@ -1,0 +1,213 @@
+"""Accepts connections and serves each in a thread of its own.
+
+Go: net/http/server.go (Server)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pkg import golang, klog
+from pkg.golang.http.hangups import HangUps, hang_up
+from pkg.golang.http.response import Handler
+
+if TYPE_CHECKING:
+    from OpenSSL import SSL
+
+    from pkg.golang.http.connection import Connection
+
+_BACKLOG = 1024
+# Seconds until the next try when no connection can be accepted: there are too many descriptors.
+_ACCEPT_RETRY = 0.1
+# When a peer that says nothing is asked whether it is there, and how often, as Go does: its machine may have died.
+_KEEP_ALIVE_IDLE = 15
+_KEEP_ALIVE_COUNT = 9
+
+
+class Server:
+    """An HTTP server. `listen` (or `listen_unix`) binds, `serve` runs until `close`.
+
+    Threads: the one that calls `serve` accepts, one serves each connection, one notices clients that have gone.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        name: str,
+        tls_context: Callable[[], SSL.Context] | None = None,
+        idle_timeout: float = 90.0,
+        read_header_timeout: float = 30.0,
+        body_timeout: float = 60.0,
+        write_timeout: float = 4 * 3600.0,
+        max_header_bytes: int = 1 << 20,
+        max_body_bytes: int = 1 << 20,
+        max_connections: int = 1000,
+    ) -> None:
+        """`tls_context` is asked for each connection, so that a new certificate is used from then on.
+
+        When there are max_connections, one that waits for a request makes way for a new one; without such a one the
+        new one is closed. DIVERGES: Go's server has no such limit, and gives a head as long as a whole request.
+        """
+        self._handler = handler
+        self._name = name
+        self._tls_context = tls_context
+        self._limits = {
+            "idle_timeout": idle_timeout,
+            "read_header_timeout": read_header_timeout,
+            "body_timeout": body_timeout,
+            "write_timeout": write_timeout,
+        }
+        self._max_header_bytes = max_header_bytes
+        self._max_body_bytes = max_body_bytes
+        self._max_connections = max_connections
+        self._ctx, self._cancel = golang.with_cancel(golang.background())
+        self._socket: socket.socket | None = None
+        self._unix_path = ""
+        self._hang_ups: HangUps | None = None
+        self._idle = threading.Event()  # set unless `serve` runs
+        self._idle.set()
+        self._lock = threading.Lock()
+        # Guarded by _lock.
+        self._connections: dict[Connection, golang.Thread | None] = {}
+        self._closed = False
+
+    def listen(self, address: str, port: int) -> None:
+        """Bind; port 0 takes a free one. Raises OSError, saying which address could not be had."""
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            self._socket = socket.create_server(
+                (address, port), family=family, backlog=_BACKLOG, dualstack_ipv6=address == "::"
+            )
+        except OSError as err:
+            where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+            raise OSError(err.errno, f"listen tcp {where}: bind: {os.strerror(err.errno or 0).lower()}") from err
+
+    def listen_unix(self, path: str, mode: int = 0o600) -> None:
+        """Bind a unix socket, in the place of one that a dead process left. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            # Nobody can connect before `listen`, which comes after the mode is right.
+            sock.bind(path)
+            os.chmod(path, mode)
+            sock.listen(_BACKLOG)
+        except OSError:
+            sock.close()
+            raise
+        self._socket = sock
+        self._unix_path = path
+
+    @property
+    def port(self) -> int:
+        """The TCP port that `listen` has bound."""
+        assert self._socket is not None
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    def serve(self) -> None:
+        """Accept connections until `close`."""
+        # Loading what parses HTTP takes a while: only who serves does it.
+        from pkg.golang.http import connection
+
+        with self._lock:
+            if self._closed or self._socket is None:
+                return
+            self._idle.clear()
+            self._hang_ups = HangUps(f"{self._name}-hang-ups")
+        settings = connection.Settings(
+            handler=self._handler,
+            tls_context=self._tls_context,
+            ctx=self._ctx,
+            hang_ups=self._hang_ups,
+            max_header_bytes=self._max_header_bytes,
+            max_body_bytes=self._max_body_bytes,
+            **self._limits,
+        )
+        try:
+            while (accepted := self._accept(self._socket)) is not None:
+                sock, address = accepted
+                self._start(connection.Connection(settings, sock, address))
+        finally:
+            self._idle.set()
+
+    def close(self) -> None:
+        """End all connections; returns when their threads have ended and the port is free."""
+        with self._lock:
+            self._closed = True
+            connections = dict(self._connections)
+        self._cancel()
+        if self._socket is not None:
+            hang_up(self._socket)
+            self._idle.wait()
+            self._socket.close()
+        for connection in connections:
+            hang_up(connection.sock)
+        for thread in connections.values():
+            if thread is not None:
+                thread.join()
+        if self._hang_ups is not None:
+            self._hang_ups.close()
+            self._hang_ups = None
+        if self._unix_path:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._unix_path)
+
+    def connections(self) -> int:
+        """How many there are."""
+        with self._lock:
+            return len(self._connections)
+
+    def _accept(self, listening: socket.socket) -> tuple[socket.socket, tuple[str, int] | None] | None:
+        """The next connection; None when the server closes."""
+        while True:
+            try:
+                sock, address = listening.accept()
+            except OSError as err:
+                if self._ctx.err() is not None:
+                    return None
+                klog.error_s(err, "Failed to accept a connection, retrying", server=self._name)
+                self._ctx.wait(_ACCEPT_RETRY)
+                continue
+            if listening.family == socket.AF_UNIX:
+                return sock, None
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEP_ALIVE_IDLE)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEP_ALIVE_IDLE)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEP_ALIVE_COUNT)
+            return sock, (address[0], address[1])
+
+    def _start(self, connection: Connection) -> None:
+        with self._lock:
+            if self._closed or not self._make_room_locked():
+                connection.sock.close()
+                return
+            # Held while it starts, so that whoever closes finds the thread to wait for.
+            self._connections[connection] = None
+            self._connections[connection] = golang.go(self._run, connection, name=f"{self._name}-connection")
+
+    def _make_room_locked(self) -> bool:
+        if len(self._connections) < self._max_connections:
+            return True
+        for connection in self._connections:
+            if not connection.busy:
+                # Not to be chosen again while its thread is about to end.
+                connection.busy = True
+                hang_up(connection.sock)
+                return True
+        klog.warning_s("Too many connections, refusing another one", server=self._name, limit=self._max_connections)
+        return False
+
+    def _run(self, connection: Connection) -> None:
+        try:
+            connection.serve()
+        finally:
+            with self._lock:
+                self._connections.pop(connection, None)

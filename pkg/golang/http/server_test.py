@@ -1,0 +1,407 @@
+"""Tests of the server over real sockets: requests, limits, clients that misbehave, TLS."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from OpenSSL import SSL
+
+from pkg import golang
+from pkg.client_go.util.certificate.testing import Authority
+from pkg.golang import http
+
+_TIMEOUT = 10.0
+# The head of a request after which the server ends the connection, without its last line.
+CLOSING = b"%b %b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+
+
+@contextlib.contextmanager
+def serving(handler: http.Handler, *, unix: str = "", **options: Any) -> Iterator[http.Server]:
+    server = http.Server(handler, name="test", **options)
+    if unix:
+        server.listen_unix(unix)
+    else:
+        server.listen("127.0.0.1", 0)
+    thread = golang.go(server.serve, name="test-server")
+    try:
+        yield server
+    finally:
+        server.close()
+        thread.join(_TIMEOUT)
+        assert not thread.is_alive()
+
+
+def connect(server: http.Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=_TIMEOUT)
+
+
+def exchange(server: http.Server, data: bytes) -> bytes:
+    """Send it all and read until the server ends the connection."""
+    with connect(server) as sock:
+        sock.sendall(data)
+        return read_all(sock)
+
+
+def read_all(sock: socket.socket) -> bytes:
+    parts = []
+    while part := sock.recv(1 << 16):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + _TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+
+def echo(w: http.ResponseWriter, r: http.Request) -> None:
+    w.write(f"{r.method} {r.path} ".encode() + r.body.read())
+
+
+def test_requests_on_one_connection() -> None:
+    with serving(echo) as server:
+        client = HTTPConnection("127.0.0.1", server.port, timeout=_TIMEOUT)
+        for method, body in (("GET", None), ("POST", b"x" * 100_000), ("PUT", b""), ("HEAD", None)):
+            client.request(method, "/a", body)
+            answer = client.getresponse()
+            assert answer.status == 200
+            assert answer.read() == (b"" if method == "HEAD" else f"{method} /a ".encode() + (body or b""))
+            assert server.connections() == 1
+        client.close()
+        wait_for(lambda: server.connections() == 0)
+
+
+def test_pipelined_requests() -> None:
+    with serving(echo) as server:
+        found = exchange(
+            server, b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        )
+    assert re.findall(rb"\r\n\r\n(GET /\d) ", found) == [b"GET /1", b"GET /2"]
+
+
+def test_chunked_body_and_expect_continue() -> None:
+    request = CLOSING % (b"POST", b"/c") + b"Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+    with serving(echo) as server, connect(server) as sock:
+        sock.sendall(request)
+        assert sock.recv(100).startswith(b"HTTP/1.1 100 Continue")
+        sock.sendall(b"3\r\nabc\r\n0\r\n\r\n")
+        assert read_all(sock).endswith(b"POST /c abc")
+
+
+def test_old_client() -> None:
+    def handler(w: http.ResponseWriter, r: http.Request) -> None:
+        w.write(b"a")
+        w.flush()
+        w.write(b"b")
+
+    with serving(handler) as server:
+        head, _, body = exchange(server, b"GET / HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
+    assert body == b"ab"
+    assert b"chunked" not in head
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"GET / HTTP/9.9\r\nHost: a\r\n\r\n", 505),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nBad Header: 1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * (2 << 20) + b"\r\n\r\n", 431),
+        (b"GET /" + b"x" * (2 << 20), 431),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n" + b"x" * 9_000_000, 413),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    ],
+    ids=str,
+)
+def test_bad_requests(data: bytes, status: int) -> None:
+    with serving(echo) as server, connect(server) as sock:
+        # The server may have answered and closed before all was sent.
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(data)
+        sock.shutdown(socket.SHUT_WR)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            answer = sock.recv(100)
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_unread_body_does_not_become_a_request() -> None:
+    def handler(w: http.ResponseWriter, r: http.Request) -> None:
+        w.write(b"no")
+
+    smuggled = b"GET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
+    with serving(handler) as server:
+        data = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n" + smuggled
+        assert exchange(server, data).count(b"HTTP/1.1 200") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "data"),
+    [
+        ({"read_header_timeout": 0.05}, b""),
+        ({"read_header_timeout": 0.05}, b"GET / HTTP/1.1\r\nHost:"),
+        ({"idle_timeout": 0.05}, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ({"body_timeout": 0.05}, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc"),
+    ],
+    ids=["nothing", "half a head", "nothing more", "half a body"],
+)
+def test_clients_that_stop_sending(options: dict[str, Any], data: bytes) -> None:
+    with serving(echo, **options) as server:
+        exchange(server, data)
+        wait_for(lambda: server.connections() == 0)
+
+
+def test_a_head_that_drips_is_not_waited_for() -> None:
+    with serving(echo, read_header_timeout=0.2) as server, connect(server) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\n")
+        with pytest.raises(OSError, match=r"reset|pipe"):
+            while True:
+                sock.sendall(b"X: 1\r\n")
+                threading.Event().wait(0.02)
+
+
+def test_context_ends_when_the_client_goes() -> None:
+    ended = threading.Event()
+
+    def handler(w: http.ResponseWriter, r: http.Request) -> None:
+        w.flush()
+        if r.ctx.wait(_TIMEOUT):
+            ended.set()
+
+    with serving(handler) as server:
+        with connect(server) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            sock.recv(100)
+        assert ended.wait(_TIMEOUT)
+        wait_for(lambda: server.connections() == 0)
+
+
+def test_close_ends_running_requests() -> None:
+    running = threading.Event()
+
+    def handler(w: http.ResponseWriter, r: http.Request) -> None:
+        running.set()
+        assert r.ctx.wait(_TIMEOUT)
+
+    with serving(handler) as server, connect(server) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert running.wait(_TIMEOUT)
+
+
+def test_response_that_is_cut_short_is_no_whole() -> None:
+    def handler(w: http.ResponseWriter, r: http.Request) -> None:
+        w.headers.set("Content-Length", "5")
+        w.write(b"abc")
+
+    with serving(handler) as server, connect(server) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert read_all(sock).endswith(b"\r\n\r\nabc")
+
+
+def test_taken_over_connection() -> None:
+    def handler(w: http.ResponseWriter, r: http.Request) -> None:
+        conn, early = w.hijack()
+        conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + early)
+        while data := conn.recv(100):
+            conn.sendall(data.upper())
+        conn.sendall(b"end")
+
+    head = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+    with serving(handler) as server, connect(server) as sock:
+        sock.sendall(head + b"early")
+        found = b""
+        while not found.endswith(b"early"):
+            found += sock.recv(100)
+        sock.sendall(b"late")
+        sock.shutdown(socket.SHUT_WR)
+        assert found + read_all(sock) == b"HTTP/1.1 101 Switching Protocols\r\n\r\nearlyLATEend"
+
+
+def test_an_idle_connection_makes_way_at_the_limit() -> None:
+    with serving(echo, max_connections=1) as server, connect(server) as idle, connect(server) as other:
+        assert read_all(idle) == b""
+        other.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert other.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_busy_connections_keep_their_place_at_the_limit() -> None:
+    running, release = threading.Event(), threading.Event()
+
+    def handler(w: http.ResponseWriter, r: http.Request) -> None:
+        running.set()
+        release.wait(_TIMEOUT)
+
+    with serving(handler, max_connections=1) as server, connect(server) as busy:
+        busy.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert running.wait(_TIMEOUT)
+        with connect(server) as other:
+            assert read_all(other) == b""
+        release.set()
+        assert read_all(busy).startswith(b"HTTP/1.1 200")
+
+
+def test_a_taken_port_is_an_error() -> None:
+    with serving(echo) as server:
+        other = http.Server(echo, name="other")
+        with pytest.raises(OSError, match=rf"listen tcp 127.0.0.1:{server.port}: bind: address already in use"):
+            other.listen("127.0.0.1", server.port)
+        other.close()
+
+
+def test_unix_socket(tmp_path: Path) -> None:
+    path = tmp_path / "debug.sock"
+    path.touch()
+    with serving(lambda w, r: w.write(str(r.remote_addr).encode()), unix=str(path)):
+        assert os.stat(path).st_mode & 0o777 == 0o600
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(path))
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            assert read_all(sock).endswith(b"None")
+    assert not path.exists()
+
+
+def test_nothing_is_left_open() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with serving(echo) as server, contextlib.ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(connect(server)).sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        wait_for(lambda: server.connections() == 20)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture(scope="module")
+def server_context(tmp_path_factory: pytest.TempPathFactory) -> SSL.Context:
+    directory = tmp_path_factory.mktemp("tls")
+    cert, key = Authority().issue("node", ips=["127.0.0.1"])
+    (directory / "tls.crt").write_bytes(cert)
+    (directory / "tls.key").write_bytes(key)
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    context.use_certificate_chain_file(str(directory / "tls.crt"))
+    context.use_privatekey_file(str(directory / "tls.key"))
+    # Ask for a certificate, and take any.
+    context.set_verify(SSL.VERIFY_PEER, lambda *_: True)
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    return context
+
+
+def client_context(tmp_path: Path, pair: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if pair is not None:
+        (tmp_path / "client.pem").write_bytes(pair[0] + pair[1])
+        context.load_cert_chain(tmp_path / "client.pem")
+    return context
+
+
+def test_tls_with_and_without_a_certificate(server_context: SSL.Context, tmp_path: Path) -> None:
+    seen: list[list[bytes]] = []
+
+    def handler(w: http.ResponseWriter, r: http.Request) -> None:
+        assert r.tls
+        seen.append(r.peer_certificates)
+        w.write(r.body.read())
+
+    pair = Authority().issue("somebody")
+    with serving(handler, tls_context=lambda: server_context) as server:
+        for context in (client_context(tmp_path), client_context(tmp_path, pair)):
+            with context.wrap_socket(connect(server)) as sock:
+                body = b"#" * 300_000
+                sock.sendall(CLOSING % (b"POST", b"/") + b"Content-Length: 300000\r\n\r\n" + body)
+                assert read_all(sock).count(b"#") == len(body)
+    assert seen == [[], [ssl.PEM_cert_to_DER_cert(pair[0].decode())]]
+
+
+def test_half_closed_tls(server_context: SSL.Context) -> None:
+    def handler(w: http.ResponseWriter, r: http.Request) -> None:
+        conn, early = w.hijack()
+        conn.sendall(b"first")
+        conn.shutdown_write()
+        received = early
+        while data := conn.recv(100):
+            received += data
+        after.append(received)
+
+    after: list[bytes] = []
+    client = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    with serving(handler, tls_context=lambda: server_context) as server, connect(server) as raw:
+        raw.settimeout(None)
+        tls = SSL.Connection(client, raw)
+        tls.set_connect_state()
+        tls.do_handshake()
+        tls.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert tls.recv(100) == b"first"
+        with pytest.raises(SSL.ZeroReturnError):
+            tls.recv(100)
+        tls.sendall(b"still here")
+        tls.shutdown()
+        wait_for(lambda: after)
+    assert after == [b"still here"]
+
+
+def test_connection_that_does_not_block(server_context: SSL.Context, tmp_path: Path) -> None:
+    def handler(w: http.ResponseWriter, r: http.Request) -> None:
+        conn, _ = w.hijack()
+        conn.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            conn.recv(1)
+        with pytest.raises(BlockingIOError):
+            while True:
+                conn.send(b"x" * 65536)
+        conn.setblocking(True)
+        conn.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            conn.recv(1)
+        done.set()
+
+    for context in (None, client_context(tmp_path)):
+        done = threading.Event()
+        options: dict[str, Any] = {"tls_context": lambda: server_context} if context else {}
+        with serving(handler, **options) as server, connect(server) as raw:
+            sock = context.wrap_socket(raw) if context else raw
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert done.wait(_TIMEOUT)
+            sock.close()
+
+
+def test_http_on_the_tls_port(server_context: SSL.Context) -> None:
+    with serving(echo, tls_context=lambda: server_context) as server:
+        answer = exchange(server, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert answer == b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+
+
+@pytest.mark.parametrize("data", [b"", b"\x16\x03\x01\x02\x00", b"\x00" * 100], ids=["nothing", "half", "no TLS"])
+def test_handshakes_that_do_not_end(server_context: SSL.Context, data: bytes) -> None:
+    with serving(echo, tls_context=lambda: server_context, read_header_timeout=0.05) as server:
+        with connect(server) as sock, contextlib.suppress(ConnectionError):
+            sock.sendall(data)
+            read_all(sock)
+        wait_for(lambda: server.connections() == 0)
+
+
+def test_no_certificate_to_serve_with() -> None:
+    def no_context() -> SSL.Context:
+        raise ValueError("no serving certificate available")
+
+    with serving(echo, tls_context=no_context) as server:
+        exchange(server, b"")

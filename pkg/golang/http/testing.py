@@ -1,0 +1,99 @@
+"""Calls a handler without sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pkg import golang
+from pkg.golang.http.conn import Conn
+from pkg.golang.http.connection import run_handler
+from pkg.golang.http.headers import Headers
+from pkg.golang.http.request import Body, Request, parse_target
+from pkg.golang.http.response import ClientGone, Handler, ResponseWriter
+
+
+@dataclass(slots=True)
+class Recorded:
+    """A response, as the client would have seen it. `parts`: what was sent at once."""
+
+    status: int = 0
+    headers: Headers = field(default_factory=Headers)
+    parts: list[bytes] = field(default_factory=list)
+    cut_short: bool = False
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.parts)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class _Transport:
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded = recorded
+
+    def start(self, status: int, headers: Headers) -> None:
+        self._recorded.status = status
+        self._recorded.headers = headers
+
+    def data(self, data: bytes) -> None:
+        self._recorded.parts.append(data)
+
+    def end(self) -> None:
+        pass
+
+    def hijack(self) -> tuple[Conn, bytes]:
+        raise RuntimeError("a recorded response has no connection to take over")
+
+
+def request(
+    method: str,
+    target: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    peer_certificates: list[bytes] | None = None,
+    ctx: golang.Context | None = None,
+) -> Request:
+    """A request as the server makes it. Raises BadRequest."""
+    path, query = parse_target(target)
+    parts = iter([body])
+    return Request(
+        method=method,
+        target=target,
+        path=path,
+        query=query,
+        headers=Headers((headers or {}).items()),
+        body=Body(lambda: next(parts, b""), 1 << 20),
+        remote_addr=("192.0.2.1", 1234),
+        peer_certificates=peer_certificates or [],
+        tls=True,
+        ctx=ctx or golang.background(),
+    )
+
+
+def record(
+    handler: Handler,
+    method: str,
+    target: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    peer_certificates: list[bytes] | None = None,
+    ctx: golang.Context | None = None,
+) -> Recorded:
+    """Have a request answered as the server would."""
+    recorded = Recorded()
+    w = ResponseWriter(_Transport(recorded), head=method == "HEAD")
+    try:
+        run_handler(handler, w, lambda: request(method, target, headers, body, peer_certificates, ctx))
+        w.finish()
+    except ClientGone:
+        recorded.cut_short = True
+    return recorded

@@ -1,0 +1,139 @@
+"""A connection over TLS.
+
+Go: crypto/tls/conn.go
+
+pyOpenSSL instead of the standard library's ssl: only it can ask for a client's certificate without judging it in the
+handshake. A client with a wrong one gets a 401, as from Go, and not a connection that breaks for no visible reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+
+from OpenSSL import SSL
+
+from pkg.golang.http.conn import WaitingConn
+
+# What one TLS record can carry: more in one call is copied by OpenSSL for nothing.
+_RECORD = 1 << 14
+_HTTP_REQUEST = "http request"
+
+
+class TLSError(OSError):
+    """The other side broke the protocol, or the handshake found nothing in common."""
+
+
+class PlainHTTPError(TLSError):
+    """The other side speaks HTTP without TLS."""
+
+
+class TLSConn(WaitingConn):
+    """The server's side of a TLS connection."""
+
+    def __init__(self, context: SSL.Context, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self._tls = SSL.Connection(context, sock)
+        self._tls.set_accept_state()
+
+    def handshake(self) -> None:
+        """Raises TLSError, PlainHTTPError or TimeoutError."""
+        while True:
+            try:
+                self._tls.do_handshake()
+                return
+            except SSL.WantReadError:
+                self._wait(select.POLLIN)
+            except SSL.WantWriteError:
+                self._wait(select.POLLOUT)
+            except SSL.SysCallError as err:
+                raise TLSError("EOF in the handshake") from err
+            except SSL.Error as err:
+                reason = _reason(err)
+                raise (PlainHTTPError if reason == _HTTP_REQUEST else TLSError)(reason) from err
+
+    def peer_certificates(self) -> list[bytes]:
+        """In DER, the client's own first; not verified."""
+        # Imported only where a TLS server runs; loading it takes a while.
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        leaf = self._tls.get_peer_certificate(as_cryptography=True)
+        if leaf is None:
+            return []
+        chain = self._tls.get_peer_cert_chain(as_cryptography=True) or []
+        found = [leaf.public_bytes(Encoding.DER), *(each.public_bytes(Encoding.DER) for each in chain)]
+        return list(dict.fromkeys(found))
+
+    def recv(self, n: int) -> bytes:
+        while True:
+            try:
+                return self._tls.recv(n)
+            except SSL.WantReadError:
+                self._wait_if_blocking(select.POLLIN)
+            except SSL.WantWriteError:
+                self._wait_if_blocking(select.POLLOUT)
+            except SSL.ZeroReturnError:
+                return b""
+            except SSL.SysCallError as err:
+                raise ConnectionResetError("connection ended without a close_notify") from err
+            except SSL.Error as err:
+                raise TLSError(_reason(err)) from err
+
+    def send(self, data: bytes | memoryview) -> int:
+        while True:
+            try:
+                return self._send(data)
+            except SSL.WantReadError:
+                self._wait_if_blocking(select.POLLIN)
+            except SSL.WantWriteError:
+                self._wait_if_blocking(select.POLLOUT)
+
+    def sendall(self, data: bytes | memoryview) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self._send(view) :]
+            except SSL.WantReadError:
+                self._wait(select.POLLIN)
+            except SSL.WantWriteError:
+                self._wait(select.POLLOUT)
+
+    def _send(self, data: bytes | memoryview) -> int:
+        try:
+            return self._tls.send(data[:_RECORD])
+        except (SSL.WantReadError, SSL.WantWriteError):
+            raise
+        except (SSL.SysCallError, SSL.ZeroReturnError) as err:
+            raise BrokenPipeError("connection has ended") from err
+        except SSL.Error as err:
+            raise TLSError(_reason(err)) from err
+
+    def shutdown_write(self) -> None:
+        """Sends TLS's close_notify; TCP stays open, since the other side's alerts still come."""
+        while True:
+            try:
+                self._tls.shutdown()
+                return
+            except SSL.WantReadError:
+                return
+            except SSL.WantWriteError:
+                self._wait(select.POLLOUT)
+            except SSL.Error as err:
+                raise TLSError(_reason(err)) from err
+
+    def pending(self) -> bytes:
+        count = self._tls.pending()
+        return self._tls.recv(count) if count else b""
+
+    def close(self) -> None:
+        # Politely, if that needs no waiting.
+        with contextlib.suppress(SSL.Error):
+            self._tls.shutdown()
+        self.sock.close()
+
+
+def _reason(err: SSL.Error) -> str:
+    """What OpenSSL says: its errors come as a list of (library, function, reason)."""
+    reasons = [each[2] for each in err.args[0]] if err.args and isinstance(err.args[0], list) else []
+    return ", ".join(reasons) or str(err) or type(err).__name__

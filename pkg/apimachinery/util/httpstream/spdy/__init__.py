@@ -1,0 +1,35 @@
+"""SPDY/3.1, as far as kubectl, kubelets and runtimes speak it: streams with headers over one connection.
+
+No well-kept library speaks it; it is small, so here it is, without input and output of its own.
+
+Go: k8s.io/apimachinery/pkg/util/httpstream/spdy (github.com/moby/spdystream/spdy)
+"""
+
+from pkg.apimachinery.util.httpstream.spdy.framing import (
+    MAX_DATA,
+    Data,
+    Frame,
+    Framer,
+    GoAway,
+    Ping,
+    ProtocolError,
+    RstStream,
+    SynReply,
+    SynStream,
+)
+
+HEADER_SPDY_31 = "SPDY/3.1"
+
+__all__ = [
+    "HEADER_SPDY_31",
+    "MAX_DATA",
+    "Data",
+    "Frame",
+    "Framer",
+    "GoAway",
+    "Ping",
+    "ProtocolError",
+    "RstStream",
+    "SynReply",
+    "SynStream",
+]

@@ -1,0 +1,18 @@
+"""Passing requests for an upgraded connection on to another server.
+
+Go: k8s.io/apimachinery/pkg/util/proxy
+"""
+
+from pkg.apimachinery.util.proxy.dial import TLSClientConn, dial_url
+from pkg.apimachinery.util.proxy.relay import Relay
+from pkg.apimachinery.util.proxy.upgradeaware import Backend, BackendError, UpgradeAwareHandler, dial_for_upgrade
+
+__all__ = [
+    "Backend",
+    "BackendError",
+    "Relay",
+    "TLSClientConn",
+    "UpgradeAwareHandler",
+    "dial_for_upgrade",
+    "dial_url",
+]

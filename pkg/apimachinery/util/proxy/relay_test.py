@@ -1,0 +1,142 @@
+"""Bytes between two connections."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from pkg import golang
+from pkg.apimachinery.util.proxy import relay as relaylib
+from pkg.golang.http.conn import PlainConn
+
+_TIMEOUT = 20.0
+
+
+@dataclass
+class Between:
+    """A relay that runs, and the far ends of its two connections."""
+
+    relay: relaylib.Relay
+    near: socket.socket
+    far: socket.socket
+    thread: golang.Thread
+
+    def over(self) -> bool:
+        self.thread.join(_TIMEOUT)
+        return not self.thread.is_alive()
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        here = socket.create_connection(listener.getsockname())
+        there, _ = listener.accept()
+    here.settimeout(_TIMEOUT)
+    return here, there
+
+
+@pytest.fixture
+def between(request: pytest.FixtureRequest) -> Iterator[Between]:
+    near, client = tcp_pair()
+    far, backend = tcp_pair()
+    with near, client, far, backend:
+        options = getattr(request, "param", {})
+        relay = relaylib.Relay(PlainConn(client), PlainConn(backend), **options)
+        yield Between(relay, near, far, thread := golang.go(relay.run, name="relay"))
+        near.close()
+        far.close()
+        thread.join()
+
+
+def read_all(sock: socket.socket) -> bytes:
+    got = bytearray()
+    while data := sock.recv(1 << 16):
+        got += data
+    return bytes(got)
+
+
+def test_one_direction_ends_and_the_other_goes_on(between: Between) -> None:
+    between.near.sendall(b"question")
+    between.near.shutdown(socket.SHUT_WR)
+    assert read_all(between.far) == b"question"
+    between.far.sendall(b"answer")
+    between.far.shutdown(socket.SHUT_WR)
+    assert read_all(between.near) == b"answer"
+    assert between.over()
+
+
+def test_much_goes_both_ways_at_once(between: Between) -> None:
+    data = bytes(range(256)) * 40_000
+
+    def send(sock: socket.socket) -> None:
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_WR)
+
+    senders = [golang.go(send, sock, name="sender") for sock in (between.near, between.far)]
+    received: list[bytes] = []
+    other = golang.go(lambda: received.append(read_all(between.far)), name="reader")
+    received.append(read_all(between.near))
+    other.join()
+    assert [hashlib.sha256(got).digest() for got in received] == [hashlib.sha256(data).digest()] * 2
+    assert between.over()
+    for sender in senders:
+        sender.join()
+
+
+def test_what_the_backend_said_last_arrives_although_it_is_gone(between: Between) -> None:
+    between.far.sendall(b"last words")
+    between.far.close()
+    assert read_all(between.near) == b"last words"
+    between.near.close()
+    assert between.over()
+
+
+def test_a_client_that_breaks_off_ends_it_at_once(between: Between) -> None:
+    # Closing with unread data resets the connection.
+    between.far.sendall(b"unread")
+    assert between.near.recv(1, socket.MSG_PEEK) == b"u"
+    between.near.close()
+    assert between.over()
+
+
+def test_a_client_that_is_cut_off_here_ends_it_at_once(between: Between) -> None:
+    conn = between.relay.client.conn
+    assert isinstance(conn, PlainConn)
+    conn.cut()
+    assert between.over()
+
+
+@pytest.mark.parametrize("between", [{"linger": 0.05}], indirect=True)
+def test_a_backend_that_does_not_answer_the_end_is_left(between: Between) -> None:
+    between.near.shutdown(socket.SHUT_WR)
+    assert between.over()
+
+
+@pytest.mark.parametrize("between", [{"idle_timeout": 0.05}], indirect=True)
+def test_a_connection_that_carries_nothing_for_long_is_ended(between: Between) -> None:
+    assert between.over()
+
+
+def test_a_slow_reader_stops_the_sender(between: Between) -> None:
+    """Nothing is read from the one side while the other takes nothing, so memory stays small."""
+    between.near.setblocking(False)
+    sent = 0
+    with pytest.raises(BlockingIOError):
+        while True:
+            try:
+                sent += between.near.send(bytes(1 << 16))
+            except BlockingIOError:
+                # The relay may just be about to read.
+                between.near.settimeout(0.2)
+                try:
+                    sent += between.near.send(bytes(1 << 16))
+                except TimeoutError:
+                    raise BlockingIOError from None
+                finally:
+                    between.near.setblocking(False)
+    assert between.relay.backend.waiting < 1 << 20
+    between.near.shutdown(socket.SHUT_WR)
+    assert len(read_all(between.far)) == sent

@@ -1,103 +1,94 @@
-"""Machine facts from /proc and /sys.
+"""The kubelet's view of the machine and of the figures of its containers.
 
 Go: pkg/kubelet/cadvisor/cadvisor_linux.go
 """
 
 from __future__ import annotations
 
-import os
-import re
-from datetime import UTC, datetime
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from kubelet.cadvisor.info.v1 import HugePagesInfo, MachineInfo, VersionInfo
-from kubelet.cadvisor.info.v2 import FsInfo
+from kubelet.cadvisor import cgroups
+from kubelet.cadvisor.containers import Containers, NoContainers
+from kubelet.cadvisor.fs import FileSystems
+from kubelet.cadvisor.info import v1 as cadvisorapi
+from kubelet.cadvisor.info import v2 as cadvisorapiv2
+from kubelet.cadvisor.machine import Machine
+from kubelet.cadvisor.manager import Manager
+from pkg import golang
 
-_MEMINFO = re.compile(r"^(MemTotal|SwapTotal):\s+(\d+) kB$", re.MULTILINE)
-_MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
-_SYSTEM_UUID_FILES = (
-    "/sys/class/dmi/id/product_uuid",
-    "/proc/device-tree/system-id",
-    "/proc/device-tree/vm,uuid",
-    "/etc/machine-id",
-)
-_PRETTY_NAME = re.compile(r"""^PRETTY_NAME=["']?(.*?)["']?$""", re.MULTILINE)
+if TYPE_CHECKING:
+    from kubelet.cadvisor.types import Interface
 
 
 class Cadvisor:
-    """Reads the machine below the given root, which tests may set; once, for every admission of a pod asks.
+    """Reads the machine below the given root, which tests may set. Safe from any thread.
 
-    root_path is the kubelet's root directory.
+    root_path is the kubelet's root directory; containers tells which cgroup is which container's, and cgroup_roots
+    are the beginnings of the names of other cgroups to be listed.
     """
 
-    def __init__(self, root: str = "/", root_path: str = "/") -> None:
-        self._root = Path(root)
+    def __init__(
+        self,
+        root: str = "/",
+        root_path: str = "/",
+        cgroup_roots: Sequence[str] = (),
+        containers: Containers | None = None,
+    ) -> None:
         self._root_path = root_path
+        root = root.rstrip("/")
+        self._filesystems = FileSystems(f"{root}/proc")
+        self._machine = Machine(f"{root}/", self._filesystems)
+        self._manager = Manager(
+            cgroups.new_cgroups(f"{root}{cgroups.CGROUP_ROOT}"),
+            self._machine,
+            self._filesystems,
+            containers or NoContainers(),
+            cgroup_roots,
+            proc=f"{root}/proc",
+        )
 
-    def machine_info(self) -> MachineInfo:
-        return self._machine_info
+    def start(self) -> None:
+        """There is nothing that runs when nobody asks."""
 
-    def version_info(self) -> VersionInfo:
-        return self._version_info
+    def container_info_v2(
+        self, name: str, options: cadvisorapiv2.RequestOptions
+    ) -> dict[str, cadvisorapiv2.ContainerInfo]:
+        found = self._manager.get_requested_containers(name, options)
+        return {key: _to_v2(info) for key, info in found.items()}
 
-    def root_fs_info(self) -> FsInfo:
+    def get_requested_containers_info(
+        self, container_name: str, options: cadvisorapiv2.RequestOptions
+    ) -> dict[str, cadvisorapi.ContainerInfo]:
+        return self._manager.get_requested_containers(container_name, options)
+
+    def machine_info(self) -> cadvisorapi.MachineInfo:
+        return self._machine.machine_info
+
+    def version_info(self) -> cadvisorapi.VersionInfo:
+        return self._machine.version_info
+
+    # CRI-O is the one runtime that Go does not ask for these by CRI; here all are.
+    def images_fs_info(self, ctx: golang.Context) -> cadvisorapiv2.FsInfo:
+        raise ValueError("no imagefs label for configured runtime")
+
+    def root_fs_info(self) -> cadvisorapiv2.FsInfo:
         return self.get_dir_fs_info(self._root_path)
 
-    def get_dir_fs_info(self, path: str) -> FsInfo:
-        disk = os.statvfs(path)
-        return FsInfo(
-            timestamp=datetime.now(UTC),
-            capacity=disk.f_blocks * disk.f_frsize,
-            available=disk.f_bavail * disk.f_frsize,
-            usage=(disk.f_blocks - disk.f_bfree) * disk.f_frsize,
-            inodes=disk.f_files,
-            inodes_free=disk.f_ffree,
-        )
+    def container_fs_info(self, ctx: golang.Context) -> cadvisorapiv2.FsInfo:
+        raise ValueError("no containerfs label for configured runtime")
 
-    @cached_property
-    def _version_info(self) -> VersionInfo:
-        return VersionInfo(
-            kernel_version=self._text("proc/sys/kernel/osrelease").strip(), container_os_version=self._os_image()
-        )
+    def get_dir_fs_info(self, path: str) -> cadvisorapiv2.FsInfo:
+        return self._filesystems.dir_info(path)
 
-    def _os_image(self) -> str:
-        """What the system calls itself; Go's cAdvisor says "Linux" for one that has no name."""
-        match = _PRETTY_NAME.search(self._first_of(("/etc/os-release", "/usr/lib/os-release")))
-        return match[1] if match else "Linux"
 
-    @cached_property
-    def _machine_info(self) -> MachineInfo:
-        memory = {name: int(kib) * 1024 for name, kib in _MEMINFO.findall(self._text("proc/meminfo"))}
-        return MachineInfo(
-            num_cores=len(os.sched_getaffinity(0)),
-            memory_capacity=memory["MemTotal"],
-            swap_capacity=memory.get("SwapTotal", 0),
-            machine_id=self._first_of(_MACHINE_ID_FILES),
-            system_uuid=self._first_of(_SYSTEM_UUID_FILES).rstrip("\0"),
-            boot_id=self._first_of(("/proc/sys/kernel/random/boot_id",)),
-            huge_pages=self._huge_pages(),
-        )
+def _to_v2(info: cadvisorapi.ContainerInfo) -> cadvisorapiv2.ContainerInfo:
+    reference = info.reference
+    return cadvisorapiv2.ContainerInfo(
+        spec=cadvisorapiv2.container_spec_from_v1(info.spec, reference.aliases, reference.namespace),
+        stats=cadvisorapiv2.container_stats_from_v1(reference.name, info.spec, info.stats),
+    )
 
-    def _huge_pages(self) -> tuple[HugePagesInfo, ...]:
-        """In the order of their names, as Go lists a directory."""
-        directory = self._root / "sys/kernel/mm/hugepages"
-        return tuple(
-            HugePagesInfo(
-                page_size=int(entry.name.removeprefix("hugepages-").removesuffix("kB")),
-                num_pages=int((entry / "nr_hugepages").read_text()),
-            )
-            for entry in sorted(directory.glob("hugepages-*kB"))
-        )
 
-    def _first_of(self, paths: tuple[str, ...]) -> str:
-        """The first of the files that can be read, without its newline; "" when none can."""
-        for path in paths:
-            try:
-                return self._text(path.lstrip("/")).strip()
-            except OSError:
-                continue
-        return ""
-
-    def _text(self, path: str) -> str:
-        return (self._root / path).read_text()
+if TYPE_CHECKING:
+    _: Interface = Cadvisor()

@@ -13,11 +13,12 @@ _NEVER = datetime.fromtimestamp(0, UTC)
 
 @dataclass(slots=True)
 class CpuSpec:
-    """What a cgroup may have of the processors; quota and period in microseconds, quota 0 when there is none."""
+    """What a cgroup may have of the processors.
+
+    limit is in shares of version 1; quota and period in microseconds, quota 0 when there is none.
+    """
 
     limit: int = 0
-    max_limit: int = 0
-    mask: str = ""
     quota: int = 0
     period: int = 0
 
@@ -44,12 +45,10 @@ class ContainerSpec:
 
     creation_time: datetime = _NEVER
     labels: dict[str, str] = field(default_factory=dict)
-    envs: dict[str, str] = field(default_factory=dict)
     has_cpu: bool = False
     cpu: CpuSpec = field(default_factory=CpuSpec)
     has_memory: bool = False
     memory: MemorySpec = field(default_factory=MemorySpec)
-    has_hugetlb: bool = False
     has_network: bool = False
     has_processes: bool = False
     processes: ProcessSpec = field(default_factory=ProcessSpec)
@@ -60,7 +59,7 @@ class ContainerSpec:
 
 @dataclass(slots=True)
 class ContainerReference:
-    """A container by its cgroup's name, which is unique on the machine, and by the names its runtime knows it by."""
+    """A container by its cgroup's name, which is unique on the machine, and by its names in its runtime."""
 
     name: str
     id: str = ""
@@ -71,7 +70,7 @@ class ContainerReference:
 
 @dataclass(slots=True)
 class PSIData:
-    """How long tasks waited: total in nanoseconds, the averages in percent of the last so many seconds."""
+    """How long tasks waited: total in microseconds, the averages in percent of the last so many seconds."""
 
     total: int = 0
     avg10: float = 0.0
@@ -146,15 +145,6 @@ class DiskIoStats:
     io_cost_indebt: list[PerDiskStats] = field(default_factory=list)
     io_cost_indelay: list[PerDiskStats] = field(default_factory=list)
     psi: PSIStats = field(default_factory=PSIStats)
-
-
-@dataclass(slots=True)
-class HugetlbStats:
-    """Huge pages of one size, in bytes; failcnt counts the allocations that failed."""
-
-    usage: int = 0
-    max_usage: int = 0
-    failcnt: int = 0
 
 
 @dataclass(slots=True)
@@ -270,7 +260,6 @@ class ContainerStats:
     cpu: CpuStats = field(default_factory=CpuStats)
     disk_io: DiskIoStats = field(default_factory=DiskIoStats)
     memory: MemoryStats = field(default_factory=MemoryStats)
-    hugetlb: dict[str, HugetlbStats] = field(default_factory=dict)
     network: NetworkStats = field(default_factory=NetworkStats)
     filesystem: list[FsStats] = field(default_factory=list)
     processes: ProcessStats = field(default_factory=ProcessStats)
@@ -285,19 +274,6 @@ class ContainerInfo:
     spec: ContainerSpec = field(default_factory=ContainerSpec)
     stats: list[ContainerStats] = field(default_factory=list)
     subcontainers: list[ContainerReference] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class FsInfo:
-    """A file system of the machine; capacity in bytes."""
-
-    device: str
-    device_major: int = 0
-    device_minor: int = 0
-    capacity: int = 0
-    type: str = ""
-    inodes: int = 0
-    has_inodes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +292,6 @@ class DiskInfo:
     major: int
     minor: int
     size: int
-    scheduler: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,9 +307,6 @@ class MachineInfo:
     huge_pages: tuple[HugePagesInfo, ...] = ()
     num_physical_cores: int = 0
     num_sockets: int = 0
-    filesystems: tuple[FsInfo, ...] = ()
-    # By "major:minor".
-    disk_map: dict[str, DiskInfo] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,10 @@ class ContainerSpec:
     aliases: list[str] = field(default_factory=list)
     namespace: str = ""
     labels: dict[str, str] = field(default_factory=dict)
-    envs: dict[str, str] = field(default_factory=dict)
     has_cpu: bool = False
     cpu: v1.CpuSpec = field(default_factory=v1.CpuSpec)
     has_memory: bool = False
     memory: v1.MemorySpec = field(default_factory=v1.MemorySpec)
-    has_hugetlb: bool = False
     has_processes: bool = False
     processes: v1.ProcessSpec = field(default_factory=v1.ProcessSpec)
     has_network: bool = False
@@ -81,7 +79,6 @@ class ContainerStats:
     cpu_inst: CpuInstStats | None = None
     disk_io: v1.DiskIoStats | None = None
     memory: v1.MemoryStats | None = None
-    hugetlb: dict[str, v1.HugetlbStats] | None = None
     network: NetworkStats | None = None
     processes: v1.ProcessStats | None = None
     filesystem: FilesystemStats | None = None
@@ -141,8 +138,6 @@ def container_stats_from_v1(
             last = value
         if spec.has_memory:
             stat.memory = value.memory
-        if spec.has_hugetlb:
-            stat.hugetlb = value.hugetlb
         if spec.has_network:
             stat.network = NetworkStats(interfaces=value.network.interfaces)
         if spec.has_processes:
@@ -200,10 +195,8 @@ def container_spec_from_v1(spec: v1.ContainerSpec, aliases: list[str], namespace
         aliases=aliases,
         namespace=namespace,
         labels=spec.labels,
-        envs=spec.envs,
         has_cpu=spec.has_cpu,
         has_memory=spec.has_memory,
-        has_hugetlb=spec.has_hugetlb,
         has_processes=spec.has_processes,
         has_network=spec.has_network,
         has_filesystem=spec.has_filesystem,
@@ -211,7 +204,7 @@ def container_spec_from_v1(spec: v1.ContainerSpec, aliases: list[str], namespace
         image=spec.image,
     )
     if spec.has_cpu:
-        result.cpu = v1.CpuSpec(limit=spec.cpu.limit, max_limit=spec.cpu.max_limit, mask=spec.cpu.mask)
+        result.cpu = v1.CpuSpec(limit=spec.cpu.limit)
     if spec.has_memory:
         result.memory = spec.memory
     return result

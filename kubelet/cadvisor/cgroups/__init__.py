@@ -1,0 +1,12 @@
+"""Reading control groups: what they may have, what they have used, and who is in them; version 1 and 2.
+
+Go: github.com/opencontainers/cgroups (fs, fs2), github.com/google/cadvisor/container/{libcontainer,common}
+"""
+
+from kubelet.cadvisor.cgroups.cgroups import Cgroups, is_psi_enabled, new_cgroups
+from kubelet.cadvisor.cgroups.files import UNLIMITED
+from kubelet.cadvisor.cgroups.v1 import CgroupsV1
+from kubelet.cadvisor.cgroups.v2 import CgroupsV2
+from kubelet.util import CGROUP_ROOT
+
+__all__ = ["CGROUP_ROOT", "UNLIMITED", "Cgroups", "CgroupsV1", "CgroupsV2", "is_psi_enabled", "new_cgroups"]

@@ -1,0 +1,100 @@
+"""What both versions of cgroups offer, and what they share.
+
+Go: github.com/google/cadvisor/container/common/helpers.go, github.com/google/cadvisor/container/libcontainer/helpers.go
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from kubelet.cadvisor.cgroups import files
+from kubelet.cadvisor.info import v1 as info
+from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
+
+_MINUTE = 60.0
+# A directory without directories: its name, and its own ".".
+_LINKS_OF_LEAF = 2
+
+
+class Cgroups(Protocol):
+    """The machine's control groups, each by its name: "/kubepods/burstable". Safe from any thread."""
+
+    def exists(self, name: str) -> bool: ...
+
+    def names(self) -> list[str]:
+        """All there are, parents before their children, the first is "/"."""
+        ...
+
+    def spec(self, name: str) -> info.ContainerSpec:
+        """What the cgroup may have, and which figures there are of it."""
+        ...
+
+    def stats(self, name: str) -> info.ContainerStats:
+        """What it has used so far. Raises OSError when it has gone, ValueError when a file makes no sense."""
+        ...
+
+    def processes(self, name: str) -> list[int]:
+        """The processes right in it, as ids; none when it has gone."""
+        ...
+
+
+def new_cgroups(root: str = CGROUP_ROOT) -> Cgroups:
+    """A reader for the version that the node has."""
+    from kubelet.cadvisor.cgroups import v1, v2
+
+    return v2.CgroupsV2(root) if is_cgroup2_unified_mode(root) else v1.CgroupsV1(root)
+
+
+def is_psi_enabled(root: str = CGROUP_ROOT) -> bool:
+    """Whether the kernel tells how long tasks wait for what, which it does for cgroups of version 2 alone."""
+    return os.access(f"{root}/cpu.pressure", os.R_OK)
+
+
+def walk(mount_points: Sequence[str]) -> list[str]:
+    """The names of all cgroups in these hierarchies, parents first."""
+    names: dict[str, None] = {"/": None}
+    for mount_point in mount_points:
+        names.update(dict.fromkeys(_below(mount_point, "")))
+    return list(names)
+
+
+def _below(directory: str, name: str) -> Iterator[str]:
+    """Descends into directories that have directories, which the count of their links tells without looking inside."""
+    try:
+        if os.stat(directory).st_nlink == _LINKS_OF_LEAF:
+            return
+        entries = [entry.name for entry in os.scandir(directory) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return  # Gone in the meantime.
+    for entry in sorted(entries):
+        yield f"{name}/{entry}"
+        yield from _below(f"{directory}/{entry}", f"{name}/{entry}")
+
+
+def creation_time(directories: Sequence[str], unchanging_file: str) -> datetime:
+    """When the cgroup was made: the oldest of its directories' times, not before the machine started.
+
+    A directory's own time moves when a child is made in it; that of unchanging_file does not.
+    """
+    found = [
+        moment
+        for directory in directories
+        for moment in (files.modified(directory), files.modified(f"{directory}/{unchanging_file}"))
+        if moment is not None
+    ]
+    return max(min(found), boot_time()) if found else datetime.fromtimestamp(0, UTC)
+
+
+def boot_time() -> datetime:
+    """When the machine started, to the minute."""
+    started = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return datetime.fromtimestamp(started // _MINUTE * _MINUTE, UTC)
+
+
+def process_ids(directory: str) -> list[int]:
+    """The processes of the cgroup in this directory; none when it has gone or holds threads alone."""
+    return [int(line) for line in files.read_or_empty(directory, "cgroup.procs").split()]

@@ -1,0 +1,69 @@
+"""Small files of the kernel, read in one go.
+
+Go: github.com/opencontainers/cgroups/fscommon, github.com/google/cadvisor/container/common/helpers.go
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+
+# What "max" is as a number.
+UNLIMITED = 2**64 - 1
+_CHUNK = 1 << 16
+
+
+def read(directory: str, name: str) -> str:
+    """The whole file. Raises OSError. Several times as fast as open(), and a scrape reads thousands."""
+    descriptor = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(descriptor, _CHUNK)
+        if len(data) == _CHUNK:
+            while more := os.read(descriptor, _CHUNK):
+                data += more
+    finally:
+        os.close(descriptor)
+    return data.decode(errors="replace")
+
+
+def read_or_empty(directory: str, name: str) -> str:
+    """The file, or "" when there is none, or nothing can be read: not every cgroup of every kernel has every file."""
+    try:
+        return read(directory, name)
+    except OSError:
+        return ""
+
+
+def number(directory: str, name: str) -> int:
+    """A file that is one number, or "max". Raises OSError, ValueError."""
+    return parse_number(read(directory, name))
+
+
+def number_or_zero(directory: str, name: str) -> int:
+    """The same; 0 for a file that is not there."""
+    text = read_or_empty(directory, name)
+    return parse_number(text) if text.strip() else 0
+
+
+def parse_number(text: str) -> int:
+    """Negative numbers, which mean that nothing is set, are 0. Raises ValueError."""
+    text = text.strip()
+    return UNLIMITED if text == "max" else max(int(text), 0)
+
+
+def pairs(text: str) -> dict[str, int]:
+    """A file of lines with a name and a number each."""
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        if value.isdecimal():
+            found[key] = int(value)
+    return found
+
+
+def modified(path: str) -> datetime | None:
+    """When the file was last changed; None when it is not there."""
+    try:
+        return datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+    except OSError:
+        return None

@@ -1,0 +1,194 @@
+"""Control groups of version 2: one hierarchy for all controllers.
+
+Go: github.com/opencontainers/cgroups/fs2, github.com/google/cadvisor/container/libcontainer/handler.go
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kubelet.cadvisor.cgroups import cgroups, files
+from kubelet.cadvisor.cgroups.v1 import per_disk
+from kubelet.cadvisor.info import v1 as info
+from kubelet.util import CGROUP_ROOT
+
+_MIN_WEIGHT, _MAX_WEIGHT = 1, 10000
+# Which figure of io.stat is which in the words of version 1.
+_IO = {
+    "rbytes": ("io_service_bytes", "Read"),
+    "wbytes": ("io_service_bytes", "Write"),
+    "rios": ("io_serviced", "Read"),
+    "wios": ("io_serviced", "Write"),
+    "cost.usage": ("io_cost_usage", "Count"),
+    "cost.wait": ("io_cost_wait", "Count"),
+    "cost.indebt": ("io_cost_indebt", "Count"),
+    "cost.indelay": ("io_cost_indelay", "Count"),
+}
+
+
+class CgroupsV2:
+    """Reads below the mount point of the unified hierarchy; proc is where /proc is."""
+
+    def __init__(self, root: str = CGROUP_ROOT, proc: str = "/proc") -> None:
+        self._root = root
+        self._proc = proc
+
+    def exists(self, name: str) -> bool:
+        return os.path.isdir(self._path(name))
+
+    def names(self) -> list[str]:
+        return cgroups.walk([self._root])
+
+    def processes(self, name: str) -> list[int]:
+        return cgroups.process_ids(self._path(name))
+
+    def spec(self, name: str) -> info.ContainerSpec:
+        path = self._path(name)
+        there = os.path.isdir(path)
+        spec = info.ContainerSpec(
+            creation_time=cgroups.creation_time([path], "cgroup.events"),
+            has_cpu=there,
+            has_processes=there,
+            has_disk_io=there,
+        )
+        spec.cpu.limit = _weight_to_shares(files.number_or_zero(path, "cpu.weight"))
+        spec.cpu.quota, spec.cpu.period = _cpu_max(files.read_or_empty(path, "cpu.max"))
+        if os.path.exists(f"{path}/memory.max"):
+            spec.has_memory = True
+            spec.memory.reservation = files.number_or_zero(path, "memory.min")
+            spec.memory.limit = files.number_or_zero(path, "memory.max")
+            spec.memory.swap_limit = files.number_or_zero(path, "memory.swap.max")
+        spec.processes.limit = files.number_or_zero(path, "pids.max")
+        return spec
+
+    def stats(self, name: str) -> info.ContainerStats:
+        path = self._path(name)
+        stats = info.ContainerStats(timestamp=datetime.now(UTC))
+        stats.cpu = _cpu(files.pairs(files.read(path, "cpu.stat")))
+        stats.memory = self._memory(path, name == "/")
+        _io(files.read_or_empty(path, "io.stat"), stats.disk_io)
+        stats.cpu.psi = _pressure(path, "cpu.pressure")
+        stats.memory.psi = _pressure(path, "memory.pressure")
+        stats.disk_io.psi = _pressure(path, "io.pressure")
+        _threads(path, stats.processes)
+        stats.oom_events = files.pairs(files.read_or_empty(path, "memory.events.local")).get("oom_kill", 0)
+        return stats
+
+    def _path(self, name: str) -> str:
+        return self._root + name.rstrip("/")
+
+    def _memory(self, path: str, is_root: bool) -> info.MemoryStats:
+        text = files.read_or_empty(path, "memory.stat")
+        if not text:
+            return info.MemoryStats()  # The controller is off.
+        stat = files.pairs(text)
+        anon, cached = stat.get("anon", 0), stat.get("file", 0)
+        # The root has no counters of its own: what version 1 counts there, and the machine's swap.
+        usage = anon + cached if is_root else files.number(path, "memory.current")
+        faults = info.MemoryStatsMemoryData(pgfault=stat.get("pgfault", 0), pgmajfault=stat.get("pgmajfault", 0))
+        return info.MemoryStats(
+            usage=usage,
+            max_usage=files.number_or_zero(path, "memory.peak"),
+            cache=cached,
+            rss=anon,
+            swap=self._machine_swap() if is_root else files.number_or_zero(path, "memory.swap.current"),
+            mapped_file=stat.get("file_mapped", 0),
+            working_set=max(usage - stat.get("inactive_file", 0), 0),
+            total_active_file=stat.get("active_file", 0),
+            total_inactive_file=stat.get("inactive_file", 0),
+            container_data=faults,
+            hierarchical_data=faults,
+        )
+
+    def _machine_swap(self) -> int:
+        """Bytes of swap in use."""
+        kibibytes = {
+            key: int(value.split()[0])
+            for key, _, value in (line.partition(":") for line in files.read(self._proc, "meminfo").splitlines())
+            if key in ("SwapTotal", "SwapFree")
+        }
+        return (kibibytes.get("SwapTotal", 0) - kibibytes.get("SwapFree", 0)) * 1024
+
+
+def _weight_to_shares(weight: int) -> int:
+    """A weight of 1 to 10000 as the 2 to 262144 shares of version 1; 0 for none."""
+    if not _MIN_WEIGHT <= weight <= _MAX_WEIGHT:
+        return 0
+    return 2 + (weight - 1) * 262142 // 9999
+
+
+def _cpu_max(text: str) -> tuple[int, int]:
+    """Quota and period in microseconds; no quota is 0."""
+    quota, _, period = text.strip().partition(" ")
+    if not period:
+        return 0, 0
+    return (0 if quota == "max" else int(quota)), int(period)
+
+
+def _cpu(stat: dict[str, int]) -> info.CpuStats:
+    usage = info.CpuUsage(
+        total=stat.get("usage_usec", 0) * 1000,
+        user=stat.get("user_usec", 0) * 1000,
+        system=stat.get("system_usec", 0) * 1000,
+    )
+    cfs = info.CpuCFS(
+        periods=stat.get("nr_periods", 0),
+        throttled_periods=stat.get("nr_throttled", 0),
+        throttled_time=stat.get("throttled_usec", 0) * 1000,
+        bursts_periods=stat.get("nr_bursts", 0),
+        burst_time=stat.get("burst_usec", 0) * 1000,
+    )
+    return info.CpuStats(usage=usage, cfs=cfs)
+
+
+def _io(text: str, stats: info.DiskIoStats) -> None:
+    """Lines such as "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0"."""
+    tables: dict[str, dict[tuple[int, int], dict[str, int]]] = {}
+    for line in text.splitlines():
+        device, *figures = line.split()
+        major, colon, minor = device.partition(":")
+        if not colon:
+            continue
+        for figure in figures:
+            key, _, value = figure.partition("=")
+            if key in _IO:
+                field, operation = _IO[key]
+                tables.setdefault(field, {}).setdefault((int(major), int(minor)), {})[operation] = int(value)
+    for field, table in tables.items():
+        setattr(stats, field, per_disk(table))
+
+
+def _pressure(path: str, name: str) -> info.PSIStats:
+    """Lines such as "some avg10=0.00 avg60=0.12 avg300=0.05 total=123"; zeros where the kernel does not tell."""
+    stats = info.PSIStats()
+    for line in files.read_or_empty(path, name).splitlines():
+        kind, *figures = line.split()
+        values = dict(figure.split("=", 1) for figure in figures)
+        data = info.PSIData(
+            total=int(values["total"]),
+            avg10=float(values["avg10"]),
+            avg60=float(values["avg60"]),
+            avg300=float(values["avg300"]),
+        )
+        if kind == "some":
+            stats.some = data
+        elif kind == "full":
+            stats.full = data
+    return stats
+
+
+def _threads(path: str, stats: info.ProcessStats) -> None:
+    """Where nobody counts the tasks, the processes are counted."""
+    try:
+        stats.threads_current = files.number(path, "pids.current")
+    except FileNotFoundError:
+        stats.threads_current = len(cgroups.process_ids(path))
+        return
+    limit = files.number_or_zero(path, "pids.max")
+    stats.threads_max = 0 if limit == files.UNLIMITED else limit
+
+
+if TYPE_CHECKING:
+    _: cgroups.Cgroups = CgroupsV2()

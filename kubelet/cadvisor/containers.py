@@ -1,0 +1,142 @@
+"""Whose a cgroup is: the container or sandbox of the runtime, with its labels and its image.
+
+Go: github.com/google/cadvisor/container/containerd (handler.go, factory.go)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from kubelet.cri import apis as internalapi
+from kubelet.cri import errors as crierror
+from pkg import golang, klog
+from pkg.apimachinery import clock
+
+_ID = re.compile(r"[a-z0-9]{64}")
+# Seconds until an id that the runtime does not know is asked for again: it may have been just about to learn it.
+_RETRY_AFTER = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What the runtime knows of a container, or of a sandbox: that has the network of its pod."""
+
+    id: str
+    labels: dict[str, str]
+    image: str
+    is_sandbox: bool
+
+
+class Containers(Protocol):
+    """The containers of the runtime by id. Safe from any thread."""
+
+    def learn(self, ids: Collection[str]) -> None:
+        """Make sure that get knows these, if the runtime does."""
+        ...
+
+    def get(self, id: str) -> Container | None: ...
+
+
+def container_id(name: str) -> str:
+    """The id in a cgroup's name; "" when it is no container's. CRI-O's monitors are none either."""
+    base = name.rpartition("/")[2]
+    if base.endswith(".mount") or base.startswith("crio-conmon-"):
+        return ""
+    match = _ID.search(base)
+    return match[0] if match else ""
+
+
+class NoContainers:
+    """For whoever has no runtime to ask."""
+
+    def learn(self, ids: Collection[str]) -> None:
+        """There is nobody to learn from."""
+
+    def get(self, id: str) -> Container | None:
+        return None
+
+
+class RuntimeContainers:
+    """Asks by CRI, and only when there is an id that is not known yet: what belongs to an id never changes.
+
+    DIVERGES: Go asks containerd's own interface, at the place where containerd usually listens.
+    """
+
+    def __init__(
+        self,
+        runtime_service: internalapi.RuntimeService,
+        image_service: internalapi.ImageManagerService,
+        clock_: clock.Clock | None = None,
+    ) -> None:
+        self._runtime_service = runtime_service
+        self._image_service = image_service
+        self._clock = clock_ or clock.RealClock()
+        self._lock = threading.Lock()  # guards the following
+        self._known: dict[str, Container] = {}
+        # When an id was asked for in vain, in monotonic seconds.
+        self._unknown: dict[str, float] = {}
+
+    def get(self, id: str) -> Container | None:
+        with self._lock:
+            return self._known.get(id)
+
+    def learn(self, ids: Collection[str]) -> None:
+        """Two who ask at once for the same may both ask the runtime."""
+        now = self._clock.monotonic()
+        with self._lock:
+            self._forget_locked(ids)
+            missing = {
+                id for id in ids if id not in self._known and now - self._unknown.get(id, -_RETRY_AFTER) >= _RETRY_AFTER
+            }
+        if not missing:
+            return
+        try:
+            found = self._ask(golang.background(), missing)
+        except crierror.RemoteError as err:
+            klog.error_s(err, "Failed to list the containers of cgroups")
+            return
+        with self._lock:
+            self._known.update(found)
+            self._unknown.update(dict.fromkeys(missing - found.keys(), now))
+
+    def _forget_locked(self, ids: Collection[str]) -> None:
+        """What has no cgroup any more does not come back."""
+        for known in (self._known, self._unknown):
+            for id in known.keys() - set(ids):
+                del known[id]
+
+    def _ask(self, ctx: golang.Context, ids: set[str]) -> dict[str, Container]:
+        """Raises crierror.RemoteError."""
+        found: dict[str, Container] = {}
+        images: dict[str, str] | None = None
+        for container in self._runtime_service.list_containers(ctx, None):
+            if container.id in ids:
+                images = self._images(ctx) if images is None else images
+                image = images.get(container.image_ref, container.image.image)
+                found[container.id] = Container(container.id, dict(container.labels), image, is_sandbox=False)
+        if ids - found.keys():
+            for sandbox in self._runtime_service.list_pod_sandbox(ctx, None):
+                if sandbox.id in ids:
+                    image = self._sandbox_image(ctx, sandbox.id)
+                    found[sandbox.id] = Container(sandbox.id, dict(sandbox.labels), image, is_sandbox=True)
+        return found
+
+    def _images(self, ctx: golang.Context) -> dict[str, str]:
+        """What each image is called, by the id that containers name it with."""
+        images = self._image_service.list_images(ctx, None)
+        return {image.id: next(iter([*image.repo_tags, *image.repo_digests]), image.id) for image in images}
+
+    def _sandbox_image(self, ctx: golang.Context, id: str) -> str:
+        """The image of the process that keeps a sandbox; "" from a runtime that does not tell."""
+        try:
+            status = self._runtime_service.pod_sandbox_status(ctx, id, True)
+            image = json.loads(status.info.get("info", "{}")).get("image", "")
+        except (crierror.RemoteError, ValueError) as err:
+            klog.v(4).info_s("Failed to get the image of a sandbox", podSandboxID=id, err=err)
+            return ""
+        return str(image)

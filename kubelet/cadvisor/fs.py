@@ -1,0 +1,145 @@
+"""The machine's file systems, and what the disks below them do.
+
+Go: github.com/google/cadvisor/fs
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+
+from kubelet.cadvisor.cgroups import files
+from kubelet.cadvisor.info import v1 as info
+from kubelet.cadvisor.info import v2 as infov2
+
+# DIVERGES: file systems of the network are not asked. A server that is gone would hold up everybody who asks about
+# the machine; Go asks NFS too.
+_TYPES = frozenset(
+    {
+        *("xfs", "squashfs", "f2fs", "jfs", "reiserfs", "hfs", "hfsplus", "btrfs", "zfs", "tmpfs", "overlay"),
+        *("ntfs", "vfat", "fat", "msdos", "exfat", "udf", "iso9660"),
+    }
+)
+# Devices of /proc/diskstats that file systems are on.
+_PARTITION = re.compile(r"(?:s|v|xv)d[a-z]+\d*|dm-\d+")
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A line of /proc/self/mountinfo."""
+
+    source: str
+    mountpoint: str
+    type: str
+    major: int
+    minor: int
+
+
+class FileSystems:
+    """Those that were mounted when somebody asked first. Safe from any thread."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+
+    @cached_property
+    def partitions(self) -> dict[str, Mount]:
+        """By device: a path for most; the mount point of a tmpfs, for all of them have the same source."""
+        found: dict[str, Mount] = {}
+        for mount in self._mounts():
+            if mount.type in _TYPES or mount.type.startswith("ext"):
+                # The first one counts: the others are binds of it.
+                found.setdefault(_device_of(mount), mount)
+            if mount.mountpoint == "/":
+                found[mount.source] = mount
+        return found
+
+    def device_name(self, major: int, minor: int) -> str:
+        """ "" when no file system is on it."""
+        for device, mount in self.partitions.items():
+            if (mount.major, mount.minor) == (major, minor):
+                return device
+        return ""
+
+    def global_stats(self) -> list[info.FsStats]:
+        """All file systems, with what their disks did so far."""
+        disks = self._disk_stats()
+        found: list[info.FsStats] = []
+        for device, mount in self.partitions.items():
+            try:
+                room = os.statvfs(mount.mountpoint)
+            except OSError:
+                continue  # Unmounted since.
+            stats = info.FsStats(
+                device=device,
+                type="vfs",
+                limit=room.f_blocks * room.f_frsize,
+                usage=(room.f_blocks - room.f_bfree) * room.f_frsize,
+                available=room.f_bavail * room.f_frsize,
+                has_inodes=True,
+                inodes=room.f_files,
+                inodes_free=room.f_ffree,
+            )
+            _add_disk(stats, disks.get((mount.major, mount.minor)))
+            found.append(stats)
+        return found
+
+    def dir_info(self, path: str) -> infov2.FsInfo:
+        """The file system that a path is on, as it is now. Raises OSError."""
+        number = os.stat(path).st_dev
+        room = os.statvfs(path)
+        device = self.device_name(os.major(number), os.minor(number))
+        return infov2.FsInfo(
+            timestamp=datetime.now(UTC),
+            device=device,
+            mountpoint=self.partitions[device].mountpoint if device else "",
+            capacity=room.f_blocks * room.f_frsize,
+            available=room.f_bavail * room.f_frsize,
+            usage=(room.f_blocks - room.f_bfree) * room.f_frsize,
+            inodes=room.f_files,
+            inodes_free=room.f_ffree,
+        )
+
+    def _mounts(self) -> Iterator[Mount]:
+        for line in files.read_or_empty(f"{self._proc}/self", "mountinfo").splitlines():
+            before, _, after = line.partition(" - ")
+            _id, _parent, numbers, _root, mountpoint, *_options = before.split(" ")
+            type_, source, *_super_options = after.split(" ")
+            major, _, minor = numbers.partition(":")
+            yield Mount(source, _unescape(mountpoint), type_, int(major), int(minor))
+
+    def _disk_stats(self) -> dict[tuple[int, int], list[int]]:
+        """The eleven figures of each partition, by major and minor number."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for line in files.read_or_empty(self._proc, "diskstats").splitlines():
+            major, minor, name, *figures = line.split()
+            if _PARTITION.fullmatch(name):
+                found[int(major), int(minor)] = [int(figure) for figure in figures[:11]]
+        return found
+
+
+def _device_of(mount: Mount) -> str:
+    match mount.type:
+        case "tmpfs":
+            return mount.mountpoint
+        case "overlay":
+            return f"{mount.source}_{mount.major}-{mount.minor}"
+        case _:
+            return mount.source
+
+
+def _unescape(text: str) -> str:
+    """Spaces and the like are written as octal numbers."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def _add_disk(stats: info.FsStats, figures: list[int] | None) -> None:
+    if figures is None:
+        return
+    stats.reads_completed, stats.reads_merged, stats.sectors_read, stats.read_time = figures[:4]
+    stats.writes_completed, stats.writes_merged, stats.sectors_written, stats.write_time = figures[4:8]
+    stats.io_in_progress, stats.io_time, stats.weighted_io_time = figures[8:11]

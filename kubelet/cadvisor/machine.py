@@ -1,0 +1,126 @@
+"""What the machine has: processors, memory, disks.
+
+Go: github.com/google/cadvisor/machine (info.go, machine.go), github.com/google/cadvisor/utils/sysinfo
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cached_property
+from pathlib import Path
+
+from kubelet.cadvisor import processes
+from kubelet.cadvisor.fs import FileSystems
+from kubelet.cadvisor.info import v1 as info
+
+_MEMINFO = re.compile(r"^(MemTotal|SwapTotal):\s+(\d+) kB$", re.MULTILINE)
+_MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+_SYSTEM_UUID_FILES = (
+    "/sys/class/dmi/id/product_uuid",
+    "/proc/device-tree/system-id",
+    "/proc/device-tree/vm,uuid",
+    "/etc/machine-id",
+)
+_PRETTY_NAME = re.compile(r"""^PRETTY_NAME=["']?(.*?)["']?$""", re.MULTILINE)
+_CORE_ID = re.compile(r"^core id\s*:\s*(\d+)$", re.MULTILINE)
+_PHYSICAL_ID = re.compile(r"^physical id\s*:\s*(\d+)$", re.MULTILINE)
+# Block devices that are no disks.
+_NO_DISKS = ("loop", "ram", "sr")
+_SECTOR = 512
+
+
+class Machine:
+    """Reads below the given root, which tests may set; once, for every admission of a pod asks."""
+
+    def __init__(self, root: str, filesystems: FileSystems) -> None:
+        self._root = Path(root)
+        self._filesystems = filesystems
+
+    @cached_property
+    def version_info(self) -> info.VersionInfo:
+        """Raises OSError when the kernel does not tell its version."""
+        return info.VersionInfo(
+            kernel_version=self._text("proc/sys/kernel/osrelease").strip(), container_os_version=self._os_image()
+        )
+
+    def _os_image(self) -> str:
+        """What the system calls itself; Go's cAdvisor says "Linux" for one that has no name."""
+        match = _PRETTY_NAME.search(self._first_of(("/etc/os-release", "/usr/lib/os-release")))
+        return match[1] if match else "Linux"
+
+    @cached_property
+    def machine_info(self) -> info.MachineInfo:
+        """Raises OSError when /proc cannot be read."""
+        memory = {name: int(kib) * 1024 for name, kib in _MEMINFO.findall(self._text("proc/meminfo"))}
+        return info.MachineInfo(
+            num_cores=len(os.sched_getaffinity(0)),
+            memory_capacity=memory["MemTotal"],
+            swap_capacity=memory.get("SwapTotal", 0),
+            machine_id=self._first_of(_MACHINE_ID_FILES),
+            system_uuid=self._first_of(_SYSTEM_UUID_FILES).rstrip("\0"),
+            boot_id=self._first_of(("/proc/sys/kernel/random/boot_id",)),
+            huge_pages=self._huge_pages(),
+            num_physical_cores=self._count_of(_CORE_ID, "core_id"),
+            num_sockets=self._count_of(_PHYSICAL_ID, "physical_package_id"),
+        )
+
+    @cached_property
+    def disks(self) -> dict[tuple[int, int], info.DiskInfo]:
+        """The disks by major and minor number."""
+        found = (self._disk(entry) for entry in sorted((self._root / "sys/block").glob("*")))
+        return {(disk.major, disk.minor): disk for disk in found if disk is not None}
+
+    def device_name(self, major: int, minor: int) -> str:
+        """A path such as /dev/sda; "" for a device that is neither a disk nor has a file system."""
+        if disk := self.disks.get((major, minor)):
+            return f"/dev/{disk.name}"
+        return self._filesystems.device_name(major, minor)
+
+    @cached_property
+    def has_network(self) -> bool:
+        """Whether there is an interface besides those that lead nowhere."""
+        names = (entry.name for entry in (self._root / "sys/class/net").glob("*"))
+        return any(not processes.is_ignored_device(name) for name in names)
+
+    def _disk(self, directory: Path) -> info.DiskInfo | None:
+        """None for what is no disk, and for one of several ways to the same disk."""
+        try:
+            hidden = (directory / "hidden").exists() and (directory / "hidden").read_text().strip() == "1"
+            if hidden or directory.name.startswith(_NO_DISKS):
+                return None
+            major, _, minor = (directory / "dev").read_text().strip().partition(":")
+            size = int((directory / "size").read_text()) * _SECTOR
+        except OSError:
+            return None  # Unplugged.
+        return info.DiskInfo(name=directory.name, major=int(major), minor=int(minor), size=size)
+
+    def _count_of(self, pattern: re.Pattern[str], attribute: str) -> int:
+        """How many different ones the processors name, in /proc/cpuinfo or else in /sys."""
+        if found := set(pattern.findall(self._first_of(("/proc/cpuinfo",)))):
+            return len(found)
+        devices = (self._root / "sys/bus/cpu/devices").glob(f"cpu*/topology/{attribute}")
+        return len({path.read_text().strip() for path in devices})
+
+    def _huge_pages(self) -> tuple[info.HugePagesInfo, ...]:
+        """In the order of their names, as Go lists a directory."""
+        directory = self._root / "sys/kernel/mm/hugepages"
+        return tuple(
+            info.HugePagesInfo(
+                page_size=int(entry.name.removeprefix("hugepages-").removesuffix("kB")),
+                num_pages=int((entry / "nr_hugepages").read_text()),
+            )
+            for entry in sorted(directory.glob("hugepages-*kB"))
+        )
+
+    def _first_of(self, paths: tuple[str, ...]) -> str:
+        """The first of the files that can be read, without its newline; "" when none can."""
+        for path in paths:
+            try:
+                return self._text(path.lstrip("/")).strip()
+            except OSError:
+                continue
+        return ""
+
+    def _text(self, path: str) -> str:
+        return (self._root / path).read_text()

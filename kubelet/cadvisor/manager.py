@@ -1,0 +1,190 @@
+"""The containers of the machine and their figures, read when somebody asks.
+
+DIVERGES: Go reads every container each ten seconds or so, whether anybody asks or not, and answers with what it read
+last. Here figures are read when they are asked for and kept for a second; a rate is that since the sample of ten to
+twenty seconds ago, or since whatever there is.
+
+Go: github.com/google/cadvisor/manager (manager.go, container.go)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kubelet.cadvisor import processes
+from kubelet.cadvisor.cgroups import Cgroups
+from kubelet.cadvisor.containers import Container, Containers, container_id
+from kubelet.cadvisor.fs import FileSystems
+from kubelet.cadvisor.info import v1 as info
+from kubelet.cadvisor.info import v2 as infov2
+from kubelet.cadvisor.machine import Machine
+from pkg import klog
+from pkg.apimachinery import clock
+
+ROOT = "/"
+# Seconds for which figures are good for whoever does not say how old they may be.
+_CACHE_AGE = 1.0
+# Seconds between two samples that rates are counted from.
+_BASE_INTERVAL = 10.0
+_INIT = 1
+# Where a runtime's names of containers are unique.
+_NAMESPACE = "containerd"
+
+
+@dataclass(slots=True)
+class _Samples:
+    """The newest figures of a cgroup, and those that its rates are counted from."""
+
+    spec: info.ContainerSpec
+    newest: info.ContainerStats
+    base: info.ContainerStats | None
+    # What will be the base in its turn.
+    next: info.ContainerStats
+
+    def add(self, spec: info.ContainerSpec, stats: info.ContainerStats) -> None:
+        self.spec, self.newest = spec, stats
+        if self.base is None:
+            self.base = self.next
+        elif (stats.timestamp - self.next.timestamp).total_seconds() >= _BASE_INTERVAL:
+            self.base, self.next = self.next, stats
+
+    def last(self, count: int) -> list[info.ContainerStats]:
+        """At most so many, the newest last; all there are for -1."""
+        stats = [self.newest] if self.base is None else [self.base, self.newest]
+        return stats if count < 0 else stats[-count:]
+
+
+class Manager:
+    """Answers about cgroups by name. Safe from any thread; who asks while another reads waits for what that reads.
+
+    cgroup_roots are the beginnings of names of cgroups to be listed besides "/" and those of containers.
+    """
+
+    def __init__(
+        self,
+        cgroups: Cgroups,
+        machine: Machine,
+        filesystems: FileSystems,
+        containers: Containers,
+        cgroup_roots: Sequence[str] = (),
+        proc: str = "/proc",
+        clock_: clock.Clock | None = None,
+    ) -> None:
+        self._cgroups = cgroups
+        self._machine = machine
+        self._filesystems = filesystems
+        self._containers = containers
+        self._cgroup_roots = tuple(cgroup_roots)
+        self._proc = proc
+        self._clock = clock_ or clock.RealClock()
+        self._lock = threading.Lock()  # guards _samples
+        self._samples: dict[str, _Samples] = {}
+
+    def get_requested_containers(self, name: str, options: infov2.RequestOptions) -> dict[str, info.ContainerInfo]:
+        """Raises LookupError when there is no such cgroup, OSError, ValueError when its figures cannot be read."""
+        names = self._cgroups.names()
+        ids = {id for id in map(container_id, names) if id}
+        self._containers.learn(ids)
+        if options.recursive:
+            return self._all_below(name, names, options)
+        # DIVERGES: any cgroup can be asked for; Go knows those alone that it lists, and says that it has never heard
+        # of the runtime's when nobody told the kubelet which one that is.
+        if not self._cgroups.exists(name):
+            raise LookupError(f'unknown container "{name}"')
+        with self._lock:
+            return {name: self._info_locked(name, options)}
+
+    def _all_below(self, name: str, names: list[str], options: infov2.RequestOptions) -> dict[str, info.ContainerInfo]:
+        """What is listed, of the cgroup itself and all below it."""
+        found: dict[str, info.ContainerInfo] = {}
+        prefix = name.rstrip("/") + "/"
+        with self._lock:
+            for gone in self._samples.keys() - set(names):
+                del self._samples[gone]
+            for each in names:
+                if each != name and not (each.startswith(prefix) and self._is_listed(each)):
+                    continue
+                try:
+                    found[each] = self._info_locked(each, options)
+                except OSError as err:
+                    klog.v(4).info_s("Failed to read a cgroup, which may have gone", name=each, err=err)
+        if name not in found:
+            raise LookupError(f'unknown container "{name}"')
+        return found
+
+    def _is_listed(self, name: str) -> bool:
+        if name.endswith(".mount"):
+            return False
+        return name.startswith(self._cgroup_roots) or self._container(name) is not None
+
+    def _container(self, name: str) -> Container | None:
+        id = container_id(name)
+        return self._containers.get(id) if id else None
+
+    def _info_locked(self, name: str, options: infov2.RequestOptions) -> info.ContainerInfo:
+        """Reads the figures if those there are, are too old."""
+        max_age = _CACHE_AGE if options.max_age is None else options.max_age
+        container = self._container(name)
+        samples = self._samples.get(name)
+        if samples is None:
+            spec, stats = self._read(name, container)
+            samples = self._samples[name] = _Samples(spec, stats, base=None, next=stats)
+        elif self._clock.since(samples.newest.timestamp) >= max_age:
+            samples.add(*self._read(name, container))
+        return info.ContainerInfo(
+            reference=_reference(name, container), spec=samples.spec, stats=samples.last(options.count)
+        )
+
+    def _read(self, name: str, container: Container | None) -> tuple[info.ContainerSpec, info.ContainerStats]:
+        spec, stats = self._cgroups.spec(name), self._cgroups.stats(name)
+        stats.timestamp = self._clock.now()
+        self._name_devices(stats.disk_io)
+        pids = self._cgroups.processes(name)
+        root_pid = self._root_pid(name, container, pids)
+        processes.count_processes(self._proc, pids, root_pid, stats.processes)
+        if name == ROOT:
+            self._read_machine(spec, stats)
+        elif container is not None:
+            spec.labels, spec.image = container.labels, container.image
+            spec.has_network = container.is_sandbox
+        if spec.has_network and root_pid:
+            stats.network.interfaces = self._interfaces(root_pid)
+        return spec, stats
+
+    def _root_pid(self, name: str, container: Container | None, pids: list[int]) -> int:
+        """The process that all others of a container came from; 0 when there is none, or it is no container."""
+        if name == ROOT:
+            return _INIT
+        return pids[0] if pids and container is not None else 0
+
+    def _read_machine(self, spec: info.ContainerSpec, stats: info.ContainerStats) -> None:
+        """What the machine has, and nothing below it has."""
+        spec.has_network = self._machine.has_network
+        spec.has_memory = True
+        spec.memory.limit = self._machine.machine_info.memory_capacity
+        spec.memory.swap_limit = self._machine.machine_info.swap_capacity
+        spec.has_filesystem = True
+        stats.filesystem = self._filesystems.global_stats()
+
+    def _interfaces(self, pid: int) -> list[info.InterfaceStats]:
+        """None of a process that has ended."""
+        try:
+            return processes.network_stats(self._proc, pid)
+        except (OSError, ValueError) as err:
+            klog.v(4).info_s("Unable to get network stats", pid=pid, err=err)
+            return []
+
+    def _name_devices(self, stats: info.DiskIoStats) -> None:
+        kinds = (stats.io_service_bytes, stats.io_serviced, stats.io_queued, stats.sectors, stats.io_service_time)
+        more = (stats.io_wait_time, stats.io_merged, stats.io_time, stats.io_cost_usage, stats.io_cost_wait)
+        for disks in (*kinds, *more, stats.io_cost_indebt, stats.io_cost_indelay):
+            for disk in disks:
+                disk.device = self._machine.device_name(disk.major, disk.minor)
+
+
+def _reference(name: str, container: Container | None) -> info.ContainerReference:
+    if container is None:
+        return info.ContainerReference(name)
+    return info.ContainerReference(name, id=container.id, aliases=[container.id, name], namespace=_NAMESPACE)

@@ -1,0 +1,77 @@
+"""What the processes of a container have open, and what went through its network.
+
+Go: github.com/google/cadvisor/container/libcontainer/handler.go
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from kubelet.cadvisor.cgroups import files
+from kubelet.cadvisor.info import v1 as info
+
+# Interfaces that are no container's way out, or one end of another's.
+_IGNORED_DEVICES = ("lo", "veth", "docker", "nerdctl")
+# Of a line of /proc/PID/net/dev: the name, then eight figures of what came in and eight of what went out.
+_DEV_FIELDS = 17
+_MAX_OPEN_FILES = "Max open files"
+
+
+def count_processes(proc: str, pids: Sequence[int], root_pid: int, stats: info.ProcessStats) -> None:
+    """Fill in all but the threads. root_pid is the container's first process, 0 for a cgroup that is no container."""
+    stats.process_count = len(pids)
+    for pid in pids:
+        for target in _open_files(f"{proc}/{pid}/fd"):
+            stats.fd_count += 1
+            stats.socket_count += target.startswith("socket")
+    if root_pid:
+        stats.ulimits = _ulimits(files.read_or_empty(f"{proc}/{root_pid}", "limits"))
+
+
+def _open_files(directory: str) -> list[str]:
+    """What each descriptor of a process is of; none for a process that has ended."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    return [_target(f"{directory}/{name}") for name in names]
+
+
+def _target(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""  # Closed since.
+
+
+def _ulimits(text: str) -> list[info.UlimitSpec]:
+    """Of all limits, that of open files."""
+    found: list[info.UlimitSpec] = []
+    for line in text.splitlines():
+        if line.startswith(_MAX_OPEN_FILES):
+            soft, hard, _unit = line.removeprefix(_MAX_OPEN_FILES).split()
+            found.append(info.UlimitSpec(name="max_open_files", soft_limit=_ulimit(soft), hard_limit=_ulimit(hard)))
+    return found
+
+
+def _ulimit(text: str) -> int:
+    return -1 if text == "unlimited" else int(text)
+
+
+def network_stats(proc: str, pid: int) -> list[info.InterfaceStats]:
+    """The interfaces of the network that this process sees. Raises OSError, ValueError."""
+    lines = files.read(f"{proc}/{pid}/net", "dev").splitlines()[2:]
+    interfaces: list[info.InterfaceStats] = []
+    for line in lines:
+        fields = line.replace(":", " ").split()
+        if len(fields) != _DEV_FIELDS:
+            raise ValueError(f"invalid interface stats line: {line}")
+        if not is_ignored_device(fields[0]):
+            received, sent = fields[1:5], fields[9:13]
+            interfaces.append(info.InterfaceStats(fields[0], *(int(value) for value in received + sent)))
+    return interfaces
+
+
+def is_ignored_device(name: str) -> bool:
+    return name.lower().startswith(_IGNORED_DEVICES)

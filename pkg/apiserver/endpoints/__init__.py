@@ -1,0 +1,1 @@
+"""Go: k8s.io/apiserver/pkg/endpoints"""

@@ -1,0 +1,33 @@
+"""What the page tells.
+
+Go: k8s.io/apiserver/pkg/server/statusz/registry.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Sequence
+
+from pkg.component_base import version
+from pkg.component_base.metrics import processstarttime
+
+
+class Registry:
+    def __init__(self, listed_paths: Sequence[str] = ()) -> None:
+        started = processstarttime.process_start_time()
+        self.process_start_time = datetime.datetime.fromtimestamp(int(started), datetime.UTC)
+        self.paths = list(listed_paths)
+
+    # DIVERGES: there is no Go to have a version.
+    go_version = f"{platform.python_implementation()} {platform.python_version()}"
+
+    @property
+    def binary_version(self) -> str:
+        """Three numbers."""
+        return version.GIT_VERSION.removeprefix("v").partition("-")[0]
+
+    @property
+    def emulation_version(self) -> str:
+        """Two numbers: the release whose behaviour this is."""
+        return ".".join(self.binary_version.split(".")[:2])

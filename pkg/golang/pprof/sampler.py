@@ -1,0 +1,101 @@
+"""Where the time goes: looks at all threads again and again, and charges each with the processor time it used since.
+
+Go: runtime/pprof/pprof.go (StartCPUProfile)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from types import FrameType
+
+from pkg import golang
+from pkg.golang.pprof.encoding import Frame, Profile, Stack, ValueType
+
+# Nanoseconds between two looks.
+_PERIOD = 10_000_000
+_MAX_DEPTH = 128
+
+_SAMPLES = ValueType("samples", "count")
+_CPU = ValueType("cpu", "nanoseconds")
+
+
+def stack_of(frame: FrameType | None) -> Stack:
+    stack: list[Frame] = []
+    while frame is not None and len(stack) < _MAX_DEPTH:
+        code = frame.f_code
+        stack.append(Frame(code.co_qualname, code.co_filename, frame.f_lineno or 0))
+        frame = frame.f_back
+    return tuple(stack)
+
+
+class _ThreadClocks:
+    """Processor time of the process's threads. Used by one thread."""
+
+    def __init__(self) -> None:
+        # By native id: the open file, and the nanoseconds that it showed last.
+        self._files: dict[int, tuple[int, int]] = {}
+
+    def spent(self, thread: int) -> int:
+        """Nanoseconds on a processor since this was last asked; 0 at first and for a thread that is gone."""
+        try:
+            if thread not in self._files:
+                file = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+                self._files[thread] = file, _read(file)
+                return 0
+            file, before = self._files[thread]
+            now = _read(file)
+        except OSError:  # The thread has ended.
+            self._forget(thread)
+            return 0
+        self._files[thread] = file, now
+        return now - before
+
+    def close(self) -> None:
+        for thread in list(self._files):
+            self._forget(thread)
+
+    def _forget(self, thread: int) -> None:
+        file, _ = self._files.pop(thread, (-1, 0))
+        if file >= 0:
+            os.close(file)
+
+
+def _read(file: int) -> int:
+    return int(os.pread(file, 64, 0).split(b" ", 1)[0])
+
+
+def cpu_profile(ctx: golang.Context, seconds: float) -> Profile:
+    """Blocks for so long, or until ctx ends. The thread that looks is left out."""
+    started, end = time.time_ns(), time.monotonic_ns() + int(seconds * 1e9)
+    clocks = _ThreadClocks()
+    counts: Counter[Stack] = Counter()
+    nanoseconds: Counter[Stack] = Counter()
+    try:
+        while not ctx.wait(_PERIOD / 1e9) and time.monotonic_ns() < end:
+            _look(clocks, counts, nanoseconds)
+    finally:
+        clocks.close()
+    return Profile(
+        value_types=(_SAMPLES, _CPU),
+        samples={stack: (counts[stack], spent) for stack, spent in nanoseconds.items()},
+        time=started,
+        duration=time.time_ns() - started,
+        period_type=_CPU,
+        period=_PERIOD,
+    )
+
+
+def _look(clocks: _ThreadClocks, counts: Counter[Stack], nanoseconds: Counter[Stack]) -> None:
+    frames = sys._current_frames()
+    own = threading.get_ident()
+    for thread in threading.enumerate():
+        if thread.ident is None or thread.native_id is None or thread.ident == own:
+            continue
+        if (spent := clocks.spent(thread.native_id)) and (frame := frames.get(thread.ident)) is not None:
+            stack = (*stack_of(frame), Frame(thread.name, "", 0))
+            counts[stack] += 1
+            nanoseconds[stack] += spent

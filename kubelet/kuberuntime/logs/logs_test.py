@@ -69,6 +69,37 @@ def test_timestamps_have_nine_digits(log: Path) -> None:
     assert _read(log, timestamp=True)[1] == b"2020-09-27T11:18:02.200000000Z two\n"
 
 
+_T = b"2026-01-02T03:04:0"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, b"one\nthree\n\rtwo\n"),
+        (
+            {"timestamp": True},
+            _T + b"5.100000000Z one\n" + _T + b"5.200000000Z three\n" + _T + b"6.000000001Z \rtwo\n",
+        ),
+        ({"since": datetime(2026, 1, 2, 3, 4, 5, 200000, tzinfo=UTC)}, b"three\n\rtwo\n"),
+        ({"since": datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)}, b"\rtwo\n"),
+        ({"limit_bytes": 4}, b"one\n"),
+        ({"limit_bytes": 12}, b"one\nthree\n\rt"),
+        ({"limit_bytes": 10**18}, b"one\nthree\n\rtwo\n"),
+        ({"tail_lines": 10**18}, b"one\nthree\n\rtwo\n"),
+    ],
+)
+# With a bad line among them, which is left out, lines are not taken together but one by one.
+@pytest.mark.parametrize("bad", [b"", b"nonsense\n"])
+def test_both_streams_to_one_place(tmp_path: Path, options: dict[str, Any], expected: bytes, bad: bytes) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(
+        _T + b"5.1Z stdout F one\n" + _T + b"5.20Z stderr F three\n" + bad + _T + b"6.000000001Z stdout F \rtwo\n"
+    )
+    out = io.BytesIO()
+    logs.read_logs(_CTX, str(path), "", logs.LogOptions(**options), testing.FakeRuntimeService(), out, out)
+    assert out.getvalue() == expected
+
+
 def test_stream_that_nobody_wants_does_not_count(log: Path) -> None:
     stdout = io.BytesIO()
     opts = logs.LogOptions(limit_bytes=6)
@@ -188,6 +219,7 @@ def test_follow_ends_with_its_context(log: Path) -> None:
         (b"2016-10-20T18:39:20.57606443Z stdout F a b\n", b"stdout", b"a b\n", 576064430),
         (b"2016-10-20T18:39:20Z stderr P a\n", b"stderr", b"a", 0),
         (b"2016-10-20T20:39:20.1+02:00 stdout F \n", b"stdout", b"\n", 100000000),
+        (b"2016-10-20T18:39:20.5+00:00 stdout F x\n", b"stdout", b"x\n", 500000000),
         (b"2016-10-20T18:39:20.5Z stdout F:TAG x\n", b"stdout", b"x\n", 500000000),
     ],
 )

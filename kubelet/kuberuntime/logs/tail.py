@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-_BLOCK_SIZE = 1024
+_BLOCK_SIZE = 32 * 1024
 
 
 def find_tail_line_start_index(f: BinaryIO, n: int) -> int:
@@ -17,8 +17,11 @@ def find_tail_line_start_index(f: BinaryIO, n: int) -> int:
 
     Raises OSError.
     """
-    if n < 0:
-        return 0
+    return 0 if n < 0 else find_last_lines(f, n)[0]
+
+
+def find_last_lines(f: BinaryIO, n: int) -> tuple[int, int]:
+    """(offset of the last n-th line, or 0 if there are fewer; how many are missing then). Raises OSError."""
     left = right = f.seek(0, os.SEEK_END)
     count = 0
     block = b""
@@ -28,11 +31,10 @@ def find_tail_line_start_index(f: BinaryIO, n: int) -> int:
         block = f.read(right - left)
         count += block.count(b"\n")
         right = left
+    start = 0
     for _ in range(count - n):
-        index = block.index(b"\n") + 1
-        block = block[index:]
-        left += index
-    return left
+        start = block.index(b"\n", start) + 1
+    return left + start, max(n - count, 0)
 
 
 def read_at_most(path: str, limit: int) -> tuple[bytes, bool]:

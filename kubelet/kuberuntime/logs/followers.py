@@ -1,0 +1,187 @@
+"""Wakes those who follow logs when there is something to read, or when the container has ended.
+
+DIVERGES: this file has no Go counterpart. Go makes an inotify instance for each follower, of which a user may have 128
+on most machines, and then refuses to follow; and each follower asks the runtime after its container at each change.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+import grpc
+from cri_api.v1 import api_pb2 as runtimeapi
+from watchdog.observers import inotify_c
+
+from kubelet.cri import apis as internalapi
+from kubelet.cri import errors as crierror
+from pkg import golang, klog
+
+# How often a followed log, and its container, are looked at when nothing tells of a change, in seconds.
+LOG_FORCE_CHECK_PERIOD = 1.0
+
+_MASK = inotify_c.Mask(
+    inotify_c.InotifyConstants.IN_MODIFY
+    | inotify_c.InotifyConstants.IN_CLOSE_WRITE
+    | inotify_c.InotifyConstants.IN_CREATE
+    | inotify_c.InotifyConstants.IN_MOVED_TO
+)
+
+
+@dataclass(slots=True)
+class _Container:
+    """What was last heard of a container that somebody follows."""
+
+    followers: int = 0
+    asked_at: float = float("-inf")
+    running: bool = True
+
+
+# Of the runtime its identity: it need not be hashable.
+_Key = tuple[int, str]
+
+
+class _Shared:
+    """What all followers of this process have in common: one inotify instance with its thread, while there are any."""
+
+    def __init__(self) -> None:
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._followers = 0
+        self._inotify: inotify_c.InotifyFD | None = None
+        self._containers: dict[_Key, _Container] = {}
+
+    def enter(self, key: _Key, directory: str, callback: Follower) -> inotify_c.WatchDescriptor | None:
+        """Returns None if the directory cannot be watched."""
+        with self._lock:
+            self._followers += 1
+            self._containers.setdefault(key, _Container()).followers += 1
+            try:
+                return self._watch_locked(directory, callback)
+            except OSError as err:
+                # The log is then looked at every second, as it would be anyway.
+                klog.error_s(err, "Failed to watch directory of a log that is followed", path=directory)
+                return None
+
+    def _watch_locked(self, directory: str, callback: Follower) -> inotify_c.WatchDescriptor:
+        if self._inotify is None:
+            self._inotify = inotify_c.InotifyFD()
+            self._inotify.name = "log-followers"
+            self._inotify.start()
+        callback_id = inotify_c.CallbackId(id(callback))
+        return self._inotify.add_callback(os.fsencode(directory), _MASK, callback, callback_id)
+
+    def leave(self, key: _Key, callback: Follower, watch: inotify_c.WatchDescriptor | None) -> None:
+        with self._lock:
+            if watch is not None and self._inotify is not None:
+                self._inotify.remove_callbacks([(watch, inotify_c.CallbackId(id(callback)))])
+            self._containers[key].followers -= 1
+            if self._containers[key].followers == 0:
+                del self._containers[key]
+            self._followers -= 1
+            last = self._inotify if self._followers == 0 else None
+            if last is not None:
+                self._inotify = None
+        if last is not None:
+            last.stop()
+            last.join()
+
+    def answer(self, key: _Key, not_before: float) -> bool | None:
+        """Whether the container runs, if anybody has asked since then."""
+        with self._lock:
+            known = self._containers[key]
+            return known.running if known.asked_at >= not_before else None
+
+    def note(self, key: _Key, asked_at: float, running: bool) -> None:
+        with self._lock:
+            known = self._containers[key]
+            known.asked_at, known.running = asked_at, running
+
+
+_shared = _Shared()
+
+
+class Follower:
+    """One who follows one log: a context manager, for one thread."""
+
+    def __init__(self, path: str, container_id: str, runtime_service: internalapi.RuntimeService) -> None:
+        self._directory, name = os.path.split(path)
+        self._name = os.fsencode(name)
+        self._container_id = container_id
+        self._runtime_service = runtime_service
+        self._key = (id(runtime_service), container_id)
+        self._watch: inotify_c.WatchDescriptor | None = None
+        self._changed: golang.Channel[None] = golang.Channel(1)
+        # When the log was last closed by who wrote to it: at the container's end, or at a rotation. Set by inotify's
+        # thread.
+        self._closed_at = float("-inf")
+        self._looked_at = float("-inf")
+
+    def __enter__(self) -> Self:
+        self._watch = _shared.enter(self._key, self._directory, self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _shared.leave(self._key, self, self._watch)
+
+    def wait(self, ctx: golang.Context) -> bool:
+        """Wait for a change, or a second; returns whether the container runs still, so that more may come.
+
+        Raises golang.ContextError and crierror.RemoteError.
+        """
+        if not self._is_running_lately(ctx):
+            return False
+        if golang.select(ctx.done(), self._changed, timeout=LOG_FORCE_CHECK_PERIOD).index == 0:
+            raise ctx.err() or golang.Canceled()
+        return True
+
+    def _is_running_lately(self, ctx: golang.Context) -> bool:
+        """Asks at most once a second, unless the log was closed."""
+        now = monotonic()
+        not_before = max(now - LOG_FORCE_CHECK_PERIOD, self._closed_at)
+        if self._looked_at > not_before:
+            return True
+        self._looked_at = now
+        running = _shared.answer(self._key, not_before)
+        if running is None:
+            running = is_container_running(ctx, self._container_id, self._runtime_service)
+            _shared.note(self._key, now, running)
+        return running
+
+    # Called by inotify's thread.
+
+    def on_event(self, event: inotify_c.InotifyEvent) -> None:
+        if event.name != self._name:
+            return
+        if event.is_close_write:
+            self._closed_at = monotonic()
+        self._changed.try_send(None)
+
+    def on_watch_deleted(self, wd: inotify_c.WatchDescriptor) -> None:
+        self._changed.try_send(None)
+
+    def on_queue_overflow(self) -> None:
+        self._changed.try_send(None)
+
+
+def is_container_running(ctx: golang.Context, container_id: str, runtime_service: internalapi.RuntimeService) -> bool:
+    """Raises crierror.RemoteError, but not if the runtime is away, which the container need not be."""
+    try:
+        response = runtime_service.container_status(ctx, container_id, False)
+    except crierror.RemoteError as err:
+        if err.code is grpc.StatusCode.UNAVAILABLE:
+            return True
+        # DIVERGES: in Go the end of a log shows this error. The container was removed: nothing more will come.
+        if err.code is grpc.StatusCode.NOT_FOUND:
+            return False
+        raise
+    state = response.status.state
+    if state != runtimeapi.CONTAINER_RUNNING:
+        klog.v(5).info_s("Container is not running", containerId=container_id, state=state)
+    return state == runtimeapi.CONTAINER_RUNNING

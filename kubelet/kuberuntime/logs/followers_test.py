@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+from watchdog.observers import inotify_c
+
+from kubelet.cri import errors as crierror
+from kubelet.cri import testing
+from kubelet.kuberuntime import logs
+from kubelet.kuberuntime.logs import followers
+from pkg import golang
+from pkg.apimachinery.util import wait
+
+_CTX = golang.background()
+_LINE = b"2026-01-02T03:04:05.6Z stdout F text\n"
+
+
+def _runtime(ids: list[str]) -> testing.FakeRuntimeService:
+    runtime = testing.FakeRuntimeService()
+    runtime.set_fake_containers(
+        testing.FakeContainer(runtimeapi.ContainerStatus(id=each, state=runtimeapi.CONTAINER_RUNNING), "sandbox")
+        for each in ids
+    )
+    return runtime
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    wait.poll_until_context_timeout(_CTX, 0.005, 10.0, True, condition)
+
+
+def _inotify_instances() -> int:
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            count += "inotify" in os.readlink(f"/proc/self/fd/{name}")
+        except FileNotFoundError:
+            continue
+    return count
+
+
+class _Reader:
+    """Follows a log in a thread."""
+
+    def __init__(self, path: Path, container_id: str, runtime: testing.FakeRuntimeService) -> None:
+        self.data = b""
+        self.ctx, self.cancel = golang.with_cancel(_CTX)
+        self.error: Exception | None = None
+        self.thread = golang.go(self._run, path, container_id, runtime, name=f"reader-{container_id}")
+
+    def _run(self, path: Path, container_id: str, runtime: testing.FakeRuntimeService) -> None:
+        opts = logs.LogOptions(follow=True)
+        try:
+            logs.read_logs(self.ctx, str(path), container_id, opts, runtime, self, self)
+        except (golang.ContextError, crierror.RemoteError) as err:
+            self.error = err
+
+    def write(self, data: bytes, /) -> int:
+        self.data += data
+        return len(data)
+
+    def join(self) -> None:
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+def test_two_hundred_followers_share_one_inotify_instance(tmp_path: Path) -> None:
+    """More than the 128 instances that a user may have; and all is given back."""
+    ids = [f"c{i}" for i in range(20)]
+    for each in ids:
+        (tmp_path / each).mkdir()
+        (tmp_path / each / "0.log").write_bytes(_LINE)
+    runtime = _runtime(ids)
+    before, threads = _inotify_instances(), threading.active_count()
+    readers = [_Reader(tmp_path / each / "0.log", each, runtime) for each in ids for _ in range(10)]
+    _wait_for(lambda: all(reader.data for reader in readers))
+    assert _inotify_instances() == before + 1
+    assert threading.active_count() == threads + len(readers) + 1
+
+    for each in ids:
+        with (tmp_path / each / "0.log").open("ab") as f:
+            f.write(_LINE)
+    _wait_for(lambda: all(reader.data == b"text\n" * 2 for reader in readers))
+
+    # Half of them go away, and the containers of the rest end.
+    for reader in readers[:100]:
+        reader.cancel()
+    for each in ids:
+        runtime.exit_container(each, 0)
+    for reader in readers:
+        reader.join()
+    assert all(isinstance(reader.error, golang.Canceled) for reader in readers[:100])
+    assert all(reader.error is None for reader in readers[100:])
+    assert _inotify_instances() == before
+    assert threading.active_count() == threads
+
+
+def test_followers_of_a_container_ask_for_each_other(tmp_path: Path) -> None:
+    (tmp_path / "0.log").write_bytes(_LINE)
+    runtime = _runtime(["c"])
+    path = str(tmp_path / "0.log")
+    with followers.Follower(path, "c", runtime) as one, followers.Follower(path, "c", runtime) as two:
+        one.on_event(_event(0))
+        two.on_event(_event(0))
+        assert one.wait(_CTX)
+        assert two.wait(_CTX)
+    assert runtime.called().count("ContainerStatus") == 1
+
+
+def _event(mask: int, name: bytes = b"0.log") -> inotify_c.InotifyEvent:
+    return inotify_c.InotifyEvent(inotify_c.WatchDescriptor(1), inotify_c.Mask(mask), 0, name)
+
+
+def test_closed_log_makes_the_follower_ask_at_once(tmp_path: Path) -> None:
+    runtime = _runtime(["c"])
+    with followers.Follower(str(tmp_path / "0.log"), "c", runtime) as follower:
+        follower.on_event(_event(inotify_c.InotifyConstants.IN_MODIFY))
+        assert follower.wait(_CTX)
+        runtime.exit_container("c", 0)
+        follower.on_event(_event(inotify_c.InotifyConstants.IN_CLOSE_WRITE, b"1.log"))
+        follower.on_event(_event(inotify_c.InotifyConstants.IN_CLOSE_WRITE))
+        assert not follower.wait(_CTX)
+
+
+@pytest.mark.parametrize(("code", "running"), [(grpc.StatusCode.UNAVAILABLE, True), (grpc.StatusCode.NOT_FOUND, False)])
+def test_container_of_which_the_runtime_does_not_tell(code: grpc.StatusCode, running: bool) -> None:
+    runtime = _runtime([])
+    runtime.inject_error("ContainerStatus", crierror.RemoteError(code, "no"))
+    assert followers.is_container_running(_CTX, "c", runtime) is running
+
+
+def test_other_errors_of_the_runtime_end_the_follower(tmp_path: Path) -> None:
+    (tmp_path / "0.log").write_bytes(_LINE)
+    runtime = _runtime([])
+    runtime.inject_error("ContainerStatus", crierror.RemoteError(grpc.StatusCode.INTERNAL, "no"))
+    reader = _Reader(tmp_path / "0.log", "c", runtime)
+    reader.join()
+    assert reader.data == b"text\n"
+    assert isinstance(reader.error, crierror.RemoteError)
+
+
+def test_log_is_followed_without_inotify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise OSError(errno.EMFILE, "inotify instance limit reached")
+
+    monkeypatch.setattr(inotify_c.InotifyFD, "_create_inotify_fd", staticmethod(refuse))
+    (tmp_path / "0.log").write_bytes(_LINE)
+    runtime = _runtime(["c"])
+    reader = _Reader(tmp_path / "0.log", "c", runtime)
+    _wait_for(lambda: bool(reader.data))
+    with (tmp_path / "0.log").open("ab") as f:
+        f.write(_LINE)
+    _wait_for(lambda: reader.data == b"text\n" * 2)
+    runtime.exit_container("c", 0)
+    reader.join()

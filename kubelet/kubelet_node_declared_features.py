@@ -12,9 +12,6 @@ from pkg.apimachinery.util import version as utilversion
 from pkg.component_base import version
 from pkg.component_helpers import nodedeclaredfeatures as ndf
 
-# DIVERGES: Go declares this too. This kubelet does not do it yet, and must not be relied on for it.
-_NOT_YET = frozenset({features.EXTEND_WEBSOCKETS_TO_KUBELET})
-
 
 def discover_node_declared_features(runtime_features: kubecontainer.RuntimeFeatures | None) -> list[str]:
     """The names, sorted."""
@@ -23,7 +20,7 @@ def discover_node_declared_features(runtime_features: kubecontainer.RuntimeFeatu
         feature_gates=features.feature_gate,
         runtime_features=ndf.RuntimeFeatures(user_namespaces_host_network=on_host_network),
     )
-    return [name for name in ndf.DEFAULT_FRAMEWORK.discover_node_features(cfg) if name not in _NOT_YET]
+    return ndf.DEFAULT_FRAMEWORK.discover_node_features(cfg)
 
 
 def missing_for_update(

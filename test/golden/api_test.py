@@ -28,10 +28,6 @@ KNOWN = [
     # Later issues.
     Known(r" node: only recorded: deletecollection .*/resourceslices\?", "dynamic resource allocation: a later issue"),
     Known(r" events: only recorded: create .*\"NodeAllocatableEnforced\"", "limits of cgroups: a later issue"),
-    Known(
-        r" node: create status declaredFeatures: .*\"ExtendWebSocketsToKubelet\".*, ours (?!.*ExtendWebSockets)",
-        "exec over web sockets: a later issue",
-    ),
     # A hollow node.
     Known(
         r"^everything runtime: CreateContainer <main#0> config mounts\[3\] host_path: recorded .*/volume-subpaths/",

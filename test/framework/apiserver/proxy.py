@@ -9,11 +9,12 @@ k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go
 
 from __future__ import annotations
 
-import contextlib
-import select
 import socket
 import ssl
 from urllib.parse import quote, urlencode
+
+from pkg.apimachinery.util.proxy import Relay, TLSClientConn
+from pkg.golang.http.conn import PlainConn
 
 from . import errors
 from .connections import Responder
@@ -21,10 +22,6 @@ from .interfaces import Object, Request
 from .resources import lookup
 
 _CONNECT_TIMEOUT = 10.0
-# How long the other direction may go on after one has ended.
-_LINGER_MS = 10_000
-_READ_SIZE = 1 << 16
-_HIGH_WATER = 1 << 20
 _NOT_FORWARDED = {"authorization", "host", "content-length", "transfer-encoding", "keep-alive", "x-forwarded-for"}
 
 
@@ -91,11 +88,17 @@ def forward(
         backend.sendall(_request_head(request, address, target) + request.body)
         client = responder.take_over()
         responder.code = 200
-        Relay(client.sock, backend, client.take_buffer()).run()
+        relay = Relay(_conn(client.sock), _conn(backend))
+        relay.backend.write(client.take_buffer())
+        relay.run()
     except OSError:
         pass  # either end has gone, which is how these connections end
     finally:
         backend.close()
+
+
+def _conn(sock: socket.socket) -> PlainConn | TLSClientConn:
+    return TLSClientConn(sock) if isinstance(sock, ssl.SSLSocket) else PlainConn(sock)
 
 
 def _dial(address: tuple[str, int], tls: ssl.SSLContext | None) -> socket.socket:
@@ -119,92 +122,3 @@ def _request_head(request: Request, address: tuple[str, int], target: str) -> by
     if request.body or request.method in ("POST", "PUT", "PATCH"):
         lines.append(f"Content-Length: {len(request.body)}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-
-class Relay:
-    """Bytes between two sockets in both directions, until both have ended.
-
-    The end of one direction is passed on and the other goes on, if the receiver's socket can carry that. TLS cannot
-    here: then all ends as soon as one direction has, when what was under way has been delivered, as upstream does it.
-    """
-
-    def __init__(self, client: socket.socket, backend: socket.socket, first: bytes) -> None:
-        self._ends = (_End(client), _End(backend))
-        self._ends[1].pending += first
-
-    def run(self) -> None:
-        """Returns when it is over; closing the sockets is the caller's."""
-        pairs = (self._ends, self._ends[::-1])
-        while True:
-            for source, sink in pairs:
-                # TLS may hold what it has read already, which no poll shows.
-                while len(sink.pending) < _HIGH_WATER and (data := source.read()):
-                    sink.pending += data
-                sink.flush()
-                if source.read_ended and not sink.pending and not sink.end_writes():
-                    return
-            if all(end.read_ended for end in self._ends) and not any(end.pending for end in self._ends):
-                return
-            if not self._wait():
-                return
-
-    def _wait(self) -> bool:
-        """Until something can move; False if nothing did for long after one direction ended."""
-        poll = select.poll()
-        for end, other in (self._ends, self._ends[::-1]):
-            events = 0
-            if not end.read_ended and len(other.pending) < _HIGH_WATER:
-                events |= select.POLLIN
-            if end.pending:
-                events |= select.POLLOUT
-            if events:
-                poll.register(end.sock.fileno(), events)
-        half_closed = any(end.read_ended for end in self._ends)
-        return bool(poll.poll(_LINGER_MS if half_closed else None))
-
-
-class _End:
-    """One socket of the two, with what waits to be written to it."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        sock.setblocking(False)
-        self.pending = bytearray()
-        self.read_ended = False
-        self._writes_ended = False
-
-    def read(self) -> bytes:
-        """What there is now; empty if nothing, or if the other side has ended."""
-        if self.read_ended:
-            return b""
-        try:
-            data = self.sock.recv(_READ_SIZE)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return b""
-        except OSError:
-            data = b""
-        if not data:
-            self.read_ended = True
-        return data
-
-    def flush(self) -> None:
-        while self.pending:
-            try:
-                sent = self.sock.send(self.pending)
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return
-            except OSError:
-                self.pending.clear()
-                self.read_ended = self._writes_ended = True
-                return
-            del self.pending[:sent]
-
-    def end_writes(self) -> bool:
-        """Tell the other side that nothing more comes, while what it sends is still read; False if that cannot be."""
-        if isinstance(self.sock, ssl.SSLSocket):
-            return False
-        if not self._writes_ended:
-            self._writes_ended = True
-            with contextlib.suppress(OSError):
-                self.sock.shutdown(socket.SHUT_WR)
-        return True

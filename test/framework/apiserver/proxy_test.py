@@ -15,7 +15,6 @@ import pytest
 from framework.apiserver import APIServer
 from framework.apiserver.certificates import CertificateAuthority, client_context, server_context
 from framework.apiserver.client import Client
-from framework.apiserver.proxy import Relay
 from pkg import golang
 
 _END = b"!"
@@ -157,28 +156,6 @@ def test_a_client_that_goes_is_noticed_by_the_kubelet(api: APIServer, kubelet: S
         assert client.recv(12) == b"HTTP/1.1 101"
         assert not kubelet.ended.is_set()
     assert kubelet.ended.wait(10)
-
-
-@pytest.mark.parametrize("first", [b"", b"first "])
-def test_a_relay_passes_on_the_end_of_one_direction(first: bytes) -> None:
-    near, client = socket.socketpair()
-    backend, far = socket.socketpair()
-    relay = golang.go(Relay(client, backend, first).run, name="relay")
-    with near, client, backend, far:
-        near.sendall(b"question")
-        near.shutdown(socket.SHUT_WR)
-        assert _read_all(far) == first + b"question"
-        far.sendall(b"answer")
-        far.shutdown(socket.SHUT_WR)
-        assert _read_all(near) == b"answer"
-        relay.join()
-
-
-def _read_all(sock: socket.socket) -> bytes:
-    got = b""
-    while data := sock.recv(65536):
-        got += data
-    return got
 
 
 def test_a_kubelet_that_is_not_there(api: APIServer) -> None:

@@ -1,0 +1,304 @@
+"""Commands in containers over WebSockets, version 5, for a runtime that speaks SPDY.
+
+Each message of the client begins with the number of a stream, each frame of SPDY belongs to one; what the streams
+carry is the same.
+
+Go: k8s.io/apiserver/pkg/util/proxy/streamtranslator.go, k8s.io/client-go/tools/remotecommand
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import msgspec
+
+from pkg import klog
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util import httpstream
+from pkg.apimachinery.util.httpstream import spdy
+from pkg.apimachinery.util.httpstream.wsstream.conn import STREAM_PROTOCOL_V5
+from pkg.apimachinery.util.proxy.relay import Relay
+from pkg.apimachinery.util.proxy.upgradeaware import (
+    SWITCHING_PROTOCOLS,
+    Backend,
+    BackendError,
+    dial_for_upgrade,
+)
+from pkg.apiserver.util.proxy.websocket import DEFAULT_IDLE_CONNECTION_TIMEOUT, Closed, Options, Part, Reply, WebSocket
+from pkg.golang import http
+from pkg.golang.http.conn import linger
+
+STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
+_CLOSE_SIGNAL = 255
+_NAMES = {STDIN: "stdin", STDOUT: "stdout", STDERR: "stderr", ERROR: "error", RESIZE: "resize"}
+_PROTOCOLS = (STREAM_PROTOCOL_V5, *(f"{version}channel.k8s.io" for version in ("v4.", "v3.", "v2.", "")))
+# Versions whose error stream carries a Status and not a line of text.
+_WITH_STATUS = (STREAM_PROTOCOL_V5, "v4.channel.k8s.io")
+# How long, in seconds, a runtime may take to accept the streams, and what it may say about the command's end.
+_CREATE_TIMEOUT = 30.0
+_MAX_STATUS = 1 << 20
+# How long, in seconds, the client may take to read that there is no command.
+_LINGER = 2.0
+_READ_SIZE = 1 << 16
+_NON_ZERO_EXIT_CODE = "NonZeroExitCode"
+_EXIT_CODE = "ExitCode"
+
+
+class StreamTranslatorHandler:
+    """Runs the command that the URL `location` stands for."""
+
+    def __init__(self, location: str, options: Options) -> None:
+        self._location = location
+        self._options = options
+
+    def serve_http(self, w: http.ResponseWriter, req: http.Request) -> None:
+        """Returns when the command has ended, or the client has gone."""
+        websocket = WebSocket(req)
+        accepted = websocket.accept(STREAM_PROTOCOL_V5)
+        client, first = w.hijack()
+        client.sendall(accepted + websocket.message(bytes([_lowest_output(self._options)])))
+        try:
+            backend = _dial(self._location)
+        except BackendError as err:
+            klog.error_s(err, "Error while proxying request")
+            client.sendall(websocket.message(_status_message(_internal_error(str(err)))) + websocket.close())
+            linger(client, _LINGER)
+            return
+        try:
+            session = _Session(websocket, client, backend, self._options)
+            if session.open():
+                session.relay.client.on_data(first)
+            session.relay.run()
+        finally:
+            backend.conn.close()
+
+
+def _lowest_output(options: Options) -> int:
+    """On which stream an empty message tells the client that it is connected."""
+    if options.stdout:
+        return STDOUT
+    return STDERR if options.stderr else ERROR
+
+
+def _dial(location: str) -> Backend:
+    """The runtime's connection, upgraded to SPDY. Raises BackendError."""
+    headers = [(httpstream.HEADER_CONNECTION, "Upgrade"), (httpstream.HEADER_UPGRADE, spdy.HEADER_SPDY_31)]
+    headers += [(httpstream.HEADER_PROTOCOL_VERSION, name) for name in _PROTOCOLS]
+    backend = dial_for_upgrade(location, "POST", headers)
+    if backend.status == SWITCHING_PROTOCOLS:
+        return backend
+    backend.conn.close()
+    text = backend.body.decode(errors="replace").strip()
+    with contextlib.suppress(msgspec.DecodeError):
+        text = codec.decode_json(backend.body, metav1.Status).message or text
+    raise BackendError(f"unable to upgrade connection: {text or backend.status}")
+
+
+class _Session:
+    """One command: a WebSocket here, streams of SPDY there. Used by one thread."""
+
+    def __init__(self, websocket: WebSocket, client: http.Conn, backend: Backend, options: Options) -> None:
+        self.relay = Relay(client, backend.conn, idle_timeout=DEFAULT_IDLE_CONNECTION_TIMEOUT)
+        self.relay.client.on_data, self.relay.client.on_end = self._from_client, self.relay.backend.abandon
+        self.relay.backend.on_data, self.relay.backend.on_end = self._from_backend, self._backend_ended
+        self._websocket = websocket
+        self._backend = backend
+        self._with_status = backend.headers.get(httpstream.HEADER_PROTOCOL_VERSION) in _WITH_STATUS
+        self._framer = spdy.Framer()
+        wanted = {STDIN: options.stdin, STDOUT: options.stdout, STDERR: options.stderr and not options.tty}
+        channels = [ERROR, *(channel for channel, is_wanted in wanted.items() if is_wanted)]
+        if options.tty:
+            channels.append(RESIZE)
+        # The client of SPDY gives its streams odd numbers.
+        self._channels = {2 * index + 1: channel for index, channel in enumerate(channels)}
+        self._streams = {channel: stream for stream, channel in self._channels.items()}
+        self._unanswered = set(self._channels)
+        self._to_end = {self._streams[c] for c in (ERROR, STDOUT, STDERR) if c in self._streams}
+        self._said = bytearray()  # on the error stream
+        self._channel: int | None = None  # of the message that is coming in
+        self._message = bytearray()  # what came of it, if it must be complete
+        self._finished = False
+
+    def open(self) -> bool:
+        """Open the streams and wait until the runtime has accepted them; False if all is over already.
+
+        A runtime drops what comes on a stream before.
+        """
+        conn = self._backend.conn
+        try:
+            conn.set_deadline(time.monotonic() + _CREATE_TIMEOUT)
+            for stream, channel in self._channels.items():
+                conn.sendall(self._framer.syn_stream(stream, {"streamType": _NAMES[channel]}))
+            self._from_backend(self._backend.body)
+            while self._unanswered and not self._finished:
+                data = conn.recv(_READ_SIZE)
+                if not data:
+                    raise ConnectionResetError("the runtime has closed the connection")
+                self._from_backend(data)
+            conn.set_deadline(None)
+        except OSError as err:
+            self._finish(_internal_error(f"error creating streams: {err}"))
+        return not self._finished
+
+    # ---- From the client ----
+
+    def _from_client(self, data: bytes) -> None:
+        for event in self._websocket.feed(data):
+            match event:
+                case Part():
+                    self._from_message(event)
+                case Reply():
+                    self.relay.client.write(event.data)
+                case Closed():
+                    self.relay.client.write(event.reply)
+                    self._end()
+
+    def _from_message(self, part: Part) -> None:
+        """The channel's number, then data; a closing one names the channel that it closes."""
+        data = part.data
+        if self._channel is None and data:
+            self._channel, data = data[0], data[1:]
+        channel = self._channel
+        if part.finished:
+            self._channel = None
+        match channel:
+            case 0:
+                self._send(STDIN, data)
+            case 4 | 255:
+                self._message += data
+                if part.finished:
+                    message = bytes(self._message)
+                    self._message.clear()
+                    self._resize(message) if channel == RESIZE else self._close_stream(message)
+
+    def _resize(self, message: bytes) -> None:
+        try:
+            size = msgspec.json.decode(message, type=dict[str, int])
+        except msgspec.DecodeError as err:
+            klog.v(4).info_s("Not a terminal size", err=str(err))
+            return
+        self._send(RESIZE, msgspec.json.encode({name: size.get(name, 0) for name in ("Width", "Height")}) + b"\n")
+
+    def _close_stream(self, message: bytes) -> None:
+        if len(message) != 1 or message[0] > RESIZE:
+            klog.error_s(None, "Single channel byte should follow stream close signal", receivedLength=len(message))
+            self.relay.client.write(self._websocket.close())
+            self._end()
+            return
+        klog.v(4).info_s("Received half-close signal from client, close stream", channel=message[0])
+        self._send(message[0], b"", fin=True)
+
+    def _send(self, channel: int, data: bytes, fin: bool = False) -> None:
+        """To the runtime, on a stream that is open in this direction."""
+        if channel not in (STDIN, RESIZE) or channel not in self._streams or not (data or fin):
+            return
+        stream = self._streams[channel]
+        self.relay.backend.write(self._framer.data_head(stream, len(data), fin) + data)
+        if fin:
+            del self._streams[channel]
+
+    # ---- From the runtime ----
+
+    def _from_backend(self, data: bytes) -> None:
+        try:
+            for frame in self._framer.feed(data):
+                if self._finished:
+                    return
+                self._from_frame(frame)
+        except spdy.ProtocolError as err:
+            self._finish(_internal_error(str(err)))
+
+    def _from_frame(self, frame: spdy.Frame) -> None:
+        match frame:
+            case spdy.Data():
+                self._from_stream(self._channels.get(frame.stream_id), bytes(frame.data))
+                if frame.fin:
+                    self._stream_ended(frame.stream_id)
+            case spdy.SynReply():
+                self._unanswered.discard(frame.stream_id)
+                if frame.fin:
+                    self._stream_ended(frame.stream_id)
+            case spdy.RstStream():
+                self._unanswered.discard(frame.stream_id)
+                self._streams.pop(self._channels.get(frame.stream_id, ERROR), None)
+                self._stream_ended(frame.stream_id)
+            case spdy.Ping() if frame.ping_id % 2 == 0:
+                self.relay.backend.write(self._framer.ping(frame.ping_id))
+
+    def _from_stream(self, channel: int | None, data: bytes) -> None:
+        if channel in (STDOUT, STDERR) and data:
+            self.relay.client.write(self._websocket.message(bytes([channel]) + data))
+        elif channel == ERROR:
+            self._said += data[: _MAX_STATUS - len(self._said)]
+
+    def _stream_ended(self, stream: int) -> None:
+        self._to_end.discard(stream)
+        if not self._to_end:
+            self._finish(_translate_status(bytes(self._said), self._with_status))
+
+    def _backend_ended(self) -> None:
+        # DIVERGES: Go takes this for the command's success, and a client would not know that output is missing.
+        self._finish(_internal_error("the container runtime has closed the connection before the command's end"))
+
+    # ---- The end ----
+
+    def _finish(self, status: metav1.Status) -> None:
+        """Tell the client how the command ended, after all that it has said."""
+        if self._finished:
+            return
+        self._finished = True
+        self.relay.client.write(self._websocket.message(_status_message(status)) + self._websocket.close())
+        self._end()
+
+    def _end(self) -> None:
+        self._finished = True
+        self.relay.client.end_writes()
+        self.relay.backend.abandon()
+
+
+def _status_message(status: metav1.Status) -> bytes:
+    return bytes([ERROR]) + codec.encode_json(status)
+
+
+def _translate_status(said: bytes, with_status: bool) -> metav1.Status:
+    """What the client is told of how a command ended, from what the runtime says on the error stream.
+
+    Go: errorDecoderV4, errorDecoderV2, codeExitToStatusError
+    """
+    if not said:
+        return metav1.Status(status="Success")
+    text = said.decode(errors="replace")
+    if not with_status:
+        return _internal_error(f"error executing remote command: {text}")
+    try:
+        status = codec.decode_json(said, metav1.Status)
+    except (msgspec.DecodeError, ValueError) as err:
+        return _internal_error(f'error stream protocol error: {err} in "{text}"')
+    if status.status == "Success":
+        return metav1.Status(status="Success")
+    if status.status != "Failure":
+        return _internal_error("error stream protocol error: unknown error")
+    if status.reason != _NON_ZERO_EXIT_CODE:
+        return _internal_error(status.message)
+    causes = status.details.causes if status.details else []
+    code = next((cause.message for cause in causes if cause.reason == _EXIT_CODE), None)
+    if code is None or not code.isdigit() or int(code) > 255:
+        return _internal_error(f"error stream protocol error: no valid {_EXIT_CODE} cause given: {code}")
+    return metav1.Status(
+        status="Failure",
+        reason=_NON_ZERO_EXIT_CODE,
+        details=metav1.StatusDetails(causes=[metav1.StatusCause(reason=_EXIT_CODE, message=code)]),
+        message="command terminated with non-zero exit code: command terminated with exit code " + code,
+    )
+
+
+def _internal_error(text: str) -> metav1.Status:
+    return metav1.Status(
+        status="Failure",
+        code=500,
+        reason="InternalError",
+        details=metav1.StatusDetails(causes=[metav1.StatusCause(message=text)]),
+        message=f"Internal error occurred: {text}",
+    )

@@ -1,0 +1,107 @@
+"""SPDY inside of WebSockets: port forwarding for clients whose way lets no SPDY through.
+
+Go: k8s.io/apiserver/pkg/util/proxy/streamtunnel.go, k8s.io/client-go/tools/portforward/tunneling_connection.go
+"""
+
+from __future__ import annotations
+
+from pkg import klog
+from pkg.apimachinery.util import httpstream
+from pkg.apimachinery.util.httpstream import spdy, wsstream
+from pkg.apimachinery.util.httpstream.wsstream.conn import TUNNELING_PREFIX, tunneled_protocols
+from pkg.apimachinery.util.proxy.relay import Relay
+from pkg.apimachinery.util.proxy.upgradeaware import (
+    SWITCHING_PROTOCOLS,
+    Backend,
+    BackendError,
+    Fields,
+    dial_for_upgrade,
+    forwarded_headers,
+    pass_refusal_on,
+)
+from pkg.apiserver.util.proxy.websocket import Closed, Part, Reply, WebSocket
+from pkg.golang import http
+
+_OF_THE_WEBSOCKET = {
+    wsstream.WEBSOCKET_PROTOCOL_HEADER.lower(),
+    "sec-websocket-key",
+    "sec-websocket-version",
+    "sec-websocket-extensions",
+    httpstream.HEADER_UPGRADE.lower(),
+    httpstream.HEADER_PROTOCOL_VERSION.lower(),
+}
+
+
+class TunnelingHandler:
+    """Takes the SPDY out of a client's WebSocket, and puts the answers of the server at `location` into it."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+
+    def serve_http(self, w: http.ResponseWriter, req: http.Request) -> None:
+        """Returns when the connection has ended. Raises HTTPError when the request does not open a WebSocket."""
+        protocols = tunneled_protocols(req)
+        if not protocols:
+            raise http.HTTPError(400, "unable to upgrade: no tunneling spdy protocols provided")
+        websocket = WebSocket(req)
+        try:
+            backend = dial_for_upgrade(self._location, "POST", _spdy_headers(req, protocols))
+        except BackendError as err:
+            klog.error_s(err, "Error while proxying request")
+            raise http.HTTPError(500, str(err)) from err
+        try:
+            if backend.status != SWITCHING_PROTOCOLS:
+                klog.error_s(None, "SPDY upgrade failed", status=backend.status)
+                pass_refusal_on(w, backend)
+                return
+            self._tunnel(w, websocket, backend, protocols)
+        finally:
+            backend.conn.close()
+
+    def _tunnel(self, w: http.ResponseWriter, websocket: WebSocket, backend: Backend, protocols: list[str]) -> None:
+        if spdy.HEADER_SPDY_31.lower() not in backend.headers.get(httpstream.HEADER_UPGRADE).lower():
+            raise http.HTTPError(500, "unable to upgrade: missing upgrade headers in response")
+        chosen = backend.headers.get(httpstream.HEADER_PROTOCOL_VERSION)
+        accepted = websocket.accept(TUNNELING_PREFIX + chosen if chosen in protocols else None)
+        client, first = w.hijack()
+        tunnel = _Tunnel(Relay(client, backend.conn), websocket)
+        tunnel.relay.client.write(accepted)
+        tunnel.from_backend(backend.body)
+        tunnel.from_client(first)
+        tunnel.relay.run()
+
+
+def _spdy_headers(req: http.Request, protocols: list[str]) -> Fields:
+    fields = [(name, value) for name, value in forwarded_headers(req) if name.lower() not in _OF_THE_WEBSOCKET]
+    fields.append((httpstream.HEADER_UPGRADE, spdy.HEADER_SPDY_31))
+    return fields + [(httpstream.HEADER_PROTOCOL_VERSION, name) for name in protocols]
+
+
+class _Tunnel:
+    """What goes in at one end of the relay comes out at the other, with or without the WebSocket around it."""
+
+    def __init__(self, relay: Relay, websocket: WebSocket) -> None:
+        self.relay = relay
+        self._websocket = websocket
+        relay.client.on_data = self.from_client
+        relay.backend.on_data, relay.backend.on_end = self.from_backend, self._backend_ended
+
+    def from_client(self, data: bytes) -> None:
+        for event in self._websocket.feed(data):
+            match event:
+                case Part():
+                    self.relay.backend.write(event.data)
+                case Reply():
+                    self.relay.client.write(event.data)
+                case Closed():
+                    self.relay.client.write(event.reply)
+                    self.relay.client.end_writes()
+                    self.relay.backend.end_writes()
+
+    def from_backend(self, data: bytes) -> None:
+        if data:
+            self.relay.client.write(self._websocket.message(data))
+
+    def _backend_ended(self) -> None:
+        self.relay.client.write(self._websocket.close())
+        self.relay.client.end_writes()

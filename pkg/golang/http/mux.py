@@ -108,7 +108,7 @@ class ServeMux:
                 if values is None:
                     continue
                 if route.methods is None or r.method in route.methods:
-                    r.path_values = values
+                    r.pattern, r.path_values = route.pattern, values
                     return route.handler
                 allowed |= route.methods
         return _method_not_allowed(allowed) if allowed else None

@@ -78,6 +78,8 @@ class Request:
     tls: bool
     ctx: golang.Context
     """Ends when the client has gone, the handler has returned or the server closes."""
+    pattern: str = ""
+    """The pattern by which a ServeMux found the handler."""
     path_values: dict[str, str] = field(default_factory=dict)
     """What stood in the places that the pattern names."""
 

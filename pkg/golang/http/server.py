@@ -111,8 +111,8 @@ class Server:
         port: int = self._socket.getsockname()[1]
         return port
 
-    def serve(self) -> None:
-        """Accept connections until `close`."""
+    def serve(self, ctx: golang.Context | None = None) -> None:
+        """Accept connections until ctx is cancelled or `close` is called; returns when all of them have ended."""
         # Loading what parses HTTP takes a while: only who serves does it.
         from pkg.golang.http import connection
 
@@ -130,23 +130,36 @@ class Server:
             max_body_bytes=self._max_body_bytes,
             **self._limits,
         )
+        stop = golang.after_func(ctx or golang.background(), self._interrupt)
         try:
             while (accepted := self._accept(self._socket)) is not None:
                 sock, address = accepted
                 self._start(connection.Connection(settings, sock, address))
         finally:
+            stop()
+            self._end()
             self._idle.set()
 
     def close(self) -> None:
         """End all connections; returns when their threads have ended and the port is free."""
+        self._interrupt()
+        self._idle.wait()
+        # For a server that has never served.
+        self._end()
+
+    def _interrupt(self) -> None:
+        """Make `serve` return, and what handlers wait for end."""
         with self._lock:
             self._closed = True
-            connections = dict(self._connections)
         self._cancel()
         if self._socket is not None:
             hang_up(self._socket)
-            self._idle.wait()
+
+    def _end(self) -> None:
+        if self._socket is not None:
             self._socket.close()
+        with self._lock:
+            connections = dict(self._connections)
         for connection in connections:
             hang_up(connection.sock)
         for thread in connections.values():

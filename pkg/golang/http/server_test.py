@@ -208,6 +208,20 @@ def test_close_ends_running_requests() -> None:
         assert running.wait(_TIMEOUT)
 
 
+def test_serving_ends_with_the_context() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    server = http.Server(echo, name="test")
+    server.listen("127.0.0.1", 0)
+    thread = golang.go(server.serve, ctx, name="test-server")
+    with connect(server) as sock:
+        wait_for(lambda: server.connections() == 1)
+        cancel()
+        thread.join(_TIMEOUT)
+        assert not thread.is_alive()
+        assert read_all(sock) == b""
+    server.close()
+
+
 def test_response_that_is_cut_short_is_no_whole() -> None:
     def handler(w: http.ResponseWriter, r: http.Request) -> None:
         w.headers.set("Content-Length", "5")

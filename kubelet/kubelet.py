@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from cri_api.v1 import api_pb2 as runtimeapi
+
 from kubelet import (
     allocation,
     cm,
@@ -544,6 +546,8 @@ class Kubelet(KubeletPods):
             self.pod_manager.update_pod(updated)
             pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(updated)
             if pod is not None and not was_mirror:
+                deleted = pod.metadata.deletion_timestamp is not None
+                self.history.pods.mark(pod.metadata.uid, "deleted" if deleted else "updated")
                 self._note_resize(old_pod, pod)
                 self._note_missing_features(old_pod, pod)
             self._update_mirror(ctx, pod, mirror_pod, start)
@@ -657,6 +661,23 @@ class Kubelet(KubeletPods):
         Raises when it could not finish; the worker then tries again later. Every fault has had its event by then.
         """
         klog.v(4).info_s("SyncPod enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
+        attributes = {**_span_attributes(pod), "k8s.pod.update_type": str(update_type)}
+        is_terminal = False
+        try:
+            with self.tracer.start(ctx, "syncPod", attributes) as span:
+                is_terminal, post_sync = self._sync_pod(span.ctx, update_type, pod, mirror_pod, pod_status)
+                return is_terminal, post_sync
+        finally:
+            klog.v(4).info_s("SyncPod exit", pod=klog.kobj(pod), podUID=pod.metadata.uid, isTerminal=is_terminal)
+
+    def _sync_pod(
+        self,
+        ctx: golang.Context,
+        update_type: kubetypes.SyncPodType,
+        pod: v1.Pod,
+        mirror_pod: v1.Pod | None,
+        pod_status: kubecontainer.PodStatus,
+    ) -> tuple[bool, PostSyncFunc | None]:
         first_seen = _first_seen(pod)
         if update_type is kubetypes.SYNC_POD_CREATE and first_seen is not None:
             metrics.POD_WORKER_START_DURATION.observe(self.clock.since(first_seen))
@@ -668,7 +689,6 @@ class Kubelet(KubeletPods):
         self.status_manager.set_pod_status(pod, api_status)
         self.probe_manager.probe_unready(pod, api_status)
         if podutil.is_pod_phase_terminal(api_status.phase):
-            klog.v(4).info_s("SyncPod exit", pod=klog.kobj(pod), podUID=pod.metadata.uid, isTerminal=True)
             return True, None
         started = found and existing.phase == v1.POD_PENDING and api_status.phase == v1.POD_RUNNING
         if first_seen is not None and (not found or started):
@@ -695,7 +715,6 @@ class Kubelet(KubeletPods):
         )
         self.reason_cache.update(pod.metadata.uid, result)
         self._note_resize_errors(pod, result)
-        klog.v(4).info_s("SyncPod exit", pod=klog.kobj(pod), podUID=pod.metadata.uid, isTerminal=False)
         if err := result.error():
             raise err
         if restarting and any(done.action is kubecontainer.REMOVE_CONTAINER for done in result.sync_results):
@@ -866,8 +885,19 @@ class Kubelet(KubeletPods):
 
         Returns only when nothing of the pod runs any more; raises otherwise, and is then called again.
         """
+        klog.v(4).info_s("SyncTerminatingPod enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
+        with self.tracer.start(ctx, "syncTerminatingPod", _span_attributes(pod)) as span:
+            self._sync_terminating_pod(span.ctx, pod, pod_status, grace_period, pod_status_fn)
+
+    def _sync_terminating_pod(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        grace_period: int | None,
+        pod_status_fn: PodStatusFunc | None,
+    ) -> None:
         ref, uid = klog.kobj(pod), pod.metadata.uid
-        klog.v(4).info_s("SyncTerminatingPod enter", pod=ref, podUID=uid)
         api_status = self.generate_api_pod_status(ctx, pod, pod_status, False)
         if pod_status_fn is not None:
             pod_status_fn(api_status)
@@ -940,8 +970,12 @@ class Kubelet(KubeletPods):
 
         Others may do the same behind our back after a restart, so every step takes "already gone" for done.
         """
+        klog.v(4).info_s("SyncTerminatedPod enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
+        with self.tracer.start(ctx, "syncTerminatedPod", _span_attributes(pod)) as span:
+            self._sync_terminated_pod(span.ctx, pod, pod_status)
+
+    def _sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
         ref, uid = klog.kobj(pod), pod.metadata.uid
-        klog.v(4).info_s("SyncTerminatedPod enter", pod=ref, podUID=uid)
         self.status_manager.set_pod_status(pod, self.generate_api_pod_status(ctx, pod, pod_status, True))
         self.volume_manager.wait_for_unmount(ctx, pod)
         klog.v(4).info_s("Pod termination unmounted volumes", pod=ref, podUID=uid)
@@ -982,6 +1016,7 @@ class Kubelet(KubeletPods):
             )
             return
         klog.v(3).info_s("Pod has been deleted and must be killed", pod=klog.kobj(pod), podUID=pod.metadata.uid)
+        self.history.pods.mark(pod.metadata.uid, "removed")
         self.pod_workers.update_pod(ctx, UpdatePodOptions(pod=pod, update_type=kubetypes.SYNC_POD_KILL))
 
     def reject_pod(self, pod: v1.Pod, reason: str, message: str) -> None:
@@ -1091,6 +1126,27 @@ class Kubelet(KubeletPods):
         golang.after_func(ctx, lambda: golang.go(read_only.stop, name="read-only-server-stop"))
         read_only.serve()
 
+    def checkpoint_container(
+        self,
+        ctx: golang.Context,
+        pod_uid: str,
+        pod_full_name: str,
+        container_name: str,
+        options: runtimeapi.CheckpointContainerRequest,
+    ) -> None:
+        """Have the runtime write a checkpoint of the running container into an archive.
+
+        Writes the archive's name into the options. Raises LookupError without the container, else as the runtime.
+        """
+        container = self.find_container(ctx, pod_full_name, pod_uid, container_name)
+        if container is None:
+            raise LookupError(f"container {container_name} not found")
+        # DIVERGES: the time is UTC; Go's is that of the node's zone, and may not sort.
+        archive = f"checkpoint-{pod_full_name}-{container_name}-{self.clock.now():%Y-%m-%dT%H:%M:%SZ}.tar"
+        options.location = os.path.join(self.get_checkpoints_dir(), archive)
+        options.container_id = container.id.id
+        self.container_runtime.checkpoint_container(ctx, options)
+
     def latest_loop_entry_time(self) -> datetime.datetime | None:
         """When the sync loop last began or ended an iteration; None before its first."""
         return self.sync_loop_monitor
@@ -1134,6 +1190,15 @@ def _condition_error(message: str, condition: kubecontainer.RuntimeCondition | N
     if condition is not None and condition.status:
         return None
     return RuntimeError(f"{message}: {condition}")
+
+
+def _span_attributes(pod: v1.Pod) -> dict[str, str]:
+    return {
+        "k8s.pod.uid": pod.metadata.uid,
+        "k8s.pod": klog.kobj(pod),
+        "k8s.pod.name": pod.metadata.name,
+        "k8s.namespace.name": pod.metadata.namespace,
+    }
 
 
 def _first_seen(pod: v1.Pod) -> datetime.datetime | None:

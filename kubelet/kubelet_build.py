@@ -84,6 +84,7 @@ REDUCED_INITIAL_CRASH_LOOP_BACK_OFF = 1.0
 REDUCED_MAX_CRASH_LOOP_BACK_OFF = 60.0
 MAX_IMAGE_BACK_OFF = 300.0
 
+INSTRUMENTATION_SCOPE = "k8s.io/kubernetes/pkg/kubelet"
 PLEG_CHANNEL_CAPACITY = 1000
 GENERIC_PLEG_RELIST_PERIOD = 1.0
 GENERIC_PLEG_RELIST_THRESHOLD = 180.0
@@ -308,6 +309,7 @@ def _new_kubelet(
             kube_cfg.cluster_domain,
             kube_cfg.resolver_config,
         ),
+        tracer=kube_deps.tracer_provider.tracer(INSTRUMENTATION_SCOPE),
         history=History(len(LoopCase)),
         image_back_off=flowcontrol.Backoff(BACK_OFF_PERIOD, MAX_IMAGE_BACK_OFF, clock=kube_deps.clock),
         pod_config=kube_deps.pod_config,
@@ -505,6 +507,7 @@ def _runtime_manager_options(
         pod_init_container_time_recorder=startup_tracker,
         calls=kubelet.history.calls,
         clock=kubelet.clock,
+        tracer_provider=kube_deps.tracer_provider,
     )
 
 
@@ -551,6 +554,7 @@ def _new_image_manager(
             max_age=kube_cfg.image_maximum_gc_age,
         ),
         kubelet.clock,
+        kube_deps.tracer_provider,
     )
 
 

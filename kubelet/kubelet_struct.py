@@ -20,6 +20,7 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery import clock
 from pkg.apimachinery.util import net as utilnet
+from pkg.component_base import tracing
 
 if TYPE_CHECKING:
     from kubelet import (
@@ -57,10 +58,12 @@ if TYPE_CHECKING:
     from kubelet.prober import results as proberesults
     from kubelet.reason_cache import ReasonCache
     from kubelet.runtime import RuntimeState
+    from kubelet.server import auth as server_auth
     from kubelet.util.queue import WorkQueue
     from pkg import mount_utils
     from pkg import volume as pkgvolume
     from pkg.apimachinery.util.net import IPAddress
+    from pkg.apiserver.server import flagz
     from pkg.client_go import kubernetes
     from pkg.client_go.tools import record
     from pkg.client_go.util import certificate, flowcontrol
@@ -93,6 +96,11 @@ class Dependencies:
     # Called after repeated failures of heartbeats: the connections may be dead.
     on_heartbeat_failure: Callable[[], None] | None = None
     clock: clock.Clock = field(default_factory=clock.RealClock)
+    # Who may ask the server for what.
+    auth: server_auth.KubeletAuth | None = None
+    # The flags, for a page of the server.
+    flagz: flagz.Reader | None = None
+    tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -123,6 +131,7 @@ class KubeletStruct:
     sources_ready: config.SourcesReady
     dns_configurer: dns.Configurer
 
+    tracer: tracing.Tracer
     # What the kubelet notes about itself for the live view.
     history: liveview_history.History
     # Tells the time at which a failed pull is tried again, by uid and image.

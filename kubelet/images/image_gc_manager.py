@@ -19,11 +19,13 @@ from pkg.api.core import v1
 from pkg.apimachinery import clock
 from pkg.apimachinery.util import wait
 from pkg.client_go.tools import record
+from pkg.component_base import tracing
 from pkg.component_base.cli.flag import duration
 
 IMAGE_GARBAGE_COLLECTED_TOTAL_REASON_AGE = "age"
 IMAGE_GARBAGE_COLLECTED_TOTAL_REASON_SPACE = "space"
 
+_INSTRUMENTATION_SCOPE = "k8s.io/kubernetes/pkg/kubelet/images"
 _DETECT_PERIOD = 5 * 60.0
 _CACHE_PERIOD = 30.0
 
@@ -102,9 +104,11 @@ class ImageGCManager:
         node_ref: v1.ObjectReference,
         policy: ImageGCPolicy,
         clock: clock.Clock,
+        tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER,
     ) -> None:
         """Raises ValueError for a policy that makes no sense."""
         policy.validate()
+        self._tracer = tracer_provider.tracer(_INSTRUMENTATION_SCOPE)
         self._runtime = runtime
         self._stats_provider = stats_provider
         self._post_gc_hooks = tuple(post_gc_hooks)
@@ -193,6 +197,10 @@ class ImageGCManager:
 
         Raises ImageGCError, crierror.RemoteError, and what the stats provider raises.
         """
+        with self._tracer.start(ctx, "Images/GarbageCollect") as span:
+            self._garbage_collect(span.ctx, began_gc)
+
+    def _garbage_collect(self, ctx: golang.Context, began_gc: datetime) -> None:
         free_time = self._clock.now()
         images = self._images_in_eviction_order(ctx, free_time)
         images = self._free_old_images(ctx, images, free_time, began_gc)

@@ -20,6 +20,7 @@ from kubelet.kuberuntime.kuberuntime_container import REASON_UNKNOWN, ContainerM
 from kubelet.kuberuntime.kuberuntime_sandbox import ListOptions
 from kubelet.kuberuntime.kuberuntime_struct import PodStateProvider
 from pkg import golang, klog
+from pkg.component_base import tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,10 @@ def _newest_first(infos: Sequence[ContainerGCInfo]) -> list[ContainerGCInfo]:
 class ContainerGC:
     """Go: containerGC. Called by one thread at a time."""
 
-    def __init__(self, pod_state_provider: PodStateProvider, manager: ContainerMethods) -> None:
+    def __init__(self, pod_state_provider: PodStateProvider, manager: ContainerMethods, tracer: tracing.Tracer) -> None:
         self._pod_state_provider = pod_state_provider
         self._manager = manager
+        self._tracer = tracer
 
     def garbage_collect(
         self,
@@ -77,6 +79,16 @@ class ContainerGC:
 
         Raises an ExceptionGroup.
         """
+        with self._tracer.start(ctx, "Containers/GarbageCollect") as span:
+            self._garbage_collect(span.ctx, gc_policy, all_sources_ready, evict_non_deleted_pods)
+
+    def _garbage_collect(
+        self,
+        ctx: golang.Context,
+        gc_policy: kubecontainer.GCPolicy,
+        all_sources_ready: bool,
+        evict_non_deleted_pods: bool,
+    ) -> None:
         steps: tuple[Callable[[], None], ...] = (
             lambda: self._evict_containers(ctx, gc_policy, all_sources_ready, evict_non_deleted_pods),
             lambda: self._evict_sandboxes(ctx, evict_non_deleted_pods),

@@ -50,6 +50,7 @@ from pkg.client_go.util import flowcontrol
 from pkg.component_base.cli.flag import duration
 
 # The version of the CRI that is asked for.
+_INSTRUMENTATION_SCOPE = "k8s.io/kubernetes/pkg/kubelet/kuberuntime"
 _KUBE_RUNTIME_API_VERSION = "0.1.0"
 
 # How long the runtime's version is kept, in seconds.
@@ -106,7 +107,9 @@ class KubeGenericRuntimeManager(ResizeMethods):
         self.runner = lifecycle.HandlerRunner(
             options.insecure_container_lifecycle_http_client, self, self, options.recorder
         )
-        self.container_gc = ContainerGC(options.pod_state_provider, self)
+        self.container_gc = ContainerGC(
+            options.pod_state_provider, self, options.tracer_provider.tracer(_INSTRUMENTATION_SCOPE)
+        )
         self.version_cache = objectcache.ObjectCache(
             lambda: self._get_typed_version(ctx), _VERSION_CACHE_TTL, options.clock
         )

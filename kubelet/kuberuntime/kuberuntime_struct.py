@@ -35,6 +35,7 @@ from pkg.apimachinery import clock
 from pkg.apimachinery.api import resource
 from pkg.client_go.tools import record
 from pkg.client_go.util import flowcontrol
+from pkg.component_base import tracing
 from pkg.component_base.logs import logreduction
 
 # The file below the kubelet's root directory that says which resources are in force.
@@ -107,6 +108,7 @@ class RuntimeManagerOptions:
     # Where calls of the runtime are noted for the live view; None for nowhere.
     calls: history.RuntimeCalls | None = None
     clock: clock.Clock = field(default_factory=clock.RealClock)
+    tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
 
 
 class KubeRuntimeStruct:

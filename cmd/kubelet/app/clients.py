@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kubelet.apis import config as kubeletconfig
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.component_base import tracing
 
 from . import options
 
@@ -46,7 +47,12 @@ class Clients:
     expiry_warning: kubeletcertificate.ExpiryWarning | None
 
 
-def build_clients(ctx: golang.Context, server: options.KubeletServer, node_name: str) -> Clients:
+def build_clients(
+    ctx: golang.Context,
+    server: options.KubeletServer,
+    node_name: str,
+    tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER,
+) -> Clients:
     """Clients that renew their credentials until ctx ends.
 
     Raises ValueError or OSError, naming the file and the field, when the credentials cannot be used.
@@ -57,6 +63,7 @@ def build_clients(ctx: golang.Context, server: options.KubeletServer, node_name:
     restclient.register()
     kc = server.kubelet_configuration
     config, expiry_warning = build_kubelet_client_config(ctx, server, node_name)
+    config.tracer_provider = tracer_provider
     event_config = rest.copy_config(config)
     # 0 is no limit for events, and the client's default elsewhere.
     event_config.qps, event_config.burst = float(kc.event_record_qps or -1), kc.event_burst

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from kubelet.apis.config import validation
+from kubelet.apis.config import scheme, validation
 from pkg import features, golang, klog
 from pkg.apimachinery.api import resource
-from pkg.component_base import version
+from pkg.apiserver.server import flagz
+from pkg.component_base import configz, tracing, version
 from pkg.component_base.cli import flag as cliflag
 from pkg.component_base.featuregate import FeatureGateError
 from pkg.util import flock
@@ -33,12 +34,18 @@ if TYPE_CHECKING:
     from kubelet.cri import apis as internalapi
     from pkg.apiserver.server import healthz
 
-    MakeDependencies = Callable[[golang.Context, options.KubeletServer], kubelet_struct.Dependencies]
+    MakeDependencies = Callable[
+        [golang.Context, options.KubeletServer, tracing.TracerProvider], kubelet_struct.Dependencies
+    ]
 
 ROOT_LOCK_FILE = "kubelet.lock"
 
+_CONFIGZ_NAME = "kubeletconfig"
+
 # Seconds between the end's announcement and the end, for threads that have something to finish.
 _SHUTDOWN_GRACE = 1.5
+# Seconds that the collector has at the end to take the last spans.
+_SPANS_SENT_WITHIN = 0.5
 
 # Seconds: one question to a runtime that may not be there, and the pause before the next, doubling up to a limit.
 _RUNTIME_TIMEOUT = 5.0
@@ -107,7 +114,11 @@ class KubeletCommand:
         supported.check_supported(loaded)
         _log_configuration(loaded)
         _init_metrics(loaded)
-        server = options.KubeletServer(loaded.kubelet_flags, loaded.kubelet_configuration)
+        server = options.KubeletServer(
+            loaded.kubelet_flags,
+            loaded.kubelet_configuration,
+            flagz.FlagSetReader(loaded.flag_set, classified=("manifest-url-header",)),
+        )
         return _run_until_signalled(server, self._make_dependencies)
 
 
@@ -293,22 +304,49 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
     done = _acquire_lock_file(flags)
     options.validate_kubelet_server(server)
     check_swap(server)
+    tracer_provider = new_tracer_provider(server)
     healthz_server = _start_healthz_server(server)
     try:
-        connect = connect_to_api_server(ctx, server)
-        kube_deps = make_dependencies(ctx, server)
+        connect = connect_to_api_server(ctx, server, tracer_provider)
+        kube_deps = make_dependencies(ctx, server, tracer_provider)
         connect(kube_deps)
+        kube_deps.flagz = server.flagz
+        init_configz(server)
         _apply_process_limits(server)
         run_kubelet(ctx, server, kube_deps)
         _notify_systemd()
         golang.select(ctx.done(), done)
     finally:
+        configz.delete(_CONFIGZ_NAME)
         if healthz_server is not None:
             healthz_server.stop()
+        tracer_provider.shutdown(_SPANS_SENT_WITHIN)
+
+
+def init_configz(server: options.KubeletServer) -> None:
+    """Show the configuration in force on the page /configz."""
+    try:
+        configz.new(_CONFIGZ_NAME).set(scheme.to_versioned(server.kubelet_configuration))
+    except ValueError as err:
+        # Only a page is missing then, which another kubelet in this process has.
+        klog.error_s(err, "Failed to register kubelet configuration with configz")
+
+
+def new_tracer_provider(server: options.KubeletServer) -> tracing.TracerProvider:
+    """Makes spans of what the kubelet does, if the configuration says where to send them."""
+    config = server.kubelet_configuration.tracing
+    if config is None:
+        return tracing.NOOP_TRACER_PROVIDER
+    from pkg.component_helpers.node import util as nodeutil
+
+    host = nodeutil.get_hostname(server.kubelet_flags.hostname_override)
+    return tracing.new_provider(config, {"service.name": "kubelet", "host.name": host})
 
 
 def connect_to_api_server(
-    ctx: golang.Context, server: options.KubeletServer
+    ctx: golang.Context,
+    server: options.KubeletServer,
+    tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER,
 ) -> Callable[[kubelet_struct.Dependencies], None]:
     """Make the clients, before anything is waited for: faults of the credentials are to be told at once.
 
@@ -324,7 +362,7 @@ def connect_to_api_server(
     from . import clients
 
     name = nodeutil.get_hostname(server.kubelet_flags.hostname_override)
-    api_clients = clients.build_clients(ctx, server, name)
+    api_clients = clients.build_clients(ctx, server, name, tracer_provider)
     clients.initialize_tls(server.kubelet_flags, server.kubelet_configuration, name)
 
     def connect(kube_deps: kubelet_struct.Dependencies) -> None:
@@ -366,7 +404,9 @@ def _acquire_lock_file(flags: options.KubeletFlags) -> golang.Channel[None]:
     return done
 
 
-def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -> kubelet_struct.Dependencies:
+def unsecured_dependencies(
+    ctx: golang.Context, server: options.KubeletServer, tracer_provider: tracing.TracerProvider
+) -> kubelet_struct.Dependencies:
     """What the kubelet needs from outside, without authentication of its server."""
     from kubelet import cadvisor, cm, kubelet_struct
     from kubelet import container as kubecontainer
@@ -381,9 +421,9 @@ def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -
     # Before the wait for the runtime: a fault of the configuration is to be told at once.
     node_config = _node_config(server)
     timeout = kc.runtime_request_timeout
-    runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout)
+    runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout, tracer_provider)
     image_endpoint = kc.image_service_endpoint or kc.container_runtime_endpoint
-    image_service = remote.RemoteImageService(ctx, image_endpoint, timeout)
+    image_service = remote.RemoteImageService(ctx, image_endpoint, timeout, tracer_provider)
     wait_for_runtime(ctx, runtime_service, image_service)
     get_cgroup_driver_from_cri(ctx, server, runtime_service)
     node_config.cgroup_driver = kc.cgroup_driver
@@ -391,6 +431,7 @@ def unsecured_dependencies(ctx: golang.Context, server: options.KubeletServer) -
     machine = cadvisor.Cadvisor(root_path=server.kubelet_flags.root_directory)
     return kubelet_struct.Dependencies(
         recorder=record.StandaloneRecorder(),
+        tracer_provider=tracer_provider,
         remote_runtime_service=runtime_service,
         remote_image_service=image_service,
         container_manager=cm.ContainerManagerImpl(node_config, machine),

@@ -82,7 +82,6 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("volumes are not measured", ("volumeStatsAggPeriod",)),
     ("FlexVolume plugins are not supported", ("volumePluginDir",)),
     ("all log lines go to one stream, unbuffered", ("logging.options", "logging.flushFrequency")),
-    ("there are no traces", ("tracing",)),
     ("the container runtime's network plugin decides", ("hairpinMode", "podCIDR")),
     (
         "no iptables chain is made",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pkg import golang
+from pkg.component_base import tracing
 
 from ...kubelet.app import options, server
 from .hollow_options import HollowOptions, new_parser
@@ -116,16 +117,20 @@ def hollow_settings(directory: Path) -> dict[str, object]:
     }
 
 
-def hollow_dependencies(ctx: golang.Context, kubelet_server: options.KubeletServer) -> kubelet_struct.Dependencies:
+def hollow_dependencies(
+    ctx: golang.Context, kubelet_server: options.KubeletServer, tracer_provider: tracing.TracerProvider
+) -> kubelet_struct.Dependencies:
     """What a hollow kubelet is built on, when its runtime answers at the configured endpoint."""
     from kubelet.cri import remote
 
     kc = kubelet_server.kubelet_configuration
     timeout = kc.runtime_request_timeout
-    runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout)
-    image_service = remote.RemoteImageService(ctx, kc.container_runtime_endpoint, timeout)
+    runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout, tracer_provider)
+    image_service = remote.RemoteImageService(ctx, kc.container_runtime_endpoint, timeout, tracer_provider)
     server.wait_for_runtime(ctx, runtime_service, image_service)
-    return new_hollow_dependencies(runtime_service, image_service)
+    dependencies = new_hollow_dependencies(runtime_service, image_service)
+    dependencies.tracer_provider = tracer_provider
+    return dependencies
 
 
 def new_hollow_dependencies(

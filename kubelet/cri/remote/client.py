@@ -18,6 +18,7 @@ from google.protobuf import message_factory
 from kubelet.cri import errors
 from kubelet.cri.remote import util, utils
 from pkg import golang, klog
+from pkg.component_base import tracing
 
 _OPTIONS = [
     ("grpc.default_authority", "localhost"),
@@ -52,9 +53,16 @@ class GRPCClient:
     be delivered fails at once. Safe from any thread.
     """
 
-    def __init__(self, endpoint: str, service: str) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        service: str,
+        tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER,
+    ) -> None:
         self.endpoint = endpoint
         self._service = service
+        self._tracer_provider = tracer_provider
+        self._tracer = tracer_provider.tracer("kubelet/cri/remote")
         self._path = util.get_address(endpoint)
         self._channel = grpc.insecure_channel(f"unix:{self._path}", options=_OPTIONS)
         methods = runtimeapi.DESCRIPTOR.services_by_name[service].methods
@@ -70,7 +78,14 @@ class GRPCClient:
         )
 
     def invoke(self, ctx: golang.Context, method: str, request: Any, timeout: float | None) -> Any:
-        return self._invoke(ctx, self._methods[method], request, timeout)
+        with self._start_span(ctx, method) as span:
+            return self._invoke(span.ctx, self._methods[method], request, timeout)
+
+    def _start_span(self, ctx: golang.Context, method: str) -> tracing.Span:
+        """Go: otelgrpc.NewClientHandler"""
+        name = f"runtime.v1.{self._service}/{method}"
+        attributes = {"rpc.system.name": "grpc", "rpc.method": name, "server.address": self._path}
+        return self._tracer.start(ctx, name, attributes, tracing.Kind.CLIENT)
 
     def speaks_v1alpha2_only(self, ctx: golang.Context, timeout: float) -> bool:
         """Whether the runtime knows the version of the API before v1, for the message about it."""
@@ -88,7 +103,8 @@ class GRPCClient:
         # What has begun is cancelled too late: the runtime may already have stopped what it was to stop.
         if isinstance(ctx.err(), golang.Canceled):
             raise errors.RemoteCanceledError
-        call = multi_callable(request, timeout=_shorter(timeout, ctx.remaining()))
+        metadata = self._tracer_provider.inject(ctx)
+        call = multi_callable(request, timeout=_shorter(timeout, ctx.remaining()), metadata=metadata)
         take_back = golang.after_func(ctx, call.cancel)
         try:
             response = next(call, None)
@@ -102,17 +118,20 @@ class GRPCClient:
         return response
 
     def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Any]:
-        call = self._methods[method](request, timeout=ctx.remaining())
-        return self._read(ctx, call, golang.after_func(ctx, call.cancel))
+        span = self._start_span(ctx, method)
+        metadata = self._tracer_provider.inject(span.ctx)
+        call = self._methods[method](request, timeout=ctx.remaining(), metadata=metadata)
+        return self._read(ctx, call, golang.after_func(ctx, call.cancel), span)
 
-    def _read(self, ctx: golang.Context, call: Any, take_back: Callable[[], bool]) -> Iterator[Any]:
-        try:
-            yield from call
-        except grpc.RpcError as err:
-            raise self._translate(ctx, err) from None
-        finally:
-            take_back()
-            call.cancel()
+    def _read(self, ctx: golang.Context, call: Any, take_back: Callable[[], bool], span: tracing.Span) -> Iterator[Any]:
+        with span:
+            try:
+                yield from call
+            except grpc.RpcError as err:
+                raise self._translate(ctx, err) from None
+            finally:
+                take_back()
+                call.cancel()
 
     def close(self) -> None:
         self._channel.close()

@@ -15,6 +15,7 @@ from kubelet.cri import apis as internalapi
 from kubelet.cri import errors
 from kubelet.cri.remote import client
 from pkg import golang, klog
+from pkg.component_base import tracing
 
 
 class RemoteImageService:
@@ -23,11 +24,17 @@ class RemoteImageService:
     Making it does not connect. `connection_timeout`: seconds that one call may take, image pulls excepted.
     """
 
-    def __init__(self, ctx: golang.Context, endpoint: str, connection_timeout: float) -> None:
+    def __init__(
+        self,
+        ctx: golang.Context,
+        endpoint: str,
+        connection_timeout: float,
+        tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER,
+    ) -> None:
         klog.v(3).info_s("Connecting to image service", endpoint=endpoint)
         self._endpoint = endpoint
         self._timeout = connection_timeout
-        self._client: client.Client = client.GRPCClient(endpoint, "ImageService")
+        self._client: client.Client = client.GRPCClient(endpoint, "ImageService", tracer_provider)
 
     def close(self, ctx: golang.Context) -> None:
         klog.v(3).info_s("Closing image service connection")

@@ -19,6 +19,7 @@ from kubelet.cri import apis as internalapi
 from kubelet.cri import errors
 from kubelet.cri.remote import client, utils
 from pkg import golang, klog
+from pkg.component_base import tracing
 from pkg.component_base.logs import logreduction
 from pkg.util import exec as utilexec
 
@@ -40,11 +41,17 @@ class RemoteRuntimeService:
     `connection_timeout`: seconds that one call may take, where its own rule does not say otherwise.
     """
 
-    def __init__(self, ctx: golang.Context, endpoint: str, connection_timeout: float) -> None:
+    def __init__(
+        self,
+        ctx: golang.Context,
+        endpoint: str,
+        connection_timeout: float,
+        tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER,
+    ) -> None:
         klog.v(3).info_s("Connecting to runtime service", endpoint=endpoint)
         self._endpoint = endpoint
         self._timeout = connection_timeout
-        self._client: client.Client = client.GRPCClient(endpoint, "RuntimeService")
+        self._client: client.Client = client.GRPCClient(endpoint, "RuntimeService", tracer_provider)
         self._log_reduction = logreduction.LogReduction(_IDENTICAL_ERROR_DELAY)
 
     def close(self, ctx: golang.Context) -> None:

@@ -28,6 +28,7 @@ from pkg.client_go.rest.config import DEFAULT_BURST, DEFAULT_QPS, Config, defaul
 from pkg.client_go.rest.with_retry import WithRetry, is_cut, retry_after_seconds
 from pkg.client_go.tools import metrics
 from pkg.client_go.util import flowcontrol
+from pkg.component_base import tracing
 
 if TYPE_CHECKING:
     from pkg.client_go.plugin.pkg.client.auth.exec.exec import Authenticator
@@ -131,6 +132,7 @@ class RESTClient:
     def __init__(self, config: Config) -> None:
         """Raises ValueError or OSError that names what in the config cannot be used."""
         self._config = config
+        self._tracer = config.tracer_provider.tracer("k8s.io/client-go/rest")
         self._url = url_utils.default_server_url(config)
         self._proxy = url_utils.proxy(config, self._url)
         self._authenticator = _authenticator(config)
@@ -313,6 +315,20 @@ class RESTClient:
         self, ctx: golang.Context, call: _Call
     ) -> tuple[transport.Connection, http.client.HTTPResponse, Callable[[], object]]:
         """One answer, its body not yet read. A read that finds its kept connection closed gets a new one."""
+        attributes = {
+            "http.request.method": call.verb,
+            "url.full": self._full_url(call),
+            "server.address": self._url.hostname or "",
+        }
+        with self._tracer.start(ctx, f"HTTP {call.verb}", attributes, tracing.Kind.CLIENT) as span:
+            call.headers.update(self._config.tracer_provider.inject(span.ctx))
+            connection, response, forget = self._authorized_attempt(ctx, call)
+            span.set_attributes({"http.response.status_code": response.status})
+            return connection, response, forget
+
+    def _authorized_attempt(
+        self, ctx: golang.Context, call: _Call
+    ) -> tuple[transport.Connection, http.client.HTTPResponse, Callable[[], object]]:
         self._authorize(call)
         context = self._contexts.current() if self._contexts is not None else None
         connection = self._pool.get(context)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pkg.component_base import version
+from pkg.component_base import tracing, version
 
 if TYPE_CHECKING:
     from pkg.client_go import transport
@@ -79,6 +79,7 @@ class Config:
     """Asked before each request; another certificate than before is used by connections opened from then on."""
     connections: transport.ConnectionTracker | None = None
     """Knows all connections of clients made of this config and its copies, and can close them."""
+    tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
     warning_handler: Callable[[int, str, str], None] | None = None
     """Gets code, agent and text of each warning that the server sends; None logs each text once."""
 

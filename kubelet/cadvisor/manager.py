@@ -9,6 +9,7 @@ Go: github.com/google/cadvisor/manager (manager.go, container.go)
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _BASE_INTERVAL = 10.0
 _INIT = 1
 # Where a runtime's names of containers are unique.
 _NAMESPACE = "containerd"
+_DISK_FIGURES = tuple(field.name for field in dataclasses.fields(info.DiskIoStats) if field.name != "psi")
 
 
 @dataclass(slots=True)
@@ -177,10 +179,8 @@ class Manager:
             return []
 
     def _name_devices(self, stats: info.DiskIoStats) -> None:
-        kinds = (stats.io_service_bytes, stats.io_serviced, stats.io_queued, stats.sectors, stats.io_service_time)
-        more = (stats.io_wait_time, stats.io_merged, stats.io_time, stats.io_cost_usage, stats.io_cost_wait)
-        for disks in (*kinds, *more, stats.io_cost_indebt, stats.io_cost_indelay):
-            for disk in disks:
+        for kind in _DISK_FIGURES:
+            for disk in getattr(stats, kind):
                 disk.device = self._machine.device_name(disk.major, disk.minor)
 
 

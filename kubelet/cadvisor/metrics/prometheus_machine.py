@@ -1,0 +1,75 @@
+"""What the machine has, as metrics.
+
+Go: github.com/google/cadvisor/metrics/prometheus_machine.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from kubelet.cadvisor.info import v1 as info
+from kubelet.cadvisor.metrics.families import GAUGE, family
+from pkg import klog
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+_METRICS: dict[str, tuple[str, Callable[[info.MachineInfo], float]]] = {
+    "machine_cpu_physical_cores": ("Number of physical CPU cores.", lambda machine: machine.num_physical_cores),
+    "machine_cpu_cores": ("Number of logical CPU cores.", lambda machine: machine.num_cores),
+    "machine_cpu_sockets": ("Number of CPU sockets.", lambda machine: machine.num_sockets),
+    # Of mainframes alone.
+    "machine_cpu_books": ("Number of CPU books.", lambda machine: 0),
+    "machine_cpu_drawers": ("Number of CPU drawers.", lambda machine: 0),
+    "machine_memory_bytes": ("Amount of memory installed on the machine.", lambda machine: machine.memory_capacity),
+    "machine_swap_bytes": ("Amount of swap memory available on the machine.", lambda machine: machine.swap_capacity),
+    "machine_nvm_avg_power_budget_watts": ("NVM power budget.", lambda machine: 0),
+}
+_NVM_HELP = "NVM capacity value labeled by NVM mode (memory mode or app direct mode)."
+
+
+class MachineInfoProvider(Protocol):
+    """Where the facts come from."""
+
+    def get_cached_machine_info(self) -> info.MachineInfo:
+        """Raises OSError."""
+        ...
+
+
+class PrometheusMachineCollector:
+    """A collector of prometheus_client."""
+
+    def __init__(self, info_provider: MachineInfoProvider) -> None:
+        self._info_provider = info_provider
+
+    def describe(self) -> list[Metric]:
+        """Nothing: what there will be is known when it is asked for."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        error = family(
+            "machine_scrape_error", "1 if there was an error while getting machine metrics, 0 otherwise.", GAUGE
+        )
+        failed = 0
+        try:
+            machine = self._info_provider.get_cached_machine_info()
+        except OSError as err:
+            klog.warning_s("Couldn't get machine info", err=err)
+            failed = 1
+        else:
+            yield from _of_machine(machine)
+        error.add_sample(error.name, {}, failed)
+        yield error
+
+
+def _of_machine(machine: info.MachineInfo) -> Iterator[Metric]:
+    labels = {"machine_id": machine.machine_id, "system_uuid": machine.system_uuid, "boot_id": machine.boot_id}
+    for name, (help, value) in _METRICS.items():
+        made = family(name, help, GAUGE)
+        made.add_sample(name, labels, value(machine))
+        yield made
+    nvm = family("machine_nvm_capacity", _NVM_HELP, GAUGE)
+    for mode in ("app_direct_mode", "memory_mode"):
+        nvm.add_sample(nvm.name, labels | {"mode": mode}, 0)
+    yield nvm

@@ -1,0 +1,80 @@
+"""Metrics of pods as the container runtime makes them, instead of those read from cgroups.
+
+Go: pkg/kubelet/metrics/collectors/cri_metrics.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from prometheus_client.metrics_core import Metric
+
+from kubelet.cri import errors as crierror
+from pkg import golang, klog
+from pkg.component_base import metrics
+
+if TYPE_CHECKING:
+    from cri_api.v1 import api_pb2 as runtimeapi
+
+_COUNTER, _GAUGE = 0, 1
+_TYPES = {_COUNTER: "counter", _GAUGE: "gauge"}
+
+
+class CRIMetricsCollector:
+    """A collector of prometheus_client. The runtime is asked once which metrics it has, and at each scrape for them.
+
+    Where it could not tell the first, there are none.
+    """
+
+    def __init__(
+        self,
+        ctx: golang.Context,
+        list_pod_sandbox_metrics_fn: Callable[[golang.Context], Sequence[runtimeapi.PodSandboxMetrics]],
+        list_metric_descriptors_fn: Callable[[golang.Context], Sequence[runtimeapi.MetricDescriptor]],
+    ) -> None:
+        self._list_pod_sandbox_metrics_fn = list_pod_sandbox_metrics_fn
+        self._descriptors: dict[str, runtimeapi.MetricDescriptor] = {}
+        try:
+            self._descriptors = {desc.name: desc for desc in list_metric_descriptors_fn(ctx)}
+        except crierror.RemoteError as err:
+            klog.error_s(err, "Error reading MetricDescriptors")
+
+    def describe(self) -> list[Metric]:
+        """Nothing: what there will be is known when it is asked for."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        try:
+            pods = self._list_pod_sandbox_metrics_fn(golang.background())
+        except crierror.RemoteError as err:
+            klog.error_s(err, "Failed to get pod metrics")
+            return
+        families: dict[str, Metric] = {}
+        for pod in pods:
+            for metric in pod.metrics:
+                self._add(families, metric)
+            for container in pod.container_metrics:
+                for metric in container.metrics:
+                    self._add(families, metric)
+        yield from families.values()
+
+    def _add(self, families: dict[str, Metric], metric: runtimeapi.Metric) -> None:
+        """Metrics that nobody announced are left out, as are those whose labels do not fit."""
+        desc = self._descriptors.get(metric.name)
+        if desc is None:
+            klog.v(5).info_s("Descriptor not present in pre-populated list of descriptors", name=metric.name)
+            return
+        if len(desc.label_keys) != len(metric.label_values):
+            klog.error_s(None, "Error getting CRI prometheus metric", descriptor=desc.name)
+            return
+        made = families.get(metric.name)
+        if made is None:
+            made = families[metric.name] = Metric(
+                metric.name, metrics.annotated_help(desc.help, metrics.INTERNAL), "unknown"
+            )
+            made.type = _TYPES[metric.metric_type]
+        labels = dict(zip(desc.label_keys, metric.label_values, strict=True))
+        # 0 is what was not kept, but measured for this answer.
+        timestamp = metric.timestamp / 1e9 if metric.timestamp else None
+        made.add_sample(metric.name, labels, metric.value.value, timestamp)

@@ -91,7 +91,7 @@ def _dial(location: str) -> Backend:
         return backend
     backend.conn.close()
     text = backend.body.decode(errors="replace").strip()
-    with contextlib.suppress(msgspec.DecodeError):
+    with contextlib.suppress(codec.DecodeError):
         text = codec.decode_json(backend.body, metav1.Status).message or text
     raise BackendError(f"unable to upgrade connection: {text or backend.status}")
 
@@ -274,7 +274,7 @@ def _translate_status(said: bytes, with_status: bool) -> metav1.Status:
         return _internal_error(f"error executing remote command: {text}")
     try:
         status = codec.decode_json(said, metav1.Status)
-    except (msgspec.DecodeError, ValueError) as err:
+    except codec.DecodeError as err:
         return _internal_error(f'error stream protocol error: {err} in "{text}"')
     if status.status == "Success":
         return metav1.Status(status="Success")

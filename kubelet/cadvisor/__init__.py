@@ -6,6 +6,8 @@ Go: pkg/kubelet/cadvisor
 """
 
 from kubelet.cadvisor.cadvisor import Cadvisor
+from kubelet.cadvisor.cgroups import is_psi_enabled
+from kubelet.cadvisor.containers import RuntimeContainers
 from kubelet.cadvisor.info.v1 import HugePagesInfo, MachineInfo, VersionInfo
 from kubelet.cadvisor.info.v2 import ContainerInfo, FsInfo, RequestOptions
 from kubelet.cadvisor.types import Interface
@@ -19,7 +21,9 @@ __all__ = [
     "Interface",
     "MachineInfo",
     "RequestOptions",
+    "RuntimeContainers",
     "VersionInfo",
     "capacity_from_machine_info",
     "ephemeral_storage_capacity_from_fs_info",
+    "is_psi_enabled",
 ]

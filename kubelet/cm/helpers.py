@@ -5,9 +5,13 @@ Go: pkg/kubelet/cm/helpers_linux.go, helpers.go
 
 from __future__ import annotations
 
-from kubelet.cm.types import ResourceConfig
+from pathlib import Path
+
+from kubelet.cm.cgroup_manager import SYSTEMD, to_systemd
+from kubelet.cm.types import CgroupName, ResourceConfig
 from kubelet.eviction import api as evictionapi
-from pkg import features
+from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
+from pkg import features, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource as quantities
 from pkg.apimachinery.api.resource import Quantity
@@ -140,3 +144,37 @@ def hard_eviction_reservation(
         if name is not None:
             reserved[name] = evictionapi.get_threshold_quantity(threshold.value, capacity[name])
     return reserved
+
+
+def node_allocatable_root(cgroup_root: str, cgroups_per_qos: bool, cgroup_driver: str) -> str:
+    """The cgroup above all pods, as a path."""
+    parts = [part for part in cgroup_root.split("/") if part]
+    if cgroups_per_qos:
+        parts.append("kubepods")
+    return to_systemd(CgroupName(tuple(parts))) if cgroup_driver == SYSTEMD and parts else "/" + "/".join(parts)
+
+
+def get_kubelet_container(kubelet_cgroups: str, root: str = CGROUP_ROOT, proc: str = "/proc") -> str:
+    """The cgroup that counts what the kubelet uses: the one it is told, or else the one it is in.
+
+    Raises LookupError when it is in several, OSError.
+    """
+    return kubelet_cgroups or _get_container(root, proc)
+
+
+def _get_container(root: str, proc: str) -> str:
+    """Of version 1 the one of systemd, where there is one: of a service that nobody counts, figures will be missing."""
+    groups: dict[str, str] = {}
+    for line in Path(proc, "self", "cgroup").read_text().splitlines():
+        _id, controllers, name = line.split(":", 2)
+        groups.update(dict.fromkeys(controllers.split(","), name))
+    if is_cgroup2_unified_mode(root):
+        return groups[""]
+    cpu, memory = groups["cpu"], groups["memory"]
+    if cpu != memory:
+        raise LookupError(f"cpu and memory cgroup hierarchy not unified.  cpu: {cpu}, memory: {memory}")
+    systemd = groups.get("name=systemd", cpu)
+    if systemd != cpu:
+        klog.info_s("CPUAccounting not enabled for process", pid="self")
+        klog.info_s("MemoryAccounting not enabled for process", pid="self")
+    return systemd

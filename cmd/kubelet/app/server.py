@@ -428,7 +428,11 @@ def unsecured_dependencies(
     get_cgroup_driver_from_cri(ctx, server, runtime_service)
     node_config.cgroup_driver = kc.cgroup_driver
     mounter = mount_utils.Mounter()
-    machine = cadvisor.Cadvisor(root_path=server.kubelet_flags.root_directory)
+    machine = cadvisor.Cadvisor(
+        root_path=server.kubelet_flags.root_directory,
+        cgroup_roots=_cgroup_roots(server),
+        containers=cadvisor.RuntimeContainers(runtime_service, image_service),
+    )
     return kubelet_struct.Dependencies(
         recorder=record.StandaloneRecorder(),
         tracer_provider=tracer_provider,
@@ -442,6 +446,20 @@ def unsecured_dependencies(
         subpather=subpath.Subpather(mounter),
         volume_plugins=plugins.probe_volume_plugins(),
     )
+
+
+def _cgroup_roots(server: options.KubeletServer) -> list[str]:
+    """Whose figures there are, besides those of the machine and of containers."""
+    from kubelet.cm import helpers
+
+    kc = server.kubelet_configuration
+    roots = [helpers.node_allocatable_root(kc.cgroup_root, kc.cgroups_per_qos, kc.cgroup_driver)]
+    try:
+        roots.append(helpers.get_kubelet_container(kc.kubelet_cgroups))
+    except (OSError, LookupError) as err:
+        klog.info_s("Failed to get the kubelet's cgroup. Kubelet system container metrics may be missing.", err=err)
+    roots += [server.kubelet_flags.container_runtime_options.runtime_cgroups, kc.system_cgroups]
+    return [root for root in roots if root]
 
 
 class _Service(Protocol):

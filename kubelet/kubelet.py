@@ -24,7 +24,6 @@ from kubelet import (
     nodeshutdown,
     pleg,
     server,
-    stats,
     status,
     sysctl,
     volumemanager,
@@ -36,6 +35,7 @@ from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
 from kubelet.kubelet_node_declared_features import missing_for_update
 from kubelet.kubelet_pods import KubeletPods
 from kubelet.kubelet_resize import record_resize_operations, requests_shrank
+from kubelet.kubelet_stats import KubeletStats
 from kubelet.pod_workers import PodStatusFunc, PostSyncFunc, UpdatePodOptions
 from kubelet.prober import results as proberesults
 from kubelet.util import sliceutils
@@ -114,7 +114,7 @@ class LoopCase(enum.IntEnum):
     STOP = 8
 
 
-class Kubelet(KubeletPods):
+class Kubelet(KubeletPods, KubeletStats):
     """One node's agent, made by kubelet_build. run(ctx, updates) is its main loop and ends with ctx."""
 
     # ---- Start ----
@@ -139,6 +139,7 @@ class Kubelet(KubeletPods):
         self.setup_data_dirs()
         self.os.mkdir_all(kuberuntime.LEGACY_CONTAINER_LOGS_DIR, 0o755)
         self.image_manager.start(ctx)
+        self.resource_analyzer.start(ctx)
         if self.server_certificate_manager is not None:
             self.server_certificate_manager.start()
             golang.after_func(ctx, self.server_certificate_manager.stop)
@@ -1047,12 +1048,6 @@ class Kubelet(KubeletPods):
         """An object that the pod refers to is new or another: have the pod synced, whatever failed without it."""
         self.volume_manager.forget_failures(pod.metadata.uid)
         self.sync_pod_now(pod)
-
-    def pod_cpu_and_memory_stats(
-        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
-    ) -> kubecontainer.PodMemoryStats:
-        """What the pod uses now. Raises as stats.pod_cpu_and_memory_stats does."""
-        return stats.pod_cpu_and_memory_stats(ctx, self.runtime_service, self.container_manager, pod, pod_status)
 
     def request_pod_relist(self, pod_uid: str) -> None:
         """Have the PLEG look at one pod now."""

@@ -40,6 +40,7 @@ from kubelet.active_deadline import ActiveDeadlineHandler
 from kubelet.apis import config as kubeletconfig
 from kubelet.apis.pluginregistration import v1 as pluginregistration
 from kubelet.kubelet import HOUSEKEEPING_PERIOD, HOUSEKEEPING_WARNING_DURATION, Kubelet, LoopCase
+from kubelet.kubelet_mounts import get_etc_hosts_path
 from kubelet.kubelet_node_declared_features import discover_node_declared_features
 from kubelet.kubelet_struct import Dependencies
 from kubelet.liveview.history import History
@@ -50,6 +51,7 @@ from kubelet.pod_workers import PodWorkers, kill_pod_now
 from kubelet.prober import results as proberesults
 from kubelet.reason_cache import ReasonCache
 from kubelet.runtime import RuntimeState
+from kubelet.server import stats as serverstats
 from kubelet.util import queue
 from kubelet.util.pod_startup_latency_tracker import BasicPodStartupLatencyTracker
 from kubelet.volume_host import new_initialized_volume_plugin_mgr
@@ -446,6 +448,7 @@ def _build_runtime(
     kubelet.container_runtime = runtime
     kubelet.streaming_runtime = runtime
     kubelet.runner = runtime
+    _build_stats(kubelet, kube_deps)
     kubelet.image_manager = _new_image_manager(kubelet, kube_deps, runtime)
     kubelet.runtime_cache = kubecontainer.RuntimeCacheImpl(runtime, RUNTIME_CACHE_REFRESH_PERIOD, kubelet.clock)
     kubelet.runtime_state = RuntimeState(MAX_WAIT_FOR_CONTAINER_RUNTIME, kubelet.clock)
@@ -460,6 +463,27 @@ def _build_runtime(
         kubelet.recorder,
         kubelet.clock,
     )
+
+
+def _build_stats(kubelet: Kubelet, kube_deps: Dependencies) -> None:
+    """Where figures come from."""
+    kubelet.resource_analyzer = serverstats.ResourceAnalyzer(
+        kubelet, kubelet.kubelet_configuration.volume_stats_agg_period, kubelet.recorder, kubelet.clock
+    )
+    host_stats_provider = stats.HostStatsProvider(
+        kubelet.os, lambda uid: get_etc_hosts_path(kubelet.get_pod_dir(uid)), kubelet.pod_logs_directory
+    )
+    containers = stats.CRIStatsProvider(
+        kubelet.cadvisor,
+        kubelet.resource_analyzer,
+        kube_deps.remote_runtime_service,
+        kube_deps.remote_image_service,
+        host_stats_provider,
+        features.feature_gate.enabled(features.POD_AND_CONTAINER_STATS_FROM_CRI),
+        stats.CadvisorStatsProvider(kubelet.cadvisor, kubelet.container_manager),
+        kubelet.clock,
+    )
+    kubelet.stats_provider = stats.Provider(kubelet.cadvisor, containers)
 
 
 def _runtime_manager_options(
@@ -543,7 +567,7 @@ def _new_image_manager(
     kube_cfg = kubelet.kubelet_configuration
     return images.ImageGCManager(
         runtime,
-        stats.CRIStatsProvider(kube_deps.remote_image_service),
+        kubelet.stats_provider,
         runtime.image_gc_hooks,
         kubelet.recorder,
         kubelet.node_ref,

@@ -18,7 +18,10 @@ from pkg import klog
 from pkg.api.core import v1
 
 if TYPE_CHECKING:
+    from kubelet import cm
     from kubelet import container as kubecontainer
+    from kubelet.cadvisor.info import v1 as cadvisorapi
+    from kubelet.cadvisor.info import v2 as cadvisorapiv2
     from pkg import golang
 
 CSI_PLUGIN_NAME = "kubernetes.io/csi"
@@ -78,6 +81,24 @@ class KubeletGetters(KubeletStruct):
     def get_kubelet_mappings(self, ids_per_pod: int) -> tuple[int, int]:
         """(first, number) of the ids for pods with a user namespace. Raises ValueError, OSError."""
         return get_kubelet_mappings(ids_per_pod)
+
+    def get_node_config(self) -> cm.NodeConfig:
+        return self.container_manager.get_node_config()
+
+    def get_pod_cgroup_root(self) -> str:
+        """The cgroup above all pods, in the form of the cgroup driver."""
+        return self.container_manager.get_pod_cgroup_root()
+
+    def get_pod_by_cgroupfs(self, cgroupfs: str) -> v1.Pod | None:
+        """The pod that has the cgroup of that name, in the form of the cgroup driver.  Go: kubelet_pods.go"""
+        uid = self.container_manager.new_pod_container_manager().is_pod_cgroup(cgroupfs)
+        return None if uid is None else self.pod_manager.get_pod_by_uid(uid)
+
+    def get_requested_containers_info(
+        self, container_name: str, options: cadvisorapiv2.RequestOptions
+    ) -> dict[str, cadvisorapi.ContainerInfo]:
+        """A cgroup, with those below it if the options ask for them. Raises LookupError, OSError."""
+        return self.cadvisor.get_requested_containers_info(container_name, options)
 
     def get_max_pods(self) -> int:
         return self.max_pods

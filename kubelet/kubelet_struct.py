@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         prober,
         runtimeclass,
         secret,
+        stats,
         status,
         token,
         userns,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from kubelet.reason_cache import ReasonCache
     from kubelet.runtime import RuntimeState
     from kubelet.server import auth as server_auth
+    from kubelet.server import stats as serverstats
     from kubelet.util.queue import WorkQueue
     from pkg import mount_utils
     from pkg import volume as pkgvolume
@@ -175,6 +177,9 @@ class KubeletStruct:
     container_gc: kubecontainer.GC = field(init=False)
     container_deletor: PodContainerDeletor = field(init=False)
     image_manager: images.ImageGCManager = field(init=False)
+    # Figures of the node and its pods, and what is known of their volumes.
+    stats_provider: stats.Provider = field(init=False)
+    resource_analyzer: serverstats.ResourceAnalyzer = field(init=False)
     pleg: kubepleg.PodLifecycleEventGenerator = field(init=False)
     # None unless the feature gate EventedPLEG is on.
     evented_pleg: kubepleg.EventedPLEG | None = None

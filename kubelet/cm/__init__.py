@@ -6,7 +6,14 @@ environment and mounts the node's resources add to a container.
 Go: pkg/kubelet/cm
 """
 
-from kubelet.cm.cgroup_manager import CgroupManager, cpu_shares_to_weight, new_cgroup_manager, same_cpu_shares
+from kubelet.cm.cgroup_manager import (
+    CgroupManager,
+    cpu_shares_to_weight,
+    is_systemd_style_name,
+    new_cgroup_manager,
+    parse_systemd_to_cgroup_name,
+    same_cpu_shares,
+)
 from kubelet.cm.container_manager import (
     CGROUP_V1_DEPRECATED_WARNING,
     ContainerManager,
@@ -35,7 +42,11 @@ from kubelet.cm.helpers import (
     resource_config_for_pod,
     shares_to_milli_cpu,
 )
-from kubelet.cm.pod_container_manager import PodContainerManager, PodContainerManagerNoop
+from kubelet.cm.pod_container_manager import (
+    PodContainerManager,
+    PodContainerManagerNoop,
+    get_pod_cgroup_name_suffix,
+)
 from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig
 from kubelet.util import is_cgroup2_unified_mode
 
@@ -64,12 +75,15 @@ __all__ = [
     "cpu_limits_from_config",
     "cpu_requests_from_config",
     "cpu_shares_to_weight",
+    "get_pod_cgroup_name_suffix",
     "huge_page_limits",
     "is_cgroup2_unified_mode",
+    "is_systemd_style_name",
     "memory_limits_from_config",
     "milli_cpu_to_quota",
     "milli_cpu_to_shares",
     "new_cgroup_manager",
+    "parse_systemd_to_cgroup_name",
     "quota_to_milli_cpu",
     "resource_config_for_pod",
     "same_cpu_shares",

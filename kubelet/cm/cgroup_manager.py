@@ -82,6 +82,24 @@ def to_systemd(name: CgroupName) -> str:
     return "/" + "/".join(slices)
 
 
+def is_systemd_style_name(name: str) -> bool:
+    """Whether a cgroup's path is one of a slice."""
+    return name.endswith(".slice")
+
+
+def parse_systemd_to_cgroup_name(name: str) -> CgroupName:
+    """/kubepods.slice/kubepods-podX.slice as kubepods/podX."""
+    unit = name.rpartition("/")[2].removesuffix(".slice")
+    return CgroupName(tuple(part.replace("_", "-") for part in unit.split("-")))
+
+
+def parse_cgroup_name(name: str) -> CgroupName:
+    """A cgroup's path, in the form of whatever driver.  Go: CgroupName, ParseCgroupfsToCgroupName"""
+    if is_systemd_style_name(name):
+        return parse_systemd_to_cgroup_name(name)
+    return CgroupName(tuple(part for part in name.split("/") if part))
+
+
 def last_part_of_slice(unit: str) -> str:
     """The last part of the name of a slice, without its suffix, as a component of a CgroupName."""
     return unit.rsplit("-", 1)[-1].replace("_", "-")

@@ -48,6 +48,10 @@ class NodeConfig:
     cpu_cfs_quota_period: float = 0.1  # seconds
     cpu_manager_policy: str = "none"
     memory_manager_policy: str = "None"
+    # Cgroups of the runtime, of other daemons, and of the kubelet itself; "" when nobody named them.
+    runtime_cgroups_name: str = ""
+    system_cgroups_name: str = ""
+    kubelet_cgroups_name: str = ""
     kube_reserved: dict[str, Quantity] = field(default_factory=dict)
     system_reserved: dict[str, Quantity] = field(default_factory=dict)
     # What is kept free by evicting pods is kept from them in the first place.

@@ -9,7 +9,7 @@ import os
 import signal
 from typing import Protocol
 
-from kubelet.cm.cgroup_manager import CgroupManager, huge_page_sizes
+from kubelet.cm.cgroup_manager import CgroupManager, huge_page_sizes, parse_cgroup_name
 from kubelet.cm.helpers import MIN_SHARES, resource_config_for_pod
 from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig, cgroup_name
 from pkg import klog
@@ -17,6 +17,11 @@ from pkg.api.core import v1
 from pkg.apis.core.v1.helper import qos as v1qos
 
 POD_CGROUP_NAME_PREFIX = "pod"
+
+
+def get_pod_cgroup_name_suffix(pod_uid: str) -> str:
+    """The last part of the name of a pod's cgroup."""
+    return POD_CGROUP_NAME_PREFIX + pod_uid
 
 
 class PodContainerManager(Protocol):
@@ -38,6 +43,10 @@ class PodContainerManager(Protocol):
 
     def get_all_pods_from_cgroups(self) -> dict[str, CgroupName]:
         """Pod uids that have a cgroup."""
+        ...
+
+    def is_pod_cgroup(self, cgroupfs: str) -> str | None:
+        """The uid of the pod that has the cgroup, in the form of the cgroup driver; None when it is no pod's."""
         ...
 
     def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> ResourceConfig | None:
@@ -78,7 +87,7 @@ class PodContainerManagerImpl:
                 parent = self._qos_containers.burstable
             case _:
                 parent = self._qos_containers.best_effort
-        name = cgroup_name(parent, POD_CGROUP_NAME_PREFIX + pod.metadata.uid)
+        name = cgroup_name(parent, get_pod_cgroup_name_suffix(pod.metadata.uid))
         return name, self._cgroup_manager.name(name)
 
     def exists(self, pod: v1.Pod) -> bool:
@@ -118,6 +127,13 @@ class PodContainerManagerImpl:
                     found[uid] = child
         return found
 
+    def is_pod_cgroup(self, cgroupfs: str) -> str | None:
+        name, qos = parse_cgroup_name(cgroupfs), self._qos_containers
+        if not name or name[:-1] not in (qos.guaranteed, qos.burstable, qos.best_effort):
+            return None
+        uid = name[-1].removeprefix(POD_CGROUP_NAME_PREFIX)
+        return uid if uid != name[-1] else None
+
     def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> ResourceConfig | None:
         name, _ = self.get_pod_container_name(pod)
         return self._cgroup_manager.get_cgroup_config(name, resource)
@@ -154,6 +170,9 @@ class PodContainerManagerNoop:
 
     def get_all_pods_from_cgroups(self) -> dict[str, CgroupName]:
         return {}
+
+    def is_pod_cgroup(self, cgroupfs: str) -> str | None:
+        return None
 
     def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> ResourceConfig | None:
         return None

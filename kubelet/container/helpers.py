@@ -20,7 +20,6 @@ from kubelet.container.runtime import (
     EnvVar,
     ImageVolumes,
     Pod,
-    PodMemoryStats,
     PodStatus,
     PortMapping,
     RunContainerOptions,
@@ -32,6 +31,7 @@ from pkg.api.v1 import pod as podutil
 from pkg.util import expansion, hash
 
 if TYPE_CHECKING:
+    from kubelet.apis.stats import v1alpha1 as statsapi
     from pkg.client_go.tools import record
 
 
@@ -101,7 +101,7 @@ class RuntimeHelper(Protocol):
         """The sandbox, its network and the volumes are there."""
         ...
 
-    def pod_cpu_and_memory_stats(self, ctx: golang.Context, pod: v1.Pod, pod_status: PodStatus) -> PodMemoryStats:
+    def pod_cpu_and_memory_stats(self, ctx: golang.Context, pod: v1.Pod, pod_status: PodStatus) -> statsapi.PodStats:
         """What the pod uses now. Raises crierror.RemoteError, OSError, ValueError, LookupError without a sandbox."""
         ...
 
@@ -148,9 +148,7 @@ def should_all_containers_restart(
     return False
 
 
-def _exit_codes(
-    name: str, pod_status: PodStatus | None, api_pod_status: v1.PodStatus | None
-) -> Iterable[int]:
+def _exit_codes(name: str, pod_status: PodStatus | None, api_pod_status: v1.PodStatus | None) -> Iterable[int]:
     """The container's exit codes by the runtime and by the API status; none if the runtime shows no exit."""
     if pod_status is not None:
         status = pod_status.find_container_status_by_name(name)
@@ -193,9 +191,7 @@ def _env_vars_to_map(envs: Iterable[EnvVar | v1.EnvVar]) -> dict[str, str]:
     return {env.name: env.value for env in envs}
 
 
-def expand_container_command_only_static(
-    container_command: Sequence[str], envs: Iterable[v1.EnvVar]
-) -> list[str]:
+def expand_container_command_only_static(container_command: Sequence[str], envs: Iterable[v1.EnvVar]) -> list[str]:
     """The command with references to plain values of the spec expanded; others stay as they are."""
     return _expand_all(container_command, _env_vars_to_map(envs))
 
@@ -217,9 +213,7 @@ def expand_container_volume_mounts(mount: v1.VolumeMount, envs: Iterable[EnvVar]
     return expanded
 
 
-def expand_container_command_and_args(
-    container: v1.Container, envs: Iterable[EnvVar]
-) -> tuple[list[str], list[str]]:
+def expand_container_command_and_args(container: v1.Container, envs: Iterable[EnvVar]) -> tuple[list[str], list[str]]:
     """The container's command and arguments with references expanded."""
     variables = _env_vars_to_map(envs)
     return _expand_all(container.command, variables), _expand_all(container.args, variables)
@@ -261,9 +255,7 @@ class _InnerEventRecorder:
 
 
 def _should_record_event(object: Any) -> bool:
-    return isinstance(object, v1.ObjectReference) and not object.field_path.startswith(
-        IMPLICIT_CONTAINER_PREFIX
-    )
+    return isinstance(object, v1.ObjectReference) and not object.field_path.startswith(IMPLICIT_CONTAINER_PREFIX)
 
 
 def is_host_network_pod(pod: v1.Pod) -> bool:

@@ -360,15 +360,6 @@ class PodPair:
 
 
 @dataclass(slots=True)
-class PodMemoryStats:
-    """Bytes that count against the limits of a pod and its containers; None where nobody can tell."""
-
-    memory_usage_bytes: int | None = None
-    # By the container's name.
-    containers: dict[str, int | None] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class ContainerResources:
     """What the runtime says it enforces; None where it does not say."""
 

@@ -17,6 +17,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
+from kubelet.apis.stats import v1alpha1 as statsapi
 from pkg import golang
 from pkg.api.core import v1
 
@@ -255,9 +256,7 @@ class FakeRuntime:
     def update_pod_cidr(self, ctx: golang.Context, pod_cidr: str) -> None:
         pass
 
-    def checkpoint_container(
-        self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest
-    ) -> None:
+    def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None:
         self._call("checkpoint_container")
 
     def generate_pod_status(self, event: runtimeapi.ContainerEventResponse) -> kubecontainer.PodStatus:
@@ -416,7 +415,7 @@ class FakeRuntimeHelper:
     runtime_handlers: dict[str, kubecontainer.RuntimeHandler] = field(default_factory=dict)
     err: Exception | None = None
     # By the pod's uid.
-    pod_stats: dict[str, kubecontainer.PodMemoryStats] = field(default_factory=dict)
+    pod_stats: dict[str, statsapi.PodStats] = field(default_factory=dict)
     relisted: list[str] = field(default_factory=list)
     reinspected: list[str] = field(default_factory=list)
 
@@ -438,9 +437,7 @@ class FakeRuntimeHelper:
 
     def get_pod_dns(self, ctx: golang.Context, pod: v1.Pod) -> runtimeapi.DNSConfig:
         self._raise()
-        return runtimeapi.DNSConfig(
-            servers=self.dns_servers, searches=self.dns_searches, options=self.dns_options
-        )
+        return runtimeapi.DNSConfig(servers=self.dns_servers, searches=self.dns_searches, options=self.dns_options)
 
     def get_pod_cgroup_parent(self, pod: v1.Pod) -> str:
         return ""
@@ -482,7 +479,7 @@ class FakeRuntimeHelper:
 
     def pod_cpu_and_memory_stats(
         self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
-    ) -> kubecontainer.PodMemoryStats:
+    ) -> statsapi.PodStats:
         if pod.metadata.uid not in self.pod_stats:
             raise LookupError(f'stats for pod "{pod.metadata.uid}" not found')
         return self.pod_stats[pod.metadata.uid]

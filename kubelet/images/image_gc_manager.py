@@ -13,6 +13,7 @@ from typing import Protocol
 
 from kubelet import container as kubecontainer
 from kubelet import events, metrics
+from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.cri import errors as crierror
 from pkg import features, golang, klog
 from pkg.api.core import v1
@@ -33,18 +34,10 @@ _CACHE_PERIOD = 30.0
 PostImageGCHook = Callable[[golang.Context, list[str], datetime], None]
 
 
-@dataclass(frozen=True, slots=True)
-class FsStats:
-    """Bytes of a file system; None where unknown. Go: statsapi.FsStats"""
-
-    capacity_bytes: int | None = None
-    available_bytes: int | None = None
-
-
 class StatsProvider(Protocol):
     """Figures of the file systems that garbage collection goes by."""
 
-    def image_fs_stats(self, ctx: golang.Context) -> tuple[FsStats, FsStats]:
+    def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
         """(of the images, of the containers' writable layers)"""
         ...
 

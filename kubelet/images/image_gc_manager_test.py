@@ -10,9 +10,10 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet import images
+from kubelet.apis.stats.v1alpha1 import FsStats
 from kubelet.container import testing as containertest
 from kubelet.cri import errors as crierror
-from kubelet.images.image_gc_manager import FsStats, ImageGCError, format_size
+from kubelet.images.image_gc_manager import ImageGCError, format_size
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.clock import testing as testingclock
@@ -89,7 +90,7 @@ class _World:
         return [image.id for image in self.runtime.image_list]
 
     def fill(self, available: int, capacity: int = 10240) -> None:
-        self.stats.image_fs = FsStats(capacity, available)
+        self.stats.image_fs = FsStats(capacity_bytes=capacity, available_bytes=available)
 
     def see(self) -> None:
         """Lets the manager see what is used now; a second passes."""

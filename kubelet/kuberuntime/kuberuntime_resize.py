@@ -14,6 +14,7 @@ import grpc
 from kubelet import allocation, cm, metrics
 from kubelet import container as kubecontainer
 from kubelet import util as kubeutil
+from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import helpers
 from kubelet.kuberuntime.kuberuntime_container import ContainerMethods
@@ -195,13 +196,13 @@ class ResizeMethods(ContainerMethods):
             raise ResizeError(f'unable to read memory usage for pod "{format.pod(pod)}"') from err
         faults = []
         if pod_limit is not None:
-            if usage.memory_usage_bytes is None:
+            used = _memory_usage(usage)
+            if used is None:
                 faults.append("missing pod memory usage")
-            elif usage.memory_usage_bytes >= pod_limit:
-                faults.append(
-                    f"attempting to set pod memory limit ({pod_limit}) below current usage ({usage.memory_usage_bytes})"
-                )
-        for name, used in usage.containers.items():
+            elif used >= pod_limit:
+                faults.append(f"attempting to set pod memory limit ({pod_limit}) below current usage ({used})")
+        for stats in usage.containers:
+            name, used = stats.name, _memory_usage(stats)
             limit = container_limits.get(name)
             if limit is None:
                 continue
@@ -499,6 +500,10 @@ def _is_memory_decreasing(current: int | None, desired: int | None) -> bool:
     # DIVERGES: for Go, a limit where the cgroup has none (−1) is a rise.
     before, after = (math.inf if limit is None or limit < 0 else limit for limit in (current, desired))
     return after < before
+
+
+def _memory_usage(stats: statsapi.PodStats | statsapi.ContainerStats) -> int | None:
+    return None if stats.memory is None else stats.memory.usage_bytes
 
 
 def _is_limit_decreasing(info: ContainerToUpdateInfo) -> bool:

@@ -12,6 +12,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import cm, metrics
 from kubelet import container as kubecontainer
+from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.cm import cgroup_manager
 from kubelet.container import testing as containertest
 from kubelet.cri import errors as crierror
@@ -375,6 +376,16 @@ def test_containers_without_limits_follow_those_of_their_pod(resizes: Resizes) -
 # ---- do_pod_resize_action ----
 
 
+def memory_usage(pod: int | None, containers: dict[str, int | None]) -> statsapi.PodStats:
+    return statsapi.PodStats(
+        memory=statsapi.MemoryStats(usage_bytes=pod),
+        containers=[
+            statsapi.ContainerStats(name=name, memory=statsapi.MemoryStats(usage_bytes=used))
+            for name, used in containers.items()
+        ],
+    )
+
+
 def do_resize(
     resizes: Resizes, current: ResourceRequirements, desired: ResourceRequirements, others_limited: bool = False
 ) -> kubecontainer.SyncResult:
@@ -388,7 +399,7 @@ def do_resize(
     cgroup.cpu_quota = config.cpu_quota if config.cpu_quota is not None else -1
     cgroup.memory = config.memory if config.memory is not None else -1
     resizes.actuate(pod, current, other)
-    resizes.fake.helper.pod_stats[_UID] = kubecontainer.PodMemoryStats(10, {"a": 5, "b": 5})
+    resizes.fake.helper.pod_stats[_UID] = memory_usage(10, {"a": 5, "b": 5})
     status = pod_status(pod)
     return resizes.manager.do_pod_resize_action(_CTX, pod, status, resizes.actions(pod))
 
@@ -598,7 +609,7 @@ def test_validate_pod_resize_action(
             pod.spec.containers[i], container_id("x"), figures(memory_limit=desired), figures(memory_limit=current)
         )
         changes.containers_to_update.setdefault("memory", []).append(info)
-    resizes.fake.helper.pod_stats[_UID] = kubecontainer.PodMemoryStats(*usage)
+    resizes.fake.helper.pod_stats[_UID] = memory_usage(*usage)
     current_config, desired_config = (cm.ResourceConfig(memory=limit) for limit in pod_limits)
 
     def validate() -> None:
@@ -617,7 +628,7 @@ def test_validate_pod_resize_action(
 def test_memory_of_the_pod_as_a_whole_is_not_taken_away(resizes: Resizes, before: int | None, usage: int) -> None:
     """Also where its containers keep their own limits."""
     pod = new_pod(new_container("a", figures(memory_limit=150)), new_container("b", figures(memory_limit=150)))
-    resizes.fake.helper.pod_stats[_UID] = kubecontainer.PodMemoryStats(usage, {"a": 100, "b": 100})
+    resizes.fake.helper.pod_stats[_UID] = memory_usage(usage, {"a": 100, "b": 100})
     current, desired = (cm.ResourceConfig(memory=limit) for limit in (before, 200))
     changes = PodActions(update_pod_level_resources=True)
 

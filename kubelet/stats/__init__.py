@@ -1,9 +1,19 @@
 """Figures about the node and its pods.
 
+They come from the container runtime and from control groups; what a pod has on the node's disk is looked up here.
+
 Go: pkg/kubelet/stats
 """
 
+from kubelet.stats.cadvisor_stats_provider import CadvisorStatsProvider
 from kubelet.stats.cri_stats_provider import CRIStatsProvider
-from kubelet.stats.pod_stats import pod_cpu_and_memory_stats
+from kubelet.stats.host_stats_provider import HostStatsProvider
+from kubelet.stats.provider import ContainerStatsProvider, Provider
 
-__all__ = ["CRIStatsProvider", "pod_cpu_and_memory_stats"]
+__all__ = [
+    "CRIStatsProvider",
+    "CadvisorStatsProvider",
+    "ContainerStatsProvider",
+    "HostStatsProvider",
+    "Provider",
+]

@@ -284,7 +284,7 @@ def encode_json(stats: object) -> bytes:
 def _in_full_seconds(value: object) -> object:
     match value:
         case datetime.datetime():
-            return value.replace(microsecond=0)
+            return codec.seconds(value)
         case list():
             return [_in_full_seconds(item) for item in value]
         case msgspec.Struct():

@@ -1,0 +1,18 @@
+"""The summary of what the node and its pods use, and the sizes of volumes, which are looked up ahead of time.
+
+Go: pkg/kubelet/server/stats
+"""
+
+from kubelet.server.stats.handler import Provider, create_handlers
+from kubelet.server.stats.resource_analyzer import ResourceAnalyzer
+from kubelet.server.stats.summary import StatsError, SummaryProvider
+from kubelet.server.stats.volume_stat_calculator import PodVolumeStats
+
+__all__ = [
+    "PodVolumeStats",
+    "Provider",
+    "ResourceAnalyzer",
+    "StatsError",
+    "SummaryProvider",
+    "create_handlers",
+]

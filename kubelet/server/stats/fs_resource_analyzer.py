@@ -1,0 +1,101 @@
+"""The sizes of all pods' volumes, measured ahead of time.
+
+Go: pkg/kubelet/server/stats/fs_resource_analyzer.go
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from kubelet.server.stats.handler import Provider
+from kubelet.server.stats.volume_stat_calculator import PodVolumeStats, VolumeStatCalculator
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.util import wait
+from pkg.client_go.tools import record
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A pod's calculator, and when its turn comes, by the monotonic clock."""
+
+    calculator: VolumeStatCalculator
+    due: float
+
+
+class FsResourceAnalyzer:
+    """Measures every pod's volumes every one to two periods; safe from any thread.
+
+    DIVERGES: in Go each pod has a goroutine of its own; here they take turns on one thread.
+    """
+
+    def __init__(
+        self,
+        stats_provider: Provider,
+        calc_volume_period: float,
+        event_recorder: record.EventRecorder,
+        clock: clocklib.Clock | None = None,
+    ) -> None:
+        self._stats_provider = stats_provider
+        self._calc_period = calc_volume_period
+        self._event_recorder = event_recorder
+        self._clock = clock or clocklib.RealClock()
+        # By the pod's uid; replaced as a whole by the thread that measures.
+        self._entries: dict[str, _Entry] = {}
+        self._lock = threading.Lock()  # guards _started
+        self._started = False
+
+    def start(self, ctx: golang.Context) -> None:
+        """Measure until ctx is done, on a thread. Later calls do nothing."""
+        with self._lock:
+            started, self._started = self._started, True
+        if started:
+            return
+        if self._calc_period <= 0:
+            klog.info_s("Volume stats collection disabled")
+            return
+        klog.info_s("Starting FS ResourceAnalyzer")
+        golang.go(self._run, ctx, name="volume-stats")
+
+    def get_pod_volume_stats(self, uid: str) -> PodVolumeStats | None:
+        """What was last measured; None before that, and when the pod is gone."""
+        entry = self._entries.get(uid)
+        return None if entry is None else entry.calculator.get_latest()
+
+    def _run(self, ctx: golang.Context) -> None:
+        next_update = self._clock.monotonic()
+        while ctx.err() is None:
+            if self._clock.monotonic() >= next_update:
+                self.update_cached_pod_volume_stats()
+                next_update = self._clock.monotonic() + self._calc_period
+            self._measure_due(ctx)
+            next_turn = min((entry.due for entry in self._entries.values()), default=next_update)
+            wait.sleep(ctx, min(next_turn, next_update) - self._clock.monotonic(), self._clock)
+
+    def update_cached_pod_volume_stats(self) -> None:
+        """Takes up new pods, whose turn is at once, and drops those that are gone."""
+        now = self._clock.monotonic()
+        entries: dict[str, _Entry] = {}
+        for pod in self._stats_provider.get_pods():
+            known = self._entries.get(pod.metadata.uid)
+            entries[pod.metadata.uid] = known or _Entry(self._new_calculator(pod), now)
+        self._entries = entries
+
+    def _new_calculator(self, pod: v1.Pod) -> VolumeStatCalculator:
+        return VolumeStatCalculator(self._stats_provider, pod, self._event_recorder, self._clock)
+
+    def _measure_due(self, ctx: golang.Context) -> None:
+        """Whose turn it is."""
+        for entry in self._entries.values():
+            if ctx.err() is not None:
+                return
+            if entry.due > self._clock.monotonic():
+                continue
+            try:
+                entry.calculator.calc_and_store_stats()
+            except Exception as err:
+                # The other pods' volumes are measured all the same.
+                klog.error_s(err, "Could not measure the volumes of a pod", stacktrace=klog.stacktrace(err))
+            entry.due = self._clock.monotonic() + wait.jitter(self._calc_period, 1.0)

@@ -1,0 +1,118 @@
+"""Where figures come from, and the page that shows their summary.
+
+Go: pkg/kubelet/server/stats/handler.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from kubelet.apis.stats import v1alpha1 as statsapi
+from kubelet.server.stats.summary import StatsError, SummaryProvider
+from pkg import golang, klog
+from pkg.api.core import v1
+
+if TYPE_CHECKING:
+    from kubelet import cm
+    from kubelet.cadvisor.info import v1 as cadvisorapi
+    from kubelet.cadvisor.info import v2 as cadvisorapiv2
+    from pkg import volume
+    from pkg.golang import http
+
+
+class Provider(Protocol):
+    """Figures of the node and its pods; safe from any thread.
+
+    What asks the runtime or the kernel raises crierror.RemoteError, OSError, ValueError or LookupError.
+    """
+
+    def list_pod_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
+        """All pods' containers, those that run."""
+        ...
+
+    def list_pod_cpu_and_memory_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
+        """The same, without what takes time to find out."""
+        ...
+
+    def list_pod_stats_and_update_cpu_nano_core_usage(self, ctx: golang.Context) -> list[statsapi.PodStats]:
+        """As list_pod_stats; what containers use of the processors now is counted since the last such call."""
+        ...
+
+    def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
+        """The file systems of images and of containers' writable layers."""
+        ...
+
+    def get_cgroup_stats(
+        self, cgroup_name: str, update_stats: bool
+    ) -> tuple[statsapi.ContainerStats, statsapi.NetworkStats | None]:
+        """A cgroup and its network. LookupError when there is no such cgroup."""
+        ...
+
+    def get_cgroup_cpu_and_memory_stats(self, cgroup_name: str, update_stats: bool) -> statsapi.ContainerStats:
+        """LookupError when there is no such cgroup."""
+        ...
+
+    def root_fs_stats(self) -> statsapi.FsStats:
+        """The file system of the kubelet's root directory."""
+        ...
+
+    def get_requested_containers_info(
+        self, container_name: str, options: cadvisorapiv2.RequestOptions
+    ) -> dict[str, cadvisorapi.ContainerInfo]:
+        """A cgroup, with those below it if the options ask for them."""
+        ...
+
+    def get_pod_by_name(self, namespace: str, name: str) -> v1.Pod | None: ...
+
+    def get_node(self, ctx: golang.Context) -> v1.Node:
+        """Raises apierrors.StatusError when the API server does not have it."""
+        ...
+
+    def get_node_config(self) -> cm.NodeConfig: ...
+
+    def list_volumes_for_pod(self, pod_uid: str) -> dict[str, volume.Volume]:
+        """The mounted volumes by their name in the pod's spec."""
+        ...
+
+    def list_block_volumes_for_pod(self, pod_uid: str) -> dict[str, volume.BlockVolume]:
+        """The volumes that are devices by their name in the pod's spec."""
+        ...
+
+    def get_pods(self) -> list[v1.Pod]: ...
+
+    def rlimit_stats(self) -> statsapi.RlimitStats: ...
+
+    def get_pod_cgroup_root(self) -> str:
+        """The cgroup above all pods, in the form of the cgroup driver."""
+        ...
+
+    def get_pod_by_cgroupfs(self, cgroupfs: str) -> v1.Pod | None:
+        """The pod that has this cgroup."""
+        ...
+
+
+def create_handlers(root_path: str, summary_provider: SummaryProvider) -> dict[str, http.Handler]:
+    """What to serve below root_path, by path; for GET and POST."""
+
+    def handle_summary(w: http.ResponseWriter, r: http.Request) -> None:
+        only_cpu_and_memory = r.query.get("only_cpu_and_memory") == ["true"]
+        try:
+            if only_cpu_and_memory:
+                summary = summary_provider.get_cpu_and_memory_stats(r.ctx)
+            else:
+                # Others may ask as often as they like: what was just measured is good enough for them.
+                summary = summary_provider.get(r.ctx, update_stats=False)
+        except StatsError as err:
+            _handle_error(w, r, err)
+            return
+        w.headers.set("Content-Type", "application/json")
+        w.write(statsapi.encode_json(summary))
+
+    return {f"{root_path}/summary": handle_summary}
+
+
+def _handle_error(w: http.ResponseWriter, r: http.Request, err: StatsError) -> None:
+    klog.error_s(err, "HTTP InternalServerError serving", request=r.path)
+    w.headers.set("Content-Type", "text/plain; charset=utf-8")
+    w.write_header(500)
+    w.write(f"Internal Error: {err}".encode())

@@ -1,0 +1,174 @@
+"""All figures of the node and its pods in one.
+
+Go: pkg/kubelet/server/stats/summary.go, summary_sys_containers.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kubelet import util
+from kubelet.apis.stats import v1alpha1 as statsapi
+from kubelet.cri import errors as crierror
+from pkg import golang, klog
+from pkg.apimachinery.api import errors as apierrors
+
+if TYPE_CHECKING:
+    from kubelet import cm
+    from kubelet.server.stats.handler import Provider
+
+# What asking for figures fails with.
+_FAULTS = (crierror.RemoteError, apierrors.StatusError, OSError, ValueError, LookupError)
+
+
+class StatsError(Exception):
+    """There is no summary, because one of its parts could not be had."""
+
+
+class SummaryProvider(Protocol):
+    """Makes summaries; safe from any thread. Both methods raise StatsError."""
+
+    def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary: ...
+
+    def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary: ...
+
+
+class _SystemContainer(NamedTuple):
+    """A cgroup that is no pod's, what the summary calls it, and since when it is there, if we know better."""
+
+    name: str
+    cgroup: str
+    force_stats_update: bool = False
+    start_time: datetime | None = None
+
+
+class SummaryProviderImpl:
+    """Puts a summary together from what the provider knows."""
+
+    def __init__(self, stats_provider: Provider) -> None:
+        self._provider = stats_provider
+        self._kubelet_creation_time = datetime.now(UTC)
+        self._system_boot_time: datetime | None = None
+        try:
+            self._system_boot_time = util.get_boot_time()
+        except OSError as err:
+            klog.info_s("Error getting system boot time. Node metrics will have an incorrect start time", err=err)
+
+    def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        provider = self._provider
+        with _needed("get node info"):
+            node = provider.get_node(ctx)
+        with _needed("get root cgroup stats"):
+            root, network = provider.get_cgroup_stats("/", update_stats)
+        with _needed("get rootFs stats"):
+            root_fs = provider.root_fs_stats()
+        with _needed("get imageFs stats"):
+            image_fs, container_fs = provider.image_fs_stats(ctx)
+        with _needed("list pod stats"):
+            if update_stats:
+                pods = provider.list_pod_stats_and_update_cpu_nano_core_usage(ctx)
+            else:
+                pods = provider.list_pod_stats(ctx)
+        with _needed("get rlimit stats"):
+            rlimit = provider.rlimit_stats()
+        return statsapi.Summary(
+            node=statsapi.NodeStats(
+                node_name=node.metadata.name,
+                cpu=root.cpu,
+                memory=root.memory,
+                swap=root.swap,
+                io=root.io,
+                network=network,
+                start_time=self._system_boot_time,
+                fs=root_fs,
+                runtime=statsapi.RuntimeStats(container_fs=container_fs, image_fs=image_fs),
+                rlimit=rlimit,
+                system_containers=self.get_system_containers_stats(provider.get_node_config(), update_stats),
+            ),
+            pods=pods,
+        )
+
+    def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary:
+        provider = self._provider
+        with _needed("get node info"):
+            node = provider.get_node(ctx)
+        with _needed("get root cgroup stats"):
+            root = provider.get_cgroup_cpu_and_memory_stats("/", False)
+        with _needed("list pod stats"):
+            pods = provider.list_pod_cpu_and_memory_stats(ctx)
+        system_containers = self.get_system_containers_cpu_and_memory_stats(provider.get_node_config(), False)
+        return statsapi.Summary(
+            node=statsapi.NodeStats(
+                node_name=node.metadata.name,
+                cpu=root.cpu,
+                memory=root.memory,
+                swap=root.swap,
+                start_time=root.start_time,
+                system_containers=system_containers,
+            ),
+            pods=pods,
+        )
+
+    def get_system_containers_stats(
+        self, node_config: cm.NodeConfig, update_stats: bool
+    ) -> list[statsapi.ContainerStats]:
+        """The cgroups of kubelet, runtime, other daemons and all pods, those of them that are set up."""
+        found: list[statsapi.ContainerStats] = []
+        for container in self._system_containers(node_config, update_stats):
+            try:
+                stats, _ = self._provider.get_cgroup_stats(container.cgroup, container.force_stats_update)
+            except _FAULTS as err:
+                klog.error_s(err, "Failed to get system container stats", containerName=container.cgroup)
+                continue
+            stats.logs = stats.rootfs = None
+            found.append(_as_system_container(stats, container))
+        return found
+
+    def get_system_containers_cpu_and_memory_stats(
+        self, node_config: cm.NodeConfig, update_stats: bool
+    ) -> list[statsapi.ContainerStats]:
+        """The same, processors and memory only."""
+        found: list[statsapi.ContainerStats] = []
+        for container in self._system_containers(node_config, update_stats):
+            try:
+                stats = self._provider.get_cgroup_cpu_and_memory_stats(container.cgroup, container.force_stats_update)
+            except LookupError:
+                klog.v(4).info_s("cgroup stats not found in memory cache", containerName=container.cgroup)
+                continue
+            except _FAULTS as err:
+                klog.error_s(err, "Failed to get system container stats", containerName=container.cgroup)
+                continue
+            found.append(_as_system_container(stats, container))
+        return found
+
+    def _system_containers(self, node_config: cm.NodeConfig, update_stats: bool) -> list[_SystemContainer]:
+        """Those that have a cgroup."""
+        containers = (
+            _SystemContainer(
+                statsapi.SYSTEM_CONTAINER_KUBELET,
+                node_config.kubelet_cgroups_name,
+                start_time=self._kubelet_creation_time,
+            ),
+            _SystemContainer(statsapi.SYSTEM_CONTAINER_RUNTIME, node_config.runtime_cgroups_name),
+            _SystemContainer(statsapi.SYSTEM_CONTAINER_MISC, node_config.system_cgroups_name),
+            _SystemContainer(statsapi.SYSTEM_CONTAINER_PODS, self._provider.get_pod_cgroup_root(), update_stats),
+        )
+        return [container for container in containers if container.cgroup]
+
+
+def _as_system_container(stats: statsapi.ContainerStats, container: _SystemContainer) -> statsapi.ContainerStats:
+    stats.name = container.name
+    stats.start_time = container.start_time or stats.start_time
+    return stats
+
+
+@contextmanager
+def _needed(what: str) -> Iterator[None]:
+    """Without this there is no summary."""
+    try:
+        yield
+    except _FAULTS as err:
+        raise StatsError(f"failed to {what}: {err}") from err

@@ -1,0 +1,183 @@
+"""How full the volumes of one pod are.
+
+Go: pkg/kubelet/server/stats/volume_stat_calculator.go
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kubelet.apis.stats import v1alpha1 as stats
+from pkg import features, golang, klog, volume
+from pkg.api.core import v1
+from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.api.resource import Quantity
+from pkg.client_go.tools import record
+from pkg.component_helpers.storage import ephemeral
+from pkg.volume import util
+
+if TYPE_CHECKING:
+    from kubelet.server.stats.handler import Provider
+
+# Seconds that a volume has to answer before the others' turn comes. It is not asked again while it thinks.
+ANSWER_TIMEOUT = 5.0
+# Seconds after which it is worth a line in the log.
+_LONG = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolumeStats:
+    """Volumes that live and die with the pod on the node's own disk, and the others.
+
+    The names of those that did not answer the last time are in `stale`: what is known of them is as old as its time
+    says.
+    """
+
+    ephemeral_volumes: list[stats.VolumeStats] = field(default_factory=list)
+    persistent_volumes: list[stats.VolumeStats] = field(default_factory=list)
+    stale: frozenset[str] = frozenset()
+
+
+class VolumeStatCalculator:
+    """Measures the volumes of a pod: `calc_and_store_stats` from one thread, `get_latest` from any.
+
+    DIVERGES: in Go each pod has a goroutine, which a volume on a dead server stops for ever. Here each volume is
+    measured on a thread that ends with the measurement, so that one without an answer costs nobody but itself.
+    """
+
+    def __init__(
+        self,
+        stats_provider: Provider,
+        pod: v1.Pod,
+        event_recorder: record.EventRecorder,
+        clock: clocklib.Clock | None = None,
+    ) -> None:
+        self._stats_provider = stats_provider
+        self._pod = pod
+        self._event_recorder = event_recorder
+        self._clock = clock or clocklib.RealClock()
+        self._latest: PodVolumeStats | None = None
+        # What the volumes have answered so far, and who waits for an answer, by the volume's name.
+        self._known: dict[str, stats.VolumeStats] = {}
+        self._asked: dict[str, golang.Channel[volume.Metrics | None]] = {}
+
+    def get_latest(self) -> PodVolumeStats | None:
+        """None before the first measurement."""
+        return self._latest
+
+    def calc_and_store_stats(self) -> None:
+        """Measures all volumes. Takes ANSWER_TIMEOUT seconds at most for each that has just stopped to answer."""
+        providers = self._metrics_providers()
+        if not providers:
+            # None is mounted, or no more.
+            return
+        for gone in self._known.keys() - providers.keys():
+            del self._known[gone]
+        stale = frozenset(name for name, provider in providers.items() if not self._measure(name, provider))
+        specs = {spec.name: spec for spec in self._pod.spec.volumes}
+        ephemeral_volumes: list[stats.VolumeStats] = []
+        persistent_volumes: list[stats.VolumeStats] = []
+        for name, found in self._known.items():
+            local = name in specs and util.is_local_ephemeral_volume(specs[name])
+            (ephemeral_volumes if local else persistent_volumes).append(found)
+        self._latest = PodVolumeStats(ephemeral_volumes, persistent_volumes, stale)
+
+    def _metrics_providers(self) -> dict[str, volume.MetricsProvider]:
+        uid = self._pod.metadata.uid
+        providers: dict[str, volume.MetricsProvider] = dict(self._stats_provider.list_volumes_for_pod(uid))
+        for name, mapper in self._stats_provider.list_block_volumes_for_pod(uid).items():
+            if mapper.supports_metrics():
+                providers[name] = mapper
+        return providers
+
+    def _measure(self, name: str, provider: volume.MetricsProvider) -> bool:
+        """Whether the volume answered, be it that it cannot tell."""
+        answer = self._asked.get(name)
+        late = answer is not None
+        if answer is None:
+            answer = self._asked[name] = golang.Channel(1)
+            golang.go(self._ask, name, provider, answer, name=f"volume-stats-{self._pod.metadata.uid}-{name}")
+        metrics, answered = answer.recv(timeout=0 if late else ANSWER_TIMEOUT)
+        if not answered:
+            if not late:
+                klog.warning_s(
+                    "Volume does not tell its metrics, its last ones stay",
+                    pod=klog.kobj(self._pod),
+                    podUID=self._pod.metadata.uid,
+                    volumeName=name,
+                )
+            return False
+        del self._asked[name]
+        if metrics is None:
+            self._known.pop(name, None)
+        else:
+            self._known[name] = self._to_volume_stats(name, metrics)
+            self._tell_of_health(name, metrics)
+        return True
+
+    def _ask(self, name: str, provider: volume.MetricsProvider, answer: golang.Channel[volume.Metrics | None]) -> None:
+        """Sends the volume's metrics, None if it has none."""
+        started = self._clock.monotonic()
+        metrics: volume.Metrics | None = None
+        try:
+            metrics = provider.get_metrics()
+        except Exception as err:
+            # A plugin may raise anything; the volume then goes without.
+            if not volume.is_not_supported(err):
+                klog.v(4).info_s(
+                    "Failed to calculate volume metrics",
+                    pod=klog.kobj(self._pod),
+                    podUID=self._pod.metadata.uid,
+                    volumeName=name,
+                    err=err,
+                )
+        seconds = self._clock.monotonic() - started
+        if seconds > _LONG:
+            klog.info_s(
+                "Calculating volume metrics took long", pod=klog.kobj(self._pod), volumeName=name, seconds=seconds
+            )
+        answer.send(metrics)
+
+    def _to_volume_stats(self, name: str, metrics: volume.Metrics) -> stats.VolumeStats:
+        spec = next((spec for spec in self._pod.spec.volumes if spec.name == name), None)
+        return parse_pod_volume_stats(name, self._pvc_ref(spec), metrics)
+
+    def _pvc_ref(self, spec: v1.Volume | None) -> stats.PVCReference | None:
+        """The claim behind the volume."""
+        if spec is None:
+            return None
+        namespace = self._pod.metadata.namespace
+        if spec.persistent_volume_claim is not None:
+            return stats.PVCReference(name=spec.persistent_volume_claim.claim_name, namespace=namespace)
+        if spec.ephemeral is not None:
+            return stats.PVCReference(name=ephemeral.volume_claim_name(self._pod, spec), namespace=namespace)
+        return None
+
+    def _tell_of_health(self, name: str, metrics: volume.Metrics) -> None:
+        if not features.feature_gate.enabled(features.CSI_VOLUME_HEALTH):
+            return
+        if metrics.abnormal and metrics.message is not None:
+            message = f"Volume {name}: {metrics.message}"
+            self._event_recorder.event(self._pod, v1.EVENT_TYPE_WARNING, "VolumeConditionAbnormal", message)
+
+
+def parse_pod_volume_stats(name: str, pvc_ref: stats.PVCReference | None, metrics: volume.Metrics) -> stats.VolumeStats:
+    """The volume's metrics as the summary shows them: what is not known is 0."""
+    health = None if metrics.abnormal is None else stats.VolumeHealthStats(abnormal=metrics.abnormal)
+    return stats.VolumeStats(
+        name=name,
+        pvc_ref=pvc_ref,
+        time=metrics.time,
+        available_bytes=_value(metrics.available),
+        capacity_bytes=_value(metrics.capacity),
+        used_bytes=_value(metrics.used),
+        inodes=_value(metrics.inodes),
+        inodes_free=_value(metrics.inodes_free),
+        inodes_used=_value(metrics.inodes_used),
+        volume_health_stats=health,
+    )
+
+
+def _value(quantity: Quantity | None) -> int:
+    return 0 if quantity is None else quantity.value()

@@ -1,0 +1,87 @@
+"""What pods use of the node's disk besides layers and volumes: logs, and their /etc/hosts.
+
+Go: pkg/kubelet/stats/host_stats_provider.go
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+from kubelet import container as kubecontainer
+from kubelet.apis.stats import v1alpha1 as statsapi
+from kubelet.cadvisor.info import v2 as cadvisorapiv2
+from kubelet.kuberuntime import helpers as kuberuntime
+from kubelet.stats.helper import add_usage, root_fs_info_to_fs_stats
+
+# Bytes in a block of st_blocks, whatever the file system's block size.
+_BLOCK = 512
+
+
+class HostStatsProvider:
+    """Looks at each call; safe from any thread. The methods raise OSError.
+
+    DIVERGES: Go walks each file as it would a volume and asks for its file system besides, whose figures it then does
+    not use; here a file is looked at once.
+    """
+
+    def __init__(
+        self,
+        os_interface: kubecontainer.OSInterface,
+        pod_etc_hosts_path_func: Callable[[str], str],
+        pod_logs_directory: str,
+    ) -> None:
+        """pod_etc_hosts_path_func tells where the pod of a uid has its hosts file."""
+        self._os = os_interface
+        self._pod_etc_hosts_path = pod_etc_hosts_path_func
+        self._pod_logs_directory = pod_logs_directory
+
+    def get_pod_log_stats(
+        self, pod_namespace: str, pod_name: str, pod_uid: str, root_fs_info: cadvisorapiv2.FsInfo
+    ) -> statsapi.FsStats:
+        """The pod's own logs, not those of its containers."""
+        directory = kuberuntime.build_pod_logs_directory(self._pod_logs_directory, pod_namespace, pod_name, pod_uid)
+        return _to_fs_stats(self._file_metrics_by_dir(directory), root_fs_info)
+
+    def get_pod_container_log_stats(
+        self,
+        pod_namespace: str,
+        pod_name: str,
+        pod_uid: str,
+        container_name: str,
+        root_fs_info: cadvisorapiv2.FsInfo,
+    ) -> statsapi.FsStats:
+        """The container's logs, those of its former instances and rotated ones too."""
+        directory = kuberuntime.build_container_logs_directory(
+            self._pod_logs_directory, pod_namespace, pod_name, pod_uid, container_name
+        )
+        return _to_fs_stats(self._file_metrics_by_dir(directory), root_fs_info)
+
+    def get_pod_etc_hosts_stats(self, pod_uid: str, root_fs_info: cadvisorapiv2.FsInfo) -> statsapi.FsStats | None:
+        """None for a pod that has none of ours."""
+        try:
+            status = self._os.stat(self._pod_etc_hosts_path(pod_uid))
+        except FileNotFoundError:
+            return None
+        return _to_fs_stats([status], root_fs_info)
+
+    def _file_metrics_by_dir(self, dirname: str) -> list[os.stat_result]:
+        """The files right in the directory; one that was rotated away meanwhile does not count."""
+        found: list[os.stat_result] = []
+        for entry in self._os.read_dir(dirname):
+            try:
+                if not entry.is_dir(follow_symlinks=False):
+                    found.append(entry.stat(follow_symlinks=False))
+            except FileNotFoundError:
+                continue
+        return found
+
+
+def _to_fs_stats(files: Iterable[os.stat_result], root_fs_info: cadvisorapiv2.FsInfo) -> statsapi.FsStats:
+    result = root_fs_info_to_fs_stats(root_fs_info)
+    for status in files:
+        result.used_bytes = add_usage(result.used_bytes, status.st_blocks * _BLOCK)
+        result.inodes_used = add_usage(result.inodes_used, 1)
+        result.time = datetime.now(UTC)
+    return result

@@ -1,0 +1,48 @@
+"""How many tasks the node can have, and has.
+
+Go: pkg/kubelet/stats/pidlimit/pidlimit.go, pidlimit_linux.go
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kubelet.apis.stats import v1alpha1 as statsapi
+
+__all__ = ["stats"]
+
+# Each is a limit for the whole node.
+_LIMITS = ("sys/kernel/pid_max", "sys/kernel/threads-max")
+
+
+def stats(proc: str = "/proc") -> statsapi.RlimitStats:
+    """Tasks, threads included. Raises OSError and ValueError when the kernel does not count them."""
+    return statsapi.RlimitStats(
+        time=datetime.now(UTC),
+        max_pid=min(_limits(proc), default=None),
+        num_of_running_processes=running_task_count(proc),
+    )
+
+
+def _limits(proc: str) -> list[int]:
+    """Those that can be read."""
+    found: list[int] = []
+    for name in _LIMITS:
+        try:
+            found.append(int(Path(proc, name).read_text()))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def running_task_count(proc: str = "/proc") -> int:
+    """Raises OSError and ValueError."""
+    # As in "1.36 3.49 4.53 2/3518 3715089".
+    fields = Path(proc, "loadavg").read_text().split()
+    if len(fields) < 5:
+        raise ValueError("not enough fields in /proc/loadavg")
+    _, slash, total = fields[3].partition("/")
+    if not slash:
+        raise ValueError("error parsing fourth field of /proc/loadavg")
+    return int(total)

@@ -83,6 +83,10 @@ class PodConfig:
         """The stream of changes. Nobody else may send on it."""
         return self._updates
 
+    def sources(self) -> dict[str, golang.Channel[kubetypes.PodUpdate]]:
+        """The channels of the sources by their names, for those who watch."""
+        return self._mux.sources()
+
     def sync(self) -> None:
         """Send the full state to the updates channel; blocks while that is full."""
         self._pods.sync()

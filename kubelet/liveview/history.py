@@ -250,9 +250,7 @@ class PodStories:
 
 
 def _copy(event: PodEvent) -> PodEvent:
-    return PodEvent(
-        event.first, event.last, event.type, event.reason, event.message, event.field_path, event.count
-    )
+    return PodEvent(event.first, event.last, event.type, event.reason, event.message, event.field_path, event.count)
 
 
 def _note_container(story: Story, status: v1.ContainerStatus, now: float) -> None:
@@ -285,18 +283,19 @@ def describe_end(ended: v1.ContainerStateTerminated) -> str:
     return f"ended with exit code {ended.exit_code}"
 
 
+# The operations that are a stage of a pod's story, under their names there.
+STAGES = {
+    "run_podsandbox": "sandbox",
+    "pull_image": "pull",
+    "create_container": "create",
+    "start_container": "start",
+    "stop_container": "stop",
+    "stop_podsandbox": "stop sandbox",
+}
+
+
 class RuntimeCalls:
     """The calls of the container runtime, under way and ended. Thread-safe."""
-
-    # The operations that are a stage of a pod's story, under their names there.
-    _STAGES = {
-        "run_podsandbox": "sandbox",
-        "pull_image": "pull",
-        "create_container": "create",
-        "start_container": "start",
-        "stop_container": "stop",
-        "stop_podsandbox": "stop sandbox",
-    }
 
     def __init__(self, stories: PodStories) -> None:
         self._stories = stories
@@ -335,7 +334,7 @@ class RuntimeCalls:
             if error is not None:
                 totals.errors += 1
                 totals.last_error = str(error)
-        stage = self._STAGES.get(call.operation)
+        stage = STAGES.get(call.operation)
         if stage and call.uid:
             self._stories.add(call.uid, line_of(call, call.began + seconds, error))
 
@@ -367,7 +366,7 @@ class RuntimeCalls:
 
 def line_of(call: Call, ended: float, error: Exception | None = None) -> Line:
     """The call as a line of its pod's story."""
-    stage = RuntimeCalls._STAGES.get(call.operation, call.operation)
+    stage = STAGES.get(call.operation, call.operation)
     what = call.subject if call.operation == "pull_image" else call.container
     detail = what if error is None else f"{what}: {error}" if what else str(error)
     return Line(stage, call.began, ended, detail, error is not None)

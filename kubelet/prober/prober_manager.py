@@ -140,6 +140,11 @@ class Manager:
             PROBER_RESULTS.remove(*_result_labels(worker, result))
         PROBER_DURATION.remove(*_duration_labels(worker))
 
+    def workers(self) -> list[Worker]:
+        """The workers there are now; only to be looked at."""
+        with self._lock:
+            return list(self._workers.values())
+
     def worker_count(self) -> int:
         with self._lock:
             return len(self._workers)

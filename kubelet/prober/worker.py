@@ -8,7 +8,7 @@ Each worker has a thread of its own, as each has a goroutine in Go; docs/channel
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kubelet import container as kubecontainer
 from kubelet.prober import results
@@ -25,6 +25,17 @@ _INITIAL_VALUES = {
     ProbeType.LIVENESS: results.SUCCESS,
     ProbeType.STARTUP: results.UNKNOWN,
 }
+
+
+class WorkerState(NamedTuple):
+    """The last result, None before the first, and how many equal ones came in a row; when the next tick is due."""
+
+    last_result: results.Result | None
+    result_run: int
+    spec: v1.Probe
+    # By the manager's monotonic clock.
+    due: float
+    on_hold: bool
 
 
 class Worker:
@@ -58,6 +69,11 @@ class Worker:
     def trigger(self) -> None:
         """Have the container probed now and not at the next tick."""
         self._manual_trigger.try_send(None)
+
+    @property
+    def state(self) -> WorkerState:
+        """Where it stands, for those who only look."""
+        return WorkerState(self._last_result, self._result_run, self._spec, self._due, self._on_hold)
 
     def run(self, ctx: golang.Context) -> None:
         """Probe at every period until stopped, or until the container will not run again."""

@@ -92,6 +92,9 @@ class FakeVolumeManager:
     def get_mounted_volumes_for_pod(self, pod_name: str) -> kubecontainer.VolumeMap:
         return self.mounted.get(pod_name, {})
 
+    def get_missing_volumes_for_pod(self, pod: v1.Pod) -> list[str]:
+        return []
+
     def has_possibly_mounted_volumes_for_pod(self, pod_name: str) -> bool:
         return pod_name in self.possibly_mounted
 

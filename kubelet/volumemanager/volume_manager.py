@@ -187,6 +187,10 @@ class VolumeManager:
             for outer_name, volume in self._get_mounted_volumes(pod_name).items()
         }
 
+    def get_missing_volumes_for_pod(self, pod: v1.Pod) -> list[str]:
+        """Those volumes that the pod's containers use and that are not set up yet, by their names in its spec."""
+        return self._get_unmounted_volumes(volumeutil.get_unique_pod_name(pod), _get_expected_volumes(pod))
+
     def has_possibly_mounted_volumes_for_pod(self, pod_name: str) -> bool:
         """Whether the pod may have a volume set up, surely or half-way."""
         return bool(self._actual_state_of_world.get_possibly_mounted_volumes_for_pod(pod_name))

@@ -47,6 +47,11 @@ class Mux(Generic[T]):
                 golang.go(self._listen, ctx, source, channel, name=f"config-mux-{source}")
             return channel
 
+    def sources(self) -> dict[str, golang.Channel[T]]:
+        """The channels by the names of their sources."""
+        with self._source_lock:
+            return dict(self._sources)
+
     def _listen(self, ctx: golang.Context, source: str, listen_channel: golang.Channel[T]) -> None:
         # DIVERGES: Go's listener outlives its context until the channel is closed; ours ends with it.
         while True:

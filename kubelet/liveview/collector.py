@@ -1,0 +1,674 @@
+"""A snapshot of the running kubelet, made when somebody asks for it.
+
+Go: none
+
+It only reads, holds no lock for longer than a copy takes, and asks neither the runtime nor the API server: it answers
+when these do not. All times in it are seconds since the epoch, durations seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kubelet import container as kubecontainer
+from kubelet import kuberuntime
+from kubelet import types as kubetypes
+from kubelet.kubelet import HOUSEKEEPING_PERIOD, SYNC_PERIOD, LoopCase
+from kubelet.liveview import activity, history
+from kubelet.liveview.explanation import Explanation, PodFacts, ProbeFacts, State, WorkerFacts, explain_pod, spoken
+from kubelet.prober.prober import ProbeType
+from pkg import golang
+from pkg.api.core import v1
+from pkg.component_base import version
+
+if TYPE_CHECKING:
+    from kubelet.kubelet import Kubelet
+    from kubelet.pod_workers import PodSyncStatus
+
+# A JSON object.
+Object = dict[str, Any]
+
+# Rates are of this time back from now.
+_RATE_WINDOW = 60.0
+# How long a pod that is gone is still shown.
+_SHOW_GONE = 60.0
+# One snapshot serves everybody who asks within this time.
+_REUSE = 0.25
+# A call or a step of the loop that takes longer is told of; some calls are meant to.
+_LONG_CALL = 20.0
+_LONG_STEP = 5.0
+_MEANT_TO_LAST = frozenset({"pull_image", "get_container_events", "stop_container", "exec_sync"})
+# How much of the end of a log is looked at for its last line.
+_LOG_TAIL = 4096
+
+_CASES = {
+    LoopCase.CONFIG: "config",
+    LoopCase.PLEG: "pleg",
+    LoopCase.SYNC: "sync",
+    LoopCase.LIVENESS: "liveness",
+    LoopCase.READINESS: "readiness",
+    LoopCase.STARTUP: "startup",
+    LoopCase.CONTAINER_MANAGER: "container manager",
+    LoopCase.HOUSEKEEPING: "housekeeping",
+    LoopCase.STOP: "stop",
+}
+
+
+class Collector:
+    """Looks at one kubelet. Thread-safe."""
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+        self._lock = threading.Lock()  # guards the two fields below, and makes snapshots one at a time
+        self._last: Object | None = None
+        self._made_at = 0.0
+
+    def snapshot(self) -> Object:
+        """Everything. Not to be changed: others may have the same one."""
+        with self._lock:
+            now = time.monotonic()
+            if self._last is None or now - self._made_at > _REUSE:
+                self._last = self._snapshot()
+                self._made_at = now
+            return self._last
+
+    def _snapshot(self) -> Object:
+        look = _Look(self._kubelet)
+        pods = [look.pod(facts, uid) for uid, facts in look.all_pods()]
+        pods.sort(key=lambda pod: (pod["namespace"], pod["name"], pod["created"] or 0.0))
+        return {
+            "now": look.at,
+            "node": look.node(pods),
+            "loop": look.loop(),
+            "sources": look.sources(),
+            "channels": look.channels(),
+            "pleg": look.pleg(),
+            "workers": look.workers(),
+            "calls": look.calls(),
+            "threads": threading.active_count(),
+            "pods": pods,
+        }
+
+    def explain_pod(self, namespace: str, name: str) -> Object | None:
+        """The pods of that name, newest last, as in a snapshot; None if there never was one."""
+        look = _Look(self._kubelet)
+        found = [
+            look.pod(facts, uid)
+            for uid, facts in look.all_pods(show_gone=float("inf"))
+            if (facts.namespace, facts.name) == (namespace, name)
+        ]
+        if not found:
+            return None
+        found.sort(
+            key=lambda pod: (
+                (pod["explanation"]["state"] != State.GONE, pod["timeline"][0]["began"])
+                if pod["timeline"]
+                else (True, look.at)
+            )
+        )
+        return {"now": look.at, "node": look.node([]), "pods": found}
+
+    def explain_node(self) -> Object:
+        """How the node is, and in short how each pod is."""
+        snapshot = self.snapshot()
+        return {key: snapshot[key] for key in ("now", "node", "pods", "pleg", "calls", "workers")}
+
+
+class _Look:
+    """One look at the kubelet: what all pods have in common is found out once."""
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        self.kubelet = kubelet
+        self.history = kubelet.history
+        self.at = time.time()
+        self.now = datetime.fromtimestamp(self.at, UTC)
+        self.runtime_problem = _text(kubelet.runtime_state.runtime_errors())
+        self.network_problem = _text(kubelet.runtime_state.network_errors())
+        self.in_flight = self.history.calls.in_flight()
+        self.activities = activity.of_workers()
+        self.probers = self._probers()
+        self.worker_facts = self._worker_facts()
+
+    # ---- Pods ----
+
+    def all_pods(self, show_gone: float = _SHOW_GONE) -> Iterator[tuple[str, PodFacts]]:
+        """The facts of the pods that are wanted, that still have a worker, and that were here not long ago."""
+        seen = set()
+        for pod in self.kubelet.pod_manager.get_pods():
+            seen.add(pod.metadata.uid)
+            yield pod.metadata.uid, self._facts(pod.metadata.uid, pod)
+        for uid, (pod_or_none, namespace, name) in self._unwanted().items():
+            if uid not in seen:
+                seen.add(uid)
+                yield uid, self._facts(uid, pod_or_none, namespace, name)
+        for uid, (namespace, name) in self.history.pods.names().items():
+            if uid in seen or not name:
+                continue
+            lines, _ = self.history.pods.get(uid)
+            if lines and self.at - max(line.ended for line in lines) < show_gone:
+                yield uid, self._facts(uid, None, namespace, name)
+
+    def _unwanted(self) -> dict[str, tuple[v1.Pod | None, str, str]]:
+        """Pods that have a worker: these may be in no source any more."""
+        found = {}
+        workers = self.kubelet.pod_workers
+        with workers.pod_lock:
+            for uid, status in workers.pod_sync_statuses.items():
+                options = status.active_update or status.pending_update
+                pod = None if options is None else options.pod
+                name, _, namespace = status.fullname.rpartition("_")
+                found[uid] = (pod, namespace, name)
+        return found
+
+    def _facts(self, uid: str, pod: v1.Pod | None, namespace: str = "", name: str = "") -> PodFacts:
+        kubelet = self.kubelet
+        if pod is not None:
+            namespace, name = pod.metadata.namespace, pod.metadata.name
+        status, found = kubelet.status_manager.get_pod_status(uid)
+        if not found and pod is not None:
+            status = pod.status
+        worker = self.worker_facts.get(uid)
+        _, events = self.history.pods.get(uid)
+        facts = PodFacts(
+            namespace=namespace,
+            name=name,
+            now=self.now,
+            pod=pod,
+            status=status,
+            worker=worker,
+            node_problem=self.runtime_problem,
+            network_problem=self.network_problem,
+            events=sorted(events, key=lambda event: event.last),
+            calls=[call for call in self.in_flight if call.uid == uid],
+            probes=self.probers.get(uid, ()),
+        )
+        if pod is not None and (worker is None or worker.phase == "sync"):
+            facts.unmounted = kubelet.volume_manager.get_missing_volumes_for_pod(pod)
+            self._add_reasons(facts, uid, pod)
+        return facts
+
+    def _add_reasons(self, facts: PodFacts, uid: str, pod: v1.Pod) -> None:
+        """Why containers could not be started, and when that is tried again."""
+        statuses = {s.name: s for s in (*facts.status.init_container_statuses, *facts.status.container_statuses)}
+        for container in (*pod.spec.init_containers, *pod.spec.containers):
+            item = self.kubelet.reason_cache.get(uid, container.name)
+            if item is not None:
+                facts.reasons[container.name] = (str(item.err), item.message)
+                if (restart_at := kubecontainer.min_backoff_expiration(item.err)) is not None:
+                    facts.restart_at[container.name] = restart_at
+            if (pull_at := self.kubelet.image_back_off.until(f"{uid}_{_with_tag(container.image)}")) is not None:
+                facts.pull_at[container.image] = pull_at
+            status = statuses.get(container.name)
+            if status is not None and _ended_badly(status):
+                line = self._last_log_line(pod, status)
+                if line:
+                    facts.last_log_lines[container.name] = line
+
+    def _last_log_line(self, pod: v1.Pod, status: v1.ContainerStatus) -> str:
+        """The last line of the container's last instance that wrote one."""
+        meta = pod.metadata
+        folder = kuberuntime.build_container_logs_directory(
+            self.kubelet.pod_logs_directory, meta.namespace, meta.name, meta.uid, status.name
+        )
+        for count in (status.restart_count, status.restart_count - 1):
+            if line := _last_line(os.path.join(folder, f"{count}.log")):
+                return line
+        return ""
+
+    def pod(self, facts: PodFacts, uid: str) -> Object:
+        """One pod, for JSON."""
+        pod = facts.pod
+        found = explain_pod(facts)
+        annotations = {} if pod is None else pod.metadata.annotations
+        return {
+            "uid": uid,
+            "namespace": facts.namespace,
+            "name": facts.name,
+            "source": annotations.get(kubetypes.CONFIG_SOURCE_ANNOTATION_KEY, ""),
+            "static": pod is not None and kubetypes.is_static_pod(pod),
+            "created": _seconds(None if pod is None else pod.metadata.creation_timestamp),
+            "phase": facts.status.phase,
+            "explanation": _explanation(found),
+            "worker": _worker(facts.worker),
+            "containers": list(_containers(facts)),
+            "probes": [_probe(probe) for probe in facts.probes],
+            "calls": [self._call(call) for call in facts.calls],
+            "events": [_event(event) for event in facts.events],
+            "timeline": self._timeline(uid, facts),
+        }
+
+    def _timeline(self, uid: str, facts: PodFacts) -> list[Object]:
+        """The pod's story so far, with what it is going through now; lines under way have no end."""
+        lines, _ = self.history.pods.get(uid)
+        told = [_line(line) for line in sorted(lines, key=lambda line: line.began)]
+        stages = history.STAGES
+        for call in facts.calls:
+            if call.operation in stages:
+                told.append({**_line(history.line_of(call, self.at)), "ended": None})
+        worker = facts.worker
+        if worker is None or worker.step_began is None or worker.activity is None:
+            return told
+        if worker.activity.text == activity.STEPS[activity.VOLUMES]:
+            told.append(_line(history.Line("volumes", worker.step_began.timestamp(), self.at)) | {"ended": None})
+        return told
+
+    # ---- Workers and probes ----
+
+    def _worker_facts(self) -> dict[str, WorkerFacts]:
+        workers = self.kubelet.pod_workers
+        with workers.pod_lock:
+            started = dict(workers.started_static_pods_by_fullname)
+            return {
+                uid: self._worker_of_locked(uid, status, started) for uid, status in workers.pod_sync_statuses.items()
+            }
+
+    def _worker_of_locked(self, uid: str, status: PodSyncStatus, started: Mapping[str, str]) -> WorkerFacts:
+        progress = status.progress
+        instead = started.get(status.fullname, "")
+        return WorkerFacts(
+            phase=str(status.work_type()),
+            working=status.working,
+            pending=status.pending_update is not None,
+            finished=status.finished,
+            deleted=status.deleted,
+            evicted=status.evicted,
+            waits_to_start=progress.waits_to_start and not status.is_started(),
+            runs_instead=instead if instead != uid else "",
+            grace_period=status.grace_period,
+            terminating_at=status.terminating_at,
+            terminated_at=status.terminated_at,
+            step_began=progress.began_at,
+            step_ended=progress.ended_at,
+            next_step=progress.next_at,
+            steps=progress.steps,
+            failures=progress.failures,
+            err="" if progress.err is None else str(progress.err),
+            activity=self.activities.get(uid),
+        )
+
+    def _probers(self) -> dict[str, list[ProbeFacts]]:
+        found: dict[str, list[ProbeFacts]] = {}
+        manager = self.kubelet.probe_manager
+        monotonic = manager.clock.monotonic()
+        for worker in manager.workers():
+            state = worker.state
+            period = float(state.spec.period_seconds or 10)
+            facts = ProbeFacts(
+                container=worker.container.name,
+                type=worker.probe_type.value,
+                result="" if state.last_result is None else state.last_result.name,
+                run=state.result_run,
+                failure_threshold=state.spec.failure_threshold or 3,
+                period=period,
+                what=_describe_probe(state.spec),
+                next_at=self.now + timedelta(seconds=max(0.0, state.due - monotonic)),
+            )
+            found.setdefault(worker.pod.metadata.uid, []).append(facts)
+        for probes in found.values():
+            probes.sort(key=lambda probe: (probe.container, list(ProbeType).index(ProbeType(probe.type))))
+        return found
+
+    def workers(self) -> Object:
+        """How many pods are in which phase, and how many steps are under way."""
+        phases = {"sync": 0, "terminating": 0, "terminated": 0, "finished": 0}
+        for worker in self.worker_facts.values():
+            phases["finished" if worker.finished else worker.phase] += 1
+        at_work = sum(worker.step_began is not None for worker in self.worker_facts.values())
+        failing = sum(worker.failures > 0 for worker in self.worker_facts.values())
+        return {**phases, "at_work": at_work, "failing": failing, "threads": len(self.activities)}
+
+    # ---- The loop and its channels ----
+
+    def loop(self) -> Object:
+        loop, kubelet = self.history.loop, self.kubelet
+        tape = list(loop.tape)
+        window = _window(tape, self.at)
+        taken = [0] * len(_CASES)
+        for each in tape:
+            if each.at >= self.at - _RATE_WINDOW:
+                taken[each.case] += 1
+        channels: dict[LoopCase, golang.Channel[Any]] = {
+            LoopCase.CONFIG: kubelet.pod_config.updates(),
+            LoopCase.PLEG: kubelet.pleg.watch(),
+            LoopCase.LIVENESS: kubelet.liveness_manager.updates(),
+            LoopCase.READINESS: kubelet.readiness_manager.updates(),
+            LoopCase.STARTUP: kubelet.startup_manager.updates(),
+            LoopCase.CONTAINER_MANAGER: kubelet.container_manager.updates(),
+        }
+        cases = [
+            {
+                "name": name,
+                "count": loop.counts[case],
+                "rate": taken[case] / window,
+                "busy_seconds": loop.busy_seconds[case],
+                "period": {LoopCase.SYNC: SYNC_PERIOD, LoopCase.HOUSEKEEPING: HOUSEKEEPING_PERIOD}.get(case),
+                **_channel(channels.get(case)),
+            }
+            for case, name in _CASES.items()
+            if case is not LoopCase.STOP
+        ]
+        at_work = loop.at_work
+        return {
+            "cases": cases,
+            "last": None if loop.last is None else _CASES[LoopCase(loop.last)],
+            "at_work": None if at_work is None else {"case": _CASES[LoopCase(at_work[0])], "since": at_work[1]},
+            "paused": self.runtime_problem,
+            "tape": [[round(t.at, 3), t.case, round(t.seconds, 6)] for t in tape if t.at >= self.at - 2 * _RATE_WINDOW],
+        }
+
+    def sources(self) -> list[Object]:
+        """The sources of pods, how often each spoke, and how many pods it has."""
+        counts: dict[str, int] = {}
+        for pod in self.kubelet.pod_manager.get_pods():
+            name = pod.metadata.annotations.get(kubetypes.CONFIG_SOURCE_ANNOTATION_KEY, "")
+            counts[name] = counts.get(name, 0) + 1
+        return [
+            {"name": name, "pods": counts.get(name, 0), **_channel(channel)}
+            for name, channel in sorted(self.kubelet.pod_config.sources().items())
+        ]
+
+    def channels(self) -> list[Object]:
+        """Other channels worth watching."""
+        found: list[tuple[str, object]] = [
+            ("relist requests", getattr(self.kubelet.pleg, "_relist_requests", None)),
+            ("statuses to send", getattr(self.kubelet.status_manager, "_pod_status_channel", None)),
+        ]
+        return [{"name": name, **_channel(ch)} for name, ch in found if isinstance(ch, golang.Channel)]
+
+    # ---- The runtime ----
+
+    def pleg(self) -> Object:
+        relists = list(getattr(self.kubelet.pleg, "relists", ()))
+        try:
+            self.kubelet.pleg.healthy()
+            problem = ""
+        except Exception as err:  # whatever it is, it is what there is to tell
+            problem = str(err)
+        durations = sorted(relist.seconds for relist in relists)
+        return {
+            "problem": problem,
+            "relists": [[round(r.at, 3), round(r.seconds, 6), r.failed] for r in relists],
+            "p50": _quantile(durations, 0.5),
+            "p99": _quantile(durations, 0.99),
+            "last_at": relists[-1].at if relists else None,
+        }
+
+    def calls(self) -> Object:
+        operations = []
+        for name, totals in sorted(self.history.calls.totals().items()):
+            durations = sorted(ended.seconds for ended in totals.recent)
+            operations.append(
+                {
+                    "name": name,
+                    "count": totals.count,
+                    "errors": totals.errors,
+                    "last_error": totals.last_error,
+                    "last_at": totals.recent[-1].at if totals.recent else None,
+                    "p50": _quantile(durations, 0.5),
+                    "p99": _quantile(durations, 0.99),
+                    "recent": [[round(e.at, 3), round(e.seconds, 6), e.failed] for e in totals.recent],
+                }
+            )
+        return {"in_flight": [self._call(call) for call in self.in_flight], "operations": operations}
+
+    def _call(self, call: history.Call) -> Object:
+        namespace, name = self.history.pods.names().get(call.uid, ("", "")) if call.uid else ("", "")
+        return {
+            "operation": call.operation,
+            "began": call.began,
+            "uid": call.uid,
+            "pod": f"{namespace}/{name}" if name else "",
+            "container": call.container,
+            "subject": call.subject,
+        }
+
+    # ---- The node ----
+
+    def node(self, pods: list[Object]) -> Object:
+        kubelet = self.kubelet
+        problems = list(self._problems())
+        info = version.get()
+        standalone = kubelet.kube_client is None
+        states: dict[str, int] = {}
+        for pod in pods:
+            state = pod["explanation"]["state"]
+            states[state] = states.get(state, 0) + 1
+        return {
+            "name": kubelet.node_name,
+            "version": info.git_version,
+            "release": info.version,
+            "began": self.history.began,
+            "standalone": standalone,
+            "registered": kubelet.registration_completed,
+            "state": "down" if any(p["serious"] for p in problems) else "warning" if problems else "ok",
+            "sentence": _node_sentence(problems, states),
+            "problems": problems,
+            "pods": states,
+        }
+
+    def _problems(self) -> Iterator[Object]:
+        """What is wrong with the node, worst first."""
+        kubelet, loop = self.kubelet, self.history.loop
+        if self.runtime_problem:
+            yield _problem("runtime", f"no pod is worked on: {self.runtime_problem}", serious=True)
+        at_work = loop.at_work
+        if at_work is not None and self.at - at_work[1] > _LONG_STEP:
+            what = _CASES[LoopCase(at_work[0])]
+            text = f"the sync loop has worked on one event ({what}) for {spoken(self.at - at_work[1])}"
+            yield _problem("sync loop", text, serious=True)
+        if self.network_problem:
+            yield _problem("network", f"pods with a network of their own cannot start: {self.network_problem}")
+        if not kubelet.sources_ready.all_ready():
+            silent = [name for name, channel in kubelet.pod_config.sources().items() if not channel.passed]
+            who = f" from {', '.join(silent)}" if silent else ""
+            yield _problem(
+                "sources", f"not all sources of pods have been heard yet: nothing{who}, so no pod is removed"
+            )
+        if kubelet.kube_client is not None and not kubelet.registration_completed:
+            yield _problem("API server", "the node is not registered with the API server yet")
+        for call in self.in_flight:
+            age = self.at - call.began
+            if age > _LONG_CALL and call.operation not in _MEANT_TO_LAST:
+                whose = self._call(call)["pod"]
+                text = (
+                    f"the runtime has not answered {call.operation}{f' for {whose}' if whose else ''} in {spoken(age)}"
+                )
+                yield _problem("runtime", text)
+
+
+def _problem(what: str, text: str, serious: bool = False) -> Object:
+    return {"what": what, "text": text, "serious": serious}
+
+
+_TROUBLED = (State.STUCK, State.NOT_READY, State.REFUSED, State.FAILED, State.UNKNOWN)
+
+
+def _node_sentence(problems: list[Object], states: Mapping[str, int]) -> str:
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        return f"The node is not well: {problems[0]['text']}{more}."
+    total = sum(count for state, count in states.items() if state != State.GONE)
+    troubled = sum(states.get(state, 0) for state in _TROUBLED)
+    if not total:
+        return "The node is well, and has no pods."
+    pods = "its pod is" if total == 1 else f"all {total} pods are"
+    if troubled:
+        are = "is" if troubled == 1 else "are"
+        return f"The node is well; {troubled} of {total} pods {are} not as they should be."
+    return f"The node is well, and {pods} as they should be."
+
+
+def _explanation(found: Explanation) -> Object:
+    return {
+        "state": found.state.value,
+        "cause": found.cause,
+        "sentence": found.sentence,
+        "container": found.container,
+        "until": _seconds(found.until),
+        "until_what": found.until_what if found.until is not None else "",
+        "advice": found.advice,
+        "evidence": [
+            {"source": e.source, "text": e.text, "at": _seconds(e.at), "count": e.count} for e in found.evidence
+        ],
+    }
+
+
+def _worker(worker: WorkerFacts | None) -> Object | None:
+    if worker is None:
+        return None
+    at = worker.activity
+    waits_for, until = _waits_for(worker)
+    return {
+        "phase": "finished" if worker.finished else worker.phase,
+        "waits_for": waits_for,
+        "until": _seconds(until),
+        "function": at.function if at is not None else "",
+        "step_began": _seconds(worker.step_began),
+        "step_ended": _seconds(worker.step_ended),
+        "pending": worker.pending,
+        "steps": worker.steps,
+        "failures": worker.failures,
+        "error": worker.err,
+        "terminating_at": _seconds(worker.terminating_at),
+        "terminated_at": _seconds(worker.terminated_at),
+        "grace_period": worker.grace_period,
+    }
+
+
+def _waits_for(worker: WorkerFacts) -> tuple[str, datetime | None]:
+    """What the worker waits for, and until when at the latest."""
+    if worker.finished:
+        return "is done; its thread has ended", None
+    if worker.waits_to_start:
+        return "waits until the pod of the same name has ended", worker.next_step
+    if worker.activity is None:
+        return "is about to start", None
+    if worker.activity.text == activity.WAITS_FOR_CHANGE:
+        return ("waits to try again" if worker.failures else activity.WAITS_FOR_CHANGE), worker.next_step
+    return worker.activity.text, None
+
+
+def _containers(facts: PodFacts) -> Iterator[Object]:
+    """The containers of the spec, init containers first, and how each is."""
+    spec = facts.pod.spec if facts.pod is not None else v1.PodSpec()
+    statuses = {s.name: s for s in (*facts.status.init_container_statuses, *facts.status.container_statuses)}
+    kinds = [(c, "sidecar" if c.restart_policy == "Always" else "init") for c in spec.init_containers]
+    for container, kind in [*kinds, *((c, "container") for c in spec.containers)]:
+        status = statuses.get(container.name, v1.ContainerStatus())
+        state, since = "waiting", None
+        reason = facts.reasons.get(container.name, ("", ""))[0]
+        if status.state.running is not None:
+            state, since, reason = "running", status.state.running.started_at, ""
+        elif status.state.terminated is not None and reason != "CrashLoopBackOff":
+            ended = status.state.terminated
+            state, since, reason = "ended", ended.finished_at, f"exit code {ended.exit_code}"
+        elif status.state.waiting is not None:
+            reason = reason or status.state.waiting.reason
+        yield {
+            "name": container.name,
+            "kind": kind,
+            "image": container.image,
+            "state": state,
+            "reason": reason,
+            "since": _seconds(since),
+            "ready": status.ready,
+            "restarts": status.restart_count,
+        }
+
+
+def _probe(probe: ProbeFacts) -> Object:
+    return {
+        "container": probe.container,
+        "type": probe.type.lower(),
+        "what": probe.what,
+        "result": probe.result.lower(),
+        "run": probe.run,
+        "failure_threshold": probe.failure_threshold,
+        "period": probe.period,
+        "next_at": _seconds(probe.next_at),
+    }
+
+
+def _event(event: history.PodEvent) -> Object:
+    return {
+        "first": event.first,
+        "last": event.last,
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message,
+        "count": event.count,
+    }
+
+
+def _line(line: history.Line) -> Object:
+    return {
+        "stage": line.stage,
+        "began": line.began,
+        "ended": line.ended,
+        "detail": line.detail,
+        "failed": line.failed,
+    }
+
+
+def _channel(channel: golang.Channel[Any] | None) -> Object:
+    if channel is None:
+        return {"depth": None, "capacity": None, "passed": None}
+    return {"depth": len(channel), "capacity": channel.capacity, "passed": channel.passed}
+
+
+def _describe_probe(spec: v1.Probe) -> str:
+    if spec.exec is not None:
+        return "exec " + " ".join(spec.exec.command)[:60]
+    if spec.http_get is not None:
+        return f"GET {spec.http_get.path or '/'} on port {spec.http_get.port}"
+    if spec.tcp_socket is not None:
+        return f"TCP port {spec.tcp_socket.port}"
+    return f"gRPC port {spec.grpc.port}" if spec.grpc is not None else "no action"
+
+
+def _ended_badly(status: v1.ContainerStatus) -> bool:
+    ended = status.state.terminated or (None if status.state.running is not None else status.last_state.terminated)
+    return ended is not None and ended.exit_code != 0
+
+
+def _last_line(path: str) -> str:
+    """The last line in a log as CRI has it, without its time and stream."""
+    try:
+        with Path(path).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _LOG_TAIL))
+            lines = file.read().decode(errors="replace").rstrip("\n").splitlines()
+    except OSError:
+        return ""
+    parts = lines[-1].split(" ", 3) if lines else []
+    return parts[3].strip() if len(parts) == 4 else ""
+
+
+def _with_tag(image: str) -> str:
+    """The name under which the image manager knows it."""
+    last = image.rpartition("/")[2]
+    return image if ":" in last or "@" in image else f"{image}:latest"
+
+
+def _window(tape: Iterable[history.Taken], now: float) -> float:
+    """How far back the tape tells everything, up to the window of rates; at least a second."""
+    first = next(iter(tape), None)
+    return _RATE_WINDOW if first is None else min(_RATE_WINDOW, max(1.0, now - first.at))
+
+
+def _quantile(ascending: list[float], share: float) -> float | None:
+    return ascending[min(len(ascending) - 1, int(share * len(ascending)))] if ascending else None
+
+
+def _seconds(at: datetime | None) -> float | None:
+    return None if at is None else round(at.timestamp(), 3)
+
+
+def _text(err: Exception | None) -> str:
+    return "" if err is None else str(err)

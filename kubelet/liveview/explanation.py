@@ -1,0 +1,813 @@
+"""Why a pod is not running, in one sentence, with the evidence.
+
+Go: none
+
+`explain_pod` goes through the possible causes in the order in which a pod meets them on its way, and gives the first
+that applies. It works on facts alone, so that every sentence can be tested without a kubelet. Sentences do not speak of
+"in 10 s": that ages while it is read. What the pod waits for is in `until`, to be counted down by whoever shows it.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TypedDict
+
+from kubelet.liveview.activity import Activity
+from kubelet.liveview.history import Call, PodEvent, describe_end
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+
+_IMAGE_REASONS = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ImageInspectError",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+_STARTING_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
+_VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
+# How much of an error a sentence quotes; the evidence has all of it.
+_QUOTE = 200
+
+
+class State(enum.StrEnum):
+    """How a pod stands, for a colour."""
+
+    READY = "ready"
+    NOT_READY = "not ready"
+    STARTING = "starting"
+    # Something must happen or change before it can go on; it is tried again.
+    STUCK = "stuck"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    REFUSED = "refused"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Something that was said or measured, and bears the sentence out. `source` says where it is from."""
+
+    source: str
+    text: str
+    at: datetime | None = None
+    # How often it was said; 0 when that means nothing.
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Explanation:
+    """The sentence. `cause` is one word for programs, `container` the one that it is about, if any."""
+
+    state: State
+    cause: str
+    sentence: str
+    evidence: list[Evidence] = field(default_factory=list)
+    container: str = ""
+    # What is waited for and until when, if that is known.
+    until: datetime | None = None
+    until_what: str = ""
+    # What a person can do about it; empty if there is nothing.
+    advice: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerFacts:
+    """The pod's worker."""
+
+    # sync, terminating or terminated.
+    phase: str = "sync"
+    working: bool = False
+    pending: bool = False
+    finished: bool = False
+    deleted: bool = False
+    evicted: bool = False
+    waits_to_start: bool = False
+    # Who runs under the same full name, if this one waits for its turn.
+    runs_instead: str = ""
+    grace_period: int = 0
+    terminating_at: datetime | None = None
+    terminated_at: datetime | None = None
+    step_began: datetime | None = None
+    step_ended: datetime | None = None
+    next_step: datetime | None = None
+    steps: int = 0
+    failures: int = 0
+    err: str = ""
+    activity: Activity | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ProbeFacts:
+    """One probe of one container."""
+
+    container: str
+    # Liveness, Readiness or Startup.
+    type: str
+    # SUCCESS, FAILURE or UNKNOWN; empty before the first answer.
+    result: str = ""
+    # How many equal results in a row, and how many of failures are needed.
+    run: int = 0
+    failure_threshold: int = 3
+    period: float = 10.0
+    what: str = ""
+    next_at: datetime | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class PodFacts:
+    """What is known of a pod at one time."""
+
+    namespace: str
+    name: str
+    now: datetime
+    # None when nothing wants it any more.
+    pod: v1.Pod | None = None
+    status: v1.PodStatus = field(default_factory=v1.PodStatus)
+    worker: WorkerFacts | None = None
+    # Why no pod, or none with a network of its own, can be started at the moment.
+    node_problem: str = ""
+    network_problem: str = ""
+    events: Sequence[PodEvent] = ()
+    calls: Sequence[Call] = ()
+    probes: Sequence[ProbeFacts] = ()
+    unmounted: Sequence[str] = ()
+    # Why the last start of a container failed, as reason and message, by its name.
+    reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
+    # When a container is started again, and when an image is pulled again.
+    restart_at: dict[str, datetime] = field(default_factory=dict)
+    pull_at: dict[str, datetime] = field(default_factory=dict)
+    # The last line that a container wrote; only of those that ended badly.
+    last_log_lines: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def explain_pod(facts: PodFacts) -> Explanation:
+    """Why the pod is as it is."""
+    for cause in _CAUSES:
+        if (found := cause(facts)) is not None:
+            return found
+    return _starting(facts)
+
+
+# ---- The ends of a pod's way ----
+
+
+def _gone(facts: PodFacts) -> Explanation | None:
+    if facts.pod is not None or facts.worker is not None:
+        return None
+    if facts.events or facts.calls:
+        return Explanation(State.GONE, "Removed", "It is gone: no source names it any more and nothing of it runs.")
+    sentence = "This kubelet knows no such pod: no source names it and nothing of it runs."
+    return Explanation(State.UNKNOWN, "Unknown", sentence)
+
+
+def _ended(facts: PodFacts) -> Explanation | None:
+    """Refused, evicted, failed or done; containers that are still being stopped are told of by _stopping."""
+    status, worker = facts.status, facts.worker
+    still_stopping = worker is not None and worker.phase == "terminating" and not worker.finished
+    if status.phase not in (v1.POD_FAILED, v1.POD_SUCCEEDED) or still_stopping:
+        return None
+    if status.phase == v1.POD_SUCCEEDED:
+        return Explanation(State.SUCCEEDED, "Succeeded", "It is done: all its containers ended with exit code 0.")
+    message = status.message.removeprefix("Pod was rejected: ")
+    if status.message != message or _refusal(facts) is not None:
+        sentence = f"This node has refused it for good: {_quote(message or status.reason)} ({status.reason})."
+        evidence = [Evidence("admission", f"{status.reason}: {message}"), *_said(facts, status.reason)]
+        return Explanation(State.REFUSED, status.reason, sentence, evidence, advice=_advice_for_refused(status.reason))
+    if status.reason == "Evicted":
+        sentence = f"It was evicted to free what the node is short of: {_quote(message)}"
+        return Explanation(State.FAILED, "Evicted", _end(sentence), [Evidence("status", message)])
+    if status.reason == "DeadlineExceeded":
+        sentence = f"It ran longer than its activeDeadlineSeconds allow: {_quote(message)}"
+        return Explanation(State.FAILED, "DeadlineExceeded", _end(sentence), [Evidence("status", message)])
+    for container, ended in _failed_containers(status):
+        sentence = f"It has failed for good: container {container.name} {describe_end(ended)}, and is not restarted"
+        sentence += f" (restartPolicy {facts.pod.spec.restart_policy})." if facts.pod is not None else "."
+        evidence = _end_evidence(facts, container, ended)
+        return Explanation(State.FAILED, "ContainerFailed", sentence, evidence, container.name)
+    sentence = f"It has failed: {_quote(message or status.reason or 'the kubelet was not told why')}"
+    return Explanation(State.FAILED, status.reason or "Failed", _end(sentence), [Evidence("status", message)])
+
+
+def _refusal(facts: PodFacts) -> PodEvent | None:
+    for event in facts.events:
+        if event.reason == facts.status.reason and event.type == v1.EVENT_TYPE_WARNING and not event.field_path:
+            return event
+    return None
+
+
+def _advice_for_refused(reason: str) -> str:
+    if reason.startswith("OutOf"):
+        return "free resources of the node, or lower the pod's requests, and create it again"
+    return "change the pod or the node accordingly, and create it again"
+
+
+def _stopping(facts: PodFacts) -> Explanation | None:
+    worker = facts.worker
+    if worker is None or worker.phase == "sync":
+        return None
+    if worker.finished:
+        return Explanation(State.GONE, "Finished", "It has ended, and the kubelet is done with it.")
+    why = "was evicted" if worker.evicted else "is being deleted" if worker.deleted else "is being stopped"
+    if worker.phase == "terminated":
+        return _cleaning_up(facts, worker)
+    began = worker.terminating_at or facts.now
+    until = began + timedelta(seconds=worker.grace_period) if worker.grace_period else None
+    running = [each.name for each in _all_statuses(facts.status) if each.state.running is not None]
+    evidence = [*_calls_evidence(facts), *_said(facts, "FailedKillPod", "FailedPreStopHook", "Killing")]
+    if worker.failures:
+        evidence.insert(0, Evidence("last step", worker.err, worker.step_ended, worker.failures))
+        sentence = f"It {why}, but its containers cannot be stopped: {_quote(worker.err)}"
+        return Explanation(
+            State.STUCK, "CannotStop", _end(sentence), evidence, until=worker.next_step, until_what=_RETRY
+        )
+    if running:
+        late = until is not None and facts.now > until + timedelta(seconds=2)
+        sentence = f"It {why}: {_containers(running)} still {_runs(running)}"
+        sentence += " although its grace period is over." if late else f" (grace period {worker.grace_period} s)."
+        return Explanation(
+            State.STOPPING, "Terminating", sentence, evidence, until=until, until_what="killed at the latest"
+        )
+    sentence = f"It {why}: no container of it runs any more, and the runtime is putting its sandbox away."
+    return Explanation(State.STOPPING, "Terminating", sentence, evidence)
+
+
+def _cleaning_up(facts: PodFacts, worker: WorkerFacts) -> Explanation:
+    evidence = [*_said(facts, "FailedUnmount", "FailedMount"), *_calls_evidence(facts)]
+    if worker.err and worker.failures:
+        evidence.insert(0, Evidence("last step", worker.err, worker.step_ended, worker.failures))
+        sentence = f"Nothing of it runs any more, but it cannot be cleaned up: {_quote(worker.err)}"
+        return Explanation(
+            State.STUCK, "CannotCleanUp", _end(sentence), evidence, until=worker.next_step, until_what=_RETRY
+        )
+    what = worker.activity.text if worker.activity is not None else "is being cleaned up"
+    return Explanation(State.STOPPING, "CleaningUp", f"Nothing of it runs any more; it {what}.", evidence)
+
+
+def _is_ready(facts: PodFacts) -> Explanation | None:
+    status = facts.status
+    if status.phase != v1.POD_RUNNING or not podutil.is_pod_ready_condition_true(status):
+        return None
+    restarts = sum(each.restart_count for each in status.container_statuses)
+    count = len(status.container_statuses)
+    sentence = "It runs and is ready: " + ("its container does" if count == 1 else f"all {count} containers do") + "."
+    evidence = []
+    if restarts:
+        times = "once" if restarts == 1 else f"{restarts} times"
+        sentence = sentence[:-1] + f", after containers of it were restarted {times}."
+        for each in status.container_statuses:
+            if (ended := each.last_state.terminated) is not None:
+                evidence.append(Evidence("last end", f"{each.name} {describe_end(ended)}", ended.finished_at))
+    return Explanation(State.READY, "Ready", sentence, evidence)
+
+
+# ---- What stands in the way of every pod ----
+
+
+def _node_is_down(facts: PodFacts) -> Explanation | None:
+    if not facts.node_problem:
+        return None
+    sentence = f"No pod of this node is worked on at the moment: {_quote(facts.node_problem)}"
+    evidence = [Evidence("runtime state", facts.node_problem)]
+    return Explanation(State.STUCK, "NodeNotReady", _end(sentence), evidence, advice="look at the container runtime")
+
+
+def _waits_for_turn(facts: PodFacts) -> Explanation | None:
+    worker = facts.worker
+    if worker is None or not worker.waits_to_start:
+        return None
+    who = f"the one with uid {worker.runs_instead}" if worker.runs_instead else "another one"
+    sentence = (
+        f"It waits for its turn: {who} still runs under the same name, and static pods of one name never overlap."
+    )
+    return Explanation(
+        State.STUCK, "WaitsForSameName", sentence, [], until=worker.next_step, until_what="looks again at the latest"
+    )
+
+
+def _no_network(facts: PodFacts) -> Explanation | None:
+    if not facts.network_problem or facts.pod is None or facts.pod.spec.host_network or _any_container(facts):
+        return None
+    sentence = f"It waits for the node's pod network: {_quote(facts.network_problem)}"
+    advice = "install or mend the node's network plugin (CNI configuration)"
+    evidence = [Evidence("runtime", facts.network_problem), *_said(facts, "NetworkNotReady")]
+    return Explanation(State.STUCK, "NetworkNotReady", _end(sentence), evidence, advice=advice, **_retry(facts))
+
+
+# ---- Before the first container ----
+
+
+def _volumes(facts: PodFacts) -> Explanation | None:
+    """Volumes that are missing, and why."""
+    if not facts.unmounted or _any_container(facts):
+        return None
+    at_it = facts.worker is not None and facts.worker.activity is not None and "volumes" in facts.worker.activity.text
+    said = _said(facts, *_VOLUME_EVENTS)
+    failed = facts.worker is not None and "volumes=" in facts.worker.err
+    if not (at_it or said or failed):
+        return None
+    names = _list(facts.unmounted)
+    what = f"volume {names}" if len(facts.unmounted) == 1 else f"volumes {names}"
+    if not said and not failed:
+        return Explanation(State.STARTING, "Volumes", f"It waits for its {what} to be mounted.", _calls_evidence(facts))
+    error = _volume_error(said, facts)
+    evidence = list(said)
+    if failed and facts.worker is not None:
+        evidence.append(Evidence("last step", facts.worker.err, facts.worker.step_ended, facts.worker.failures))
+    missing = _missing_object(error)
+    if missing is not None:
+        kind, name = missing
+        sentence = f"It waits for its {what}: {kind} {name} does not exist in namespace {facts.namespace}."
+        advice = f"create {kind} {name}; the pod goes on as soon as it is there"
+        return Explanation(State.STUCK, "MissingObject", sentence, evidence, advice=advice, **_retry(facts))
+    sentence = f"It waits for its {what}: {_quote(error)}"
+    return Explanation(State.STUCK, "VolumeFailed", _end(sentence), evidence, **_retry(facts))
+
+
+def _volume_error(said: Sequence[Evidence], facts: PodFacts) -> str:
+    """The most telling error: what a mount said, rather than that waiting for it took too long."""
+    texts = [each.text for each in reversed(said)]
+    for text in texts:
+        if "Unable to attach or mount volumes" not in text:
+            return _strip(text.partition(": ")[2] or text)
+    text = texts[0] if texts else (facts.worker.err if facts.worker is not None else "")
+    return _strip(re.sub(r"^.*failed to process volumes=\[[^]]*\]: ", "", text))
+
+
+_MISSING = re.compile(r"""\b(secret|configmap|persistentvolumeclaim)s? "([^"]+)" (?:is )?not found""", re.IGNORECASE)
+_MISSING_BARE = re.compile(r"""\b(secret|config ?map|persistentvolumeclaim)s? (\S+/)?(\S+) not found""", re.IGNORECASE)
+_KINDS = {"secret": "Secret", "configmap": "ConfigMap", "persistentvolumeclaim": "PersistentVolumeClaim"}
+
+
+def _missing_object(error: str) -> tuple[str, str] | None:
+    """The kind and name of the object that an error says is not there."""
+    if (found := _MISSING.search(error)) is not None:
+        return _KINDS[found[1].lower()], found[2].rpartition("/")[2]
+    if (found := _MISSING_BARE.search(error)) is not None:
+        return _KINDS[found[1].lower().replace(" ", "")], found[3].strip('"')
+    return None
+
+
+def _sandbox(facts: PodFacts) -> Explanation | None:
+    worker = facts.worker
+    if worker is None or _any_container(facts):
+        return None
+    said = _said(facts, "FailedCreatePodSandBox", "FailedCreatePodContainer")
+    if not worker.failures or not (said or "sandbox" in worker.err.lower() or "cgroup" in worker.err.lower()):
+        return None
+    error = said[-1].text.partition(": ")[2] if said else worker.err
+    evidence = [*said, Evidence("last step", worker.err, worker.step_ended, worker.failures)]
+    sentence = f"The runtime cannot make its sandbox: {_quote(_strip(error))}"
+    return Explanation(State.STUCK, "SandboxFailed", _end(sentence), evidence, **_retry(facts))
+
+
+# ---- Containers ----
+
+
+def _containers_in_the_way(facts: PodFacts) -> Explanation | None:
+    """The first container that is not as it should be: init containers first, in their order."""
+    spec = facts.pod.spec if facts.pod is not None else v1.PodSpec()
+    init = {each.name: each for each in facts.status.init_container_statuses}
+    for container in spec.init_containers:
+        status = init.get(container.name)
+        if status is None:
+            continue
+        if (found := _container(facts, container, status, "init container")) is not None:
+            return found
+        if status.state.running is not None and not podutil.is_restartable_init_container(container):
+            return _init_runs(facts, container, status)
+    regular = {each.name: each for each in facts.status.container_statuses}
+    for container in spec.containers:
+        status = regular.get(container.name)
+        if status is not None and (found := _container(facts, container, status, "container")) is not None:
+            return found
+    return None
+
+
+def _init_runs(facts: PodFacts, container: v1.Container, status: v1.ContainerStatus) -> Explanation:
+    started = status.state.running.started_at if status.state.running is not None else None
+    sentence = f"Its init container {container.name} runs; the containers after it start when it has ended."
+    return Explanation(
+        State.STARTING, "Initializing", sentence, [Evidence("running", container.name, started)], container.name
+    )
+
+
+def _container(facts: PodFacts, container: v1.Container, status: v1.ContainerStatus, kind: str) -> Explanation | None:
+    """What is wrong with one container, if anything is."""
+    if status.state.running is not None:
+        return _running_container(facts, container, status, kind)
+    reason, message = _waiting_reason(facts, status)
+    if reason in _IMAGE_REASONS:
+        return _image(facts, container, kind, reason, message)
+    if reason == "CrashLoopBackOff":
+        return _crash_loop(facts, container, status, kind)
+    if reason == "CreateContainerConfigError":
+        return _configuration(facts, container, kind, message)
+    if reason not in _STARTING_REASONS and status.state.terminated is None:
+        sentence = f"Its {kind} {container.name} cannot be started: {_quote(_strip(message) or reason)}"
+        evidence = [Evidence("runtime", f"{reason}: {message}"), *_said(facts, "Failed", "FailedPostStartHook")]
+        return Explanation(State.STUCK, reason, _end(sentence), evidence, container.name, **_retry(facts))
+    ended = status.state.terminated
+    if ended is not None and kind == "init container" and ended.exit_code != 0:
+        return _crash_loop(facts, container, status, kind)
+    if ended is not None and kind == "container":
+        return _between_starts(facts, container, status, ended)
+    return None
+
+
+def _waiting_reason(facts: PodFacts, status: v1.ContainerStatus) -> tuple[str, str]:
+    """What the last attempt to start it said: the worker knows that before it is in the status."""
+    if status.name in facts.reasons:
+        return facts.reasons[status.name]
+    waiting = status.state.waiting
+    return ("", "") if waiting is None else (waiting.reason, waiting.message)
+
+
+def _image(facts: PodFacts, container: v1.Container, kind: str, reason: str, message: str) -> Explanation:
+    image = container.image
+    said = [each for each in _said(facts, "Failed", "InspectFailed") if image in each.text]
+    evidence = [Evidence("image manager", f"{reason}: {message}"), *said]
+    if reason == "InvalidImageName":
+        sentence = f'Its {kind} {container.name} cannot start: "{image}" is no valid name of an image.'
+        advice = "correct the image's name in the pod"
+        return Explanation(State.STUCK, "InvalidImageName", sentence, evidence, container.name, advice=advice)
+    if reason == "ErrImageNeverPull":
+        sentence = f'Its {kind} {container.name} cannot start: image "{image}" is not on this node, '
+        sentence += "and its pull policy is Never."
+        advice = "load the image on the node, or change imagePullPolicy"
+        return Explanation(
+            State.STUCK, "ErrImageNeverPull", sentence, evidence, container.name, advice=advice, **_retry(facts)
+        )
+    why = _registry_error(message or (said[-1].text if said else ""), image)
+    sentence = f'Its {kind} {container.name} waits because image "{image}" cannot be pulled: {_quote(why)}'
+    until = facts.pull_at.get(image)
+    return Explanation(
+        State.STUCK, "ImagePull", _end(sentence), evidence, container.name, until, "pulls again" if until else ""
+    )
+
+
+_BEFORE_REGISTRY = re.compile(
+    r"^(Failed to pull image|failed to pull and unpack image|failed to resolve (reference|image)) \"[^\"]*\": "
+)
+
+
+def _registry_error(message: str, image: str) -> str:
+    """What the registry said, without what everybody on the way put before it."""
+    text = _strip(message)
+    text = re.sub(r'^Back-off pulling image "[^"]*"(: )?', "", text)
+    text = re.sub(r"^(ErrImagePull|ImagePullBackOff|RegistryUnavailable): ", "", text)
+    text = _strip(text)
+    while (shorter := _strip(_BEFORE_REGISTRY.sub("", text))) != text:
+        text = shorter
+    text = re.sub(rf"^{re.escape(image)}: ", "", text)
+    return text or "the runtime did not say why"
+
+
+def _configuration(facts: PodFacts, container: v1.Container, kind: str, message: str) -> Explanation:
+    evidence = [Evidence("kubelet", f"CreateContainerConfigError: {message}"), *_said(facts, "Failed")]
+    missing = _missing_object(message)
+    if missing is not None:
+        sentence = (
+            f"Its {kind} {container.name} cannot be configured: {missing[0]} {missing[1]} does not exist "
+            f"in namespace {facts.namespace}."
+        )
+        advice = f"create {missing[0]} {missing[1]}; the pod goes on as soon as it is there"
+        return Explanation(
+            State.STUCK, "MissingObject", sentence, evidence, container.name, advice=advice, **_retry(facts)
+        )
+    sentence = f"Its {kind} {container.name} cannot be configured: {_quote(message)}"
+    return Explanation(
+        State.STUCK, "CreateContainerConfigError", _end(sentence), evidence, container.name, **_retry(facts)
+    )
+
+
+def _crash_loop(facts: PodFacts, container: v1.Container, status: v1.ContainerStatus, kind: str) -> Explanation:
+    ended = status.last_state.terminated or status.state.terminated
+    if status.state.terminated is not None:
+        ended = status.state.terminated
+    until = facts.restart_at.get(container.name)
+    if ended is None:
+        sentence = f"Its {kind} {container.name} keeps ending, and waits for its next start."
+        return Explanation(State.STUCK, "CrashLoop", sentence, [], container.name, until, _RESTART)
+    times = status.restart_count + 1
+    often = "once so far" if times == 1 else f"{times} times so far"
+    ran = _ran_for(ended)
+    unhealthy = _killed_by_probe(facts, container.name)
+    evidence = _end_evidence(facts, status, ended)
+    advice = f"kubectl logs --previous -n {facts.namespace} {facts.name} -c {container.name}"
+    if unhealthy is not None:
+        which, event = unhealthy
+        sentence = f"Its {kind} {container.name} is killed again and again because its {which} probe fails: "
+        sentence += _quote(_after_colon(event.message))
+        evidence.insert(0, _evidence_of(event))
+        return Explanation(
+            State.STUCK, f"{which.capitalize()}Probe", _end(sentence), evidence, container.name, until, _RESTART, advice
+        )
+    cause = "OOMKilled" if ended.reason == "OOMKilled" else "CrashLoop"
+    sentence = f"Its {kind} {container.name} {describe_end(ended)}{ran}, {often}"
+    if cause == "OOMKilled":
+        limit = container.resources.limits.get("memory") if container.resources else None
+        sentence += f"; its limit is {limit}" if limit is not None else ""
+        advice = "raise the container's memory limit, or have it use less"
+    elif line := facts.last_log_lines.get(container.name) or ended.message.strip().rpartition("\n")[2]:
+        sentence += f'; the last that it wrote was "{_quote(line, 120)}"'
+    if kind == "init container":
+        cause = "InitCrashLoop" if cause == "CrashLoop" else cause
+    return Explanation(State.STUCK, cause, _end(sentence), evidence, container.name, until, _RESTART, advice)
+
+
+def _between_starts(
+    facts: PodFacts, container: v1.Container, status: v1.ContainerStatus, ended: v1.ContainerStateTerminated
+) -> Explanation | None:
+    """The container has ended, and either will be started in a moment or stays ended while others go on."""
+    spec = facts.pod.spec if facts.pod is not None else v1.PodSpec()
+    if not podutil.container_should_restart(container, spec, ended.exit_code):
+        return None
+    sentence = (
+        f"Its container {container.name} {describe_end(ended)}{_ran_for(ended)}, and is about to be started again."
+    )
+    evidence = _end_evidence(facts, status, ended)
+    until = facts.restart_at.get(container.name)
+    return Explanation(
+        State.STARTING, "Restarting", sentence, evidence, container.name, until, _RESTART if until else ""
+    )
+
+
+def _running_container(
+    facts: PodFacts, container: v1.Container, status: v1.ContainerStatus, kind: str
+) -> Explanation | None:
+    if container.startup_probe is not None and not status.started:
+        return _probe(facts, container, "Startup", "has not passed its startup probe yet", State.STARTING)
+    if status.ready or kind == "init container":
+        return None
+    if container.liveness_probe is not None and (worst := _failing(facts, container.name, "Liveness")) is not None:
+        return _probe(facts, container, "Liveness", f"fails its liveness probe ({_runs_of(worst)})", State.STUCK)
+    if container.readiness_probe is not None:
+        return _probe(facts, container, "Readiness", "runs but is not ready: its readiness probe", State.NOT_READY)
+    return None
+
+
+def _probe(facts: PodFacts, container: v1.Container, which: str, text: str, state: State) -> Explanation:
+    probe = next((p for p in facts.probes if (p.container, p.type) == (container.name, which)), None)
+    events = [
+        event
+        for event in facts.events
+        if event.reason == "Unhealthy" and event.message.startswith(which) and container.name in event.field_path
+    ]
+    failed = bool(events) if probe is None else probe.result == "FAILURE"
+    evidence = [_evidence_of(event) for event in events[-2:]]
+    if probe is not None:
+        evidence.append(Evidence("probe", _describe(probe)))
+    said = _quote(_after_colon(events[-1].message)) if events else ""
+    if which == "Readiness":
+        if failed:
+            text += f" fails: {said}" if said else " fails"
+        else:
+            text += " has not succeeded yet"
+    elif said and failed:
+        text += f": {said}"
+    if which == "Startup" and failed:
+        state = State.STUCK
+    sentence = _end(f"Its container {container.name} {text}")
+    until = probe.next_at if probe is not None else None
+    cause = f"{which}Probe"
+    return Explanation(state, cause, sentence, evidence, container.name, until, "probed again" if until else "")
+
+
+def _failing(facts: PodFacts, container: str, which: str) -> ProbeFacts | None:
+    for probe in facts.probes:
+        if (probe.container, probe.type, probe.result) == (container, which, "FAILURE"):
+            return probe
+    return None
+
+
+def _killed_by_probe(facts: PodFacts, container: str) -> tuple[str, PodEvent] | None:
+    """The probe that had the container killed last, and the event of its failure."""
+    killed = None
+    for event in facts.events:
+        if event.reason == "Killing" and f"ontainer {container} failed " in event.message:
+            killed = "liveness" if "liveness" in event.message else "startup"
+    if killed is None:
+        return None
+    for event in reversed(facts.events):
+        if event.reason == "Unhealthy" and event.message.lower().startswith(killed) and container in event.field_path:
+            return killed, event
+    return None
+
+
+def _readiness_gates(facts: PodFacts) -> Explanation | None:
+    if facts.pod is None or facts.status.phase != v1.POD_RUNNING:
+        return None
+    conditions = {each.type: each for each in facts.status.conditions}
+    missing = [
+        gate.condition_type
+        for gate in facts.pod.spec.readiness_gates
+        if (found := conditions.get(gate.condition_type)) is None or found.status != v1.CONDITION_TRUE
+    ]
+    if not missing:
+        return None
+    sentence = (
+        f"Its containers are ready, but its readiness gate {_list(missing)} is not: somebody else has to set that."
+    )
+    evidence = [Evidence("condition", f"{name} is not True") for name in missing]
+    return Explanation(State.NOT_READY, "ReadinessGate", sentence, evidence)
+
+
+# ---- On the way ----
+
+
+def _failing_step(facts: PodFacts) -> Explanation | None:
+    """The worker's steps fail for a reason that none of the above knows."""
+    worker = facts.worker
+    if worker is None or not worker.failures or not worker.err:
+        return None
+    evidence = [Evidence("last step", worker.err, worker.step_ended, worker.failures), *_said(facts, "FailedSync")]
+    sentence = f"Its last step failed: {_quote(_strip(worker.err))}"
+    return Explanation(State.STUCK, "SyncFailed", _end(sentence), evidence, **_retry(facts))
+
+
+def _starting(facts: PodFacts) -> Explanation:
+    """Nothing is wrong: it is on its way."""
+    evidence = _calls_evidence(facts)
+    for call in facts.calls:
+        if call.operation == "pull_image":
+            sentence = f'It is being started: image "{call.subject}" is being pulled.'
+            return Explanation(State.STARTING, "Pulling", sentence, evidence)
+    worker = facts.worker
+    if worker is None:
+        return Explanation(State.STARTING, "Seen", "It has been seen, and its worker is about to start.", evidence)
+    if worker.step_began is not None and worker.activity is not None:
+        since = Evidence("worker", f"{worker.activity.text} ({worker.activity.function})", worker.step_began)
+        return Explanation(
+            State.STARTING, "Starting", f"It is being started: it {worker.activity.text}.", [since, *evidence]
+        )
+    sentence = "It is being started: the next look of the PLEG will show what its last step did."
+    return Explanation(State.STARTING, "Starting", sentence, evidence, until=worker.next_step, until_what="next step")
+
+
+_CAUSES: tuple[Callable[[PodFacts], Explanation | None], ...] = (
+    _gone,
+    _ended,
+    _stopping,
+    _is_ready,
+    _node_is_down,
+    _waits_for_turn,
+    _no_network,
+    _volumes,
+    _sandbox,
+    _containers_in_the_way,
+    _readiness_gates,
+    _failing_step,
+)
+
+# ---- Helpers ----
+
+_RETRY = "tries again"
+_RESTART = "starts again"
+
+
+class _Until(TypedDict, total=False):
+    until: datetime
+    until_what: str
+
+
+def _retry(facts: PodFacts) -> _Until:
+    """When the worker tries again: not now, if it is at it."""
+    worker = facts.worker
+    if worker is None or worker.step_began is not None or worker.next_step is None:
+        return {}
+    return {"until": worker.next_step, "until_what": _RETRY}
+
+
+def _any_container(facts: PodFacts) -> bool:
+    """Whether the runtime has, or had, a container of the pod."""
+    return any(each.container_id for each in _all_statuses(facts.status))
+
+
+def _all_statuses(status: v1.PodStatus) -> Iterator[v1.ContainerStatus]:
+    yield from status.init_container_statuses
+    yield from status.container_statuses
+
+
+def _failed_containers(status: v1.PodStatus) -> Iterator[tuple[v1.ContainerStatus, v1.ContainerStateTerminated]]:
+    for each in _all_statuses(status):
+        if (ended := each.state.terminated) is not None and ended.exit_code != 0:
+            yield each, ended
+
+
+def _end_evidence(facts: PodFacts, status: v1.ContainerStatus, ended: v1.ContainerStateTerminated) -> list[Evidence]:
+    text = f"{status.name}: reason {ended.reason or 'unknown'}, exit code {ended.exit_code}{_ran_for(ended)}"
+    evidence = [Evidence("last end", text, ended.finished_at)]
+    if ended.message:
+        evidence.append(Evidence("termination message", ended.message.strip()))
+    if line := facts.last_log_lines.get(status.name):
+        evidence.append(Evidence("last line of its log", line))
+    return [*evidence, *_said(facts, "BackOff", "Killing")]
+
+
+def _ran_for(ended: v1.ContainerStateTerminated) -> str:
+    if ended.started_at is None or ended.finished_at is None:
+        return ""
+    seconds = (ended.finished_at - ended.started_at).total_seconds()
+    if seconds < 0:
+        return ""
+    return f" after {spoken(seconds)}" if seconds >= 1 else " within a second of its start"
+
+
+def _said(facts: PodFacts, *reasons: str) -> list[Evidence]:
+    """The last events with these reasons, oldest first."""
+    return [_evidence_of(event) for event in facts.events if event.reason in reasons][-3:]
+
+
+def _evidence_of(event: PodEvent) -> Evidence:
+    return Evidence(f"event {event.reason}", event.message, _time(event.last), event.count)
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _calls_evidence(facts: PodFacts) -> list[Evidence]:
+    return [
+        Evidence("call under way", f"{call.operation} {call.container or call.subject}".strip(), _time(call.began))
+        for call in facts.calls
+    ]
+
+
+def _describe(probe: ProbeFacts) -> str:
+    outcome = f"{_runs_of(probe)}" if probe.result else "no answer yet"
+    return f"{probe.type} of {probe.container}: {probe.what}, every {spoken(probe.period)}, {outcome}"
+
+
+def _runs_of(probe: ProbeFacts) -> str:
+    word = {"FAILURE": "failed", "SUCCESS": "succeeded"}.get(probe.result, "unknown")
+    times = "once" if probe.run == 1 else f"{probe.run} times"
+    limit = (
+        f" of {probe.failure_threshold}" if probe.result == "FAILURE" and probe.run <= probe.failure_threshold else ""
+    )
+    return f"{word} {times}{limit} in a row"
+
+
+_PREFIX = re.compile(r"^rpc error: code = \w+ desc = ")
+
+
+def _strip(text: str) -> str:
+    """Without what gRPC puts before an error."""
+    while (shorter := _PREFIX.sub("", text)) != text:
+        text = shorter
+    return text.strip()
+
+
+def _after_colon(message: str) -> str:
+    """The output in "Readiness probe failed: OUTPUT"."""
+    return message.partition(": ")[2].strip() or message
+
+
+def _quote(text: str, limit: int = _QUOTE) -> str:
+    """The text in one line, and not all of a long one."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def _end(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "…")) else sentence + "."
+
+
+def _list(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _containers(names: Sequence[str]) -> str:
+    return f"container {names[0]}" if len(names) == 1 else f"containers {_list(names)}"
+
+
+def _runs(names: Sequence[str]) -> str:
+    return "runs" if len(names) == 1 else "run"
+
+
+def spoken(seconds: float) -> str:
+    """A duration as people say it: two units at most."""
+    if seconds < 1:
+        return f"{round(seconds * 1000)} ms"
+    if seconds < 10:
+        return f"{seconds:.1f}".rstrip("0").rstrip(".") + " s"
+    total = round(seconds)
+    for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if total >= size:
+            rest = total % size // smaller_size
+            return f"{total // size} {unit} {rest} {smaller}" if rest else f"{total // size} {unit}"
+    return f"{total} s"

@@ -1,0 +1,141 @@
+"""The live view over HTTP: the page, its data, the stream that keeps it up to date, and explanations.
+
+Go: none
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import re
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kubelet.liveview.collector import Collector
+from pkg.golang import http
+
+if TYPE_CHECKING:
+    from kubelet.kubelet import Kubelet
+
+PAGE = Path(__file__).with_name("page.html")
+
+# Seconds between two messages of the stream, and how many streams there may be.
+INTERVAL = 1.0
+_MIN_INTERVAL, _MAX_INTERVAL = 0.25, 60.0
+_MAX_STREAMS = 20
+
+
+class LiveView:
+    """The handlers, which share one collector. Made by the first request."""
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        self._collector = Collector(kubelet)
+        self._lock = threading.Lock()  # guards the fields below
+        self._streams = 0
+        self._encoded: tuple[Any, bytes] | None = None
+
+    def page(self, w: http.ResponseWriter, r: http.Request) -> None:
+        """The page. It needs nothing from anywhere else, and its browser is told to load nothing."""
+        body, policy = _page()
+        w.headers.set("Content-Type", "text/html; charset=utf-8")
+        w.headers.set("Content-Security-Policy", policy)
+        w.headers.set("X-Content-Type-Options", "nosniff")
+        w.headers.set("Cache-Control", "no-store")
+        w.write(body)
+
+    def data(self, w: http.ResponseWriter, r: http.Request) -> None:
+        """One snapshot."""
+        _answer_json(w, self._snapshot())
+
+    def events(self, w: http.ResponseWriter, r: http.Request) -> None:
+        """A snapshot now and then one each second, or as often as `interval` says, as server-sent events."""
+        interval = _interval(r.param("interval"))
+        with self._lock:
+            if self._streams >= _MAX_STREAMS:
+                raise http.HTTPError(503, f"{_MAX_STREAMS} live views are open already")
+            self._streams += 1
+        try:
+            w.headers.set("Content-Type", "text/event-stream")
+            w.headers.set("Cache-Control", "no-store")
+            while True:
+                began = time.monotonic()
+                w.write(b"data: " + self._snapshot() + b"\n\n")
+                w.flush()
+                if r.ctx.wait(max(0.0, interval - (time.monotonic() - began))):
+                    return
+        finally:
+            with self._lock:
+                self._streams -= 1
+
+    def explain(self, w: http.ResponseWriter, r: http.Request) -> None:
+        """Why the pod of `?pod=NAMESPACE/NAME` is as it is; without a pod, how the node is."""
+        if not (full_name := r.param("pod")):
+            _answer_json(w, msgspec.json.encode(self._collector.explain_node()))
+            return
+        namespace, slash, name = full_name.partition("/")
+        if not (namespace and slash and name):
+            raise http.HTTPError(400, f'pod "{full_name}" is not of the form NAMESPACE/NAME')
+        found = self._collector.explain_pod(namespace, name)
+        if found is None:
+            raise http.HTTPError(404, f"this kubelet knows no pod {full_name}, and has known none since its start")
+        _answer_json(w, msgspec.json.encode(found))
+
+    def _snapshot(self) -> bytes:
+        """As JSON; encoded once for all that look at the same time."""
+        snapshot = self._collector.snapshot()
+        with self._lock:
+            if self._encoded is None or self._encoded[0] is not snapshot:
+                self._encoded = (snapshot, msgspec.json.encode(snapshot))
+            return self._encoded[1]
+
+
+def routes(kubelet: Kubelet) -> dict[str, http.Handler]:
+    """The handlers by their paths."""
+    view = LiveView(kubelet)
+    return {
+        "/debug/syncloop": view.page,
+        "/debug/syncloop.json": view.data,
+        "/debug/syncloop/events": view.events,
+        "/debug/syncloop/explain": view.explain,
+    }
+
+
+@functools.cache
+def _page() -> tuple[bytes, str]:
+    """The page, and the policy that lets its own style and script run, and nothing else."""
+    body = PAGE.read_bytes()
+    sources = {
+        tag: " ".join(
+            _hash(found) for found in re.findall(rb"<%s>(.*?)</%s>" % (tag.encode(), tag.encode()), body, re.S)
+        )
+        for tag in ("script", "style")
+    }
+    policy = (
+        f"default-src 'none'; script-src {sources['script']}; style-src {sources['style']}; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'"
+    )
+    return body, policy
+
+
+def _hash(text: bytes) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
+
+
+def _answer_json(w: http.ResponseWriter, body: bytes) -> None:
+    w.headers.set("Content-Type", "application/json")
+    w.headers.set("Cache-Control", "no-store")
+    w.write(body)
+
+
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text) if text else INTERVAL
+    except ValueError:
+        raise http.HTTPError(400, f'interval "{text}" is no number of seconds') from None
+    # Not a number is neither less nor more than anything.
+    return min(max(_MIN_INTERVAL, seconds), _MAX_INTERVAL)

@@ -26,6 +26,7 @@ from kubelet import (
     server,
     status,
     sysctl,
+    util,
     volumemanager,
 )
 from kubelet import container as kubecontainer
@@ -36,6 +37,8 @@ from kubelet.kubelet_node_declared_features import missing_for_update
 from kubelet.kubelet_pods import KubeletPods
 from kubelet.kubelet_resize import record_resize_operations, requests_shrank
 from kubelet.kubelet_stats import KubeletStats
+from kubelet.metrics.collectors.log_metrics import LogMetricsCollector
+from kubelet.metrics.collectors.volume_stats import VolumeStatsCollector
 from kubelet.pod_workers import PodStatusFunc, PostSyncFunc, UpdatePodOptions
 from kubelet.prober import results as proberesults
 from kubelet.util import sliceutils
@@ -136,6 +139,7 @@ class Kubelet(KubeletPods, KubeletStats):
     def initialize_modules(self, ctx: golang.Context) -> None:
         """Start what does not need the container runtime. Raises OSError when the directories cannot be made."""
         metrics.register()
+        self._register_collectors(ctx)
         self.setup_data_dirs()
         self.os.mkdir_all(kuberuntime.LEGACY_CONTAINER_LOGS_DIR, 0o755)
         self.image_manager.start(ctx)
@@ -143,6 +147,16 @@ class Kubelet(KubeletPods, KubeletStats):
         if self.server_certificate_manager is not None:
             self.server_certificate_manager.start()
             golang.after_func(ctx, self.server_certificate_manager.stop)
+
+    def _register_collectors(self, ctx: golang.Context) -> None:
+        """Show metrics that are computed when asked for, until ctx ends."""
+        found = VolumeStatsCollector(self), LogMetricsCollector(self.list_pod_stats)
+        try:
+            metrics.register_collectors(*found)
+        except ValueError:
+            klog.v(4).info_s("Another kubelet of this process shows the figures of its pods")
+            return
+        golang.after_func(ctx, lambda: metrics.unregister_collectors(*found))
 
     def initialize_runtime_dependent_modules(self, ctx: golang.Context) -> None:
         """Start what needs a running container runtime; called once, when it has first answered.
@@ -1121,6 +1135,22 @@ class Kubelet(KubeletPods, KubeletStats):
         golang.after_func(ctx, lambda: golang.go(read_only.stop, name="read-only-server-stop"))
         read_only.serve()
 
+    def listen_and_serve_pod_resources(self, ctx: golang.Context) -> None:
+        """Tell local agents what containers were given, until ctx ends. Without the socket the kubelet does its work.
+
+        DIVERGES: Go ends the process when the socket cannot be made.
+        """
+        from kubelet.apis import podresources
+        from kubelet.apis.podresources import server as podresources_server
+
+        nothing = podresources.NothingAssigned()
+        providers = podresources.PodResourcesProviders(_PodsProvider(self), nothing, nothing, nothing, nothing)
+        endpoint = util.local_endpoint(self.get_pod_resources_dir(), podresources.SOCKET)
+        try:
+            podresources_server.listen_and_serve_pod_resources(ctx, endpoint, providers)
+        except OSError as err:
+            klog.error_s(err, "Failed to create listener for podResources endpoint", endpoint=endpoint)
+
     def checkpoint_container(
         self,
         ctx: golang.Context,
@@ -1185,6 +1215,23 @@ def _condition_error(message: str, condition: kubecontainer.RuntimeCondition | N
     if condition is not None and condition.status:
         return None
     return RuntimeError(f"{message}: {condition}")
+
+
+class _PodsProvider:
+    """The pods that the pod resources API tells of. Go: kubeletPodsProvider"""
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+
+    def get_active_pods(self) -> list[v1.Pod]:
+        return self._kubelet.get_active_pods()
+
+    def get_pods(self) -> list[v1.Pod]:
+        return self._kubelet.pod_manager.get_pods()
+
+    def get_pod_by_name(self, namespace: str, name: str) -> v1.Pod | None:
+        pod = self._kubelet.get_pod_by_name(namespace, name)
+        return pod if pod is not None and self._kubelet.filter_out_inactive_pods([pod]) else None
 
 
 def _span_attributes(pod: v1.Pod) -> dict[str, str]:

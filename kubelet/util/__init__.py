@@ -18,6 +18,7 @@ from kubelet.util.pod_startup_latency_tracker import (
 from kubelet.util.util import (
     CGROUP_ROOT,
     ResourceOpts,
+    create_listener,
     from_apiserver_cache,
     get_container_by_index,
     get_limits,
@@ -35,6 +36,7 @@ __all__ = [
     "PodStartupLatencyTracker",
     "ResourceOpts",
     "calculate_image_pulling_time",
+    "create_listener",
     "from_apiserver_cache",
     "get_boot_time",
     "get_container_by_index",

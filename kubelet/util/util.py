@@ -5,8 +5,10 @@ Go: pkg/kubelet/util/util.go, util_unix.go, util_linux.go
 
 from __future__ import annotations
 
+import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +22,28 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 _FQDN_MAX_LEN = 64
 
 CGROUP_ROOT = "/sys/fs/cgroup"
+
+
+@contextmanager
+def create_listener(endpoint: str, listen: Callable[[str], object]) -> Iterator[None]:
+    """Keep a socket, which its owner alone may use, while the block runs. A left-over one is replaced.
+
+    `listen` gets the URL of the socket to make, which appears under its name when it is ready. Raises OSError.
+    """
+    path = Path(endpoint.removeprefix("unix://"))
+    path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    unready = path.with_name(f".{path.name}")
+    unready.unlink(missing_ok=True)
+    listen(f"unix:{unready}")
+    inode = unready.stat().st_ino
+    try:
+        unready.chmod(0o600)
+        os.rename(unready, path)
+        yield
+    finally:
+        # Another kubelet may have put its own there.
+        if path.exists() and path.stat().st_ino == inode:
+            path.unlink()
 
 
 def from_apiserver_cache(options: metav1.GetOptions) -> metav1.GetOptions:

@@ -667,6 +667,7 @@ def start_kubelet(
     golang.go(kubelet.run, ctx, kube_deps.pod_config.updates(), name="kubelet-run")
     if kc.read_only_port > 0:
         golang.go(kubelet.listen_and_serve_read_only, ctx, kc.address, kc.read_only_port, name="read-only-server")
+    golang.go(kubelet.listen_and_serve_pod_resources, ctx, name="pod-resources")
 
 
 def _start_healthz_server(server: options.KubeletServer) -> healthz.HealthzServer | None:

@@ -1,0 +1,8 @@
+"""What the kubelet's gRPC services share.
+
+Go: pkg/kubelet/apis/grpc
+"""
+
+from kubelet.apis.grpc.ratelimit import LimiterUnaryServerInterceptor, with_rate_limiter
+
+__all__ = ["LimiterUnaryServerInterceptor", "with_rate_limiter"]

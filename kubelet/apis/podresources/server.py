@@ -1,0 +1,50 @@
+"""Serving the pod resources API.
+
+Go: pkg/kubelet/server/server.go (ListenAndServePodResources)
+"""
+
+from __future__ import annotations
+
+from concurrent import futures
+
+import grpc
+
+from kubelet import util
+from kubelet.apis import grpc as apisgrpc
+from kubelet.apis.podresources import constants
+from kubelet.apis.podresources.server_v1 import V1PodResourcesServer
+from kubelet.apis.podresources.server_v1alpha1 import V1alpha1PodResourcesServer
+from kubelet.apis.podresources.types import PodResourcesProviders
+from kubelet.apis.podresources.v1 import api_pb2_grpc as v1
+from kubelet.apis.podresources.v1alpha1 import api_pb2_grpc as v1alpha1
+from pkg import golang, klog
+
+# Requests that are served at once.
+_WORKERS = 2
+
+
+def listen_and_serve_pod_resources(ctx: golang.Context, endpoint: str, providers: PodResourcesProviders) -> None:
+    """Serve on that socket until ctx ends; a socket that another kubelet left there is replaced.
+
+    Raises OSError if the socket cannot be made.
+    """
+    pool = futures.ThreadPoolExecutor(_WORKERS, "pod-resources")
+    limiter = apisgrpc.with_rate_limiter("podresources", constants.DEFAULT_QPS, constants.DEFAULT_BURST_TOKENS)
+    server = grpc.server(pool, interceptors=[limiter])
+    v1alpha1.add_PodResourcesListerServicer_to_server(V1alpha1PodResourcesServer(providers), server)
+    v1.add_PodResourcesListerServicer_to_server(V1PodResourcesServer(providers), server)
+    try:
+        with util.create_listener(endpoint, lambda address: _listen(server, address)):
+            klog.info_s("Starting to serve the podresources API", endpoint=endpoint)
+            ctx.done().recv()
+    finally:
+        server.stop(None).wait()
+        pool.shutdown()
+
+
+def _listen(server: grpc.Server, address: str) -> None:
+    try:
+        server.add_insecure_port(address)
+    except RuntimeError as err:
+        raise OSError(str(err)) from err
+    server.start()

@@ -122,6 +122,7 @@ from kubelet.metrics.metrics import (
     register_collectors,
     set_node_name,
     since_in_seconds,
+    unregister_collectors,
 )
 
 __all__ = [
@@ -243,4 +244,5 @@ __all__ = [
     "register_collectors",
     "set_node_name",
     "since_in_seconds",
+    "unregister_collectors",
 ]

@@ -450,6 +450,11 @@ def register_collectors(*collectors: Collector) -> None:
     legacyregistry.must_register(*collectors)
 
 
+def unregister_collectors(*collectors: Collector) -> None:
+    """Take them out again; raises KeyError if they are not in."""
+    legacyregistry.unregister(*collectors)
+
+
 def get_gather() -> CollectorRegistry:
     """The registry, for tests."""
     return legacyregistry.DEFAULT_GATHERER

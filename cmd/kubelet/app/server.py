@@ -430,7 +430,7 @@ def unsecured_dependencies(
     mounter = mount_utils.Mounter()
     machine = cadvisor.Cadvisor(
         root_path=server.kubelet_flags.root_directory,
-        cgroup_roots=_cgroup_roots(server),
+        cgroup_roots=_cgroup_roots(node_config),
         containers=cadvisor.RuntimeContainers(runtime_service, image_service),
     )
     return kubelet_struct.Dependencies(
@@ -448,18 +448,28 @@ def unsecured_dependencies(
     )
 
 
-def _cgroup_roots(server: options.KubeletServer) -> list[str]:
+def _cgroup_roots(config: cm.NodeConfig) -> list[str]:
     """Whose figures there are, besides those of the machine and of containers."""
     from kubelet.cm import helpers
 
-    kc = server.kubelet_configuration
-    roots = [helpers.node_allocatable_root(kc.cgroup_root, kc.cgroups_per_qos, kc.cgroup_driver)]
+    roots = (
+        helpers.node_allocatable_root(config.cgroup_root, config.cgroups_per_qos, config.cgroup_driver),
+        config.kubelet_cgroups_name,
+        config.runtime_cgroups_name,
+        config.system_cgroups_name,
+    )
+    return [root for root in roots if root]
+
+
+def _kubelet_cgroup(kubelet_cgroups: str) -> str:
+    """The cgroup of this process, which the configuration may name; "" when nobody knows."""
+    from kubelet.cm import helpers
+
     try:
-        roots.append(helpers.get_kubelet_container(kc.kubelet_cgroups))
+        return helpers.get_kubelet_container(kubelet_cgroups)
     except (OSError, LookupError) as err:
         klog.info_s("Failed to get the kubelet's cgroup. Kubelet system container metrics may be missing.", err=err)
-    roots += [server.kubelet_flags.container_runtime_options.runtime_cgroups, kc.system_cgroups]
-    return [root for root in roots if root]
+        return ""
 
 
 class _Service(Protocol):
@@ -556,6 +566,9 @@ def _node_config(server: options.KubeletServer) -> cm.NodeConfig:
         cpu_cfs_quota_period=kc.cpu_cfs_quota_period,
         cpu_manager_policy=kc.cpu_manager_policy,
         memory_manager_policy=kc.memory_manager_policy,
+        runtime_cgroups_name=server.kubelet_flags.container_runtime_options.runtime_cgroups,
+        system_cgroups_name=kc.system_cgroups,
+        kubelet_cgroups_name=_kubelet_cgroup(kc.kubelet_cgroups),
         kube_reserved=parse_resource_list(kc.kube_reserved, "--kube-reserved"),
         system_reserved=parse_resource_list(kc.system_reserved, "--system-reserved"),
         hard_eviction_thresholds=eviction.parse_threshold_statements(kc.eviction_hard),

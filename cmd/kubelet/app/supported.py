@@ -79,7 +79,6 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     # That of a container does nothing below a cgroup without.
     ("no memory is reserved for pods", ("memoryReservationPolicy",)),
-    ("volumes are not measured", ("volumeStatsAggPeriod",)),
     ("FlexVolume plugins are not supported", ("volumePluginDir",)),
     ("all log lines go to one stream, unbuffered", ("logging.options", "logging.flushFrequency")),
     ("the container runtime's network plugin decides", ("hairpinMode", "podCIDR")),

@@ -1,0 +1,90 @@
+"""Tests of users by their certificates."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from cryptography import x509
+
+from pkg import features
+from pkg.apiserver.authentication import authenticator
+from pkg.apiserver.authentication import user as userinfo
+from pkg.apiserver.authentication.request import x509 as x509request
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.golang import x509 as golangx509
+from pkg.golang.http.testing import request
+from pkg.golang.testing import HOUR, Issuer, der, subject
+
+ROOT = Issuer()
+MIDDLE = Issuer(subject("middle"), signed_by=ROOT)
+
+
+def authenticate(*certificates: bytes) -> authenticator.Response | None:
+    options = golangx509.VerifyOptions([ROOT.cert])
+    auth = x509request.Authenticator(lambda: options)
+    return auth.authenticate_request(request("GET", "/", peer_certificates=list(certificates)))
+
+
+def test_user_of_a_certificate() -> None:
+    cert, _ = ROOT.issue(subject("joe", ["cooks", "waiters"], ["u-1"]))
+    response = authenticate(der(cert))
+    assert response is not None
+    digest = hashlib.sha256(der(cert)).hexdigest()
+    extra = {userinfo.CREDENTIAL_ID_KEY: (f"X509SHA256={digest}",)}
+    assert response.user == userinfo.Info("joe", "u-1", ("cooks", "waiters"), extra)
+
+
+def test_intermediates_come_from_the_client() -> None:
+    cert, _ = MIDDLE.issue(subject("joe"))
+    response = authenticate(der(cert), der(MIDDLE.cert))
+    assert response is not None and response.user.name == "joe"
+    with pytest.raises(authenticator.AuthenticationError, match="verifying certificate SN="):
+        authenticate(der(cert))
+
+
+def test_no_opinion() -> None:
+    assert authenticate() is None
+    nameless, _ = ROOT.issue(subject(organization=["system:masters"]))
+    assert authenticate(der(nameless)) is None
+    cert, _ = ROOT.issue(subject("joe"))
+    nobody_is_trusted = x509request.Authenticator(lambda: None)
+    assert nobody_is_trusted.authenticate_request(request("GET", "/", peer_certificates=[der(cert)])) is None
+
+
+@pytest.mark.parametrize(
+    ("certificate", "message"),
+    [
+        pytest.param(der(Issuer().issue(subject("joe"))[0]), "verifying certificate SN=", id="other authority"),
+        pytest.param(der(ROOT.issue(subject("joe"), valid_for=-HOUR)[0]), "not valid at", id="expired"),
+        pytest.param(der(ROOT.issue(subject("joe", uids=["a", "b"]))[0]), "but found multiple", id="two UIDs"),
+        pytest.param(b"\x30\x03nonsense", "malformed client certificate", id="nonsense"),
+        pytest.param(b"", "malformed client certificate", id="nothing"),
+    ],
+)
+def test_faults(certificate: bytes, message: str) -> None:
+    with pytest.raises(authenticator.AuthenticationError, match=message):
+        authenticate(certificate)
+
+
+def test_uid_is_not_parsed_with_the_gate_off() -> None:
+    cert, _ = ROOT.issue(subject("joe", uids=["u-1"]))
+    with set_feature_gate_during_test(
+        features.feature_gate, features.ALLOW_PARSING_USER_UID_FROM_CERT_AUTH, False
+    ):
+        response = authenticate(der(cert))
+    assert response is not None and response.user.uid == ""
+
+
+def test_certificate_identifier() -> None:
+    key = ROOT.key.public_key()
+    cert = (
+        x509.CertificateBuilder(ROOT.name, subject("x"), key, 7)
+        .not_valid_before(ROOT.cert.not_valid_before_utc)
+        .not_valid_after(ROOT.cert.not_valid_after_utc)
+        .add_extension(x509.SubjectKeyIdentifier(b"\x01\xab"), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier(b"\xff\x00", None, None), critical=False)
+        .sign(ROOT.key, ROOT.cert.signature_hash_algorithm)  # type: ignore[arg-type]
+    )
+    assert x509request.certificate_identifier(cert) == "SN=7, SKID=01:AB, AKID=FF:00"
+    assert x509request.certificate_identifier(ROOT.cert).endswith("SKID=, AKID=")

@@ -1,0 +1,47 @@
+"""Authenticators for tests."""
+
+from __future__ import annotations
+
+import threading
+
+from pkg import golang
+from pkg.apiserver.authentication import authenticator
+from pkg.apiserver.authentication import user as userinfo
+from pkg.golang import http
+
+
+def response(name: str, *groups: str) -> authenticator.Response:
+    return authenticator.Response(userinfo.Info(name, groups=groups))
+
+
+class FakeRequest:
+    """Says what it was told to, whoever asks."""
+
+    def __init__(self, answer: authenticator.Response | None = None, err: Exception | None = None) -> None:
+        self.answer = answer
+        self.err = err
+        self.asked = 0
+
+    def authenticate_request(self, request: http.Request) -> authenticator.Response | None:
+        self.asked += 1
+        if self.err is not None:
+            raise self.err
+        return self.answer
+
+
+class FakeToken:
+    """Knows some tokens. `gate`, if there is one, holds everybody up until it is set."""
+
+    def __init__(self, users: dict[str, authenticator.Response] | None = None) -> None:
+        self.users = users or {}
+        self.err: Exception | None = None
+        self.gate: threading.Event | None = None
+        self.asked: list[str] = []
+
+    def authenticate_token(self, ctx: golang.Context, token: str) -> authenticator.Response | None:
+        self.asked.append(token)
+        if self.gate is not None:
+            self.gate.wait()
+        if self.err is not None:
+            raise self.err
+        return self.users.get(token)

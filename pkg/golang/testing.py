@@ -1,0 +1,87 @@
+"""Authorities and certificates of every kind, for tests. Made by hand: what makes real ones makes no wrong ones."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+CLIENT_AUTH = ExtendedKeyUsageOID.CLIENT_AUTH
+SERVER_AUTH = ExtendedKeyUsageOID.SERVER_AUTH
+ANY_USAGE = ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE
+UID_OID = "1.3.6.1.4.1.57683.2"
+
+HOUR = datetime.timedelta(hours=1)
+
+
+def subject(common_name: str = "", organization: Sequence[str] = (), uids: Sequence[str] = ()) -> x509.Name:
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organization]
+    if common_name:
+        attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
+    attributes += [x509.NameAttribute(x509.ObjectIdentifier(UID_OID), each, _validate=False) for each in uids]
+    return x509.Name(attributes)
+
+
+@dataclass(slots=True)
+class Issuer:
+    """Who signs. By default good from an hour ago for two hours, as all that it signs."""
+
+    name: x509.Name = field(default_factory=lambda: subject("test-ca"))
+    key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
+    ca: bool = True
+    valid_for: datetime.timedelta = HOUR
+    signed_by: Issuer | None = None
+    cert: x509.Certificate = field(init=False)
+
+    def __post_init__(self) -> None:
+        constraints = x509.BasicConstraints(ca=self.ca, path_length=None)
+        signer = self.signed_by or self
+        self.cert = signer._build(self.name, self.key, self.valid_for, [constraints])
+
+    def issue(
+        self,
+        name: x509.Name,
+        usages: Sequence[x509.ObjectIdentifier] = (CLIENT_AUTH,),
+        valid_for: datetime.timedelta = HOUR,
+    ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        return self._build(name, key, valid_for, [x509.ExtendedKeyUsage(usages)] if usages else []), key
+
+    def _build(
+        self,
+        name: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        valid_for: datetime.timedelta,
+        extensions: Sequence[x509.ExtensionType],
+    ) -> x509.Certificate:
+        now = datetime.datetime.now(datetime.UTC)
+        builder = x509.CertificateBuilder(
+            issuer_name=self.name,
+            subject_name=name,
+            public_key=key.public_key(),
+            serial_number=x509.random_serial_number(),
+            not_valid_before=min(now, now + valid_for) - HOUR,
+            not_valid_after=now + valid_for,
+        )
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
+        return builder.sign(self.key, hashes.SHA256())
+
+
+def der(cert: x509.Certificate) -> bytes:
+    return cert.public_bytes(serialization.Encoding.DER)
+
+
+def pem(*certs: x509.Certificate) -> bytes:
+    return b"".join(cert.public_bytes(serialization.Encoding.PEM) for cert in certs)
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

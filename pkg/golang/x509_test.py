@@ -1,0 +1,55 @@
+"""Tests of whether a certificate leads to an authority."""
+
+from __future__ import annotations
+
+import pytest
+from cryptography import x509
+
+from pkg.golang import x509 as golangx509
+from pkg.golang.testing import ANY_USAGE, CLIENT_AUTH, HOUR, SERVER_AUTH, Issuer, subject
+
+JOE = subject("joe")
+ROOT = Issuer()
+MIDDLE = Issuer(subject("middle"), signed_by=ROOT)
+NO_AUTHORITY = Issuer(subject("middle"), ca=False, signed_by=ROOT)
+EXPIRED_ROOT = Issuer(valid_for=-HOUR)
+
+
+@pytest.mark.parametrize(
+    ("issuer", "roots", "intermediates", "length"),
+    [
+        pytest.param(ROOT, [ROOT], [], 2, id="signed by a root"),
+        pytest.param(MIDDLE, [ROOT], [MIDDLE], 3, id="over an intermediate"),
+        pytest.param(MIDDLE, [MIDDLE], [], 2, id="an intermediate that is trusted itself"),
+        pytest.param(MIDDLE, [Issuer(), ROOT, Issuer()], [Issuer(), MIDDLE], 3, id="among others"),
+    ],
+)
+def test_verify(issuer: Issuer, roots: list[Issuer], intermediates: list[Issuer], length: int) -> None:
+    cert, _ = issuer.issue(JOE)
+    options = golangx509.VerifyOptions([root.cert for root in roots])
+    chain = options.verify(cert, [each.cert for each in intermediates])
+    assert (chain[0], len(chain)) == (cert, length)
+
+
+@pytest.mark.parametrize("usages", [(), (CLIENT_AUTH,), (SERVER_AUTH, CLIENT_AUTH), (ANY_USAGE,)])
+def test_usages_for_clients(usages: tuple[x509.ObjectIdentifier, ...]) -> None:
+    cert, _ = ROOT.issue(JOE, usages)
+    assert golangx509.VerifyOptions([ROOT.cert]).verify(cert)[0] == cert
+
+
+@pytest.mark.parametrize(
+    ("cert", "root", "intermediates"),
+    [
+        pytest.param(Issuer().issue(JOE)[0], ROOT, [], id="other authority of the same name"),
+        pytest.param(MIDDLE.issue(JOE)[0], ROOT, [], id="intermediate is missing"),
+        pytest.param(NO_AUTHORITY.issue(JOE)[0], ROOT, [NO_AUTHORITY], id="signed by somebody who may not"),
+        pytest.param(ROOT.issue(JOE, valid_for=-HOUR)[0], ROOT, [], id="expired"),
+        pytest.param(EXPIRED_ROOT.issue(JOE)[0], EXPIRED_ROOT, [], id="authority expired"),
+        pytest.param(ROOT.issue(JOE, (SERVER_AUTH,))[0], ROOT, [], id="for servers"),
+        pytest.param(Issuer(JOE, ca=False).cert, ROOT, [], id="signed by itself"),
+    ],
+)
+def test_verify_refuses(cert: x509.Certificate, root: Issuer, intermediates: list[Issuer]) -> None:
+    options = golangx509.VerifyOptions([root.cert])
+    with pytest.raises(golangx509.CertificateError, match=r"^x509: "):
+        options.verify(cert, [each.cert for each in intermediates])

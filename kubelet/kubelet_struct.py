@@ -2,7 +2,7 @@
 
 Go declares the struct in kubelet.go and spreads its methods over several files. Here the methods of each file are a
 class over these fields, and each class inherits the one before it:
-KubeletStruct → getters → volumes → network → node status → node cache → pods → Kubelet.
+KubeletStruct → getters → volumes → network → node status → node cache → logs → pods → Kubelet.
 
 Go: pkg/kubelet/kubelet.go (type Kubelet, type Dependencies)
 """
@@ -100,6 +100,10 @@ class Dependencies:
     clock: clock.Clock = field(default_factory=clock.RealClock)
     # Who may ask the server for what.
     auth: server_auth.KubeletAuth | None = None
+    # How the server speaks TLS; without it there is no serving certificate, and it speaks plain HTTP.
+    tls_options: server.TLSOptions | None = None
+    # The same with the certificate, made with the kubelet.
+    tls_config: server.TLSConfig | None = None
     # The flags, for a page of the server.
     flagz: flagz.Reader | None = None
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
@@ -210,7 +214,7 @@ class KubeletStruct:
     node_has_synced: Callable[[], bool] = lambda: True
     node_lease_controller: lease.Controller = field(init=False)
     shutdown_manager: nodeshutdown.Manager | None = None
-    # Has the certificate to serve with; None if there is none, as in standalone mode without one.
+    # Has the certificate to serve with; None if there is none, as without a server.
     server_certificate_manager: certificate.Manager | KubeletServerCertificateDynamicFileManager | None = None
     node_startup_latency_tracker: NodeStartupLatencyTracker = field(default_factory=BasicNodeStartupLatencyTracker)
 

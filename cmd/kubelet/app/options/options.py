@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubelet import apis as kubeletapis
 from kubelet.apis import config as kubeletconfig
@@ -17,6 +17,9 @@ from pkg import features
 from pkg.apimachinery.api import resource
 from pkg.component_base.cli import flag as cliflag
 from pkg.util import taints as utiltaints
+
+if TYPE_CHECKING:
+    from pkg.apiserver.server import flagz
 
 DEFAULT_ROOT_DIR = "/var/lib/kubelet"
 
@@ -62,6 +65,8 @@ class KubeletServer:
 
     kubelet_flags: KubeletFlags
     kubelet_configuration: kubeletconfig.KubeletConfiguration
+    # For the page /flagz; None if there was no command line.
+    flagz: flagz.Reader | None = None
 
 
 def validate_kubelet_flags(flags: KubeletFlags) -> None:

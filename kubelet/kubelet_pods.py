@@ -17,8 +17,8 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import cm, environment, envvars, kuberuntime, metrics, status
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
+from kubelet.kubelet_logs import KubeletLogs
 from kubelet.kubelet_mounts import make_block_volumes, make_mounts, resolve_recursive_read_only
-from kubelet.kubelet_nodecache import KubeletNodeCache
 from kubelet.kubelet_pod_resources import (
     convert_to_api_pod_level_resources_status,
     get_effective_allocated_resources,
@@ -58,7 +58,7 @@ MASTER_SERVICES = frozenset({"kubernetes"})
 UNKNOWN_EXIT_CODE = 137
 
 
-class KubeletPods(KubeletNodeCache):
+class KubeletPods(KubeletLogs):
     """Everything between a pod's spec and what runs, and back from what runs to the pod's status."""
 
     def get_active_pods(self) -> list[v1.Pod]:

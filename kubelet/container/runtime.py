@@ -170,8 +170,8 @@ class Runtime(ImageService, Protocol):
         pod: v1.Pod,
         container_id: ContainerID,
         log_options: Any,  # with the fields of v1.PodLogOptions
-        stdout: BinaryWriter,
-        stderr: BinaryWriter,
+        stdout: BinaryWriter | None,
+        stderr: BinaryWriter | None,
     ) -> None:
         """Copy the container's log as the options say; with follow, until it ends or ctx is done."""
         ...

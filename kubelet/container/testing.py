@@ -185,8 +185,8 @@ class FakeRuntime:
         pod: v1.Pod,
         container_id: kubecontainer.ContainerID,
         log_options: Any,
-        stdout: kubecontainer.BinaryWriter,
-        stderr: kubecontainer.BinaryWriter,
+        stdout: kubecontainer.BinaryWriter | None,
+        stderr: kubecontainer.BinaryWriter | None,
     ) -> None:
         self._call("get_container_logs")
 

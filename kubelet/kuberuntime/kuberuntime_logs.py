@@ -13,6 +13,9 @@ from kubelet.kuberuntime.kuberuntime_image import ImageMethods
 from pkg import golang
 from pkg.api.core import v1
 
+# Before so many seconds there was no container; and much more is more than a datetime can bear.
+_ALL_TIME = timedelta(days=365 * 100).total_seconds()
+
 
 class LogMethods(ImageMethods):
     """Log files of containers."""
@@ -28,7 +31,7 @@ class LogMethods(ImageMethods):
     ) -> None:
         """See logs.read_logs, which it raises from too; container_id may be "" without follow."""
         since = None
-        if api_opts.since_seconds is not None:
+        if api_opts.since_seconds is not None and api_opts.since_seconds < _ALL_TIME:
             since = self.clock.now() - timedelta(seconds=api_opts.since_seconds)
         if api_opts.since_time is not None and (since is None or api_opts.since_time > since):
             since = api_opts.since_time

@@ -1,4 +1,4 @@
-"""Joins a path that somebody else chose to a directory that it must not leave.
+"""Joins a path that somebody else chose to a directory that it must not leave, or opens it there.
 
 Go: github.com/cyphar/filepath-securejoin
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 _MAX_LINKS = 255
@@ -48,3 +49,29 @@ def _link_target(path: Path) -> str | None:
         if err.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
             return None
         raise
+
+
+def open_in_root(root: str, unsafe_path: str) -> int:
+    """A descriptor, for reading, of the file or directory at the path below root. The caller closes it.
+
+    Links may lead anywhere within root, whoever changes them meanwhile. Raises PermissionError for what leads out
+    of it or is neither a file nor a directory, and other OSErrors. Go: os.OpenInRoot
+    """
+    path = os.path.join(root, unsafe_path.lstrip("/"))
+    # This opens nothing yet, so it may lead to whatever it likes.
+    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        found = _name_of(handle)
+        top = os.path.realpath(root)
+        if os.path.commonpath([found, top]) != top:
+            raise PermissionError(errno.EACCES, "path escapes from parent", path)
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise PermissionError(errno.EACCES, "neither a file nor a directory", path)
+        return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(handle)
+
+
+def _name_of(handle: int) -> str:
+    return os.readlink(f"/proc/self/fd/{handle}")

@@ -149,7 +149,7 @@ class _LogWriter:
         self._since_text = b""
         if opts.since is not None:
             # Without final zeros, so that it compares as the times do.
-            self._since_text = opts.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f").rstrip("0").encode()
+            self._since_text = opts.since.astimezone(UTC).isoformat(timespec="microseconds")[:26].rstrip("0").encode()
 
     def write(self, data: bytes) -> None:
         """data is one or more lines. Raises ValueError for no known format, and what a stream raises.

@@ -1,0 +1,355 @@
+"""Answers a query for logs of the node: of services from the journal, or of files below /var/log.
+
+OpenShift's own options of this are not here: `unit`, `since`, `until`, `output`, `case-sensitive`, `tail` and `grep`.
+
+Go: pkg/kubelet/kubelet_server_journal.go, kubelet_server_journal_linux.go
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import select
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Protocol
+
+from pkg import golang, klog
+from pkg.apimachinery.apis.meta.v1 import time as metav1time
+from pkg.apimachinery.util import errors as utilerrors
+from pkg.apimachinery.util import validation as utilvalidation
+from pkg.apimachinery.util.validation import field as fieldpath
+from pkg.golang import http
+from pkg.util import securejoin
+
+NODE_LOG_DIR = "/var/log/"
+
+_MAX_TAIL_LINES = 100_000
+_MAX_SERVICE_LENGTH = 256
+_MAX_SERVICES = 4
+# Go's parser has limits of its own for a pattern; Python's would think about a very long one for a long time.
+_MAX_PATTERN_LENGTH = 4096
+_UNSAFE_IN_SERVICE_NAME = re.compile(r"[^a-zA-Z\-_.:0-9@]")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_JOURNALCTL = "journalctl"
+# For all commands of a query together, in seconds.
+_TIMEOUT = 30.0
+_BLOCK_SIZE = 64 * 1024
+_GZIP_BEST_SPEED = 1
+
+
+class _Writer(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
+
+@dataclass(slots=True)
+class NodeLogQuery:
+    """What is asked for; None and "" are what was not said. Go: nodeLogQuery, options"""
+
+    # Names of services, and paths below /var/log: not both.
+    services: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    since_time: datetime | None = None
+    until_time: datetime | None = None
+    # How many lines from the end.
+    tail_lines: int | None = None
+    # 0 for the running boot, -1 for the one before, and so on.
+    boot: int | None = None
+    # A regular expression that lines have to match.
+    pattern: str = ""
+
+    def is_empty(self) -> bool:
+        return not self.services and not self.files and not self.has_options()
+
+    def has_options(self) -> bool:
+        return any(getattr(self, each.name) not in (None, "") for each in fields(self) if each.name not in _SOURCES)
+
+    def validate(self) -> fieldpath.ErrorList:
+        """All that is wrong with it."""
+        errs = validate_services(self.services)
+        errs.extend(self._validate_sources())
+        if self.since_time is not None and self.until_time is not None and self.since_time > self.until_time:
+            until = self.until_time.isoformat()
+            errs.append(fieldpath.invalid(fieldpath.Path("untilTime"), until, "must be after `sinceTime`"))
+        if self.boot is not None and self.boot > 0:
+            errs.append(fieldpath.invalid(fieldpath.Path("boot"), self.boot, "must be less than 1"))
+        if self.tail_lines is not None:
+            for message in utilvalidation.is_in_range(self.tail_lines, 0, _MAX_TAIL_LINES):
+                errs.append(fieldpath.invalid(fieldpath.Path("tailLines"), self.tail_lines, message))
+        errs.extend(_validate_pattern(self.pattern))
+        return errs
+
+    def _validate_sources(self) -> Iterator[fieldpath.Error]:
+        query = fieldpath.Path("query")
+        if not self.files and not self.services:
+            yield fieldpath.required(query, "cannot be empty with options")
+        elif self.files and self.services:
+            both = f"{_go_list(self.files)}, {_go_list(self.services)}"
+            yield fieldpath.invalid(query, both, "cannot specify a file and service")
+        elif len(self.files) > 1:
+            yield fieldpath.invalid(query, self.files, "cannot specify more than one file")
+        elif self.files and self.has_options():
+            yield fieldpath.invalid(query, self.files, "cannot specify file with options")
+        elif self.files:
+            try:
+                os.close(securejoin.open_in_root(NODE_LOG_DIR, self.files[0].replace("\\", "/")))
+            except OSError as err:
+                yield fieldpath.invalid(query, self.files, os.strerror(err.errno or 0).lower())
+
+    def copy(self, ctx: golang.Context, w: _Writer) -> None:
+        """Write what was asked for, or a line that says why not. Raises golang.ContextError, and what w raises."""
+        limited, cancel = golang.with_timeout(ctx, _TIMEOUT)
+        try:
+            self._copy_for_boot(limited, w)
+        except golang.DeadlineExceeded as err:
+            _write_line(w, f"context error: {err}")
+        finally:
+            cancel()
+
+    def _copy_for_boot(self, ctx: golang.Context, w: _Writer) -> None:
+        native_loggers, file_loggers = self._split_native_vs_file_loggers(ctx)
+        if native_loggers:
+            self._copy_service_logs(ctx, w, native_loggers)
+        if file_loggers and self.has_options():
+            names = _go_list(file_loggers)
+            _write_line(
+                w, f"options present and query resolved to log files for {names}\ntry without specifying options"
+            )
+            return
+        for service in file_loggers:
+            heuristics_copy_file_logs(ctx, w, NODE_LOG_DIR, service)
+
+    def _split_native_vs_file_loggers(self, ctx: golang.Context) -> tuple[list[str], list[str]]:
+        """The services that write to the journal, and those that may have a file."""
+        units = journal_units(ctx)
+        native = [service for service in self.services if f"{service}.service".encode() in units]
+        return native, [service for service in self.services if service not in native]
+
+    def _copy_service_logs(self, ctx: golang.Context, w: _Writer, services: Sequence[str]) -> None:
+        command = get_logging_cmd(self, services)
+        try:
+            # A query that nothing matches ends with an error too: what there is to say was written.
+            for block in _output(ctx, command):
+                w.write(block)
+        except FileNotFoundError as err:
+            klog.error_s(err, "Failed to read the journal", command=command)
+            if not self.boot:
+                _write_line(w, "error: journal output not available")
+
+
+_SOURCES = ("services", "files")
+
+
+def serve_journal(w: http.ResponseWriter, r: http.Request, query: NodeLogQuery) -> None:
+    """Answer with the logs of services, compressed for who says so. Go: journalServer.ServeHTTP"""
+    w.headers.set("Content-Type", "text/plain;charset=UTF-8")
+    if r.headers.get("Accept-Encoding") != "gzip":
+        query.copy(r.ctx, w)
+        return
+    w.headers.set("Content-Encoding", "gzip")
+    # Its write is called, and nothing else, once a block is full.
+    with gzip.GzipFile(fileobj=w, mode="wb", compresslevel=_GZIP_BEST_SPEED) as compressed:
+        query.copy(r.ctx, compressed)
+
+
+def new_node_log_query(values: Mapping[str, Sequence[str]]) -> NodeLogQuery | None:
+    """None if nothing of the query string is about logs. Raises errors.Aggregate of all that cannot be read."""
+    errs = fieldpath.ErrorList()
+    query = NodeLogQuery()
+    queries = values.get("query", [])
+    for each in queries:
+        # A name with a slash is that of a file. A file without one, such as foo.log, is found as a service's would be.
+        if "/" in each or "\\" in each:
+            query.files.append(each)
+        elif each.strip():
+            query.services.append(each)
+    if "query" in values and not query.files and not query.services:
+        errs.append(fieldpath.invalid(fieldpath.Path("query"), list(queries), "query cannot be empty"))
+    query.since_time = _time(values, "sinceTime", errs)
+    query.until_time = _time(values, "untilTime", errs)
+    query.boot = _integer(values, "boot", errs)
+    query.tail_lines = _integer(values, "tailLines", errs)
+    query.pattern = _first(values, "pattern")
+    if err := utilerrors.new_aggregate(errs):
+        raise err
+    return None if query.is_empty() else query
+
+
+def _first(values: Mapping[str, Sequence[str]], name: str) -> str:
+    found = values.get(name)
+    return found[0] if found else ""
+
+
+def _time(values: Mapping[str, Sequence[str]], name: str, errs: fieldpath.ErrorList) -> datetime | None:
+    text = _first(values, name)
+    try:
+        return metav1time.parse_rfc3339(text) if text else None
+    except ValueError:
+        errs.append(fieldpath.invalid(fieldpath.Path(name), text, "invalid time format"))
+        return None
+
+
+def _integer(values: Mapping[str, Sequence[str]], name: str, errs: fieldpath.ErrorList) -> int | None:
+    text = _first(values, name)
+    if not text:
+        return None
+    if _INTEGER.fullmatch(text) is None:
+        message = f"strconv.Atoi: parsing {klog.quote(text)}: invalid syntax"
+        errs.append(fieldpath.invalid(fieldpath.Path(name), text, message))
+        return None
+    return int(text)
+
+
+def validate_services(services: Sequence[str]) -> fieldpath.ErrorList:
+    """What is wrong with names that become arguments of a command."""
+    errs = fieldpath.ErrorList()
+    for service in services:
+        try:
+            _safe_service_name(service)
+        except ValueError as err:
+            errs.append(fieldpath.invalid(fieldpath.Path("query"), service, str(err)))
+    if len(services) > _MAX_SERVICES:
+        errs.append(fieldpath.too_many(fieldpath.Path("query"), len(services), _MAX_SERVICES))
+    return errs
+
+
+def _safe_service_name(service: str) -> None:
+    if len(service.encode()) > _MAX_SERVICE_LENGTH:
+        raise ValueError(f"length must be less than {_MAX_SERVICE_LENGTH}")
+    if _UNSAFE_IN_SERVICE_NAME.search(service):
+        raise ValueError("input contains unsupported characters")
+
+
+def _validate_pattern(pattern: str) -> Iterator[fieldpath.Error]:
+    path = fieldpath.Path("pattern")
+    if len(pattern.encode()) > _MAX_PATTERN_LENGTH:
+        yield fieldpath.too_long(path, pattern, _MAX_PATTERN_LENGTH)
+        return
+    try:
+        # What is no regular expression for Python is none for the journal; the journal judges the rest.
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as err:
+        yield fieldpath.invalid(path, pattern, str(err))
+
+
+def _go_list(names: Sequence[str]) -> str:
+    return f"[{' '.join(names)}]"
+
+
+def _write_line(w: _Writer, text: str) -> None:
+    w.write(f"\n{text}\n".encode(errors="replace"))
+
+
+# The journal.
+
+
+def get_logging_cmd(query: NodeLogQuery, services: Sequence[str]) -> list[str]:
+    """The command that prints what the journal has of the services."""
+    command = [_JOURNALCTL, "--utc", "--no-pager", "--output=short-precise"]
+    if query.since_time is not None:
+        command.append(f"--since={_journal_time(query.since_time)}")
+    if query.until_time is not None:
+        # DIVERGES: Go prints the time of --since here.
+        command.append(f"--until={_journal_time(query.until_time)}")
+    if query.tail_lines is not None:
+        command += ["--pager-end", f"--lines={query.tail_lines}"]
+    command += [f"--unit={service}" for service in services if service]
+    if query.pattern:
+        command.append(f"--grep={query.pattern}")
+    if query.boot is not None:
+        command += ["--boot", str(query.boot)]
+    return command
+
+
+def _journal_time(moment: datetime) -> str:
+    """DIVERGES: Go leaves the zone out, and journalctl takes the time for one of the node's own zone."""
+    return moment.astimezone(UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00") + " UTC"
+
+
+def journal_units(ctx: golang.Context) -> bytes:
+    """Names of all units that the journal knows, a line each; nothing without a journal. Go: checkForNativeLogger"""
+    # Of a unit that does not exist journalctl says nothing, and that without an error.
+    try:
+        return b"".join(_output(ctx, [_JOURNALCTL, "--field", "_SYSTEMD_UNIT"]))
+    except FileNotFoundError:
+        return b""
+
+
+def _output(ctx: golang.Context, command: Sequence[str]) -> Iterator[bytes]:
+    """What a command writes, as it comes. It is killed when ctx ends or nobody wants more.
+
+    Raises golang.ContextError, FileNotFoundError without the program.
+    """
+    with _started(ctx, command) as process:
+        assert process.stdout is not None
+        fd = process.stdout.fileno()
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        while True:
+            remaining = ctx.remaining()
+            ready = poll.poll(None if remaining is None else remaining * 1000)
+            data = os.read(fd, _BLOCK_SIZE) if ready else b""
+            if (err := ctx.err()) is not None:
+                raise err
+            if data:
+                yield data
+            elif ready:
+                return
+
+
+@contextmanager
+def _started(ctx: golang.Context, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    # The end of its output wakes who reads it.
+    stop = golang.after_func(ctx, process.kill)
+    try:
+        with process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.kill()
+    finally:
+        stop()
+
+
+# Files.
+
+
+def heuristics_copy_file_logs(ctx: golang.Context, w: _Writer, log_dir: str, service: str) -> None:
+    """Write the first that is there of log_dir/SERVICE, SERVICE.log and SERVICE/SERVICE.log.
+
+    Raises golang.ContextError, and what w raises.
+    """
+    for name in (service, f"{service}.log", f"{service}/{service}.log"):
+        try:
+            fd = securejoin.open_in_root(log_dir, name)
+        except FileNotFoundError:
+            continue
+        except OSError as err:
+            _write_line(w, f"error getting log for {service}: {os.strerror(err.errno or 0).lower()}")
+            return
+        try:
+            if _copy_file(ctx, w, fd):
+                return
+        finally:
+            os.close(fd)
+    _write_line(w, f"log not found for {service}")
+
+
+def _copy_file(ctx: golang.Context, w: _Writer, fd: int) -> bool:
+    """False for a directory: the log may be in it."""
+    try:
+        data = os.read(fd, _BLOCK_SIZE)
+    except IsADirectoryError:
+        return False
+    while data:
+        w.write(data)
+        if (err := ctx.err()) is not None:
+            raise err
+        data = os.read(fd, _BLOCK_SIZE)
+    return True

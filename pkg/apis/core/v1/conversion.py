@@ -1,0 +1,66 @@
+"""What is sent as a query, read into the options that it stands for.
+
+Go: pkg/apis/core/v1/zz_generated.conversion.go, k8s.io/apimachinery/pkg/runtime/conversion.go
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta.v1 import time as metav1time
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
+
+_Query = Mapping[str, Sequence[str]]
+
+
+def convert_url_values_to_pod_log_options(query: _Query) -> v1.PodLogOptions:
+    """Of a parameter that is there more than once the first counts. Raises ValueError, which names the parameter."""
+    return v1.PodLogOptions(
+        container=_first(query, "container") or "",
+        follow=_bool(query, "follow"),
+        previous=_bool(query, "previous"),
+        since_seconds=_int64(query, "sinceSeconds"),
+        since_time=_time(query, "sinceTime"),
+        timestamps=_bool(query, "timestamps"),
+        tail_lines=_int64(query, "tailLines"),
+        limit_bytes=_int64(query, "limitBytes"),
+        insecure_skip_tls_verify_backend=_bool(query, "insecureSkipTLSVerifyBackend"),
+        stream=_first(query, "stream"),
+    )
+
+
+def _first(query: _Query, name: str) -> str | None:
+    values = query.get(name)
+    return values[0] if values else None
+
+
+def _bool(query: _Query, name: str) -> bool:
+    """False are "0", "false" and what is not there; an empty value is true."""
+    value = _first(query, name)
+    return value is not None and value != "0" and value.lower() != "false"
+
+
+def _int64(query: _Query, name: str) -> int | None:
+    value = _first(query, name)
+    if value is None:
+        return None
+    if _INTEGER.fullmatch(value) is None or not -(2**63) <= int(value) < 2**63:
+        raise ValueError(f'{name}: "{value}" is no integer of 64 bits')
+    return int(value)
+
+
+def _time(query: _Query, name: str) -> datetime | None:
+    value = _first(query, name)
+    if value is None:
+        return None
+    if value in ("", "null"):
+        return _ZERO_TIME
+    try:
+        return metav1time.parse_rfc3339(value)
+    except ValueError as err:
+        raise ValueError(f"{name}: {err}") from err

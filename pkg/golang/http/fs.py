@@ -1,0 +1,212 @@
+"""Shows a directory, and what is below it.
+
+Go: net/http/fs.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import email.utils
+import html
+import os
+import posixpath
+import re
+import stat
+from dataclasses import dataclass
+from typing import BinaryIO
+from urllib.parse import quote
+
+from pkg.golang.http.request import Request
+from pkg.golang.http.response import HTTPError, ResponseWriter
+from pkg.util import securejoin
+
+_BLOCK_SIZE = 64 * 1024
+_INDEX_PAGE = "index.html"
+_RANGE = re.compile(r"bytes=\s*([0-9]{0,19})\s*-\s*([0-9]{0,19})\s*")
+# What a file's name may have in a link, besides letters and digits.
+_UNQUOTED = "/$&+,:;=@-_.~"
+
+
+@dataclass(frozen=True, slots=True)
+class FileServer:
+    """Answers with the file or directory below `root` that a path names.
+
+    DIVERGES: no link leads out of root. Go follows all, and so shows every file of the machine to who can make a
+    link there. Of several ranges none counts: the whole file is sent, as it may be.
+    """
+
+    root: str
+
+    def serve(self, w: ResponseWriter, r: Request, path: str) -> None:
+        """`path` is the request's, from root on. Raises HTTPError."""
+        clean = posixpath.normpath("/" + path.lstrip("/"))
+        if path.endswith("/" + _INDEX_PAGE):
+            _redirect(w, r, "./")
+            return
+        with _open(self.root, clean) as f:
+            info = os.fstat(f.fileno())
+            if stat.S_ISDIR(info.st_mode):
+                self._serve_directory(w, r, path, clean, info, f.fileno())
+            elif path.endswith("/"):
+                _redirect(w, r, "../" + quote(posixpath.basename(clean), safe=_UNQUOTED))
+            else:
+                _serve_content(w, r, info, f)
+
+    def _serve_directory(
+        self, w: ResponseWriter, r: Request, path: str, clean: str, info: os.stat_result, fd: int
+    ) -> None:
+        if path and not path.endswith("/"):
+            _redirect(w, r, quote(posixpath.basename(clean), safe=_UNQUOTED) + "/")
+            return
+        try:
+            with _open(self.root, posixpath.join(clean, _INDEX_PAGE)) as index:
+                index_info = os.fstat(index.fileno())
+                if stat.S_ISREG(index_info.st_mode):
+                    _serve_content(w, r, index_info, index)
+                    return
+        except HTTPError:
+            pass
+        if _not_modified(r, info):
+            w.write_header(304)
+            return
+        w.headers.set("Last-Modified", _http_date(info))
+        _list_directory(w, fd)
+
+
+class _Opened:
+    """A file, or a directory which Python's own files cannot be."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __enter__(self) -> _Opened:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        os.close(self._fd)
+
+    def fileno(self) -> int:
+        return self._fd
+
+
+def _open(root: str, path: str) -> _Opened:
+    """Raises HTTPError with the status that goes with what is wrong."""
+    try:
+        return _Opened(securejoin.open_in_root(root, path))
+    except (FileNotFoundError, NotADirectoryError) as err:
+        raise HTTPError(404, "404 page not found") from err
+    except PermissionError as err:
+        raise HTTPError(403, "403 Forbidden") from err
+    except OSError as err:
+        # A name that is too long, links in a circle, a disk that fails: what exactly is not for the client.
+        raise HTTPError(500, "500 Internal Server Error") from err
+
+
+def _redirect(w: ResponseWriter, r: Request, location: str) -> None:
+    """To a path relative to the request's, with its query. Go: localRedirect"""
+    query = r.raw_query
+    w.headers.set("Location", f"{location}?{query}" if query else location)
+    w.write_header(301)
+
+
+def _list_directory(w: ResponseWriter, fd: int) -> None:
+    with os.scandir(fd) as entries:
+        names = sorted(entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "") for entry in entries)
+    w.headers.set("Content-Type", "text/html; charset=utf-8")
+    w.write(b'<!doctype html>\n<meta name="viewport" content="width=device-width">\n<pre>\n')
+    for name in names:
+        shown = os.fsencode(name).decode(errors="replace")
+        # A colon would make what comes before it look like a scheme.
+        prefix = "./" if ":" in name.split("/")[0] else ""
+        link = prefix + quote(os.fsencode(name), safe=_UNQUOTED)
+        w.write(f'<a href="{html.escape(link)}">{html.escape(shown)}</a>\n'.encode())
+    w.write(b"</pre>\n")
+
+
+def _serve_content(w: ResponseWriter, r: Request, info: os.stat_result, f: _Opened) -> None:
+    w.headers.set("Last-Modified", _http_date(info))
+    if _precondition_failed(r, info):
+        w.write_header(412)
+        return
+    if _not_modified(r, info):
+        w.headers.delete("Content-Type")
+        w.write_header(304)
+        return
+    start, end = _wanted_range(w, r, info)
+    w.headers.set("Accept-Ranges", "bytes")
+    w.headers.set("Content-Length", str(end - start))
+    if r.method == "HEAD":
+        w.flush()
+        return
+    with open(f.fileno(), "rb", buffering=0, closefd=False) as source:
+        source.seek(start)
+        _copy(w, source, end - start)
+
+
+def _copy(w: ResponseWriter, source: BinaryIO, size: int) -> None:
+    """No more than was there at the start, however fast the file grows."""
+    while size > 0:
+        data = source.read(min(size, _BLOCK_SIZE))
+        if not data:
+            raise OSError("file was cut short while it was sent")
+        w.write(data)
+        size -= len(data)
+
+
+def _wanted_range(w: ResponseWriter, r: Request, info: os.stat_result) -> tuple[int, int]:
+    """The bytes to send, as (first, one after the last), with the status of the response set. Raises HTTPError."""
+    size = info.st_size
+    wanted = r.headers.get("Range")
+    if not wanted or "," in wanted or not _range_still_valid(r, info):
+        return 0, size
+    match = _RANGE.fullmatch(wanted)
+    if match is None or match[1] == match[2] == "":
+        raise HTTPError(416, "invalid range")
+    if match[1] == "":
+        start, end = max(size - int(match[2]), 0), size
+    else:
+        start = int(match[1])
+        end = size if match[2] == "" else min(int(match[2]) + 1, size)
+        if match[2] != "" and int(match[2]) < start:
+            raise HTTPError(416, "invalid range")
+    if start >= size:
+        if size == 0:
+            # There is no range of nothing: Go too sends it whole.
+            return 0, 0
+        raise HTTPError(416, f"invalid range: failed to overlap: bytes */{size}")
+    w.headers.set("Content-Range", f"bytes {start}-{end - 1}/{size}")
+    w.write_header(206)
+    return start, end
+
+
+def _range_still_valid(r: Request, info: os.stat_result) -> bool:
+    """Whether the file is the one of which the client has a part already. We give no ETags."""
+    condition = r.headers.get("If-Range")
+    return not condition or _seconds(condition) == int(info.st_mtime)
+
+
+def _not_modified(r: Request, info: os.stat_result) -> bool:
+    if r.method not in ("GET", "HEAD") or r.headers.get("If-None-Match"):
+        return False
+    since = _seconds(r.headers.get("If-Modified-Since"))
+    return since is not None and int(info.st_mtime) <= since
+
+
+def _precondition_failed(r: Request, info: os.stat_result) -> bool:
+    since = _seconds(r.headers.get("If-Unmodified-Since"))
+    return since is not None and int(info.st_mtime) > since
+
+
+def _seconds(date: str) -> int | None:
+    """Unix time of a date as HTTP writes it; None if it is none."""
+    if not date:
+        return None
+    try:
+        parsed = email.utils.parsedate_to_datetime(date)
+        return int(parsed.replace(tzinfo=parsed.tzinfo or datetime.UTC).timestamp())
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+def _http_date(info: os.stat_result) -> str:
+    return email.utils.formatdate(int(info.st_mtime), usegmt=True)

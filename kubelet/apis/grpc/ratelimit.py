@@ -24,7 +24,7 @@ class LimiterUnaryServerInterceptor(grpc.ServerInterceptor):
 
     def __init__(self, limiter: Limiter) -> None:
         self._limiter = limiter
-        self._refusal = grpc.unary_unary_rpc_method_handler(_refuse)
+        self._refusal: Any = grpc.unary_unary_rpc_method_handler(_refuse)
 
     def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         return continuation(handler_call_details) if self._limiter.try_accept() else self._refusal

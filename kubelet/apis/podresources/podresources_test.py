@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -16,7 +17,9 @@ from kubelet.apis import grpc as apisgrpc
 from kubelet.apis import podresources
 from kubelet.apis.podresources import server as podresources_server
 from kubelet.apis.podresources.v1 import api_pb2 as v1api
+from kubelet.apis.podresources.v1 import api_pb2_grpc as v1grpc
 from kubelet.apis.podresources.v1alpha1 import api_pb2 as v1alpha1api
+from kubelet.apis.podresources.v1alpha1 import api_pb2_grpc as v1alpha1grpc
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -113,8 +116,8 @@ def pod(name: str = "pod") -> v1.Pod:
 class Running:
     node: Node
     endpoint: str
-    v1: podresources.client.v1.PodResourcesListerStub
-    v1alpha1: podresources.client.v1alpha1.PodResourcesListerStub
+    v1: v1grpc.PodResourcesListerStub
+    v1alpha1: v1alpha1grpc.PodResourcesListerStub
 
 
 @pytest.fixture
@@ -148,7 +151,7 @@ def count(metric: str, version: str = "v1") -> float:
 
 
 def containers(sidecar_has: bool = False) -> list[v1api.ContainerResources]:
-    has = {"devices": DEVICES, "cpu_ids": CPUS, "memory": MEMORY, "dynamic_resources": CLAIMS}
+    has: dict[str, Any] = {"devices": DEVICES, "cpu_ids": CPUS, "memory": MEMORY, "dynamic_resources": CLAIMS}
     return [
         v1api.ContainerResources(name="sidecar", **(has if sidecar_has else {})),
         v1api.ContainerResources(name="c", **({} if sidecar_has else has)),

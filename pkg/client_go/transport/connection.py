@@ -17,6 +17,8 @@ import urllib.parse
 import weakref
 from time import monotonic
 
+from pkg.client_go.tools import metrics
+
 # Seconds. Go's pings notice a dead peer after 30 s of silence and 15 s without an answer; so does the kernel here.
 _CONNECT_TIMEOUT = 30.0
 _KEEPALIVE_IDLE = 30
@@ -120,8 +122,11 @@ class Connection(http.client.HTTPConnection):
 
     def _dial(self) -> socket.socket:
         """DIVERGES: looking up the name cannot be ended before it ends by itself."""
+        start = monotonic()
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        metrics.resolver_latency(self.host, monotonic() - start)
         error: OSError | None = None
-        for family, kind, protocol, _, address in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
+        for family, kind, protocol, _, address in found:
             sock = socket.socket(family, kind, protocol)
             try:
                 _set_options(sock)

@@ -5,6 +5,8 @@ Go: staging/src/k8s.io/component-base/metrics/prometheus/restclient/metrics.go
 
 from __future__ import annotations
 
+import datetime
+import math
 from functools import cache
 
 from pkg.client_go.tools import metrics as clientmetrics
@@ -41,6 +43,23 @@ RATE_LIMITER_DURATION_SECONDS = metrics.new_histogram(
     ("verb", "host"),
     _BUCKETS,
 )
+DNS_RESOLUTION_DURATION_SECONDS = metrics.new_histogram(
+    "rest_client_dns_resolution_duration_seconds",
+    "Seconds to find out the addresses of the API server, by host.",
+    ("host",),
+    _BUCKETS[:-1],
+)
+EXEC_PLUGIN_TTL_SECONDS = metrics.new_gauge(
+    "rest_client_exec_plugin_ttl_seconds",
+    "Seconds until the first certificate of a credential plugin expires, negative once it has; +Inf without any.",
+)
+EXEC_PLUGIN_TTL_SECONDS.set(math.inf)
+EXEC_PLUGIN_CERTIFICATE_ROTATION_AGE = metrics.new_histogram(
+    "rest_client_exec_plugin_certificate_rotation_age",
+    "Seconds that certificates of credential plugins had lived when others took their places.",
+    # From 10 minutes to 4 years.
+    buckets=(600, 1800, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000, 124416000),
+)
 EXEC_PLUGIN_CALL_TOTAL = metrics.new_counter(
     "rest_client_exec_plugin_call_total",
     "Runs of a credential plugin, by its exit code and by how it went.",
@@ -67,6 +86,18 @@ class _Observer(clientmetrics.Observer):
     def rate_limiter_latency(self, verb: str, host: str, seconds: float) -> None:
         RATE_LIMITER_DURATION_SECONDS.labels(verb, host).observe(seconds)
 
+    def resolver_latency(self, host: str, seconds: float) -> None:
+        DNS_RESOLUTION_DURATION_SECONDS.labels(host).observe(seconds)
+
+    def client_cert_expiry(self, expiry: datetime.datetime | None) -> None:
+        def ttl() -> float:
+            return math.inf if expiry is None else (expiry - datetime.datetime.now(datetime.UTC)).total_seconds()
+
+        EXEC_PLUGIN_TTL_SECONDS.set_function(ttl)
+
+    def client_cert_rotation_age(self, seconds: float) -> None:
+        EXEC_PLUGIN_CERTIFICATE_ROTATION_AGE.observe(seconds)
+
     def exec_plugin_call(self, code: int, call_status: str) -> None:
         EXEC_PLUGIN_CALL_TOTAL.labels(code, call_status).inc()
 
@@ -81,6 +112,9 @@ def register() -> None:
         REQUEST_SIZE_BYTES,
         RESPONSE_SIZE_BYTES,
         RATE_LIMITER_DURATION_SECONDS,
+        DNS_RESOLUTION_DURATION_SECONDS,
         EXEC_PLUGIN_CALL_TOTAL,
+        EXEC_PLUGIN_TTL_SECONDS,
+        EXEC_PLUGIN_CERTIFICATE_ROTATION_AGE,
     )
     clientmetrics.register(_Observer())

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
+import json
+import math
 from pathlib import Path
 
 import pytest
 
 from pkg import golang
+from pkg.apimachinery.clock import testing as clocktesting
 from pkg.client_go import rest
 from pkg.client_go.plugin.pkg.client.auth.exec import exec as exec_plugin
 from pkg.client_go.rest import testing
 from pkg.client_go.tools.clientcmd import api
 from pkg.component_base.metrics import legacyregistry
 from pkg.component_base.metrics.prometheus import restclient
+
+_EXEC_API = "client.authentication.k8s.io/v1"
 
 
 def value(name: str, **labels: str) -> float | None:
@@ -41,6 +47,33 @@ def test_requests_and_retries_move_the_metrics() -> None:
     assert value("rest_client_request_size_bytes_sum", **where) == 200
     assert value("rest_client_response_size_bytes_sum", **where) == 10
     assert value("rest_client_rate_limiter_duration_seconds_count", **where) == 2
+    assert value("rest_client_dns_resolution_duration_seconds_count", host="127.0.0.1")
+
+
+def test_certificates_of_credential_plugins_are_watched(tmp_path: Path) -> None:
+    restclient.register()
+    assert value("rest_client_exec_plugin_ttl_seconds") == math.inf
+    before = value("rest_client_exec_plugin_certificate_rotation_age_count")
+    pairs = [testing.new_pair("node", days=2), testing.new_pair("node", days=1)]
+    file = tmp_path / "plugin"
+    clock = clocktesting.FakeClock(datetime.datetime.now(datetime.UTC))
+    config = api.ExecConfig(command=str(file), api_version=_EXEC_API, interactive_mode="Never")
+    authenticator = exec_plugin.Authenticator(config, clock=clock)
+    for pair in pairs:
+        status = {
+            "clientCertificateData": pair.cert_pem.decode(),
+            "clientKeyData": pair.key_pem.decode(),
+            "expirationTimestamp": clock.now().isoformat(),
+        }
+        credential = {"apiVersion": _EXEC_API, "kind": "ExecCredential", "status": status}
+        file.write_text(f"#!/bin/sh\ncat <<'EOF'\n{json.dumps(credential)}\nEOF\n")
+        file.chmod(0o755)
+        authenticator.cert()
+        clock.step(1)
+    day = 24 * 3600
+    ttl = value("rest_client_exec_plugin_ttl_seconds")
+    assert ttl is not None and 0.9 * day < ttl <= day
+    assert value("rest_client_exec_plugin_certificate_rotation_age_count") == (before or 0) + 1
 
 
 @pytest.mark.parametrize(
@@ -57,9 +90,7 @@ def test_credential_plugins_are_counted(tmp_path: Path, script: str | None, labe
     if script is not None:
         file.write_text(f"#!/bin/sh\n{script}\n")
         file.chmod(0o755)
-    config = api.ExecConfig(
-        command=str(file), api_version="client.authentication.k8s.io/v1", interactive_mode="Never"
-    )
+    config = api.ExecConfig(command=str(file), api_version=_EXEC_API, interactive_mode="Never")
     before = value("rest_client_exec_plugin_call_total", **labels) or 0
     with pytest.raises(exec_plugin.ExecPluginError):
         exec_plugin.Authenticator(config).token()

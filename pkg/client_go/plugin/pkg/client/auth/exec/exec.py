@@ -114,7 +114,9 @@ class Authenticator:
             raise ExecPluginError("exec plugin didn't return a token or cert/key pair")
         if bool(cert) != bool(key):
             raise ExecPluginError("exec plugin returned only certificate or key, not both")
-        self._pair = transport.KeyPair(cert.encode(), key.encode()) if cert else None
+        pair = transport.KeyPair(cert.encode(), key.encode()) if cert else None
+        _tell_certificate(self._pair, pair, self._clock)
+        self._pair = pair
         self._status = status
         return status
 
@@ -190,6 +192,22 @@ def _cluster(config: rest.Config) -> dict[str, Any]:
         "disable-compression": config.disable_compression,
     }
     return {key: value for key, value in cluster.items() if value} | {"config": None}
+
+
+def _tell_certificate(old: transport.KeyPair | None, new: transport.KeyPair | None, clock: clock_.Clock) -> None:
+    """Tell the metrics when the certificate ends, and how old the one before it had become.
+
+    DIVERGES: of several plugins in one process the last to be run counts, not the one whose certificate ends first.
+    """
+    from cryptography import x509  # rarely needed
+
+    try:
+        if old is not None and old != new:
+            began = x509.load_pem_x509_certificate(old.cert_pem).not_valid_before_utc
+            metrics.client_cert_rotation_age(clock.since(began))
+        metrics.client_cert_expiry(x509.load_pem_x509_certificate(new.cert_pem).not_valid_after_utc if new else None)
+    except ValueError:
+        pass  # no certificate: whoever connects with it finds that out
 
 
 def _has_terminal() -> bool:

@@ -1,7 +1,7 @@
 """Who may do what: administrators everything, nodes what concerns them, others what was granted to them.
 
 Go: plugin/pkg/auth/authorizer/node/node_authorizer.go, and of plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go
-the roles that a node and a new cluster's users have. Rules are granted in process; there are no RBAC objects.
+the roles that a node and a new cluster's users have. Rules are granted in process, or by stored roles (rbac.py).
 """
 
 from __future__ import annotations
@@ -9,48 +9,20 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from . import references
 from .authentication import AUTHENTICATED, BOOTSTRAPPERS, MASTERS, UNAUTHENTICATED
 from .errors import ApiError
 from .interfaces import Authorizer, Object, Request, Store, UserInfo
+from .rbac import RBACAuthorizer, Rule
 
 NODES = "system:nodes"
 _NODE_PREFIX = "system:node:"
 _LEASE_NAMESPACE = "kube-node-lease"
 _CERTIFICATES = "certificates.k8s.io"
 _READ = ("get", "list", "watch")
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Allows these verbs on these resources, named "pods" or "pods/status", of these API groups; or on these paths.
-
-    "*" stands for all; a path may end in it.
-    """
-
-    verbs: tuple[str, ...]
-    resources: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ("",)
-    paths: tuple[str, ...] = ()
-
-    def allows(self, request: Request) -> bool:
-        if not _covers(self.verbs, request.verb):
-            return False
-        if not request.resource:
-            return any(_matches_path(path, request.path) for path in self.paths)
-        name = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
-        return _covers(self.groups, request.group) and _covers(self.resources, name)
-
-
-def _covers(names: tuple[str, ...], name: str) -> bool:
-    return "*" in names or name in names
-
-
-def _matches_path(pattern: str, path: str) -> bool:
-    return path.startswith(pattern[:-1]) if pattern.endswith("*") else path == pattern
 
 
 PUBLIC_RULES = (Rule(("get",), paths=("/livez", "/readyz", "/healthz", "/version", "/version/")),)
@@ -86,10 +58,11 @@ DEFAULT_GRANTS = {
 
 
 class ClusterAuthorizer:
-    """Administrators, then nodes, then grants. Thread-safe."""
+    """Administrators, then nodes, then grants, then stored roles. Thread-safe."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._node = NodeAuthorizer(store)
+        self._rbac = RBACAuthorizer(store)
         # Guards _grants.
         self._lock = threading.Lock()
         self._grants: dict[str, list[tuple[str, Rule]]] = defaultdict(list)
@@ -107,7 +80,8 @@ class ClusterAuthorizer:
         allowed, reason = self._node.authorize(request)
         if allowed:
             return True, reason
-        return (True, "granted") if self._granted(request) else (False, reason)
+        granted = self._granted(request) or self._rbac.allows(request)
+        return (True, "granted") if granted else (False, reason)
 
     def _granted(self, request: Request) -> bool:
         with self._lock:

@@ -3,7 +3,14 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from kubelet import cadvisor
+from kubelet.cadvisor import machine
+from kubelet.cadvisor.fs import FileSystems
+from kubelet.cadvisor.info import v1 as cadvisorapi
+from kubelet.cadvisor.testing import unpack_tree
+from pkg import golang
 
 
 def test_machine_info_from_files(tmp_path: Path) -> None:
@@ -49,3 +56,54 @@ def test_root_fs(tmp_path: Path) -> None:
     assert info.capacity == os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
     quantity = cadvisor.ephemeral_storage_capacity_from_fs_info(cadvisor.FsInfo(2048))["ephemeral-storage"]
     assert str(quantity) == "2Ki"
+
+
+def test_cores_sockets_and_disks(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:       16384 kB\n")
+    cpus = [f"processor\t: {n}\nphysical id\t: {n // 4}\ncore id\t\t: {n % 2}\n" for n in range(8)]
+    (tmp_path / "proc/cpuinfo").write_text("\n".join(cpus))
+    for name, dev, size in (("vda", "253:0", 2048), ("loop0", "7:0", 8), ("nvme0c0n1", "259:1", 8)):
+        (tmp_path / "sys/block" / name).mkdir(parents=True)
+        (tmp_path / "sys/block" / name / "dev").write_text(f"{dev}\n")
+        (tmp_path / "sys/block" / name / "size").write_text(f"{size}\n")
+    (tmp_path / "sys/block/nvme0c0n1/hidden").write_text("1\n")
+    found = machine.Machine(str(tmp_path), FileSystems(f"{tmp_path}/proc"))
+    assert (found.machine_info.num_physical_cores, found.machine_info.num_sockets) == (2, 2)
+    assert found.disks == {(253, 0): cadvisorapi.DiskInfo("vda", 253, 0, 2048 * 512)}
+    assert found.device_name(253, 0) == "/dev/vda"
+    assert found.device_name(7, 0) == ""
+
+
+def test_cores_where_cpuinfo_does_not_tell(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:       16384 kB\n")
+    for cpu in range(4):
+        topology = tmp_path / f"sys/bus/cpu/devices/cpu{cpu}/topology"
+        topology.mkdir(parents=True)
+        (topology / "core_id").write_text(f"{cpu // 2}\n")
+        (topology / "physical_package_id").write_text("0\n")
+    info = cadvisor.Cadvisor(str(tmp_path)).machine_info()
+    assert (info.num_physical_cores, info.num_sockets) == (2, 1)
+
+
+def test_figures_in_both_ways(tmp_path: Path) -> None:
+    root = unpack_tree("v2.tree", tmp_path)
+    found = cadvisor.Cadvisor(root, cgroup_roots=["/kubepods.slice"])
+    options = cadvisor.RequestOptions(count=2, recursive=True)
+    v1 = found.get_requested_containers_info("/kubepods.slice", options)
+    v2 = found.container_info_v2("/kubepods.slice", options)
+    assert v1.keys() == v2.keys()
+    app = next(name for name in v1 if name.endswith(f"{'a' * 64}.scope"))
+    stats = v2[app].stats[-1]
+    assert stats.memory is v1[app].stats[-1].memory
+    assert stats.cpu is not None
+    assert (stats.cpu_inst, stats.network, stats.filesystem) == (None, None, None)
+    assert v2[app].spec.memory.limit == 64 << 20
+
+
+def test_file_systems_of_the_runtime_are_its_own_affair(tmp_path: Path) -> None:
+    found = cadvisor.Cadvisor(str(tmp_path))
+    for ask in (found.images_fs_info, found.container_fs_info):
+        with pytest.raises(ValueError, match=r"no .*fs label for configured runtime"):
+            ask(golang.background())

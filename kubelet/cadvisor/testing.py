@@ -5,15 +5,18 @@ Go: pkg/kubelet/cadvisor/testing
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kubelet.cadvisor.containers import Container
 from kubelet.cadvisor.info import v1 as cadvisorapi
 from kubelet.cadvisor.info import v2 as cadvisorapiv2
 from pkg import golang
 
 if TYPE_CHECKING:
+    from kubelet.cadvisor.containers import Containers
     from kubelet.cadvisor.types import Interface
 
 
@@ -96,5 +99,33 @@ def _asked(names: Iterable[str], name: str, options: cadvisorapiv2.RequestOption
     return found
 
 
+@dataclass
+class FakeContainers:
+    """A runtime that knows these containers, by id."""
+
+    known: dict[str, Container] = field(default_factory=dict)
+
+    def learn(self, ids: Collection[str]) -> None:
+        """It knows all there are."""
+
+    def get(self, id: str) -> Container | None:
+        return self.known.get(id)
+
+
+def unpack_tree(name: str, directory: Path) -> str:
+    """Make the files of a recorded machine (a file of testdata) in a directory, and tell its name.
+
+    A line "== PATH" begins a file.
+    """
+    text = (Path(__file__).parent / "testdata" / name).read_text()
+    for entry in text.removeprefix("== ").removesuffix("\n").split("\n== "):
+        path, _, content = entry.partition("\n")
+        file = directory / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content + "\n" if content else "")
+    return str(directory)
+
+
 if TYPE_CHECKING:
     _: Interface = FakeCadvisor()
+    _containers: Containers = FakeContainers()

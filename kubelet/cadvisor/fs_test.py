@@ -1,0 +1,84 @@
+"""Tests of what is known of file systems and disks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kubelet.cadvisor.fs import FileSystems, Mount
+
+MOUNTS = """\
+22 1 253:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+23 22 0:21 / /proc rw - proc proc rw
+24 22 0:22 / /sys/fs/cgroup ro - tmpfs tmpfs rw,mode=755
+25 22 253:16 / /var/lib/my\\040data rw shared:2 - xfs /dev/vdb rw
+26 22 253:16 /a /mnt/bound rw shared:2 - xfs /dev/vdb rw
+27 22 0:50 / /run/rootfs rw - overlay overlay rw,lowerdir=/a
+28 22 0:51 / /net rw - nfs4 server:/share rw
+29 22 0:52 / /run/lock rw - tmpfs tmpfs rw
+"""
+DISKS = """\
+   7       0 loop0 1 2 3 4 5 6 7 8 9 10 11
+ 253       0 vda 101 102 103 104 105 106 107 108 109 110 111 0 0 0 0 12 13
+ 253      16 vdb 0 0 0 0 0 0 0 0 0 0 0
+"""
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/mountinfo").write_text(MOUNTS)
+    (tmp_path / "diskstats").write_text(DISKS)
+    return tmp_path
+
+
+def test_partitions(proc: Path) -> None:
+    assert FileSystems(str(proc)).partitions == {
+        "/dev/vda": Mount("/dev/vda", "/", "ext4", 253, 0),
+        "/sys/fs/cgroup": Mount("tmpfs", "/sys/fs/cgroup", "tmpfs", 0, 22),
+        "/dev/vdb": Mount("/dev/vdb", "/var/lib/my data", "xfs", 253, 16),
+        "overlay_0-50": Mount("overlay", "/run/rootfs", "overlay", 0, 50),
+        "/run/lock": Mount("tmpfs", "/run/lock", "tmpfs", 0, 52),
+    }
+
+
+def test_root_of_another_kind_is_in(proc: Path) -> None:
+    (proc / "self/mountinfo").write_text("22 1 0:7 / / rw - 9p host rw\n")
+    assert list(FileSystems(str(proc)).partitions) == ["host"]
+
+
+def test_device_names(proc: Path) -> None:
+    filesystems = FileSystems(str(proc))
+    assert (filesystems.device_name(253, 16), filesystems.device_name(9, 9)) == ("/dev/vdb", "")
+
+
+def test_all_file_systems(proc: Path) -> None:
+    (proc / "self/mountinfo").write_text(
+        "22 1 253:0 / / rw - ext4 /dev/vda rw\n23 1 253:1 / /not/there rw - ext4 /dev/vdc rw\n"
+    )
+    [root] = FileSystems(str(proc)).global_stats()
+    room = os.statvfs("/")
+    assert (root.device, root.type) == ("/dev/vda", "vfs")
+    assert (root.limit, root.inodes) == (room.f_blocks * room.f_frsize, room.f_files)
+    assert root.usage + root.available <= root.limit
+    assert (root.reads_completed, root.reads_merged, root.sectors_read, root.read_time) == (101, 102, 103, 104)
+    assert (root.writes_completed, root.writes_merged, root.sectors_written) == (105, 106, 107)
+    assert (root.write_time, root.io_in_progress, root.io_time, root.weighted_io_time) == (108, 109, 110, 111)
+
+
+def test_file_system_of_a_directory(proc: Path) -> None:
+    found = FileSystems(str(proc)).dir_info(str(proc))
+    room = os.statvfs(proc)
+    assert (found.capacity, found.inodes) == (room.f_blocks * room.f_frsize, room.f_files)
+    assert 0 <= found.available <= found.capacity
+    with pytest.raises(FileNotFoundError):
+        FileSystems(str(proc)).dir_info(str(proc / "none"))
+
+
+def test_this_machine() -> None:
+    """The file system of the root is among all of them."""
+    found = FileSystems().dir_info("/")
+    assert found.device in {fs.device for fs in FileSystems().global_stats()}
+    assert found.mountpoint == "/"

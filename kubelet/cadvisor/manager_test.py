@@ -1,0 +1,226 @@
+"""Tests of the containers of the machine and their figures, on recorded machines."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from kubelet.cadvisor import cgroups, manager
+from kubelet.cadvisor.cgroups.cgroups_test import APP_V1, APP_V2, BOX_V2, POD_V1, POD_V2
+from kubelet.cadvisor.containers import Container
+from kubelet.cadvisor.fs import FileSystems
+from kubelet.cadvisor.info import v1 as info
+from kubelet.cadvisor.info import v2
+from kubelet.cadvisor.machine import Machine
+from kubelet.cadvisor.testing import FakeContainers, unpack_tree
+from pkg.apimachinery.clock.testing import FakeClock
+
+APP, BOX = "a" * 64, "5" * 64
+LABELS = {"io.kubernetes.container.name": "app", "io.kubernetes.pod.name": "web"}
+KNOWN = {
+    APP: Container(APP, LABELS, "docker.io/library/busybox:1", is_sandbox=False),
+    BOX: Container(BOX, {"io.kubernetes.pod.name": "web"}, "registry.k8s.io/pause:3.10", is_sandbox=True),
+}
+ALL = v2.RequestOptions(count=-1, recursive=True)
+START = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+class Node:
+    """A recorded machine of version 2, whose files a test changes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.clock = FakeClock(START)
+        self.containers = FakeContainers(dict(KNOWN))
+        unpack_tree("v2.tree", root)
+        filesystems = FileSystems(f"{root}/proc")
+        self.manager = manager.Manager(
+            cgroups.CgroupsV2(f"{root}/sys/fs/cgroup", f"{root}/proc"),
+            Machine(str(root), filesystems),
+            filesystems,
+            self.containers,
+            ["/kubepods.slice"],
+            proc=f"{root}/proc",
+            clock_=self.clock,
+        )
+
+    def cgroup(self, name: str) -> Path:
+        return self.root / "sys/fs/cgroup" / name[1:]
+
+    def use_cpu(self, microseconds: int) -> None:
+        """What the container has used of the processors since it started."""
+        text = f"usage_usec {microseconds}\nuser_usec {microseconds}\nsystem_usec 0\n"
+        (self.cgroup(APP_V2) / "cpu.stat").write_text(text)
+
+    def one(self, name: str, count: int = 1, max_age: float | None = None) -> info.ContainerInfo:
+        options = v2.RequestOptions(count=count, max_age=max_age)
+        return self.manager.get_requested_containers(name, options)[name]
+
+    def cpu_rate(self) -> int | None:
+        """Billionths of a core of the container, as it is shown."""
+        found = self.one(APP_V2, count=2)
+        last = v2.container_stats_from_v1(APP_V2, found.spec, found.stats)[-1]
+        return last.cpu_inst.usage.total if last.cpu_inst is not None else None
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_all_containers(node: Node) -> None:
+    found = node.manager.get_requested_containers("/", ALL)
+    assert set(found) == {
+        "/",
+        "/kubepods.slice",
+        "/kubepods.slice/kubepods-burstable.slice",
+        POD_V2,
+        APP_V2,
+        BOX_V2,
+    }
+    app, box, pod = found[APP_V2], found[BOX_V2], found[POD_V2]
+    assert app.reference == info.ContainerReference(APP_V2, APP, [APP, APP_V2], "containerd")
+    assert (app.spec.labels, app.spec.image) == (LABELS, "docker.io/library/busybox:1")
+    assert (app.spec.has_network, box.spec.has_network, pod.spec.has_network) == (False, True, False)
+    expected = info.InterfaceStats("eth0", 1526, 17, 1, 2, 542, 7, 3, 4)
+    assert box.stats[-1].network.interfaces == [expected], "that of the pod, not the loopback"
+    assert app.stats[-1].network.interfaces == []
+    assert app.stats[-1].processes.process_count == 2
+    assert pod.reference == info.ContainerReference(POD_V2)
+    assert app.stats[-1].timestamp == START
+
+
+def test_containers_below_one(node: Node) -> None:
+    found = node.manager.get_requested_containers(POD_V2, ALL)
+    assert set(found) == {POD_V2, APP_V2, BOX_V2}
+
+
+def test_what_is_listed(node: Node) -> None:
+    """Nobody asked for other services, and mounts are no containers; one of the runtime is listed wherever it is."""
+    other = "e" * 64
+    node.containers.known[other] = Container(other, {}, "", is_sandbox=False)
+    for name in ("system.slice/sshd.service", "kubepods.slice/run.mount", f"k8s.io/{other}", f"k8s.io/{'d' * 64}"):
+        shutil.copytree(node.cgroup(BOX_V2), node.root / "sys/fs/cgroup" / name)
+    listed = set(node.manager.get_requested_containers("/", ALL))
+    assert f"/k8s.io/{other}" in listed
+    assert not listed & {"/system.slice/sshd.service", "/kubepods.slice/run.mount", f"/k8s.io/{'d' * 64}"}
+
+
+def test_cgroup_that_is_not_listed_can_be_asked_for(node: Node) -> None:
+    shutil.copytree(node.cgroup(BOX_V2), node.root / "sys/fs/cgroup/system.slice/containerd.service")
+    assert node.one("/system.slice/containerd.service").stats[-1].memory.usage == 352256
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+def test_unknown_container(node: Node, recursive: bool) -> None:
+    with pytest.raises(LookupError, match='unknown container "/gone"'):
+        node.manager.get_requested_containers("/gone", v2.RequestOptions(recursive=recursive))
+
+
+def test_container_that_goes(node: Node) -> None:
+    assert APP_V2 in node.manager.get_requested_containers("/", ALL)
+    shutil.rmtree(node.cgroup(APP_V2))
+    assert APP_V2 not in node.manager.get_requested_containers("/", ALL)
+    with pytest.raises(LookupError):
+        node.one(APP_V2)
+
+
+def test_container_that_goes_while_it_is_read(node: Node) -> None:
+    (node.cgroup(APP_V2) / "cpu.stat").unlink()
+    found = node.manager.get_requested_containers("/", ALL)
+    assert BOX_V2 in found
+    assert APP_V2 not in found
+
+
+def test_container_comes_back_without_its_past(node: Node) -> None:
+    node.manager.get_requested_containers("/", ALL)
+    kept = node.root / "kept"
+    shutil.move(node.cgroup(APP_V2), kept)
+    node.manager.get_requested_containers("/", ALL)
+    shutil.move(kept, node.cgroup(APP_V2))
+    node.clock.step(30)
+    assert node.cpu_rate() is None
+
+
+def test_figures_are_kept_for_a_second(node: Node) -> None:
+    node.use_cpu(1000)
+    assert node.one(APP_V2).stats[-1].cpu.usage.total == 1_000_000
+    node.use_cpu(2000)
+    node.clock.step(0.9)
+    assert node.one(APP_V2).stats[-1].cpu.usage.total == 1_000_000
+    assert node.one(APP_V2, max_age=5).stats[-1].cpu.usage.total == 1_000_000
+    assert node.one(APP_V2, max_age=0).stats[-1].cpu.usage.total == 2_000_000, "whoever wants new ones gets them"
+    node.use_cpu(3000)
+    node.clock.step(1)
+    assert node.one(APP_V2).stats[-1].cpu.usage.total == 3_000_000
+
+
+def test_rates_are_of_ten_to_twenty_seconds(node: Node) -> None:
+    """However often somebody asks. The container uses a millicore more each second."""
+    used, rates = 0, []
+    for second in range(45):
+        used += second * 1000
+        node.use_cpu(used)
+        rates.append(node.cpu_rate())
+        node.clock.step(1)
+    assert rates[0] is None, "a rate needs two samples"
+    assert rates[1] == 1_000_000
+    for second in (15, 19, 25, 29, 38, 44):
+        base = second - second % 10 - 10
+        average = sum(range(base + 1, second + 1)) / (second - base)
+        assert rates[second] == pytest.approx(average * 1e6, rel=1e-6), second
+
+
+def test_rate_when_nobody_asked_for_long(node: Node) -> None:
+    node.use_cpu(0)
+    node.cpu_rate()
+    node.clock.step(600)
+    node.use_cpu(60_000_000)
+    assert node.cpu_rate() == 100_000_000
+
+
+@pytest.mark.parametrize(("count", "samples"), [(1, 1), (2, 2), (-1, 2)])
+def test_how_many_samples(node: Node, count: int, samples: int) -> None:
+    node.one(APP_V2)
+    node.clock.step(5)
+    assert len(node.one(APP_V2, count=count).stats) == samples
+
+
+def test_machine(node: Node) -> None:
+    (node.root / "sys/class/net/eth0").mkdir(parents=True)
+    (node.root / "sys/block/vda").mkdir(parents=True)
+    (node.root / "sys/block/vda/dev").write_text("253:0\n")
+    (node.root / "sys/block/vda/size").write_text("2048\n")
+    (node.root / "proc/1/net").mkdir(parents=True)
+    (node.root / "proc/1/net/dev").write_text((node.root / "proc/25323/net/dev").read_text())
+    (node.root / "proc/self").mkdir()
+    (node.root / "proc/self/mountinfo").write_text("22 1 253:0 / / rw - ext4 /dev/vda rw\n")
+    found = node.one("/")
+    assert (found.spec.has_network, found.spec.has_filesystem, found.spec.has_memory) == (True, True, True)
+    assert found.spec.memory.limit == 24684092 * 1024
+    assert found.spec.memory.swap_limit == 2097148 * 1024
+    stats = found.stats[-1]
+    assert [interface.name for interface in stats.network.interfaces] == ["eth0"]
+    assert [fs.device for fs in stats.filesystem] == ["/dev/vda"]
+    assert stats.disk_io.io_service_bytes[0].device == "/dev/vda"
+
+
+def test_version_1(tmp_path: Path) -> None:
+    root = unpack_tree("v1.tree", tmp_path)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 1024 kB\n")
+    filesystems = FileSystems(f"{root}/proc")
+    made = manager.Manager(
+        cgroups.CgroupsV1(f"{root}/sys/fs/cgroup"),
+        Machine(root, filesystems),
+        filesystems,
+        FakeContainers(dict(KNOWN)),
+        ["/kubepods"],
+        proc=f"{root}/proc",
+    )
+    found = made.get_requested_containers("/", ALL)
+    assert found[APP_V1].stats[-1].processes.ulimits == [info.UlimitSpec("max_open_files", 20000, 20000)]
+    assert found[f"{POD_V1}/{BOX}"].stats[-1].network.interfaces[0].rx_bytes == 1526
+    assert found[POD_V1].stats[-1].memory.usage > found[APP_V1].stats[-1].memory.usage

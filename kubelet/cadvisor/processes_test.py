@@ -1,0 +1,66 @@
+"""Tests of what processes have open, and of their network."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from kubelet.cadvisor import processes
+from kubelet.cadvisor.info import v1 as info
+
+LIMITS = """\
+Limit                     Soft Limit           Hard Limit           Units
+Max cpu time              unlimited            unlimited            seconds
+Max open files            {}                 {}              files
+"""
+DEV = """\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:     1       1    0    0    0     0          0         0        1       1    0    0    0     0       0          0
+  eth0:12345678      17    1    2    0     0          0         0      542       7    3    4    0     0       0          0
+vethab: 1       1    0    0    0     0          0         0        1       1    0    0    0     0       0          0
+docker0: 1       1    0    0    0     0          0         0        1       1    0    0    0     0       0          0
+"""  # noqa: E501 as the kernel writes it
+
+
+def test_open_files_and_sockets() -> None:
+    stats = info.ProcessStats()
+    with socket.socket():
+        processes.count_processes("/proc", [os.getpid()], 0, stats)
+    assert stats.process_count == 1
+    assert stats.fd_count > stats.socket_count >= 1
+    assert stats.ulimits == []
+
+
+def test_process_that_has_ended(tmp_path: Path) -> None:
+    stats = info.ProcessStats()
+    processes.count_processes(str(tmp_path), [7], 7, stats)
+    assert stats == info.ProcessStats(process_count=1)
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "expected"), [("1024", "524288", (1024, 524288)), ("unlimited", "unlimited", (-1, -1))]
+)
+def test_limits(tmp_path: Path, soft: str, hard: str, expected: tuple[int, int]) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/limits").write_text(LIMITS.format(soft, hard))
+    stats = info.ProcessStats()
+    processes.count_processes(str(tmp_path), [], 7, stats)
+    assert stats.ulimits == [info.UlimitSpec("max_open_files", *expected)]
+
+
+def test_interfaces(tmp_path: Path) -> None:
+    (tmp_path / "7/net").mkdir(parents=True)
+    (tmp_path / "7/net/dev").write_text(DEV)
+    expected = info.InterfaceStats("eth0", 12345678, 17, 1, 2, 542, 7, 3, 4)
+    assert processes.network_stats(str(tmp_path), 7) == [expected]
+
+
+def test_line_that_makes_no_sense(tmp_path: Path) -> None:
+    (tmp_path / "7/net").mkdir(parents=True)
+    (tmp_path / "7/net/dev").write_text("a\nb\n eth0: 1 2 3\n")
+    with pytest.raises(ValueError, match="invalid interface stats line:  eth0: 1 2 3"):
+        processes.network_stats(str(tmp_path), 7)

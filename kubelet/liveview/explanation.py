@@ -33,6 +33,8 @@ _IMAGE_REASONS = frozenset(
     }
 )
 _STARTING_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
+# Reasons of ends of containers whose program never ran.
+_NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
 _VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 # How much of an error a sentence quotes; the evidence has all of it.
 _QUOTE = 200
@@ -262,16 +264,20 @@ def _is_ready(facts: PodFacts) -> Explanation | None:
     status = facts.status
     if status.phase != v1.POD_RUNNING or not podutil.is_pod_ready_condition_true(status):
         return None
-    restarts = sum(each.restart_count for each in status.container_statuses)
     count = len(status.container_statuses)
-    sentence = "It runs and is ready: " + ("its container does" if count == 1 else f"all {count} containers do") + "."
+    sentence = "It runs and is ready" + (f", with all its {count} containers" if count > 1 else "")
     evidence = []
-    if restarts:
-        times = "once" if restarts == 1 else f"{restarts} times"
-        sentence = sentence[:-1] + f", after containers of it were restarted {times}."
-        for each in status.container_statuses:
-            if (ended := each.last_state.terminated) is not None:
-                evidence.append(Evidence("last end", f"{each.name} {describe_end(ended)}", ended.finished_at))
+    restarted = [each for each in status.container_statuses if each.restart_count]
+    for each in restarted:
+        if (ended := each.last_state.terminated) is not None:
+            evidence.append(Evidence("last end", f"{each.name} {describe_end(ended)}", ended.finished_at))
+    if restarted:
+        latest = max(restarted, key=lambda each: each.restart_count)
+        times = "once" if latest.restart_count == 1 else f"{latest.restart_count} times"
+        sentence += f"; container {latest.name} has been restarted {times}"
+        if (ended := latest.last_state.terminated) is not None:
+            sentence += f", lastly after it {describe_end(ended)}"
+    sentence += "."
     return Explanation(State.READY, "Ready", sentence, evidence)
 
 
@@ -503,6 +509,8 @@ def _crash_loop(facts: PodFacts, container: v1.Container, status: v1.ContainerSt
     if ended is None:
         sentence = f"Its {kind} {container.name} keeps ending, and waits for its next start."
         return Explanation(State.STUCK, "CrashLoop", sentence, [], container.name, until, _RESTART)
+    if ended.reason in _NEVER_RAN:
+        return _cannot_run(facts, container, status, kind, ended)
     times = status.restart_count + 1
     often = "once so far" if times == 1 else f"{times} times so far"
     ran = _ran_for(ended)
@@ -512,7 +520,7 @@ def _crash_loop(facts: PodFacts, container: v1.Container, status: v1.ContainerSt
     if unhealthy is not None:
         which, event = unhealthy
         sentence = f"Its {kind} {container.name} is killed again and again because its {which} probe fails: "
-        sentence += _quote(_after_colon(event.message))
+        sentence += _quote(_after_colon(event.message)) or "it said nothing"
         evidence.insert(0, _evidence_of(event))
         return Explanation(
             State.STUCK, f"{which.capitalize()}Probe", _end(sentence), evidence, container.name, until, _RESTART, advice
@@ -528,6 +536,20 @@ def _crash_loop(facts: PodFacts, container: v1.Container, status: v1.ContainerSt
     if kind == "init container":
         cause = "InitCrashLoop" if cause == "CrashLoop" else cause
     return Explanation(State.STUCK, cause, _end(sentence), evidence, container.name, until, _RESTART, advice)
+
+
+def _cannot_run(
+    facts: PodFacts, container: v1.Container, status: v1.ContainerStatus, kind: str, ended: v1.ContainerStateTerminated
+) -> Explanation:
+    """The runtime made the container, but could not run its program."""
+    why = ended.message.strip() or facts.last_log_lines.get(container.name, "")
+    why = _strip(why.rpartition("unable to start container process: ")[2]).removesuffix(": unknown")
+    sentence = f"Its {kind} {container.name} cannot be started: {_quote(why or ended.reason)}"
+    evidence = _end_evidence(facts, status, ended)
+    until = facts.restart_at.get(container.name)
+    missing = "no such file or directory" in why or "executable file not found" in why
+    advice = "check the container's command: its image has no such program" if missing else ""
+    return Explanation(State.STUCK, "CannotRun", _end(sentence), evidence, container.name, until, _RETRY, advice)
 
 
 def _between_starts(
@@ -720,7 +742,8 @@ def _end_evidence(facts: PodFacts, status: v1.ContainerStatus, ended: v1.Contain
 
 
 def _ran_for(ended: v1.ContainerStateTerminated) -> str:
-    if ended.started_at is None or ended.finished_at is None:
+    # What never ran has the beginning of time for its start.
+    if ended.started_at is None or ended.finished_at is None or ended.started_at.year < 2000:
         return ""
     seconds = (ended.finished_at - ended.started_at).total_seconds()
     if seconds < 0:
@@ -773,8 +796,9 @@ def _strip(text: str) -> str:
 
 
 def _after_colon(message: str) -> str:
-    """The output in "Readiness probe failed: OUTPUT"."""
-    return message.partition(": ")[2].strip() or message
+    """The output in "Readiness probe failed: OUTPUT"; empty if there is none."""
+    head, colon, output = message.partition(":")
+    return output.strip() if colon else head
 
 
 def _quote(text: str, limit: int = _QUOTE) -> str:

@@ -29,6 +29,8 @@ _STORIES = 1024
 _BEGINNING = 32
 _LATEST = 32
 _EVENTS_OF_A_POD = 16
+# Going through a stage for the second time in fewer seconds than this is not told.
+_NO_TIME = 0.02
 # How many ids of the runtime are known to belong to a pod.
 _IDS = 8192
 
@@ -182,7 +184,12 @@ class PodStories:
         except Exception as err:
             self.add(uid, Line(stage, began, time.time(), f"{detail}: {err}" if detail else str(err), True))
             raise
-        self.add(uid, Line(stage, began, time.time(), detail))
+        line = Line(stage, began, time.time(), detail)
+        with self._lock:
+            story = self._story_locked(uid)
+            # Each sync goes through it again, and usually in no time: that is no news.
+            if line.ended - began >= _NO_TIME or all(known.stage != stage for known in story.lines()):
+                story.add(line)
 
     def note_event(self, obj: Any, event_type: str, reason: str, message: str) -> None:
         """An event was recorded; only those about pods are kept."""

@@ -1,0 +1,220 @@
+"""`kubelet explain pod NAMESPACE/NAME` and `kubelet explain node`: asks the kubelet that runs on this machine.
+
+Not to be mixed up with `kubelet config explain` (explain.py), which reads the configuration and needs no kubelet.
+
+DIVERGES: the Go kubelet has no such command.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from . import explain
+
+SOCKET = "debug.sock"
+POD, NODE = "pod", "node"
+
+_TIMEOUT = 30.0
+# Characters that the whole of a timeline is drawn in.
+_WIDTH = 48
+# States in which nothing is to be done about a pod.
+_FINE = frozenset({"ready", "succeeded", "starting", "stopping", "gone"})
+
+
+class NoKubeletError(OSError):
+    """There is no kubelet to ask."""
+
+
+def ask(root_directory: str, pod: str = "") -> dict[str, Any]:
+    """What the kubelet with this root directory says of a pod, or of itself.
+
+    Raises NoKubeletError when none answers, ValueError when it knows no such pod.
+    """
+    path = os.path.join(root_directory, SOCKET)
+    connection = _UnixConnection(path)
+    try:
+        connection.request("GET", "/debug/syncloop/explain" + (f"?pod={quote(pod, safe='')}" if pod else ""))
+        answer = connection.getresponse()
+        body = answer.read()
+    except (FileNotFoundError, ConnectionRefusedError) as err:
+        raise NoKubeletError(
+            f"no kubelet runs with the root directory {root_directory}: nobody listens on {path}; "
+            "--root-dir names another"
+        ) from err
+    except PermissionError as err:
+        raise NoKubeletError(f"the kubelet's socket {path} is for root alone") from err
+    except (OSError, http.client.HTTPException) as err:
+        raise NoKubeletError(f"the kubelet on {path} does not answer: {err or type(err).__name__}") from err
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise ValueError(body.decode(errors="replace").strip() or f"the kubelet answers {answer.status}")
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=_TIMEOUT)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(_TIMEOUT)
+        self.sock.connect(self._path)
+
+
+def render(found: dict[str, Any], what: str, output: str) -> str:
+    """The answer as text or as JSON."""
+    if output == explain.JSON:
+        return json.dumps(found, indent=2) + "\n"
+    lines = _node(found) if what == NODE else _pods(found)
+    return "".join(f"{line}".rstrip() + "\n" for line in lines)
+
+
+# ---- A pod ----
+
+
+def _pods(found: dict[str, Any]) -> Iterator[str]:
+    for number, pod in enumerate(found["pods"]):
+        if number:
+            yield ""
+        yield from _pod(pod, found["now"])
+
+
+def _pod(pod: dict[str, Any], now: float) -> Iterator[str]:
+    explanation = pod["explanation"]
+    yield f"{pod['namespace']}/{pod['name']}: {explanation['state']}"
+    yield f"  {explanation['sentence']}{_until(explanation, now)}"
+    if explanation["advice"]:
+        yield f"  What to do: {explanation['advice']}"
+    if explanation["evidence"]:
+        yield ""
+        yield "  Evidence"
+        width = max(len(row["source"]) for row in explanation["evidence"])
+        for row in explanation["evidence"]:
+            when = f"  ({_times(row['count'])}{_span(now - row['at'])} ago)" if row["at"] is not None else ""
+            yield f"    {row['source']:<{width}}  {' '.join(row['text'].split())}{when}"
+    yield from _containers(pod, now)
+    if pod["worker"] is not None:
+        yield ""
+        yield f"  Worker: {_worker(pod['worker'], now)}"
+    yield from _timeline(pod["timeline"], now)
+
+
+def _until(explanation: dict[str, Any], now: float) -> str:
+    if explanation["until"] is None:
+        return ""
+    left = explanation["until"] - now
+    what = explanation["until_what"][:1].upper() + explanation["until_what"][1:]
+    return f" {what} in {_span(left)} ({_clock(explanation['until'])})." if left > 0 else f" {what} now."
+
+
+def _times(count: int) -> str:
+    return f"{count} times, last " if count > 1 else ""
+
+
+def _containers(pod: dict[str, Any], now: float) -> Iterator[str]:
+    if not pod["containers"]:
+        return
+    yield ""
+    yield "  Containers"
+    width = max(len(each["name"]) for each in pod["containers"])
+    for each in pod["containers"]:
+        kind = "" if each["kind"] == "container" else f"{each['kind']}, "
+        reason = f" ({each['reason']})" if each["reason"] else ""
+        since = f" for {_span(now - each['since'])}" if each["since"] is not None and each["state"] == "running" else ""
+        ready = ", not ready" if each["state"] == "running" and not each["ready"] else ""
+        restarts = f", {each['restarts']} restart{'s' * (each['restarts'] != 1)}" if each["restarts"] else ""
+        yield f"    {each['name']:<{width}}  {kind}{each['state']}{reason}{since}{ready}{restarts}"
+
+
+def _worker(worker: dict[str, Any], now: float) -> str:
+    text = str(worker["waits_for"])
+    if worker["step_began"] is not None:
+        text += f" for {_span(now - worker['step_began'])}"
+    if worker["until"] is not None and worker["until"] > now:
+        text += f", next step in {_span(worker['until'] - now)}"
+    text += f"; phase {worker['phase']}, {worker['steps']} step{'s' * (worker['steps'] != 1)}"
+    return text + (f", the last {worker['failures']} failed" if worker["failures"] else "")
+
+
+def _timeline(lines: list[dict[str, Any]], now: float) -> Iterator[str]:
+    """The pod's stages, drawn to scale: from when it was seen until it was ready, or until now."""
+    if not lines:
+        return
+    first = lines[0]["began"]
+    ready = next((line["began"] for line in lines if line["stage"] == "ready"), None)
+    ends = [now if line["ended"] is None else line["ended"] for line in lines]
+    last = max(first + 0.001, max(ends) if ready is None else ready)
+    yield ""
+    yield f"  Timeline from {_clock(first)} over {_span(last - first)}"
+    shown = [line for line in lines if line["began"] <= last]
+    for line in shown:
+        end = now if line["ended"] is None else line["ended"]
+        took = f"{_span(end - line['began'])}{' so far' if line['ended'] is None else ''}"
+        mark = end - line["began"] < 0.0005
+        what = f"+{_span(line['began'] - first)}" if mark else took
+        detail = " ".join(line["detail"].split())
+        detail = f"  {detail[:80]}{'…' * (len(detail) > 80)}" if detail else ""
+        yield f"    {line['stage']:<12} |{_bar(line['began'] - first, end - first, last - first)}| {what}{detail}"
+    if len(lines) > len(shown):
+        yield f"    and {len(lines) - len(shown)} later; -o json has them all"
+
+
+def _bar(began: float, ended: float, whole: float) -> str:
+    left = min(_WIDTH - 1, int(began / whole * _WIDTH))
+    length = max(1, round((min(ended, whole) - began) / whole * _WIDTH))
+    bar = "◆" if ended - began < 0.0005 else "█" * min(length, _WIDTH - left)
+    return f"{' ' * left}{bar}{' ' * (_WIDTH - left - len(bar))}"
+
+
+# ---- The node ----
+
+
+def _node(found: dict[str, Any]) -> Iterator[str]:
+    node, now = found["node"], found["now"]
+    mode = "standalone" if node["standalone"] else "with an API server"
+    yield f"{node['name']}: {node['version']}, {mode}, up {_span(now - node['began'])}"
+    yield f"  {node['sentence']}"
+    for problem in node["problems"]:
+        yield f"    {problem['what']}: {problem['text']}"
+    yield from _runtime(found)
+    pods = sorted(found["pods"], key=lambda pod: (pod["explanation"]["state"] in _FINE, pod["namespace"], pod["name"]))
+    if not pods:
+        return
+    yield ""
+    yield "  Pods"
+    width = max(len(f"{pod['namespace']}/{pod['name']}") for pod in pods)
+    for pod in pods:
+        explanation = pod["explanation"]
+        name = f"{pod['namespace']}/{pod['name']}"
+        yield f"    {name:<{width}}  {explanation['state']:<9}  {explanation['sentence']}{_until(explanation, now)}"
+
+
+def _runtime(found: dict[str, Any]) -> Iterator[str]:
+    pleg, calls, now = found["pleg"], found["calls"], found["now"]
+    if pleg["last_at"] is not None:
+        takes = f"takes {_span(pleg['p50'])} (p99 {_span(pleg['p99'])})"
+        yield f"  PLEG: last relist {_span(now - pleg['last_at'])} ago, {takes}"
+    for call in calls["in_flight"]:
+        if call["operation"] != "get_container_events":
+            whose = f" for {call['pod']}" if call["pod"] else ""
+            yield f"  Call under way: {call['operation']}{whose} for {_span(now - call['began'])}"
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
+
+
+def _span(seconds: float) -> str:
+    from kubelet.liveview.explanation import spoken
+
+    return spoken(max(0.0, seconds))

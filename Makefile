@@ -51,6 +51,7 @@ integration: PROCESSES := 6
 integration: ## test the kubelet on the hollow runtime
 	@hack/setup python
 	@hack/setup faketime
+	@hack/setup prometheus
 	$(PYTEST) $(PARALLEL) test/integration
 
 e2e-node: ## test the kubelet as a process on a private containerd; takes root

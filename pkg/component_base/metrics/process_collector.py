@@ -42,9 +42,13 @@ def _network() -> Iterable[Metric]:
     if len(rows) != 2:
         return
     values = dict(zip(rows[0], map(float, rows[1]), strict=False))
-    for direction, column in (("receive", "InOctets"), ("transmit", "OutOctets")):
-        yield CounterMetricFamily(
-            f"process_network_{direction}_bytes_total",
-            f"Bytes that all of the process's network namespace had to {direction}.",
-            value=values.get(column, 0.0),
-        )
+    yield CounterMetricFamily(
+        "process_network_receive_bytes_total",
+        "Bytes that came to the network namespace of the process.",
+        value=values.get("InOctets", 0.0),
+    )
+    yield CounterMetricFamily(
+        "process_network_transmit_bytes_total",
+        "Bytes that left the network namespace of the process.",
+        value=values.get("OutOctets", 0.0),
+    )

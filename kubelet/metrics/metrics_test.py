@@ -1,0 +1,105 @@
+"""The kubelet's metrics beside those of upstream: testdata/upstream.tsv has all of theirs, docs/metrics.md the rest.
+
+Go: pkg/kubelet/metrics/metrics_test.go
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from prometheus_client.metrics import MetricWrapperBase
+
+from pkg.component_base.metrics import metrics
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs/metrics.md"
+_MAKES_METRICS = re.compile(
+    r"metrics\.new_(counter|gauge|histogram)\(|MetricFamily\(|annotated_help\(|ProcessCollector"
+)
+# The library's own collector gives these their names.
+_LIBRARY = {
+    f"process_{name}"
+    for name in ("cpu_seconds_total", "max_fds", "open_fds", "resident_memory_bytes", "virtual_memory_bytes")
+}
+
+
+class Row(NamedTuple):
+    name: str
+    page: str
+    type: str
+    level: str
+    labels: tuple[str, ...]
+
+
+def upstream() -> dict[str, Row]:
+    rows = {}
+    for line in Path(__file__).with_name("testdata").joinpath("upstream.tsv").read_text().splitlines():
+        if not line.startswith("#"):
+            name, page, kind, level, labels = (*line.split("\t"), "")[:5]
+            rows[name] = Row(name, page, kind, level, tuple(labels.split(",")) if labels else ())
+    return rows
+
+
+@cache
+def sources() -> dict[Path, str]:
+    """The modules in which metrics are made."""
+    files = (file for package in ("kubelet", "pkg") for file in (ROOT / package).rglob("*.py"))
+    texts = {file: file.read_text() for file in files if not file.name.endswith("_test.py")}
+    return {file: text for file, text in texts.items() if _MAKES_METRICS.search(text)}
+
+
+@cache
+def ours() -> dict[str, Row]:
+    """What is made as a metric; collectors make others when they are asked, see `collected`."""
+    for file in sources():
+        importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+    rows = {}
+    for metric, stability in list(metrics._stability.items()):
+        assert isinstance(metric, MetricWrapperBase)
+        [family] = metric.describe()
+        rows[family.name] = Row(family.name, "", family.type, stability.level, tuple(sorted(metric._labelnames)))
+    return rows
+
+
+@cache
+def collected() -> set[str]:
+    """Names that stand in the modules with collectors."""
+    return set(re.findall(r'"([a-z][a-z0-9_]+)"', "\n".join(sources().values()))) | _LIBRARY
+
+
+def table(heading: str) -> dict[str, str]:
+    """First and last column of the table below a heading of the document; a name may stand for several with {a,b}."""
+    section = DOCUMENT.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    found = {}
+    for names, reason in re.findall(r"^\| (`.+?) \|.*?([^|]+) \|$", section, re.MULTILINE):
+        for name in re.findall(r"`([^`]+)`", names):
+            found[name] = reason
+    assert found, f"{DOCUMENT.name} has no table below {heading!r}"
+    return found
+
+
+@pytest.mark.parametrize("row", upstream().values(), ids=lambda row: row.name)
+def test_metric_of_upstream(row: Row) -> None:
+    """It is here with the same type, stability and labels, or the document tells why it is not."""
+    absent = table("Upstream's that are not here")
+    here = ours().get(row.name)
+    if row.name in absent:
+        assert here is None, f"{DOCUMENT.name} says that it is not here"
+    elif here is None:
+        assert row.name in collected(), f"neither here nor in {DOCUMENT.name}"
+    elif row.name not in _LIBRARY | {"process_start_time_seconds"}:
+        assert (here.type, here.level, here.labels) == (row.type, row.level, row.labels)
+
+
+def test_document_knows_upstream() -> None:
+    assert table("Upstream's that are not here").keys() <= upstream().keys()
+
+
+def test_metrics_of_this_kubelet_alone_are_documented() -> None:
+    made = {name for name in ours() if not name.startswith("test_")}
+    assert made - upstream().keys() == table("Those that upstream does not have").keys()

@@ -8,9 +8,9 @@ from __future__ import annotations
 import datetime
 import enum
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
@@ -47,7 +47,14 @@ from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery.util import wait
 from pkg.apis.core.v1.helper import qos as v1qos
+from pkg.component_base import tracing
 from pkg.util import pod as utilpod
+
+if TYPE_CHECKING:
+    from kubelet.apis import config as kubeletconfig
+    from kubelet.server import auth as serverauth
+    from pkg.apiserver.server import flagz as flagzlib
+    from pkg.golang import http
 
 # All times in seconds.
 RUNTIME_CHECK_PERIOD = 5.0
@@ -61,6 +68,9 @@ HOUSEKEEPING_WARNING_DURATION = 1.0
 # How long the loop pauses while the runtime is in trouble: from the first, doubling to the second.
 RUNTIME_ERROR_BACK_OFF_BASE = 0.1
 RUNTIME_ERROR_BACK_OFF_MAX = 5.0
+
+# In the root directory.
+DEBUG_SOCKET = "debug.sock"
 
 CONTAINER_GC_PERIOD = 60.0
 IMAGE_GC_PERIOD = 300.0
@@ -1129,11 +1139,49 @@ class Kubelet(KubeletPods, KubeletStats):
                 self.runtime_modules_started = True
             self.runtime_state.set_runtime_sync(self.clock.monotonic())
 
-    def listen_and_serve_read_only(self, ctx: golang.Context, address: str, port: int) -> None:
-        """Serve the read-only port until ctx ends. Raises OSError when it cannot be bound."""
-        read_only = server.ReadOnlyServer(ctx, self, address, port)
-        golang.after_func(ctx, lambda: golang.go(read_only.stop, name="read-only-server-stop"))
-        read_only.serve()
+    def listen_and_serve(
+        self,
+        ctx: golang.Context,
+        kube_cfg: kubeletconfig.KubeletConfiguration,
+        tls_config: server.TLSConfig | None,
+        auth: serverauth.KubeletAuth | None,
+        flagz: flagzlib.Reader | None,
+        tracer_provider: tracing.TracerProvider,
+    ) -> None:
+        """Bind the server's port, and serve in a thread of its own until ctx ends.
+
+        Raises OSError. DIVERGES: Go binds in the goroutine, which ends the process when the port is taken.
+        """
+        handler = server.Server(self, self.resource_analyzer, (), flagz, auth, kube_cfg)
+        self._trace_requests(handler, tracer_provider, public_endpoint=False)
+        bound = server.listen_kubelet_server(handler, kube_cfg, tls_config)
+        golang.go(bound.serve, ctx, name="kubelet-server")
+
+    def listen_and_serve_read_only(
+        self, ctx: golang.Context, address: str, port: int, tracer_provider: tracing.TracerProvider
+    ) -> None:
+        """The same for the read-only port."""
+        handler = server.Server(self, self.resource_analyzer)
+        self._trace_requests(handler, tracer_provider, public_endpoint=True)
+        bound = server.listen_kubelet_read_only_server(handler, address, port)
+        golang.go(bound.serve, ctx, name="read-only-server")
+
+    def listen_and_serve_debug(self, ctx: golang.Context) -> None:
+        """Serve the live view on a socket for root alone; `kubelet explain` asks there. Go has no counterpart."""
+        path = os.path.join(self.get_root_dir(), DEBUG_SOCKET)
+        try:
+            bound = server.listen_debug_server(self, path)
+        except OSError as err:
+            # A path may be too long for a socket. Everything but the command works without.
+            klog.error_s(err, "Failed to listen on the debug socket", path=path)
+            return
+        golang.go(bound.serve, ctx, name="debug-server")
+
+    def _trace_requests(
+        self, handler: server.Server, tracer_provider: tracing.TracerProvider, *, public_endpoint: bool
+    ) -> None:
+        if tracer_provider.enabled:
+            handler.install_filter(tracing.with_tracing(tracer_provider, "kubelet", public_endpoint=public_endpoint))
 
     def listen_and_serve_pod_resources(self, ctx: golang.Context) -> None:
         """Tell local agents what containers were given, until ctx ends. Without the socket the kubelet does its work.
@@ -1150,6 +1198,20 @@ class Kubelet(KubeletPods, KubeletStats):
             podresources_server.listen_and_serve_pod_resources(ctx, endpoint, providers)
         except OSError as err:
             klog.error_s(err, "Failed to create listener for podResources endpoint", endpoint=endpoint)
+
+    def list_metric_descriptors(self, ctx: golang.Context) -> Sequence[runtimeapi.MetricDescriptor]:
+        """Which metrics the runtime has. Raises what the runtime says."""
+        return self.runtime_service.list_metric_descriptors(ctx)
+
+    def list_pod_sandbox_metrics(self, ctx: golang.Context) -> Sequence[runtimeapi.PodSandboxMetrics]:
+        """Those metrics. Raises what the runtime says."""
+        return self.runtime_service.list_pod_sandbox_metrics(ctx)
+
+    def install_live_view(self, mux: http.ServeMux) -> None:
+        """Serve what shows the running kubelet."""
+        from kubelet import liveview  # takes a while, and few kubelets are asked for it
+
+        liveview.install(mux, self)
 
     def checkpoint_container(
         self,

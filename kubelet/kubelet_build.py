@@ -27,6 +27,7 @@ from kubelet import (
     preemption,
     prober,
     runtimeclass,
+    server,
     standalone,
     stats,
     status,
@@ -60,6 +61,7 @@ from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util import net as utilnet
 from pkg.apimachinery.util import version as utilversion
+from pkg.apiserver.server import dynamiccertificates
 from pkg.client_go.tools.record import recorder as eventrecorder
 from pkg.client_go.util import flowcontrol
 from pkg.component_base import version
@@ -165,7 +167,7 @@ def new_main_kubelet(
     kubelet.allocation_manager.add_pod_admit_handlers(handlers)
     _build_user_namespaces(kubelet)
     _build_node_lease(ctx, kubelet)
-    _build_serving_certificate(kubelet, options)
+    _build_serving_certificate(kubelet, kube_deps, options)
     return kubelet
 
 
@@ -470,7 +472,7 @@ def _build_stats(kubelet: Kubelet, kube_deps: Dependencies) -> None:
     kubelet.resource_analyzer = serverstats.ResourceAnalyzer(
         kubelet, kubelet.kubelet_configuration.volume_stats_agg_period, kubelet.recorder, kubelet.clock
     )
-    host_stats_provider = stats.HostStatsProvider(
+    host_stats_provider = stats.HostStatsProviderImpl(
         kubelet.os, lambda uid: get_etc_hosts_path(kubelet.get_pod_dir(uid)), kubelet.pod_logs_directory
     )
     containers = stats.CRIStatsProvider(
@@ -777,17 +779,17 @@ def _build_node_lease(ctx: golang.Context, kubelet: Kubelet) -> None:
     )
 
 
-def _build_serving_certificate(kubelet: Kubelet, options: KubeletOptions) -> None:
-    """Who has the certificate to serve with at hand; nobody in standalone mode, which serves without."""
-    client, kube_cfg = kubelet.kube_client, kubelet.kubelet_configuration
-    if client is None:
+def _build_serving_certificate(kubelet: Kubelet, kube_deps: Dependencies, options: KubeletOptions) -> None:
+    """What the server shows who it is with, and how it speaks TLS."""
+    tls_options, kube_cfg = kube_deps.tls_options, kubelet.kubelet_configuration
+    if tls_options is None:
         return
-    # Only a kubelet with an API server loads them.
+    # Only a kubelet with a server loads them.
     from kubelet import certificate as kubeletcertificate
 
     if kube_cfg.server_tls_bootstrap and features.feature_gate.enabled(features.ROTATE_KUBELET_SERVER_CERTIFICATE):
         kubelet.server_certificate_manager = kubeletcertificate.new_kubelet_server_certificate_manager(
-            client,
+            kubelet.kube_client,
             kube_cfg,
             kubelet.node_name,
             kubelet.get_last_observed_node_addresses,
@@ -795,7 +797,13 @@ def _build_serving_certificate(kubelet: Kubelet, options: KubeletOptions) -> Non
             expiry_warning=kubeletcertificate.ExpiryWarning("serving", kubelet.node_ref, kubelet.recorder),
             clock=kubelet.clock,
         )
-    elif kube_cfg.tls_cert_file and kube_cfg.tls_private_key_file:
+    elif tls_options.cert_file and tls_options.key_file:
         kubelet.server_certificate_manager = kubeletcertificate.KubeletServerCertificateDynamicFileManager(
-            kube_cfg.tls_cert_file, kube_cfg.tls_private_key_file
+            tls_options.cert_file, tls_options.key_file
         )
+    manager, auth = kubelet.server_certificate_manager, kube_deps.auth
+    kube_deps.tls_config = server.TLSConfig(
+        tls_options,
+        manager.current if manager is not None else lambda: None,
+        auth.client_ca_provider if auth is not None else dynamiccertificates.NoCAContent(),
+    )

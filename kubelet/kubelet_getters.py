@@ -100,6 +100,14 @@ class KubeletGetters(KubeletStruct):
         """A cgroup, with those below it if the options ask for them. Raises LookupError, OSError."""
         return self.cadvisor.get_requested_containers_info(container_name, options)
 
+    def get_version_info(self) -> cadvisorapi.VersionInfo:
+        """Raises OSError."""
+        return self.cadvisor.version_info()
+
+    def get_cached_machine_info(self) -> cadvisorapi.MachineInfo:
+        """Raises OSError."""
+        return self.cadvisor.machine_info()
+
     def get_max_pods(self) -> int:
         return self.max_pods
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         prober,
         runtimeclass,
         secret,
+        server,
         stats,
         status,
         token,

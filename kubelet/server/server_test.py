@@ -1,92 +1,142 @@
-"""Tests of the read-only server and of the check of the sync loop."""
+"""Tests of the kubelet's server: what is served, to whom, and what wrong input gets."""
 
 from __future__ import annotations
 
 import datetime
-import http.client
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from kubelet import server
+from kubelet.apis import config as kubeletconfig
+from kubelet.server.auth import KubeletAuth
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
+from pkg.golang import http
+from pkg.golang.http.testing import Recorded, record
+
+CTX = golang.background()
 
 
 class Host:
-    """A kubelet with one pod and another one running."""
+    """A kubelet with one pod, `pod` in `ns`, whose container is `c`."""
 
     resync_interval = 60.0
 
     def __init__(self) -> None:
+        meta = metav1.ObjectMeta(name="pod", namespace="ns", uid="u")
+        self.pod = v1.Pod(metadata=meta, spec=v1.PodSpec(containers=[v1.Container(name="c")]))
         self.entered: datetime.datetime | None = None
         self.err: Exception | None = None
+        self.log: list[bytes] = [b"line\n"]
+        self.asked: list[Any] = []
 
-    def get_pods(self) -> list[v1.Pod]:
-        return [v1.Pod(metadata=metav1.ObjectMeta(name="configured"))]
-
-    def get_running_pods(self, ctx: golang.Context) -> list[v1.Pod]:
+    def _answer(self, *asked: Any) -> None:
+        self.asked.append(asked)
         if self.err is not None:
             raise self.err
-        return [v1.Pod(metadata=metav1.ObjectMeta(name="running"))]
+
+    def get_pods(self) -> list[v1.Pod]:
+        return [self.pod]
+
+    def get_running_pods(self, ctx: golang.Context) -> list[v1.Pod]:
+        self._answer()
+        return [self.pod]
+
+    def get_pod_by_name(self, namespace: str, name: str) -> v1.Pod | None:
+        return self.pod if (namespace, name) == ("ns", "pod") else None
 
     def latest_loop_entry_time(self) -> datetime.datetime | None:
         return self.entered
 
+    def run_in_container(
+        self, ctx: golang.Context, pod_full_name: str, pod_uid: str, container_name: str, cmd: Any
+    ) -> bytes:
+        self._answer(pod_full_name, pod_uid, container_name, cmd)
+        return b"output"
 
-@contextmanager
-def serving(host: Host) -> Iterator[int]:
-    made = server.ReadOnlyServer(golang.background(), host, "127.0.0.1", 0)
-    thread = golang.go(made.serve, name="read-only-server")
-    try:
-        yield made.server_port
-    finally:
-        made.stop()
-        thread.join(5)
+    def checkpoint_container(
+        self, ctx: golang.Context, pod_uid: str, pod_full_name: str, container_name: str, options: Any
+    ) -> None:
+        self._answer(pod_uid, pod_full_name, container_name, options.timeout)
+        options.location = "/checkpoints/x.tar"
+
+    def get_kubelet_container_logs(
+        self,
+        ctx: golang.Context,
+        pod_full_name: str,
+        container_name: str,
+        log_options: v1.PodLogOptions,
+        stdout: Any,
+        stderr: Any,
+    ) -> None:
+        for line in self.log:
+            (stdout or stderr).write(line)
+        self._answer(pod_full_name, container_name, log_options, stdout is not None, stderr is not None)
+
+    def serve_logs(self, w: http.ResponseWriter, r: http.Request) -> None:
+        w.write(f"log of {r.path}".encode())
+
+    def get_exec(self, ctx: golang.Context, pod: str, uid: str, container: str, cmd: Any, opts: Any) -> str:
+        self._answer(pod, uid, container, cmd, opts)
+        return "http://127.0.0.1:1/"
+
+    def get_attach(self, ctx: golang.Context, pod: str, uid: str, container: str, opts: Any) -> str:
+        self._answer(pod, uid, container, opts)
+        return "http://127.0.0.1:1/"
+
+    def get_port_forward(self, ctx: golang.Context, name: str, namespace: str, uid: str, opts: Any) -> str:
+        self._answer(name, namespace, uid, opts.ports)
+        return "http://127.0.0.1:1/"
+
+    def get_requested_containers_info(self, container_name: str, options: Any) -> dict[str, Any]:
+        return {}
+
+    def get_version_info(self) -> Any:
+        raise OSError("no version")
+
+    def get_cached_machine_info(self) -> Any:
+        raise OSError("no machine")
+
+    def get_pod_by_cgroupfs(self, cgroupfs: str) -> v1.Pod | None:
+        return None
+
+    def list_pod_sandbox_metrics(self, ctx: golang.Context) -> list[Any]:
+        return []
+
+    def list_metric_descriptors(self, ctx: golang.Context) -> list[Any]:
+        return []
+
+    def install_live_view(self, mux: http.ServeMux) -> None:
+        mux.handle("/debug/syncloop", lambda w, r: w.write(b"page"), ["GET"])
 
 
-def get(port: int, path: str) -> tuple[int, str, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    connection.request("GET", path)
-    answer = connection.getresponse()
-    found = answer.status, answer.getheader("Content-Type", ""), answer.read().decode()
-    connection.close()
-    return found
+class Summaries:
+    def get(self, ctx: golang.Context, update_stats: bool) -> Any:
+        raise AssertionError("nobody asks here")
+
+    get_cpu_and_memory_stats = get
 
 
-@pytest.mark.parametrize(
-    ("path", "name"), [("/pods", "configured"), ("/pods/", "configured"), ("/runningpods", "running")]
-)
-def test_pods(path: str, name: str) -> None:
-    with serving(Host()) as port:
-        status, content_type, body = get(port, path)
-    assert (status, content_type) == (200, "application/json")
-    found = json.loads(body)
-    assert (found["kind"], found["apiVersion"]) == ("PodList", "v1")
-    assert [item["metadata"]["name"] for item in found["items"]] == [name]
+def configuration(**fields: bool) -> kubeletconfig.KubeletConfiguration:
+    enabled = {
+        "enable_debugging_handlers": True,
+        "enable_system_log_handler": True,
+        "enable_profiling_handler": True,
+        "enable_debug_flags_handler": True,
+    }
+    return kubeletconfig.KubeletConfiguration(**{**enabled, **fields})
 
 
-def test_metrics_and_health() -> None:
-    host = Host()
-    with serving(host) as port:
-        status, content_type, body = get(port, "/metrics")
-        assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
-        assert "# TYPE " in body
-        assert get(port, "/healthz")[::2] == (200, "ok")
-        assert get(port, "/exec")[0] == 404
-        host.entered = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
-        status, _, body = get(port, "/healthz")
-    assert status == 500
-    assert "[-]syncloop failed: sync Loop took longer than expected" in body
+def make(host: Host, auth: KubeletAuth | None = None, **fields: bool) -> server.Server:
+    return server.Server(host, Summaries(), auth=auth, kube_cfg=configuration(**fields))
 
 
-def test_port_that_is_taken() -> None:
-    with serving(Host()) as port, pytest.raises(OSError, match="in use"):
-        server.ReadOnlyServer(golang.background(), Host(), "127.0.0.1", port)
+def get(host: Host, target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Recorded:
+    return record(make(host), method, target, headers)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,8 @@ class HollowKubelet:
             f"--pod-manifest-path={self.manifests}",
             f"--read-only-port={self.read_only_port}",
             f"--healthz-port={self.healthz_port}",
+            f"--port={free_port()}",
+            f"--cert-dir={self.directory}/pki",
             "--name=bench",
             "--v=2",
             *self.more_flags,

@@ -38,7 +38,7 @@ class ClusterNode(HollowKubelet):
     ) -> None:
         self.cluster = cluster
         self.history = history
-        joined: dict[str, object] = {"cert-dir": folder / f"{node}-pki"}
+        joined: dict[str, object] = {}
         if "kubeconfig" not in (flags or {}) and "bootstrap-kubeconfig" not in (flags or {}):
             joined["kubeconfig"] = cluster.node_kubeconfig(node)
         super().__init__(folder, node, config, {**joined, **(flags or {})}, root_dir)

@@ -150,6 +150,7 @@ class HollowNode:
         document: scheme.Document = {
             **hollow_node.hollow_settings(directory),
             "containerRuntimeEndpoint": f"unix://{directory}/none.sock",  # must be given, but nobody calls there
+            "enableServer": False,
             "readOnlyPort": 0,
             "healthzPort": 0,
             "clusterDNS": ["10.96.0.10"],

@@ -47,12 +47,15 @@ class KubeletProcess:
         self.log = folder / f"{node}.log"
         self.read_only_port = free_port()
         self.healthz_port = free_port()
+        self.port = free_port()
         self._config: dict[str, object] = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "staticPodPath": str(self.manifests),
             "containerRuntimeEndpoint": endpoint,
-            "port": free_port(),
+            # Few tests ask it anything, and a certificate to serve with takes a while to make.
+            "enableServer": False,
+            "port": self.port,
             "readOnlyPort": self.read_only_port,
             "healthzPort": self.healthz_port,
             "cgroupDriver": "cgroupfs",
@@ -64,6 +67,7 @@ class KubeletProcess:
         self._flags = {
             "config": self._config_file,
             "root-dir": self.root_dir,
+            "cert-dir": folder / f"{node}-pki",
             "hostname-override": node,
             "v": 4,
             **(flags or {}),

@@ -72,6 +72,7 @@ class ClusterKubelet(KubeletProcess):
         node: str,
         containerd: Containerd,
         kubeconfig: Path,
+        client_ca: Path,
         bootstrap_kubeconfig: Path | None = None,
     ) -> None:
         config = {
@@ -80,9 +81,14 @@ class ClusterKubelet(KubeletProcess):
             "clusterDomain": "cluster.local",
             "podLogsDir": str(folder / "pod-logs"),
             "nodeStatusReportFrequency": f"{STATUS_REPORT_FREQUENCY}s",
+            # So that logs are rotated within the time that a test can wait.
+            "containerLogMaxSize": "64Ki",
+            "containerLogMonitorInterval": "3s",
             "rotateCertificates": bootstrap_kubeconfig is not None,
+            "enableServer": True,
+            "authentication": {"x509": {"clientCAFile": str(client_ca)}},
         }
-        flags: dict[str, object] = {"kubeconfig": kubeconfig, "cert-dir": folder / f"{node}-pki"}
+        flags: dict[str, object] = {"kubeconfig": kubeconfig}
         if bootstrap_kubeconfig is not None:
             flags["bootstrap-kubeconfig"] = bootstrap_kubeconfig
         super().__init__(folder, node, containerd.endpoint, config, flags)
@@ -124,7 +130,9 @@ class LocalCluster:
         self._stack.callback(server.stop)
         self.kubeconfig = server.admin_kubeconfig
         kubeconfig = self.folder / "kubelet.kubeconfig"
-        self.kubelet = ClusterKubelet(self.folder, NODE, self.containerd, kubeconfig, server.bootstrap_kubeconfig)
+        client_ca = self.folder / "cluster" / "kubernetes-ca.crt"
+        bootstrap = server.bootstrap_kubeconfig
+        self.kubelet = ClusterKubelet(self.folder, NODE, self.containerd, kubeconfig, client_ca, bootstrap)
         self._stack.callback(self.kubelet.end)
         self.kubelet.start()
 

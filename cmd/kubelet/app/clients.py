@@ -20,6 +20,7 @@ from . import options
 
 if TYPE_CHECKING:
     from kubelet import certificate as kubeletcertificate
+    from kubelet import server as kubeletserver
     from pkg.client_go import kubernetes, rest
     from pkg.client_go.tools import record
     from pkg.client_go.util import certificate
@@ -179,13 +180,30 @@ def _override_client_config(kc: kubeletconfig.KubeletConfiguration, config: rest
     config.qps, config.burst = float(kc.kube_api_qps), kc.kube_api_burst
 
 
-def initialize_tls(flags: options.KubeletFlags, kc: kubeletconfig.KubeletConfiguration, host_name: str) -> None:
+def initialize_tls(
+    flags: options.KubeletFlags, kc: kubeletconfig.KubeletConfiguration, host_name: str
+) -> kubeletserver.TLSOptions:
     """Have a certificate to serve with: that of the configuration, one to come from the API server, or our own.
 
     Writes the files' names into kc. Raises OSError or ValueError, naming the file, when they cannot be used.
     """
-    if kc.server_tls_bootstrap or kc.tls_cert_file or kc.tls_private_key_file:
-        return
+    from kubelet import server as kubeletserver
+
+    if not (kc.server_tls_bootstrap or kc.tls_cert_file or kc.tls_private_key_file):
+        _use_self_signed_certificate(flags, kc, host_name)
+    return kubeletserver.new_tls_options(
+        kc.tls_min_version,
+        kc.tls_cipher_suites,
+        kc.tls_curve_preferences,
+        kc.tls_cert_file,
+        kc.tls_private_key_file,
+        kc.authentication.x509.client_ca_file,
+    )
+
+
+def _use_self_signed_certificate(
+    flags: options.KubeletFlags, kc: kubeletconfig.KubeletConfiguration, host_name: str
+) -> None:
     from pkg.client_go.util import cert as certutil
     from pkg.client_go.util import keyutil
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from kubelet.apis.config import scheme, validation
 from pkg import features, golang, klog
 from pkg.apimachinery.api import resource
+from pkg.apimachinery.util import wait
 from pkg.apiserver.server import flagz
 from pkg.component_base import configz, tracing, version
 from pkg.component_base.cli import flag as cliflag
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from kubelet import cm, kubelet_struct
     from kubelet import kubelet as kubelet_module
     from kubelet.cri import apis as internalapi
-    from pkg.apiserver.server import healthz
 
     MakeDependencies = Callable[
         [golang.Context, options.KubeletServer, tracing.TracerProvider], kubelet_struct.Dependencies
@@ -46,6 +46,9 @@ _CONFIGZ_NAME = "kubeletconfig"
 _SHUTDOWN_GRACE = 1.5
 # Seconds that the collector has at the end to take the last spans.
 _SPANS_SENT_WITHIN = 0.5
+
+# Seconds until the next try when the port of /healthz is taken.
+_HEALTHZ_RETRY = 5.0
 
 # Seconds: one question to a runtime that may not be there, and the pause before the next, doubling up to a limit.
 _RUNTIME_TIMEOUT = 5.0
@@ -65,6 +68,9 @@ Without --kubeconfig it is on its own and runs the pods of --pod-manifest-path a
 _USAGE = """Usage:
   kubelet [flags]
   kubelet config explain [-o table|json] [flags]   show every value in force and where it came from
+  kubelet explain pod NAMESPACE/NAME [-o table|json] [flags]
+                                                   ask the running kubelet why a pod is as it is, with evidence
+  kubelet explain node [-o table|json] [flags]     ask it how the node is and how each pod is
   kubelet orphans [--remove] [-o table|json] [flags]
                                                    list directories of pods that are gone and what is in them, and
                                                    remove them, but none that something is mounted below
@@ -87,6 +93,8 @@ class KubeletCommand:
         try:
             if args[:2] == ["config", "explain"]:
                 return _explain(args[2:])
+            if args[:1] == ["explain"]:
+                return _explain_running(args[1:])
             if args[:1] == ["orphans"]:
                 return _orphans(args[1:])
             return self._run(args)
@@ -142,6 +150,26 @@ def _explain(args: list[str]) -> int:
     sys.stdout.write(explain.render(explain.explain(loaded), output))
     sys.stdout.flush()
     validation.validate_kubelet_configuration(loaded.kubelet_configuration, features.feature_gate)
+    return 0
+
+
+def _explain_running(args: list[str]) -> int:
+    """0 when the kubelet has answered, whatever it said."""
+    from . import explain_running
+
+    output, rest = _take_output_flag(args)
+    loaded = configuration.parse_flags(rest)
+    match loaded.arguments:
+        case [explain_running.POD, pod]:
+            what = explain_running.POD
+        case [explain_running.NODE]:
+            what, pod = explain_running.NODE, ""
+        case _:
+            raise ValueError("explain what? `explain pod NAMESPACE/NAME`, or `explain node`")
+    configuration.load(loaded, rest)
+    found = explain_running.ask(loaded.kubelet_flags.root_directory, pod)
+    sys.stdout.write(explain_running.render(found, what, output))
+    sys.stdout.flush()
     return 0
 
 
@@ -305,7 +333,7 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
     options.validate_kubelet_server(server)
     check_swap(server)
     tracer_provider = new_tracer_provider(server)
-    healthz_server = _start_healthz_server(server)
+    _start_healthz_server(ctx, server)
     try:
         connect = connect_to_api_server(ctx, server, tracer_provider)
         kube_deps = make_dependencies(ctx, server, tracer_provider)
@@ -318,8 +346,6 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
         golang.select(ctx.done(), done)
     finally:
         configz.delete(_CONFIGZ_NAME)
-        if healthz_server is not None:
-            healthz_server.stop()
         tracer_provider.shutdown(_SPANS_SENT_WITHIN)
 
 
@@ -348,24 +374,36 @@ def connect_to_api_server(
     server: options.KubeletServer,
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER,
 ) -> Callable[[kubelet_struct.Dependencies], None]:
-    """Make the clients, before anything is waited for: faults of the credentials are to be told at once.
+    """Make the clients, and settle who may ask the server for what, before anything is waited for.
 
-    Returns what gives them to the kubelet's dependencies.
+    Faults of the credentials and of the configuration are to be told at once. Returns what gives all of it to the
+    kubelet's dependencies.
     """
-    if not server.kubelet_flags.kube_config:
-        if server.kubelet_flags.bootstrap_kubeconfig:
-            raise ValueError("--bootstrap-kubeconfig needs --kubeconfig, the file for the node's own credentials")
-        klog.info_s("Standalone mode, no API client")
-        return lambda kube_deps: None
     from pkg.component_helpers.node import util as nodeutil
 
-    from . import clients
+    from . import auth, clients
 
-    name = nodeutil.get_hostname(server.kubelet_flags.hostname_override)
-    api_clients = clients.build_clients(ctx, server, name, tracer_provider)
-    clients.initialize_tls(server.kubelet_flags, server.kubelet_configuration, name)
+    flags, kc = server.kubelet_flags, server.kubelet_configuration
+    name = nodeutil.get_hostname(flags.hostname_override)
+    api_clients: clients.Clients | None = None
+    if flags.kube_config:
+        api_clients = clients.build_clients(ctx, server, name, tracer_provider)
+    elif flags.bootstrap_kubeconfig:
+        raise ValueError("--bootstrap-kubeconfig needs --kubeconfig, the file for the node's own credentials")
+    else:
+        klog.info_s("Standalone mode, no API client")
+    tls_options = clients.initialize_tls(flags, kc, name) if kc.enable_server or api_clients is not None else None
+    server_auth = None
+    # DIVERGES: where there is no server, nobody is asked who he is. Go insists on its being possible.
+    if kc.enable_server:
+        kube_client = None if api_clients is None else api_clients.kube_client
+        server_auth, follow_client_ca = auth.build_auth(name, kube_client, kc)
+        follow_client_ca(ctx)
 
     def connect(kube_deps: kubelet_struct.Dependencies) -> None:
+        kube_deps.tls_options, kube_deps.auth = tls_options, server_auth
+        if api_clients is None:
+            return
         kube_deps.kube_client = api_clients.kube_client
         kube_deps.event_client = api_clients.event_client
         kube_deps.heartbeat_client = api_clients.heartbeat_client
@@ -677,26 +715,39 @@ def start_kubelet(
     kc = server.kubelet_configuration
     if kube_deps.pod_config is None:
         raise ValueError("failed to create kubelet, pod source config was nil")
-    golang.go(kubelet.run, ctx, kube_deps.pod_config.updates(), name="kubelet-run")
+    # The ports first: a kubelet that cannot have them should not start pods.
+    if kc.enable_server:
+        tracer_provider = kube_deps.tracer_provider
+        kubelet.listen_and_serve(ctx, kc, kube_deps.tls_config, kube_deps.auth, kube_deps.flagz, tracer_provider)
     if kc.read_only_port > 0:
-        golang.go(kubelet.listen_and_serve_read_only, ctx, kc.address, kc.read_only_port, name="read-only-server")
+        kubelet.listen_and_serve_read_only(ctx, kc.address, kc.read_only_port, kube_deps.tracer_provider)
+    golang.go(kubelet.run, ctx, kube_deps.pod_config.updates(), name="kubelet-run")
     golang.go(kubelet.listen_and_serve_pod_resources, ctx, name="pod-resources")
+    kubelet.listen_and_serve_debug(ctx)
 
 
-def _start_healthz_server(server: options.KubeletServer) -> healthz.HealthzServer | None:
-    from pkg.apiserver.server import healthz
-
+def _start_healthz_server(ctx: golang.Context, server: options.KubeletServer) -> None:
+    """Serve /healthz for this machine, in a thread that ends with ctx."""
     kc = server.kubelet_configuration
     if kc.healthz_port == 0:
-        return None
-    try:
-        healthz_server = healthz.HealthzServer(kc.healthz_bind_address, kc.healthz_port, {})
-    except OSError as err:
-        # As in Go the kubelet runs nevertheless: without health endpoint it still does its work.
-        klog.error_s(err, "Failed to start healthz server", port=kc.healthz_port)
-        return None
-    golang.go(healthz_server.serve, name="healthz-server")
-    return healthz_server
+        return
+    from pkg.apiserver.server import healthz
+    from pkg.golang import http
+
+    mux = http.ServeMux()
+    healthz.install_handler(mux)
+
+    def listen_and_serve() -> None:
+        healthz_server = http.Server(mux, name="healthz-server")
+        try:
+            healthz_server.listen(kc.healthz_bind_address, kc.healthz_port)
+        except OSError as err:
+            # As in Go the kubelet runs nevertheless: without health endpoint it still does its work.
+            klog.error_s(err, "Failed to start healthz server")
+            return
+        healthz_server.serve(ctx)
+
+    golang.go(wait.until, listen_and_serve, _HEALTHZ_RETRY, ctx, name="healthz-server")
 
 
 def _notify_systemd() -> None:

@@ -18,27 +18,8 @@ from .configuration import Loaded, leaves
 
 # Why, and which fields.
 NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "there is no server with authentication",
-        (
-            "enableServer",
-            "port",
-            "tlsCertFile",
-            "tlsPrivateKeyFile",
-            "tlsCipherSuites",
-            "tlsCurvePreferences",
-            "tlsMinVersion",
-            "authentication",
-            "authorization",
-            "streamingConnectionIdleTimeout",
-            "enableDebuggingHandlers",
-            "enableProfilingHandler",
-            "enableDebugFlagsHandler",
-            "enableContentionProfiling",
-            "enableSystemLogHandler",
-            "enableSystemLogQuery",
-        ),
-    ),
+    ("the container runtime ends streams that carry nothing", ("streamingConnectionIdleTimeout",)),
+    ("Python measures no contention", ("enableContentionProfiling",)),
     ("JSON is spoken with the API server", ("contentType",)),
     (
         "there is no cpu, memory or topology manager",

@@ -65,7 +65,7 @@ class Connection:
         """Until the client has gone or did what ends a connection; closes the socket."""
         try:
             if self._settings.tls_context is not None:
-                self._handshake(self._settings.tls_context())
+                self._handshake(self._settings.tls_context)
             # The first request has to come at once, a later one may take its time.
             going_on = self._serve_request(self._settings.read_header_timeout)
             while going_on:
@@ -77,13 +77,13 @@ class Connection:
         finally:
             self._conn.close()
 
-    def _handshake(self, context: SSL.Context) -> None:
+    def _handshake(self, tls_context: Callable[[], SSL.Context]) -> None:
         # Loading OpenSSL takes a while: only servers with TLS do it.
         from pkg.golang.http import tlsconn
 
-        conn = tlsconn.TLSConn(context, self.sock)
-        conn.set_deadline(time.monotonic() + self._settings.read_header_timeout)
         try:
+            conn = tlsconn.TLSConn(tls_context(), self.sock)
+            conn.set_deadline(time.monotonic() + self._settings.read_header_timeout)
             conn.handshake()
         except tlsconn.PlainHTTPError:
             self._conn.sendall(_PLAIN_HTTP)

@@ -107,8 +107,12 @@ class ServeMux:
                 values = route.match(parts)
                 if values is None:
                     continue
+                # Whose method alone is wrong is told so, whatever takes all the rest.
+                if route.methods is None and allowed:
+                    break
+                r.pattern = route.pattern
                 if route.methods is None or r.method in route.methods:
-                    r.pattern, r.path_values = route.pattern, values
+                    r.path_values = values
                     return route.handler
                 allowed |= route.methods
         return _method_not_allowed(allowed) if allowed else None

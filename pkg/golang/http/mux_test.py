@@ -24,6 +24,7 @@ def mux() -> http.ServeMux:
     mux.handle("/exec/{ns}/{pod}/{c}", _named("exec"), ["GET", "POST"])
     mux.handle("/exec/{ns}/{pod}/{uid}/{c}", _named("exec-uid"), ["GET", "POST"])
     mux.handle("/exec/{ns}/{pod}/{c}", _named("exec-put"), ["PUT"])
+    mux.handle("/exec/", _named("all-else"))
     mux.handle("/logs/", _named("logs-dir"), ["GET"])
     mux.handle("/files/{path...}", _named("files"), ["GET"])
     mux.handle("/debug/pprof/", _named("pprof"))
@@ -45,7 +46,8 @@ def mux() -> http.ServeMux:
         ("POST", "/exec/a/b/c?x=1", 200, "exec {'ns': 'a', 'pod': 'b', 'c': 'c'}"),
         ("PUT", "/exec/a/b/c", 200, "exec-put {'ns': 'a', 'pod': 'b', 'c': 'c'}"),
         ("GET", "/exec/a/b/u/c", 200, "exec-uid {'ns': 'a', 'pod': 'b', 'uid': 'u', 'c': 'c'}"),
-        ("GET", "/exec/a/b", 404, "404 page not found\n"),
+        ("GET", "/exec/a/b", 200, "all-else {}"),
+        ("GET", "/exec", 200, "all-else {}"),
         ("DELETE", "/exec/a/b/c", 405, "405: Method Not Allowed"),
         ("GET", "/logs/", 200, "logs-dir {}"),
         ("GET", "/logs/a/b.log", 200, "logs-dir {}"),
@@ -90,7 +92,7 @@ def test_filters_see_all_of_registered_paths(mux: http.ServeMux) -> None:
     def filter_named(name: str) -> http.Filter:
         def around(handler: http.Handler) -> http.Handler:
             def handle(w: http.ResponseWriter, r: http.Request) -> None:
-                seen.append(f"{name} {r.method} {r.path}")
+                seen.append(f"{name} {r.method} {r.pattern}")
                 handler(w, r)
 
             return handle
@@ -105,7 +107,7 @@ def test_filters_see_all_of_registered_paths(mux: http.ServeMux) -> None:
 
 
 def test_registered_paths(mux: http.ServeMux) -> None:
-    assert mux.registered_paths()[:3] == ["/debug/pprof/", "/debug/pprof/special", "/exec/{ns}/{pod}/{c}"]
+    assert mux.registered_paths()[:3] == ["/debug/pprof/", "/debug/pprof/special", "/exec/"]
 
 
 @pytest.mark.parametrize("pattern", ["pods", "/{name}"])

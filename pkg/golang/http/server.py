@@ -19,7 +19,7 @@ from pkg.golang.http.response import Handler
 if TYPE_CHECKING:
     from OpenSSL import SSL
 
-    from pkg.golang.http.connection import Connection
+    from pkg.golang.http.connection import Connection, Settings
 
 _BACKLOG = 1024
 # Seconds until the next try when no connection can be accepted: there are too many descriptors.
@@ -32,7 +32,8 @@ _KEEP_ALIVE_COUNT = 9
 class Server:
     """An HTTP server. `listen` (or `listen_unix`) binds, `serve` runs until `close`.
 
-    Threads: the one that calls `serve` accepts, one serves each connection, one notices clients that have gone.
+    Threads: the one that calls `serve` accepts, one serves each connection, and from the first connection on one
+    notices clients that have gone.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Server:
         self._ctx, self._cancel = golang.with_cancel(golang.background())
         self._socket: socket.socket | None = None
         self._unix_path = ""
-        self._hang_ups: HangUps | None = None
+        self._settings: Settings | None = None  # only for the thread that serves
         self._idle = threading.Event()  # set unless `serve` runs
         self._idle.set()
         self._lock = threading.Lock()
@@ -113,28 +114,14 @@ class Server:
 
     def serve(self, ctx: golang.Context | None = None) -> None:
         """Accept connections until ctx is cancelled or `close` is called; returns when all of them have ended."""
-        # Loading what parses HTTP takes a while: only who serves does it.
-        from pkg.golang.http import connection
-
         with self._lock:
             if self._closed or self._socket is None:
                 return
             self._idle.clear()
-            self._hang_ups = HangUps(f"{self._name}-hang-ups")
-        settings = connection.Settings(
-            handler=self._handler,
-            tls_context=self._tls_context,
-            ctx=self._ctx,
-            hang_ups=self._hang_ups,
-            max_header_bytes=self._max_header_bytes,
-            max_body_bytes=self._max_body_bytes,
-            **self._limits,
-        )
         stop = golang.after_func(ctx or golang.background(), self._interrupt)
         try:
             while (accepted := self._accept(self._socket)) is not None:
-                sock, address = accepted
-                self._start(connection.Connection(settings, sock, address))
+                self._start(*accepted)
         finally:
             stop()
             self._end()
@@ -165,9 +152,9 @@ class Server:
         for thread in connections.values():
             if thread is not None:
                 thread.join()
-        if self._hang_ups is not None:
-            self._hang_ups.close()
-            self._hang_ups = None
+        if self._settings is not None:
+            self._settings.hang_ups.close()
+            self._settings = None
         if self._unix_path:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._unix_path)
@@ -197,14 +184,34 @@ class Server:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEP_ALIVE_COUNT)
             return sock, (address[0], address[1])
 
-    def _start(self, connection: Connection) -> None:
+    def _start(self, sock: socket.socket, address: tuple[str, int] | None) -> None:
+        # Loading what parses HTTP takes a while: only a server that somebody asks does it.
+        from pkg.golang.http.connection import Connection
+
+        connection = Connection(self._make_settings(), sock, address)
         with self._lock:
             if self._closed or not self._make_room_locked():
-                connection.sock.close()
+                sock.close()
                 return
             # Held while it starts, so that whoever closes finds the thread to wait for.
             self._connections[connection] = None
             self._connections[connection] = golang.go(self._run, connection, name=f"{self._name}-connection")
+
+    def _make_settings(self) -> Settings:
+        """Made for the first connection, and with it the thread that notices clients that have gone."""
+        from pkg.golang.http.connection import Settings
+
+        if self._settings is None:
+            self._settings = Settings(
+                handler=self._handler,
+                tls_context=self._tls_context,
+                ctx=self._ctx,
+                hang_ups=HangUps(f"{self._name}-hang-ups"),
+                max_header_bytes=self._max_header_bytes,
+                max_body_bytes=self._max_body_bytes,
+                **self._limits,
+            )
+        return self._settings
 
     def _make_room_locked(self) -> bool:
         if len(self._connections) < self._max_connections:

@@ -1,8 +1,14 @@
-"""Is the process alive? An HTTP server that answers with the verdict of named checks.
+"""Is the process well? Answered over HTTP with the verdict of named checks.
 
 Go: staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go
 """
 
-from pkg.apiserver.server.healthz.healthz import Check, HealthzServer, Response
+from pkg.apiserver.server.healthz.healthz import (
+    DEFAULT_HEALTHZ_PATH,
+    LOG_HEALTHZ,
+    PING_HEALTHZ,
+    HealthChecker,
+    install_handler,
+)
 
-__all__ = ["Check", "HealthzServer", "Response"]
+__all__ = ["DEFAULT_HEALTHZ_PATH", "LOG_HEALTHZ", "PING_HEALTHZ", "HealthChecker", "install_handler"]

@@ -1,110 +1,118 @@
-"""The health endpoint.
+"""Checks of a program's health over HTTP.
 
 Go: staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go
 """
 
 from __future__ import annotations
 
-import socket
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from typing import TYPE_CHECKING
 
-from pkg import golang, klog
+from pkg import klog
+from pkg.component_base.metrics.prometheus import slis
 
-# Raises an exception whose text says what is wrong.
-Check = Callable[[], None]
+if TYPE_CHECKING:
+    from pkg.golang import http
+
+DEFAULT_HEALTHZ_PATH = "/healthz"
+# Seconds after which a log that does not take what is written counts as blocked.
+_LOG_BLOCKED_AFTER = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
-    """What a request is answered with."""
+class HealthChecker:
+    """A check and its name. `check` raises an exception whose text says what is wrong; from any thread."""
 
-    status: int
-    body: bytes
-    content_type: str = "text/plain; charset=utf-8"
+    name: str
+    check: Callable[[], object]
 
 
-class HealthzServer(ThreadingHTTPServer):
-    """Answers `/healthz` with all checks and `/healthz/NAME` with one.
+class _LogCheck:
+    """Fails when the log does not take what is written.
 
-    Binding happens in the constructor, which raises OSError. `serve` runs until `stop`.
+    DIVERGES: the check itself flushes. In Go a goroutine does it every minute for ever, whether anybody asks or not.
     """
 
-    daemon_threads = True
-    # A probe that comes after a restart must not find the port taken.
-    allow_reuse_address = True
-    # Seconds; `stop` does not rely on it, so that an idle server sleeps.
-    poll_interval = 3600
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _flushing_since
+        self._flushing_since: float | None = None
 
-    def __init__(self, address: str, port: int, checks: dict[str, Check]) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self.checks: dict[str, Check] = {"ping": lambda: None, **checks}
-        super().__init__((address, port), _Handler)
+    def __call__(self) -> None:
+        with self._lock:
+            since = self._flushing_since
+            if since is None:
+                self._flushing_since = time.monotonic()
+        if since is not None:
+            if time.monotonic() - since > _LOG_BLOCKED_AFTER:
+                raise RuntimeError("logging blocked")
+            return
+        try:
+            klog.flush()
+        finally:
+            with self._lock:
+                self._flushing_since = None
 
-    def serve(self) -> None:
-        self.serve_forever(self.poll_interval)
 
-    def stop(self) -> None:
-        """End a running `serve` and free the port."""
-        ending = golang.go(self.shutdown, name="healthz-stop")
-        # Wakes the thread that waits for connections.
-        self.socket.shutdown(socket.SHUT_RDWR)
-        ending.join()
-        self.server_close()
+PING_HEALTHZ = HealthChecker("ping", lambda: None)
+LOG_HEALTHZ = HealthChecker("log", _LogCheck())
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        golang.go(self.process_request_thread, request, client_address, name="healthz-request")
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        # A prober that hangs up early is its own business.
-        klog.v(4).info_s("Healthz request failed", client=str(client_address))
+def install_handler(mux: http.ServeMux, *checks: HealthChecker) -> None:
+    """Serve all checks at /healthz and each at /healthz/NAME; without any there is one that always passes."""
+    checks = checks or (PING_HEALTHZ,)
+    mux.handle(DEFAULT_HEALTHZ_PATH, _handle_root_health("healthz", checks))
+    for check in checks:
+        mux.handle(f"{DEFAULT_HEALTHZ_PATH}/{check.name}", _adapt_check_to_handler(check))
 
-    def respond(self, path: str, query: dict[str, list[str]]) -> Response:
-        """The response to a GET; servers with more paths extend this."""
-        status, text = self.answer(path, "verbose" in query)
-        return Response(status, text.encode())
 
-    def answer(self, path: str, verbose: bool) -> tuple[int, str]:
-        """Status and body for a request's path."""
-        name = path.removeprefix("/healthz").strip("/")
-        if path != "/healthz" and name not in self.checks:
-            return 404, "404 page not found\n"
-        lines, failed = [], []
-        for check_name, check in self.checks.items():
-            if name not in ("", check_name):
+def _handle_root_health(name: str, checks: tuple[HealthChecker, ...]) -> http.Handler:
+    from pkg.golang import http
+
+    def handle(w: http.ResponseWriter, r: http.Request) -> None:
+        excluded = set(r.query.get("exclude", ()))
+        unknown = sorted(excluded - {check.name for check in checks})
+        lines, failed = [], {}
+        for check in checks:
+            if check.name in excluded:
+                lines.append(f"[+]{check.name} excluded: ok\n")
                 continue
             try:
-                check()
-                lines.append(f"[+]{check_name} ok\n")
+                check.check()
             except Exception as err:  # any failure of a check is the answer, not a fault of the server
-                lines.append(f"[-]{check_name} failed: {err}\n")
-                failed.append(check_name)
+                failed[check.name] = err
+                slis.observe_healthcheck(check.name, name, slis.ERROR)
+                # Whoever is told what exactly is wrong has to be allowed to ask for that check.
+                lines.append(f"[-]{check.name} failed: reason withheld\n")
+            else:
+                slis.observe_healthcheck(check.name, name, slis.SUCCESS)
+                lines.append(f"[+]{check.name} ok\n")
+        if unknown:
+            quoted = ",".join(f'"{each}"' for each in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}\n")
         if failed:
-            return 500, "".join(lines) + "healthz check failed\n"
-        return 200, "".join(lines) + "healthz check passed\n" if verbose else "ok"
+            details = "; ".join(f"{each}: {err}" for each, err in failed.items())
+            klog.v(2).info_s(f"{','.join(failed)} check failed: {name}", err=details)
+            http.error(w, f"{''.join(lines)}{name} check failed", 500)
+            return
+        w.headers.set("Content-Type", "text/plain; charset=utf-8")
+        w.headers.set("X-Content-Type-Options", "nosniff")
+        w.write(f"{''.join(lines)}{name} check passed\n".encode() if "verbose" in r.query else b"ok")
+
+    return handle
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: HealthzServer
+def _adapt_check_to_handler(check: HealthChecker) -> http.Handler:
+    from pkg.golang import http
 
-    # A client that sends nothing must not hold its thread for ever.
-    timeout = 10
+    def handle(w: http.ResponseWriter, r: http.Request) -> None:
+        try:
+            check.check()
+        except Exception as err:  # as above
+            http.error(w, f"internal server error: {err}", 500)
+            return
+        w.write(b"ok")
 
-    def do_GET(self) -> None:
-        url = urlsplit(self.path)
-        response = self.server.respond(url.path, parse_qs(url.query, keep_blank_values=True))
-        self.send_response(response.status)
-        self.send_header("Content-Type", response.content_type)
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Content-Length", str(len(response.body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(response.body)
-
-    do_HEAD = do_GET
-
-    def log_message(self, format: str, *args: Any) -> None:
-        klog.v(6).info_s("Healthz request", request=format % args)
+    return handle

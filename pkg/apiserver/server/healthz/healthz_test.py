@@ -2,56 +2,87 @@
 
 from __future__ import annotations
 
-import http.client
-from collections.abc import Iterator
+import threading
 
 import pytest
 
-from pkg import golang
-from pkg.apiserver.server.healthz import HealthzServer
+from pkg import klog
+from pkg.apiserver.server import healthz
+from pkg.component_base.metrics.prometheus import slis
+from pkg.golang import http
+from pkg.golang.http.testing import record
+
+GOOD = healthz.HealthChecker("good", lambda: None)
 
 
-def _broken() -> None:
+def _fail() -> None:
     raise RuntimeError("loop stalled")
 
 
-@pytest.fixture
-def server() -> Iterator[HealthzServer]:
-    server = HealthzServer("127.0.0.1", 0, {"good": lambda: None})
-    thread = golang.go(server.serve, name="healthz-server")
-    yield server
-    server.stop()
-    thread.join(5)
-    assert not thread.is_alive()
+BAD = healthz.HealthChecker("bad", _fail)
+
+
+def _mux(*checks: healthz.HealthChecker) -> http.ServeMux:
+    mux = http.ServeMux()
+    healthz.install_handler(mux, *checks)
+    return mux
 
 
 @pytest.mark.parametrize(
-    ("broken", "path", "status", "body"),
+    ("checks", "target", "status", "body"),
     [
-        (False, "/healthz", 200, "ok"),
-        (False, "/healthz?verbose", 200, "[+]ping ok\n[+]good ok\nhealthz check passed\n"),
-        (False, "/healthz/good", 200, "ok"),
-        (False, "/healthz/none", 404, "404 page not found\n"),
-        (False, "/", 404, "404 page not found\n"),
-        (True, "/healthz/ping", 200, "ok"),
+        ((), "/healthz", 200, "ok"),
+        ((), "/healthz/ping", 200, "ok"),
+        ((GOOD,), "/healthz", 200, "ok"),
+        ((GOOD,), "/healthz?verbose", 200, "[+]good ok\nhealthz check passed\n"),
+        ((GOOD,), "/healthz/good", 200, "ok"),
+        ((GOOD,), "/healthz/none", 404, "404 page not found\n"),
+        ((GOOD, BAD), "/healthz", 500, "[+]good ok\n[-]bad failed: reason withheld\nhealthz check failed\n"),
+        ((GOOD, BAD), "/healthz/bad", 500, "internal server error: loop stalled\n"),
+        ((GOOD, BAD), "/healthz/good", 200, "ok"),
         (
-            True,
-            "/healthz",
-            500,
-            "[+]ping ok\n[+]good ok\n[-]loop failed: loop stalled\nhealthz check failed\n",
+            (GOOD, BAD),
+            "/healthz?verbose&exclude=bad",
+            200,
+            "[+]good ok\n[+]bad excluded: ok\nhealthz check passed\n",
+        ),
+        (
+            (GOOD,),
+            "/healthz?verbose=1&exclude=b&exclude=a",
+            200,
+            '[+]good ok\nwarn: some health checks cannot be excluded: no matches for "a","b"\nhealthz check passed\n',
         ),
     ],
 )
-def test_answers(server: HealthzServer, broken: bool, path: str, status: int, body: str) -> None:
-    if broken:
-        server.checks["loop"] = _broken
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
-    connection.request("GET", path)
-    answer = connection.getresponse()
-    assert (answer.status, answer.read().decode()) == (status, body)
-    connection.close()
+def test_answers(checks: tuple[healthz.HealthChecker, ...], target: str, status: int, body: str) -> None:
+    answer = record(_mux(*checks), "GET", target)
+    assert (answer.status, answer.text) == (status, body)
 
 
-def test_a_taken_port_is_an_error(server: HealthzServer) -> None:
-    with pytest.raises(OSError):
-        HealthzServer("127.0.0.1", server.server_port, {})
+def test_results_are_counted() -> None:
+    slis.register()
+    before = slis.HEALTHCHECKS_TOTAL.labels("bad", "healthz", "error")._value.get()
+    record(_mux(BAD), "GET", "/healthz")
+    assert slis.HEALTHCHECKS_TOTAL.labels("bad", "healthz", "error")._value.get() == before + 1
+
+
+def test_a_log_that_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, blocked, release = [100.0], threading.Event(), threading.Event()
+
+    def flush() -> None:
+        blocked.set()
+        release.wait(10)
+
+    monkeypatch.setattr(klog, "flush", flush)
+    monkeypatch.setattr("pkg.apiserver.server.healthz.healthz.time.monotonic", lambda: now[0])
+    mux = _mux(healthz.LOG_HEALTHZ)
+    first = threading.Thread(target=record, args=(mux, "GET", "/healthz"))
+    first.start()
+    assert blocked.wait(10)
+    now[0] += 120
+    assert record(mux, "GET", "/healthz/log").text == "ok"
+    now[0] += 1
+    assert record(mux, "GET", "/healthz/log").text == "internal server error: logging blocked\n"
+    release.set()
+    first.join()
+    assert record(mux, "GET", "/healthz/log").text == "ok"

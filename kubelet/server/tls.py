@@ -1,0 +1,205 @@
+"""What the server shows who it is with, and how it speaks TLS.
+
+Go: pkg/kubelet/server/server.go (TLSOptions), pkg/kubelet/kubelet.go (NewMainKubelet), crypto/tls
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pkg.component_base.cli.flag import ciphersuites_flag
+
+if TYPE_CHECKING:
+    from OpenSSL import SSL
+
+    from pkg.apiserver.server.dynamiccertificates import CAContentProvider
+    from pkg.client_go.util import certificate
+
+_VERSIONS = {"VersionTLS10": "TLS1_VERSION", "VersionTLS11": "TLS1_1_VERSION", "VersionTLS12": "TLS1_2_VERSION"}
+_DEFAULT_VERSION = "VersionTLS12"
+_TLS13 = "VersionTLS13"
+# By the numbers that the protocol gives them, OpenSSL's names.
+CURVES = {
+    23: "P-256",
+    24: "P-384",
+    25: "P-521",
+    29: "X25519",
+    4587: "SecP256r1MLKEM768",
+    4588: "X25519MLKEM768",
+    4589: "SecP384r1MLKEM1024",
+}
+# What Go offers below TLS 1.3 when it is not told.
+DEFAULT_CIPHER_SUITES = tuple(
+    f"TLS_ECDHE_{key}_WITH_{cipher}"
+    for cipher in (
+        "AES_128_GCM_SHA256",
+        "AES_256_GCM_SHA384",
+        "CHACHA20_POLY1305_SHA256",
+        "AES_128_CBC_SHA",
+        "AES_256_CBC_SHA",
+    )
+    for key in ("ECDSA", "RSA")
+)
+_SESSION_ID = b"kubelet"
+
+
+@dataclass(frozen=True, slots=True)
+class TLSOptions:
+    """What the configuration says about TLS."""
+
+    min_version: str = ""
+    cipher_suites: Sequence[str] = ()
+    curve_preferences: Sequence[int] = ()
+    cert_file: str = ""
+    key_file: str = ""
+    client_ca_file: str = ""
+
+
+class NoServingCertificateError(ConnectionError):
+    """There is no certificate yet: it was asked for, and nobody has signed it."""
+
+    def __init__(self) -> None:
+        super().__init__("no serving certificate available for the kubelet")
+
+
+class TLSConfig:
+    """Makes what connections are secured with, anew when the certificate or the clients' authority changes.
+
+    Thread-safe.
+    """
+
+    def __init__(
+        self,
+        options: TLSOptions,
+        get_certificate: Callable[[], certificate.Certificate | None],
+        client_ca: CAContentProvider,
+    ) -> None:
+        self._options = options
+        self._get_certificate = get_certificate
+        self._client_ca = client_ca
+        self._lock = threading.Lock()
+        # Guarded by _lock: what `_current` was made from, and it.
+        self._made_from: tuple[certificate.Certificate, bytes] | None = None
+        self._current: SSL.Context | None = None
+
+    def context(self) -> SSL.Context:
+        """For the next connection. Raises NoServingCertificateError, ValueError for an authority that is none."""
+        pair = self._get_certificate()
+        if pair is None:
+            raise NoServingCertificateError
+        ca_bundle = self._client_ca.current_ca_bundle_content()
+        with self._lock:
+            if self._current is None or self._made_from != (pair, ca_bundle):
+                self._current = new_context(self._options, pair, ca_bundle)
+                self._made_from = (pair, ca_bundle)
+            return self._current
+
+
+def new_context(options: TLSOptions, pair: certificate.Certificate, ca_bundle: bytes) -> SSL.Context:
+    """Raises ValueError for an authority that is none."""
+    # Only a kubelet with such a server loads OpenSSL.
+    from OpenSSL import SSL
+
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    # A session that goes on where another ended would come without the client's certificates.
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    context.set_session_id(_SESSION_ID)
+    context.set_options(SSL.OP_NO_TICKET | SSL.OP_NO_RENEGOTIATION | SSL.OP_NO_COMPRESSION)
+    _limit_protocol(context, options)
+    context.use_certificate(pair.leaf)
+    for intermediate in pair.chain[1:]:
+        context.add_extra_chain_cert(intermediate)
+    # The type is wider than what can be a server's key, which x509_key_pair has made sure of.
+    context.use_privatekey(pair.private_key)  # type: ignore[arg-type, unused-ignore]
+    if options.client_ca_file:
+        _request_client_certificate(context, ca_bundle)
+    return context
+
+
+def _limit_protocol(context: SSL.Context, options: TLSOptions) -> None:
+    from OpenSSL import SSL
+
+    suites = openssl_cipher_list(options.cipher_suites or DEFAULT_CIPHER_SUITES)
+    version = options.min_version or _DEFAULT_VERSION
+    if version == _TLS13 or not suites:
+        context.set_min_proto_version(SSL.TLS1_3_VERSION)
+    else:
+        context.set_min_proto_version(getattr(SSL, _VERSIONS[version]))
+        # OpenSSL has no old versions on its usual level of security.
+        level = "" if version == _DEFAULT_VERSION else ":@SECLEVEL=0"
+        context.set_cipher_list((suites + level).encode())
+    if options.curve_preferences:
+        curves = ":".join(CURVES[curve] for curve in options.curve_preferences)
+        # pyOpenSSL has a function for one curve alone.
+        SSL._lib.SSL_CTX_set1_curves_list(context._context, curves.encode())  # type: ignore[attr-defined]
+
+
+def _request_client_certificate(context: SSL.Context, ca_bundle: bytes) -> None:
+    """Ask for one, and take any: whether it is good is found out when the request is authenticated."""
+    from OpenSSL import SSL
+
+    from pkg.client_go.util import cert as certutil
+
+    context.set_verify(SSL.VERIFY_PEER, lambda *_: True)
+    if ca_bundle:
+        # A client that has several chooses by it.
+        for authority in certutil.parse_certs_pem(ca_bundle):
+            context.add_client_ca(authority)
+
+
+def openssl_cipher_list(names: Sequence[str]) -> str:
+    """OpenSSL's names of those suites that are not of TLS 1.3, which has all of its own always."""
+    return ":".join(openssl_cipher_name(name) for name in names if "_WITH_" in name)
+
+
+def openssl_cipher_name(name: str) -> str:
+    """TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256 there."""
+    exchange, _, cipher = name.removeprefix("TLS_").partition("_WITH_")
+    for of_tls, of_openssl in (
+        ("3DES_EDE_CBC", "DES-CBC3"),
+        ("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305"),
+        ("RC4_128", "RC4"),
+        ("AES_128_CBC", "AES128"),
+        ("AES_256_CBC", "AES256"),
+        ("AES_128", "AES128"),
+        ("AES_256", "AES256"),
+    ):
+        cipher = cipher.replace(of_tls, of_openssl)
+    full = cipher if exchange == "RSA" else f"{exchange}_{cipher}"
+    return full.replace("_", "-")
+
+
+def check_curve_preferences(curves: Sequence[int]) -> None:
+    """Raises ValueError for one that is not known, or there twice. Go: component-base/cli/flag/curves_flag.go"""
+    for index, curve in enumerate(curves):
+        if not 0 < curve <= 0xFFFF:
+            raise ValueError(f"curve preference {curve} is out of range (must be 1-65535)")
+        if curve in curves[:index]:
+            raise ValueError(f"duplicate curve preference {curve}")
+        if curve not in CURVES:
+            raise ValueError(f"curve preference {curve} is not supported")
+
+
+def new_tls_options(
+    min_version: str,
+    cipher_suites: Sequence[str],
+    curve_preferences: Sequence[int],
+    cert_file: str,
+    key_file: str,
+    client_ca_file: str,
+) -> TLSOptions:
+    """Raises ValueError, naming what does not exist. Warns of what is unsafe or without effect."""
+    from pkg import klog
+
+    ciphersuites_flag.check_tls_version(min_version)
+    ciphersuites_flag.check_tls_cipher_suites(cipher_suites)
+    check_curve_preferences(curve_preferences)
+    for name in cipher_suites:
+        if name in ciphersuites_flag.INSECURE_TLS_CIPHERS:
+            klog.info_s("Use of insecure cipher detected.", cipher=name)
+    if min_version == _TLS13 and cipher_suites:
+        klog.info_s("Warning: TLS 1.3 cipher suites are not configurable, ignoring --tls-cipher-suites")
+    return TLSOptions(min_version, cipher_suites, curve_preferences, cert_file, key_file, client_ca_file)

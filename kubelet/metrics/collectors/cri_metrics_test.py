@@ -1,0 +1,89 @@
+"""Tests of the metrics that the runtime makes."""
+
+from __future__ import annotations
+
+import grpc
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet.cri import errors as crierror
+from kubelet.metrics.collectors.cri_metrics import CRIMetricsCollector
+from pkg import golang
+from pkg.component_base import metrics
+
+DESCRIPTORS = [
+    runtimeapi.MetricDescriptor(name="container_cpu_total", help="Time.", label_keys=["id", "cpu"]),
+    runtimeapi.MetricDescriptor(name="pod_memory", help="Size.", label_keys=["id"]),
+]
+GONE = crierror.RemoteError(grpc.StatusCode.UNAVAILABLE, "gone")
+
+
+def metric(name: str, value: int, labels: list[str], timestamp: int = 0, gauge: bool = False) -> runtimeapi.Metric:
+    kind = runtimeapi.MetricType.GAUGE if gauge else runtimeapi.MetricType.COUNTER
+    amount = runtimeapi.UInt64Value(value=value)
+    return runtimeapi.Metric(name=name, timestamp=timestamp, metric_type=kind, label_values=labels, value=amount)
+
+
+class Runtime:
+    """What a runtime says of its metrics."""
+
+    def __init__(self, *pods: runtimeapi.PodSandboxMetrics) -> None:
+        self.pods = list(pods)
+        self.descriptors_err: Exception | None = None
+        self.metrics_err: Exception | None = None
+
+    def list_metric_descriptors(self, ctx: golang.Context) -> list[runtimeapi.MetricDescriptor]:
+        if self.descriptors_err is not None:
+            raise self.descriptors_err
+        return DESCRIPTORS
+
+    def list_pod_sandbox_metrics(self, ctx: golang.Context) -> list[runtimeapi.PodSandboxMetrics]:
+        if self.metrics_err is not None:
+            raise self.metrics_err
+        return self.pods
+
+    def page(self) -> str:
+        registry = metrics.KubeRegistry()
+        registry.must_register(
+            CRIMetricsCollector(golang.background(), self.list_pod_sandbox_metrics, self.list_metric_descriptors)
+        )
+        return registry.expose().decode()
+
+
+def a_pod() -> runtimeapi.PodSandboxMetrics:
+    return runtimeapi.PodSandboxMetrics(
+        pod_sandbox_id="box",
+        metrics=[metric("pod_memory", 4096, ["box"], gauge=True)],
+        container_metrics=[
+            runtimeapi.ContainerMetrics(
+                container_id="app",
+                metrics=[
+                    metric("container_cpu_total", 7, ["app", "total"], 1_000_000_000_500_000_000),
+                    metric("never_announced", 1, []),
+                    metric("container_cpu_total", 8, ["one label too few"]),
+                ],
+            )
+        ],
+    )
+
+
+def test_metrics_of_pods_and_containers() -> None:
+    assert Runtime(a_pod()).page() == (
+        "# HELP container_cpu_total [INTERNAL] Time.\n"
+        "# TYPE container_cpu_total counter\n"
+        'container_cpu_total{cpu="total",id="app"} 7 1000000000500\n'
+        "# HELP pod_memory [INTERNAL] Size.\n"
+        "# TYPE pod_memory gauge\n"
+        'pod_memory{id="box"} 4096\n'
+    )
+
+
+def test_runtime_that_does_not_announce_any() -> None:
+    runtime = Runtime(a_pod())
+    runtime.descriptors_err = GONE
+    assert runtime.page() == ""
+
+
+def test_runtime_that_does_not_answer() -> None:
+    runtime = Runtime(a_pod())
+    runtime.metrics_err = GONE
+    assert runtime.page() == ""

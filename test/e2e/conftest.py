@@ -26,6 +26,7 @@ NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
 NODE_TIMEOUT = 60.0
 SLOWEST = (
     "volume_faults_test.py",
+    "kubectl_logs_test.py",
     "volume_updates_test.py",
     "containers_test.py",
     "probes_test.py",

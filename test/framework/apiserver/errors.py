@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pkg import klog
 from pkg.apimachinery.util.validation import field
 
 
@@ -166,3 +167,29 @@ def internal_error(message: str) -> ApiError:
 
 def service_unavailable(message: str) -> ApiError:
     return ApiError(503, "ServiceUnavailable", message)
+
+
+_SERVER_RESPONSES = {
+    401: ("Unauthorized", "the server has asked for the client to provide credentials"),
+    404: ("NotFound", "the server could not find the requested resource"),
+    405: ("MethodNotAllowed", "the server does not allow this method on the requested resource"),
+    422: ("Invalid", "the server rejected our request due to an error in our request"),
+    429: ("TooManyRequests", "the server has received too many requests and has asked us to try again later"),
+    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+}
+
+
+def server_response(code: int, resource: str, name: str, text: str) -> ApiError:
+    """What another server has refused, of a pod in the core group. Go: NewGenericServerResponse"""
+    if code in _SERVER_RESPONSES:
+        reason, message = _SERVER_RESPONSES[code]
+    elif code == 403:
+        reason, message = "Forbidden", text
+    elif code >= 500:
+        reason = "InternalError"
+        message = f"an error on the server ({klog.quote(text)}) has prevented the request from succeeding"
+    else:
+        reason = "Unknown"
+        message = f"the server responded with the status code {code} but did not return more information"
+    # Go has the verb before the resource, and none is given.
+    return ApiError(code, reason, f"{message} ( {resource} {name})", _details(resource, "", name))

@@ -22,6 +22,7 @@ from .interfaces import Object, Request
 from .resources import lookup
 
 _CONNECT_TIMEOUT = 10.0
+_READ_SIZE = 1 << 16
 _NOT_FORWARDED = {"authorization", "host", "content-length", "transfer-encoding", "keep-alive", "x-forwarded-for"}
 
 
@@ -86,15 +87,39 @@ def forward(
     backend = _dial(address, tls)
     try:
         backend.sendall(_request_head(request, address, target) + request.body)
+        begun = _checked_answer(request, backend) if request.subresource == "log" else b""
         client = responder.take_over()
         responder.code = 200
         relay = Relay(_conn(client.sock), _conn(backend))
         relay.backend.write(client.take_buffer())
+        relay.client.write(begun)
         relay.run()
     except OSError:
         pass  # either end has gone, which is how these connections end
     finally:
         backend.close()
+
+
+def _checked_answer(request: Request, backend: socket.socket) -> bytes:
+    """What has come of a log. A kubelet's error is raised as the server's own: ApiError.
+
+    Go: k8s.io/apiserver/pkg/registry/generic/rest/response_checker.go
+    """
+    answer = b""
+    while b"\r\n\r\n" not in answer and (part := backend.recv(_READ_SIZE)):
+        answer += part
+    # HTTP/1.1 200 OK; nothing if the kubelet went away.
+    code = int(answer[9:12] or b"502")
+    if code < 400:
+        return answer
+    while part := backend.recv(_READ_SIZE):
+        answer += part
+    text = answer.partition(b"\r\n\r\n")[2].decode(errors="replace")
+    if code == 400:
+        raise errors.bad_request(text)
+    if code == 500:
+        raise errors.internal_error(text)
+    raise errors.server_response(code, request.resource, request.name, text)
 
 
 def _conn(sock: socket.socket) -> PlainConn | TLSClientConn:

@@ -33,6 +33,7 @@ class StubKubelet:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         self.heads: list[str] = []
+        self.refusal = ""  # what it answers instead of a log
         self.ended = threading.Event()  # set when the end has come, or the other side has gone
         self._thread = golang.go(self._serve, name="stub-kubelet")
 
@@ -60,7 +61,8 @@ class StubKubelet:
         self.heads.append(head.decode())
         if b"Upgrade: echo" not in head:
             body = b"5\r\nline1\r\n6\r\nline2\n\r\n0\r\n\r\n"
-            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + body)
+            good = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + body
+            connection.sendall(self.refusal.encode() or good)
             connection.unwrap()
             return
         connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n")
@@ -156,6 +158,29 @@ def test_a_client_that_goes_is_noticed_by_the_kubelet(api: APIServer, kubelet: S
         assert client.recv(12) == b"HTTP/1.1 101"
         assert not kubelet.ended.is_set()
     assert kubelet.ended.wait(10)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "reason", "message"),
+    [
+        ("400 Bad Request", 400, "BadRequest", "why not"),
+        ("404 Not Found", 404, "NotFound", "the server could not find the requested resource ( pods p)"),
+        (
+            "422 Unprocessable Entity",
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request ( pods p)",
+        ),
+        ("500 Internal Server Error", 500, "InternalError", "Internal error occurred: why not"),
+    ],
+)
+def test_log_that_the_kubelet_refuses(
+    api: APIServer, kubelet: StubKubelet, answer: str, code: int, reason: str, message: str
+) -> None:
+    kubelet.refusal = f"HTTP/1.1 {answer}\r\nContent-Length: 7\r\n\r\nwhy not"
+    with Client(api.port) as client:
+        got, status = client.call("GET", f"{_POD}/log")
+    assert (got, status["reason"], status["message"]) == (code, reason, message)
 
 
 def test_a_kubelet_that_is_not_there(api: APIServer) -> None:

@@ -25,7 +25,9 @@ from kubelet.cri.remote import fake
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
+from pkg.apiserver.server import flagz
 from pkg.client_go import kubernetes
+from pkg.component_base.cli import flag as cliflag
 
 from .apiserver import APIServer
 from .apiserver.cluster import Cluster
@@ -121,6 +123,7 @@ class HollowNode:
         dependencies.cadvisor_interface = _Machine(self._capacity)
         dependencies.container_manager = _ContainerManager(self._capacity)
         connect(dependencies)
+        dependencies.flagz = flagz.FlagSetReader(cliflag.FlagSet())  # there is no command line
         golang.after_func(self._ctx, lambda: _close_clients(dependencies))
         self.kubelet = server.create_and_init_kubelet(self._ctx, settings, dependencies)
         assert self.kubelet is not None

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 16
 # Seconds in which a client may still read why its connection is ended.
 _LINGER = 0.5
+# Of a body that the handler did not read.
+_MAX_SKIPPED_BYTES = 256 << 10
 _PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 
@@ -183,10 +185,9 @@ class Connection:
             self._conn.set_deadline(time.monotonic() + self._settings.write_timeout)
 
     def _next_cycle(self) -> bool:
-        """Ready for the next request, unless something of this one is still to come: that is not waited for."""
-        with contextlib.suppress(h11.RemoteProtocolError):
-            while isinstance(self._h11.next_event(), h11.Data | h11.EndOfMessage):
-                pass
+        """Ready for the next request, unless this one's body is too long or too slow to be read to its end."""
+        with contextlib.suppress(h11.RemoteProtocolError, TimeoutError):
+            self._skip_body()
         if self._h11.their_state not in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED):
             linger(self._conn, _LINGER)
             return False
@@ -194,6 +195,19 @@ class Connection:
             return False
         self._h11.start_next_cycle()
         return True
+
+    def _skip_body(self) -> None:
+        """Read what the handler did not want: a client that has just sent it would find the connection cut."""
+        self._conn.set_deadline(time.monotonic() + _LINGER)
+        skipped = 0
+        while skipped < _MAX_SKIPPED_BYTES and not self._h11.they_are_waiting_for_100_continue:
+            event = self._h11.next_event()
+            if event is h11.NEED_DATA:
+                data = self._conn.recv(_CHUNK)
+                skipped += len(data)
+                self._h11.receive_data(data)
+            elif not isinstance(event, h11.Data | h11.EndOfMessage):
+                return
 
     def _refuse(self, status: int) -> None:
         """Answer what is no HTTP, past the machinery for what is."""

@@ -84,6 +84,23 @@ def test_requests_on_one_connection() -> None:
         wait_for(lambda: server.connections() == 0)
 
 
+def test_a_body_that_the_handler_does_not_read() -> None:
+    """It may still be on its way when the answer is, and the next request comes behind it."""
+
+    def refuse(w: http.ResponseWriter, r: http.Request) -> None:
+        http.error(w, "Unauthorized", 401)
+
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+    with serving(refuse) as server, connect(server) as sock:
+        for _ in range(2):
+            sock.sendall(head % 3)
+            assert b" 401 " in sock.recv(1000)
+            sock.sendall(b"abc")
+        # One that is much too long is not waited for.
+        sock.sendall(head % (1 << 40))
+        assert b" 401 " in read_all(sock)
+
+
 def test_pipelined_requests() -> None:
     with serving(echo) as server:
         found = exchange(

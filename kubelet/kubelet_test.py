@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import cm, kubelet_resize, lifecycle, metrics, pleg, volumemanager
 from kubelet import container as kubecontainer
@@ -1056,3 +1057,18 @@ def test_sync_shows_how_far_a_resize_is(test_kubelet: TestKubelet, monkeypatch: 
 def test_resize_operation_for_resources(old: str, new: str, expected: str) -> None:
     got = kubelet_resize.resize_operation_for_resources(resource.must_parse(new), resource.must_parse(old))
     assert got == expected
+
+
+def test_checkpoint_container(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p")
+    running = kubecontainer.Container(id=kubecontainer.ContainerID("test", "id-of-c"), name="c")
+    test_kubelet.runtime.pod_list = [runtime_pod(pod, running)]
+    kubelet, options = test_kubelet.kubelet, runtimeapi.CheckpointContainerRequest(timeout=7)
+    kubelet.checkpoint_container(test_kubelet.ctx, pod.metadata.uid, "p_ns", "c", options)
+    made = f"{kubelet.clock.now():%Y-%m-%dT%H:%M:%SZ}"
+    assert options.location == f"{kubelet.get_checkpoints_dir()}/checkpoint-p_ns-c-{made}.tar"
+    assert (options.container_id, options.timeout) == ("id-of-c", 7)
+    assert "checkpoint_container" in test_kubelet.runtime.called_functions
+
+    with pytest.raises(LookupError, match="container other not found"):
+        kubelet.checkpoint_container(test_kubelet.ctx, pod.metadata.uid, "p_ns", "other", options)

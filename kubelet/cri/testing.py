@@ -118,6 +118,9 @@ class FakeRuntimeService(_Recorder):
     # Output of exec_sync.
     stdout: bytes = b""
     stderr: bytes = b""
+    # Figures, by the id of the container or sandbox.
+    fake_container_stats: dict[str, runtimeapi.ContainerStats] = field(default_factory=dict)
+    fake_pod_sandbox_stats: dict[str, runtimeapi.PodSandboxStats] = field(default_factory=dict)
     # Directory of the log files; without it there are none.
     log_directories: dict[str, str] = field(default_factory=dict)
 
@@ -359,23 +362,25 @@ class FakeRuntimeService(_Recorder):
 
     def container_stats(self, ctx: golang.Context, container_id: str) -> runtimeapi.ContainerStats:
         self._record("ContainerStats", container_id)
-        return runtimeapi.ContainerStats()
+        return self.fake_container_stats.get(container_id, runtimeapi.ContainerStats())
 
     def list_container_stats(
         self, ctx: golang.Context, filter: runtimeapi.ContainerStatsFilter | None
     ) -> Sequence[runtimeapi.ContainerStats]:
         self._record("ListContainerStats", filter)
-        return []
+        sandbox_id = filter.pod_sandbox_id if filter is not None else ""
+        found = self.fake_container_stats.items()
+        return [stats for id, stats in found if not sandbox_id or self.containers[id].sandbox_id == sandbox_id]
 
     def pod_sandbox_stats(self, ctx: golang.Context, pod_sandbox_id: str) -> runtimeapi.PodSandboxStats:
         self._record("PodSandboxStats", pod_sandbox_id)
-        return runtimeapi.PodSandboxStats()
+        return self.fake_pod_sandbox_stats.get(pod_sandbox_id, runtimeapi.PodSandboxStats())
 
     def list_pod_sandbox_stats(
         self, ctx: golang.Context, filter: runtimeapi.PodSandboxStatsFilter | None
     ) -> Sequence[runtimeapi.PodSandboxStats]:
         self._record("ListPodSandboxStats", filter)
-        return []
+        return list(self.fake_pod_sandbox_stats.values())
 
     def list_metric_descriptors(self, ctx: golang.Context) -> Sequence[runtimeapi.MetricDescriptor]:
         self._record("ListMetricDescriptors")
@@ -407,6 +412,7 @@ class FakeImageService(_Recorder):
 
     images: dict[str, runtimeapi.Image] = field(default_factory=dict)
     fake_image_size: int = FAKE_IMAGE_SIZE
+    file_systems: runtimeapi.ImageFsInfoResponse = field(default_factory=runtimeapi.ImageFsInfoResponse)
 
     def set_fake_images(self, names: Iterable[str]) -> None:
         """Replaces all images."""
@@ -451,7 +457,7 @@ class FakeImageService(_Recorder):
 
     def image_fs_info(self, ctx: golang.Context) -> runtimeapi.ImageFsInfoResponse:
         self._record("ImageFsInfo")
-        return runtimeapi.ImageFsInfoResponse()
+        return self.file_systems
 
     def close(self, ctx: golang.Context) -> None:
         self._record("Close")

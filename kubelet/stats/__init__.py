@@ -7,7 +7,7 @@ Go: pkg/kubelet/stats
 
 from kubelet.stats.cadvisor_stats_provider import CadvisorStatsProvider
 from kubelet.stats.cri_stats_provider import CRIStatsProvider
-from kubelet.stats.host_stats_provider import HostStatsProvider
+from kubelet.stats.host_stats_provider import HostStatsProvider, HostStatsProviderImpl
 from kubelet.stats.provider import ContainerStatsProvider, Provider
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "CadvisorStatsProvider",
     "ContainerStatsProvider",
     "HostStatsProvider",
+    "HostStatsProviderImpl",
     "Provider",
 ]

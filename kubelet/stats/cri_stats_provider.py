@@ -39,7 +39,7 @@ from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
 
 if TYPE_CHECKING:
-    from kubelet.server.stats import ResourceAnalyzer
+    from kubelet.server.stats import FsResourceAnalyzerInterface
 
 # Seconds for which it is kept what a container had used of the processors.
 DEFAULT_CACHE_PERIOD = 600.0
@@ -79,7 +79,7 @@ class CRIStatsProvider:
     def __init__(
         self,
         cadvisor: kubecadvisor.Interface,
-        resource_analyzer: ResourceAnalyzer,
+        resource_analyzer: FsResourceAnalyzerInterface,
         runtime_service: internalapi.RuntimeService,
         image_service: internalapi.ImageManagerService,
         host_stats_provider: HostStatsProvider,

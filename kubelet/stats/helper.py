@@ -15,7 +15,7 @@ from kubelet.cadvisor.info import v2 as cadvisorapiv2
 from pkg import klog
 
 if TYPE_CHECKING:
-    from kubelet.server.stats import ResourceAnalyzer
+    from kubelet.server.stats import FsResourceAnalyzerInterface
     from kubelet.stats.host_stats_provider import HostStatsProvider
 
 DEFAULT_NETWORK_INTERFACE_NAME = "eth0"
@@ -226,7 +226,7 @@ def add_usage(first: int | None, second: int | None) -> int | None:
 def make_pod_storage_stats(
     stats: statsapi.PodStats,
     root_fs_info: cadvisorapiv2.FsInfo,
-    resource_analyzer: ResourceAnalyzer,
+    resource_analyzer: FsResourceAnalyzerInterface,
     host_stats_provider: HostStatsProvider,
 ) -> None:
     """Fills in the pod's volumes and what it uses of the node's own disk."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from typing import Protocol
 
 from kubelet import container as kubecontainer
 from kubelet.apis.stats import v1alpha1 as statsapi
@@ -19,8 +20,33 @@ from kubelet.stats.helper import add_usage, root_fs_info_to_fs_stats
 _BLOCK = 512
 
 
-class HostStatsProvider:
-    """Looks at each call; safe from any thread. The methods raise OSError.
+class HostStatsProvider(Protocol):
+    """What pods use of the node's disk; safe from any thread. The methods raise OSError."""
+
+    def get_pod_log_stats(
+        self, pod_namespace: str, pod_name: str, pod_uid: str, root_fs_info: cadvisorapiv2.FsInfo
+    ) -> statsapi.FsStats:
+        """The pod's own logs, not those of its containers."""
+        ...
+
+    def get_pod_container_log_stats(
+        self,
+        pod_namespace: str,
+        pod_name: str,
+        pod_uid: str,
+        container_name: str,
+        root_fs_info: cadvisorapiv2.FsInfo,
+    ) -> statsapi.FsStats:
+        """The container's logs, those of its former instances and rotated ones too."""
+        ...
+
+    def get_pod_etc_hosts_stats(self, pod_uid: str, root_fs_info: cadvisorapiv2.FsInfo) -> statsapi.FsStats | None:
+        """The pod's hosts file; None for a pod that has none of ours."""
+        ...
+
+
+class HostStatsProviderImpl:
+    """Looks at each call.
 
     DIVERGES: Go walks each file as it would a volume and asks for its file system besides, whose figures it then does
     not use; here a file is looked at once.
@@ -40,7 +66,6 @@ class HostStatsProvider:
     def get_pod_log_stats(
         self, pod_namespace: str, pod_name: str, pod_uid: str, root_fs_info: cadvisorapiv2.FsInfo
     ) -> statsapi.FsStats:
-        """The pod's own logs, not those of its containers."""
         directory = kuberuntime.build_pod_logs_directory(self._pod_logs_directory, pod_namespace, pod_name, pod_uid)
         return _to_fs_stats(self._file_metrics_by_dir(directory), root_fs_info)
 
@@ -52,14 +77,12 @@ class HostStatsProvider:
         container_name: str,
         root_fs_info: cadvisorapiv2.FsInfo,
     ) -> statsapi.FsStats:
-        """The container's logs, those of its former instances and rotated ones too."""
         directory = kuberuntime.build_container_logs_directory(
             self._pod_logs_directory, pod_namespace, pod_name, pod_uid, container_name
         )
         return _to_fs_stats(self._file_metrics_by_dir(directory), root_fs_info)
 
     def get_pod_etc_hosts_stats(self, pod_uid: str, root_fs_info: cadvisorapiv2.FsInfo) -> statsapi.FsStats | None:
-        """None for a pod that has none of ours."""
         try:
             status = self._os.stat(self._pod_etc_hosts_path(pod_uid))
         except FileNotFoundError:

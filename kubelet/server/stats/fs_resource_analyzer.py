@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from typing import Protocol
 
 from kubelet.server.stats.handler import Provider
 from kubelet.server.stats.volume_stat_calculator import PodVolumeStats, VolumeStatCalculator
@@ -15,6 +16,14 @@ from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.util import wait
 from pkg.client_go.tools import record
+
+
+class FsResourceAnalyzerInterface(Protocol):
+    """Knows how full pods' volumes are; safe from any thread."""
+
+    def get_pod_volume_stats(self, uid: str) -> PodVolumeStats | None:
+        """What was last measured; None before that, and when the pod is gone."""
+        ...
 
 
 @dataclass(slots=True)

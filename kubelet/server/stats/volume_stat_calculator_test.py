@@ -1,0 +1,266 @@
+"""Tests of how full volumes are.
+
+Go: pkg/kubelet/server/stats/volume_stat_calculator_test.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import cast
+
+import pytest
+
+from kubelet.apis.stats import v1alpha1 as statsapi
+from kubelet.server.stats import fs_resource_analyzer, volume_stat_calculator
+from kubelet.server.stats.testing import FakeProvider
+from kubelet.server.stats.volume_stat_calculator import VolumeStatCalculator
+from pkg import features, golang, volume
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock.testing import FakeClock
+from pkg.apimachinery.util import wait
+from pkg.client_go.tools.record.testing import FakeRecorder
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+
+UID = "UIDpod0"
+
+
+def metrics(used: int, abnormal: bool | None = None, message: str | None = None) -> volume.Metrics:
+    quantity = resource.new_quantity
+    return volume.Metrics(
+        available=quantity(5_000_000),
+        capacity=quantity(10_000_000),
+        used=quantity(used),
+        inodes=quantity(2000),
+        inodes_free=quantity(1000),
+        abnormal=abnormal,
+        message=message,
+    )
+
+
+class FakeVolume:
+    """A volume that answers when it is asked, unless it is blocked."""
+
+    def __init__(self, answer: volume.Metrics | Exception, supported: bool = True) -> None:
+        self.answer = answer
+        self.asked = 0
+        self._supported = supported
+        self._free = threading.Event()
+        self._free.set()
+
+    def block(self) -> None:
+        self._free.clear()
+
+    def release(self) -> None:
+        self._free.set()
+
+    def supports_metrics(self) -> bool:
+        return self._supported
+
+    def get_metrics(self) -> volume.Metrics:
+        self.asked += 1
+        self._free.wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class World:
+    """One pod, with volumes that the test adds."""
+
+    def __init__(self) -> None:
+        claim = v1.PersistentVolumeClaimVolumeSource
+        volumes = [
+            v1.Volume(name="disk", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="fake-device1")),
+            v1.Volume(name="claim", persistent_volume_claim=claim(claim_name="pvc-fake0")),
+            v1.Volume(name="device", persistent_volume_claim=claim(claim_name="pvc-fake1")),
+            v1.Volume(name="ephemeral", ephemeral=v1.EphemeralVolumeSource()),
+            v1.Volume(name="local", empty_dir=v1.EmptyDirVolumeSource()),
+        ]
+        meta = metav1.ObjectMeta(name="pod0", namespace="test0", uid=UID)
+        self.pod = v1.Pod(metadata=meta, spec=v1.PodSpec(volumes=volumes))
+        self.provider = FakeProvider(pods=[self.pod])
+        self.recorder = FakeRecorder(10)
+        self.volumes: list[FakeVolume] = []
+        self.calculator = VolumeStatCalculator(self.provider, self.pod, self.recorder)
+
+    def add(self, name: str, fake: FakeVolume, block: bool = False) -> FakeVolume:
+        self.volumes.append(fake)
+        if block:
+            self.provider.block_volumes.setdefault(UID, {})[name] = cast(volume.BlockVolume, fake)
+        else:
+            self.provider.volumes.setdefault(UID, {})[name] = cast(volume.Volume, fake)
+        return fake
+
+    def latest(self) -> volume_stat_calculator.PodVolumeStats:
+        self.calculator.calc_and_store_stats()
+        found = self.calculator.get_latest()
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    world = World()
+    yield world
+    for fake in world.volumes:
+        fake.release()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 0.05)
+
+
+def test_pvc_ref(world: World) -> None:
+    for name in ("disk", "claim", "ephemeral", "local"):
+        world.add(name, FakeVolume(metrics(7)))
+    world.add("device", FakeVolume(volume.Metrics(capacity=resource.new_quantity(9))), block=True)
+    world.add("mute device", FakeVolume(metrics(1), supported=False), block=True)
+    latest = world.latest()
+    assert [found.name for found in latest.ephemeral_volumes] == ["local"]
+    found = {found.name: found for found in latest.persistent_volumes}
+    assert {name: one.pvc_ref and one.pvc_ref.name for name, one in found.items()} == {
+        "disk": None,
+        "claim": "pvc-fake0",
+        "ephemeral": "pod0-ephemeral",
+        "device": "pvc-fake1",
+    }
+    assert found["claim"] == statsapi.VolumeStats(
+        name="claim",
+        pvc_ref=statsapi.PVCReference(name="pvc-fake0", namespace="test0"),
+        available_bytes=5_000_000,
+        capacity_bytes=10_000_000,
+        used_bytes=7,
+        inodes=2000,
+        inodes_free=1000,
+        inodes_used=0,
+    )
+    device = found["device"]
+    assert (device.capacity_bytes, device.used_bytes, device.inodes) == (9, 0, 0), "what is not known is 0"
+
+
+@pytest.mark.parametrize(
+    ("gate", "abnormal", "events"),
+    [
+        (True, True, ["Warning VolumeConditionAbnormal Volume claim: The target path of the volume doesn't exist"]),
+        (True, False, []),
+        (True, None, []),
+        (False, True, []),
+    ],
+)
+def test_health(world: World, gate: bool, abnormal: bool | None, events: list[str]) -> None:
+    world.add("claim", FakeVolume(metrics(1, abnormal, "The target path of the volume doesn't exist")))
+    world.add("device", FakeVolume(metrics(1, abnormal)), block=True)
+    with set_feature_gate_during_test(features.feature_gate, features.CSI_VOLUME_HEALTH, gate):
+        latest = world.latest()
+    assert world.recorder.drain() == events
+    expected = None if abnormal is None else statsapi.VolumeHealthStats(abnormal=abnormal)
+    assert [found.volume_health_stats for found in latest.persistent_volumes] == [expected, expected]
+
+
+def test_volumes_that_cannot_tell(world: World) -> None:
+    world.add("claim", FakeVolume(volume.new_not_supported_error()))
+    broken = world.add("disk", FakeVolume(metrics(1)))
+    world.add("local", FakeVolume(metrics(2)))
+    assert [found.name for found in world.latest().persistent_volumes] == ["disk"]
+    broken.answer = OSError("no such device")
+    latest = world.latest()
+    assert latest.persistent_volumes == [], "nothing is said of what failed"
+    assert len(latest.ephemeral_volumes) == 1 and latest.stale == frozenset()
+
+
+def test_pod_without_volumes(world: World) -> None:
+    world.calculator.calc_and_store_stats()
+    assert world.calculator.get_latest() is None
+
+
+def test_volume_that_is_unmounted(world: World) -> None:
+    world.add("claim", FakeVolume(metrics(1)))
+    world.add("local", FakeVolume(metrics(1)))
+    world.latest()
+    del world.provider.volumes[UID]["claim"]
+    assert world.latest().persistent_volumes == []
+
+
+def test_dead_server_costs_nobody_but_itself(world: World, impatient: None) -> None:
+    """What is known of its volume stays, marked as stale, and it is not asked again before it answers."""
+    dead = world.add("claim", FakeVolume(metrics(1)))
+    alive = world.add("local", FakeVolume(metrics(2)))
+    assert world.latest().stale == frozenset()
+    dead.block()
+    dead.answer, alive.answer = metrics(100), metrics(200)
+    for _ in range(3):
+        latest = world.latest()
+        assert latest.stale == frozenset({"claim"})
+        assert [found.used_bytes for found in latest.persistent_volumes] == [1]
+        assert [found.used_bytes for found in latest.ephemeral_volumes] == [200]
+    assert dead.asked == 2
+    threads = [thread for thread in threading.enumerate() if thread.name == f"volume-stats-{UID}-claim"]
+    assert len(threads) == 1
+    dead.release()
+    threads[0].join(10)
+    latest = world.latest()
+    assert latest.stale == frozenset() and latest.persistent_volumes[0].used_bytes == 100
+    world.latest()
+    assert dead.asked == 3
+
+
+def test_server_that_never_answered(world: World, impatient: None) -> None:
+    world.add("claim", FakeVolume(metrics(1))).block()
+    latest = world.latest()
+    assert (latest.persistent_volumes, latest.stale) == ([], frozenset({"claim"}))
+
+
+# ---- All pods ----
+
+
+def analyzer(world: World, period: float, clock: FakeClock) -> fs_resource_analyzer.FsResourceAnalyzer:
+    return fs_resource_analyzer.FsResourceAnalyzer(world.provider, period, world.recorder, clock)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    wait.poll_until_context_timeout(golang.background(), 0.01, 20, True, condition)
+
+
+def test_all_pods_are_measured(world: World) -> None:
+    """Each one to two periods after the last time; a pod that is gone is forgotten."""
+    clock = FakeClock()
+    local = world.add("local", FakeVolume(metrics(1)))
+    stats = analyzer(world, 60.0, clock)
+    assert stats.get_pod_volume_stats(UID) is None
+    ctx, cancel = golang.with_cancel(golang.background())
+    stats.start(ctx)
+    stats.start(ctx)
+    wait_for(lambda: stats.get_pod_volume_stats(UID) is not None and clock.has_waiters())
+    assert local.asked == 1
+    clock.step(59)
+    assert local.asked == 1
+    clock.step(61)
+    wait_for(lambda: local.asked == 2 and clock.has_waiters())
+    world.provider.pods = []
+    clock.step(60)
+    wait_for(lambda: stats.get_pod_volume_stats(UID) is None)
+    cancel()
+    wait_for(lambda: not any(thread.name == "volume-stats" for thread in threading.enumerate()))
+
+
+def test_one_pod_in_trouble_leaves_the_others(world: World) -> None:
+    clock = FakeClock()
+    world.add("local", FakeVolume(metrics(1)))
+    other = v1.Pod(metadata=metav1.ObjectMeta(name="other", namespace="test0", uid="other"))
+    world.provider.pods = [other, world.pod]
+    world.provider.volumes["other"] = cast(dict[str, volume.Volume], 3)
+    stats = analyzer(world, 60.0, clock)
+    ctx, cancel = golang.with_cancel(golang.background())
+    stats.start(ctx)
+    wait_for(lambda: stats.get_pod_volume_stats(UID) is not None)
+    cancel()
+
+
+def test_period_of_zero_measures_nothing(world: World) -> None:
+    stats = analyzer(world, 0.0, FakeClock())
+    stats.start(golang.background())
+    assert not any(thread.name == "volume-stats" for thread in threading.enumerate())

@@ -1,0 +1,98 @@
+"""Tests of the node's figures.
+
+Go: pkg/kubelet/stats/provider_test.go
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import cast
+
+import pytest
+
+from kubelet import stats
+from kubelet.apis.stats import v1alpha1 as statsapi
+from kubelet.cadvisor.testing import FakeCadvisor
+from kubelet.stats import testing
+from pkg import golang
+
+CTX = golang.background()
+
+
+class Containers:
+    """Says where images and containers' layers are."""
+
+    def __init__(self, device: str, image: statsapi.FsStats, container: statsapi.FsStats) -> None:
+        self._device = device
+        self._file_systems = image, container
+
+    def image_fs_device(self, ctx: golang.Context) -> str:
+        return self._device
+
+    def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
+        return self._file_systems
+
+
+def provider(cadvisor: FakeCadvisor, containers: Containers | None = None) -> stats.Provider:
+    return stats.Provider(cadvisor, cast(stats.ContainerStatsProvider, containers))
+
+
+def test_get_cgroup_stats() -> None:
+    cadvisor = FakeCadvisor(containers_v2={"/cgroup": testing.container_info(1000)})
+    found, network = provider(cadvisor).get_cgroup_stats("/cgroup", True)
+    assert (found.name, found.start_time) == ("/cgroup", testing.CREATION_TIME)
+    assert found.cpu is not None and found.cpu.usage_core_nano_seconds == 1010
+    assert found.io is not None and found.swap is not None and found.rootfs is None
+    assert network is not None and network.rx_bytes == 1021
+    with pytest.raises(LookupError):
+        provider(cadvisor).get_cgroup_stats("/other", True)
+
+
+def test_get_cgroup_cpu_and_memory_stats() -> None:
+    cadvisor = FakeCadvisor(containers_v2={"/cgroup": testing.container_info(1000)})
+    found = provider(cadvisor).get_cgroup_cpu_and_memory_stats("/cgroup", False)
+    assert found.memory is not None and found.memory.working_set_bytes == 1013
+    assert found.io is None
+    with pytest.raises(LookupError):
+        provider(cadvisor).get_cgroup_cpu_and_memory_stats("/other", True)
+
+
+def test_root_fs_stats() -> None:
+    info = testing.fs_info(1000)
+    cadvisor = FakeCadvisor(containers_v2={"/": testing.container_info(1)}, root_fs=info)
+    expected = statsapi.FsStats(
+        time=testing.TIMESTAMP,
+        available_bytes=1032,
+        capacity_bytes=1031,
+        used_bytes=1033,
+        inodes=4400,
+        inodes_free=1035,
+        inodes_used=3365,
+    )
+    assert provider(cadvisor).root_fs_stats() == expected
+    cadvisor.root_fs = dataclasses.replace(info, inodes=None, inodes_free=None)
+    assert provider(cadvisor).root_fs_stats().inodes_used is None
+
+
+ROOT = statsapi.FsStats(available_bytes=1, capacity_bytes=2, inodes_used=3, inodes_free=4, inodes=7)
+OTHER = statsapi.FsStats(available_bytes=1, capacity_bytes=2, inodes_used=3, inodes_free=5, inodes=8)
+
+
+@pytest.mark.parametrize(
+    ("device", "image", "container", "dedicated"),
+    [
+        ("/dev/test", ROOT, ROOT, False),
+        ("/dev/other", ROOT, ROOT, True),
+        ("/dev/test", ROOT, OTHER, True),
+    ],
+    ids=["no dedicated device for image filesystem", "dedicated device", "layers are elsewhere than images"],
+)
+def test_has_dedicated_image_fs(
+    device: str, image: statsapi.FsStats, container: statsapi.FsStats, dedicated: bool
+) -> None:
+    cadvisor = FakeCadvisor(root_fs=testing.fs_info(1))
+    assert provider(cadvisor, Containers(device, image, container)).has_dedicated_image_fs(CTX) is dedicated
+
+
+def test_rlimit_stats() -> None:
+    assert provider(FakeCadvisor()).rlimit_stats().num_of_running_processes

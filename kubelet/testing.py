@@ -5,6 +5,7 @@ Go: newTestKubelet in pkg/kubelet/kubelet_test.go, fakePodWorkers in pkg/kubelet
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,7 +17,7 @@ from kubelet.apis.config import scheme, v1beta1
 from kubelet.config.testing import FakePodStartupSLIObserver
 from kubelet.container import testing as containertesting
 from kubelet.cri import testing as critesting
-from kubelet.pod_workers import PodWorkers, PodWorkerSync, UpdatePodOptions
+from kubelet.pod_workers import PodSyncStatus, PodWorkers, PodWorkerSync, UpdatePodOptions
 from kubelet.volumemanager import VolumeManager
 from kubelet.volumemanager.testing import FakeVolumeManager
 from pkg import golang, volume
@@ -34,6 +35,10 @@ class FakePodWorkers:
 
     def __init__(self) -> None:
         self.updates: list[UpdatePodOptions] = []
+        # What the live view looks at.
+        self.pod_lock = threading.Lock()
+        self.pod_sync_statuses: dict[str, PodSyncStatus] = {}
+        self.started_static_pods_by_fullname: dict[str, str] = {}
         self.known: dict[str, PodWorkerSync] = {}
         self.terminating: set[str] = set()
         self.terminated: set[str] = set()

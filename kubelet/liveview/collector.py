@@ -174,12 +174,13 @@ class _Look:
         if not found and pod is not None:
             status = pod.status
         worker = self.worker_facts.get(uid)
-        _, events = self.history.pods.get(uid)
+        lines, events = self.history.pods.get(uid)
         facts = PodFacts(
             namespace=namespace,
             name=name,
             now=self.now,
             pod=pod,
+            remembered=bool(lines),
             status=status,
             worker=worker,
             node_problem=self.runtime_problem,

@@ -135,6 +135,8 @@ class PodFacts:
     now: datetime
     # None when nothing wants it any more.
     pod: v1.Pod | None = None
+    # Something has been noted of it since the kubelet's start.
+    remembered: bool = False
     status: v1.PodStatus = field(default_factory=v1.PodStatus)
     worker: WorkerFacts | None = None
     # Why no pod, or none with a network of its own, can be started at the moment.
@@ -171,7 +173,7 @@ def explain_pod(facts: PodFacts) -> Explanation:
 def _gone(facts: PodFacts) -> Explanation | None:
     if facts.pod is not None or facts.worker is not None:
         return None
-    if facts.events or facts.calls:
+    if facts.remembered or facts.events:
         return Explanation(State.GONE, "Removed", "It is gone: no source names it any more and nothing of it runs.")
     sentence = "This kubelet knows no such pod: no source names it and nothing of it runs."
     return Explanation(State.UNKNOWN, "Unknown", sentence)

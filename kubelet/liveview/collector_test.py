@@ -1,0 +1,300 @@
+"""Tests of snapshots of a kubelet on fakes, and of the handlers that serve them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubelet import kuberuntime, liveview
+from kubelet import types as kubetypes
+from kubelet.liveview import collector, handlers
+from kubelet.pod_workers import PodSyncStatus, UpdatePodOptions
+from kubelet.testing import TestKubelet, new_pod
+from pkg import golang
+from pkg.api.core import v1
+from pkg.golang import http
+from pkg.golang.http import testing as httptesting
+
+
+@pytest.fixture
+def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
+    kubelet = TestKubelet(tmp_path)
+    kubelet.kubelet.runtime_state.set_runtime_sync(kubelet.clock.monotonic())
+    yield kubelet
+    kubelet.close()
+
+
+@pytest.fixture
+def mux(test_kubelet: TestKubelet) -> http.ServeMux:
+    made = http.ServeMux()
+    liveview.install(made, test_kubelet.kubelet)
+    return made
+
+
+def snapshot(kubelet: TestKubelet) -> dict[str, Any]:
+    return collector.Collector(kubelet.kubelet).snapshot()
+
+
+def only_pod(kubelet: TestKubelet) -> dict[str, Any]:
+    (found,) = snapshot(kubelet)["pods"]
+    return dict(found)
+
+
+def add(kubelet: TestKubelet, pod: v1.Pod) -> None:
+    kubelet.kubelet.handle_pod_additions(kubelet.ctx, [pod])
+
+
+def test_node_without_pods(test_kubelet: TestKubelet) -> None:
+    found = snapshot(test_kubelet)
+    assert found["node"]["sentence"].startswith("The node is")
+    assert found["pods"] == []
+    assert [case["name"] for case in found["loop"]["cases"]] == [
+        "config",
+        "pleg",
+        "sync",
+        "liveness",
+        "readiness",
+        "startup",
+        "container manager",
+        "housekeeping",
+    ]
+    json.dumps(found)
+
+
+def test_runtime_that_is_down(test_kubelet: TestKubelet) -> None:
+    test_kubelet.kubelet.runtime_state.set_runtime_state(RuntimeError("container runtime not ready: no disk"))
+    add(test_kubelet, new_pod("a"))
+
+    found = snapshot(test_kubelet)
+
+    assert found["node"]["state"] == "down"
+    assert "no disk" in found["node"]["sentence"]
+    assert found["pods"][0]["explanation"]["cause"] == "NodeNotReady"
+
+
+def test_pod_that_is_refused(test_kubelet: TestKubelet) -> None:
+    class Refuse:
+        def admit(self, attributes: object) -> Any:
+            from kubelet import lifecycle
+
+            return lifecycle.PodAdmitResult(admit=False, reason="OutOfcpu", message="too much")
+
+    test_kubelet.kubelet.allocation_manager.add_pod_admit_handlers([Refuse()])
+    add(test_kubelet, new_pod("a"))
+
+    found = only_pod(test_kubelet)
+
+    assert found["explanation"]["sentence"] == "This node has refused it for good: too much (OutOfcpu)."
+    assert [line["stage"] for line in found["timeline"]][:2] == ["seen", "refused"]
+
+
+def test_pod_that_starts(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("a", containers=[v1.Container(name="main", image="app:1")])
+    add(test_kubelet, pod)
+    uid = pod.metadata.uid
+    calls = test_kubelet.kubelet.history.calls
+
+    with calls.recorded("pull_image", (uid, ""), "app:1"):
+        found = only_pod(test_kubelet)
+
+    assert found["explanation"]["cause"] == "Pulling"
+    assert [(line["stage"], line["ended"] is None) for line in found["timeline"]] == [
+        ("seen", False),
+        ("admitted", False),
+        ("pull", True),
+    ]
+    assert found["calls"][0]["pod"] == f"{pod.metadata.namespace}/a"
+
+
+def test_worker_is_shown(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("a")
+    now = test_kubelet.clock.now()
+    status = PodSyncStatus(fullname="a_ns", active_update=UpdatePodOptions(pod=pod), started_at=now)
+    status.progress.ended(now, RuntimeError("no disk"))
+    status.progress.next_at = now + datetime.timedelta(seconds=10)
+    test_kubelet.workers.pod_sync_statuses[pod.metadata.uid] = status
+
+    found = only_pod(test_kubelet)
+
+    assert found["worker"]["failures"] == 1
+    assert found["worker"]["error"] == "no disk"
+    assert found["explanation"]["sentence"] == "Its last step failed: no disk."
+    assert found["explanation"]["until"] == pytest.approx((now + datetime.timedelta(seconds=10)).timestamp())
+
+
+def test_static_pods_of_one_name(test_kubelet: TestKubelet) -> None:
+    workers = test_kubelet.workers
+    for uid in ("1", "2"):
+        pod = new_pod("a", uid)
+        status = PodSyncStatus(fullname="a_new", pending_update=UpdatePodOptions(pod=pod))
+        status.progress.waits_to_start = uid == "2"
+        workers.pod_sync_statuses[uid] = status
+    workers.started_static_pods_by_fullname["a_new"] = "1"
+
+    found = {pod["uid"]: pod["explanation"] for pod in snapshot(test_kubelet)["pods"]}
+
+    assert found["2"]["cause"] == "WaitsForSameName"
+    assert "uid 1" in found["2"]["sentence"]
+    assert found["1"]["cause"] != "WaitsForSameName"
+
+
+def test_pod_that_is_gone_is_shown_for_a_while(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("a")
+    add(test_kubelet, pod)
+    test_kubelet.kubelet.pod_manager.remove_pod(pod)
+
+    assert only_pod(test_kubelet)["explanation"]["state"] == "gone"
+    assert list(collector._Look(test_kubelet.kubelet).all_pods(0.0)) == []
+    explained = collector.Collector(test_kubelet.kubelet).explain_pod(pod.metadata.namespace, "a")
+    assert explained is not None and explained["pods"][0]["explanation"]["state"] == "gone"
+
+
+def test_last_line_of_the_log(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("a", containers=[v1.Container(name="main")], restart_policy="Never")
+    meta = pod.metadata
+    folder = Path(
+        kuberuntime.build_container_logs_directory(
+            test_kubelet.kubelet.pod_logs_directory, meta.namespace, meta.name, meta.uid, "main"
+        )
+    )
+    folder.mkdir(parents=True)
+    (folder / "0.log").write_text(
+        "2026-01-01T00:00:00Z stdout F one\n2026-01-01T00:00:00Z stderr F the disk  is full\n"
+    )
+    add(test_kubelet, pod)
+    ended = v1.ContainerState(terminated=v1.ContainerStateTerminated(exit_code=1, reason="Error"))
+    status = v1.PodStatus(phase=v1.POD_FAILED, container_statuses=[v1.ContainerStatus(name="main", state=ended)])
+    test_kubelet.status_manager.set_pod_status(pod, status)
+
+    evidence = only_pod(test_kubelet)["explanation"]["evidence"]
+
+    assert "the disk  is full" in [each["text"] for each in evidence]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("", ""), ("no log\n", ""), ("t stdout F \n", ""), ("t stdout P part of a line", "part of a line")],
+)
+def test_odd_logs(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "0.log").write_text(text)
+    assert collector._last_line(str(tmp_path / "0.log")) == line
+    assert collector._last_line(str(tmp_path / "none.log")) == ""
+
+
+def test_loop_is_shown(test_kubelet: TestKubelet) -> None:
+    loop = test_kubelet.kubelet.history.loop
+    for case in (0, 1, 1):
+        loop.took(case)
+        loop.done()
+    loop.took(7)
+
+    found = snapshot(test_kubelet)["loop"]
+
+    assert [case["count"] for case in found["cases"]] == [1, 2, 0, 0, 0, 0, 0, 1]
+    assert [taken[1] for taken in found["tape"]] == [0, 1, 1]
+    assert (found["last"], found["at_work"]["case"]) == ("housekeeping", "housekeeping")
+    assert found["cases"][1]["capacity"] == 100 and found["cases"][2]["capacity"] is None
+
+
+def test_loop_that_is_stuck(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "_LONG_STEP", -1.0)
+    test_kubelet.kubelet.history.loop.took(1)
+
+    found = snapshot(test_kubelet)["node"]
+
+    assert found["state"] == "down"
+    assert "worked on one event (pleg)" in found["sentence"]
+
+
+def test_call_that_does_not_return(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "_LONG_CALL", -1.0)
+    calls = test_kubelet.kubelet.history.calls
+    with calls.recorded("stop_podsandbox", ("1", "")), calls.recorded("pull_image", ("1", "")):
+        problems = snapshot(test_kubelet)["node"]["problems"]
+    told = [problem["text"] for problem in problems if "not answered" in problem["text"]]
+    assert len(told) == 1 and "stop_podsandbox" in told[0]
+
+
+def test_snapshots_are_shared(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "_REUSE", 1000.0)
+    shared = collector.Collector(test_kubelet.kubelet)
+    assert shared.snapshot() is shared.snapshot()
+    monkeypatch.setattr(collector, "_REUSE", -1.0)
+    assert shared.snapshot() is not shared.snapshot()
+
+
+# ---- Handlers ----
+
+
+def test_page_needs_nothing_from_elsewhere(mux: http.ServeMux) -> None:
+    answer = httptesting.record(mux, "GET", "/debug/syncloop")
+
+    assert answer.status == 200
+    assert answer.headers.get("Content-Type").startswith("text/html")
+    assert not re.findall(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", answer.text)
+    assert "@import" not in answer.text and "innerHTML" not in answer.text
+    policy = answer.headers.get("Content-Security-Policy")
+    assert "default-src 'none'" in policy and policy.count("'sha256-") == 2
+
+
+def test_data(mux: http.ServeMux) -> None:
+    answer = httptesting.record(mux, "GET", "/debug/syncloop.json")
+    assert answer.headers.get("Content-Type") == "application/json"
+    assert answer.json()["node"]["name"] == "node"
+
+
+def test_explain(mux: http.ServeMux, test_kubelet: TestKubelet) -> None:
+    pod = new_pod("a")
+    pod.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = "api"
+    add(test_kubelet, pod)
+
+    answer = httptesting.record(mux, "GET", f"/debug/syncloop/explain?pod={pod.metadata.namespace}/a")
+    assert [each["name"] for each in answer.json()["pods"]] == ["a"]
+    node = httptesting.record(mux, "GET", "/debug/syncloop/explain").json()
+    assert [each["name"] for each in node["pods"]] == ["a"]
+    missing = httptesting.record(mux, "GET", "/debug/syncloop/explain?pod=ns/b")
+    assert (missing.status, "knows no pod ns/b" in missing.text) == (404, True)
+
+
+@pytest.mark.parametrize("pod", ["a", "/a", "ns/", "/"])
+def test_explain_of_what_is_no_name(mux: http.ServeMux, pod: str) -> None:
+    answer = httptesting.record(mux, "GET", f"/debug/syncloop/explain?pod={pod}")
+    assert (answer.status, "is not of the form NAMESPACE/NAME" in answer.text) == (400, True)
+
+
+def test_only_reading(mux: http.ServeMux) -> None:
+    for path in liveview.PATHS:
+        assert httptesting.record(mux, "POST", path).status == 405
+
+
+def test_stream_ends_with_its_client(mux: http.ServeMux) -> None:
+    ctx, cancel = golang.with_timeout(golang.background(), 0.4)
+    answer = httptesting.record(mux, "GET", "/debug/syncloop/events?interval=0.25", ctx=ctx)
+    cancel()
+
+    assert answer.headers.get("Content-Type") == "text/event-stream"
+    messages = answer.text.split("\n\n")
+    assert len(messages) >= 2 and messages[-1] == ""
+    assert all(json.loads(message.removeprefix("data: "))["node"] for message in messages[:-1])
+
+
+def test_too_many_streams(mux: http.ServeMux, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "_MAX_STREAMS", 0)
+    assert httptesting.record(mux, "GET", "/debug/syncloop/events").status == 503
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("", 1.0), ("0.5", 0.5), ("0", 0.25), ("1e9", 60.0), ("nan", 0.25), ("-inf", 0.25)]
+)
+def test_interval(text: str, seconds: float) -> None:
+    assert handlers._interval(text) == seconds
+
+
+def test_interval_that_is_no_number(mux: http.ServeMux) -> None:
+    assert httptesting.record(mux, "GET", "/debug/syncloop/events?interval=often").status == 400

@@ -1,0 +1,647 @@
+"""Tests of the sentences: one case for each way in which a pod can be stuck, or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kubelet.liveview.activity import Activity
+from kubelet.liveview.explanation import PodFacts, ProbeFacts, State, WorkerFacts, explain_pod, spoken
+from kubelet.liveview.history import Call, PodEvent
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=20)
+READY = v1.PodCondition(type=v1.POD_READY, status=v1.CONDITION_TRUE)
+RUNNING = v1.ContainerState(running=v1.ContainerStateRunning(started_at=NOW))
+
+
+def ended(code: int, reason: str = "Error", seconds: float = 3, message: str = "") -> v1.ContainerState:
+    began = NOW - timedelta(seconds=60)
+    return v1.ContainerState(
+        terminated=v1.ContainerStateTerminated(
+            container_id="c://1",
+            exit_code=code,
+            reason=reason,
+            message=message,
+            started_at=began,
+            finished_at=began + timedelta(seconds=seconds),
+        )
+    )
+
+
+def waiting(reason: str, message: str = "") -> v1.ContainerState:
+    return v1.ContainerState(waiting=v1.ContainerStateWaiting(reason=reason, message=message))
+
+
+def status(state: v1.ContainerState, name: str = "main", **fields: Any) -> v1.ContainerStatus:
+    known = state.waiting is None or "last_state" in fields
+    return v1.ContainerStatus(name=name, state=state, container_id="c://1" if known else "", **fields)
+
+
+def pod(*containers: v1.Container, **spec: Any) -> v1.Pod:
+    meta = metav1.ObjectMeta(namespace="ns", name="pod", uid="1")
+    return v1.Pod(
+        metadata=meta,
+        spec=v1.PodSpec(containers=list(containers) or [v1.Container(name="main", image="app:1")], **spec),
+    )
+
+
+def pending(*statuses: v1.ContainerStatus, **fields: Any) -> v1.PodStatus:
+    return v1.PodStatus(phase=v1.POD_PENDING, container_statuses=list(statuses), **fields)
+
+
+def running(*statuses: v1.ContainerStatus, **fields: Any) -> v1.PodStatus:
+    return v1.PodStatus(phase=v1.POD_RUNNING, container_statuses=list(statuses), **fields)
+
+
+def event(reason: str, message: str, container: str = "") -> PodEvent:
+    path = f"spec.containers{{{container}}}" if container else ""
+    return PodEvent(NOW.timestamp(), NOW.timestamp(), "Warning", reason, message, path)
+
+
+def failed(err: str, **fields: Any) -> WorkerFacts:
+    return WorkerFacts(failures=2, err=err, next_step=LATER, **fields)
+
+
+@dataclass
+class Case:
+    name: str
+    state: State
+    cause: str
+    sentence: str
+    pod: v1.Pod | None = field(default_factory=pod)
+    facts: dict[str, Any] = field(default_factory=dict)
+    # What the pod waits for, if that is to be known.
+    until: str = ""
+    # Texts that the evidence must have.
+    evidence: tuple[str, ...] = ()
+
+
+CREATING = waiting("ContainerCreating")
+RPC = "rpc error: code = Unknown desc = "
+NO_MANIFEST = 'failed to pull and unpack image "app:1": failed to resolve reference "app:1": app:1: not found'
+PROBED = v1.Container(
+    name="main",
+    image="app:1",
+    startup_probe=v1.Probe(),
+    liveness_probe=v1.Probe(),
+    readiness_probe=v1.Probe(),
+)
+CASES = [
+    Case(
+        "never heard of",
+        State.UNKNOWN,
+        "Unknown",
+        "This kubelet knows no such pod: no source names it and nothing of it runs.",
+        pod=None,
+    ),
+    Case(
+        "gone",
+        State.GONE,
+        "Removed",
+        "It is gone: no source names it any more and nothing of it runs.",
+        pod=None,
+        facts={"events": [event("Killing", "Stopping container main")]},
+    ),
+    Case(
+        "ready",
+        State.READY,
+        "Ready",
+        "It runs and is ready.",
+        facts={"status": running(status(RUNNING, ready=True), conditions=[READY])},
+    ),
+    Case(
+        "ready after restarts",
+        State.READY,
+        "Ready",
+        "It runs and is ready; container main has been restarted once, lastly after it ended with exit code 7.",
+        facts={
+            "status": running(status(RUNNING, ready=True, restart_count=1, last_state=ended(7)), conditions=[READY])
+        },
+        evidence=("main ended with exit code 7",),
+    ),
+    Case(
+        "succeeded",
+        State.SUCCEEDED,
+        "Succeeded",
+        "It is done: all its containers ended with exit code 0.",
+        facts={"status": v1.PodStatus(phase=v1.POD_SUCCEEDED)},
+    ),
+    Case(
+        "failed",
+        State.FAILED,
+        "ContainerFailed",
+        "It has failed for good: container main ended with exit code 3, and is not restarted (restartPolicy Never).",
+        pod=pod(restart_policy="Never"),
+        facts={
+            "status": v1.PodStatus(phase=v1.POD_FAILED, container_statuses=[status(ended(3))]),
+            "last_log_lines": {"main": "no such table"},
+        },
+        evidence=("no such table",),
+    ),
+    Case(
+        "refused",
+        State.REFUSED,
+        "OutOfcpu",
+        "This node has refused it for good: Node didn't have enough resource: cpu, requested: 9000 (OutOfcpu).",
+        facts={
+            "status": v1.PodStatus(
+                phase=v1.POD_FAILED,
+                reason="OutOfcpu",
+                message="Pod was rejected: Node didn't have enough resource: cpu, requested: 9000",
+            )
+        },
+        evidence=("OutOfcpu: Node didn't",),
+    ),
+    Case(
+        "evicted",
+        State.FAILED,
+        "Evicted",
+        "It was evicted to free what the node is short of: The node was low on resource: memory.",
+        facts={
+            "status": v1.PodStatus(
+                phase=v1.POD_FAILED, reason="Evicted", message="The node was low on resource: memory."
+            )
+        },
+    ),
+    Case(
+        "deadline",
+        State.FAILED,
+        "DeadlineExceeded",
+        "It ran longer than its activeDeadlineSeconds allow: Pod was active on the node longer.",
+        facts={
+            "status": v1.PodStatus(
+                phase=v1.POD_FAILED, reason="DeadlineExceeded", message="Pod was active on the node longer"
+            )
+        },
+    ),
+    Case(
+        "stopping",
+        State.STOPPING,
+        "Terminating",
+        "It is being deleted: container main still runs (grace period 30 s).",
+        facts={
+            "status": running(status(RUNNING)),
+            "worker": WorkerFacts(phase="terminating", deleted=True, grace_period=30, terminating_at=NOW),
+        },
+        until="killed at the latest",
+    ),
+    Case(
+        "outlives its grace period",
+        State.STOPPING,
+        "Terminating",
+        "It is being deleted: containers a and b still run although its grace period is over.",
+        facts={
+            "status": running(status(RUNNING, "a"), status(RUNNING, "b")),
+            "worker": WorkerFacts(
+                phase="terminating", deleted=True, grace_period=5, terminating_at=NOW - timedelta(seconds=30)
+            ),
+        },
+        until="killed at the latest",
+    ),
+    Case(
+        "cannot be stopped",
+        State.STUCK,
+        "CannotStop",
+        "It is being deleted, but its containers cannot be stopped: error killing pod: no answer.",
+        facts={
+            "status": running(status(RUNNING)),
+            "worker": failed("error killing pod: no answer", phase="terminating", deleted=True),
+        },
+        until="tries again",
+        evidence=("error killing pod: no answer",),
+    ),
+    Case(
+        "cannot be cleaned up",
+        State.STUCK,
+        "CannotCleanUp",
+        "Nothing of it runs any more, but it cannot be cleaned up: mounted volumes=[nfs]: context deadline exceeded.",
+        facts={"worker": failed("mounted volumes=[nfs]: context deadline exceeded", phase="terminated")},
+        until="tries again",
+    ),
+    Case(
+        "is cleaned up",
+        State.STOPPING,
+        "CleaningUp",
+        "Nothing of it runs any more; it waits until volumes are unmounted.",
+        facts={"worker": WorkerFacts(phase="terminated", activity=Activity("waits until volumes are unmounted", "f"))},
+    ),
+    Case(
+        "runtime is down",
+        State.STUCK,
+        "NodeNotReady",
+        "No pod of this node is worked on at the moment: container runtime is down.",
+        facts={"node_problem": "container runtime is down", "worker": WorkerFacts()},
+    ),
+    Case(
+        "static pod waits for its name",
+        State.STUCK,
+        "WaitsForSameName",
+        "It waits for its turn: the one with uid 2 still runs under the same name, and static pods of one name "
+        "never overlap.",
+        facts={"worker": WorkerFacts(waits_to_start=True, runs_instead="2", next_step=LATER)},
+        until="looks again at the latest",
+    ),
+    Case(
+        "no network",
+        State.STUCK,
+        "NetworkNotReady",
+        "It waits for the node's pod network: cni plugin not initialized.",
+        facts={
+            "network_problem": "cni plugin not initialized",
+            "status": pending(status(CREATING)),
+            "worker": failed("network is not ready: cni plugin not initialized"),
+        },
+        until="tries again",
+    ),
+    Case(
+        "the host's network needs none",
+        State.STARTING,
+        "Starting",
+        "It is being started: the next look of the PLEG will show what its last step did.",
+        pod=pod(host_network=True),
+        facts={
+            "network_problem": "cni plugin not initialized",
+            "status": pending(status(CREATING)),
+            "worker": WorkerFacts(next_step=LATER),
+        },
+        until="next step",
+    ),
+    Case(
+        "volumes on their way",
+        State.STARTING,
+        "Volumes",
+        "It waits for its volumes a and b to be mounted.",
+        facts={
+            "unmounted": ["a", "b"],
+            "status": pending(status(CREATING)),
+            "worker": WorkerFacts(step_began=NOW, activity=Activity("waits for its volumes", "f")),
+        },
+    ),
+    Case(
+        "config map of a volume",
+        State.STUCK,
+        "MissingObject",
+        "It waits for its volume settings: ConfigMap app does not exist in namespace ns.",
+        facts={
+            "unmounted": ["settings"],
+            "status": pending(status(CREATING)),
+            "worker": WorkerFacts(step_began=NOW),
+            "events": [
+                event("FailedMount", 'MountVolume.SetUp failed for volume "settings" : configmap "app" not found')
+            ],
+        },
+        evidence=('configmap "app" not found',),
+    ),
+    Case(
+        "volume that cannot be mounted",
+        State.STUCK,
+        "VolumeFailed",
+        "It waits for its volume data: mount.nfs: access denied by server.",
+        facts={
+            "unmounted": ["data"],
+            "status": pending(status(CREATING)),
+            "worker": failed("unmounted volumes=[data], unattached volumes=[]: context deadline exceeded"),
+            "events": [
+                event("FailedMount", 'MountVolume.SetUp failed for volume "data" : mount.nfs: access denied by server'),
+                event("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[data]: timed out"),
+            ],
+        },
+        until="tries again",
+        evidence=("access denied by server", "context deadline exceeded"),
+    ),
+    Case(
+        "claim that is not there",
+        State.STUCK,
+        "MissingObject",
+        "It waits for its volume data: PersistentVolumeClaim mine does not exist in namespace ns.",
+        facts={
+            "unmounted": ["data"],
+            "status": pending(status(CREATING)),
+            "worker": failed(
+                "unmounted volumes=[data], unattached volumes=[], failed to process volumes=[data]: error processing "
+                'PVC ns/mine: failed to fetch PVC from API server: persistentvolumeclaims "mine" not found'
+            ),
+        },
+        until="tries again",
+    ),
+    Case(
+        "sandbox",
+        State.STUCK,
+        "SandboxFailed",
+        'The runtime cannot make its sandbox: plugin type="bridge" failed (add): no IP addresses available.',
+        facts={
+            "status": pending(status(CREATING)),
+            "worker": failed("failed to CreatePodSandbox"),
+            "events": [
+                event(
+                    "FailedCreatePodSandBox",
+                    f'Failed to create pod sandbox: {RPC}plugin type="bridge" failed (add): no IP addresses available',
+                )
+            ],
+        },
+        until="tries again",
+    ),
+    Case(
+        "image that is not there",
+        State.STUCK,
+        "ImagePull",
+        'Its container main waits because image "app:1" cannot be pulled: not found.',
+        facts={
+            "status": pending(status(CREATING)),
+            "reasons": {"main": ("ErrImagePull", f"{RPC}{NO_MANIFEST}")},
+            "pull_at": {"app:1": LATER},
+            "worker": failed('failed to "StartContainer"'),
+        },
+        until="pulls again",
+        evidence=(NO_MANIFEST,),
+    ),
+    Case(
+        "image pull in back-off",
+        State.STUCK,
+        "ImagePull",
+        'Its container main waits because image "app:1" cannot be pulled: not found.',
+        facts={
+            "status": pending(
+                status(waiting("ImagePullBackOff", f'Back-off pulling image "app:1": ErrImagePull: {RPC}{NO_MANIFEST}'))
+            ),
+            "pull_at": {"app:1": LATER},
+        },
+        until="pulls again",
+    ),
+    Case(
+        "image name that is none",
+        State.STUCK,
+        "InvalidImageName",
+        'Its container main cannot start: "app:1" is no valid name of an image.',
+        facts={"status": pending(status(waiting("InvalidImageName", "could not parse")))},
+    ),
+    Case(
+        "image that must not be pulled",
+        State.STUCK,
+        "ErrImageNeverPull",
+        'Its container main cannot start: image "app:1" is not on this node, and its pull policy is Never.',
+        facts={"status": pending(status(waiting("ErrImageNeverPull", "not present with pull policy of Never")))},
+    ),
+    Case(
+        "secret of a variable",
+        State.STUCK,
+        "MissingObject",
+        "Its container main cannot be configured: Secret smtp does not exist in namespace ns.",
+        facts={
+            "status": pending(status(waiting("CreateContainerConfigError", 'secret "smtp" not found'))),
+            "worker": failed("CreateContainerConfigError"),
+        },
+        until="tries again",
+    ),
+    Case(
+        "key of a secret",
+        State.STUCK,
+        "CreateContainerConfigError",
+        "Its container main cannot be configured: couldn't find key password in Secret ns/smtp.",
+        facts={
+            "status": pending(
+                status(waiting("CreateContainerConfigError", "couldn't find key password in Secret ns/smtp"))
+            )
+        },
+    ),
+    Case(
+        "runtime refuses the container",
+        State.STUCK,
+        "CreateContainerError",
+        "Its container main cannot be started: device not found.",
+        facts={"status": pending(status(waiting("CreateContainerError", f"{RPC}device not found")))},
+    ),
+    Case(
+        "crash loop",
+        State.STUCK,
+        "CrashLoop",
+        "Its container main ended with exit code 1 after 3 s, 5 times so far; the last that it wrote was "
+        '"cannot reach db:5432".',
+        facts={
+            "status": running(status(waiting("CrashLoopBackOff"), last_state=ended(1), restart_count=4)),
+            "restart_at": {"main": LATER},
+            "last_log_lines": {"main": "cannot reach db:5432"},
+        },
+        until="starts again",
+        evidence=("exit code 1 after 3 s", "cannot reach db:5432"),
+    ),
+    Case(
+        "killed for its memory",
+        State.STUCK,
+        "OOMKilled",
+        "Its container main was killed because it used more memory than its limit (OOMKilled) after 3 s, once so far; "
+        "its limit is 16Mi.",
+        pod=pod(
+            v1.Container(
+                name="main", resources=v1.ResourceRequirements(limits={"memory": resource.parse_quantity("16Mi")})
+            )
+        ),
+        facts={"status": running(status(waiting("CrashLoopBackOff"), last_state=ended(137, "OOMKilled")))},
+    ),
+    Case(
+        "program that is not in the image",
+        State.STUCK,
+        "CannotRun",
+        'Its container main cannot be started: exec: "/bin/serve": stat /bin/serve: no such file or directory.',
+        facts={
+            "status": running(
+                status(
+                    waiting("CrashLoopBackOff"),
+                    last_state=ended(
+                        128,
+                        "StartError",
+                        message="failed to create containerd task: OCI runtime create failed: unable to start "
+                        'container process: exec: "/bin/serve": stat /bin/serve: no such file or directory: unknown',
+                    ),
+                )
+            ),
+            "restart_at": {"main": LATER},
+        },
+        until="tries again",
+    ),
+    Case(
+        "killed by its liveness probe",
+        State.STUCK,
+        "LivenessProbe",
+        "Its container main is killed again and again because its liveness probe fails: no heartbeat.",
+        pod=pod(PROBED),
+        facts={
+            "status": running(status(waiting("CrashLoopBackOff"), last_state=ended(137), restart_count=3)),
+            "events": [
+                event("Unhealthy", "Liveness probe failed: no heartbeat", "main"),
+                event("Killing", "Container main failed liveness probe, will be restarted", "main"),
+            ],
+            "restart_at": {"main": LATER},
+        },
+        until="starts again",
+        evidence=("Liveness probe failed: no heartbeat",),
+    ),
+    Case(
+        "about to be restarted",
+        State.STARTING,
+        "Restarting",
+        "Its container main ended with exit code 1 within a second of its start, and is about to be started again.",
+        pod=pod(restart_policy="Always"),
+        facts={"status": running(status(ended(1, seconds=0)))},
+    ),
+    Case(
+        "init container that fails",
+        State.STUCK,
+        "InitCrashLoop",
+        "Its init container schema ended with exit code 3 after 3 s, 2 times so far.",
+        pod=pod(init_containers=[v1.Container(name="schema")]),
+        facts={
+            "status": pending(
+                status(waiting("PodInitializing")),
+                init_container_statuses=[
+                    status(waiting("CrashLoopBackOff"), "schema", last_state=ended(3), restart_count=1)
+                ],
+            )
+        },
+    ),
+    Case(
+        "init container that runs",
+        State.STARTING,
+        "Initializing",
+        "Its init container schema runs; the containers after it start when it has ended.",
+        pod=pod(init_containers=[v1.Container(name="schema")]),
+        facts={
+            "status": pending(status(waiting("PodInitializing")), init_container_statuses=[status(RUNNING, "schema")])
+        },
+    ),
+    Case(
+        "startup probe that has not been asked yet",
+        State.STARTING,
+        "StartupProbe",
+        "Its container main has not passed its startup probe yet.",
+        pod=pod(PROBED),
+        facts={
+            "status": running(status(RUNNING, started=False)),
+            "probes": [ProbeFacts(container="main", type="Startup", next_at=LATER)],
+        },
+        until="probed again",
+    ),
+    Case(
+        "startup probe that fails",
+        State.STUCK,
+        "StartupProbe",
+        "Its container main has not passed its startup probe yet: connection refused.",
+        pod=pod(PROBED),
+        facts={
+            "status": running(status(RUNNING, started=False)),
+            "probes": [ProbeFacts(container="main", type="Startup", result="FAILURE", run=2, what="TCP port 80")],
+            "events": [event("Unhealthy", "Startup probe failed: connection refused", "main")],
+        },
+        evidence=("Startup of main: TCP port 80, every 10 s, failed 2 times of 3 in a row",),
+    ),
+    Case(
+        "readiness probe that fails",
+        State.NOT_READY,
+        "ReadinessProbe",
+        "Its container main runs but is not ready: its readiness probe fails: HTTP probe failed with statuscode: 503.",
+        pod=pod(v1.Container(name="main", readiness_probe=v1.Probe())),
+        facts={
+            "status": running(status(RUNNING, started=True)),
+            "probes": [ProbeFacts(container="main", type="Readiness", result="FAILURE", run=4, next_at=LATER)],
+            "events": [event("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503", "main")],
+        },
+        until="probed again",
+    ),
+    Case(
+        "readiness gate",
+        State.NOT_READY,
+        "ReadinessGate",
+        "Its containers are ready, but its readiness gate example.com/lb is not: somebody else has to set that.",
+        pod=pod(readiness_gates=[v1.PodReadinessGate(condition_type="example.com/lb")]),
+        facts={"status": running(status(RUNNING, ready=True))},
+    ),
+    Case(
+        "fault that has no sentence of its own",
+        State.STUCK,
+        "SyncFailed",
+        "Its last step failed: error making pod data directories: disk full.",
+        facts={"worker": failed("error making pod data directories: disk full"), "status": pending(status(CREATING))},
+        until="tries again",
+    ),
+    Case(
+        "image is being pulled",
+        State.STARTING,
+        "Pulling",
+        'It is being started: image "app:1" is being pulled.',
+        facts={
+            "status": pending(status(CREATING)),
+            "worker": WorkerFacts(step_began=NOW),
+            "calls": [Call("pull_image", NOW.timestamp(), "1", subject="app:1")],
+        },
+        evidence=("pull_image app:1",),
+    ),
+    Case(
+        "is being started",
+        State.STARTING,
+        "Starting",
+        "It is being started: it has its sandbox made.",
+        facts={
+            "status": pending(status(CREATING)),
+            "worker": WorkerFacts(step_began=NOW, activity=Activity("has its sandbox made", "run_pod_sandbox")),
+        },
+        evidence=("run_pod_sandbox",),
+    ),
+    Case("just seen", State.STARTING, "Seen", "It has been seen, and its worker is about to start."),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_explain_pod(case: Case) -> None:
+    found = explain_pod(PodFacts(namespace="ns", name="pod", now=NOW, pod=case.pod, **case.facts))
+
+    assert (found.state, found.cause, found.sentence) == (case.state, case.cause, case.sentence)
+    assert (found.until_what if found.until is not None else "") == case.until
+    said = "\n".join(evidence.text for evidence in found.evidence)
+    for text in case.evidence:
+        assert text in said
+
+
+def test_a_worker_at_work_does_not_say_when_it_tries_again() -> None:
+    facts = PodFacts(
+        namespace="ns",
+        name="pod",
+        now=NOW,
+        pod=pod(),
+        status=pending(status(waiting("CreateContainerConfigError", 'secret "x" not found'))),
+        worker=failed("no", step_began=NOW),
+    )
+    assert explain_pod(facts).until is None
+
+
+def test_long_errors_are_cut_in_the_sentence_only() -> None:
+    error = "word " * 100
+    facts = PodFacts(namespace="ns", name="pod", now=NOW, pod=pod(), worker=failed(error), status=pending())
+
+    found = explain_pod(facts)
+
+    assert len(found.sentence) < 240 and found.sentence.endswith("…")
+    assert found.evidence[0].text == error
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0123, "12 ms"),
+        (1, "1 s"),
+        (2.34, "2.3 s"),
+        (59.4, "59 s"),
+        (60, "1 min"),
+        (90, "1 min 30 s"),
+        (3700, "1 h 1 min"),
+        (90000, "1 d 1 h"),
+    ],
+)
+def test_spoken(seconds: float, text: str) -> None:
+    assert spoken(seconds) == text

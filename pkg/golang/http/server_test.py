@@ -94,7 +94,9 @@ def test_a_body_that_the_handler_does_not_read() -> None:
     with serving(refuse) as server, connect(server) as sock:
         for _ in range(2):
             sock.sendall(head % 3)
-            assert b" 401 " in sock.recv(1000)
+            answer = b""
+            while not answer.endswith(b"Unauthorized\n"):
+                answer += sock.recv(1000)
             sock.sendall(b"abc")
         # One that is much too long is not waited for.
         sock.sendall(head % (1 << 40))

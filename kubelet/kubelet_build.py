@@ -61,7 +61,6 @@ from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util import net as utilnet
 from pkg.apimachinery.util import version as utilversion
-from pkg.apiserver.server import dynamiccertificates
 from pkg.client_go.tools.record import recorder as eventrecorder
 from pkg.client_go.util import flowcontrol
 from pkg.component_base import version
@@ -786,6 +785,7 @@ def _build_serving_certificate(kubelet: Kubelet, kube_deps: Dependencies, option
         return
     # Only a kubelet with a server loads them.
     from kubelet import certificate as kubeletcertificate
+    from pkg.apiserver.server import dynamiccertificates
 
     if kube_cfg.server_tls_bootstrap and features.feature_gate.enabled(features.ROTATE_KUBELET_SERVER_CERTIFICATE):
         kubelet.server_certificate_manager = kubeletcertificate.new_kubelet_server_certificate_manager(

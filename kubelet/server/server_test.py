@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,132 +10,36 @@ import pytest
 
 from kubelet import server
 from kubelet.apis import config as kubeletconfig
-from kubelet.server.auth import KubeletAuth
-from pkg import golang
+from kubelet.cri.streaming import remotecommand
+from kubelet.server import metrics as servermetrics
+from kubelet.server.auth import KubeletAuth, NodeAuthorizerAttributesGetter
+from kubelet.server.server import get_url_root_path
+from kubelet.server.testing import FakeHost, FakeSummaryProvider
+from pkg import features, golang
 from pkg.api.core import v1
-from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
+from pkg.apiserver.authentication import authenticator
+from pkg.apiserver.authentication import user as userinfo
+from pkg.apiserver.authorization import authorizer
+from pkg.apiserver.server import dynamiccertificates
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.golang import http
 from pkg.golang.http.testing import Recorded, record
 
-CTX = golang.background()
-
-
-class Host:
-    """A kubelet with one pod, `pod` in `ns`, whose container is `c`."""
-
-    resync_interval = 60.0
-
-    def __init__(self) -> None:
-        meta = metav1.ObjectMeta(name="pod", namespace="ns", uid="u")
-        self.pod = v1.Pod(metadata=meta, spec=v1.PodSpec(containers=[v1.Container(name="c")]))
-        self.entered: datetime.datetime | None = None
-        self.err: Exception | None = None
-        self.log: list[bytes] = [b"line\n"]
-        self.asked: list[Any] = []
-
-    def _answer(self, *asked: Any) -> None:
-        self.asked.append(asked)
-        if self.err is not None:
-            raise self.err
-
-    def get_pods(self) -> list[v1.Pod]:
-        return [self.pod]
-
-    def get_running_pods(self, ctx: golang.Context) -> list[v1.Pod]:
-        self._answer()
-        return [self.pod]
-
-    def get_pod_by_name(self, namespace: str, name: str) -> v1.Pod | None:
-        return self.pod if (namespace, name) == ("ns", "pod") else None
-
-    def latest_loop_entry_time(self) -> datetime.datetime | None:
-        return self.entered
-
-    def run_in_container(
-        self, ctx: golang.Context, pod_full_name: str, pod_uid: str, container_name: str, cmd: Any
-    ) -> bytes:
-        self._answer(pod_full_name, pod_uid, container_name, cmd)
-        return b"output"
-
-    def checkpoint_container(
-        self, ctx: golang.Context, pod_uid: str, pod_full_name: str, container_name: str, options: Any
-    ) -> None:
-        self._answer(pod_uid, pod_full_name, container_name, options.timeout)
-        options.location = "/checkpoints/x.tar"
-
-    def get_kubelet_container_logs(
-        self,
-        ctx: golang.Context,
-        pod_full_name: str,
-        container_name: str,
-        log_options: v1.PodLogOptions,
-        stdout: Any,
-        stderr: Any,
-    ) -> None:
-        for line in self.log:
-            (stdout or stderr).write(line)
-        self._answer(pod_full_name, container_name, log_options, stdout is not None, stderr is not None)
-
-    def serve_logs(self, w: http.ResponseWriter, r: http.Request) -> None:
-        w.write(f"log of {r.path}".encode())
-
-    def get_exec(self, ctx: golang.Context, pod: str, uid: str, container: str, cmd: Any, opts: Any) -> str:
-        self._answer(pod, uid, container, cmd, opts)
-        return "http://127.0.0.1:1/"
-
-    def get_attach(self, ctx: golang.Context, pod: str, uid: str, container: str, opts: Any) -> str:
-        self._answer(pod, uid, container, opts)
-        return "http://127.0.0.1:1/"
-
-    def get_port_forward(self, ctx: golang.Context, name: str, namespace: str, uid: str, opts: Any) -> str:
-        self._answer(name, namespace, uid, opts.ports)
-        return "http://127.0.0.1:1/"
-
-    def get_requested_containers_info(self, container_name: str, options: Any) -> dict[str, Any]:
-        return {}
-
-    def get_version_info(self) -> Any:
-        raise OSError("no version")
-
-    def get_cached_machine_info(self) -> Any:
-        raise OSError("no machine")
-
-    def get_pod_by_cgroupfs(self, cgroupfs: str) -> v1.Pod | None:
-        return None
-
-    def list_pod_sandbox_metrics(self, ctx: golang.Context) -> list[Any]:
-        return []
-
-    def list_metric_descriptors(self, ctx: golang.Context) -> list[Any]:
-        return []
-
-    def install_live_view(self, mux: http.ServeMux) -> None:
-        mux.handle("/debug/syncloop", lambda w, r: w.write(b"page"), ["GET"])
-
-
-class Summaries:
-    def get(self, ctx: golang.Context, update_stats: bool) -> Any:
-        raise AssertionError("nobody asks here")
-
-    get_cpu_and_memory_stats = get
-
 
 def configuration(**fields: bool) -> kubeletconfig.KubeletConfiguration:
-    enabled = {
-        "enable_debugging_handlers": True,
-        "enable_system_log_handler": True,
-        "enable_profiling_handler": True,
-        "enable_debug_flags_handler": True,
-    }
-    return kubeletconfig.KubeletConfiguration(**{**enabled, **fields})
+    """Everything is served, but for the fields that are False."""
+    made = kubeletconfig.KubeletConfiguration()
+    for name in ("debugging_handlers", "system_log_handler", "profiling_handler", "debug_flags_handler"):
+        setattr(made, f"enable_{name}", fields.get(f"enable_{name}", True))
+    return made
 
 
-def make(host: Host, auth: KubeletAuth | None = None, **fields: bool) -> server.Server:
-    return server.Server(host, Summaries(), auth=auth, kube_cfg=configuration(**fields))
+def make(host: FakeHost, auth: KubeletAuth | None = None, **fields: bool) -> server.Server:
+    return server.Server(host, FakeSummaryProvider(), auth=auth, kube_cfg=configuration(**fields))
 
 
-def get(host: Host, target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Recorded:
+def get(host: FakeHost, target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Recorded:
     return record(make(host), method, target, headers)
 
 
@@ -151,7 +55,7 @@ def get(host: Host, target: str, method: str = "GET", headers: Mapping[str, str]
     ],
 )
 def test_sync_loop_health_check(resync: float, seconds: float | None, healthy: bool) -> None:
-    clock, host = FakeClock(), Host()
+    clock, host = FakeClock(), FakeHost()
     host.resync_interval = resync
     if seconds is not None:
         host.entered = clock.now()
@@ -162,3 +66,309 @@ def test_sync_loop_health_check(resync: float, seconds: float | None, healthy: b
     else:
         with pytest.raises(RuntimeError, match="sync Loop took longer than expected"):
             check()
+
+
+# ---- What is served ----
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status", "body"),
+    [
+        ("GET", "/healthz", 200, "ok"),
+        ("GET", "/healthz/ping", 200, "ok"),
+        ("GET", "/healthz/log", 200, "ok"),
+        ("GET", "/healthz/syncloop", 200, "ok"),
+        ("GET", "/healthz/none", 404, "404 page not found\n"),
+        ("POST", "/pods", 405, "405: Method Not Allowed"),
+        ("GET", "/pods/more", 404, "404: Page Not Found"),
+        ("GET", "/run/ns/pod/c", 405, "405: Method Not Allowed"),
+        ("POST", "/run/ns/pod/c?cmd=ls+-l", 200, "output"),
+        ("POST", "/run/ns/none/c?cmd=ls", 404, "pod does not exist"),
+        ("GET", "/exec/ns/pod", 404, "404: Page Not Found"),
+        ("GET", "/exec/ns/pod/c", 400, "you must specify at least 1 of stdin, stdout, stderr"),
+        ("GET", "/exec/ns/none/c?output=1", 404, "pod does not exist"),
+        ("GET", "/exec/ns/pod/c?output=1", 400, "Upgrade request required\n"),
+        ("PUT", "/exec/ns/pod/c?output=1", 405, "405: Method Not Allowed"),
+        ("GET", "/attach/ns/pod/c", 400, "you must specify at least 1 of stdin, stdout, stderr"),
+        ("POST", "/attach/ns/pod/u/c?input=1", 400, "Upgrade request required\n"),
+        ("GET", "/attach/ns/none/c?output=1", 404, "pod does not exist"),
+        ("POST", "/portForward/ns/pod", 400, "Upgrade request required\n"),
+        ("POST", "/portForward/ns/pod/other", 404, "pod not found"),
+        ("POST", "/portForward/ns/none", 404, "pod does not exist"),
+        ("GET", "/containerLogs/ns/pod", 404, "404: Page Not Found"),
+        ("GET", "/containerLogs/ns/none/c", 404, 'pod "none" does not exist'),
+        ("GET", "/containerLogs/ns/pod/none", 404, 'container "none" not found in pod "pod"'),
+        ("GET", "/containerLogs/ns/pod/c", 200, "line\n"),
+        ("GET", "/containerLogs/ns/pod/c?tailLines=many", 400, '{"message": "Unable to decode query."}'),
+        ("GET", "/containerLogs/ns/pod/c?sinceTime=yesterday", 400, '{"message": "Unable to decode query."}'),
+        ("GET", "/containerLogs/ns/pod/c?tailLines=-1", 422, '{"message": "Invalid request."}'),
+        ("GET", "/containerLogs/ns/pod/c?limitBytes=0", 422, '{"message": "Invalid request."}'),
+        ("GET", "/containerLogs/ns/pod/c?stream=Both", 422, '{"message": "Invalid request."}'),
+        ("GET", "/containerLogs/ns/pod/..%2F..%2Fx", 301, ""),
+        ("GET", "/containerLogs/ns/pod/c?stream=Stdout", 400, None),
+        ("POST", "/checkpoint/ns/pod/c", 200, '{"items":["/checkpoints/x.tar"]}'),
+        ("POST", "/checkpoint/ns/pod/none", 404, "container none does not exist"),
+        ("POST", "/checkpoint/ns/pod/c?timeout=long", 404, "cannot parse value of timeout parameter"),
+        ("POST", "/checkpoint/ns/pod/c?timeout=99999999999999999999", 404, "cannot parse value of timeout parameter"),
+        ("POST", "/checkpoint/ns/none/c", 404, "pod does not exist"),
+        ("GET", "/logs/syslog", 200, "log of /logs/syslog"),
+        ("GET", "/logs", 200, "log of /logs"),
+        ("GET", "/debug/pprof/none", 404, None),
+        ("GET", "/debug/flags/v", 406, None),
+        ("GET", "/debug/syncloop", 200, "page"),
+        ("GET", "/metrics/none", 404, "404 page not found\n"),
+        ("GET", "/stats/", 404, "404: Page Not Found"),
+        ("GET", "/", 404, "404 page not found\n"),
+    ],
+)
+def test_answers(method: str, target: str, status: int, body: str | None) -> None:
+    answer = get(FakeHost(), target, method)
+    assert (answer.status, answer.text if body is not None else None) == (status, body)
+
+
+@pytest.mark.parametrize("path", ["/pods", "/pods/", "/runningpods/", "/runningpods"])
+def test_pods(path: str) -> None:
+    answer = get(FakeHost(), path)
+    assert (answer.status, answer.headers.get("Content-Type")) == (200, "application/json")
+    found = json.loads(answer.body)
+    assert (found["kind"], found["apiVersion"]) == ("PodList", "v1")
+    assert [item["metadata"]["name"] for item in found["items"]] == ["pod"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/metrics", "/metrics/cadvisor", "/metrics/probes", "/metrics/resource", "/metrics/slis"]
+)
+def test_metric_pages(path: str) -> None:
+    answer = get(FakeHost(), path)
+    assert answer.status == 200
+    assert answer.headers.get("Content-Type").startswith("text/plain; version=0.0.4; charset=utf-8")
+
+
+# ---- What is asked of the kubelet ----
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "asked"),
+    [
+        ("POST", "/run/ns/pod/c?cmd=ls+-l", ("pod_ns", "", "c", ["ls", "-l"])),
+        ("POST", "/run/ns/pod/u/c", ("pod_ns", "u", "c", [""])),
+        (
+            "POST",
+            "/exec/ns/pod/c?command=ls&command=-l&output=1&error=1",
+            ("pod_ns", "", "c", ["ls", "-l"], remotecommand.Options(stdout=True, stderr=True)),
+        ),
+        (
+            "GET",
+            "/exec/ns/pod/u/c?input=1&output=1&error=1&tty=1",
+            ("pod_ns", "u", "c", [], remotecommand.Options(stdin=True, stdout=True, tty=True)),
+        ),
+        ("GET", "/attach/ns/pod/c?output=1", ("pod_ns", "", "c", remotecommand.Options(stdout=True))),
+        ("POST", "/portForward/ns/pod/u", ("pod", "ns", "u", [])),
+        ("POST", "/checkpoint/ns/pod/c?timeout=1&timeout=5", ("u", "pod_ns", "c", 5)),
+        ("GET", "/runningpods/", ()),
+    ],
+)
+def test_what_the_kubelet_is_asked(method: str, target: str, asked: tuple[Any, ...]) -> None:
+    host = FakeHost()
+    get(host, target, method)
+    assert host.asked == [asked]
+
+
+@pytest.mark.parametrize(
+    ("query", "stdout", "stderr", "options"),
+    [
+        ("", True, True, v1.PodLogOptions(stream="All")),
+        ("?stream=Stdout", True, False, v1.PodLogOptions(stream="Stdout")),
+        ("?stream=Stderr", False, True, v1.PodLogOptions(stream="Stderr")),
+        ("?tail=5&follow=true", True, True, v1.PodLogOptions(stream="All", tail_lines=5, follow=True)),
+        ("?tail=all&tailLines=5", True, True, v1.PodLogOptions(stream="All")),
+    ],
+)
+def test_which_logs_the_kubelet_is_asked_for(query: str, stdout: bool, stderr: bool, options: v1.PodLogOptions) -> None:
+    host = FakeHost()
+    with set_feature_gate_during_test(features.feature_gate, features.POD_LOGS_QUERY_SPLIT_STREAMS, True):
+        answer = get(host, f"/containerLogs/ns/pod/c{query}")
+    assert (answer.status, answer.headers.get("Content-Length")) == (200, "")
+    assert host.asked == [("pod_ns", "c", options, stdout, stderr)]
+
+
+@pytest.mark.parametrize(
+    ("err", "method", "target", "status", "body"),
+    [
+        (LookupError("no log"), "GET", "/containerLogs/ns/pod/c", 400, "no log"),
+        (OSError("no disk"), "GET", "/containerLogs/ns/pod/c", 400, "no disk"),
+        (RuntimeError("secret"), "GET", "/containerLogs/ns/pod/c", 500, "Internal Server Error\n"),
+        (LookupError("gone"), "POST", "/run/ns/pod/c", 500, "gone"),
+        (LookupError("gone"), "GET", "/runningpods/", 500, "gone"),
+        (LookupError("gone"), "POST", "/exec/ns/pod/c?output=1", 500, "gone"),
+        (LookupError("gone"), "POST", "/attach/ns/pod/c?output=1", 500, "gone"),
+        (LookupError("gone"), "POST", "/portForward/ns/pod", 500, "gone"),
+        (LookupError("gone"), "POST", "/checkpoint/ns/pod/c", 500, "checkpointing of ns/pod/c failed (gone)"),
+    ],
+)
+def test_what_the_kubelet_cannot_do(err: Exception, method: str, target: str, status: int, body: str) -> None:
+    host = FakeHost()
+    host.err, host.log = err, []
+    answer = get(host, target, method)
+    assert (answer.status, answer.text) == (status, body)
+
+
+def test_a_log_that_fails_late_says_so_at_its_end() -> None:
+    host = FakeHost()
+    host.err = OSError("disk is gone")
+    answer = get(host, "/containerLogs/ns/pod/c")
+    assert (answer.status, answer.text) == (200, "line\ndisk is gone")
+
+
+# ---- What is switched off ----
+
+
+@pytest.mark.parametrize(
+    ("fields", "target", "body"),
+    [
+        ({"enable_system_log_handler": False}, "/logs/syslog", "logs endpoint is disabled.\n"),
+        ({"enable_profiling_handler": False}, "/debug/pprof/heap", "profiling endpoint is disabled.\n"),
+        ({"enable_debug_flags_handler": False}, "/debug/flags/v", "flags endpoint is disabled.\n"),
+        *(
+            ({"enable_debugging_handlers": False}, path, "Debug endpoints are disabled.\n")
+            for path in (
+                "/run/ns/pod/c",
+                "/exec/ns/pod/c",
+                "/attach/ns/pod/c",
+                "/portForward/ns/pod",
+                "/containerLogs/ns/pod/c",
+                "/runningpods/",
+                "/debug/pprof/",
+                "/logs/syslog",
+            )
+        ),
+    ],
+)
+def test_what_is_switched_off(fields: dict[str, bool], target: str, body: str) -> None:
+    answer = record(make(FakeHost(), None, **fields), "GET", target)
+    assert (answer.status, answer.text) == (405, body)
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("/healthz", 200),
+        ("/pods", 200),
+        ("/metrics", 200),
+        ("/exec/ns/pod/c?output=1", 405),
+        ("/runningpods/", 405),
+        ("/debug/syncloop", 404),
+        ("/configz", 404),
+        ("/checkpoint/ns/pod/c", 404),
+    ],
+)
+def test_the_read_only_server(target: str, status: int) -> None:
+    assert record(server.Server(FakeHost(), FakeSummaryProvider()), "GET", target).status == status
+
+
+# ---- Who may ----
+
+
+class Auth:
+    """Everybody is `user`, unless there is an error, or nobody at all; allowed are some subresources."""
+
+    def __init__(self, user: str = "user", allowed: tuple[str, ...] = (), err: Exception | None = None) -> None:
+        self._user = user
+        self._allowed = allowed
+        self._err = err
+
+    def authenticate_request(self, request: http.Request) -> authenticator.Response | None:
+        if isinstance(self._err, authenticator.AuthenticationError):
+            raise self._err
+        return authenticator.Response(userinfo.Info(self._user)) if self._user else None
+
+    def authorize(self, ctx: golang.Context, attributes: authorizer.Attributes) -> tuple[authorizer.Decision, str]:
+        if self._err is not None:
+            raise self._err
+        allowed = attributes.subresource in self._allowed
+        return authorizer.Decision.ALLOW if allowed else authorizer.Decision.NO_OPINION, ""
+
+
+@pytest.mark.parametrize(
+    ("auth", "method", "target", "status", "body"),
+    [
+        (Auth(user=""), "GET", "/pods", 401, "Unauthorized"),
+        (Auth(err=authenticator.AuthenticationError("expired")), "GET", "/pods", 401, "Unauthorized"),
+        (
+            Auth(err=authorizer.AuthorizationError("no API server")),
+            "GET",
+            "/stats/summary",
+            500,
+            "Authorization error (user=user, verb=get, resource=nodes, subresource=stats)",
+        ),
+        (
+            Auth(),
+            "GET",
+            "/pods",
+            403,
+            "Forbidden (user=user, verb=get, resource=nodes, subresource(s)=[pods proxy])\n",
+        ),
+        (Auth(allowed=("pods",)), "GET", "/healthz", 403, None),
+        (Auth(allowed=("healthz",)), "GET", "/healthz", 200, "ok"),
+        (Auth(allowed=("proxy",)), "GET", "/healthz", 200, "ok"),
+        # What is not there, or has another method, is said to those alone who may know.
+        (Auth(), "GET", "/run/ns/pod/c", 403, None),
+        (Auth(), "GET", "/exec", 403, None),
+        (Auth(allowed=("proxy",)), "GET", "/exec", 404, "404: Page Not Found"),
+        (Auth(user=""), "GET", "/nowhere", 404, "404 page not found\n"),
+    ],
+)
+def test_who_may(auth: Auth, method: str, target: str, status: int, body: str | None) -> None:
+    no_ca = dynamiccertificates.NoCAContent()
+    kubelet_auth = KubeletAuth(auth, NodeAuthorizerAttributesGetter("node"), auth, no_ca)
+    answer = record(make(FakeHost(), kubelet_auth), method, target)
+    assert (answer.status, answer.text if body is not None else None) == (status, body)
+
+
+def test_every_path_is_behind_the_authentication() -> None:
+    no_ca = dynamiccertificates.NoCAContent()
+    nobody = Auth(user="")
+    handler = make(FakeHost(), KubeletAuth(nobody, NodeAuthorizerAttributesGetter("node"), nobody, no_ca))
+    for path in handler.registered_paths():
+        for method in ("GET", "POST", "PUT", "DELETE"):
+            assert record(handler, method, path.replace("{", "").replace("...", "").replace("}", "")).status == 401, (
+                path
+            )
+
+
+# ---- Counting ----
+
+
+@pytest.mark.parametrize(
+    ("path", "root"),
+    [
+        ("/", ""),
+        ("/pods", "pods"),
+        ("/exec/ns/pod/c", "exec"),
+        ("/metrics", "metrics"),
+        ("/metrics/cadvisor", "metrics/cadvisor"),
+        ("/metrics/cadvisor/more", "metrics/cadvisor"),
+        ("pods", "pods"),
+    ],
+)
+def test_get_url_root_path(path: str, root: str) -> None:
+    assert get_url_root_path(path) == root
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "labels"),
+    [
+        ("GET", "/healthz", ("GET", "healthz", "readonly", "false")),
+        ("BREW", "/healthz", ("other", "healthz", "readonly", "false")),
+        ("GET", "/exec/ns/pod/c", ("GET", "exec", "readonly", "true")),
+        ("GET", "/debug/pprof/", ("GET", "debug", "readonly", "true")),
+        ("GET", "/metrics/resource/x", ("GET", "metrics/resource", "readonly", "false")),
+        ("GET", "/nowhere", ("GET", "other", "readonly", "false")),
+    ],
+)
+def test_requests_are_counted(method: str, target: str, labels: tuple[str, ...]) -> None:
+    requests = servermetrics.HTTP_REQUESTS.labels(*labels)
+    before = requests._value.get()
+    get(FakeHost(), target, method)
+    assert requests._value.get() == before + 1
+    assert servermetrics.HTTP_INFLIGHT_REQUESTS.labels(*labels)._value.get() == 0

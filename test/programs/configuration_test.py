@@ -209,9 +209,7 @@ def test_lists_and_taints_by_flag() -> None:
 
 
 def test_reserved_memory_by_flag() -> None:
-    loaded = _load(
-        "--reserved-memory", "0:memory=1Gi,hugepages-1M=2Gi;1:memory=2Gi", "--reserved-memory=2:memory=1Gi"
-    )
+    loaded = _load("--reserved-memory", "0:memory=1Gi,hugepages-1M=2Gi;1:memory=2Gi", "--reserved-memory=2:memory=1Gi")
     found = loaded.kubelet_configuration.reserved_memory
     assert [(item.numa_node, sorted(item.limits)) for item in found] == [
         (0, ["hugepages-1M", "memory"]),
@@ -366,7 +364,6 @@ def test_explain_renders() -> None:
             ],
         ),
         ("logging: {options: {json: {infoBufferSize: 1Ki}}}", ["logging.options.json.infoBufferSize"]),
-        ("tracing: {endpoint: 'a:1'}", ["tracing.endpoint"]),
         # These ask for what is so anyway.
         ("cpuManagerPolicy: none\nhairpinMode: promiscuous-bridge", []),
         ("enforceNodeAllocatable: []\nmakeIPTablesUtilChains: false", []),
@@ -383,9 +380,7 @@ def test_a_field_set_in_vain_is_told(
 
 @pytest.mark.parametrize("path", [path for _, paths in supported.NOT_ACTED_ON for path in paths])
 def test_fields_without_effect_exist(path: str) -> None:
-    names = {
-        field for field, _ in configuration.leaves(scheme.to_versioned(options.new_kubelet_configuration()))
-    }
+    names = {field for field, _ in configuration.leaves(scheme.to_versioned(options.new_kubelet_configuration()))}
     pointers = {"tracing"}
     assert path in pointers or any(name == path or name.startswith(f"{path}.") for name in names)
 

@@ -15,6 +15,7 @@ from kubelet.cri.remote import fake
 from kubelet_cmd.kubelet.app import options, server
 from kubelet_cmd.kubemark.app import hollow_node
 from pkg import golang
+from pkg.component_base import tracing
 
 folder = sys.argv[1]
 runtime = fake.FakeRuntime()
@@ -27,7 +28,8 @@ with fake.FakeServer(f"unix://{folder}/cri.sock", runtime) as cri:
     config.cgroups_per_qos = False
     config.enforce_node_allocatable = []
     settings = options.KubeletServer(flags, config)
-    server.create_and_init_kubelet(ctx, settings, hollow_node.hollow_dependencies(ctx, settings))
+    dependencies = hollow_node.hollow_dependencies(ctx, settings, tracing.NOOP_TRACER_PROVIDER)
+    server.create_and_init_kubelet(ctx, settings, dependencies)
     cancel()
 runtime.close()
 print(*sys.modules, sep="\\n")

@@ -1,0 +1,223 @@
+"""Tests of how the server speaks TLS."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from OpenSSL import SSL
+
+from kubelet.server import NoServingCertificateError, TLSConfig, TLSOptions, new_tls_options
+from kubelet.server.tls import DEFAULT_CIPHER_SUITES, openssl_cipher_list, openssl_cipher_name
+from pkg import golang
+from pkg.apiserver.server import dynamiccertificates
+from pkg.client_go.util import certificate
+from pkg.client_go.util.certificate.testing import Authority
+from pkg.component_base.cli.flag import ciphersuites_flag
+from pkg.golang import http
+
+AUTHORITY = Authority("clients")
+
+
+def new_pair(name: str = "node") -> certificate.Certificate:
+    return Authority("servers").pair(name, ips=["127.0.0.1"])
+
+
+PAIR = new_pair()
+
+
+class ClientCA(dynamiccertificates.NoCAContent):
+    content = b""
+
+    def current_ca_bundle_content(self) -> bytes:
+        return self.content
+
+
+def config(**options: Any) -> TLSConfig:
+    return TLSConfig(TLSOptions(**options), lambda: PAIR, dynamiccertificates.NoCAContent())
+
+
+@contextlib.contextmanager
+def serving(of: TLSConfig) -> Iterator[int]:
+    server = http.Server(lambda w, r: w.write(b"ok"), name="test", tls_context=of.context)
+    server.listen("127.0.0.1", 0)
+    thread = golang.go(server.serve, name="test-server")
+    try:
+        yield server.port
+    finally:
+        server.close()
+        thread.join()
+
+
+@contextlib.contextmanager
+def connected(port: int, method: int = SSL.TLS_CLIENT_METHOD, **options: Any) -> Iterator[SSL.Connection]:
+    context = SSL.Context(method)
+    if "max_version" in options:
+        context.set_max_proto_version(options["max_version"])
+    if "ciphers" in options:
+        context.set_cipher_list(options["ciphers"])
+    if "curves" in options:
+        SSL._lib.SSL_CTX_set1_curves_list(context._context, options["curves"])  # type: ignore[attr-defined]
+    with socket.create_connection(("127.0.0.1", port), timeout=None) as sock:
+        connection = SSL.Connection(context, sock)
+        connection.set_connect_state()
+        connection.do_handshake()
+        yield connection
+
+
+def serial(port: int) -> int:
+    pem = ssl.get_server_certificate(("127.0.0.1", port))
+    return x509.load_pem_x509_certificate(pem.encode()).serial_number
+
+
+@pytest.mark.parametrize(
+    ("name", "openssl"),
+    [
+        ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
+        ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+        ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305", "ECDHE-ECDSA-CHACHA20-POLY1305"),
+        ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-RSA-CHACHA20-POLY1305"),
+        ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", "ECDHE-ECDSA-AES128-SHA"),
+        ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", "ECDHE-ECDSA-AES128-SHA256"),
+        ("TLS_RSA_WITH_AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+        ("TLS_RSA_WITH_AES_256_CBC_SHA", "AES256-SHA"),
+        ("TLS_RSA_WITH_3DES_EDE_CBC_SHA", "DES-CBC3-SHA"),
+        ("TLS_ECDHE_RSA_WITH_RC4_128_SHA", "ECDHE-RSA-RC4-SHA"),
+    ],
+)
+def test_openssl_cipher_name(name: str, openssl: str) -> None:
+    assert openssl_cipher_name(name) == openssl
+
+
+def test_openssl_knows_all_preferred_suites() -> None:
+    for name in (*DEFAULT_CIPHER_SUITES, *ciphersuites_flag.PREFERRED_TLS_CIPHERS):
+        if found := openssl_cipher_list([name]):
+            SSL.Context(SSL.TLS_SERVER_METHOD).set_cipher_list(found.encode())
+
+
+@pytest.mark.parametrize(
+    ("options", "client", "accepted"),
+    [
+        ({}, {"max_version": SSL.TLS1_2_VERSION}, True),
+        ({}, {"max_version": SSL.TLS1_1_VERSION, "ciphers": b"ALL:@SECLEVEL=0"}, False),
+        ({"min_version": "VersionTLS13"}, {"max_version": SSL.TLS1_2_VERSION}, False),
+        ({"min_version": "VersionTLS13"}, {}, True),
+        (
+            {"min_version": "VersionTLS11"},
+            {"max_version": SSL.TLS1_1_VERSION, "ciphers": b"ALL:@SECLEVEL=0"},
+            True,
+        ),
+        (
+            {"cipher_suites": ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",)},
+            {"max_version": SSL.TLS1_2_VERSION, "ciphers": b"ECDHE-ECDSA-AES256-GCM-SHA384"},
+            True,
+        ),
+        (
+            {"cipher_suites": ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",)},
+            {"max_version": SSL.TLS1_2_VERSION, "ciphers": b"ECDHE-ECDSA-AES128-GCM-SHA256"},
+            False,
+        ),
+        ({"cipher_suites": ("TLS_AES_128_GCM_SHA256",)}, {"max_version": SSL.TLS1_2_VERSION}, False),
+        ({"cipher_suites": ("TLS_AES_128_GCM_SHA256",)}, {}, True),
+        ({"curve_preferences": (24,)}, {"curves": b"P-384"}, True),
+        ({"curve_preferences": (24, 4588)}, {"curves": b"X25519:X25519MLKEM768"}, True),
+        ({"curve_preferences": (24,)}, {"curves": b"X25519:P-256"}, False),
+    ],
+)
+def test_what_both_sides_must_have(options: dict[str, Any], client: dict[str, Any], accepted: bool) -> None:
+    with serving(config(**options)) as port:
+        if accepted:
+            with connected(port, **client):
+                pass
+        else:
+            with pytest.raises(SSL.Error), connected(port, **client):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"min_version": "VersionTLS9"}, 'unknown tls version "VersionTLS9"'),
+        ({"cipher_suites": ["none"]}, "Cipher suite none not supported or doesn't exist"),
+        ({"curve_preferences": [0]}, r"curve preference 0 is out of range \(must be 1-65535\)"),
+        ({"curve_preferences": [70000]}, "curve preference 70000 is out of range"),
+        ({"curve_preferences": [23, 29, 23]}, "duplicate curve preference 23"),
+        ({"curve_preferences": [9999]}, "curve preference 9999 is not supported"),
+    ],
+)
+def test_options_that_do_not_exist(fields: dict[str, Any], message: str) -> None:
+    options: dict[str, Any] = {"min_version": "", "cipher_suites": (), "curve_preferences": (), **fields}
+    with pytest.raises(ValueError, match=message):
+        new_tls_options(**options, cert_file="", key_file="", client_ca_file="")
+
+
+def test_a_new_certificate_is_used_from_the_next_connection_on() -> None:
+    pairs = [new_pair("first")]
+    of = TLSConfig(TLSOptions(), lambda: pairs[-1], dynamiccertificates.NoCAContent())
+    with serving(of) as port:
+        assert serial(port) == pairs[0].leaf.serial_number
+        with connected(port) as early:
+            pairs.append(new_pair("second"))
+            assert serial(port) == pairs[1].leaf.serial_number
+            early.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert early.recv(100).startswith(b"HTTP/1.1 200"), "an open connection stays as it is"
+    assert of.context() is of.context()
+
+
+def test_no_certificate_yet() -> None:
+    of = TLSConfig(TLSOptions(), lambda: None, dynamiccertificates.NoCAContent())
+    with pytest.raises(NoServingCertificateError, match="no serving certificate available for the kubelet"):
+        of.context()
+    with serving(of) as port, pytest.raises(SSL.Error), connected(port):
+        pass
+
+
+def test_clients_are_told_whose_certificates_are_known() -> None:
+    client_ca = ClientCA()
+    of = TLSConfig(TLSOptions(client_ca_file="ca.crt"), lambda: PAIR, client_ca)
+
+    def asked_for(port: int) -> Sequence[str]:
+        with connected(port) as connection:
+            return [str(name.CN).split("@")[0] for name in connection.get_client_ca_list()]
+
+    with serving(of) as port:
+        assert asked_for(port) == []
+        client_ca.content = AUTHORITY.cert_pem
+        assert asked_for(port) == ["clients"]
+        client_ca.content += Authority("others").cert_pem
+        assert asked_for(port) == ["clients", "others"]
+
+
+def test_without_an_authority_no_certificate_is_asked_for(tmp_path: Path) -> None:
+    seen: list[list[bytes]] = []
+
+    def handler(w: http.ResponseWriter, r: http.Request) -> None:
+        seen.append(r.peer_certificates)
+
+    cert, key = AUTHORITY.issue("somebody")
+    (tmp_path / "client.pem").write_bytes(cert + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(tmp_path / "client.pem")
+    for client_ca_file in ("", "ca.crt"):
+        of = TLSConfig(TLSOptions(client_ca_file=client_ca_file), lambda: PAIR, dynamiccertificates.NoCAContent())
+        server = http.Server(handler, name="test", tls_context=of.context)
+        server.listen("127.0.0.1", 0)
+        thread = golang.go(server.serve, name="test-server")
+        with contextlib.closing(_request(server.port, context)) as sock:
+            sock.recv(100)
+        server.close()
+        thread.join()
+    assert seen == [[], [ssl.PEM_cert_to_DER_cert(cert.decode())]]
+
+
+def _request(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
+    sock = context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10))
+    sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    return sock

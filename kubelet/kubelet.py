@@ -150,6 +150,7 @@ class Kubelet(KubeletPods, KubeletStats):
         """Start what does not need the container runtime. Raises OSError when the directories cannot be made."""
         metrics.register()
         self._register_collectors(ctx)
+        metrics.set_node_name(self.node_name)
         self.setup_data_dirs()
         self.os.mkdir_all(kuberuntime.LEGACY_CONTAINER_LOGS_DIR, 0o755)
         self.image_manager.start(ctx)

@@ -1,0 +1,195 @@
+"""What a running kubelet shows of itself: pages of metrics, traces, and what of the node its containers were given."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from framework.hollow_kubelet import HollowKubelet
+from framework.pods import pod, shell, sleeper
+from prometheus_client.parser import text_string_to_metric_families
+
+from kubelet.apis import podresources
+from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
+from pkg.component_base.tracing import testing as tracingtesting
+
+NODE = "node-1"
+PAGES = ("/metrics", "/metrics/cadvisor", "/metrics/probes", "/metrics/resource", "/metrics/slis")
+# promtool's opinion of names that are upstream's; with any other exit status it could not read the page.
+_LINTED = (0, 3)
+_UPSTREAM = Path(__file__).parents[2] / "kubelet/metrics/testdata/upstream.tsv"
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+# What moves when pods come and go, and with which labels.
+MOVED: tuple[tuple[str, dict[str, str]], ...] = (
+    ("kubelet_active_pods", {"static": "true"}),
+    ("kubelet_cgroup_version", {}),
+    ("kubelet_containers_per_pod_count_count", {}),
+    ("kubelet_desired_pods", {"static": "true"}),
+    ("kubelet_http_requests_total", {"method": "GET", "path": "healthz", "server_type": "readonly"}),
+    ("kubelet_image_manager_ensure_image_requests_total", {}),
+    ("kubelet_image_pull_duration_seconds_count", {}),
+    ("kubelet_metrics_provider", {"provider": "cadvisor"}),
+    ("kubelet_node_name", {"node": NODE}),
+    ("kubelet_pleg_last_seen_seconds", {}),
+    ("kubelet_pleg_relist_duration_seconds_count", {}),
+    ("kubelet_pleg_relist_interval_seconds_count", {}),
+    ("kubelet_pod_start_duration_seconds_count", {}),
+    ("kubelet_pod_worker_duration_seconds_count", {"operation_type": "create"}),
+    ("kubelet_pod_worker_start_duration_seconds_count", {}),
+    ("kubelet_run_podsandbox_duration_seconds_count", {"runtime_handler": ""}),
+    ("kubelet_running_containers", {"container_state": "running"}),
+    ("kubelet_running_pods", {}),
+    ("kubelet_runtime_operations_duration_seconds_count", {"operation_type": "run_podsandbox"}),
+    ("kubelet_runtime_operations_total", {"operation_type": "start_container"}),
+    ("kubelet_started_containers_total", {"container_type": "container"}),
+    ("kubelet_started_containers_total", {"container_type": "init_container"}),
+    ("kubelet_started_pods_total", {}),
+    ("kubelet_working_pods", {"lifecycle": "sync", "config": "desired", "static": "true"}),
+    ("kubernetes_build_info", {"git_version": "v1.36.2", "major": "1"}),
+    ("kubernetes_feature_enabled", {"name": "GracefulNodeShutdown", "stage": "BETA"}),
+    ("process_start_time_seconds", {}),
+    ("registered_metrics_total", {"stability_level": "ALPHA"}),
+    ("storage_operation_duration_seconds_count", {"volume_plugin": "kubernetes.io/empty-dir"}),
+    ("volume_manager_total_volumes", {"state": "actual_state_of_world"}),
+)
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[tracingtesting.Collector]:
+    with tracingtesting.Collector() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def kubelet(tmp_path_factory: pytest.TempPathFactory, collector: tracingtesting.Collector) -> Iterator[HollowKubelet]:
+    """With pods that run, that are probed, and that have gone again. It sends spans of all it does."""
+    config = {"tracing": {"endpoint": collector.endpoint, "samplingRatePerMillion": 1_000_000}}
+    node = HollowKubelet(tmp_path_factory.mktemp("metrics"), NODE, config)
+    node.environment["OTEL_BSP_SCHEDULE_DELAY"] = "100"
+    volume, mount = {"name": "empty", "emptyDir": {}}, {"name": "empty", "mountPath": "/empty"}
+    probe = {"periodSeconds": 1, "tcpSocket": {"port": 1}}
+    node.write_all(
+        pod("runs", sleeper(volumeMounts=[mount]), initContainers=[shell("true", "init")], volumes=[volume]),
+        pod("probed", sleeper(readinessProbe=probe)),
+        pod("goes", sleeper()),
+    )
+    node.server.start()
+    node.start()
+    try:
+        node.wait_for_running("runs", "goes")
+        (node.manifests / "goes.json").unlink()
+        node.wait_for("the removed pod is gone", lambda pods: "goes" not in pods)
+        node.get("/healthz")
+        yield node
+    finally:
+        node.end()
+
+
+def samples(text: str) -> Samples:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_promtool_reads_every_page(kubelet: HollowKubelet) -> None:
+    """And finds fault with nothing but names, which are upstream's."""
+    upstream = {line.split("\t")[0] for line in _UPSTREAM.read_text().splitlines()}
+    for page in PAGES:
+        text = kubelet.get(page)
+        assert samples(text), page
+        check = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+        assert check.returncode in _LINTED, f"{page}: {check.stderr}"
+        complaints = [line for line in (check.stdout + check.stderr).splitlines() if line.strip()]
+        named = {line.split()[0] for line in complaints}
+        # Upstream's list is that of a machine whose file systems and load it could not see.
+        assert {name for name in named if not name.startswith(("container_fs_", "container_cpu_load_"))} <= upstream, (
+            page
+        )
+
+
+def test_metrics_move(kubelet: HollowKubelet) -> None:
+    def still() -> list[tuple[str, dict[str, str]]]:
+        moved = [(name, set(labels)) for (name, labels), value in samples(kubelet.get("/metrics")).items() if value > 0]
+        return [
+            (name, labels)
+            for name, labels in MOVED
+            if not any(key == name and set(labels.items()) <= of for key, of in moved)
+        ]
+
+    try:
+        kubelet.wait_for_condition("all metrics have moved", lambda: not still())
+    finally:
+        assert still() == []
+
+
+def test_probes_have_a_page_of_their_own(kubelet: HollowKubelet) -> None:
+    wanted = {("probe_type", "Readiness"), ("result", "failed"), ("container", "main"), ("pod", f"probed-{NODE}")}
+
+    def counted() -> bool:
+        found = samples(kubelet.get("/metrics/probes"))
+        return any(name == "prober_probe_total" and wanted <= labels for name, labels in found)
+
+    kubelet.wait_for_condition("the failed probe is counted", counted)
+    assert "prober_probe_total" not in kubelet.get("/metrics")
+
+
+def test_health_checks_are_counted(kubelet: HollowKubelet) -> None:
+    found = samples(kubelet.get("/metrics/slis"))
+    for check in ("ping", "log", "syncloop"):
+        labels = {("name", check), ("type", "healthz")}
+        assert found["kubernetes_healthcheck", frozenset(labels)] == 1
+        assert found["kubernetes_healthchecks_total", frozenset(labels | {("status", "success")})] >= 1
+
+
+def test_pages_are_compressed_on_demand(kubelet: HollowKubelet) -> None:
+    url = f"http://127.0.0.1:{kubelet.read_only_port}/metrics"
+    accepting = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(accepting, timeout=10) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+        text = gzip.decompress(answer.read()).decode()
+    assert re.search(r"^kubelet_running_pods \d", text, re.MULTILINE)
+    other = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text"})
+    with urllib.request.urlopen(other, timeout=10) as answer:
+        assert answer.headers["Content-Encoding"] is None
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+
+
+def test_syncs_are_traced_down_to_the_runtime(kubelet: HollowKubelet, collector: tracingtesting.Collector) -> None:
+    wanted = {
+        "syncPod",
+        "syncTerminatingPod",
+        "syncTerminatedPod",
+        "runtime.v1.RuntimeService/RunPodSandbox",
+        "/healthz",
+    }
+    spans = collector.wait_for(lambda spans: wanted <= {span.name for span in spans})
+    syncs = {span.span_id: span for span in spans if span.name == "syncPod"}
+    sandboxes = [span for span in spans if span.name == "runtime.v1.RuntimeService/RunPodSandbox"]
+    assert {tracingtesting.attributes(syncs[span.parent_span_id])["k8s.pod.name"] for span in sandboxes} == {
+        f"{name}-{NODE}" for name in ("runs", "probed", "goes")
+    }
+    assert {span.trace_id for span in sandboxes} <= {span.trace_id for span in syncs.values()}
+    assert collector.resources()[0] == {"service.name": "kubelet", "host.name": NODE}
+
+
+def test_agents_are_told_what_containers_were_given(kubelet: HollowKubelet) -> None:
+    endpoint = f"unix://{kubelet.root_dir}/pod-resources/kubelet.sock"
+    client, channel = podresources.get_v1_client(endpoint, 10, 1 << 20)
+    with channel:
+        listed = client.List(podresourcesapi.ListPodResourcesRequest()).pod_resources
+        assert {each.name for each in listed} == {f"runs-{NODE}", f"probed-{NODE}"}
+        request = podresourcesapi.GetPodResourcesRequest(pod_name=f"runs-{NODE}", pod_namespace="default")
+        assert [each.name for each in client.Get(request).pod_resources.containers] == ["main"]
+        request = podresourcesapi.GetPodResourcesRequest(pod_name="none", pod_namespace="default")
+        with pytest.raises(grpc.RpcError, match="pod none in namespace default not found"):
+            client.Get(request)

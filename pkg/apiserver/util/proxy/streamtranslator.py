@@ -107,10 +107,14 @@ class _Session:
         self._backend = backend
         self._with_status = backend.headers.get(httpstream.HEADER_PROTOCOL_VERSION) in _WITH_STATUS
         self._framer = spdy.Framer()
-        wanted = {STDIN: options.stdin, STDOUT: options.stdout, STDERR: options.stderr and not options.tty}
-        channels = [ERROR, *(channel for channel, is_wanted in wanted.items() if is_wanted)]
-        if options.tty:
-            channels.append(RESIZE)
+        wanted = {
+            STDIN: options.stdin,
+            RESIZE: options.tty,
+            ERROR: True,
+            STDOUT: options.stdout,
+            STDERR: options.stderr and not options.tty,
+        }
+        channels = [channel for channel, is_wanted in wanted.items() if is_wanted]
         # The client of SPDY gives its streams odd numbers.
         self._channels = {2 * index + 1: channel for index, channel in enumerate(channels)}
         self._streams = {channel: stream for stream, channel in self._channels.items()}
@@ -122,21 +126,23 @@ class _Session:
         self._finished = False
 
     def open(self) -> bool:
-        """Open the streams and wait until the runtime has accepted them; False if all is over already.
+        """Open the streams one after the other; False if all is over already.
 
-        A runtime drops what comes on a stream before.
+        What comes on a stream that the runtime has only just accepted, it may drop. So those that the client sends on
+        come first: when the last is accepted, they have been for a while.
+        DIVERGES: Go begins with the error stream, and what a quick client says on the last one may be lost.
         """
         conn = self._backend.conn
         try:
-            conn.set_deadline(time.monotonic() + _CREATE_TIMEOUT)
-            for stream, channel in self._channels.items():
-                conn.sendall(self._framer.syn_stream(stream, {"streamType": _NAMES[channel]}))
             self._from_backend(self._backend.body)
-            while self._unanswered and not self._finished:
-                data = conn.recv(_READ_SIZE)
-                if not data:
-                    raise ConnectionResetError("the runtime has closed the connection")
-                self._from_backend(data)
+            for stream, channel in self._channels.items():
+                conn.set_deadline(time.monotonic() + _CREATE_TIMEOUT)
+                conn.sendall(self._framer.syn_stream(stream, {"streamType": _NAMES[channel]}))
+                while stream in self._unanswered and not self._finished:
+                    data = conn.recv(_READ_SIZE)
+                    if not data:
+                        raise ConnectionResetError("the runtime has closed the connection")
+                    self._from_backend(data)
             conn.set_deadline(None)
         except OSError as err:
             self._finish(_internal_error(f"error creating streams: {err}"))

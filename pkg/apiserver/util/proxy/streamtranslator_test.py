@@ -53,7 +53,7 @@ def status_of(message: bytes) -> dict[str, Any]:
 
 def test_streams_both_ways_and_success() -> None:
     def serve(streams: FakeStreams) -> None:
-        assert streams.accept(4) == ["error", "stdin", "stdout", "stderr"]
+        assert streams.accept(4) == ["stdin", "error", "stdout", "stderr"]
         got = streams.read("stdin")
         streams.send("stdout", got.upper(), fin=True)
         streams.send("stderr", b"oops", fin=True)
@@ -99,7 +99,7 @@ def test_terminal_sizes() -> None:
     sizes: list[bytes] = []
 
     def serve(streams: FakeStreams) -> None:
-        assert streams.accept(4) == ["error", "stdin", "stdout", "resize"]
+        assert streams.accept(4) == ["stdin", "resize", "error", "stdout"]
         for _ in range(2):
             frame = streams.next()
             assert frame is not None

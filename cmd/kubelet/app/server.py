@@ -352,7 +352,9 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
 def init_configz(server: options.KubeletServer) -> None:
     """Show the configuration in force on the page /configz."""
     try:
-        configz.new(_CONFIGZ_NAME).set(scheme.to_versioned(server.kubelet_configuration))
+        document = scheme.to_versioned(server.kubelet_configuration)
+        kind = {"kind": scheme.KIND, "apiVersion": scheme.API_VERSION}
+        configz.new(_CONFIGZ_NAME).set({**kind, **document})
     except ValueError as err:
         # Only a page is missing then, which another kubelet in this process has.
         klog.error_s(err, "Failed to register kubelet configuration with configz")

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from . import authentication, certificates, controllers, faults, tokens
+from . import authentication, certificates, controllers, faults, metrics, tokens
 from .admission import Plugins
 from .authorization import AccessReviews, ClusterAuthorizer
 from .controllers import base
@@ -95,6 +95,7 @@ class Cluster:
         names = [*_SERVER_NAMES, *self.options.names]
         serving = self.authority.server_pair(names).write(self.directory, "apiserver")
         kubelets = self.authority.client_pair("kube-apiserver-kubelet-client", [authentication.MASTERS])
+        to_kubelets = certificates.client_context(*kubelets.write(self.directory, "kubelet-client"))
         running: list[Controller] = [
             self.namespaces,
             self.signing,
@@ -109,12 +110,13 @@ class Cluster:
             host=self.options.host,
             port=self.options.port,
             ssl_context=certificates.server_context(*serving, self.ca_file),
-            kubelet_ssl_context=certificates.client_context(*kubelets.write(self.directory, "kubelet-client")),
+            kubelet_ssl_context=to_kubelets,
             authenticator=self.authenticator,
             authorizer=self.authorizer,
             admission=self.admission,
             faults=self.faults,
             virtual=self._virtual(),
+            aggregated={metrics.GROUP: metrics.MetricsServer(lambda: self.store, metrics.kubelet_scraper(to_kubelets))},
             controllers=running,
             audit=self.requests,
         )

@@ -33,7 +33,7 @@ from .interfaces import (
     VirtualResource,
 )
 from .registry import Filter, Registry
-from .resources import BY_PATH, BY_PLURAL, Resource
+from .resources import AGGREGATED, BY_PATH, BY_PLURAL, Resource
 from .storage import CompactedError, Entry
 from .tables import EventsV1, Form, PartialMetadata, Table
 from .watch import Lines, error_line, open_watch
@@ -53,6 +53,7 @@ class Settings(Protocol):
     admission: Admission
     faults: Faults
     virtual: Mapping[str, VirtualResource]
+    aggregated: Mapping[str, Callable[[Request, Resource], Object]]
     anonymous: bool
     bookmark_interval: float
     kubelet_ssl_context: ssl.SSLContext | None
@@ -136,6 +137,9 @@ class Handlers:
         self._check_verb(request, resource)
         if resource.verbs == ("create",) and resource.plural != "bindings":
             raise errors.no_such_path()  # nobody is there to answer it
+        if resource.group in AGGREGATED:
+            self._serve_aggregated(request, resource, responder)
+            return
         if request.subresource in _CONNECTIONS:
             self._connect(request, resource, responder)
             return
@@ -170,6 +174,14 @@ class Handlers:
             raise errors.ApiError(
                 405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {}
             )
+
+    def _serve_aggregated(self, request: Request, resource: Resource, responder: Responder) -> None:
+        """What another server answers. Raises ApiError."""
+        form_of(request, resource)
+        answer = self._settings.aggregated.get(resource.group)
+        if answer is None:
+            raise errors.service_unavailable("service unavailable")
+        responder.send(200, _encode(answer(request, resource)))
 
     # Reading
 

@@ -118,122 +118,200 @@ def _same(*paths: str) -> dict[str, str]:
     return {path: path for path in paths}
 
 
-_EVENT_FIELDS = {f"involvedObject.{name}": f"involvedObject.{name}" for name in (
-    "kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"
-)} | {"reason": "reason", "type": "type", "reportingComponent": "reportingComponent", "source": "source.component"}
-_EVENTS_V1_FIELDS = {f"regarding.{name}": f"involvedObject.{name}" for name in (
-    "kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"
-)} | {"reason": "reason", "type": "type", "reportingController": "reportingComponent"}
+_EVENT_FIELDS = {
+    f"involvedObject.{name}": f"involvedObject.{name}"
+    for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+} | {"reason": "reason", "type": "type", "reportingComponent": "reportingComponent", "source": "source.component"}
+_EVENTS_V1_FIELDS = {
+    f"regarding.{name}": f"involvedObject.{name}"
+    for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+} | {"reason": "reason", "type": "type", "reportingController": "reportingComponent"}
 
 RESOURCES: tuple[Resource, ...] = (
     Resource(
-        plural="nodes", kind="Node", namespaced=False, short_names=("no",), subresources=_NODE_SUBRESOURCES,
+        plural="nodes",
+        kind="Node",
+        namespaced=False,
+        short_names=("no",),
+        subresources=_NODE_SUBRESOURCES,
         fields=_same("spec.unschedulable"),
     ),
     Resource(
-        plural="pods", kind="Pod", short_names=("po",), categories=("all",), subresources=_POD_SUBRESOURCES,
+        plural="pods",
+        kind="Pod",
+        short_names=("po",),
+        categories=("all",),
+        subresources=_POD_SUBRESOURCES,
         fields=_same(
-            "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
-            "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
         ),
         generation=True,
     ),
     Resource(plural="events", kind="Event", short_names=("ev",), fields=_EVENT_FIELDS, create_on_update=True),
     Resource(
-        plural="events", kind="Event", group="events.k8s.io", short_names=("ev",), fields=_EVENTS_V1_FIELDS,
+        plural="events",
+        kind="Event",
+        group="events.k8s.io",
+        short_names=("ev",),
+        fields=_EVENTS_V1_FIELDS,
         create_on_update=True,
     ),
     Resource(
-        plural="services", kind="Service", short_names=("svc",), categories=("all",), subresources=_STATUS,
-        fields=_same("spec.clusterIP", "spec.type"), create_on_update=True,
+        plural="services",
+        kind="Service",
+        short_names=("svc",),
+        categories=("all",),
+        subresources=_STATUS,
+        fields=_same("spec.clusterIP", "spec.type"),
+        create_on_update=True,
     ),
     Resource(plural="configmaps", kind="ConfigMap", short_names=("cm",)),
     Resource(plural="secrets", kind="Secret", fields=_same("type")),
     Resource(plural="serviceaccounts", kind="ServiceAccount", short_names=("sa",), subresources=_TOKEN),
     Resource(
-        plural="persistentvolumes", kind="PersistentVolume", namespaced=False, short_names=("pv",),
-        subresources=_STATUS, fields={"name": "metadata.name"},
-    ),
-    Resource(
-        plural="persistentvolumeclaims", kind="PersistentVolumeClaim", short_names=("pvc",), subresources=_STATUS,
+        plural="persistentvolumes",
+        kind="PersistentVolume",
+        namespaced=False,
+        short_names=("pv",),
+        subresources=_STATUS,
         fields={"name": "metadata.name"},
     ),
     Resource(
-        plural="namespaces", kind="Namespace", namespaced=False, short_names=("ns",),
+        plural="persistentvolumeclaims",
+        kind="PersistentVolumeClaim",
+        short_names=("pvc",),
+        subresources=_STATUS,
+        fields={"name": "metadata.name"},
+    ),
+    Resource(
+        plural="namespaces",
+        kind="Namespace",
+        namespaced=False,
+        short_names=("ns",),
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
-        subresources={"finalize": Subresource(("update",)), **_STATUS}, fields=_same("status.phase"),
+        subresources={"finalize": Subresource(("update",)), **_STATUS},
+        fields=_same("status.phase"),
     ),
     Resource(plural="endpoints", kind="Endpoints", short_names=("ep",), create_on_update=True),
     Resource(plural="limitranges", kind="LimitRange", short_names=("limits",)),
     Resource(plural="resourcequotas", kind="ResourceQuota", short_names=("quota",), subresources=_STATUS),
     Resource(
-        plural="replicationcontrollers", kind="ReplicationController", short_names=("rc",), categories=("all",),
-        subresources=_STATUS, generation=True,
+        plural="replicationcontrollers",
+        kind="ReplicationController",
+        short_names=("rc",),
+        categories=("all",),
+        subresources=_STATUS,
+        generation=True,
     ),
     Resource(plural="podtemplates", kind="PodTemplate", generation=True),
     Resource(
         plural="leases", kind="Lease", group="coordination.k8s.io", create_on_update=True, unconditional_update=False
     ),
     Resource(
-        plural="certificatesigningrequests", kind="CertificateSigningRequest", group="certificates.k8s.io",
-        namespaced=False, short_names=("csr",), fields=_same("spec.signerName"),
+        plural="certificatesigningrequests",
+        kind="CertificateSigningRequest",
+        group="certificates.k8s.io",
+        namespaced=False,
+        short_names=("csr",),
+        fields=_same("spec.signerName"),
         subresources={"approval": Subresource(("get", "patch", "update")), **_STATUS},
     ),
     Resource(
-        plural="clustertrustbundles", kind="ClusterTrustBundle", group="certificates.k8s.io", version="v1beta1",
-        namespaced=False, fields=_same("spec.signerName"), unconditional_update=False,
+        plural="clustertrustbundles",
+        kind="ClusterTrustBundle",
+        group="certificates.k8s.io",
+        version="v1beta1",
+        namespaced=False,
+        fields=_same("spec.signerName"),
+        unconditional_update=False,
     ),
     Resource(
-        plural="runtimeclasses", kind="RuntimeClass", group="node.k8s.io", namespaced=False,
+        plural="runtimeclasses",
+        kind="RuntimeClass",
+        group="node.k8s.io",
+        namespaced=False,
         unconditional_update=False,
     ),
     Resource(
         plural="csidrivers", kind="CSIDriver", group="storage.k8s.io", namespaced=False, unconditional_update=False
     ),
-    Resource(
-        plural="csinodes", kind="CSINode", group="storage.k8s.io", namespaced=False, unconditional_update=False
-    ),
+    Resource(plural="csinodes", kind="CSINode", group="storage.k8s.io", namespaced=False, unconditional_update=False),
     Resource(
         plural="storageclasses", kind="StorageClass", group="storage.k8s.io", namespaced=False, short_names=("sc",)
     ),
     Resource(
-        plural="volumeattachments", kind="VolumeAttachment", group="storage.k8s.io", namespaced=False,
-        subresources=_STATUS, unconditional_update=False,
+        plural="volumeattachments",
+        kind="VolumeAttachment",
+        group="storage.k8s.io",
+        namespaced=False,
+        subresources=_STATUS,
+        unconditional_update=False,
     ),
     Resource(
-        plural="poddisruptionbudgets", kind="PodDisruptionBudget", group="policy", short_names=("pdb",),
-        subresources=_STATUS, generation=True, unconditional_update=False,
+        plural="poddisruptionbudgets",
+        kind="PodDisruptionBudget",
+        group="policy",
+        short_names=("pdb",),
+        subresources=_STATUS,
+        generation=True,
+        unconditional_update=False,
     ),
     Resource(plural="endpointslices", kind="EndpointSlice", group="discovery.k8s.io", generation=True),
     Resource(
-        plural="resourceslices", kind="ResourceSlice", group="resource.k8s.io", namespaced=False,
-        fields=_same("spec.nodeName", "spec.driver"), generation=True,
+        plural="resourceslices",
+        kind="ResourceSlice",
+        group="resource.k8s.io",
+        namespaced=False,
+        fields=_same("spec.nodeName", "spec.driver"),
+        generation=True,
     ),
     Resource(
-        plural="resourceclaims", kind="ResourceClaim", group="resource.k8s.io", subresources=_STATUS,
+        plural="resourceclaims",
+        kind="ResourceClaim",
+        group="resource.k8s.io",
+        subresources=_STATUS,
     ),
     Resource(
-        plural="priorityclasses", kind="PriorityClass", group="scheduling.k8s.io", namespaced=False,
+        plural="priorityclasses",
+        kind="PriorityClass",
+        group="scheduling.k8s.io",
+        namespaced=False,
         short_names=("pc",),
     ),
     *(
         Resource(
-            plural=plural, kind=kind, group="apps", short_names=(short,) if short else (), categories=("all",),
-            subresources=_STATUS, generation=True,
+            plural=plural,
+            kind=kind,
+            group="apps",
+            short_names=(short,) if short else (),
+            categories=("all",),
+            subresources=_STATUS,
+            generation=True,
         )
         for plural, kind, short in (
-            ("daemonsets", "DaemonSet", "ds"), ("deployments", "Deployment", "deploy"),
-            ("replicasets", "ReplicaSet", "rs"), ("statefulsets", "StatefulSet", "sts"),
+            ("daemonsets", "DaemonSet", "ds"),
+            ("deployments", "Deployment", "deploy"),
+            ("replicasets", "ReplicaSet", "rs"),
+            ("statefulsets", "StatefulSet", "sts"),
         )
     ),
     Resource(plural="controllerrevisions", kind="ControllerRevision", group="apps"),
-    Resource(
-        plural="jobs", kind="Job", group="batch", categories=("all",), subresources=_STATUS, generation=True
-    ),
+    Resource(plural="jobs", kind="Job", group="batch", categories=("all",), subresources=_STATUS, generation=True),
     *(
         Resource(
-            plural=kind.lower() + "s", kind=kind, group="rbac.authorization.k8s.io",
-            namespaced=not kind.startswith("Cluster"), create_on_update=True,
+            plural=kind.lower() + "s",
+            kind=kind,
+            group="rbac.authorization.k8s.io",
+            namespaced=not kind.startswith("Cluster"),
+            create_on_update=True,
         )
         for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
     ),
@@ -248,8 +326,21 @@ RESOURCES: tuple[Resource, ...] = (
             ("bindings", "Binding", "", True),
         )
     ),
+    *(
+        Resource(
+            plural=plural,
+            kind=kind,
+            group="metrics.k8s.io",
+            version="v1beta1",
+            namespaced=namespaced,
+            verbs=("get", "list"),
+        )
+        for plural, kind, namespaced in (("nodes", "NodeMetrics", False), ("pods", "PodMetrics", True))
+    ),
 )
 
+# The groups that other servers answer for.
+AGGREGATED = ("metrics.k8s.io",)
 BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
 # The one that objects are stored as: for events that of the core group.
 BY_PLURAL = {resource.plural: resource for resource in reversed(RESOURCES)}

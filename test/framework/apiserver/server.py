@@ -53,6 +53,7 @@ class APIServer:
       that they can be made with `store`.
     - `anonymous`: let in requests that carry no identity, as system:anonymous.
     - `virtual`: handlers of what stores nothing, by name: {"serviceaccounts/token": …, "tokenreviews": …}.
+    - `aggregated`: who answers for a group that is not stored here, by its name: {"metrics.k8s.io": …}.
     - `controllers`: started after the server listens and stopped, last first, before it closes.
     - `history`: how many changes of each resource watches can go back.
     - `bookmark_interval`: seconds between bookmarks of a watch that allows them.
@@ -72,6 +73,7 @@ class APIServer:
         faults: Faults | None = None,
         anonymous: bool = True,
         virtual: Mapping[str, VirtualResource] | None = None,
+        aggregated: Mapping[str, Callable[[Request, Resource], Object]] | None = None,
         controllers: Sequence[Controller] = (),
         history: int = 2000,
         bookmark_interval: float = 60.0,
@@ -89,6 +91,7 @@ class APIServer:
         self.anonymous = anonymous
         reviews = AccessReviews(_Current(self))
         self.virtual: Mapping[str, VirtualResource] = dict.fromkeys(_ACCESS_REVIEWS, reviews) | dict(virtual or {})
+        self.aggregated: Mapping[str, Callable[[Request, Resource], Object]] = dict(aggregated or {})
         self.controllers: list[Controller] = list(controllers)
         self.bookmark_interval = bookmark_interval
         self.audit = audit

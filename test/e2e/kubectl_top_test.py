@@ -1,0 +1,206 @@
+"""kubectl top, and the pages that it and Prometheus live on: what nodes, pods and containers use."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from typing import Any
+
+import pytest
+from framework import kubectl as kubectls
+from framework.cluster_client import Namespace, is_true
+from framework.containerd import BUSYBOX
+from framework.local_cluster import Environment
+from framework.waiting import wait_for
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from pkg.api.core import v1
+
+# A cluster's own metrics server asks once in a while; the one of the test API server when it is asked.
+pytestmark = [pytest.mark.kubectl, pytest.mark.local]
+
+# Mebibytes that one container keeps in memory.
+KEPT = 24
+BUSY = "trap exit TERM; while :; do :; done"
+IDLE = f"trap exit TERM; dd if=/dev/zero of=/keep/x bs=1M count={KEPT}; touch /keep/done; sleep 1000 & wait"
+# What promtool says of a page: nothing, or that it does not like a name, which is upstream's.
+_READABLE = (0, 3)
+
+
+class Kubectl:
+    """kubectl in the tests' namespace."""
+
+    def __init__(self, environment: Environment, namespace: Namespace) -> None:
+        self._kubectl = kubectls.Kubectl(kubectls.of_the_system(), environment.kubeconfig, namespace.name)
+
+    def __call__(self, *arguments: str) -> str:
+        """The output; AssertionError, with what kubectl said, if it fails."""
+        done = self._kubectl.run(*arguments)
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout.decode()}{done.stderr.decode()}"
+        return done.stdout.decode()
+
+
+@pytest.fixture(scope="module")
+def kubectl(environment: Environment, namespace: Namespace) -> Kubectl:
+    return Kubectl(environment, namespace)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pods(namespace: Namespace) -> None:
+    """One pod that is busy, within its limit, and one that keeps something in memory."""
+    limits = {"limits": {"cpu": "300m", "memory": "64Mi"}}
+    keep = {"name": "keep", "emptyDir": {"medium": "Memory", "sizeLimit": "32Mi"}}
+    containers: list[dict[str, Any]] = [
+        {"name": "busy", "image": BUSYBOX, "command": ["sh", "-c", BUSY], "resources": limits},
+        {
+            "name": "idle",
+            "image": BUSYBOX,
+            "command": ["sh", "-c", IDLE],
+            "volumeMounts": [{"name": "keep", "mountPath": "/keep"}],
+            "readinessProbe": {"exec": {"command": ["test", "-e", "/keep/done"]}, "periodSeconds": 1},
+        },
+    ]
+    for name, container in zip(("works", "keeps"), containers, strict=True):
+        namespace.create(
+            {
+                "metadata": {"name": name, "labels": {"app": name}},
+                "spec": {"containers": [container], "volumes": [keep], "terminationGracePeriodSeconds": 1},
+            }
+        )
+    namespace.wait_for_running("works")
+    namespace.wait_for("keeps", "it has written", lambda pod: is_true(pod, v1.POD_READY))
+
+
+def rows(table: str) -> dict[str, list[str]]:
+    """The columns after the first, by the first, without the header."""
+    return {line.split()[0]: line.split()[1:] for line in table.splitlines()[1:]}
+
+
+def millicores(text: str) -> int:
+    assert text.endswith("m"), text
+    return int(text[:-1])
+
+
+def mebibytes(text: str) -> int:
+    assert text.endswith("Mi"), text
+    return int(text[:-2])
+
+
+def top(kubectl: Kubectl, *arguments: str) -> str:
+    """What kubectl says once it knows of both pods: a container that has just started may not have been measured."""
+
+    def look() -> str:
+        table = kubectl("top", *arguments)
+        return table if {"works", "keeps"} <= rows(table).keys() else ""
+
+    return wait_for("what both pods use", look, 30)
+
+
+def test_nodes(kubectl: Kubectl, namespace: Namespace) -> None:
+    cores, share, memory, memory_share = rows(kubectl("top", "nodes"))[namespace.node]
+    assert millicores(cores) > 100, "the busy pod alone uses more"
+    assert mebibytes(memory) > KEPT
+    assert share.endswith("%")
+    assert memory_share.endswith("%")
+
+
+def test_pods(kubectl: Kubectl) -> None:
+    table = top(kubectl, "pods", "--sort-by=cpu")
+    found = rows(table)
+    assert list(found) == ["works", "keeps"], "the busier one first"
+    assert 100 < millicores(found["works"][0]) < 400, "its limit is 300m"
+    assert millicores(found["keeps"][0]) < 100
+    assert KEPT <= mebibytes(found["keeps"][1]) < 2 * KEPT
+    assert mebibytes(found["works"][1]) < KEPT
+
+
+def test_containers(kubectl: Kubectl) -> None:
+    top(kubectl, "pods")
+    name, cores, memory = rows(kubectl("top", "pod", "works", "--containers"))["works"]
+    assert name == "busy"
+    assert millicores(cores) > 100
+    assert mebibytes(memory) >= 0
+    assert set(rows(kubectl("top", "pods", "-l", "app=keeps"))) == {"keeps"}
+
+
+def test_pod_that_is_not_there(kubectl: Kubectl) -> None:
+    with pytest.raises(AssertionError, match=r'pods.metrics.k8s.io "none" not found'):
+        kubectl("top", "pod", "none")
+
+
+def page(kubectl: Kubectl, namespace: Namespace, path: str) -> str:
+    return kubectl("get", "--raw", f"/api/v1/nodes/{namespace.node}/proxy{path}")
+
+
+def samples(text: str) -> list[Sample]:
+    """All of a page. A page that says something twice is one that Prometheus does not take."""
+    found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    times = Counter((sample.name, frozenset(sample.labels.items())) for sample in found)
+    assert [key for key, count in times.items() if count > 1] == []
+    return found
+
+
+def labelled(found: list[Sample], metric: str, /, **labels: str) -> list[Sample]:
+    return [s for s in found if s.name == metric and labels.items() <= s.labels.items()]
+
+
+def one(found: list[Sample], metric: str, /, **labels: str) -> Sample:
+    (sample,) = labelled(found, metric, **labels)
+    return sample
+
+
+def test_page_of_containers(kubectl: Kubectl, namespace: Namespace) -> None:
+    """What dashboards are made of: of containers, of the pod as a whole, and of its network."""
+    found = samples(page(kubectl, namespace, "/metrics/cadvisor"))
+    pod = {"namespace": namespace.name, "pod": "works"}
+    busy = one(found, "container_cpu_usage_seconds_total", container="busy", **pod)
+    assert busy.value > 0
+    assert busy.timestamp is not None
+    assert busy.labels["cpu"] == "total"
+    assert busy.labels["image"].endswith(BUSYBOX.rpartition("/")[2])
+    assert busy.labels["id"].endswith(busy.labels["name"])
+    assert one(found, "container_spec_cpu_quota", container="busy", **pod).value == 30000
+    assert one(found, "container_spec_memory_limit_bytes", container="busy", **pod).value == 64 << 20
+    assert one(found, "container_cpu_cfs_throttled_periods_total", container="busy", **pod).value > 0
+    assert one(found, "container_processes", container="busy", **pod).value == 1
+    keeps = {"namespace": namespace.name, "pod": "keeps"}
+    memory = {s.labels["container"]: s.value for s in labelled(found, "container_memory_working_set_bytes", **keeps)}
+    assert memory["idle"] > KEPT << 20
+    whole = one(found, "container_memory_working_set_bytes", container="", name="", **keeps)
+    assert whole.value >= memory["idle"]
+    # Once for the pod, by its sandbox: a sum over a pod's containers must not count it twice.
+    received = one(found, "container_network_receive_packets_total", interface="eth0", **pod)
+    assert received.labels["container"] == ""
+    assert "pause" in received.labels["image"]
+    machine = one(found, "container_memory_working_set_bytes", id="/")
+    assert machine.value < one(found, "machine_memory_bytes").value
+    assert one(found, "container_fs_limit_bytes", id="/", device=root_device(found)).value > 0
+    assert one(found, "container_scrape_error").value == 0
+
+
+def root_device(found: list[Sample]) -> str:
+    """The device with the most room, as the root's file system has here."""
+    limits = labelled(found, "container_fs_limit_bytes", id="/")
+    return max(limits, key=lambda sample: sample.value).labels["device"]
+
+
+def test_page_for_metrics_server(kubectl: Kubectl, namespace: Namespace) -> None:
+    found = samples(page(kubectl, namespace, "/metrics/resource"))
+    pod = {"namespace": namespace.name, "pod": "works"}
+    assert one(found, "container_cpu_usage_seconds_total", container="busy", **pod).value > 0
+    assert one(found, "container_memory_working_set_bytes", container="busy", **pod).timestamp is not None
+    assert one(found, "container_start_time_seconds", container="busy", **pod).value > 1.7e9
+    whole = one(found, "pod_cpu_usage_seconds_total", **pod).value
+    assert one(found, "node_cpu_usage_seconds_total").value > whole > 0
+    assert one(found, "pod_memory_working_set_bytes", **pod).value > 0
+    assert one(found, "resource_scrape_error").value == 0
+
+
+@pytest.mark.parametrize("path", ["/metrics/cadvisor", "/metrics/resource"])
+def test_promtool_reads_the_page(kubectl: Kubectl, namespace: Namespace, path: str) -> None:
+    text = page(kubectl, namespace, path)
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode in _READABLE, done.stderr

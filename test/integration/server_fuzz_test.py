@@ -1,0 +1,157 @@
+"""Whatever is sent to the kubelet's server, it answers in time, and never that it has lost its way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from collections.abc import Iterator
+from urllib.parse import quote, urlencode
+
+import pytest
+from framework.hollow_node import HollowNode
+from framework.pods import pod, sleeper
+from framework.waiting import wait_for
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kubelet import server
+from pkg import golang
+from pkg.golang import http
+
+NODE = "fuzzed"
+TIMEOUT = 20.0
+# Of each test; they differ from run to run, and the one that fails is shown.
+EXAMPLES = 150
+FUZZ = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+# What the runtime refuses to do is told as 500, as by upstream, with the runtime's words.
+_ASK_THE_RUNTIME = ("run", "exec", "attach", "portForward", "checkpoint")
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of the server of a kubelet with a pod. It asks nobody who he is, so that all of it is reached."""
+    manifests = tmp_path_factory.mktemp("manifests")
+    (manifests / "pod.json").write_text(json.dumps(pod("pod", sleeper("c"))))
+    with HollowNode(None, NODE, config={"staticPodPath": str(manifests)}) as node:
+        kubelet = node.kubelet
+        assert kubelet is not None
+        wait_for("the pod runs", lambda: node.runtime.recorder.counts.get("StartContainer", 0) > 0, timeout=30)
+        handler = server.Server(kubelet, kubelet.resource_analyzer, kube_cfg=kubelet.kubelet_configuration)
+        listening = http.Server(handler, name="fuzzed-server", read_header_timeout=0.5, body_timeout=0.5)
+        listening.listen("127.0.0.1", 0)
+        thread = golang.go(listening.serve, name="fuzzed-server")
+        yield listening.port
+        listening.close()
+        thread.join()
+
+
+def exchange(port: int, data: bytes, *, then_end: bool = True) -> bytes:
+    """The beginning of the answer; b"" if the connection was ended without. Raises TimeoutError.
+
+    A client that has ended its side has gone, as far as the server can see, and may get any answer or none.
+    """
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as sock:
+        # The server may have answered, and ended the connection, before it has read everything.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            sock.sendall(data)
+            if then_end:
+                sock.shutdown(socket.SHUT_WR)
+        try:
+            return sock.recv(1 << 16)
+        except ConnectionResetError:
+            return b""
+
+
+_SEGMENTS = st.one_of(
+    st.sampled_from(["default", f"pod-{NODE}", "c", "none", "..", ".", "%2e%2e", "%00", "%", "a%2fb", "%ff", ""]),
+    st.text(max_size=20).map(lambda text: quote(text, safe="")),
+    st.integers().map(str),
+)
+_ROOTS = st.sampled_from(
+    [
+        "pods", "runningpods", "run", "exec", "attach", "portForward", "containerLogs", "checkpoint", "logs", "stats",
+        "stats/summary", "metrics", "metrics/cadvisor", "metrics/resource", "metrics/probes", "metrics/slis", "configz",
+        "flagz", "statusz", "healthz", "healthz/syncloop", "debug/pprof", "debug/pprof/goroutine", "debug/pprof/heap",
+        "debug/flags/v", "debug/syncloop", "debug/syncloop.json", "debug/syncloop/explain", "..", "",
+    ]
+)  # fmt: skip
+_NAMES = st.sampled_from(
+    [
+        "command", "cmd", "input", "output", "error", "tty", "stdin", "stdout", "port", "timeout", "tailLines", "tail",
+        "limitBytes", "sinceSeconds", "sinceTime", "timestamps", "previous", "container", "stream", "query",
+        "untilTime", "pattern", "boot", "only_cpu_and_memory", "verbose", "exclude", "debug", "pod",
+        "namespace", "name",
+    ]
+)  # fmt: skip
+_VALUES = st.one_of(
+    st.sampled_from(["1", "true", "0", "-1", "9" * 30, "", "2020-01-01T00:00:00Z", "All", "Stdout", "all", "NaN", "["]),
+    st.integers().map(str),
+    st.text(max_size=30),
+)
+_KNOWN_HEADERS = st.sampled_from(
+    [
+        "Connection: Upgrade", "Upgrade: SPDY/3.1", "Upgrade: websocket", "Connection: close", "Accept: */*",
+        "X-Stream-Protocol-Version: v4.channel.k8s.io", "Sec-WebSocket-Version: 13", "Accept-Encoding: gzip",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol: v5.channel.k8s.io",
+        "Sec-WebSocket-Protocol: SPDY/3.1+portforward.k8s.io", "Expect: 100-continue", "Range: bytes=-5,9-3",
+        "Authorization: Bearer x", "Transfer-Encoding: chunked", "Content-Length: 5", "If-Modified-Since: x",
+    ]
+)  # fmt: skip
+_OTHER_HEADERS = st.tuples(st.from_regex(r"[A-Za-z-]{1,12}", fullmatch=True), st.text(max_size=20)).map(": ".join)
+_HEADERS = st.lists(st.one_of(_KNOWN_HEADERS, _OTHER_HEADERS), max_size=6)
+
+
+@st.composite
+def _requests(draw: st.DrawFn) -> tuple[str, bytes]:
+    """The root of the path, and a request that is nearly one."""
+    root = draw(_ROOTS)
+    path = "/".join(["", root, *draw(st.lists(_SEGMENTS, max_size=4))])
+    query = urlencode(draw(st.lists(st.tuples(_NAMES, _VALUES), max_size=4)))
+    method = draw(st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "CONNECT", "BREW"]))
+    head = [f"{method} {path}?{query} HTTP/1.1", "Host: node", *draw(_HEADERS), "", ""]
+    body = draw(st.binary(max_size=50))
+    return root, "\r\n".join(head).encode(errors="replace") + body
+
+
+@FUZZ
+@given(_requests())
+def test_requests(port: int, request: tuple[str, bytes]) -> None:
+    root, data = request
+    answer = exchange(port, data, then_end=False)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 "), "there is an answer"
+    if head.startswith(b"HTTP/1.1 500"):
+        assert root in _ASK_THE_RUNTIME, answer
+        assert b"Internal Server Error\n" not in body
+
+
+@FUZZ
+@given(st.binary(min_size=1, max_size=300))
+def test_bytes_that_are_no_request(port: int, data: bytes) -> None:
+    answer = exchange(port, data)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 ")
+    assert b" 500 " not in answer.partition(b"\r\n")[0]
+
+
+@FUZZ
+@given(st.data())
+def test_requests_with_a_fault(port: int, data: st.DataObject) -> None:
+    """Bytes changed, left out or put in, anywhere."""
+    whole = bytearray(data.draw(_requests())[1])
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(whole)))
+        whole[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
+    answer = exchange(port, bytes(whole))
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 ")
+    assert b"Internal Server Error\n" not in answer
+
+
+def test_the_server_is_well_after_all_that(port: int) -> None:
+    assert exchange(port, b"GET /healthz HTTP/1.1\r\nHost: node\r\n\r\n", then_end=False).endswith(b"\r\n\r\nok")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import email.utils
+import errno
 import html
 import os
 import posixpath
@@ -98,7 +99,10 @@ def _open(root: str, path: str) -> _Opened:
     except PermissionError as err:
         raise HTTPError(403, "403 Forbidden") from err
     except OSError as err:
-        # A name that is too long, links in a circle, a disk that fails: what exactly is not for the client.
+        # DIVERGES: for Go a name that nothing can have is a fault of the server's.
+        if err.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise HTTPError(404, "404 page not found") from err
+        # A disk that fails, or no more descriptors: what exactly is not for the client.
         raise HTTPError(500, "500 Internal Server Error") from err
 
 

@@ -65,8 +65,8 @@ def _get(root: Path, path: str, method: str = "GET", query: str = "", **headers:
         ("slash/etc/passwd", 403, "403 Forbidden\n"),
         # Nor does one make the server wait for ever, or fail.
         ("pipe", 403, "403 Forbidden\n"),
-        ("circle", 500, "500 Internal Server Error\n"),
-        ("x" * 300, 500, "500 Internal Server Error\n"),
+        ("circle", 404, "404 page not found\n"),
+        ("x" * 300, 404, "404 page not found\n"),
     ],
 )
 def test_files(root: Path, path: str, status: int, body: str) -> None:

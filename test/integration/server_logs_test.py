@@ -1,10 +1,14 @@
-"""Two hundred clients follow logs, go away or see their containers end, and the kubelet is as it was before."""
+"""Logs over the kubelet's own port: what can be asked, and what cannot; and two hundred clients that follow at once,
+go away or see their containers end, with the kubelet then as it was before.
+"""
 
 from __future__ import annotations
 
+import http.client
 import os
 import socket
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +50,7 @@ def kubelet(new_kubelet: Callable[..., HollowKubelet]) -> HollowKubelet:
         "enableServer": True,
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
+        "enableSystemLogQuery": True,
     }
     kubelet = new_kubelet("followers", config)
     kubelet.start()
@@ -68,6 +73,76 @@ def runs(state: int) -> bool:
 
 def target(kubelet: HollowKubelet, i: int) -> str:
     return f"/containerLogs/default/{kubelet.full_name(f'p{i}')}/main?follow=true"
+
+
+def get(kubelet: HollowKubelet, path: str) -> tuple[int, str]:
+    """The answer to a path that is sent as it is."""
+    connection = http.client.HTTPSConnection("127.0.0.1", kubelet.port, timeout=30, context=insecure_context())
+    with closing(connection):
+        connection.putrequest("GET", path)
+        connection.endheaders()
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "text"),
+    [
+        ("tail=1", 200, "line 0\x03\n"),
+        ("tail=all", 200, "line 0\x03\n"),
+        ("tailLines=9223372036854775807&limitBytes=9223372036854775807", 200, "line 0\x03\n"),
+        ("sinceSeconds=9223372036854775807", 200, "line 0\x03\n"),
+        ("sinceTime=9999-12-31T23:59:59Z", 200, ""),
+        ("sinceTime=", 200, "line 0\x03\n"),
+        ("follow=0&timestamps=false", 200, "line 0\x03\n"),
+        ("tailLines=9223372036854775808", 400, '{"message": "Unable to decode query."}'),
+        ("tailLines=-9" + "9" * 4000, 400, '{"message": "Unable to decode query."}'),
+        ("tailLines=ten", 400, '{"message": "Unable to decode query."}'),
+        ("tail=ten", 400, '{"message": "Unable to decode query."}'),
+        ("limitBytes=1.5", 400, '{"message": "Unable to decode query."}'),
+        ("sinceTime=yesterday", 400, '{"message": "Unable to decode query."}'),
+        ("sinceTime=0000-00-00T00:00:00Z", 400, '{"message": "Unable to decode query."}'),
+        ("tailLines=-1", 422, '{"message": "Invalid request."}'),
+        ("limitBytes=0", 422, '{"message": "Invalid request."}'),
+        ("sinceSeconds=0", 422, '{"message": "Invalid request."}'),
+        ("sinceSeconds=1&sinceTime=2026-01-02T03:04:05Z", 422, '{"message": "Invalid request."}'),
+        ("stream=stdout", 422, '{"message": "Invalid request."}'),
+        (
+            "stream=Stdout",
+            400,
+            'unable to return the given log stream: "Stdout". Please enable PodLogsQuerySplitStreams feature gate in '
+            "kubelet",
+        ),
+        ("previous=true", 400, 'previous terminated container "main" in pod "POD" not found'),
+    ],
+)
+def test_what_can_be_asked_of_a_log(kubelet: HollowKubelet, query: str, status: int, text: str) -> None:
+    name = kubelet.full_name("p0")
+    assert get(kubelet, f"/containerLogs/default/{name}/main?{query}") == (status, text.replace("POD", name))
+
+
+@pytest.mark.parametrize(
+    ("path", "statuses"),
+    [
+        ("/logs/../../etc/passwd", {301, 404}),
+        ("/logs/%2e%2e/%2e%2e/etc/passwd", {301, 404}),
+        ("/logs/..%2f..%2fetc%2fpasswd", {301, 404}),
+        ("/logs/%00", {400}),
+        ("/logs/none/" + "x" * 5000, {404}),
+        ("/logs/?query=/../../etc/passwd", {406}),
+        ("/logs/?query=%20", {400}),
+        ("/logs/?query=a&pattern=(", {406}),
+        ("/logs/?query=a;rm", {406}),
+        ("/logs/?tailLines=100001&query=a", {406}),
+        ("/containerLogs/default/none/main", {404}),
+        ("/containerLogs/default/..%2f..%2fetc/passwd", {301, 404}),
+        ("/containerLogs/../../etc/passwd", {301, 404}),
+    ],
+)
+def test_nothing_else_is_shown(kubelet: HollowKubelet, path: str, statuses: set[int]) -> None:
+    status, text = get(kubelet, path)
+    assert status in statuses
+    assert "root:" not in text
 
 
 def test_two_hundred_followers(kubelet: HollowKubelet) -> None:

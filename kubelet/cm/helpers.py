@@ -170,6 +170,9 @@ def _get_container(root: str, proc: str) -> str:
         groups.update(dict.fromkeys(controllers.split(","), name))
     if is_cgroup2_unified_mode(root):
         return groups[""]
+    for controller in ("cpu", "memory"):
+        if controller not in groups:
+            raise LookupError(f"mountpoint for {controller} not found")
     cpu, memory = groups["cpu"], groups["memory"]
     if cpu != memory:
         raise LookupError(f"cpu and memory cgroup hierarchy not unified.  cpu: {cpu}, memory: {memory}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kubelet import cm
+from kubelet.cm import helpers
 from kubelet.cm.helpers import resource_config_for_pod
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -159,3 +162,54 @@ def test_amounts_from_config(config: cm.ResourceConfig | None, expected: tuple[s
         cm.memory_limits_from_config(config),
     )
     assert tuple(str(each) if each is not None else None for each in found) == expected
+
+
+@pytest.mark.parametrize(
+    ("root", "per_qos", "driver", "expected"),
+    [
+        ("/", True, "cgroupfs", "/kubepods"),
+        ("/", True, "systemd", "/kubepods.slice"),
+        ("/a/b", True, "cgroupfs", "/a/b/kubepods"),
+        ("/a", True, "systemd", "/a.slice/a-kubepods.slice"),
+        ("", False, "cgroupfs", "/"),
+        ("/", False, "systemd", "/"),
+        ("/a", False, "cgroupfs", "/a"),
+    ],
+)
+def test_node_allocatable_root(root: str, per_qos: bool, driver: str, expected: str) -> None:
+    assert helpers.node_allocatable_root(root, per_qos, driver) == expected
+
+
+V1 = "4:memory:{memory}\n3:cpu,cpuacct:{cpu}\n1:name=systemd:{systemd}\n0::/ignored\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "unified", "expected"),
+    [
+        pytest.param("0::/system.slice/kubelet.service\n", True, "/system.slice/kubelet.service", id="version 2"),
+        pytest.param(V1.format(memory="/k", cpu="/k", systemd="/k"), False, "/k", id="version 1"),
+        pytest.param(V1.format(memory="/", cpu="/", systemd="/k"), False, "/k", id="nobody counts the service"),
+        pytest.param("4:memory:/k\n3:cpu:/k\n", False, "/k", id="without systemd"),
+    ],
+)
+def test_kubelet_container(tmp_path: Path, text: str, unified: bool, expected: str) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text(text)
+    if unified:
+        (tmp_path / "cgroup.controllers").touch()
+    assert helpers.get_kubelet_container("", str(tmp_path), str(tmp_path)) == expected
+    assert helpers.get_kubelet_container("/told", str(tmp_path), str(tmp_path)) == "/told"
+
+
+def test_kubelet_in_several_containers(tmp_path: Path) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text(V1.format(memory="/m", cpu="/c", systemd="/"))
+    with pytest.raises(LookupError, match=r"cgroup hierarchy not unified\.  cpu: /c, memory: /m"):
+        helpers.get_kubelet_container("", str(tmp_path), str(tmp_path))
+
+
+def test_kubelet_where_nobody_counts_memory(tmp_path: Path) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text("3:cpu:/c\n")
+    with pytest.raises(LookupError, match="mountpoint for memory not found"):
+        helpers.get_kubelet_container("", str(tmp_path), str(tmp_path))

@@ -57,6 +57,7 @@ integration: ## test the kubelet on the hollow runtime
 e2e-node: ## test the kubelet as a process on a private containerd; takes root
 	@hack/setup
 	@hack/setup registry
+	@hack/setup browser
 	$(PYTEST) $(PARALLEL) test/e2e_node
 	$(PYTEST) -m alone test/e2e_node
 

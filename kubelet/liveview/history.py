@@ -271,8 +271,8 @@ def _note_container(story: Story, status: v1.ContainerStatus, now: float) -> Non
         return
     story.containers[status.name] = (container_id, True)
     at = ended.finished_at.timestamp() if ended.finished_at is not None else now
-    # The runtime's times are cut to seconds in a status: it is not seen before it happened.
-    at = min(max(at, now - 1.0), now) if now - at < 2.0 else at
+    # A status has its times cut to seconds: it has ended at some time in that second, and not after now.
+    at = min(at + 1.0, now) if at.is_integer() else at
     detail = f"{status.name} {describe_end(ended)}"
     story.add(Line("exit", at, at, detail, ended.exit_code != 0))
 

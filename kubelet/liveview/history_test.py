@@ -127,7 +127,7 @@ def test_container_that_ends_and_ends_again() -> None:
         ("main ended with exit code 1", True),
         ("main ended with exit code 0", False),
     ]
-    assert exits[0].began == at.timestamp()
+    assert exits[0].began == at.timestamp() + 1
 
 
 def test_calls_belong_to_pods() -> None:

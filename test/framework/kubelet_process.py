@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from framework.containerd import ROOT
 from framework.cri import POD_NAME, CRIClient
@@ -186,6 +189,24 @@ class KubeletProcess:
         url = f"http://127.0.0.1:{port or self.read_only_port}{path}"
         with urllib.request.urlopen(url, timeout=10) as answer:
             return str(answer.read().decode())
+
+    def debug(self, path: str) -> Any:
+        """What it answers on the socket that is for root alone, decoded from JSON; None for 404."""
+        connection = http.client.HTTPConnection("localhost", timeout=10)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(10)
+        with contextlib.closing(connection):
+            connection.sock.connect(str(self.root_dir / "debug.sock"))
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            body = answer.read()
+        assert answer.status in (200, 404), f"{path}: {answer.status} {body!r}"
+        return json.loads(body) if answer.status == 200 else None
+
+    def explained(self, name: str) -> dict[str, Any] | None:
+        """What it says of why the pod of a manifest is as it is; None if it knows none."""
+        found = self.debug(f"/debug/syncloop/explain?pod=default/{self.full_name(name)}")
+        return None if found is None else found["pods"][-1]["explanation"]
 
     def pods(self) -> dict[str, Pod]:
         """All pods by the name in their manifest, which is their name without the node's."""

@@ -1,0 +1,215 @@
+"""Pods that are stuck, each for another reason, and what `explain pod` says of each.
+
+All are dropped at once, so that their waiting overlaps; each test then waits until the kubelet names its cause.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from framework.containerd import ROOT, WEB
+from framework.kubelet_process import KubeletProcess
+from framework.pods import Manifest, pod, shell, sleeper
+
+NO_IMAGE = "registry.invalid/shop/reports:1.9"
+
+
+def probe(**action: object) -> dict[str, object]:
+    return {"periodSeconds": 1, **action}
+
+
+def web(name: str, **fields: object) -> dict[str, Any]:
+    return {"name": name, "image": WEB, **fields}
+
+
+FAILS = {"command": ["sh", "-c", "echo no heartbeat; exit 1"]}
+DATABASE = "echo starting; echo 'cannot reach database db:5432' >&2; exit 1"
+HOG = "head -c 60000000 /dev/zero | tail"
+VARIABLE = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "smtp", "key": "password"}}}
+MOUNT = {"volumeMounts": [{"name": "settings", "mountPath": "/settings"}]}
+SETTINGS = [{"name": "settings", "configMap": {"name": "invoices-settings"}}]
+NO_DIRECTORY = [{"name": "settings", "hostPath": {"path": "/no/such/directory", "type": "Directory"}}]
+
+# The manifest, the cause, and the sentence as a regular expression.
+STUCK: list[tuple[Manifest, str, str]] = [
+    (
+        pod("crashes", shell(DATABASE, "app")),
+        "CrashLoop",
+        r"Its container app ended with exit code 1 within a second of its start, (once|\d+ times) so far; "
+        r'the last that it wrote was "cannot reach database db:5432"\.',
+    ),
+    (
+        pod("no-image", {"name": "app", "image": NO_IMAGE}),
+        "ImagePull",
+        rf'Its container app waits because image "{NO_IMAGE}" cannot be pulled: .*registry\.invalid.*',
+    ),
+    (
+        pod("never-pulled", {"name": "app", "image": "docker.io/library/none:1", "imagePullPolicy": "Never"}),
+        "ErrImageNeverPull",
+        r'Its container app cannot start: image "docker.io/library/none:1" is not on this node, '
+        r"and its pull policy is Never\.",
+    ),
+    (
+        pod("no-image-name", {"name": "app", "image": "Not An Image"}),
+        "InvalidImageName",
+        r'Its container app cannot start: "Not An Image" is no valid name of an image\.',
+    ),
+    (
+        pod("no-config-map", sleeper("app", **MOUNT), volumes=SETTINGS),
+        "MissingObject",
+        r"It waits for its volume settings: ConfigMap invoices-settings does not exist in namespace default\.",
+    ),
+    (
+        pod("no-directory", sleeper("app", **MOUNT), volumes=NO_DIRECTORY),
+        "VolumeFailed",
+        r"It waits for its volume settings: .*/no/such/directory.*",
+    ),
+    (
+        pod("no-secret", sleeper("app", env=[VARIABLE])),
+        "MissingObject",
+        r"Its container app cannot be configured: Secret smtp does not exist in namespace default\.",
+    ),
+    (
+        pod("no-program", {**sleeper("app"), "command": ["/bin/serve"]}),
+        "CannotRun",
+        r"Its container app cannot be started: .*/bin/serve.*no such file or directory.*",
+    ),
+    (
+        pod("too-big", shell(HOG, "hog", resources={"limits": {"memory": "16Mi"}})),
+        "OOMKilled",
+        r"Its container hog was killed because it used more memory than its limit \(OOMKilled\) .*; "
+        r"its limit is 16Mi\.",
+    ),
+    (
+        pod("init-fails", sleeper("app"), initContainers=[shell("echo no such table; exit 3", "schema")]),
+        "InitCrashLoop",
+        r"Its init container schema ended with exit code 3 .*; the last that it wrote was \"no such table\"\.",
+    ),
+    (
+        pod("not-started", sleeper("app", startupProbe=probe(exec=FAILS, failureThreshold=1000))),
+        "StartupProbe",
+        r"Its container app has not passed its startup probe yet: no heartbeat\.",
+    ),
+    (
+        pod("not-alive", sleeper("app", livenessProbe=probe(exec=FAILS, failureThreshold=1))),
+        "LivenessProbe",
+        r"Its container app is killed again and again because its liveness probe fails: no heartbeat\.",
+    ),
+    (
+        pod("not-ready", web("app", readinessProbe=probe(httpGet={"path": "/", "port": 81}))),
+        "ReadinessProbe",
+        r"Its container app runs but is not ready: its readiness probe fails: .*:81/.*connection refused.*",
+    ),
+    (
+        pod("other-system", sleeper("app"), nodeSelector={"kubernetes.io/os": "windows"}),
+        "NodeAffinity",
+        r"This node has refused it for good: .*didn't match Pod's node affinity/selector \(NodeAffinity\)\.",
+    ),
+    (
+        pod("fails-for-good", shell("exit 4", "app"), restartPolicy="Never"),
+        "ContainerFailed",
+        r"It has failed for good: container app ended with exit code 4, and is not restarted "
+        r"\(restartPolicy Never\)\.",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
+    process = new_kubelet("explain")
+    for manifest, _, _ in STUCK:
+        process.write(manifest)
+    process.write(pod("fine", sleeper("app")))
+    process.write(pod("twice", shell("trap '' TERM; while true; do sleep 1; done", "app"), grace=40))
+    process.start()
+    return process
+
+
+def explain(kubelet: KubeletProcess, *what: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cmd.kubelet", "explain", *what, f"--root-dir={kubelet.root_dir}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "cause", "sentence"),
+    STUCK,
+    ids=lambda each: each["metadata"]["name"] if isinstance(each, dict) else "",
+)
+def test_cause_is_named(kubelet: KubeletProcess, manifest: Manifest, cause: str, sentence: str) -> None:
+    name = manifest["metadata"]["name"]
+
+    def named(_: object) -> dict[str, Any] | None:
+        found = kubelet.explained(name)
+        return (
+            found
+            if found is not None and found["cause"] == cause and re.fullmatch(sentence, found["sentence"])
+            else None
+        )
+
+    try:
+        found = kubelet.wait_for(f"{cause} of {name}", named, timeout=90)
+    except AssertionError as err:
+        raise AssertionError(f"{kubelet.explained(name)}") from err
+    assert found is not None and found["evidence"], "a cause without evidence"
+
+
+def test_command(kubelet: KubeletProcess) -> None:
+    kubelet.wait_for("the crash", lambda _: (kubelet.explained("crashes") or {}).get("cause") == "CrashLoop")
+
+    done = explain(kubelet, "pod", f"default/{kubelet.full_name('crashes')}")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"default/{kubelet.full_name('crashes')}: ")
+    for text in ("cannot reach database db:5432", "Evidence", "Worker: ", "Timeline from ", "sandbox", "█"):
+        assert text in done.stdout
+    as_json = explain(kubelet, "pod", f"default/{kubelet.full_name('fine')}", "-o", "json")
+    assert json.loads(as_json.stdout)["pods"][0]["explanation"]["state"] == "ready"
+
+
+def test_command_about_the_node(kubelet: KubeletProcess) -> None:
+    done = explain(kubelet, "node")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"The node is well; \d+ of \d+ pods are not as they should be\.", done.stdout)
+    for manifest, _, _ in STUCK:
+        assert f"default/{kubelet.full_name(manifest['metadata']['name'])}" in done.stdout
+
+
+def test_command_about_a_pod_that_is_not_there(kubelet: KubeletProcess) -> None:
+    done = explain(kubelet, "pod", "default/nobody")
+    assert done.returncode == 1
+    assert "this kubelet knows no pod default/nobody" in done.stderr
+
+
+def test_static_pod_that_waits_for_its_predecessor(kubelet: KubeletProcess) -> None:
+    kubelet.wait_for_running("twice")
+    kubelet.write(pod("twice", sleeper("other"), grace=40))
+
+    def explanations() -> dict[str, dict[str, Any]]:
+        found = kubelet.debug(f"/debug/syncloop/explain?pod=default/{kubelet.full_name('twice')}")
+        return {each["explanation"]["cause"]: each["explanation"] for each in found["pods"]}
+
+    kubelet.wait_for("both", lambda _: {"WaitsForSameName", "Terminating"} <= explanations().keys(), timeout=30)
+    found = explanations()
+    assert "still runs under the same name" in found["WaitsForSameName"]["sentence"]
+    assert found["Terminating"]["sentence"] == "It is being stopped: container app still runs (grace period 40 s)."
+
+
+def test_missing_object_appears(kubelet: KubeletProcess) -> None:
+    """What the advice says is true: the pod goes on as soon as it is there."""
+    settings = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "invoices-settings", "namespace": "default"},
+        "data": {"currency": "EUR"},
+    }
+    kubelet.write(settings)
+    kubelet.wait_for_running("no-config-map")
+    found = kubelet.explained("no-config-map")
+    assert found is not None and (found["state"], found["sentence"]) == ("ready", "It runs and is ready.")

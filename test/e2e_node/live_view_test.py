@@ -1,0 +1,138 @@
+"""The live view in a real browser: what happens to pods is seen on the page, without reloading it.
+
+With LIVE_VIEW_IMAGES=docs/images the pictures of the documentation are taken anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from framework.browser import LiveView, browser
+from framework.containerd import WEB
+from framework.kubelet_process import KubeletProcess
+from framework.pods import pod, shell, sleeper, with_evidence
+
+pytestmark = pytest.mark.browser
+
+NODE = "worker-1"
+# Whoever reaches the port may look: this is about the page, and who may see it is tested elsewhere.
+OPEN = {
+    "enableServer": True,
+    "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+    "authorization": {"mode": "AlwaysAllow"},
+}
+PAYMENTS = "test -e /evidence/database || { echo 'cannot reach database db:5432' >&2; exit 1; }; exec sleep 1000"
+
+
+@pytest.fixture(scope="module")
+def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
+    process = new_kubelet(NODE, OPEN)
+    ready = {"readinessProbe": {"periodSeconds": 2, "httpGet": {"path": "/", "port": 8080}}}
+    process.write(pod("shop-frontend", {"name": "web", "image": WEB, **ready}, sleeper("metrics")))
+    process.write(pod("shop-cart", sleeper("cart")))
+    process.write(pod("shop-search", sleeper("search")))
+    process.write(pod("node-exporter", sleeper("exporter"), hostNetwork=True))
+    process.write(pod("backup", shell("exit 0", "dump"), restartPolicy="Never"))
+    settings = [{"name": "settings", "configMap": {"name": "invoices-settings"}}]
+    mount = {"volumeMounts": [{"name": "settings", "mountPath": "/settings"}]}
+    process.write(pod("invoices", sleeper("invoices", **mount), volumes=settings))
+    process.write(pod("reports", {"name": "reports", "image": "registry.invalid/shop/reports:1.9"}))
+    process.start()
+    return process
+
+
+@pytest.fixture(scope="module")
+def page(kubelet: KubeletProcess) -> Iterator[LiveView]:
+    with browser() as driver:
+        yield LiveView(driver, f"https://127.0.0.1:{kubelet.port}/debug/syncloop")
+
+
+def test_page_shows_the_node(page: LiveView, kubelet: KubeletProcess) -> None:
+    assert page.text("h1") == f"kubelet on {NODE}"
+    assert page.text("#sentence").startswith("The node is well")
+    page.wait("its sources", lambda: "file" in page.text("#machine"))
+    page.wait("what select took", lambda: "took last" in page.text("#machine"))
+    page.wait("calls", lambda: "list_containers" in page.text("#calls"))
+    page.wait("relists", lambda: "median" in page.text("#plegtext"))
+    page.wait("probes", lambda: "GET / on port 8080" in page.text("#probes"))
+    for name in ("shop-frontend", "shop-cart", "shop-search", "node-exporter"):
+        page.wait_for_state(kubelet.full_name(name), "ready")
+    page.wait_for_state(kubelet.full_name("backup"), "succeeded")
+
+
+def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: KubeletProcess, tmp_path: Path) -> None:
+    name = kubelet.full_name("payments")
+    assert page.state(name) == ""
+    evidence = tmp_path / "payments"
+
+    kubelet.write(with_evidence(pod("payments", shell(PAYMENTS, "payments")), evidence))
+    page.wait(f"{name} is there", lambda: bool(page.state(name)))
+
+    page.wait_for_state(name, "stuck")
+    assert "Its container payments ended with exit code 1" in page.sentence(name)
+    assert 'the last that it wrote was "cannot reach database db:5432"' in page.sentence(name)
+    page.click(name)
+    card = f'[data-pod="default/{name}"]'
+    page.wait("its evidence", lambda: "Evidence" in page.text(f"{card} .body"))
+    assert "last line of its log" in page.text(f"{card} .evidence")
+    stages = page.text(f"{card} .gantt") or page.driver.execute_script(
+        "return document.querySelector(arguments[0]).textContent", f"{card} .gantt"
+    )
+    for stage in ("seen", "admitted", "volumes", "sandbox", "create", "start", "running"):
+        assert stage in stages
+    page.wait("the others too", lambda: page.state(kubelet.full_name("reports")) == "stuck")
+    page.picture("live-view-crash", top=card, height=620)
+    page.picture("live-view-dark", "dark", 1180)
+    page.picture("live-view", height=1180)
+    page.picture("live-view-runtime", top="#calls", height=620)
+
+    (evidence / "database").touch()
+    page.wait_for_state(name, "ready", timeout=90)
+    assert "has been restarted" in page.sentence(name)
+
+    kubelet.remove("payments")
+    page.wait_for_state(name, "stopping", "gone")
+    page.wait_for_state(name, "gone", timeout=90)
+    page.wait(
+        "why it stopped is in its story",
+        lambda: (
+            "removed"
+            in str(
+                page.driver.execute_script("return document.querySelector(arguments[0])?.textContent", f"{card} .gantt")
+            )
+        ),
+    )
+
+
+def test_missing_object_is_named(page: LiveView, kubelet: KubeletProcess) -> None:
+    name = kubelet.full_name("invoices")
+    page.wait_for_state(name, "stuck")
+    assert page.sentence(name).startswith(
+        "It waits for its volume settings: ConfigMap invoices-settings does not exist in namespace default."
+    )
+
+
+def test_filter(page: LiveView, kubelet: KubeletProcess) -> None:
+    script = (
+        "const input = document.querySelector('#filter input'); input.value = arguments[0];"
+        "input.dispatchEvent(new Event('input'))"
+    )
+    page.driver.execute_script(script, "shop-")
+    assert page.state(kubelet.full_name("reports")) == ""
+    assert page.state(kubelet.full_name("shop-cart")) == "ready"
+    page.driver.execute_script(script, "")
+    assert page.state(kubelet.full_name("reports")) != ""
+
+
+def test_browser_has_nothing_to_complain_of(page: LiveView) -> None:
+    assert page.complaints() == []
+
+
+def test_kubelet_that_is_gone_and_comes_back(page: LiveView, kubelet: KubeletProcess) -> None:
+    kubelet.stop()
+    page.wait("that nobody answers", lambda: "The kubelet has not answered since" in page.text("#lost"), timeout=30)
+    kubelet.start()
+    page.wait("that it is back", lambda: page.text("#live") == "live" and not page.text("#lost"), timeout=60)
+    page.wait_for_state(kubelet.full_name("shop-cart"), "ready")

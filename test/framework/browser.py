@@ -1,0 +1,101 @@
+"""A browser without a window, and the live view as somebody sees it there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from selenium.webdriver import Chrome
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+
+from framework.containerd import ROOT
+from framework.waiting import wait_for
+
+# Where pictures of the page go: to be looked at, or with this variable to be part of the documentation.
+IMAGES = Path(os.environ.get("LIVE_VIEW_IMAGES", ROOT / ".build" / "live_view"))
+
+
+@contextmanager
+def browser(width: int = 1360, height: int = 900) -> Iterator[Chrome]:
+    """Debian's chromium. It believes every certificate: a kubelet signs its own."""
+    options = Options()
+    options.binary_location = shutil.which("chromium") or ""
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        "--ignore-certificate-errors",
+        f"--window-size={width},{height}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+class LiveView:
+    """The page, opened in a browser."""
+
+    def __init__(self, driver: Chrome, url: str) -> None:
+        self.driver = driver
+        driver.get(url)
+        self.wait("the page shows something", lambda: bool(self.text("#sentence")))
+
+    def wait(self, what: str, look: object, timeout: float = 60) -> None:
+        wait_for(f"on the page: {what}", look, timeout, lambda: self.driver.find_element(By.TAG_NAME, "main").text)  # type: ignore[arg-type]
+
+    def text(self, selector: str) -> str:
+        """The text of the first element; empty without one."""
+        found = self.driver.execute_script("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+        return str(found)
+
+    def state(self, pod: str) -> str:
+        """The state of a pod's card; empty without one."""
+        return self._of(pod, "dataset.state")
+
+    def sentence(self, pod: str) -> str:
+        return self._of(pod, "querySelector('.sentence').innerText")
+
+    def _of(self, pod: str, what: str) -> str:
+        script = f"return document.querySelector('[data-pod=\"default/{pod}\"]')?.{what} ?? ''"
+        return str(self.driver.execute_script(script))
+
+    def wait_for_state(self, pod: str, *states: str, timeout: float = 60) -> None:
+        self.wait(f"{pod} is {' or '.join(states)}", lambda: self.state(pod) in states, timeout)
+
+    def click(self, pod: str) -> None:
+        """Open or close a pod's card."""
+        self.driver.execute_script(f"document.querySelector('[data-pod=\"default/{pod}\"] .head').click()")
+
+    def complaints(self) -> list[str]:
+        """What the browser says of the page: errors of its script, things that it was not let load."""
+        return [str(entry["message"]) for entry in self.driver.get_log("browser") if "favicon" not in entry["message"]]
+
+    def picture(
+        self, name: str, scheme: str = "light", height: int = 900, top: str = "header", width: int = 1360
+    ) -> Path:
+        """A picture of the page from an element on, in light or dark."""
+        IMAGES.mkdir(parents=True, exist_ok=True)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+        )
+        script = "window.scrollTo(0, document.querySelector(arguments[0]).getBoundingClientRect().top + scrollY - 16)"
+        self.driver.execute_script(script, top)
+        # Two frames, so that what is drawn by script is drawn in these colours.
+        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+        path = IMAGES / f"{name}.png"
+        self.driver.save_screenshot(str(path))
+        return path

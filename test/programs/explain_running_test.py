@@ -1,0 +1,176 @@
+"""`kubelet explain pod` and `kubelet explain node`: what is asked, and how the answer is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubelet_cmd.kubelet.app import explain_running, server
+
+from pkg import golang, klog
+from pkg.golang import http
+
+NOW = 1_800_000_000.0
+EXPLANATION = {
+    "state": "stuck",
+    "cause": "CrashLoop",
+    "sentence": "Its container app ended with exit code 1.",
+    "until": NOW + 12,
+    "until_what": "starts again",
+    "advice": "look at its log",
+    "evidence": [
+        {"source": "last end", "text": "app: exit\ncode 1", "at": NOW - 5, "count": 0},
+        {"source": "event BackOff", "text": "Back-off", "at": NOW - 90, "count": 3},
+        {"source": "condition", "text": "no time", "at": None, "count": 0},
+    ],
+}
+WORKER = {
+    "waits_for": "waits to try again",
+    "until": NOW + 12,
+    "step_began": None,
+    "phase": "sync",
+    "steps": 4,
+    "failures": 2,
+}
+
+
+def line(stage: str, began: float, ended: float | None, detail: str = "") -> dict[str, Any]:
+    return {"stage": stage, "began": NOW + began, "ended": None if ended is None else NOW + ended, "detail": detail}
+
+
+POD = {
+    "namespace": "ns",
+    "name": "shop",
+    "explanation": EXPLANATION,
+    "worker": WORKER,
+    "containers": [
+        {
+            "name": "app",
+            "kind": "init",
+            "state": "waiting",
+            "reason": "CrashLoopBackOff",
+            "since": None,
+            "ready": False,
+            "restarts": 1,
+        }
+    ],
+    "timeline": [
+        line("seen", -10, -10),
+        line("sandbox", -10, -5),
+        line("create", -5, None, "app"),
+        line("ready", -2, -2),
+        line("exit", -1, -1),
+    ],
+}
+NODE = {
+    "name": "node",
+    "version": "v1.36.2",
+    "standalone": True,
+    "began": NOW - 3600,
+    "sentence": "The node is not well: no disk.",
+    "problems": [{"what": "runtime", "text": "no disk", "serious": True}],
+}
+ANSWER: dict[str, Any] = {
+    "now": NOW,
+    "node": NODE,
+    "pods": [POD],
+    "pleg": {"last_at": NOW - 1, "p50": 0.004, "p99": 0.02},
+    "calls": {"in_flight": [{"operation": "pull_image", "pod": "ns/shop", "began": NOW - 3}]},
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """The root directory of something that answers as a kubelet does."""
+    mux = http.ServeMux()
+
+    def answer(w: http.ResponseWriter, r: http.Request) -> None:
+        if r.param("pod") == "ns/none":
+            raise http.HTTPError(404, "this kubelet knows no pod ns/none")
+        w.write(json.dumps(ANSWER).encode())
+
+    mux.handle("/debug/syncloop/explain", answer)
+    served = http.Server(mux, name="test")
+    served.listen_unix(str(tmp_path / explain_running.SOCKET))
+    thread = golang.go(served.serve, name="test")
+    yield tmp_path
+    served.close()
+    thread.join()
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., tuple[int, str, str]]]:
+    def execute(*arguments: str) -> tuple[int, str, str]:
+        code = server.new_kubelet_command().execute(["explain", *arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    yield execute
+    klog.set_verbosity(0)
+
+
+def test_pod(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
+    code, out, err = run("pod", "ns/shop", f"--root-dir={root}")
+
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "ns/shop: stuck"
+    assert lines[1].startswith("  Its container app ended with exit code 1. Starts again in 12 s (")
+    assert lines[2] == "  What to do: look at its log"
+    for text in (
+        "    last end       app: exit code 1  (5 s ago)",
+        "    event BackOff  Back-off  (3 times, last 1 min 30 s ago)",
+        "    condition      no time",
+        "    app  init, waiting (CrashLoopBackOff), 1 restart",
+        "  Worker: waits to try again, next step in 12 s; phase sync, 4 steps, the last 2 failed",
+        "    and 1 later; -o json has them all",
+    ):
+        assert text in lines
+    bars = {text.split()[0]: text for text in lines if "|" in text}
+    # Eight seconds over 48 columns: the sandbox takes the first thirty.
+    assert f"|{'█' * 30}{' ' * 18}| 5 s" in bars["sandbox"]
+    assert f"|{' ' * 30}{'█' * 18}| 5 s so far  app" in bars["create"]
+    assert bars["seen"].count("◆") == 1 and "exit" not in bars
+
+
+def test_node(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
+    code, out, _ = run("node", f"--root-dir={root}")
+
+    assert code == 0
+    assert out.splitlines()[:6] == [
+        "node: v1.36.2, standalone, up 1 h",
+        "  The node is not well: no disk.",
+        "    runtime: no disk",
+        "  PLEG: last relist 1 s ago, takes 4 ms (p99 20 ms)",
+        "  Call under way: pull_image for ns/shop for 3 s",
+        "",
+    ]
+    assert "    ns/shop  stuck      Its container app ended with exit code 1. Starts again in 12 s" in out
+
+
+def test_json(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
+    code, out, _ = run("pod", "ns/shop", "-o", "json", f"--root-dir={root}")
+    assert (code, json.loads(out)) == (0, ANSWER)
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("pod",), ("pods", "ns/shop"), ("node", "a"), ("pod", "ns/shop", "ns/other")], ids=" ".join
+)
+def test_what_cannot_be_explained(run: Callable[..., tuple[int, str, str]], arguments: tuple[str, ...]) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (1, "")
+    assert "explain what? `explain pod NAMESPACE/NAME`, or `explain node`" in err
+
+
+def test_pod_that_is_not_there(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
+    code, out, err = run("pod", "ns/none", f"--root-dir={root}")
+    assert (code, out, err) == (1, "", "Error: this kubelet knows no pod ns/none\n")
+
+
+def test_no_kubelet(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    code, _, err = run("node", f"--root-dir={tmp_path}")
+    assert code == 1
+    assert f"no kubelet runs with the root directory {tmp_path}: nobody listens on {tmp_path}/debug.sock" in err

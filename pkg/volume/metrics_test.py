@@ -10,8 +10,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import prometheus_client
 import pytest
 
+from kubelet.server import metrics as servermetrics
 from pkg import volume
 from pkg.apimachinery.api.resource import Quantity
 from pkg.volume import Metrics
@@ -33,6 +35,20 @@ def test_du(tmp_path: Path) -> None:
     assert value(metrics.inodes_used) - value(empty.inodes_used) == 1
     assert value(metrics.capacity) > value(metrics.available) > 0
     assert metrics.time is not None and value(metrics.inodes) >= value(metrics.inodes_free)
+
+
+def test_time_that_it_takes_is_noted(tmp_path: Path) -> None:
+    duration = servermetrics.VOLUME_STAT_CAL_DURATION.labels("du")
+    before = count(duration)
+    volume.MetricsDu(str(tmp_path)).get_metrics()
+    with pytest.raises(FileNotFoundError):
+        volume.MetricsDu(str(tmp_path / "none")).get_metrics()
+    assert count(duration) == before + 2
+
+
+def count(histogram: prometheus_client.Histogram) -> float:
+    samples = [sample for family in histogram.collect() for sample in family.samples]
+    return next(float(sample.value) for sample in samples if sample.name.endswith("_count"))
 
 
 def test_stat_fs(tmp_path: Path) -> None:

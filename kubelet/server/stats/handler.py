@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.server.stats.summary import StatsError, SummaryProvider
 from pkg import golang, klog
@@ -106,7 +108,8 @@ def create_handlers(root_path: str, summary_provider: SummaryProvider) -> dict[s
             _handle_error(w, r, err)
             return
         w.headers.set("Content-Type", "application/json")
-        w.write(statsapi.encode_json(summary))
+        # People read it, too.
+        w.write(msgspec.json.format(statsapi.encode_json(summary), indent=1))
 
     return {f"{root_path}/summary": handle_summary}
 

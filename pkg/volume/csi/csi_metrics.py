@@ -40,18 +40,27 @@ class MetricsCSI:
         Raises MetricsError for a driver that does not know, types.TransientOperationFailure when there is none,
         StatusError for what it answers, and ValueError for an answer without usage.
         """
-        current_time = metav1.now()
+        # Loaded when the first volume is measured.
+        from kubelet.server import metrics as servermetrics
+
+        started = time.monotonic()
         ctx, cancel = golang.with_timeout(golang.background(), csi_util.CSI_TIMEOUT)
         try:
-            try:
-                client = self._csi_client_getter.get()
-            except ValueError as err:
-                raise volumetypes.TransientOperationFailure(str(err)) from err
-            if not client.node_supports_volume_stats(ctx):
-                raise metrics_errors.new_not_supported_error_with_driver_name(self._csi_client_getter.driver_name)
-            metrics = client.node_get_volume_stats(ctx, self._volume_id, self._target_path)
+            return self._ask(ctx)
         finally:
             cancel()
+            seconds = time.monotonic() - started
+            servermetrics.collect_volume_stat_cal_duration(self._csi_client_getter.driver_name, seconds)
+
+    def _ask(self, ctx: golang.Context) -> Metrics:
+        current_time = metav1.now()
+        try:
+            client = self._csi_client_getter.get()
+        except ValueError as err:
+            raise volumetypes.TransientOperationFailure(str(err)) from err
+        if not client.node_supports_volume_stats(ctx):
+            raise metrics_errors.new_not_supported_error_with_driver_name(self._csi_client_getter.driver_name)
+        metrics = client.node_get_volume_stats(ctx, self._volume_id, self._target_path)
         return dataclasses.replace(metrics, time=current_time)
 
 

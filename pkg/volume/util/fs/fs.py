@@ -64,8 +64,19 @@ def disk_usage(path: str) -> UsageInfo:
 
     Raises OSError, TimeoutError among them, and ValueError without a path.
     """
+    # Loaded when the first volume is measured.
+    from kubelet.server import metrics as servermetrics
+
     if not path:
         raise ValueError("invalid directory")
+    started = monotonic()
+    try:
+        return _count(path)
+    finally:
+        servermetrics.collect_volume_stat_cal_duration("du", monotonic() - started)
+
+
+def _count(path: str) -> UsageInfo:
     top = _answer(path, os.stat)
     seen: set[int] = set()
     size = inodes = 0

@@ -357,13 +357,13 @@ class PrometheusCollector:
             for labels, container in labelled
             if container.stats
         ]
+        extended = _Extended()
         for metric in self._metrics:
             made = family(metric.name, metric.help, metric.type)
             for labels, spec, stats, timestamp in sampled:
                 if metric.condition(spec):
                     for value, extra in metric.get_values(stats):
-                        with_extra = labels | dict(zip(metric.extra_labels, extra, strict=True)) if extra else labels
-                        made.add_sample(metric.name, with_extra, value, timestamp)
+                        made.add_sample(metric.name, extended.of(labels, metric.extra_labels, extra), value, timestamp)
             yield made
 
     def _last_seen(self, labelled: list[tuple[dict[str, str], info.ContainerInfo]]) -> Metric:
@@ -373,6 +373,25 @@ class PrometheusCollector:
             if container.stats:
                 made.add_sample(made.name, labels, int(now), now)
         return made
+
+
+class _Extended:
+    """Labels with more of them: one dict for all samples that have the same, whose text is then worked out once.
+
+    The labels are those of containers, which outlive this.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, tuple[str, ...], tuple[str, ...]], dict[str, str]] = {}
+
+    def of(self, labels: dict[str, str], names: tuple[str, ...], values: tuple[str, ...]) -> dict[str, str]:
+        if not names:
+            return labels
+        key = (id(labels), names, values)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = labels | dict(zip(names, values, strict=True))
+        return found
 
 
 def _specs(labelled: list[tuple[dict[str, str], info.ContainerInfo]]) -> Iterator[Metric]:

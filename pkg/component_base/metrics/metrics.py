@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 import prometheus_client
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -132,12 +131,15 @@ def stability_of(collector: Collector) -> Stability | None:
 def expose(registry: prometheus_client.CollectorRegistry) -> bytes:
     """All metrics of the registry in the Prometheus text format, by name."""
     lines: list[str] = []
-    for family in sorted(registry.collect(), key=lambda family: family.name):
-        lines.extend(_family_lines(family))
+    # What labels look like, by the identity of their dict: collectors use one for many samples of a subject.
+    texts: dict[int, str] = {}
+    families = sorted(registry.collect(), key=lambda family: family.name)
+    for family in families:
+        lines.extend(_family_lines(family, texts))
     return "".join(line + "\n" for line in lines).encode()
 
 
-def _family_lines(family: Metric) -> Iterator[str]:
+def _family_lines(family: Metric, texts: dict[int, str]) -> Iterator[str]:
     samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
     if not samples:
         return  # labels that never had a value: upstream's library leaves the family out
@@ -149,13 +151,16 @@ def _family_lines(family: Metric) -> Iterator[str]:
     yield f"# TYPE {name} {'untyped' if family.type == 'unknown' else family.type}"
     for sample in samples:
         moment = f" {int(float(sample.timestamp) * 1000)}" if sample.timestamp is not None else ""
-        yield f"{sample.name}{_labels(sample)} {_number(float(sample.value))}{moment}"
+        labels = texts.get(id(sample.labels))
+        if labels is None:
+            labels = texts[id(sample.labels)] = _labels(sample.labels)
+        yield f"{sample.name}{labels} {_number(float(sample.value))}{moment}"
 
 
-def _labels(sample: Sample) -> str:
-    if not sample.labels:
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
         return ""
-    pairs = (f'{key}="{_label_value(key, value)}"' for key, value in sorted(sample.labels.items()))
+    pairs = (f'{key}="{_label_value(key, value)}"' for key, value in sorted(labels.items()))
     return f"{{{','.join(pairs)}}}"
 
 

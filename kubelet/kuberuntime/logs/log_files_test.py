@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kubelet.kuberuntime.logs.log_files import LogFiles
 
@@ -159,3 +162,71 @@ def test_lines_longer_than_a_block(log: Path) -> None:
     log.write_bytes(b"x" * 600_000 + b"\n" + _lines(9))
     assert _read(log, 2) == log.read_bytes()
     assert _read(log, 1) == _lines(9)
+
+
+class _Story:
+    """What a runtime and the rotation do to a log, while somebody follows it or comes later."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = directory / "0.log"
+        self.log.write_bytes(b"")
+        self.written = 0
+        self.rotations = 0
+
+    def write(self, lines: int) -> None:
+        with self.log.open("ab") as f:
+            for _ in range(lines):
+                f.write(b"line %d\n" % self.written)
+                self.written += 1
+
+    def rotate(self) -> None:
+        self.compress()
+        self.rotations += 1
+        self.log.rename(f"{self.log}.20260102-{self.rotations:06}")
+        self.log.write_bytes(b"")
+
+    def rotate_late(self) -> None:
+        """The runtime still writes to the file that was moved."""
+        self.compress()
+        self.rotations += 1
+        moved = Path(f"{self.log}.20260102-{self.rotations:06}")
+        self.log.rename(moved)
+        with moved.open("ab") as f:
+            f.write(b"line %d\n" % self.written)
+        self.written += 1
+        self.log.write_bytes(b"")
+
+    def compress(self) -> None:
+        for n in range(1, self.rotations + 1):
+            if Path(f"{self.log}.20260102-{n:06}").exists():
+                _compress(self.log, f"20260102-{n:06}")
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.one_of(st.integers(0, 30), st.sampled_from(["rotate", "rotate_late", "compress", "read"])), max_size=25
+    ),
+    st.one_of(st.none(), st.integers(0, 40)),
+    st.integers(0, 10),
+)
+def test_whatever_happens_to_a_log_no_line_is_lost(steps: list[int | str], tail: int | None, joins_at: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        story = _Story(Path(directory))
+        files = None
+        read, first = b"", 0
+        for number, step in enumerate([*steps, "read"]):
+            if files is None and (number == joins_at or number == len(steps)):
+                first = 0 if tail is None else max(story.written - tail, 0)
+                files = LogFiles(str(story.log), tail, 0.0)
+            if isinstance(step, int):
+                story.write(step)
+            elif step != "read":
+                getattr(story, step)()
+            elif files is not None:
+                read += b"".join(iter(lambda: files.read(True), b""))  # noqa: B023
+        assert files is not None
+        files.__exit__(None, None, None)
+        assert read == _lines(*range(first, story.written))
+        assert _read(story.log) == _lines(*range(story.written))
+        assert _read(story.log, 7) == _lines(*range(max(story.written - 7, 0), story.written))

@@ -5,8 +5,6 @@ Small on purpose: what the standard library's handler does for each request cost
 
 from __future__ import annotations
 
-import contextlib
-import select
 import socket
 import ssl
 import threading
@@ -16,6 +14,7 @@ from http import HTTPStatus
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from pkg import golang, klog
+from pkg.golang.http import hang_up
 
 from .interfaces import Request
 
@@ -28,13 +27,6 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 class BadRequest(Exception):
     """What came is not HTTP."""
-
-
-def hang_up(sock: socket.socket) -> None:
-    """End both directions, from any thread; the owner of the socket sees the end and closes it."""
-    with contextlib.suppress(OSError):
-        # Not through the TLS layer, which another thread may be inside of.
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 class Connection:
@@ -183,46 +175,6 @@ class Responder:
 
 
 Handler = Callable[[Request, Responder], None]
-
-
-class HangUps:
-    """Notices that clients of running streams have gone: one thread for all of them, woken by the system."""
-
-    def __init__(self, name: str) -> None:
-        self._epoll = select.epoll()
-        self._lock = threading.Lock()
-        self._callbacks: dict[int, Callable[[], None]] = {}  # guarded by _lock
-        self._wake_read, self._wake_write = socket.socketpair()
-        self._epoll.register(self._wake_read, select.EPOLLIN)
-        self._thread = golang.go(self._run, name=name)
-
-    def add(self, sock: socket.socket, callback: Callable[[], None]) -> None:
-        """Call once when the other end has closed the socket."""
-        with self._lock:
-            self._callbacks[sock.fileno()] = callback
-            self._epoll.register(sock.fileno(), select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLONESHOT)
-
-    def remove(self, sock: socket.socket) -> None:
-        with self._lock:
-            if self._callbacks.pop(sock.fileno(), None) is not None:
-                self._epoll.unregister(sock.fileno())
-
-    def close(self) -> None:
-        self._wake_write.send(b"x")
-        self._thread.join()
-        self._epoll.close()
-        self._wake_read.close()
-        self._wake_write.close()
-
-    def _run(self) -> None:
-        while True:
-            for fd, _ in self._epoll.poll():
-                if fd == self._wake_read.fileno():
-                    return
-                with self._lock:
-                    callback = self._callbacks.get(fd)
-                if callback is not None:
-                    callback()
 
 
 class Listener:

@@ -17,9 +17,10 @@ import msgspec
 
 from pkg import klog
 from pkg.apimachinery.util.validation import field
+from pkg.golang.http import HangUps
 
 from . import discovery, errors, events, patch, protobuf, proxy
-from .connections import Connection, HangUps, Responder
+from .connections import Connection, Responder
 from .interfaces import (
     ANONYMOUS,
     CONNECT,
@@ -311,7 +312,7 @@ class Handlers:
         stream = _Stream(responder.connection, watcher.stop)
         try:
             responder.start_stream(content_type)
-            self._hang_ups.add(responder.connection.sock, watcher.stop)
+            self._hang_ups.add(responder.connection.sock.fileno(), watcher.stop)
             self._settings.faults.stream_opened(request, stream)
             for line in self._settings.faults.wrap_stream(request, iter(lines)):
                 responder.chunk(line)
@@ -320,7 +321,7 @@ class Handlers:
             responder.end()
         finally:
             watcher.stop()
-            self._hang_ups.remove(responder.connection.sock)
+            self._hang_ups.remove(responder.connection.sock.fileno())
             self._settings.faults.stream_closed(request, stream)
 
     def _initial_events(self, request: Request, version: str) -> bool:

@@ -14,9 +14,11 @@ from typing import Any, Self
 
 import msgspec
 
+from pkg.golang.http import HangUps
+
 from . import patch as patching
 from .authorization import AccessReviews
-from .connections import HangUps, Listener
+from .connections import Listener
 from .errors import ApiError
 from .handlers import Handlers
 from .interfaces import (

@@ -8,8 +8,15 @@ Go: k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go, the generat
 from __future__ import annotations
 
 import base64
+import datetime
+import json
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+from pkg.api.core import v1
+from pkg.apimachinery.runtime import codec
 
 from .interfaces import Object
 
@@ -17,8 +24,13 @@ CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 
 # A message is its fields by number: name and type. A type is a message, the name of a scalar, or a list with the type
-# of its items; "text map" and "bytes map" are maps of them.
+# of its items; "text map", "bytes map" and "quantity map" are maps of them. The fields of a message without a name
+# are the outer message's own.
 _Message = dict[int, tuple[str, Any]]
+
+# The messages that a pod is made of, by name, their fields as above, but for lists ("list text") and the messages'
+# names. Read from the generated.proto of 1.36's k8s.io/api/core/v1 and k8s.io/apimachinery/pkg/apis/meta/v1.
+_POD_MESSAGES = Path(__file__).with_name("pod_messages.json")
 
 _META: _Message = {
     1: ("name", "text"),
@@ -95,10 +107,32 @@ def decode(body: bytes) -> Object:
             type_meta = _message(_bytes(value), _TYPE)
         elif number == 2:
             raw = _bytes(value)
-    message = _KINDS.get(type_meta.get("kind", ""))
-    if message is None:
-        raise UnknownKindError(f"kind {type_meta.get('kind', '')!r} is not understood in this form")
-    return type_meta | _message(raw, message)
+    kind = type_meta.get("kind", "")
+    if kind == "Pod":
+        # The types know which zeros stand for nothing.
+        pod = codec.convert(_message(raw, _pod()), v1.Pod)
+        return type_meta | dict(codec.to_builtins(pod))
+    if kind not in _KINDS:
+        raise UnknownKindError(f"kind {kind!r} is not understood in this form")
+    return type_meta | _message(raw, _KINDS[kind])
+
+
+@cache
+def _pod() -> _Message:
+    messages = json.loads(_POD_MESSAGES.read_bytes())
+
+    def build(type_: str) -> Any:
+        kind, _, item = type_.rpartition(" ")
+        if kind == "list":
+            return [build(item)]
+        if kind == "map":
+            return f"{item} map"
+        if type_ not in messages:
+            return type_
+        return {int(number): (name, build(field)) for number, (name, field) in messages[type_].items()}
+
+    pod: _Message = build("Pod")
+    return pod
 
 
 def _message(data: bytes, message: _Message) -> Object:
@@ -109,11 +143,13 @@ def _message(data: bytes, message: _Message) -> Object:
         name, type_ = message[number]
         if isinstance(type_, list):
             obj.setdefault(name, []).append(_value(value, type_[0]))
-        elif type_ in ("text map", "bytes map"):
+        elif isinstance(type_, str) and type_.endswith(" map"):
             item = type_.removesuffix(" map")
             entry = _message(_bytes(value), {1: ("key", "text"), 2: ("value", item)})
             obj.setdefault(name, {})[entry.get("key", "")] = entry.get("value", "")
-        elif (decoded := _value(value, type_)) not in ("", {}):
+        elif not name:
+            obj |= _value(value, type_)
+        elif (decoded := _value(value, type_)) not in ("", None):
             obj[name] = decoded
     return obj
 
@@ -129,6 +165,14 @@ def _value(value: int | bytes, type_: Any) -> Any:
             return _bytes(value).decode()
         case "bytes":
             return base64.b64encode(_bytes(value)).decode()
+        case "quantity":
+            return _message(_bytes(value), {1: ("string", "text")}).get("string")
+        case "time":
+            seconds = _message(_bytes(value), {1: ("seconds", "number")}).get("seconds")
+            return seconds and datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
+        case "int or text":
+            either = _message(_bytes(value), {1: ("is text", "number"), 2: ("int", "number"), 3: ("text", "text")})
+            return either.get("text", "") if either.get("is text") else either.get("int", 0)
         case _:
             return _message(_bytes(value), type_)
 

@@ -47,6 +47,39 @@ def test_decode(version: str, kind: str, raw: bytes, obj: dict[str, object]) -> 
     assert protobuf.decode(_body(version, kind, raw)) == {"apiVersion": version, "kind": kind, **obj}
 
 
+def test_pod() -> None:
+    port = _field(1, 1) + _field(2, 0) + _field(3, b"http")
+    probe = _field(1, _field(2, _field(1, b"/") + _field(2, port))) + _field(2, 0) + _field(4, 5)
+    limits = _field(1, _field(1, b"cpu") + _field(2, _field(1, b"100m")))
+    container = (
+        _field(1, b"c") + _field(2, b"image") + _field(3, b"sh") + _field(5, b"") + _field(8, limits)
+        + _field(10, probe)
+    )  # fmt: skip
+    volume = _field(1, b"v") + _field(2, _field(2, _field(1, b"")))
+    spec = _field(1, volume) + _field(2, container) + _field(4, 0) + _field(10, b"node") + _field(12, 1)
+    assert protobuf.decode(_body("v1", "Pod", _META + _field(2, spec) + _field(3, b""))) == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _DECODED,
+        "spec": {
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "image",
+                    "command": ["sh"],
+                    "resources": {"limits": {"cpu": "100m"}},
+                    "livenessProbe": {"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 5},
+                }
+            ],
+            "terminationGracePeriodSeconds": 0,
+            "nodeName": "node",
+            "hostPID": True,
+        },
+        "status": {},
+    }
+
+
 @pytest.mark.parametrize("body", [b"", b"{}", _body("v1", "Namespace", _META)[:-12], b"k8s\x00\x09aaaaaaaa"])
 def test_what_is_no_object(body: bytes) -> None:
     with pytest.raises(ValueError):

@@ -1,0 +1,132 @@
+"""Finding faults with kubectl: debugging a pod, a copy of it, its node, and the node's own pages."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from framework import kubectl as kubectls
+from framework.cluster_client import Namespace, terminated
+from framework.containerd import BUSYBOX
+from framework.kubectl import Kubectl
+from framework.local_cluster import Environment
+from framework.pods import pod, sleeper
+from framework.waiting import wait_for
+
+from pkg.api.core import v1
+
+pytestmark = pytest.mark.kubectl
+
+TARGET = "target"
+
+
+@pytest.fixture(scope="module")
+def kubectl(environment: Environment, namespace: Namespace) -> Kubectl:
+    namespace.create(pod(TARGET, sleeper()))
+    namespace.wait_for_running(TARGET)
+    return kubectls.ways(environment.kubeconfig, namespace.name)["websocket"]
+
+
+def run(kubectl: Kubectl, *arguments: str) -> str:
+    """The output; AssertionError, with what kubectl said, if it fails."""
+    done = kubectl.run(*arguments)
+    assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout!r} {done.stderr!r}"
+    return done.stdout.decode()
+
+
+def debug(kubectl: Kubectl, what: str, *arguments: str) -> str:
+    return run(kubectl, "debug", what, f"--image={BUSYBOX}", *arguments)
+
+
+def raw(kubectl: Kubectl, namespace: Namespace, path: str) -> str:
+    """A page of the node, through the API server."""
+    return run(kubectl, "get", "--raw", f"/api/v1/nodes/{namespace.node}/proxy/{path}")
+
+
+# --- Pods
+
+
+def test_a_container_beside_those_that_run(kubectl: Kubectl, namespace: Namespace) -> None:
+    debug(kubectl, TARGET, "--container=look", "--target=main", "--", "sh", "-c", "echo seen; ps -o args")
+    namespace.wait_for(TARGET, "the debugger ended", _debugger_has_ended)
+    output = run(kubectl, "logs", TARGET, "--container=look")
+    # It sees the processes of the container that it is for.
+    assert output.startswith("seen\n") and "sleep 1000" in output
+
+
+def _debugger_has_ended(pod: v1.Pod) -> bool:
+    return any(status.state.terminated is not None for status in pod.status.ephemeral_container_statuses)
+
+
+def test_talking_to_a_debugger(kubectl: Kubectl) -> None:
+    process = kubectl.start("debug", TARGET, f"--image={BUSYBOX}", "--container=talk", "--stdin", "--", "sh")
+    try:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b"echo $((6 * 7))\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"42\n"
+        # The runtime ends the output with the input, so that has to stay open until all is there.
+        process.stdin.write(b"exit\n")
+        process.stdin.flush()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_copy_with_another_command(kubectl: Kubectl, namespace: Namespace) -> None:
+    debug(kubectl, TARGET, "--copy-to=copied", "--same-node", "--container=main", "--", "sh", "-c", "echo copy; exit 3")
+    copied = namespace.wait_for("copied", "its command ran", _has_exited)
+    assert copied.spec.node_name == namespace.node
+    assert run(kubectl, "logs", "copied", "--container=main") == "copy\n"
+    run(kubectl, "delete", "pod", "copied", "--now")
+
+
+def _has_exited(pod: v1.Pod) -> bool:
+    """Now or before it was started again."""
+    for status in pod.status.container_statuses:
+        for state in (status.state, status.last_state):
+            if state.terminated is not None and state.terminated.exit_code == 3:
+                return True
+    return False
+
+
+def test_a_pod_with_the_node_in_it(kubectl: Kubectl, namespace: Namespace) -> None:
+    debug(kubectl, f"node/{namespace.node}", "--", "sh", "-c", "ls -d /host/proc/1 && ps -o pid | head -2")
+    name = wait_for("the debugging pod", lambda: _node_debugger(kubectl), 30)
+    namespace.wait_for(name, "the debugger ended", lambda pod: terminated(pod, "debugger"))
+    # The node's file system is there, and so are all its processes.
+    assert run(kubectl, "logs", name).split() == ["/host/proc/1", "PID", "1"]
+    run(kubectl, "delete", "pod", name, "--now")
+
+
+def _node_debugger(kubectl: Kubectl) -> str:
+    names = run(kubectl, "get", "pods", "-o", "name").split()
+    return next((name.removeprefix("pod/") for name in names if "node-debugger" in name), "")
+
+
+# --- The node's pages
+
+
+def test_pages_of_the_node(kubectl: Kubectl, namespace: Namespace) -> None:
+    assert raw(kubectl, namespace, "healthz") == "ok"
+    names = [each["metadata"]["name"] for each in json.loads(raw(kubectl, namespace, "pods"))["items"]]
+    assert TARGET in names
+    running = [each["metadata"]["name"] for each in json.loads(raw(kubectl, namespace, "runningpods/"))["items"]]
+    assert TARGET in running
+    assert "kubelet_running_pods" in raw(kubectl, namespace, "metrics")
+    assert "kubelet flagz" in raw(kubectl, namespace, "flagz")
+    assert "kubelet statusz" in raw(kubectl, namespace, "statusz")
+    assert "pprof" in raw(kubectl, namespace, "debug/pprof/")
+
+
+def test_configuration_in_force(kubectl: Kubectl, namespace: Namespace) -> None:
+    configuration = json.loads(raw(kubectl, namespace, "configz"))["kubeletconfig"]
+    assert configuration["kind"] == "KubeletConfiguration"
+    assert configuration["apiVersion"] == "kubelet.config.k8s.io/v1beta1"
+    assert configuration["authorization"]["mode"] == "Webhook"
+
+
+def test_a_page_that_is_not_there(kubectl: Kubectl, namespace: Namespace) -> None:
+    done = kubectl.run("get", "--raw", f"/api/v1/nodes/{namespace.node}/proxy/no/such/page")
+    assert (done.returncode, b"could not find the requested resource" in done.stderr) == (1, True)

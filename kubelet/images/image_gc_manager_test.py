@@ -9,7 +9,7 @@ import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
-from kubelet import images
+from kubelet import images, metrics
 from kubelet.apis.stats.v1alpha1 import FsStats
 from kubelet.container import testing as containertest
 from kubelet.cri import errors as crierror
@@ -19,6 +19,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util import wait
 from pkg.client_go.tools import record
+from pkg.component_base.metrics import testing as metricstesting
 
 _CTX = golang.background()
 
@@ -140,7 +141,8 @@ def test_above_high_threshold_enough_goes() -> None:
     world.set_images(0, 1, 2)
     # 5% free; 20% must be, which are two images.
     world.fill(available=10240 * 5 // 100)
-    world.collect()
+    with metricstesting.moves(metrics.IMAGE_GARBAGE_COLLECTED_TOTAL, 2, reason="space"):
+        world.collect()
     assert len(world.left()) == 1
 
 
@@ -210,7 +212,8 @@ def test_old_image_goes_however_empty_the_disk() -> None:
     world.collect()
     assert world.left() == ["image-0", "image-1"], "the kubelet has not watched for long enough"
     world.clock.step(3)
-    world.collect()
+    with metricstesting.moves(metrics.IMAGE_GARBAGE_COLLECTED_TOTAL, 1, reason="age"):
+        world.collect()
     assert world.left() == ["image-1"]
     assert world.hooks == [(["image-1"], world.clock.now())]
     world.collect()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kubelet import container as kubecontainer
-from kubelet import lifecycle
+from kubelet import lifecycle, metrics
 from kubelet.kuberuntime.testing import FakeHTTPDoer
 from kubelet.lifecycle.handlers import HookError, HTTPClient, HTTPRequestError, HTTPResponseError
 from pkg import features, golang
@@ -23,6 +23,7 @@ from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import version
 from pkg.client_go.tools import record
+from pkg.component_base.metrics import testing as metricstesting
 from pkg.component_helpers import nodedeclaredfeatures as ndf
 from pkg.security import apparmor
 from pkg.util import exec as utilexec
@@ -194,7 +195,8 @@ def test_https_falls_back_to_http_without_credentials() -> None:
     world = _World()
     world.http = Doer()
     header = v1.HTTPHeader(name="Authorization", value="secret")
-    world.run(http_get=v1.HTTPGetAction(host="foo", port=80, scheme="HTTPS", http_headers=[header]))
+    with metricstesting.moves(metrics.LIFECYCLE_HANDLER_HTTP_FALLBACKS):
+        world.run(http_get=v1.HTTPGetAction(host="foo", port=80, scheme="HTTPS", http_headers=[header]))
     (first, sent), (second, resent) = world.http.requests
     assert (first, second) == ("https://foo:80", "http://foo:80")
     assert sent["Authorization"] == "secret"
@@ -212,10 +214,11 @@ def test_sleep() -> None:
 def test_interrupted_sleep() -> None:
     ctx, cancel = golang.with_cancel(_CTX)
     cancel()
-    assert _World().fault(ctx, sleep=v1.SleepAction(seconds=3600)) == (
-        'Sleep lifecycle hook (3600) for Container "c" in Pod "podFoo_nsFoo(uid)" failed'
-        " - error: container terminated before sleep hook finished"
-    )
+    with metricstesting.moves(metrics.LIFECYCLE_HANDLER_SLEEP_TERMINATED):
+        assert _World().fault(ctx, sleep=v1.SleepAction(seconds=3600)) == (
+            'Sleep lifecycle hook (3600) for Container "c" in Pod "podFoo_nsFoo(uid)" failed'
+            " - error: container terminated before sleep hook finished"
+        )
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,8 @@ ORPHANED_RUNTIME_POD_TOTAL = metrics.new_counter(
 RESTARTED_POD_TOTAL = metrics.new_counter(
     "kubelet_restarted_pods_total", "Pods deleted and created again with the same UID.", ["static"]
 )
+for _static in ("", "true"):
+    RESTARTED_POD_TOTAL.labels(_static)  # both are shown from the start
 ADMISSION_REJECTIONS_TOTAL = metrics.new_counter(
     "kubelet_admission_rejections_total", "Pods that were not admitted.", ["reason"]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubelet import lifecycle, nodeshutdown
+from kubelet import lifecycle, metrics, nodeshutdown
 from kubelet.apis.config import types as kubeletconfig
 from kubelet.nodeshutdown import nodeshutdown_manager, testing
 from pkg import features, golang
@@ -18,6 +19,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.client_go.tools import record
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.component_base.metrics import testing as metricstesting
 
 CRITICAL = 2_000_000_000
 NODE = v1.ObjectReference(kind="Node", name="n")
@@ -326,6 +328,9 @@ def test_state_file(world: World, tmp_path: Path) -> None:
     world.clock.step(3)
     world.let_end.set()
     assert eventually(lambda: b"2020-01-01T00:00:03Z" in path.read_bytes())
+    began = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC).timestamp()
+    assert metricstesting.value(metrics.GRACEFUL_SHUTDOWN_START_TIME) == began
+    assert eventually(lambda: metricstesting.value(metrics.GRACEFUL_SHUTDOWN_END_TIME) == began + 3)
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
 
 

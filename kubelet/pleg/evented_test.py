@@ -15,6 +15,7 @@ from kubelet import metrics, pleg
 from kubelet.container import testing as containertest
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.component_base.metrics import testing as metricstesting
 
 DEADLINE = 10.0
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -151,9 +152,12 @@ def test_healthy(h: Harness) -> None:
 
 def test_events(h: Harness) -> None:
     h.runtime.pod_status = pod_status(RUNNING)
-    h.pleg.start(golang.background())
+    with metricstesting.moves(metrics.EVENTED_PLEG_CONN):
+        h.pleg.start(golang.background())
+        wait_until(lambda: h.service.calls == 1)
     assert h.generic.evented_in_use
 
+    before = metricstesting.value(metrics.EVENTED_PLEG_CONN_LATENCY)
     h.service.events.send(event(runtimeapi.CONTAINER_CREATED_EVENT))
     h.service.events.send(event(runtimeapi.CONTAINER_STARTED_EVENT))
     assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_STARTED, "c1")
@@ -166,6 +170,7 @@ def test_events(h: Harness) -> None:
     assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_DIED, "c1")
     assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_REMOVED, "c1")
     assert len(h.cache) == 1
+    assert metricstesting.value(metrics.EVENTED_PLEG_CONN_LATENCY) - before >= 3
 
     # The sandbox itself.
     h.service.events.send(event(runtimeapi.CONTAINER_DELETED_EVENT, "s1"))
@@ -185,8 +190,9 @@ def test_events_that_make_no_sense_are_skipped(h: Harness) -> None:
 
 def test_falls_back(h: Harness) -> None:
     h.service.err = RuntimeError("unimplemented")
-    h.pleg.start(golang.background())
-    wait_until(lambda: h.generic.calls[-1:] == ["start"])
+    with metricstesting.moves(metrics.EVENTED_PLEG_CONN_ERR, 3):
+        h.pleg.start(golang.background())
+        wait_until(lambda: h.generic.calls[-1:] == ["start"])
     assert h.generic.calls == ["relist", "relist", "relist", "stop", "update 1.0", "start"]
     assert h.service.calls == 3
     assert not h.pleg.in_use

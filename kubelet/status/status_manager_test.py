@@ -24,6 +24,7 @@ from pkg.api.v1 import pod as podutil
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
+from pkg.component_base.metrics import testing as metricstesting
 
 TRUE, FALSE = v1.CONDITION_TRUE, v1.CONDITION_FALSE
 CTX = golang.background()
@@ -790,8 +791,9 @@ def test_sync_pod_ignores_not_found() -> None:
 def test_sync_pod() -> None:
     m = Manager(make_pod())
     m.client.add(make_pod())
-    m.set_pod_status(make_pod(), random_status())
-    assert m.actions() == ["get", "patch"]
+    with metricstesting.moves(metrics.POD_STATUS_SYNC_DURATION):
+        m.set_pod_status(make_pod(), random_status())
+        assert m.actions() == ["get", "patch"]
     assert m.latency.updated == [make_pod().metadata.uid]
 
 

@@ -9,6 +9,7 @@ from kubelet.util.pod_startup_latency_tracker import BasicPodStartupLatencyTrack
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
+from pkg.component_base.metrics import testing as metricstesting
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -59,3 +60,5 @@ def test_latency(volume: dict[str, object], expected_sli: float) -> None:
     tracker.observed_pod_on_watch(pod(True, **volume), clock.now())
     assert observed("POD_START_TOTAL_DURATION") - before[1] == pytest.approx(10.0)
     assert observed("POD_START_SLI_DURATION") - before[0] == pytest.approx(expected_sli)
+    if expected_sli:
+        assert metricstesting.value(metrics.FIRST_NETWORK_POD_START_SLI_DURATION) == pytest.approx(expected_sli)

@@ -19,6 +19,7 @@ from kubelet.volumemanager.testing import (
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity, parse_quantity
 from pkg.apimachinery.clock.testing import FakeClock
+from pkg.component_base.metrics import testing as metricstesting
 from pkg.volume import Spec, VolumePluginMgr, emptydir
 from pkg.volume import util as volumeutil
 from pkg.volume.testing import FakeVolumeHost
@@ -228,7 +229,9 @@ def test_selinux_label_of_one_pod(
 ) -> None:
     world = World(tmp_path, FakeDeviceMountableVolumePlugin(), selinux=True)
     world.plugin.supports_selinux = plugin_supports
-    name = world.add("a", disk("pv", mode), contexts=options, policy=policy)
+    labelled = plugin_supports and options and policy != "Recursive"
+    with metricstesting.moves(selinux_metrics.SELINUX_VOLUMES_ADMITTED, int(bool(labelled))):
+        name = world.add("a", disk("pv", mode), contexts=options, policy=policy)
     (volume,) = world.state.get_volumes_to_mount()
     assert volume.selinux_label == expected
     assert world.state.volume_exists(name, expected) and not world.state.volume_exists(name, "other")

@@ -11,6 +11,7 @@ import pytest
 
 from kubelet.volumemanager import testing
 from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
+from kubelet.volumemanager.metrics import metrics as volumemetrics
 from kubelet.volumemanager.reconciler import Reconciler
 from kubelet.volumemanager.reconciler.reconstruct_common import PodVolume, get_volumes_from_pod_dir
 from pkg import golang
@@ -18,6 +19,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
+from pkg.component_base.metrics import testing as metricstesting
 from pkg.volume import Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.testing import FakeVolumeHost
@@ -286,7 +288,11 @@ def test_directories_of_pods_are_read_by_name_alone(world: World, monkeypatch: p
 
 def test_reconstructed_volume_is_uncertain_until_the_node_has_told(world: World) -> None:
     left_behind(world)
-    world.reconciler.reconstruct_volumes()
+    with (
+        metricstesting.moves(volumemetrics.RECONSTRUCT_VOLUME_OPERATIONS_TOTAL),
+        metricstesting.moves(volumemetrics.RECONSTRUCT_VOLUME_OPERATIONS_ERRORS_TOTAL, 0),
+    ):
+        world.reconciler.reconstruct_volumes()
     assert world.actual.is_volume_reconstructed(PV, "u")
     (volume,) = world.actual.get_attached_volumes()
     assert volume.device_may_be_mounted() and not volume.plugin_is_attachable and not volume.device_path
@@ -373,13 +379,15 @@ def test_volume_that_cannot_be_reconstructed_goes_unless_it_is_wanted(world: Wor
     path = left_behind(world)
     if wanted:
         world.want()
-    world.reconciler.reconstruct_volumes()
+    with metricstesting.moves(volumemetrics.RECONSTRUCT_VOLUME_OPERATIONS_ERRORS_TOTAL):
+        world.reconciler.reconstruct_volumes()
     assert world.actual.get_attached_volumes() == []
     world.populated = False
     world.rounds()
     assert path.exists()
     world.populated = True
-    world.rounds(0 if wanted else 1)
+    with metricstesting.moves(volumemetrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_TOTAL, int(not wanted)):
+        world.rounds(0 if wanted else 1)
     assert path.exists() == wanted and world.names() == ([] if wanted else ["tear_down"])
     world.rounds()
     assert world.names().count("tear_down") == int(not wanted), "only once"

@@ -26,7 +26,8 @@ _STREAMS = (b"stdout", b"stderr")
 _TAG_PARTIAL = b"P"
 # Lines of the usual form: whole ones, with the time in UTC. A block of such is taken apart at once, which is several
 # times as fast as line by line.
-_USUAL_TIME = rb"\d{4}-(?:0[1-9]|1[0-2])-[0-3]\d(?:T[01]\d|T2[0-3]):[0-5]\d:[0-5]\d\.\d{1,9}"
+_USUAL_DATE = rb"(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+_USUAL_TIME = _USUAL_DATE + rb"(?:T[01]\d|T2[0-3]):[0-5]\d:[0-5]\d\.\d{1,9}"
 _USUAL_TEXTS = re.compile(rb"^" + _USUAL_TIME + rb"Z std(?:out|err) F (.*\n)", re.MULTILINE)
 _USUAL_LINES = re.compile(rb"^(" + _USUAL_TIME + rb")Z (stdout|stderr) F (.*\n)", re.MULTILINE)
 _TIMESTAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from datetime import UTC, datetime
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kubelet.cri import testing
 from kubelet.kuberuntime import logs
 from kubelet.kuberuntime.logs import tail
-from kubelet.kuberuntime.logs.logs import parse_cri_log, parse_docker_json_log
+from kubelet.kuberuntime.logs.logs import _LogWriter, _MaximumWriteError, parse_cri_log, parse_docker_json_log
 from pkg import golang
 from pkg.apimachinery.util import wait
 
@@ -260,3 +263,57 @@ def test_read_at_most(tmp_path: Path, limit: int, expected: tuple[bytes, bool]) 
     path = tmp_path / "f"
     path.write_bytes(b"abcdef")
     assert tail.read_at_most(str(path), limit) == expected
+
+
+_STAMPS = st.sampled_from(
+    [
+        b"2026-01-02T03:04:05.1Z",
+        b"2026-01-02T03:04:05.100000000Z",
+        b"2026-01-02T03:04:05.123456789Z",
+        b"2026-01-02T03:04:05Z",
+        b"2026-01-02T03:04:06.0Z",
+        b"2026-01-02T05:04:05.5+02:00",
+        b"2026-12-31T23:59:59.999999999Z",
+        b"2026-13-02T03:04:05.1Z",
+        b"0000-01-02T03:04:05.1Z",
+        b"yesterday",
+    ]
+)
+_STREAMS = st.sampled_from([b"stdout", b"stderr", b"stdin"])
+_TAGS = st.sampled_from([b"F", b"P", b"F:X", b"P:X"])
+_TEXTS = st.sampled_from([b"", b"text", b" stdout F ", b"\r", b"2026-01-02T03:04:05.1Z stdout F x"])
+_ANY_LINE = st.one_of(
+    st.tuples(_STAMPS, _STREAMS, _TAGS, _TEXTS).map(b" ".join),
+    # Most are as they should be, or no block would ever be.
+    st.tuples(
+        _STAMPS.filter(lambda stamp: stamp.startswith(b"2026-01-02T03")), st.just(b"stdout"), st.just(b"F"), _TEXTS
+    ).map(b" ".join),
+    st.just(b"nonsense"),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    lines=st.lists(_ANY_LINE, min_size=1, max_size=8),
+    timestamp=st.booleans(),
+    limit=st.one_of(st.none(), st.integers(1, 60)),
+    since=st.sampled_from(
+        [None, _SECOND, datetime(2026, 1, 2, 3, 4, 5, 100000, UTC), datetime(2026, 1, 2, 3, 4, 6, 0, UTC)]
+    ),
+    stderr=st.sampled_from(["same", "other", "none"]),
+)
+def test_lines_come_out_the_same_together_and_one_by_one(
+    lines: list[bytes], timestamp: bool, limit: int | None, since: datetime | None, stderr: str
+) -> None:
+    opts = logs.LogOptions(timestamp=timestamp, limit_bytes=limit, since=since)
+    data = b"\n".join([b"2026-01-02T03:04:05.1Z stdout F first", *lines, b""])
+    results = []
+    for together in (True, False):
+        out, err = io.BytesIO(), io.BytesIO()
+        writer = _LogWriter("0.log", out, {"same": out, "other": err, "none": None}[stderr], opts)
+        if not together:
+            writer._add_usual_lines = lambda data: False  # type: ignore[method-assign]
+        with contextlib.suppress(_MaximumWriteError):
+            writer.write(data)
+        results.append((out.getvalue(), err.getvalue()))
+    assert results[0] == results[1]

@@ -34,30 +34,44 @@ MOVED: tuple[tuple[str, dict[str, str]], ...] = (
     ("kubelet_containers_per_pod_count_count", {}),
     ("kubelet_desired_pods", {"static": "true"}),
     ("kubelet_http_requests_total", {"method": "GET", "path": "healthz", "server_type": "readonly"}),
+    ("kubelet_http_requests_duration_seconds_count", {"path": "healthz"}),
     ("kubelet_image_manager_ensure_image_requests_total", {}),
     ("kubelet_image_pull_duration_seconds_count", {}),
+    ("kubelet_image_volume_mounted_succeed_total", {}),
+    ("kubelet_image_volume_requested_total", {}),
     ("kubelet_metrics_provider", {"provider": "cadvisor"}),
     ("kubelet_node_name", {"node": NODE}),
+    ("kubelet_orphaned_runtime_pods_total", {}),
     ("kubelet_pleg_last_seen_seconds", {}),
+    ("kubelet_pleg_pod_relist_duration_seconds_count", {}),
     ("kubelet_pleg_relist_duration_seconds_count", {}),
     ("kubelet_pleg_relist_interval_seconds_count", {}),
     ("kubelet_pod_start_duration_seconds_count", {}),
     ("kubelet_pod_worker_duration_seconds_count", {"operation_type": "create"}),
     ("kubelet_pod_worker_start_duration_seconds_count", {}),
     ("kubelet_run_podsandbox_duration_seconds_count", {"runtime_handler": ""}),
+    ("kubelet_run_podsandbox_errors_total", {"runtime_handler": ""}),
     ("kubelet_running_containers", {"container_state": "running"}),
     ("kubelet_running_pods", {}),
     ("kubelet_runtime_operations_duration_seconds_count", {"operation_type": "run_podsandbox"}),
+    ("kubelet_runtime_operations_errors_total", {"operation_type": "start_container"}),
     ("kubelet_runtime_operations_total", {"operation_type": "start_container"}),
+    ("kubelet_started_containers_errors_total", {"container_type": "container"}),
     ("kubelet_started_containers_total", {"container_type": "container"}),
     ("kubelet_started_containers_total", {"container_type": "init_container"}),
+    ("kubelet_started_pods_errors_total", {}),
     ("kubelet_started_pods_total", {}),
+    ("kubelet_started_user_namespaced_pods_errors_total", {}),
+    ("kubelet_started_user_namespaced_pods_total", {}),
+    ("kubelet_terminated_containers_total", {"container_type": "init_container", "exit_code": "0"}),
     ("kubelet_working_pods", {"lifecycle": "sync", "config": "desired", "static": "true"}),
     ("kubernetes_build_info", {"git_version": "v1.36.2", "major": "1"}),
     ("kubernetes_feature_enabled", {"name": "GracefulNodeShutdown", "stage": "BETA"}),
     ("process_start_time_seconds", {}),
+    ("reconstruct_volume_operations_total", {}),
     ("registered_metrics_total", {"stability_level": "ALPHA"}),
     ("storage_operation_duration_seconds_count", {"volume_plugin": "kubernetes.io/empty-dir"}),
+    ("volume_operation_total_seconds_count", {"plugin_name": "kubernetes.io/empty-dir"}),
     ("volume_manager_total_volumes", {"state": "actual_state_of_world"}),
 )
 
@@ -70,21 +84,37 @@ def collector() -> Iterator[tracingtesting.Collector]:
 
 @pytest.fixture(scope="module")
 def kubelet(tmp_path_factory: pytest.TempPathFactory, collector: tracingtesting.Collector) -> Iterator[HollowKubelet]:
-    """With pods that run, that are probed, and that have gone again. It sends spans of all it does."""
+    """With pods that run, cannot run, are probed, and have gone again; started twice. It sends spans of all it does."""
     config = {"tracing": {"endpoint": collector.endpoint, "samplingRatePerMillion": 1_000_000}}
     node = HollowKubelet(tmp_path_factory.mktemp("metrics"), NODE, config)
     node.environment["OTEL_BSP_SCHEDULE_DELAY"] = "100"
     volume, mount = {"name": "empty", "emptyDir": {}}, {"name": "empty", "mountPath": "/empty"}
+    image = {"name": "image", "image": {"reference": "files"}}
     probe = {"periodSeconds": 1, "tcpSocket": {"port": 1}}
     node.write_all(
-        pod("runs", sleeper(volumeMounts=[mount]), initContainers=[shell("true", "init")], volumes=[volume]),
-        pod("probed", sleeper(readinessProbe=probe)),
-        pod("goes", sleeper()),
+        pod("runs", sleeper(volumeMounts=[mount]), volumes=[volume]),
+        pod("left", sleeper()),
     )
+    node.runtime.faults.fail("StartContainer", "no", sandbox=f"broken-{NODE}")
+    node.runtime.faults.fail("RunPodSandbox", "no", sandbox=f"homeless-{NODE}")
+    node.runtime.faults.fail("RunPodSandbox", "no", sandbox=f"private-{NODE}", times=1)
     node.server.start()
     node.start()
     try:
-        node.wait_for_running("runs", "goes")
+        node.wait_for_running("runs", "left")
+        # What is there when a kubelet starts: a pod that nobody wants any more, and volumes to be made out.
+        node.kill()
+        (node.manifests / "left.json").unlink()
+        node.write_all(
+            pod("goes", sleeper(), initContainers=[shell("true", "init")]),
+            pod("probed", sleeper(readinessProbe=probe)),
+            pod("broken", sleeper()),
+            pod("homeless", sleeper()),
+            pod("private", sleeper(), hostUsers=False),
+            pod("image", sleeper(volumeMounts=[{"name": "image", "mountPath": "/image"}]), volumes=[image]),
+        )
+        node.start()
+        node.wait_for_running("runs", "goes", "private", "image")
         (node.manifests / "goes.json").unlink()
         node.wait_for("the removed pod is gone", lambda pods: "goes" not in pods)
         node.get("/healthz")
@@ -176,7 +206,7 @@ def test_syncs_are_traced_down_to_the_runtime(kubelet: HollowKubelet, collector:
     syncs = {span.span_id: span for span in spans if span.name == "syncPod"}
     sandboxes = [span for span in spans if span.name == "runtime.v1.RuntimeService/RunPodSandbox"]
     assert {tracingtesting.attributes(syncs[span.parent_span_id])["k8s.pod.name"] for span in sandboxes} == {
-        f"{name}-{NODE}" for name in ("runs", "probed", "goes")
+        f"{name}-{NODE}" for name in ("runs", "left", "probed", "goes", "broken", "homeless", "private", "image")
     }
     assert {span.trace_id for span in sandboxes} <= {span.trace_id for span in syncs.values()}
     assert collector.resources()[0] == {"service.name": "kubelet", "host.name": NODE}
@@ -187,7 +217,8 @@ def test_agents_are_told_what_containers_were_given(kubelet: HollowKubelet) -> N
     client, channel = podresources.get_v1_client(endpoint, 10, 1 << 20)
     with channel:
         listed = client.List(podresourcesapi.ListPodResourcesRequest()).pod_resources
-        assert {each.name for each in listed} == {f"runs-{NODE}", f"probed-{NODE}"}
+        assert {f"runs-{NODE}", f"probed-{NODE}"} <= {each.name for each in listed}
+        assert f"goes-{NODE}" not in {each.name for each in listed}
         request = podresourcesapi.GetPodResourcesRequest(pod_name=f"runs-{NODE}", pod_namespace="default")
         assert [each.name for each in client.Get(request).pod_resources.containers] == ["main"]
         request = podresourcesapi.GetPodResourcesRequest(pod_name="none", pod_namespace="default")

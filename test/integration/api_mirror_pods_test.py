@@ -88,6 +88,9 @@ def test_mirror_shows_the_static_pod(node: ClusterNode) -> None:
     assert call.request.config.metadata.uid == static_uid(node, "shown")
     assert_ran_once(node, mirror)
     assert_history_monotonic(node.history.of(mirror.name))
+    node.wait_for_condition("the mirror is counted", lambda: node.metric("kubelet_mirror_pods") >= 1)
+    for step in ("pre_kubelet", "pre_registration", "registration", "post_registration"):
+        assert node.metric(f"kubelet_node_startup_{step}_duration_seconds") > 0
 
 
 def test_mirror_shows_what_becomes_of_the_static_pod(node: ClusterNode) -> None:
@@ -191,6 +194,7 @@ def test_manifest_that_comes_back_while_the_pod_goes_gets_a_mirror_again(node: C
         old.name, "running anew", lambda found: found.running and found.container_id() != old.container_id()
     )
 
+    assert 'kubelet_restarted_pods_total{static="true"} 1\n' in node.get("/metrics")
     assert node.container_ids(old.name) == [new.container_id()]
     assert [call.method for call in node.calls(old.name, "StartContainer", "StopContainer")] == [
         "StartContainer",

@@ -83,6 +83,10 @@ class PodConfig:
         """The stream of changes. Nobody else may send on it."""
         return self._updates
 
+    def find(self, namespace: str, name: str) -> v1.Pod | None:
+        """A copy of the pod of that name that a source has, whether the reader has been told of it or not."""
+        return self._pods.find(namespace, name)
+
     def sources(self) -> dict[str, golang.Channel[kubetypes.PodUpdate]]:
         """The channels of the sources by their names, for those who watch."""
         return self._mux.sources()
@@ -128,6 +132,15 @@ class PodStorage:
         self._updates = updates
         self._sources_seen_lock = threading.Lock()  # guards _sources_seen
         self._sources_seen: set[str] = set()
+
+    def find(self, namespace: str, name: str) -> v1.Pod | None:
+        """A copy of the pod of that name, None if no source has one."""
+        with self._pod_lock:
+            for pods in self._pods.values():
+                for pod in pods.values():
+                    if (pod.metadata.namespace, pod.metadata.name) == (namespace, name):
+                        return v1.deepcopy(pod)
+        return None
 
     def merge(self, ctx: golang.Context, source: str, update: kubetypes.PodUpdate) -> None:
         """Take in one update of a source and send what it changed.

@@ -103,6 +103,9 @@ class Collector:
             for uid, facts in look.all_pods(show_gone=float("inf"))
             if (facts.namespace, facts.name) == (namespace, name)
         ]
+        if not found and (pod := self._kubelet.pod_config.find(namespace, name)) is not None:
+            # The loop, which may be pausing, has not been told of it yet.
+            found = [look.pod(look.facts(pod.metadata.uid, pod), pod.metadata.uid)]
         if not found:
             return None
         found.sort(
@@ -142,17 +145,17 @@ class _Look:
         seen = set()
         for pod in self.kubelet.pod_manager.get_pods():
             seen.add(pod.metadata.uid)
-            yield pod.metadata.uid, self._facts(pod.metadata.uid, pod)
+            yield pod.metadata.uid, self.facts(pod.metadata.uid, pod)
         for uid, (pod_or_none, namespace, name) in self._unwanted().items():
             if uid not in seen:
                 seen.add(uid)
-                yield uid, self._facts(uid, pod_or_none, namespace, name)
+                yield uid, self.facts(uid, pod_or_none, namespace, name)
         for uid, (namespace, name) in self.history.pods.names().items():
             if uid in seen or not name:
                 continue
             lines, _ = self.history.pods.get(uid)
             if lines and self.at - max(line.ended for line in lines) < show_gone:
-                yield uid, self._facts(uid, None, namespace, name)
+                yield uid, self.facts(uid, None, namespace, name)
 
     def _unwanted(self) -> dict[str, tuple[v1.Pod | None, str, str]]:
         """Pods that have a worker: these may be in no source any more."""
@@ -166,7 +169,8 @@ class _Look:
                 found[uid] = (pod, namespace, name)
         return found
 
-    def _facts(self, uid: str, pod: v1.Pod | None, namespace: str = "", name: str = "") -> PodFacts:
+    def facts(self, uid: str, pod: v1.Pod | None, namespace: str = "", name: str = "") -> PodFacts:
+        """What is known of a pod; namespace and name are only for one that nothing wants."""
         kubelet = self.kubelet
         if pod is not None:
             namespace, name = pod.metadata.namespace, pod.metadata.name

@@ -262,6 +262,17 @@ def test_explain(mux: http.ServeMux, test_kubelet: TestKubelet) -> None:
     assert (missing.status, "knows no pod ns/b" in missing.text) == (404, True)
 
 
+def test_pod_that_the_loop_has_not_taken(mux: http.ServeMux, test_kubelet: TestKubelet) -> None:
+    pod = new_pod("a")
+    source = test_kubelet.kubelet.pod_config.channel(test_kubelet.ctx, kubetypes.APISERVER_SOURCE)
+    for _ in range(2):  # the second is received when the first has been merged
+        source.send(kubetypes.PodUpdate([pod], kubetypes.SET, kubetypes.APISERVER_SOURCE))
+
+    answer = httptesting.record(mux, "GET", f"/debug/syncloop/explain?pod={pod.metadata.namespace}/a")
+
+    assert answer.json()["pods"][0]["explanation"]["cause"] == "Seen"
+
+
 @pytest.mark.parametrize("pod", ["a", "/a", "ns/", "/"])
 def test_explain_of_what_is_no_name(mux: http.ServeMux, pod: str) -> None:
     answer = httptesting.record(mux, "GET", f"/debug/syncloop/explain?pod={pod}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from framework.browser import LiveView, browser
+from framework.browser import TAKES_PICTURES, LiveView, browser
 from framework.containerd import WEB
 from framework.kubelet_process import KubeletProcess
 from framework.pods import pod, shell, sleeper, with_evidence
@@ -83,6 +83,9 @@ def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: Kube
     for stage in ("seen", "admitted", "volumes", "sandbox", "create", "start", "running"):
         assert stage in stages
     page.wait("the others too", lambda: page.state(kubelet.full_name("reports")) == "stuck")
+    if TAKES_PICTURES:
+        page.wait("more to see", lambda: page.driver.execute_script("return now() - data.node.began") > 50)
+        page.wait_for_state(name, "stuck")
     page.picture("live-view-crash", top=card, height=620)
     page.picture("live-view-dark", "dark", 1180)
     page.picture("live-view", height=1180)

@@ -17,6 +17,7 @@ from framework.containerd import ROOT
 from framework.waiting import wait_for
 
 # Where pictures of the page go: to be looked at, or with this variable to be part of the documentation.
+TAKES_PICTURES = "LIVE_VIEW_IMAGES" in os.environ
 IMAGES = Path(os.environ.get("LIVE_VIEW_IMAGES", ROOT / ".build" / "live_view"))
 
 
@@ -79,7 +80,8 @@ class LiveView:
 
     def complaints(self) -> list[str]:
         """What the browser says of the page: errors of its script, things that it was not let load."""
-        return [str(entry["message"]) for entry in self.driver.get_log("browser") if "favicon" not in entry["message"]]
+        said = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [str(entry["message"]) for entry in said if "favicon" not in entry["message"]]
 
     def picture(
         self, name: str, scheme: str = "light", height: int = 900, top: str = "header", width: int = 1360

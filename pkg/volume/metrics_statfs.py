@@ -5,6 +5,7 @@ Go: pkg/volume/metrics_statfs.go
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from pkg.apimachinery.api import resource
@@ -14,17 +15,18 @@ from pkg.volume.volume import Metrics
 
 
 class MetricsStatFS:
-    """Asks the file system at a path."""
+    """Asks the file system at a path, with fs.info or what is given in its place."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, ask: Callable[[str], fs.FsInfo] | None = None) -> None:
         self._path = path
+        self._ask = ask or fs.info
 
     def get_metrics(self) -> Metrics:
         """Raises MetricsError; a server that does not answer is one too, after a while."""
         if not self._path:
             raise metrics_errors.new_no_path_defined_error()
         try:
-            info = fs.info(self._path)
+            info = self._ask(self._path)
         except OSError as err:
             raise metrics_errors.new_fs_info_failed_error(err) from err
         return Metrics(

@@ -116,6 +116,22 @@ def test_du_leaves_out_what_is_mounted_below(tmp_path: Path, monkeypatch: pytest
     assert fs.disk_usage(str(tmp_path)).inodes == 1
 
 
+def test_server_is_asked_by_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = volume.MetricsStatFS(str(tmp_path), fs.info_of_server).get_metrics()
+    disk = os.statvfs(tmp_path)
+    assert value(found.capacity) == disk.f_blocks * disk.f_frsize
+    assert value(found.inodes) == disk.f_files
+    assert 0 < value(found.available) < value(found.capacity)
+    with pytest.raises(volume.MetricsError, match="No such file"):
+        volume.MetricsStatFS(str(tmp_path / "none"), fs.info_of_server).get_metrics()
+    (tmp_path / "stat").write_text("#!/bin/sh\nexec sleep 1000\n")
+    (tmp_path / "stat").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(fs.fs, "SERVER_ANSWER_TIMEOUT", 0.05)
+    with pytest.raises(volume.MetricsError, match="the server did not answer within"):
+        volume.MetricsStatFS(str(tmp_path), fs.info_of_server).get_metrics()
+
+
 class DeadServer:
     """What a file system call meets: nothing, until it is released."""
 

@@ -97,7 +97,7 @@ def kubelet(
     assert real is not None
     (programs / "mount").write_text(MOUNT.format(port=port, mount=shlex.quote(real)))
     (programs / "mount").chmod(0o755)
-    process = new_kubelet("hung")
+    process = new_kubelet("hung", {"volumeStatsAggPeriod": "5s"})
     process.environment["PATH"] = f"{programs}:{os.environ['PATH']}"
     process.start()
     return process
@@ -133,6 +133,7 @@ def all_goes_on(kubelet: KubeletProcess, name: str) -> None:
     kubelet.wait_for_running(name)
     assert kubelet.get("/healthz", kubelet.healthz_port) == "ok"
     assert kubelet.get("/metrics") and kubelet.pods()[name].running
+    assert f'"{kubelet.full_name(name)}"' in kubelet.get("/stats/summary")
     kubelet.remove(name)
     kubelet.wait_for(f"{name} gone", lambda pods: name not in pods, SOON)
 
@@ -184,6 +185,12 @@ def test_server_that_falls_silent(kubelet: KubeletProcess, server: Server) -> No
     looks = subprocess.Popen(["stat", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         assert filesystem.somebody_waits.wait(SOON)
+        wait_for(
+            "the volume measured in vain",
+            lambda: '"Failed to calculate volume metrics"' in kubelet.log.read_text(errors="replace"),
+            timeout=SOON,
+            describe=kubelet.end_of_log,
+        )
         all_goes_on(kubelet, "beside-a-silent-one")
         kubelet.stop(timeout=SOON)
         kubelet.start()

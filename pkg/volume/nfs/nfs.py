@@ -17,6 +17,7 @@ from pkg.api.core import v1
 from pkg.volume import metrics_statfs
 from pkg.volume import util as volumeutil
 from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost, VolumePlugin
+from pkg.volume.util import fs
 from pkg.volume.volume import Attributes, Metrics, Mounter, MounterArgs, Unmounter
 
 NFS_PLUGIN_NAME = "kubernetes.io/nfs"
@@ -87,7 +88,7 @@ class NFS:
         return self._plugin.host.get_pod_volume_dir(self._pod_uid, name, self._volume_name)
 
     def get_metrics(self) -> Metrics:
-        return metrics_statfs.MetricsStatFS(self.get_path()).get_metrics()
+        return metrics_statfs.MetricsStatFS(self.get_path(), fs.info_of_server).get_metrics()
 
 
 class NFSMounter(NFS):

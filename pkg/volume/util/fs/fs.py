@@ -13,11 +13,14 @@ from time import monotonic
 from typing import TypeVar
 
 from pkg import golang, mount_utils
+from pkg.util import exec as utilexec
 
 T = TypeVar("T")
 
 # Seconds that a file system has for an answer: a network's may never give one.
 ANSWER_TIMEOUT = 10.0
+# The same for a server that is asked by a process.
+SERVER_ANSWER_TIMEOUT = 3.0
 # What st_blocks counts in, whatever the file system's block size.
 _BLOCK = 512
 
@@ -56,6 +59,30 @@ def info(path: str) -> FsInfo:
         inodes=stats.f_files,
         inodes_free=stats.f_ffree,
         inodes_used=stats.f_files - stats.f_ffree,
+    )
+
+
+def info_of_server(path: str) -> FsInfo:
+    """Of a file system that another machine serves. Raises OSError, TimeoutError among them.
+
+    DIVERGES: asked by a process, which can be killed. A thread that waits for a server holds the mount, and nobody
+    can unmount it until the server is back.
+    """
+    command = ["stat", "--file-system", "--format=%a %b %f %c %d %S", path]
+    try:
+        output = utilexec.Executor().run(command, SERVER_ANSWER_TIMEOUT)
+    except utilexec.CommandTimedOutError as err:
+        raise TimeoutError(f"{path}: the server did not answer within {SERVER_ANSWER_TIMEOUT:g} seconds") from err
+    except utilexec.CodeExitError as err:
+        raise OSError(err.output.decode(errors="replace").strip()) from err
+    available, blocks, free, inodes, inodes_free, size = map(int, output.split())
+    return FsInfo(
+        available=available * size,
+        capacity=blocks * size,
+        usage=(blocks - free) * size,
+        inodes=inodes,
+        inodes_free=inodes_free,
+        inodes_used=inodes - inodes_free,
     )
 
 

@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from kubelet.apis.config import scheme, validation
+from kubelet.apis.config import validation
 from pkg import features, golang, klog
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.util import wait
 from pkg.apiserver.server import flagz
-from pkg.component_base import configz, tracing, version
+from pkg.component_base import tracing, version
 from pkg.component_base.cli import flag as cliflag
 from pkg.component_base.featuregate import FeatureGateError
 from pkg.util import flock
 
-from . import configuration, explain, options, supported
+from . import configuration, explain, options, supported, zpages
 from .configuration import Loaded
 from .lockfile import watch_for_lockfile_contention
 from .signals import ShutdownSignal
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     ]
 
 ROOT_LOCK_FILE = "kubelet.lock"
-
-_CONFIGZ_NAME = "kubeletconfig"
 
 # Seconds between the end's announcement and the end, for threads that have something to finish.
 _SHUTDOWN_GRACE = 1.5
@@ -339,25 +337,14 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
         kube_deps = make_dependencies(ctx, server, tracer_provider)
         connect(kube_deps)
         kube_deps.flagz = server.flagz
-        init_configz(server)
+        zpages.init_configz(server.kubelet_configuration)
         _apply_process_limits(server)
         run_kubelet(ctx, server, kube_deps)
         _notify_systemd()
         golang.select(ctx.done(), done)
     finally:
-        configz.delete(_CONFIGZ_NAME)
+        zpages.delete_configz()
         tracer_provider.shutdown(_SPANS_SENT_WITHIN)
-
-
-def init_configz(server: options.KubeletServer) -> None:
-    """Show the configuration in force on the page /configz."""
-    try:
-        document = scheme.to_versioned(server.kubelet_configuration)
-        kind = {"kind": scheme.KIND, "apiVersion": scheme.API_VERSION}
-        configz.new(_CONFIGZ_NAME).set({**kind, **document})
-    except ValueError as err:
-        # Only a page is missing then, which another kubelet in this process has.
-        klog.error_s(err, "Failed to register kubelet configuration with configz")
 
 
 def new_tracer_provider(server: options.KubeletServer) -> tracing.TracerProvider:

@@ -608,6 +608,30 @@ def test_a_kill_is_completed_when_no_container_runs_any_more(harness: Harness) -
     assert _is_closed(_kill_with_channel(harness, pod)), "nothing is left to kill"
 
 
+def test_progress_counts_failures_in_a_row(harness: Harness) -> None:
+    pod = _running()
+    harness.sync(pod, CREATE)
+    harness.syncer.on_terminating = _fail
+    _kill_with_channel(harness, pod)
+    harness.drain()
+
+    progress = harness.status("1").progress
+    assert progress.err is not None and progress.failures > 0
+    assert progress.began_at is None and progress.ended_at is not None and progress.next_at is not None
+    failures = progress.failures
+    harness.sync(pod)
+    assert harness.status("1").progress.failures == failures + 1
+    harness.syncer.on_terminating = lambda ctx, pod, fn: None
+    harness.sync(pod)
+    assert (harness.status("1").progress.err, harness.status("1").progress.failures) == (None, 0)
+
+
+def test_step_that_is_cancelled_has_not_failed() -> None:
+    progress = pod_workers.StepProgress(failures=1)
+    progress.ended(at(1), golang.Canceled())
+    assert (progress.steps, progress.failures, progress.err) == (1, 1, None)
+
+
 def test_a_kill_of_a_finished_pod_is_completed_at_once(harness: Harness) -> None:
     pod = _running()
     harness.sync(pod, CREATE)

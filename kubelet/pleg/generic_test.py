@@ -102,6 +102,13 @@ def make_pod(
     )
 
 
+def test_relists_are_noted(h: Harness) -> None:
+    h.relist()
+    h.runtime.err = RuntimeError("no answer")
+    h.relist()
+    assert [relist.failed for relist in h.pleg.relists] == [False, True]
+
+
 @pytest.mark.parametrize("as_sandboxes", [False, True], ids=["containers", "sandboxes"])
 def test_relisting(h: Harness, as_sandboxes: bool) -> None:
     def pod(id: str, *containers: kubecontainer.Container) -> kubecontainer.Pod:

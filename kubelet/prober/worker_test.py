@@ -179,6 +179,17 @@ def test_success_threshold(world: ProbeWorld) -> None:
         world.runner.succeed()
 
 
+def test_state_says_how_many_equal_results_came_in_a_row(world: ProbeWorld) -> None:
+    worker = world.worker(READINESS, failure_threshold=5)
+    world.set_status(world.running())
+    assert worker.state.last_result is None
+    world.runner.fail()
+    for _ in range(2):
+        worker.do_probe(golang.background())
+    assert (worker.state.last_result, worker.state.result_run) == (results.FAILURE, 2)
+    assert worker.state.spec.failure_threshold == 5
+
+
 def test_failures_are_counted_in_a_row(world: ProbeWorld) -> None:
     worker = world.worker(READINESS, failure_threshold=2)
     world.set_status(world.running())

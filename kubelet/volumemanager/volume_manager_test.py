@@ -187,6 +187,14 @@ def test_pod_without_volumes_does_not_wait(world: World) -> None:
     world.manager.wait_for_attach_and_mount(world.ctx, world.add())
 
 
+def test_missing_volumes_are_those_that_are_not_there_yet(world: World) -> None:
+    pod = world.add(EMPTY)
+    assert world.manager.get_missing_volumes_for_pod(pod) == ["e"]
+    world.start()
+    world.manager.wait_for_attach_and_mount(world.ctx, pod)
+    assert world.manager.get_missing_volumes_for_pod(pod) == []
+
+
 def test_unused_volume_is_not_set_up(world: World) -> None:
     world.start()
     pod = world.add(EMPTY)

@@ -327,3 +327,21 @@ def test_stress_every_value_arrives_once() -> None:
         thread.join(WAIT)
     assert sorted(got + rest) == list(range(per_sender * senders))
     assert all(not ch._receivers and not ch._senders for ch in channels)
+
+
+def test_values_that_passed_are_counted() -> None:
+    ch = filled(2, "a", "b")
+    thread = golang.go(ch.send, "c", name="sender")
+    wait_for_blocked(ch, senders=1)
+    assert ch.passed == 2
+    assert [*drain(ch), ch.recv()[0]] == ["a", "b", "c"]
+    thread.join()
+    assert ch.passed == 3
+    unbuffered: golang.Channel[int] = golang.Channel()
+    thread = golang.go(unbuffered.recv, name="receiver")
+    wait_for_blocked(unbuffered, receivers=1)
+    unbuffered.send(1)
+    thread.join()
+    unbuffered.close()
+    unbuffered.recv()
+    assert unbuffered.passed == 1

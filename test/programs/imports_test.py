@@ -48,6 +48,10 @@ _OF_THE_CLIENT = (
 )
 
 
+# What shows the kubelet to those who look.
+_OF_THE_LIVE_VIEW = ("kubelet.liveview.collector", "kubelet.liveview.explanation", "kubelet.liveview.handlers")
+
+
 def test_standalone_mode_does_not_load_the_client(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _BUILD, str(tmp_path)]
     built = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=60, check=False)
@@ -55,3 +59,4 @@ def test_standalone_mode_does_not_load_the_client(tmp_path: Path) -> None:
     loaded = set(built.stdout.splitlines())
     assert "kubelet.kubelet" in loaded
     assert not loaded & set(_OF_THE_CLIENT)
+    assert not loaded & set(_OF_THE_LIVE_VIEW)

@@ -37,6 +37,20 @@ def test_standalone_logs_and_keeps(log: io.StringIO) -> None:
     )
 
 
+def test_observer_is_told_of_each_event(log: io.StringIO) -> None:
+    told: list[tuple[object, ...]] = []
+    recorder = record.StandaloneRecorder()
+    recorder.observer = lambda *event: told.append(event)
+    recorder.event(POD, "Normal", "Pulled", "it is there")
+    recorder.eventf(POD, "Warning", "Failed", "%s took %d s", "it", 5)
+    recorder.annotated_eventf(POD, {"a": "b"}, "Warning", "Failed", "%d", 1)
+    assert told == [
+        (POD, "Normal", "Pulled", "it is there"),
+        (POD, "Warning", "Failed", "it took 5 s"),
+        (POD, "Warning", "Failed", "1"),
+    ]
+
+
 def test_eventf_formats(log: io.StringIO) -> None:
     recorder: record.EventRecorder = (standalone := record.StandaloneRecorder())
     recorder.eventf(POD, "Normal", "Pulled", "%s", "image")

@@ -25,6 +25,16 @@ def test_back_off_doubles_up_to_the_maximum() -> None:
     assert backoff.get("other") == 0
 
 
+def test_until_says_when_the_pause_ends() -> None:
+    clock = testing.FakeClock()
+    backoff = flowcontrol.Backoff(10, 300, clock)
+    assert backoff.until("id") is None
+    backoff.next("id", clock.now())
+    failed_at = clock.now()
+    clock.step(4)
+    assert backoff.until("id") == failed_at + timedelta(seconds=10)
+
+
 def test_back_off_starts_again_after_twice_the_maximum() -> None:
     clock = testing.FakeClock()
     backoff = flowcontrol.Backoff(1, 10, clock)

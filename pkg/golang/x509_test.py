@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from pkg.golang import x509 as golangx509
 from pkg.golang.testing import ANY_USAGE, CLIENT_AUTH, HOUR, SERVER_AUTH, Issuer, subject
@@ -13,6 +14,15 @@ ROOT = Issuer()
 MIDDLE = Issuer(subject("middle"), signed_by=ROOT)
 NO_AUTHORITY = Issuer(subject("middle"), ca=False, signed_by=ROOT)
 EXPIRED_ROOT = Issuer(valid_for=-HOUR)
+
+
+def with_critical_extension() -> x509.Certificate:
+    """Nobody knows what it means."""
+    unheard_of = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4.5"), b"\x05\x00")
+    cert = ROOT.cert
+    builder = x509.CertificateBuilder(ROOT.name, JOE, ROOT.key.public_key(), 7)
+    builder = builder.not_valid_before(cert.not_valid_before_utc).not_valid_after(cert.not_valid_after_utc)
+    return builder.add_extension(unheard_of, critical=True).sign(ROOT.key, hashes.SHA256())
 
 
 @pytest.mark.parametrize(
@@ -46,6 +56,7 @@ def test_usages_for_clients(usages: tuple[x509.ObjectIdentifier, ...]) -> None:
         pytest.param(ROOT.issue(JOE, valid_for=-HOUR)[0], ROOT, [], id="expired"),
         pytest.param(EXPIRED_ROOT.issue(JOE)[0], EXPIRED_ROOT, [], id="authority expired"),
         pytest.param(ROOT.issue(JOE, (SERVER_AUTH,))[0], ROOT, [], id="for servers"),
+        pytest.param(with_critical_extension(), ROOT, [], id="with an unknown condition"),
         pytest.param(Issuer(JOE, ca=False).cert, ROOT, [], id="signed by itself"),
     ],
 )

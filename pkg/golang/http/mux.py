@@ -142,4 +142,4 @@ def _redirect(w: ResponseWriter, r: Request, path: str) -> None:
     location = quote(path, safe="/:@!$&'()*+,;=~-._") + (f"?{r.raw_query}" if r.raw_query else "")
     w.headers.set("Location", location)
     w.headers.set("Content-Type", "text/plain; charset=utf-8")
-    w.write_header(301)
+    w.write_header(307)

@@ -83,7 +83,7 @@ def test_wrong_method_names_those_that_are_right(mux: http.ServeMux) -> None:
 )
 def test_unclean_paths_are_redirected(mux: http.ServeMux, target: str, location: str) -> None:
     answer = record(mux, "GET", target)
-    assert (answer.status, answer.headers.get("Location")) == (301, location)
+    assert (answer.status, answer.headers.get("Location")) == (307, location)
 
 
 def test_filters_see_all_of_registered_paths(mux: http.ServeMux) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -34,9 +34,9 @@ _MASK = inotify_c.Mask(
 
 @dataclass(slots=True)
 class _Container:
-    """What was last heard of a container that somebody follows."""
+    """A container that somebody follows: who does, when one of them last asked after it, and what he heard."""
 
-    followers: int = 0
+    followers: set[Follower] = field(default_factory=set)
     asked_at: float = float("-inf")
     running: bool = True
 
@@ -59,7 +59,7 @@ class _Shared:
         """Returns None if the directory cannot be watched."""
         with self._lock:
             self._followers += 1
-            self._containers.setdefault(key, _Container()).followers += 1
+            self._containers.setdefault(key, _Container()).followers.add(callback)
             try:
                 return self._watch_locked(directory, callback)
             except OSError as err:
@@ -79,8 +79,8 @@ class _Shared:
         with self._lock:
             if watch is not None and self._inotify is not None:
                 self._inotify.remove_callbacks([(watch, inotify_c.CallbackId(id(callback)))])
-            self._containers[key].followers -= 1
-            if self._containers[key].followers == 0:
+            self._containers[key].followers.remove(callback)
+            if not self._containers[key].followers:
                 del self._containers[key]
             self._followers -= 1
             last = self._inotify if self._followers == 0 else None
@@ -91,15 +91,22 @@ class _Shared:
             last.join()
 
     def answer(self, key: _Key, not_before: float) -> bool | None:
-        """Whether the container runs, if anybody has asked since then."""
+        """Whether the container runs, as far as is known; None for the one who is to ask, as nobody has since then."""
         with self._lock:
             known = self._containers[key]
-            return known.running if known.asked_at >= not_before else None
+            if not known.running or known.asked_at >= not_before:
+                return known.running
+            known.asked_at = monotonic()
+            return None
 
-    def note(self, key: _Key, asked_at: float, running: bool) -> None:
+    def note_end(self, key: _Key) -> None:
+        """The container has ended: all who follow it hear of it."""
         with self._lock:
             known = self._containers[key]
-            known.asked_at, known.running = asked_at, running
+            known.running = False
+            followers = list(known.followers)
+        for each in followers:
+            each.wake()
 
 
 _shared = _Shared()
@@ -119,7 +126,6 @@ class Follower:
         # When the log was last closed by who wrote to it: at the container's end, or at a rotation. Set by inotify's
         # thread.
         self._closed_at = float("-inf")
-        self._looked_at = float("-inf")
 
     def __enter__(self) -> Self:
         self._watch = _shared.enter(self._key, self._directory, self)
@@ -142,17 +148,17 @@ class Follower:
         return True
 
     def _is_running_lately(self, ctx: golang.Context) -> bool:
-        """Asks at most once a second, unless the log was closed."""
-        now = monotonic()
-        not_before = max(now - LOG_FORCE_CHECK_PERIOD, self._closed_at)
-        if self._looked_at > not_before:
-            return True
-        self._looked_at = now
-        running = _shared.answer(self._key, not_before)
+        """One of a container's followers asks, at most once a second unless the log was closed."""
+        running = _shared.answer(self._key, max(monotonic() - LOG_FORCE_CHECK_PERIOD, self._closed_at))
         if running is None:
             running = is_container_running(ctx, self._container_id, self._runtime_service)
-            _shared.note(self._key, now, running)
+            if not running:
+                _shared.note_end(self._key)
         return running
+
+    def wake(self) -> None:
+        """Have `wait` return. From any thread."""
+        self._changed.try_send(None)
 
     # Called by inotify's thread.
 
@@ -161,13 +167,13 @@ class Follower:
             return
         if event.is_close_write:
             self._closed_at = monotonic()
-        self._changed.try_send(None)
+        self.wake()
 
     def on_watch_deleted(self, wd: inotify_c.WatchDescriptor) -> None:
-        self._changed.try_send(None)
+        self.wake()
 
     def on_queue_overflow(self) -> None:
-        self._changed.try_send(None)
+        self.wake()
 
 
 def is_container_running(ctx: golang.Context, container_id: str, runtime_service: internalapi.RuntimeService) -> bool:

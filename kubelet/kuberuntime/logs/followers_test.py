@@ -159,3 +159,25 @@ def test_log_is_followed_without_inotify(tmp_path: Path, monkeypatch: pytest.Mon
     _wait_for(lambda: reader.data == b"text\n" * 2)
     runtime.exit_container("c", 0)
     reader.join()
+
+
+def test_one_follower_hears_of_the_end_and_tells_the_others(tmp_path: Path) -> None:
+    runtime = _runtime(["c"])
+    path = str(tmp_path / "0.log")
+    with followers.Follower(path, "c", runtime) as one, followers.Follower(path, "c", runtime) as two:
+        runtime.exit_container("c", 0)
+        assert not one.wait(_CTX)
+        assert not two.wait(_CTX)
+    assert runtime.called().count("ContainerStatus") == 1
+
+
+def test_runtime_that_hangs_keeps_one_follower_and_not_all(tmp_path: Path) -> None:
+    """The others read on, for what the container writes needs no runtime."""
+    runtime = _runtime(["c"])
+    path = str(tmp_path / "0.log")
+    with followers.Follower(path, "c", runtime) as one, followers.Follower(path, "c", runtime) as two:
+        # As long as the first one's question is under way.
+        assert followers._shared.answer(one._key, 0.0) is None
+        two.wake()
+        assert two.wait(_CTX)
+    assert runtime.called() == []

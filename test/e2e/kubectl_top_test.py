@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
+import json
+import ssl
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -34,9 +38,9 @@ class Kubectl:
     def __init__(self, environment: Environment, namespace: Namespace) -> None:
         self._kubectl = kubectls.Kubectl(kubectls.of_the_system(), environment.kubeconfig, namespace.name)
 
-    def __call__(self, *arguments: str) -> str:
+    def __call__(self, *arguments: str, stdin: str = "") -> str:
         """The output; AssertionError, with what kubectl said, if it fails."""
-        done = self._kubectl.run(*arguments)
+        done = self._kubectl.run(*arguments, stdin=stdin.encode())
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout.decode()}{done.stderr.decode()}"
         return done.stdout.decode()
 
@@ -195,6 +199,61 @@ def test_page_for_metrics_server(kubectl: Kubectl, namespace: Namespace) -> None
     assert one(found, "node_cpu_usage_seconds_total").value > whole > 0
     assert one(found, "pod_memory_working_set_bytes", **pod).value > 0
     assert one(found, "resource_scrape_error").value == 0
+
+
+@pytest.fixture(scope="module")
+def reader_token(kubectl: Kubectl, namespace: Namespace) -> Iterator[str]:
+    """Of a service account that may read metrics of nodes, as metrics-server's."""
+    role = f"{namespace.name}-metrics"
+    kubectl("create", "serviceaccount", "reader")
+    api = "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]}]
+    binding = {
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace.name}],
+    }
+    for kind, content in (("ClusterRole", {"rules": rules}), ("ClusterRoleBinding", binding)):
+        manifest = {"apiVersion": f"{api}/v1", "kind": kind, "metadata": {"name": role}, **content}
+        kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+    try:
+        yield kubectl("create", "token", "reader").strip()
+    finally:
+        kubectl("delete", f"clusterrole/{role}", f"clusterrolebinding/{role}")
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/metrics/resource", 200),
+        ("/metrics/cadvisor", 200),
+        ("/metrics", 200),
+        ("/stats/summary", 403),
+        ("/pods", 403),
+        ("/run/default/works/busy", 403),
+    ],
+)
+def test_metrics_server_asks_the_node_itself(
+    namespace: Namespace, environment: Environment, reader_token: str, path: str, code: int
+) -> None:
+    """By its own token, which the kubelet has the API server look at."""
+    node = environment.client.core_v1.nodes().get(namespace.ctx, namespace.node)
+    address = next(address.address for address in node.status.addresses if address.type == "InternalIP")
+    port = node.status.daemon_endpoints.kubelet_endpoint.port
+    assert ask(address, port, path, {"Authorization": f"Bearer {reader_token}"}) == code
+    assert ask(address, port, path, {"Authorization": "Bearer made-up"}) == 401
+
+
+def ask(address: str, port: int, path: str, headers: dict[str, str]) -> int:
+    # The serving certificate is the kubelet's own, as metrics-server's --kubelet-insecure-tls takes it.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    connection = http.client.HTTPSConnection(address, port, timeout=30, context=context)
+    try:
+        connection.request("GET" if not path.startswith("/run/") else "POST", path, headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 @pytest.mark.parametrize("path", ["/metrics/cadvisor", "/metrics/resource"])

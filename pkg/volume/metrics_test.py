@@ -14,7 +14,7 @@ import prometheus_client
 import pytest
 
 from kubelet.server import metrics as servermetrics
-from pkg import volume
+from pkg import mount_utils, volume
 from pkg.apimachinery.api.resource import Quantity
 from pkg.volume import Metrics
 from pkg.volume.util import fs
@@ -130,6 +130,19 @@ def test_server_is_asked_by_a_process(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(fs.fs, "SERVER_ANSWER_TIMEOUT", 0.05)
     with pytest.raises(volume.MetricsError, match="the server did not answer within"):
         volume.MetricsStatFS(str(tmp_path), fs.info_of_server).get_metrics()
+
+
+@pytest.mark.parametrize(
+    ("path", "below"),
+    [("/plain", {"/plain/m"}), ("/plai", set()), ("/other", set()), ("/a b", {"/a b/m"}), ("/a#b", {"/a#b/m"})],
+)
+def test_mounts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, below: set[str]) -> None:
+    points = ("/", "/plain", "/plain/m", "/a\\040b/m", "/a#b/m")
+    lines = [f"{25 + i} 1 254:0 / {point} rw,relatime - ext4 /dev/vda rw\n" for i, point in enumerate(points)]
+    (tmp_path / "mountinfo").write_text("".join(lines))
+    for module in (mount_utils, mount_utils.mount):
+        monkeypatch.setattr(module, "MOUNT_INFO", str(tmp_path / "mountinfo"))
+    assert fs.fs._mounts_below(path) == below
 
 
 class DeadServer:

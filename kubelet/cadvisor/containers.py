@@ -39,6 +39,10 @@ class Containers(Protocol):
         """Make sure that get knows these, if the runtime does."""
         ...
 
+    def forget_others(self, ids: Collection[str]) -> None:
+        """All but these have no cgroup any more, and do not come back."""
+        ...
+
     def get(self, id: str) -> Container | None: ...
 
 
@@ -56,6 +60,9 @@ class NoContainers:
 
     def learn(self, ids: Collection[str]) -> None:
         """There is nobody to learn from."""
+
+    def forget_others(self, ids: Collection[str]) -> None:
+        """Nobody is known."""
 
     def get(self, id: str) -> Container | None:
         return None
@@ -89,7 +96,6 @@ class RuntimeContainers:
         """Two who ask at once for the same may both ask the runtime."""
         now = self._clock.monotonic()
         with self._lock:
-            self._forget_locked(ids)
             missing = {
                 id for id in ids if id not in self._known and now - self._unknown.get(id, -_RETRY_AFTER) >= _RETRY_AFTER
             }
@@ -104,11 +110,11 @@ class RuntimeContainers:
             self._known.update(found)
             self._unknown.update(dict.fromkeys(missing - found.keys(), now))
 
-    def _forget_locked(self, ids: Collection[str]) -> None:
-        """What has no cgroup any more does not come back."""
-        for known in (self._known, self._unknown):
-            for id in known.keys() - set(ids):
-                del known[id]
+    def forget_others(self, ids: Collection[str]) -> None:
+        kept = set(ids)
+        with self._lock:
+            self._known = {id: container for id, container in self._known.items() if id in kept}
+            self._unknown = {id: moment for id, moment in self._unknown.items() if id in kept}
 
     def _ask(self, ctx: golang.Context, ids: set[str]) -> dict[str, Container]:
         """Raises crierror.RemoteError."""

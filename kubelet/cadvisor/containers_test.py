@@ -96,6 +96,8 @@ def test_unknown_id_is_asked_for_again_later(fixture: Fixture) -> None:
 def test_what_is_gone_is_forgotten(fixture: Fixture) -> None:
     fixture.containers.learn([APP, BOX])
     fixture.containers.learn([BOX])
+    assert fixture.containers.get(APP) is not None, "nobody said that it is gone"
+    fixture.containers.forget_others([BOX])
     assert fixture.containers.get(APP) is None
     assert fixture.containers.get(BOX) is not None
 

@@ -86,11 +86,14 @@ class Manager:
 
     def get_requested_containers(self, name: str, options: infov2.RequestOptions) -> dict[str, info.ContainerInfo]:
         """Raises LookupError when there is no such cgroup, OSError, ValueError when its figures cannot be read."""
-        names = self._cgroups.names()
-        ids = {id for id in map(container_id, names) if id}
-        self._containers.learn(ids)
         if options.recursive:
+            names = self._cgroups.names()
+            ids = {id for id in map(container_id, names) if id}
+            self._containers.forget_others(ids)
+            self._containers.learn(ids)
             return self._all_below(name, names, options)
+        if id := container_id(name):
+            self._containers.learn([id])
         # DIVERGES: any cgroup can be asked for; Go knows those alone that it lists, and says that it has never heard
         # of the runtime's when nobody told the kubelet which one that is.
         if not self._cgroups.exists(name):

@@ -108,6 +108,9 @@ class FakeContainers:
     def learn(self, ids: Collection[str]) -> None:
         """It knows all there are."""
 
+    def forget_others(self, ids: Collection[str]) -> None:
+        """It keeps all."""
+
     def get(self, id: str) -> Container | None:
         return self.known.get(id)
 

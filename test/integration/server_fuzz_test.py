@@ -22,13 +22,16 @@ from pkg.golang import http
 NODE = "fuzzed"
 TIMEOUT = 20.0
 # Of each test; they differ from run to run, and the one that fails is shown.
-EXAMPLES = 150
+EXAMPLES = 100
 FUZZ = settings(
     max_examples=EXAMPLES,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+
+# The kubelet's threads take numbers from the same source of chance as the tests.
+pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 
 # What the runtime refuses to do is told as 500, as by upstream, with the runtime's words.
 _ASK_THE_RUNTIME = ("run", "exec", "attach", "portForward", "checkpoint")

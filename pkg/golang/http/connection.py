@@ -219,11 +219,12 @@ class Connection:
 
     # How a ResponseWriter sends.
 
-    def start(self, status: int, headers: Headers) -> None:
+    def start(self, status: int, headers: Headers, first: bytes) -> None:
         fields = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
         if "Date" not in headers:
             fields.append((b"Date", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()).encode()))
-        self._send(h11.Response(status_code=status, headers=fields, reason=status_text(status).encode()))
+        head = h11.Response(status_code=status, headers=fields, reason=status_text(status).encode())
+        self._send(head, *([h11.Data(data=first)] if first else []))
 
     def data(self, data: bytes) -> None:
         self._send(h11.Data(data=data))
@@ -236,9 +237,9 @@ class Connection:
         self._conn.set_deadline(None)
         return self._conn, self._h11.trailing_data[0]
 
-    def _send(self, event: h11.Event) -> None:
+    def _send(self, *events: h11.Event) -> None:
         try:
-            if data := self._h11.send(event):
+            if data := b"".join(self._h11.send(event) or b"" for event in events):
                 self._conn.sendall(data)
         except OSError as err:
             raise ClientGone(f"client has gone: {err}") from err

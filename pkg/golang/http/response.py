@@ -37,7 +37,9 @@ class ClientGone(ConnectionError):
 class Transport(Protocol):
     """Takes a response to the client. All methods may raise ClientGone."""
 
-    def start(self, status: int, headers: Headers) -> None: ...
+    def start(self, status: int, headers: Headers, first: bytes) -> None:
+        """Send the head, with the first part of the body if there is one already."""
+        ...
 
     def data(self, data: bytes) -> None: ...
 
@@ -85,11 +87,12 @@ class ResponseWriter:
     def flush(self) -> None:
         """Send all that was written so far, the head at least. Raises ClientGone."""
         self.write_header(200)
-        if not self._sent:
-            self._start()
         data = bytes(self._buffer)
         self._buffer.clear()
-        self._send(data)
+        if self._sent:
+            self._send(data)
+        else:
+            self._start(data)
 
     def hijack(self) -> tuple[Conn, bytes]:
         """The bare connection, and what was read from it beyond the request's head.
@@ -125,18 +128,18 @@ class ResponseWriter:
         self._bodiless = self._head
         self._buffer.clear()
 
-    def _start(self) -> None:
+    def _start(self, data: bytes) -> None:
         self._sent = True
-        if self._buffer and "Content-Type" not in self.headers:
-            self.headers.set("Content-Type", _content_type(self._buffer))
-        self._transport.start(self.status, self.headers)
+        if data and "Content-Type" not in self.headers:
+            self.headers.set("Content-Type", _content_type(data))
+        self._transport.start(self.status, self.headers, b"" if self._bodiless else data)
 
     def _send(self, data: bytes) -> None:
         if data and not self._bodiless:
             self._transport.data(data)
 
 
-def _content_type(body: bytearray) -> str:
+def _content_type(body: bytes) -> str:
     # DIVERGES: never a guess that would make a browser run what a container has printed.
     return "application/octet-stream" if _BINARY.search(body[:_SNIFFED]) else "text/plain; charset=utf-8"
 

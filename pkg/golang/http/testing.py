@@ -40,9 +40,11 @@ class _Transport:
     def __init__(self, recorded: Recorded) -> None:
         self._recorded = recorded
 
-    def start(self, status: int, headers: Headers) -> None:
+    def start(self, status: int, headers: Headers, first: bytes) -> None:
         self._recorded.status = status
         self._recorded.headers = headers
+        if first:
+            self._recorded.parts.append(first)
 
     def data(self, data: bytes) -> None:
         self._recorded.parts.append(data)

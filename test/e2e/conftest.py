@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
 NODE_TIMEOUT = 60.0
 SLOWEST = (
+    "kubectl_streams_test.py",
     "volume_faults_test.py",
     "kubectl_logs_test.py",
     "volume_updates_test.py",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
+import pytest
+from framework import streams
 from framework.kubelet_process import KubeletProcess
 from framework.server_load import OPEN_SERVER, Load, Usage, load_pod
 from framework.waiting import wait_for
+
+from pkg.apimachinery.util.proxy.testing import WebSocketClient
 
 # Of a minute in `make bench`; it shows the same.
 SECONDS = 6.0
@@ -14,11 +19,31 @@ SECONDS = 6.0
 GROWTH = 10.0
 
 
-def test_many_streams_at_once_leave_nothing_behind(new_kubelet: Callable[..., KubeletProcess]) -> None:
+@pytest.fixture(scope="module")
+def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
     kubelet = new_kubelet("load", OPEN_SERVER)
     kubelet.start()
     kubelet.write(load_pod())
     kubelet.wait_for_running("load")
+    return kubelet
+
+
+@pytest.mark.parametrize("protocol", ["v4.channel.k8s.io", "v5.channel.k8s.io"])
+def test_a_command_over_a_websocket(kubelet: KubeletProcess, protocol: str) -> None:
+    """The older version is spoken by the runtime itself, the newer one is translated."""
+    command = ["sh", "-c", "read line; echo $line; echo oops >&2; exit 4"]
+    path = streams.exec_path(f"load-{kubelet.node}", "main", command, stdin=True) + "&error=1"
+    with WebSocketClient(streams.connect("127.0.0.1", kubelet.port, True), path, protocol) as client:
+        assert client.subprotocol == protocol, (client.refused, client.refusal)
+        client.message(b"\x00hello\n")
+        got: dict[int, bytes] = {}
+        for message in client.messages():
+            got[message[0]] = got.get(message[0], b"") + message[1:]
+    assert (got[1], got[2]) == (b"hello\n", b"oops\n")
+    assert json.loads(got[3])["details"]["causes"] == [{"reason": "ExitCode", "message": "4"}]
+
+
+def test_many_streams_at_once_leave_nothing_behind(kubelet: KubeletProcess) -> None:
     # What is loaded for the first stream of a kind stays.
     Load(kubelet, execs=1, forwards=1, followers=1).run(1.0)
     before = Usage.of(kubelet.pid)

@@ -115,8 +115,9 @@ class FakeRuntime:
 class WebSocketClient:
     """A WebSocket to a server on this machine. A context manager; `refused` is the status of a refusal."""
 
-    def __init__(self, port: int, target: str, *subprotocols: str) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
+    def __init__(self, to: int | socket.socket, target: str, *subprotocols: str) -> None:
+        """`to`: a port, or a connection."""
+        self.sock = to if isinstance(to, socket.socket) else socket.create_connection(("127.0.0.1", to), TIMEOUT)
         self._ws = WSConnection(ConnectionType.CLIENT)
         request = events.Request(host="127.0.0.1", target=target, subprotocols=list(subprotocols))
         self.sock.sendall(self._ws.send(request))

@@ -161,7 +161,7 @@ class Kubelet(KubeletPods, KubeletStats):
 
     def _register_collectors(self, ctx: golang.Context) -> None:
         """Show metrics that are computed when asked for, until ctx ends."""
-        found = VolumeStatsCollector(self), LogMetricsCollector(self.list_pod_stats)
+        found = VolumeStatsCollector(self.list_pod_storage_stats), LogMetricsCollector(self.list_pod_storage_stats)
         try:
             metrics.register_collectors(*found)
         except ValueError:

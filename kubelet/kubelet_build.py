@@ -471,7 +471,7 @@ def _build_stats(kubelet: Kubelet, kube_deps: Dependencies) -> None:
     kubelet.resource_analyzer = serverstats.ResourceAnalyzer(
         kubelet, kubelet.kubelet_configuration.volume_stats_agg_period, kubelet.recorder, kubelet.clock
     )
-    host_stats_provider = stats.HostStatsProviderImpl(
+    kubelet.host_stats_provider = stats.HostStatsProviderImpl(
         kubelet.os, lambda uid: get_etc_hosts_path(kubelet.get_pod_dir(uid)), kubelet.pod_logs_directory
     )
     containers = stats.CRIStatsProvider(
@@ -479,7 +479,7 @@ def _build_stats(kubelet: Kubelet, kube_deps: Dependencies) -> None:
         kubelet.resource_analyzer,
         kube_deps.remote_runtime_service,
         kube_deps.remote_image_service,
-        host_stats_provider,
+        kubelet.host_stats_provider,
         features.feature_gate.enabled(features.POD_AND_CONTAINER_STATS_FROM_CRI),
         stats.CadvisorStatsProvider(kubelet.cadvisor, kubelet.container_manager),
         kubelet.clock,

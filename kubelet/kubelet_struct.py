@@ -184,6 +184,7 @@ class KubeletStruct:
     image_manager: images.ImageGCManager = field(init=False)
     # Figures of the node and its pods, and what is known of their volumes.
     stats_provider: stats.Provider = field(init=False)
+    host_stats_provider: stats.HostStatsProvider = field(init=False)
     resource_analyzer: serverstats.ResourceAnalyzer = field(init=False)
     pleg: kubepleg.PodLifecycleEventGenerator = field(init=False)
     # None unless the feature gate EventedPLEG is on.

@@ -124,6 +124,15 @@ def test_destroy_kills_what_is_left(world: World, monkeypatch: pytest.MonkeyPatc
     assert not world.pods.exists(made)
 
 
+def test_is_pod_cgroup(world: World) -> None:
+    for qos in ("guaranteed", "burstable", ""):
+        _, literal = world.pods.get_pod_container_name(pod("1234-5", qos))
+        assert world.pods.is_pod_cgroup(literal) == "1234-5"
+        assert world.pods.is_pod_cgroup(f"{literal}/id") is None
+    for other in ("/", "/system.slice", "/kubepods/burstable", "/kubepods.slice", "/elsewhere/pod1234"):
+        assert world.pods.is_pod_cgroup(other) is None
+
+
 def test_all_pods_from_cgroups(world: World) -> None:
     assert world.pods.get_all_pods_from_cgroups() == {}
     uids = {"guaranteed": "6c1a4e95-6bb6", "burstable": "0123abc", "besteffort": "my-own-pod-uid"}

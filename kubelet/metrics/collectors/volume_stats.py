@@ -5,7 +5,7 @@ Go: pkg/kubelet/metrics/collectors/volume_stats.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import GaugeMetricFamily
@@ -16,7 +16,6 @@ from pkg.component_base import metrics
 
 if TYPE_CHECKING:
     from kubelet.apis.stats import v1alpha1 as statsapi
-    from kubelet.server import stats as serverstats
 
 _CAPACITY_BYTES = "kubelet_volume_stats_capacity_bytes"
 _AVAILABLE_BYTES = "kubelet_volume_stats_available_bytes"
@@ -43,15 +42,15 @@ _HELP = {
 class VolumeStatsCollector:
     """A collector of prometheus_client: asks for pods' figures at each scrape. Each claim is shown once."""
 
-    def __init__(self, stats_provider: serverstats.Provider) -> None:
-        self._stats_provider = stats_provider
+    def __init__(self, pod_stats: Callable[[golang.Context], list[statsapi.PodStats]]) -> None:
+        self._pod_stats = pod_stats
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         return _families().values()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         try:
-            pods = self._stats_provider.list_pod_stats(golang.background())
+            pods = self._pod_stats(golang.background())
         except (crierror.RemoteError, OSError, ValueError, LookupError) as err:
             klog.v(4).info_s("No volume metrics, for pods' stats cannot be had", err=err)
             return

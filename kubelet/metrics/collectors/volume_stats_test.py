@@ -5,14 +5,13 @@ Go: pkg/kubelet/metrics/collectors/volume_stats_test.go
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import prometheus_client
 import pytest
 
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.metrics.collectors.volume_stats import VolumeStatsCollector
-from kubelet.server import stats as serverstats
 from pkg import golang
 from pkg.component_base import metrics
 
@@ -47,7 +46,7 @@ def volume(pvc_ref: statsapi.PVCReference | None, abnormal: bool | None = None, 
 
 def samples(provider: Provider) -> list[str]:
     registry = prometheus_client.CollectorRegistry()
-    registry.register(VolumeStatsCollector(cast(serverstats.Provider, provider)))
+    registry.register(VolumeStatsCollector(provider.list_pod_stats))
     return [line for line in metrics.expose(registry).decode().splitlines() if not line.startswith("#")]
 
 
@@ -75,9 +74,7 @@ def test_volume_stats_collector(abnormal: bool | None, health: list[str]) -> Non
 
 
 def test_help_is_upstreams() -> None:
-    families = {
-        family.name: family for family in VolumeStatsCollector(cast(serverstats.Provider, Provider())).describe()
-    }
+    families = {family.name: family for family in VolumeStatsCollector(Provider().list_pod_stats).describe()}
     assert families["kubelet_volume_stats_inodes"].documentation == "[ALPHA] Maximum number of inodes in the volume"
     assert {family.type for family in families.values()} == {"gauge"}
     assert len(families) == 7

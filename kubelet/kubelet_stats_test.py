@@ -1,0 +1,61 @@
+"""Tests of the figures that the kubelet has by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kubelet.apis.stats import v1alpha1 as statsapi
+from kubelet.metrics import get_gather
+from kubelet.server import stats as serverstats
+from kubelet.stats.testing import FakeHostStatsProvider, FakeResourceAnalyzer
+from kubelet.testing import TestKubelet, new_pod
+from pkg import golang
+from pkg.api.core import v1
+
+
+@pytest.fixture
+def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
+    kubelet = TestKubelet(tmp_path)
+    yield kubelet
+    kubelet.close()
+
+
+def test_list_pod_storage_stats(test_kubelet: TestKubelet) -> None:
+    kubelet = test_kubelet.kubelet
+    claim = statsapi.VolumeStats(name="v", pvc_ref=statsapi.PVCReference(name="claim", namespace="ns"), used_bytes=5)
+    analyzer = FakeResourceAnalyzer(serverstats.PodVolumeStats([statsapi.VolumeStats(name="local")], [claim]))
+    kubelet.resource_analyzer = cast(serverstats.ResourceAnalyzer, analyzer)
+    kubelet.host_stats_provider = FakeHostStatsProvider({"ns/pod/init": (10, 1), "ns/pod/main": (20, 2)})
+    containers = [v1.Container(name="main"), v1.Container(name="not started")]
+    kubelet.pod_manager.set_pods([new_pod("pod", containers=containers, init_containers=[v1.Container(name="init")])])
+    (found,) = kubelet.list_pod_storage_stats(golang.background())
+    assert found.pod_ref == statsapi.PodReference(name="pod", namespace="ns", uid="uid-pod")
+    assert [volume.name for volume in found.volume_stats] == ["local", "v"]
+    logs = {container.name: container.logs.used_bytes for container in found.containers if container.logs is not None}
+    assert logs == {"init": 10, "main": 20}
+
+
+def test_metrics_are_there_for_as_long_as_the_kubelet(test_kubelet: TestKubelet, tmp_path: Path) -> None:
+    """Of two in one process the first one shows its pods."""
+    kubelet = test_kubelet.kubelet
+    kubelet.host_stats_provider = FakeHostStatsProvider({"ns/pod/c": (10, 1)})
+    kubelet.pod_manager.set_pods([new_pod("pod")])
+    labels = {"uid": "uid-pod", "namespace": "ns", "pod": "pod", "container": "c"}
+
+    def shown() -> float | None:
+        return get_gather().get_sample_value("kubelet_container_log_filesystem_used_bytes", labels)
+
+    ctx, cancel = golang.with_cancel(golang.background())
+    kubelet._register_collectors(ctx)
+    kubelet._register_collectors(ctx)
+    assert shown() == 10
+    cancel()
+    assert shown() is None
+
+
+def test_get_pod_by_cgroupfs(test_kubelet: TestKubelet) -> None:
+    assert test_kubelet.kubelet.get_pod_by_cgroupfs("/kubepods/poduid-pod") is None, "pods have no cgroups here"

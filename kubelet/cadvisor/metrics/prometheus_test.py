@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -219,6 +221,32 @@ def test_container_without_samples() -> None:
     text = page(Provider(app))
     assert values(text, "container_start_time_seconds") == {'id="/app"': "0"}
     assert values(text, "container_last_seen") == {}
+
+
+def test_page_of_the_go_kubelet() -> None:
+    """It has no families, types and labels that upstream's has not, but for pressure, and the other way round.
+
+    testdata/upstream.tsv is what v1.36.2 showed on a node with cgroups of version 1 and one pod.
+    """
+    lines = (Path(__file__).parents[1] / "testdata/upstream.tsv").read_text().splitlines()
+    upstream = {name: (type, labels.split()) for name, type, labels in (line.split("\t") for line in lines)}
+    spec = info.ContainerSpec(has_cpu=True, cpu=info.CpuSpec(102, 20000, 100000), has_memory=True)
+    app = container(spec=spec)
+    stats = app.stats[0]
+    stats.cpu.usage.total = 1
+    stats.network.interfaces = [info.InterfaceStats("eth0")]
+    stats.filesystem = [info.FsStats("/dev/vda")]
+    stats.processes.ulimits = [info.UlimitSpec("max_open_files", 1, 1)]
+    text = page(Provider(app), include_pressure=False)
+    types = dict(line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE"))
+    found = {name: (type, labels_of(text, name)) for name, type in types.items()}
+    assert found == upstream
+
+
+def labels_of(text: str, name: str) -> list[str]:
+    """Those of a metric's samples, with what the kubelet adds to a container's id."""
+    labels = {label for line in values(text, name) for label in re.findall(r'(\w+)="', line)}
+    return sorted(labels | {"container", "image", "name", "namespace", "pod"} if "id" in labels else labels)
 
 
 def test_machine() -> None:

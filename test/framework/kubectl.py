@@ -47,9 +47,9 @@ class Kubectl:
         )
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """With pipes; ending it is the caller's."""
-        pipe = subprocess.PIPE
-        return subprocess.Popen(self.command(*arguments), env=self.env(), stdin=pipe, stdout=pipe, stderr=pipe)
+        """With pipes, that keep nothing back which a select would not tell of; ending it is the caller's."""
+        command, pipe = self.command(*arguments), subprocess.PIPE
+        return subprocess.Popen(command, 0, env=self.env(), stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def ways(kubeconfig: Path, namespace: str) -> dict[str, Kubectl]:

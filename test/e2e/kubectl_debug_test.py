@@ -127,6 +127,19 @@ def test_configuration_in_force(kubectl: Kubectl, namespace: Namespace) -> None:
     assert configuration["authorization"]["mode"] == "Webhook"
 
 
+def test_checkpoint(kubectl: Kubectl, namespace: Namespace) -> None:
+    """It takes a runtime with CRIU; one without says so."""
+    path = f"/api/v1/nodes/{namespace.node}/proxy/checkpoint/{namespace.name}/{TARGET}"
+    done = kubectl.run("create", "--raw", f"{path}/main", "--filename=-")
+    if done.returncode == 0:
+        (archive,) = json.loads(done.stdout)["items"]
+        assert f"/checkpoints/checkpoint-{TARGET}_{namespace.name}-main-" in archive
+    else:
+        assert f"checkpointing of {namespace.name}/{TARGET}/main failed" in done.stderr.decode()
+    done = kubectl.run("create", "--raw", f"{path}/other", "--filename=-")
+    assert "could not find the requested resource" in done.stderr.decode()
+
+
 def test_a_page_that_is_not_there(kubectl: Kubectl, namespace: Namespace) -> None:
     done = kubectl.run("get", "--raw", f"/api/v1/nodes/{namespace.node}/proxy/no/such/page")
     assert (done.returncode, b"could not find the requested resource" in done.stderr) == (1, True)

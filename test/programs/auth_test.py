@@ -23,6 +23,7 @@ from pkg.api.authorization import v1 as authorizationv1
 from pkg.apiserver.authentication import authenticator
 from pkg.apiserver.authorization import authorizer
 from pkg.client_go.kubernetes.testing import FakeClientset
+from pkg.component_base.metrics import legacyregistry
 from pkg.golang.http.testing import request
 from pkg.golang.testing import Issuer, der, pem, subject
 
@@ -112,6 +113,27 @@ def test_the_api_server_decides() -> None:
         decisions[path] = [kubelet_auth.authorize(CTX, each)[0] for each in attributes]
     no = authorizer.Decision.NO_OPINION
     assert decisions == {"/metrics": [authorizer.Decision.ALLOW], "/pods": [no, no]}
+
+
+def test_questions_to_the_api_server_are_counted() -> None:
+    kubelet_auth, _ = appauth.build_auth("n", APIServer().client, configuration())
+    names = ("apiserver_delegated_authn_request", "apiserver_delegated_authz_request")
+
+    def counts() -> list[float]:
+        registry = legacyregistry.DEFAULT_GATHERER
+        return [
+            registry.get_sample_value(f"{name}_{what}", {"code": "201"}) or 0.0
+            for name in names
+            for what in ("total", "duration_seconds_count")
+        ]
+
+    before = counts()
+    response = kubelet_auth.authenticate_request(request("GET", "/", headers={"Authorization": "Bearer good"}))
+    assert response is not None
+    [attributes] = kubelet_auth.get_request_attributes(response.user, request("GET", "/metrics"))
+    for _ in range(2):
+        kubelet_auth.authorize(CTX, attributes)
+    assert counts() == [count + 1 for count in before]
 
 
 def test_always_allow() -> None:

@@ -12,6 +12,7 @@ from pkg.apiserver.authentication import authenticator
 from pkg.apiserver.authentication import user as userinfo
 from pkg.apiserver.authentication.request import x509 as x509request
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.component_base.metrics import legacyregistry
 from pkg.golang import x509 as golangx509
 from pkg.golang.http.testing import request
 from pkg.golang.testing import HOUR, Issuer, der, subject
@@ -41,6 +42,22 @@ def test_intermediates_come_from_the_client() -> None:
     assert response is not None and response.user.name == "joe"
     with pytest.raises(authenticator.AuthenticationError, match="verifying certificate SN="):
         authenticate(der(cert))
+
+
+def test_lifetimes_are_counted() -> None:
+    authenticate(der(ROOT.issue(subject("joe"))[0]))  # the metric is there from the first authenticator on
+
+    def count() -> float:
+        found = legacyregistry.DEFAULT_GATHERER.get_sample_value(
+            "apiserver_client_certificate_expiration_seconds_bucket", {"le": "3600.0"}
+        )
+        assert found is not None
+        return found
+
+    before = count()
+    authenticate(der(ROOT.issue(subject("joe"), valid_for=HOUR / 4)[0]))
+    authenticate(der(ROOT.issue(subject("joe"), valid_for=10 * HOUR)[0]))
+    assert count() == before + 1
 
 
 def test_no_opinion() -> None:

@@ -20,6 +20,7 @@ from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util import wait
 from pkg.client_go.tools import record
 from pkg.component_base.metrics import testing as metricstesting
+from pkg.component_base.tracing import testing as tracingtesting
 
 _CTX = golang.background()
 
@@ -63,6 +64,7 @@ class _World:
         self.clock = testingclock.FakeClock()
         self.began = self.clock.now()
         self.runtime = _Runtime()
+        self.tracer_provider = tracingtesting.FakeTracerProvider()
         self.stats = _Stats()
         self.recorder = record.FakeRecorder(10)
         self.hooks: list[tuple[list[str], datetime]] = []
@@ -74,6 +76,7 @@ class _World:
             v1.ObjectReference(name="node"),
             images.ImageGCPolicy(high, low, min_age, max_age),
             self.clock,
+            self.tracer_provider,
         )
 
     def set_images(self, *ids: int, pinned: int = -1) -> None:
@@ -134,6 +137,7 @@ def test_below_high_threshold_nothing_goes() -> None:
     world.fill(available=10240 * 40 // 100)
     world.collect()
     assert world.left() == ["image-0"]
+    assert world.tracer_provider.started == ["Images/GarbageCollect"]
 
 
 def test_above_high_threshold_enough_goes() -> None:

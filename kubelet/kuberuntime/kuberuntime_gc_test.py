@@ -18,6 +18,7 @@ from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import testing
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.component_base.tracing import testing as tracingtesting
 
 _CTX = golang.background()
 _READY = runtimeapi.SANDBOX_READY
@@ -207,6 +208,15 @@ def test_container_gc(fake: testing.TestRuntime, case: _ContainerCase) -> None:
     fake.pod_state.terminated = {c.pod for c in case.containers if c.pod != "running"}
     fake.manager.garbage_collect(_CTX, case.policy, case.all_sources_ready, case.evict_non_deleted)
     assert list(fake.runtime.containers) == [_container_id(case.containers[i]) for i in case.remain]
+
+
+def test_collections_are_traced(tmp_path: Path) -> None:
+    tracer_provider = tracingtesting.FakeTracerProvider()
+    fake = testing.create_test_runtime_manager(
+        str(tmp_path), testingclock.FakeClock(), tracer_provider=tracer_provider
+    )
+    fake.manager.garbage_collect(_CTX, kubecontainer.GCPolicy(0, 0, 0), True, False)
+    assert tracer_provider.started == ["Containers/GarbageCollect"]
 
 
 def test_unknown_container_is_stopped_before_it_is_removed(fake: testing.TestRuntime) -> None:

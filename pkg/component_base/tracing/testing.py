@@ -1,4 +1,4 @@
-"""A collector for tests: takes spans over gRPC and shows them.
+"""A collector for tests, which takes spans over gRPC and shows them, and a provider that notes their names.
 
 Go: go.opentelemetry.io/collector
 """
@@ -13,6 +13,9 @@ from typing import Any, Self
 
 import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+
+from pkg import golang
+from pkg.component_base.tracing.tracing import Attributes, Kind, NoopTracer, NoopTracerProvider, Span, Tracer
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
@@ -66,6 +69,27 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.stop(None).wait()
+
+
+class FakeTracerProvider(NoopTracerProvider):
+    """`started` has the names of all spans."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+
+    def tracer(self, scope: str) -> Tracer:
+        return _FakeTracer(self.started)
+
+
+class _FakeTracer(NoopTracer):
+    def __init__(self, started: list[str]) -> None:
+        self._started = started
+
+    def start(
+        self, ctx: golang.Context, name: str, attributes: Attributes | None = None, kind: Kind = Kind.INTERNAL
+    ) -> Span:
+        self._started.append(name)
+        return super().start(ctx, name, attributes, kind)
 
 
 def attributes(of: Any) -> dict[str, Any]:

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from pkg import golang
+from pkg.apimachinery.api import errors as apierrors
+from pkg.client_go import rest
+from pkg.client_go.rest import testing as resttesting
 from pkg.component_base import tracing
 from pkg.component_base.tracing import testing
 from pkg.golang import http
@@ -143,6 +146,29 @@ def test_status_of_a_request(collector: testing.Collector, status: int, code: in
     span = sent(collector, made)["/logs/{namespace}/{pod}"]
     assert span.status.code == code
     assert testing.attributes(span)["http.response.status_code"] == status
+
+
+def test_requests_of_the_api_server(collector: testing.Collector) -> None:
+    made = provider(collector)
+
+    def answer(request: resttesting.Request) -> None:
+        request.answer(404, b"{}")
+
+    with resttesting.serve(answer) as server:
+        client = rest.RESTClient(rest.Config(host=server.url, tracer_provider=made))
+        with made.tracer("scope").start(CTX, "sync") as sync, pytest.raises(apierrors.StatusError):
+            client.request(sync.ctx, "GET", "/api/v1/nodes/a")
+        client.close_idle_connections()
+    spans = sent(collector, made)
+    span = spans["HTTP GET"]
+    assert span.parent_span_id == spans["sync"].span_id
+    assert testing.attributes(span) == {
+        "http.request.method": "GET",
+        "url.full": f"{server.url}/api/v1/nodes/a",
+        "server.address": "127.0.0.1",
+        "http.response.status_code": 404,
+    }
+    assert span.span_id.hex() in server.requests[0].headers["traceparent"]
 
 
 def test_end_does_not_wait_for_a_collector_that_is_not_there() -> None:

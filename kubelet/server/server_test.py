@@ -104,7 +104,7 @@ def test_sync_loop_health_check(resync: float, seconds: float | None, healthy: b
         ("GET", "/containerLogs/ns/pod/c?tailLines=-1", 422, '{"message": "Invalid request."}'),
         ("GET", "/containerLogs/ns/pod/c?limitBytes=0", 422, '{"message": "Invalid request."}'),
         ("GET", "/containerLogs/ns/pod/c?stream=Both", 422, '{"message": "Invalid request."}'),
-        ("GET", "/containerLogs/ns/pod/..%2F..%2Fx", 301, ""),
+        ("GET", "/containerLogs/ns/pod/..%2F..%2Fx", 307, ""),
         ("GET", "/containerLogs/ns/pod/c?stream=Stdout", 400, None),
         ("POST", "/checkpoint/ns/pod/c", 200, '{"items":["/checkpoints/x.tar"]}'),
         ("POST", "/checkpoint/ns/pod/none", 404, "container none does not exist"),

@@ -14,13 +14,13 @@ from pkg.component_base.metrics import processstarttime
 
 
 class Registry:
+    # DIVERGES: there is no Go to have a version.
+    go_version = f"{platform.python_implementation()} {platform.python_version()}"
+
     def __init__(self, listed_paths: Sequence[str] = ()) -> None:
         started = processstarttime.process_start_time()
         self.process_start_time = datetime.datetime.fromtimestamp(int(started), datetime.UTC)
         self.paths = list(listed_paths)
-
-    # DIVERGES: there is no Go to have a version.
-    go_version = f"{platform.python_implementation()} {platform.python_version()}"
 
     @property
     def binary_version(self) -> str:

@@ -1,12 +1,13 @@
 """Volumes of a CSI driver that a controller has to attach first: who waits for whom, who says what is in use.
 
-And how full they are, as the plugin asks the driver.
+And how full they are, as the summary and the metrics have it from the driver.
 
 The kubelet is the real one, on the runtime that runs nothing; the driver is a program of its own.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -22,9 +23,6 @@ from framework.csi import CSIDriver
 from framework.pod_history import PodHistory
 from framework.pods import pod, sleeper
 
-from pkg.apimachinery.util import version as utilversion
-from pkg.volume.csi import csi_client, csi_drivers_store, csi_metrics
-
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
 
 NODE = "csi-attach"
@@ -36,7 +34,11 @@ IN_USE = f"kubernetes.io/csi/{DRIVER}^"
 
 @pytest.fixture(scope="module")
 def node(cluster: Cluster, history: PodHistory) -> Iterator[RealKubelet]:
-    with tempfile.TemporaryDirectory(prefix="csi-") as name, real_node(Path(name), NODE, cluster, history) as node:
+    config = {"volumeStatsAggPeriod": "1s"}
+    with (
+        tempfile.TemporaryDirectory(prefix="csi-") as name,
+        real_node(Path(name), NODE, cluster, history, config) as node,
+    ):
         node.join()
         yield node
 
@@ -134,12 +136,27 @@ def test_driver_tells_how_full_a_volume_is(node: RealKubelet, driver: CSIDriver,
     [version] = node.wait_for_api_running("measured", timeout=TIMEOUT)
     directory = node.root_dir / "pods" / version.uid / "volumes/kubernetes.io~csi/measured/mount"
     (directory / "file").write_bytes(bytes(1000))
-    drivers = csi_drivers_store.DriversStore()
-    drivers.set(DRIVER, csi_drivers_store.Driver(str(driver.socket), utilversion.parse_generic("1.0.0")))
-
-    getter = csi_client.CSIClientGetter(drivers, DRIVER)
-    found = csi_metrics.MetricsCSI("measured", str(directory), getter).get_metrics()
-
     size = 1 << 24
-    amounts = (found.capacity, found.used, found.available, found.inodes, found.inodes_used, found.inodes_free)
-    assert [each and each.value() for each in amounts] == [size, 1000, size - 1000, 1000, 1, 999]
+    full = {"capacityBytes": size, "usedBytes": 1000, "availableBytes": size - 1000}
+    inodes = {"inodes": 1000, "inodesUsed": 1, "inodesFree": 999}
+
+    def look() -> dict[str, Any]:
+        """What the summary says of the volume, once the driver was asked after the file had been written."""
+        pods = json.loads(node.get("/stats/summary"))["pods"]
+        volumes = [each for pod in pods if pod["podRef"]["name"] == "measured" for each in pod.get("volume", [])]
+        return next((each for each in volumes if each["usedBytes"] == 1000), {})
+
+    found = node.wait_for_condition("the volume in the summary", look, TIMEOUT)
+    del found["time"]
+    claim = {"name": "measured", "namespace": "default"}
+    assert found == {"name": "data", "pvcRef": claim, **full, **inodes}
+    labels = '{namespace="default",persistentvolumeclaim="measured"}'
+    shown = [line.split() for line in node.get("/metrics").splitlines() if labels in line]
+    assert {name.removeprefix("kubelet_").removesuffix(labels): float(value) for name, value in shown} == {
+        "volume_stats_capacity_bytes": size,
+        "volume_stats_used_bytes": 1000,
+        "volume_stats_available_bytes": size - 1000,
+        "volume_stats_inodes": 1000,
+        "volume_stats_inodes_used": 1,
+        "volume_stats_inodes_free": 999,
+    }

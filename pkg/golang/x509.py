@@ -40,8 +40,9 @@ class VerifyOptions:
 
 
 def _client_policy(store: verification.Store) -> verification.PolicyBuilder:
-    """DIVERGES: the constraints of the web's authorities, which the library has by default, are those of names and
-    servers; as in Go a client's certificate needs no alternative name.
+    """The library's own constraints on extensions are those for names and servers on the web.
+
+    As in Go a client's certificate needs no alternative name, and an authority's nothing but its basic constraints.
     """
     from cryptography import x509
     from cryptography.x509 import verification

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from framework import kubectl as kubectls
 from framework.cluster_client import Namespace
 from framework.containerd import BUSYBOX
 from framework.local_cluster import Environment, LocalCluster
+from framework.pod_ways import StaticPods
 from framework.waiting import wait_for
 
 pytestmark = pytest.mark.kubectl
@@ -38,6 +40,8 @@ def pod(name: str, *commands: str, **spec: Any) -> dict[str, Any]:
         for i, command in enumerate(commands)
     ]
     return {
+        "apiVersion": "v1",
+        "kind": "Pod",
         "metadata": {"name": name, "labels": {"app": name}},
         "spec": {"containers": containers, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, **spec},
     }
@@ -217,6 +221,15 @@ def test_followers_that_go_away_leave_nothing(
         process.kill()
 
     wait_for("descriptors given back", lambda: held()[1] == before[1] and held()[0] <= before[0] + 1, 20)
+
+
+@pytest.mark.local
+def test_mirror_pod_shows_the_log_of_its_static_pod(logs: Logs, namespace: Namespace, local: LocalCluster) -> None:
+    with closing(StaticPods(namespace, local)) as static:
+        static.create(pod("static", "echo of a static pod; sleep 1000 & wait"))
+        static.wait_for_running("static")
+        name = static.full_name("static")
+        wait_for("its log", lambda: logs(name) == "of a static pod\n", 10)
 
 
 # What cannot be shown.

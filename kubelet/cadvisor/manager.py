@@ -113,8 +113,9 @@ class Manager:
                     continue
                 try:
                     found[each] = self._info_locked(each, options)
-                except OSError as err:
-                    klog.v(4).info_s("Failed to read a cgroup, which may have gone", name=each, err=err)
+                except (OSError, ValueError) as err:
+                    # It may have gone; and one that cannot be read is no reason to show none.
+                    klog.v(4).info_s("Failed to read a cgroup", name=each, err=err)
         if name not in found:
             raise LookupError(f'unknown container "{name}"')
         return found

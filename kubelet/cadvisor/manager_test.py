@@ -135,6 +135,15 @@ def test_container_that_goes_while_it_is_read(node: Node) -> None:
     assert APP_V2 not in found
 
 
+def test_container_whose_figures_make_no_sense(node: Node) -> None:
+    (node.cgroup(APP_V2) / "memory.current").write_text("many\n")
+    found = node.manager.get_requested_containers("/", ALL)
+    assert BOX_V2 in found
+    assert APP_V2 not in found
+    with pytest.raises(ValueError, match="many"):
+        node.one(APP_V2)
+
+
 def test_container_comes_back_without_its_past(node: Node) -> None:
     node.manager.get_requested_containers("/", ALL)
     kept = node.root / "kept"

@@ -27,7 +27,7 @@ class Interface(Protocol):
     ) -> dict[str, cadvisorapiv2.ContainerInfo]:
         """The container of this cgroup name ("/" is the machine), by name; with all below it when asked recursively.
 
-        Raises LookupError when there is no such container, OSError when it cannot be read.
+        Raises LookupError when there is no such container, OSError or ValueError when it cannot be read.
         """
         ...
 

@@ -241,9 +241,10 @@ def read_logs(
 ) -> None:
     """Copies the log to the two streams; with follow, until the container has ended or ctx is done.
 
-    DIVERGES: what was rotated away is read too, as long as it is there.
     container_id is needed for follow alone. Raises OSError, ValueError for a log in no known format,
     golang.ContextError, and what the streams raise.
+
+    DIVERGES: what was rotated away is read too, as long as it is there.
     """
     path = os.path.realpath(path)
     since = opts.since.timestamp() if opts.since is not None else 0.0

@@ -462,7 +462,7 @@ def _image(facts: PodFacts, container: v1.Container, kind: str, reason: str, mes
         )
     why = _registry_error(message or (said[-1].text if said else ""), image)
     sentence = f'Its {kind} {container.name} waits because image "{image}" cannot be pulled: {_quote(why)}'
-    until = facts.pull_at.get(image)
+    until = _at_its_step(facts, facts.pull_at.get(image))
     return Explanation(
         State.STUCK, "ImagePull", _end(sentence), evidence, container.name, until, "pulls again" if until else ""
     )
@@ -507,7 +507,7 @@ def _crash_loop(facts: PodFacts, container: v1.Container, status: v1.ContainerSt
     ended = status.last_state.terminated or status.state.terminated
     if status.state.terminated is not None:
         ended = status.state.terminated
-    until = facts.restart_at.get(container.name)
+    until = _at_its_step(facts, facts.restart_at.get(container.name))
     if ended is None:
         sentence = f"Its {kind} {container.name} keeps ending, and waits for its next start."
         return Explanation(State.STUCK, "CrashLoop", sentence, [], container.name, until, _RESTART)
@@ -548,7 +548,7 @@ def _cannot_run(
     why = _strip(why.rpartition("unable to start container process: ")[2]).removesuffix(": unknown")
     sentence = f"Its {kind} {container.name} cannot be started: {_quote(why or ended.reason)}"
     evidence = _end_evidence(facts, status, ended)
-    until = facts.restart_at.get(container.name)
+    until = _at_its_step(facts, facts.restart_at.get(container.name))
     missing = "no such file or directory" in why or "executable file not found" in why
     advice = "check the container's command: its image has no such program" if missing else ""
     return Explanation(State.STUCK, "CannotRun", _end(sentence), evidence, container.name, until, _RETRY, advice)
@@ -565,7 +565,7 @@ def _between_starts(
         f"Its container {container.name} {describe_end(ended)}{_ran_for(ended)}, and is about to be started again."
     )
     evidence = _end_evidence(facts, status, ended)
-    until = facts.restart_at.get(container.name)
+    until = _at_its_step(facts, facts.restart_at.get(container.name))
     return Explanation(
         State.STARTING, "Restarting", sentence, evidence, container.name, until, _RESTART if until else ""
     )
@@ -715,6 +715,14 @@ def _retry(facts: PodFacts) -> _Until:
     if worker is None or worker.step_began is not None or worker.next_step is None:
         return {}
     return {"until": worker.next_step, "until_what": _RETRY}
+
+
+def _at_its_step(facts: PodFacts, earliest: datetime | None) -> datetime | None:
+    """When something happens that may happen from `earliest` on: at the worker's next step."""
+    worker = facts.worker
+    if earliest is None or worker is None or worker.step_began is not None or worker.next_step is None:
+        return earliest
+    return max(earliest, worker.next_step)
 
 
 def _any_container(facts: PodFacts) -> bool:

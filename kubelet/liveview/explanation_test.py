@@ -620,6 +620,20 @@ def test_a_worker_at_work_does_not_say_when_it_tries_again() -> None:
     assert explain_pod(facts).until is None
 
 
+@pytest.mark.parametrize(("restart", "step"), [(10, 18), (18, 10)], ids=["back-off ends first", "step comes first"])
+def test_container_starts_at_the_first_step_after_its_back_off(restart: int, step: int) -> None:
+    facts = PodFacts(
+        namespace="ns",
+        name="pod",
+        now=NOW,
+        pod=pod(),
+        status=running(status(waiting("CrashLoopBackOff"), last_state=ended(1))),
+        worker=WorkerFacts(failures=1, next_step=NOW + timedelta(seconds=step)),
+        restart_at={"main": NOW + timedelta(seconds=restart)},
+    )
+    assert explain_pod(facts).until == NOW + timedelta(seconds=18)
+
+
 def test_long_errors_are_cut_in_the_sentence_only() -> None:
     error = "word " * 100
     facts = PodFacts(namespace="ns", name="pod", now=NOW, pod=pod(), worker=failed(error), status=pending())

@@ -86,7 +86,7 @@ def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: Kube
     if TAKES_PICTURES:
         page.wait("more to see", lambda: page.driver.execute_script("return now() - data.node.began") > 50)
         page.wait_for_state(name, "stuck")
-    page.picture("live-view-crash", top=card, height=620)
+    page.picture("live-view-crash", top=card, height=740)
     page.picture("live-view-dark", "dark", 1180)
     page.picture("live-view", height=1180)
     page.picture("live-view-runtime", top="#calls", height=620)

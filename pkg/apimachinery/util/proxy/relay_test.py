@@ -140,3 +140,23 @@ def test_a_slow_reader_stops_the_sender(between: Between) -> None:
     assert between.relay.backend.waiting < 1 << 20
     between.near.shutdown(socket.SHUT_WR)
     assert len(read_all(between.far)) == sent
+
+
+def test_many_small_pieces_arrive_in_order(between: Between) -> None:
+    """They are handed on together when more come at once, and none is forgotten when no more do."""
+    got = bytearray()
+    for number in range(300):
+        between.far.sendall(b"%d;" % number)
+        if number % 3 == 0:
+            got += between.near.recv(1 << 16)
+    between.far.shutdown(socket.SHUT_WR)
+    got += read_all(between.near)
+    assert bytes(got) == b"".join(b"%d;" % number for number in range(300))
+
+
+def test_a_client_may_read_late_what_the_backend_said(between: Between) -> None:
+    between.far.sendall(b"a" * 100_000)
+    between.far.close()
+    between.near.shutdown(socket.SHUT_WR)
+    assert between.over(), "all is in the client's socket by now"
+    assert read_all(between.near) == b"a" * 100_000

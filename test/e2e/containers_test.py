@@ -65,9 +65,7 @@ def _impatient_kubelet(environment: Environment) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _pods(
-    _impatient_kubelet: None, environment: Environment, both_ways: dict[str, Pods], namespace: Namespace
-) -> None:
+def _pods(_impatient_kubelet: None, environment: Environment, both_ways: dict[str, Pods], namespace: Namespace) -> None:
     manifests = [init(), init_fails(), sidecars(), processes(shared=True), processes(shared=False), *policies()]
     manifests += [container_policies(), exit_codes(), all_again(), crashes(), deadline()]
     manifests += [messages(), long_messages(), many_messages(), terminal()]

@@ -174,4 +174,3 @@ def test_events_are_listed(kubectl: Kubectl, namespace: Namespace) -> None:
 
     reasons = [line.split()[2] for line in listed.splitlines()]
     assert [reason for reason in reasons if reason != "Scheduled"] == ["Pulled", "Created", "Started"]
-

@@ -142,9 +142,7 @@ def test_container_that_ends_badly_fails(namespace: Namespace) -> None:
     assert (state.exit_code, state.reason) == (3, "Error")
     assert restarts(ended) == 0
     assert conditions(ended)["Ready"].reason == "PodFailed"
-    namespace.wait_for(
-        "fails", "its sandbox told gone", lambda found: not is_true(found, "PodReadyToStartContainers")
-    )
+    namespace.wait_for("fails", "its sandbox told gone", lambda found: not is_true(found, "PodReadyToStartContainers"))
 
 
 def test_on_failure_is_tried_again_until_it_succeeds(namespace: Namespace) -> None:

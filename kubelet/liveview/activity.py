@@ -31,19 +31,19 @@ STEPS = {
     (
         "kubelet/kuberuntime/instrumented_services.py",
         "InstrumentedRuntimeService.run_pod_sandbox",
-    ): "has its sandbox made",
+    ): "has the runtime make its sandbox",
     (
         "kubelet/kuberuntime/instrumented_services.py",
         "InstrumentedRuntimeService.create_container",
-    ): "has a container created",
+    ): "has the runtime create a container",
     (
         "kubelet/kuberuntime/instrumented_services.py",
         "InstrumentedRuntimeService.start_container",
-    ): "has a container started",
+    ): "has the runtime start a container",
     (
         "kubelet/kuberuntime/instrumented_services.py",
         "InstrumentedRuntimeService.stop_pod_sandbox",
-    ): "has its sandbox stopped",
+    ): "has the runtime stop its sandbox",
     (
         "kubelet/kuberuntime/kuberuntime_container.py",
         "ContainerMethods._run_post_start_hook",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from kubelet import container as kubecontainer
 from kubelet.cri.errors import RemoteError
-from kubelet.server import metric_pages
 from kubelet.server import metrics as servermetrics
 from pkg import features, golang, klog
 from pkg.api.core import v1
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from cri_api.v1 import api_pb2 as runtimeapi
 
     from kubelet.apis import config as kubeletconfig
+    from kubelet.cadvisor.info import v1 as cadvisorapi
+    from kubelet.cadvisor.info import v2 as cadvisorapiv2
     from kubelet.cri.streaming import portforward, remotecommand
     from kubelet.server import auth as serverauth
     from kubelet.server import stats
@@ -61,7 +62,7 @@ _METHOD_BUCKETS = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", 
 _LONG_RUNNING = frozenset(("exec", "attach", "portforward", "debug"))
 
 
-class HostInterface(metric_pages.Host, Protocol):
+class HostInterface(Protocol):
     """What the server asks of the kubelet. Called from the server's threads."""
 
     resync_interval: float
@@ -126,6 +127,20 @@ class HostInterface(metric_pages.Host, Protocol):
         pod_uid: str,
         port_forward_opts: portforward.V4Options,
     ) -> str: ...
+
+    def get_requested_containers_info(
+        self, container_name: str, options: cadvisorapiv2.RequestOptions
+    ) -> dict[str, cadvisorapi.ContainerInfo]: ...
+
+    def get_version_info(self) -> cadvisorapi.VersionInfo: ...
+
+    def get_cached_machine_info(self) -> cadvisorapi.MachineInfo: ...
+
+    def get_pod_by_cgroupfs(self, cgroupfs: str) -> v1.Pod | None: ...
+
+    def list_pod_sandbox_metrics(self, ctx: golang.Context) -> Sequence[runtimeapi.PodSandboxMetrics]: ...
+
+    def list_metric_descriptors(self, ctx: golang.Context) -> Sequence[runtimeapi.MetricDescriptor]: ...
 
     def install_live_view(self, mux: http.ServeMux) -> None:
         """Serve what shows the running kubelet; all of it below /debug/."""
@@ -212,6 +227,7 @@ class Server:
 
     def _install_metric_pages(self) -> None:
         from kubelet import prober
+        from kubelet.server import metric_pages
         from pkg.component_base import metrics
         from pkg.component_base.metrics import http as metricshttp
         from pkg.component_base.metrics import legacyregistry

@@ -17,7 +17,13 @@ from framework.processes import LeftOut, SlowestFirst, logs_folder, worker
 HERE = Path(__file__).parent
 NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
 BROWSER = ("chromium", "chromedriver")
-SLOWEST = ("live_view_test.py", "registry_test.py", "static_pod_test.py", "density_test.py", "containerd_outage_test.py")
+SLOWEST = (
+    "live_view_test.py",
+    "registry_test.py",
+    "static_pod_test.py",
+    "density_test.py",
+    "containerd_outage_test.py",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -99,8 +99,8 @@ def kubelet(tmp_path_factory: pytest.TempPathFactory, collector: tracingtesting.
     node.runtime.faults.fail("RunPodSandbox", "no", sandbox=f"homeless-{NODE}")
     node.runtime.faults.fail("RunPodSandbox", "no", sandbox=f"private-{NODE}", times=1)
     node.server.start()
-    node.start()
     try:
+        node.start()
         node.wait_for_running("runs", "left")
         # What is there when a kubelet starts: a pod that nobody wants any more, and volumes to be made out.
         node.kill()

@@ -77,4 +77,4 @@ def test_nothing_is_refused(loaded: configuration.Loaded, monkeypatch: pytest.Mo
     options.validate_kubelet_server(options.KubeletServer(loaded.kubelet_flags, loaded.kubelet_configuration))
     supported.check_supported(loaded)
 
-    assert {field.partition(".")[0] for field in told} <= {"authentication", "authorization", "evictionHard", "logging"}
+    assert {field.partition(".")[0] for field in told} <= {"evictionHard", "logging"}

@@ -8,6 +8,7 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -195,20 +196,17 @@ def test_pages_are_compressed_on_demand(kubelet: HollowKubelet) -> None:
 
 
 def test_syncs_are_traced_down_to_the_runtime(kubelet: HollowKubelet, collector: tracingtesting.Collector) -> None:
-    wanted = {
-        "syncPod",
-        "syncTerminatingPod",
-        "syncTerminatedPod",
-        "runtime.v1.RuntimeService/RunPodSandbox",
-        "/healthz",
-    }
-    spans = collector.wait_for(lambda spans: wanted <= {span.name for span in spans})
-    syncs = {span.span_id: span for span in spans if span.name == "syncPod"}
-    sandboxes = [span for span in spans if span.name == "runtime.v1.RuntimeService/RunPodSandbox"]
-    assert {tracingtesting.attributes(syncs[span.parent_span_id])["k8s.pod.name"] for span in sandboxes} == {
-        f"{name}-{NODE}" for name in ("runs", "left", "probed", "goes", "broken", "homeless", "private", "image")
-    }
-    assert {span.trace_id for span in sandboxes} <= {span.trace_id for span in syncs.values()}
+    pods = {f"{name}-{NODE}" for name in ("runs", "left", "probed", "goes", "broken", "homeless", "private", "image")}
+
+    def of_sandboxes(spans: list[Any]) -> set[str]:
+        """The pods in whose syncs sandboxes were made; a sync comes when it has ended, after what it did."""
+        syncs = {(span.trace_id, span.span_id): span for span in spans if span.name == "syncPod"}
+        made = [span for span in spans if span.name == "runtime.v1.RuntimeService/RunPodSandbox"]
+        found = [syncs.get((span.trace_id, span.parent_span_id)) for span in made]
+        return {tracingtesting.attributes(sync)["k8s.pod.name"] for sync in found if sync is not None}
+
+    wanted = {"syncTerminatingPod", "syncTerminatedPod", "/healthz"}
+    collector.wait_for(lambda spans: of_sandboxes(spans) == pods and wanted <= {span.name for span in spans})
     assert collector.resources()[0] == {"service.name": "kubelet", "host.name": NODE}
 
 

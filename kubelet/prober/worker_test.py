@@ -182,7 +182,7 @@ def test_success_threshold(world: ProbeWorld) -> None:
 def test_state_says_how_many_equal_results_came_in_a_row(world: ProbeWorld) -> None:
     worker = world.worker(READINESS, failure_threshold=5)
     world.set_status(world.running())
-    assert worker.state.last_result is None
+    assert (worker.state.last_result, worker.state.result_run) == (None, 0)
     world.runner.fail()
     for _ in range(2):
         worker.do_probe(golang.background())

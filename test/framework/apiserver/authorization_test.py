@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from framework.apiserver.authorization import AccessReviews, ClusterAuthorizer, Rule, node_name
+from framework.apiserver.authorization import AccessReviews, ClusterAuthorizer, node_name
 from framework.apiserver.interfaces import ANONYMOUS, Object, Request, UserInfo
+from framework.apiserver.rbac import Rule
 from framework.apiserver.testing import FakeStore
 
 NODE = UserInfo("system:node:n1", groups=("system:nodes", "system:authenticated"))

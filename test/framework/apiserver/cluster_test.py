@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from framework.apiserver import certificates
-from framework.apiserver.authorization import Rule
 from framework.apiserver.cluster import Cluster, Options
 from framework.apiserver.interfaces import UserInfo
+from framework.apiserver.rbac import Rule
 from framework.waiting import wait_for
 
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

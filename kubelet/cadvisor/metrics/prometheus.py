@@ -111,49 +111,51 @@ def _nothing(_: info.ContainerStats) -> float:
 
 
 _CPU = (
-    _one("container_cpu_user_seconds_total", "Cumulative user cpu time consumed in seconds.", COUNTER,
+    _one("container_cpu_user_seconds_total", "Processor time spent in user mode, in seconds.", COUNTER,
          lambda s: s.cpu.usage.user / 1e9),
-    _one("container_cpu_system_seconds_total", "Cumulative system cpu time consumed in seconds.", COUNTER,
+    _one("container_cpu_system_seconds_total", "Processor time spent in the kernel, in seconds.", COUNTER,
          lambda s: s.cpu.usage.system / 1e9),
-    _Metric("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", COUNTER,
+    _Metric("container_cpu_usage_seconds_total", "Processor time spent, in seconds.", COUNTER,
             lambda s: [(s.cpu.usage.total / 1e9, ("total",))] if s.cpu.usage.total > 0 else [], ("cpu",)),
-    _cfs("container_cpu_cfs_periods_total", "Number of elapsed enforcement period intervals.", lambda c: c.periods),
-    _cfs("container_cpu_cfs_throttled_periods_total", "Number of throttled period intervals.",
+    _cfs("container_cpu_cfs_periods_total", "Periods in which the processor limit was enforced.", lambda c: c.periods),
+    _cfs("container_cpu_cfs_throttled_periods_total", "Periods in which the container was throttled.",
          lambda c: c.throttled_periods),
-    _cfs("container_cpu_cfs_throttled_seconds_total", "Total time duration the container has been throttled.",
+    _cfs("container_cpu_cfs_throttled_seconds_total", "Seconds for which the container was throttled.",
          lambda c: c.throttled_time / 1e9),
-    _cfs("container_cpu_cfs_burst_periods_total", "Number of periods when burst occurs.", lambda c: c.bursts_periods),
-    _cfs("container_cpu_cfs_burst_seconds_total", "Total time duration the container has been bursted.",
+    _cfs("container_cpu_cfs_burst_periods_total", "Periods in which the container went over its quota by a burst.",
+         lambda c: c.bursts_periods),
+    _cfs("container_cpu_cfs_burst_seconds_total", "Seconds of processor time taken by bursts.",
          lambda c: c.burst_time / 1e9),
-    _one("container_cpu_load_average_10s", "Value of container cpu load average over the last 10 seconds.", GAUGE,
+    _one("container_cpu_load_average_10s", "Load average over 10 s; always 0.", GAUGE,
          _nothing),
-    _one("container_cpu_load_d_average_10s", "Value of container cpu load.d average over the last 10 seconds.", GAUGE,
+    _one("container_cpu_load_d_average_10s", "Load average of uninterruptible tasks over 10 s; always 0.", GAUGE,
          _nothing),
-    _Metric("container_tasks_state", "Number of tasks in given state", GAUGE,
+    _Metric("container_tasks_state", "Tasks by state; always 0.", GAUGE,
             lambda s: [(0, (state,)) for state in ("iowaiting", "running", "sleeping", "stopped", "uninterruptible")],
             ("state",)),
 )  # fmt: skip
 
 _MEMORY = (
-    _one("container_memory_cache", "Number of bytes of page cache memory.", GAUGE, lambda s: s.memory.cache),
-    _one("container_memory_rss", "Size of RSS in bytes.", GAUGE, lambda s: s.memory.rss),
-    _one("container_memory_kernel_usage", "Size of kernel memory allocated in bytes.", GAUGE,
+    _one("container_memory_cache", "Bytes of page cache.", GAUGE, lambda s: s.memory.cache),
+    _one("container_memory_rss", "Bytes of anonymous memory and swap cache.", GAUGE, lambda s: s.memory.rss),
+    _one("container_memory_kernel_usage", "Bytes that the kernel uses for the container.", GAUGE,
          lambda s: s.memory.kernel_usage),
-    _one("container_memory_mapped_file", "Size of memory mapped files in bytes.", GAUGE,
+    _one("container_memory_mapped_file", "Bytes of files that are mapped into memory.", GAUGE,
          lambda s: s.memory.mapped_file),
-    _one("container_memory_swap", "Container swap usage in bytes.", GAUGE, lambda s: s.memory.swap),
-    _one("container_memory_failcnt", "Number of memory usage hits limits", COUNTER, lambda s: s.memory.failcnt),
+    _one("container_memory_swap", "Bytes in swap.", GAUGE, lambda s: s.memory.swap),
+    _one("container_memory_failcnt", "How often the memory limit was reached.", COUNTER, lambda s: s.memory.failcnt),
     _one("container_memory_usage_bytes",
-         "Current memory usage in bytes, including all memory regardless of when it was accessed", GAUGE,
+         "Bytes of memory in use, page cache included.", GAUGE,
          lambda s: s.memory.usage),
-    _one("container_memory_max_usage_bytes", "Maximum memory usage recorded in bytes", GAUGE,
+    _one("container_memory_max_usage_bytes", "The most bytes of memory that were ever in use.", GAUGE,
          lambda s: s.memory.max_usage),
-    _one("container_memory_working_set_bytes", "Current working set in bytes.", GAUGE, lambda s: s.memory.working_set),
-    _one("container_memory_total_active_file_bytes", "Current total active file in bytes.", GAUGE,
+    _one("container_memory_working_set_bytes", "Bytes of memory in use that cannot be reclaimed easily.", GAUGE,
+         lambda s: s.memory.working_set),
+    _one("container_memory_total_active_file_bytes", "Bytes of page cache that was used lately.", GAUGE,
          lambda s: s.memory.total_active_file),
-    _one("container_memory_total_inactive_file_bytes", "Current total inactive file in bytes.", GAUGE,
+    _one("container_memory_total_inactive_file_bytes", "Bytes of page cache that was not used lately.", GAUGE,
          lambda s: s.memory.total_inactive_file),
-    _Metric("container_memory_failures_total", "Cumulative count of memory allocation failures.", COUNTER,
+    _Metric("container_memory_failures_total", "Page faults, by kind and scope.", COUNTER,
             lambda s: [
                 (s.memory.container_data.pgfault, ("pgfault", "container")),
                 (s.memory.container_data.pgmajfault, ("pgmajfault", "container")),
@@ -161,54 +163,57 @@ _MEMORY = (
                 (s.memory.hierarchical_data.pgmajfault, ("pgmajfault", "hierarchy")),
             ],
             ("failure_type", "scope")),
-    _one("container_oom_events_total", "Count of out of memory events observed for the container", COUNTER,
+    _one("container_oom_events_total", "Processes killed for lack of memory.", COUNTER,
          lambda s: s.oom_events),
 )  # fmt: skip
 
 _FILE_SYSTEMS = (
-    _fs("container_fs_inodes_free", "Number of available Inodes", GAUGE, lambda fs: fs.inodes_free),
-    _fs("container_fs_inodes_total", "Number of Inodes", GAUGE, lambda fs: fs.inodes),
-    _fs("container_fs_limit_bytes", "Number of bytes that can be consumed by the container on this filesystem.", GAUGE,
+    _fs("container_fs_inodes_free", "Free inodes.", GAUGE, lambda fs: fs.inodes_free),
+    _fs("container_fs_inodes_total", "Inodes, used and free.", GAUGE, lambda fs: fs.inodes),
+    _fs("container_fs_limit_bytes", "Bytes that the file system holds.", GAUGE,
         lambda fs: fs.limit),
-    _fs("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", GAUGE,
+    _fs("container_fs_usage_bytes", "Bytes in use on the file system.", GAUGE,
         lambda fs: fs.usage),
-    _fs("container_fs_io_time_weighted_seconds_total", "Cumulative weighted I/O time in seconds", COUNTER,
+    _fs("container_fs_io_time_weighted_seconds_total", "Time spent on I/O, times what was under way.", COUNTER,
         lambda fs: fs.weighted_io_time / 1e9),
 )  # fmt: skip
 
 # The times of file systems are milliseconds that Go takes for nanoseconds. Whoever compares nodes gets the same.
 _DISKS = (
-    _io("container_fs_reads_bytes_total", "Cumulative count of bytes read", lambda d: d.io_service_bytes, "Read"),
-    _io("container_fs_reads_total", "Cumulative count of reads completed", lambda d: d.io_serviced, "Read",
+    _io("container_fs_reads_bytes_total", "Bytes read.", lambda d: d.io_service_bytes, "Read"),
+    _io("container_fs_reads_total", "Reads that are done.", lambda d: d.io_serviced, "Read",
         lambda fs: fs.reads_completed),
-    _io("container_fs_sector_reads_total", "Cumulative count of sector reads completed", lambda d: d.sectors, "Read",
+    _io("container_fs_sector_reads_total", "Sectors read.", lambda d: d.sectors, "Read",
         lambda fs: fs.sectors_read),
-    _io("container_fs_reads_merged_total", "Cumulative count of reads merged", lambda d: d.io_merged, "Read",
+    _io("container_fs_reads_merged_total", "Reads that were joined with others.", lambda d: d.io_merged, "Read",
         lambda fs: fs.reads_merged),
-    _io("container_fs_read_seconds_total", "Cumulative count of seconds spent reading", lambda d: d.io_service_time,
+    _io("container_fs_read_seconds_total", "Time spent reading.", lambda d: d.io_service_time,
         "Read", lambda fs: fs.read_time / 1e9, 1e9),
-    _io("container_fs_writes_bytes_total", "Cumulative count of bytes written", lambda d: d.io_service_bytes, "Write"),
-    _io("container_fs_writes_total", "Cumulative count of writes completed", lambda d: d.io_serviced, "Write",
+    _io("container_fs_writes_bytes_total", "Bytes written.", lambda d: d.io_service_bytes, "Write"),
+    _io("container_fs_writes_total", "Writes that are done.", lambda d: d.io_serviced, "Write",
         lambda fs: fs.writes_completed),
-    _io("container_fs_sector_writes_total", "Cumulative count of sector writes completed", lambda d: d.sectors,
+    _io("container_fs_sector_writes_total", "Sectors written.", lambda d: d.sectors,
         "Write", lambda fs: fs.sectors_written),
-    _io("container_fs_writes_merged_total", "Cumulative count of writes merged", lambda d: d.io_merged, "Write",
+    _io("container_fs_writes_merged_total", "Writes that were joined with others.", lambda d: d.io_merged, "Write",
         lambda fs: fs.writes_merged),
-    _io("container_fs_write_seconds_total", "Cumulative count of seconds spent writing", lambda d: d.io_service_time,
+    _io("container_fs_write_seconds_total", "Time spent writing.", lambda d: d.io_service_time,
         "Write", lambda fs: fs.write_time / 1e9, 1e9),
-    _io("container_fs_io_current", "Number of I/Os currently in progress", lambda d: d.io_queued, "Total",
+    _io("container_fs_io_current", "I/O operations under way.", lambda d: d.io_queued, "Total",
         lambda fs: fs.io_in_progress, type=GAUGE),
-    _io("container_fs_io_time_seconds_total", "Cumulative count of seconds spent doing I/Os",
+    _io("container_fs_io_time_seconds_total", "Time in which I/O was under way.",
         lambda d: d.io_service_time, "Total", lambda fs: fs.io_time / 1e9, 1e9),
-    _io("container_fs_io_cost_usage_seconds_total", "Cumulative IOCost usage in seconds", lambda d: d.io_cost_usage,
+    _io("container_fs_io_cost_usage_seconds_total", "Device time charged by the kernel's I/O cost model, in seconds.",
+        lambda d: d.io_cost_usage,
         "Count", unit=1e6),
-    _io("container_fs_io_cost_wait_seconds_total", "Cumulative IOCost wait in seconds", lambda d: d.io_cost_wait,
+    _io("container_fs_io_cost_wait_seconds_total", "Seconds waited for device time by the kernel's I/O cost model.",
+        lambda d: d.io_cost_wait,
         "Count", unit=1e6),
-    _io("container_fs_io_cost_indebt_seconds_total", "Cumulative IOCost debt in seconds", lambda d: d.io_cost_indebt,
+    _io("container_fs_io_cost_indebt_seconds_total", "Seconds in debt of device time by the kernel's I/O cost model.",
+        lambda d: d.io_cost_indebt,
         "Count", unit=1e6),
-    _io("container_fs_io_cost_indelay_seconds_total", "Cumulative IOCost delay in seconds",
+    _io("container_fs_io_cost_indelay_seconds_total", "Seconds delayed for a debt by the kernel's I/O cost model.",
         lambda d: d.io_cost_indelay, "Count", unit=1e6),
-    _Metric("container_blkio_device_usage_total", "Blkio Device bytes usage", COUNTER,
+    _Metric("container_blkio_device_usage_total", "Bytes by device and operation.", COUNTER,
             lambda s: [
                 (value, (disk.device, str(disk.major), str(disk.minor), operation))
                 for disk in s.disk_io.io_service_bytes
@@ -218,70 +223,70 @@ _DISKS = (
 )  # fmt: skip
 
 _NETWORK = (
-    _network("container_network_receive_bytes_total", "Cumulative count of bytes received", lambda i: i.rx_bytes),
-    _network("container_network_receive_packets_total", "Cumulative count of packets received",
+    _network("container_network_receive_bytes_total", "Bytes received.", lambda i: i.rx_bytes),
+    _network("container_network_receive_packets_total", "Packets received.",
              lambda i: i.rx_packets),
     _network("container_network_receive_packets_dropped_total",
-             "Cumulative count of packets dropped while receiving", lambda i: i.rx_dropped),
-    _network("container_network_receive_errors_total", "Cumulative count of errors encountered while receiving",
+             "Incoming packets that were dropped.", lambda i: i.rx_dropped),
+    _network("container_network_receive_errors_total", "Errors in receiving.",
              lambda i: i.rx_errors),
-    _network("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", lambda i: i.tx_bytes),
-    _network("container_network_transmit_packets_total", "Cumulative count of packets transmitted",
+    _network("container_network_transmit_bytes_total", "Bytes sent.", lambda i: i.tx_bytes),
+    _network("container_network_transmit_packets_total", "Packets sent.",
              lambda i: i.tx_packets),
     _network("container_network_transmit_packets_dropped_total",
-             "Cumulative count of packets dropped while transmitting", lambda i: i.tx_dropped),
+             "Outgoing packets that were dropped.", lambda i: i.tx_dropped),
     _network("container_network_transmit_errors_total",
-             "Cumulative count of errors encountered while transmitting", lambda i: i.tx_errors),
+             "Errors in sending.", lambda i: i.tx_errors),
 )  # fmt: skip
 
 _PROCESSES = (
-    _one("container_processes", "Number of processes running inside the container.", GAUGE,
+    _one("container_processes", "Processes.", GAUGE,
          lambda s: s.processes.process_count),
-    _one("container_file_descriptors", "Number of open file descriptors for the container.", GAUGE,
+    _one("container_file_descriptors", "Open file descriptors of all processes.", GAUGE,
          lambda s: s.processes.fd_count),
-    _one("container_sockets", "Number of open sockets for the container.", GAUGE, lambda s: s.processes.socket_count),
-    _one("container_threads_max", "Maximum number of threads allowed inside the container, infinity if value is zero",
+    _one("container_sockets", "Open sockets of all processes.", GAUGE, lambda s: s.processes.socket_count),
+    _one("container_threads_max", "The most threads there may be; 0 without a limit.",
          GAUGE, lambda s: s.processes.threads_max),
-    _one("container_threads", "Number of threads running inside the container", GAUGE,
+    _one("container_threads", "Threads.", GAUGE,
          lambda s: s.processes.threads_current),
     _Metric("container_ulimits_soft",
-            "Soft ulimit values for the container root process. Unlimited if -1, except priority and nice", GAUGE,
+            "Soft limits of the first process; -1 is none.", GAUGE,
             lambda s: [(ulimit.soft_limit, (ulimit.name,)) for ulimit in s.processes.ulimits], ("ulimit",)),
     # Containers of a kubelet have probes, and no check of the runtime's.
-    _one("container_health_state", "The result of the container's health check", GAUGE, lambda s: -1),
+    _one("container_health_state", "Health by the runtime's own check; -1 without one.", GAUGE, lambda s: -1),
 )  # fmt: skip
 
 _PRESSURE = (
     _one("container_pressure_cpu_stalled_seconds_total",
-         "Total time duration no tasks in the container could make progress due to CPU congestion.", COUNTER,
+         "Seconds in which all tasks waited for a processor.", COUNTER,
          lambda s: s.cpu.psi.full.total / 1e6),
     _one("container_pressure_cpu_waiting_seconds_total",
-         "Total time duration tasks in the container have waited due to CPU congestion.", COUNTER,
+         "Seconds in which some task waited for a processor.", COUNTER,
          lambda s: s.cpu.psi.some.total / 1e6),
     _one("container_pressure_memory_stalled_seconds_total",
-         "Total time duration no tasks in the container could make progress due to memory congestion.", COUNTER,
+         "Seconds in which all tasks waited for memory.", COUNTER,
          lambda s: s.memory.psi.full.total / 1e6),
     _one("container_pressure_memory_waiting_seconds_total",
-         "Total time duration tasks in the container have waited due to memory congestion.", COUNTER,
+         "Seconds in which some task waited for memory.", COUNTER,
          lambda s: s.memory.psi.some.total / 1e6),
     _one("container_pressure_io_stalled_seconds_total",
-         "Total time duration no tasks in the container could make progress due to IO congestion.", COUNTER,
+         "Seconds in which all tasks waited for I/O.", COUNTER,
          lambda s: s.disk_io.psi.full.total / 1e6),
     _one("container_pressure_io_waiting_seconds_total",
-         "Total time duration tasks in the container have waited due to IO congestion.", COUNTER,
+         "Seconds in which some task waited for I/O.", COUNTER,
          lambda s: s.disk_io.psi.some.total / 1e6),
 )  # fmt: skip
 
 _METRICS = (*_CPU, *_MEMORY, *_FILE_SYSTEMS, *_DISKS, *_NETWORK, *_PROCESSES)
 
 _SPEC_HELP = {
-    "container_start_time_seconds": "Start time of the container since unix epoch in seconds.",
-    "container_spec_cpu_period": "CPU period of the container.",
-    "container_spec_cpu_quota": "CPU quota of the container.",
-    "container_spec_cpu_shares": "CPU share of the container.",
-    "container_spec_memory_limit_bytes": "Memory limit for the container.",
-    "container_spec_memory_swap_limit_bytes": "Memory swap limit for the container.",
-    "container_spec_memory_reservation_limit_bytes": "Memory reservation limit for the container.",
+    "container_start_time_seconds": "When the container was started, in seconds since 1970.",
+    "container_spec_cpu_period": "Microseconds in which the processor quota is counted.",
+    "container_spec_cpu_quota": "Microseconds of processor time in a period.",
+    "container_spec_cpu_shares": "Weight in the competition for processors.",
+    "container_spec_memory_limit_bytes": "The most bytes of memory; 0 without a limit.",
+    "container_spec_memory_swap_limit_bytes": "The most bytes of memory and swap; 0 without a limit.",
+    "container_spec_memory_reservation_limit_bytes": "Bytes of memory that are reserved; 0 if none are.",
 }
 
 
@@ -309,7 +314,7 @@ class PrometheusCollector:
 
     def collect(self) -> Iterator[Metric]:
         error = family(
-            "container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", GAUGE
+            "container_scrape_error", "Whether reading the figures of containers failed.", GAUGE
         )
         failed = 0
         try:
@@ -331,8 +336,7 @@ class PrometheusCollector:
         version = self._info_provider.get_version_info()
         made = family(
             "cadvisor_version_info",
-            "A metric with a constant '1' value labeled by kernel version, OS version, docker version, "
-            "cadvisor version & cadvisor revision.",
+            "Always 1; its labels tell the versions of kernel, system and agent.",
             GAUGE,
         )
         labels = {
@@ -367,7 +371,7 @@ class PrometheusCollector:
             yield made
 
     def _last_seen(self, labelled: list[tuple[dict[str, str], info.ContainerInfo]]) -> Metric:
-        made = family("container_last_seen", "Last time a container was seen by the exporter", GAUGE)
+        made = family("container_last_seen", "When the container was last seen, in seconds since 1970.", GAUGE)
         now = self._clock.now().timestamp()
         for labels, container in labelled:
             if container.stats:

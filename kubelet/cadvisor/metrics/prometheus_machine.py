@@ -16,17 +16,20 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 _METRICS: dict[str, tuple[str, Callable[[info.MachineInfo], float]]] = {
-    "machine_cpu_physical_cores": ("Number of physical CPU cores.", lambda machine: machine.num_physical_cores),
-    "machine_cpu_cores": ("Number of logical CPU cores.", lambda machine: machine.num_cores),
-    "machine_cpu_sockets": ("Number of CPU sockets.", lambda machine: machine.num_sockets),
+    "machine_cpu_physical_cores": ("Physical cores.", lambda machine: machine.num_physical_cores),
+    "machine_cpu_cores": ("Logical processors.", lambda machine: machine.num_cores),
+    "machine_cpu_sockets": ("Sockets of processors.", lambda machine: machine.num_sockets),
     # Of mainframes alone.
-    "machine_cpu_books": ("Number of CPU books.", lambda machine: 0),
-    "machine_cpu_drawers": ("Number of CPU drawers.", lambda machine: 0),
-    "machine_memory_bytes": ("Amount of memory installed on the machine.", lambda machine: machine.memory_capacity),
-    "machine_swap_bytes": ("Amount of swap memory available on the machine.", lambda machine: machine.swap_capacity),
-    "machine_nvm_avg_power_budget_watts": ("NVM power budget.", lambda machine: 0),
+    "machine_cpu_books": ("Books of processors.", lambda machine: 0),
+    "machine_cpu_drawers": ("Drawers of processors.", lambda machine: 0),
+    "machine_memory_bytes": ("Bytes of memory.", lambda machine: machine.memory_capacity),
+    "machine_swap_bytes": ("Bytes of swap.", lambda machine: machine.swap_capacity),
+    "machine_nvm_avg_power_budget_watts": (
+        "Power that persistent memory may take on average, in watts.",
+        lambda machine: 0,
+    ),
 }
-_NVM_HELP = "NVM capacity value labeled by NVM mode (memory mode or app direct mode)."
+_NVM_HELP = "Bytes of persistent memory, by mode."
 
 
 class MachineInfoProvider(Protocol):
@@ -48,9 +51,7 @@ class PrometheusMachineCollector:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        error = family(
-            "machine_scrape_error", "1 if there was an error while getting machine metrics, 0 otherwise.", GAUGE
-        )
+        error = family("machine_scrape_error", "Whether reading the facts of the machine failed.", GAUGE)
         failed = 0
         try:
             machine = self._info_provider.get_cached_machine_info()

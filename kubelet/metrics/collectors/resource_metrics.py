@@ -24,50 +24,62 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 _FAMILIES: dict[str, tuple[str, str, metrics.StabilityLevel]] = {
     "node_cpu_usage_seconds_total": (
-        "Cumulative cpu time consumed by the node in core-seconds",
+        "Processor time spent on the node, in seconds",
         _COUNTER,
         metrics.STABLE,
     ),
-    "node_memory_working_set_bytes": ("Current working set of the node in bytes", _GAUGE, metrics.STABLE),
+    "node_memory_working_set_bytes": (
+        "Bytes of memory in use on the node that cannot be reclaimed easily",
+        _GAUGE,
+        metrics.STABLE,
+    ),
     "node_swap_usage_bytes": (
-        "Current swap usage of the node in bytes. Reported only on non-windows systems",
+        "Bytes in swap on the node",
         _GAUGE,
         metrics.ALPHA,
     ),
     "container_start_time_seconds": (
-        "Start time of the container since unix epoch in seconds",
+        "When the container was started, in seconds since 1970",
         _GAUGE,
         metrics.STABLE,
     ),
     "container_cpu_usage_seconds_total": (
-        "Cumulative cpu time consumed by the container in core-seconds",
+        "Processor time spent by the container, in seconds",
         _COUNTER,
         metrics.STABLE,
     ),
-    "container_memory_working_set_bytes": ("Current working set of the container in bytes", _GAUGE, metrics.STABLE),
+    "container_memory_working_set_bytes": (
+        "Bytes of memory in use in the container that cannot be reclaimed easily",
+        _GAUGE,
+        metrics.STABLE,
+    ),
     "container_swap_usage_bytes": (
-        "Current amount of the container swap usage in bytes. Reported only on non-windows systems",
+        "Bytes of the container in swap",
         _GAUGE,
         metrics.ALPHA,
     ),
     "container_swap_limit_bytes": (
-        "Current amount of the container swap limit in bytes. Reported only on non-windows systems",
+        "The most bytes of the container that may be in swap",
         _GAUGE,
         metrics.ALPHA,
     ),
     "pod_cpu_usage_seconds_total": (
-        "Cumulative cpu time consumed by the pod in core-seconds",
+        "Processor time spent by the pod, in seconds",
         _COUNTER,
         metrics.STABLE,
     ),
-    "pod_memory_working_set_bytes": ("Current working set of the pod in bytes", _GAUGE, metrics.STABLE),
+    "pod_memory_working_set_bytes": (
+        "Bytes of memory in use in the pod that cannot be reclaimed easily",
+        _GAUGE,
+        metrics.STABLE,
+    ),
     "pod_swap_usage_bytes": (
-        "Current amount of the pod swap usage in bytes. Reported only on non-windows systems",
+        "Bytes of the pod in swap",
         _GAUGE,
         metrics.ALPHA,
     ),
     "resource_scrape_error": (
-        "1 if there was an error while getting container metrics, 0 otherwise",
+        "Whether reading the figures failed",
         _GAUGE,
         metrics.STABLE,
     ),

@@ -16,36 +16,45 @@ MOMENT = datetime.fromtimestamp(1624396278.302, UTC)
 LATER = MOMENT + timedelta(seconds=10)
 HELP = {
     "node_cpu_usage_seconds_total": (
-        "[STABLE] Cumulative cpu time consumed by the node in core-seconds",
+        "[STABLE] Processor time spent on the node, in seconds",
         "counter",
     ),
-    "node_memory_working_set_bytes": ("[STABLE] Current working set of the node in bytes", "gauge"),
+    "node_memory_working_set_bytes": (
+        "[STABLE] Bytes of memory in use on the node that cannot be reclaimed easily",
+        "gauge",
+    ),
     "node_swap_usage_bytes": (
-        "[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems",
+        "[ALPHA] Bytes in swap on the node",
         "gauge",
     ),
     "container_cpu_usage_seconds_total": (
-        "[STABLE] Cumulative cpu time consumed by the container in core-seconds",
+        "[STABLE] Processor time spent by the container, in seconds",
         "counter",
     ),
-    "container_memory_working_set_bytes": ("[STABLE] Current working set of the container in bytes", "gauge"),
-    "container_start_time_seconds": ("[STABLE] Start time of the container since unix epoch in seconds", "gauge"),
+    "container_memory_working_set_bytes": (
+        "[STABLE] Bytes of memory in use in the container that cannot be reclaimed easily",
+        "gauge",
+    ),
+    "container_start_time_seconds": ("[STABLE] When the container was started, in seconds since 1970", "gauge"),
     "container_swap_limit_bytes": (
-        "[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems",
+        "[ALPHA] The most bytes of the container that may be in swap",
         "gauge",
     ),
     "container_swap_usage_bytes": (
-        "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems",
+        "[ALPHA] Bytes of the container in swap",
         "gauge",
     ),
-    "pod_cpu_usage_seconds_total": ("[STABLE] Cumulative cpu time consumed by the pod in core-seconds", "counter"),
-    "pod_memory_working_set_bytes": ("[STABLE] Current working set of the pod in bytes", "gauge"),
+    "pod_cpu_usage_seconds_total": ("[STABLE] Processor time spent by the pod, in seconds", "counter"),
+    "pod_memory_working_set_bytes": (
+        "[STABLE] Bytes of memory in use in the pod that cannot be reclaimed easily",
+        "gauge",
+    ),
     "pod_swap_usage_bytes": (
-        "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems",
+        "[ALPHA] Bytes of the pod in swap",
         "gauge",
     ),
     "resource_scrape_error": (
-        "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise",
+        "[STABLE] Whether reading the figures failed",
         "gauge",
     ),
 }

@@ -139,28 +139,48 @@ def test_clean_removes_all_logs_of_one_container(tmp_path: Path) -> None:
     assert world.files() == ["1.log", "1.log.00000000-000000.gz"]
 
 
+class _HeldRotation:
+    """The log of c1 is being rotated until `finish`: the runtime does not answer."""
+
+    def __init__(self, world: _World) -> None:
+        held: golang.Channel[None] = golang.Channel()
+        self._release: golang.Channel[None] = golang.Channel()
+
+        def on_call(call: testing.Call) -> None:
+            if call.method == "ReopenContainerLog":
+                held.send(None)
+                self._release.recv(timeout=10)
+
+        world.runtime.on_call = on_call
+        self._thread = golang.go(world.manager.process_container, _CTX, "c1", 1, name="rotation")
+        held.recv(timeout=10)
+
+    def finish(self) -> None:
+        self._release.close()
+        self._thread.join(timeout=10)
+
+
 def test_clean_waits_for_the_rotation_of_the_container(tmp_path: Path) -> None:
     world = _World(tmp_path)
     world.run(_RUNNING)
     _fill(world, {"1.log": "longer than 10 bytes"})
-    held: golang.Channel[None] = golang.Channel()
-    release: golang.Channel[None] = golang.Channel()
-
-    def on_call(call: testing.Call) -> None:
-        if call.method == "ReopenContainerLog":
-            held.send(None)
-            release.recv(timeout=10)
-
-    world.runtime.on_call = on_call
-    rotation = golang.go(world.manager.process_container, _CTX, "c1", 1, name="rotation")
-    held.recv(timeout=10)
+    rotation = _HeldRotation(world)
     cleaning = golang.go(world.manager.clean, _CTX, "c1", name="cleaning")
     cleaning.join(timeout=0.1)
     assert cleaning.is_alive()
-    release.close()
-    for thread in (rotation, cleaning):
-        thread.join(timeout=10)
+    rotation.finish()
+    cleaning.join(timeout=10)
     assert world.files() == []
+
+
+def test_no_worker_waits_for_another_that_rotates_the_same_log(tmp_path: Path) -> None:
+    world = _World(tmp_path)
+    world.run(_RUNNING)
+    _fill(world, {"1.log": "longer than 10 bytes"})
+    rotation = _HeldRotation(world)
+    world.manager.process_container(_CTX, "c1", 2)
+    assert world.runtime.called() == ["ContainerStatus", "ReopenContainerLog"]
+    rotation.finish()
 
 
 def test_unused_logs_go(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ def new_cgroups(root: str = CGROUP_ROOT) -> Cgroups:
 
 def is_psi_enabled(root: str = CGROUP_ROOT) -> bool:
     """Whether the kernel tells how long tasks wait for what, which it does for cgroups of version 2 alone."""
-    return os.access(f"{root}/cpu.pressure", os.R_OK)
+    # Of some kernels, to which it was not said at their start, the file is there and cannot be read.
+    return bool(files.read_or_empty(root, "cpu.pressure"))
 
 
 def walk(mount_points: Sequence[str]) -> list[str]:

@@ -40,6 +40,9 @@ def test_version_of_the_machine(tmp_path: Path) -> None:
         root = unpack_tree(tree, tmp_path / tree)
         assert isinstance(cgroups.new_cgroups(f"{root}/sys/fs/cgroup"), kind)
         assert cgroups.is_psi_enabled(f"{root}/sys/fs/cgroup") == (kind is cgroups.CgroupsV2)
+        # That of a kernel that was not told to measure.
+        (Path(root) / "sys/fs/cgroup/cpu.pressure").write_text("")
+        assert not cgroups.is_psi_enabled(f"{root}/sys/fs/cgroup")
 
 
 # Version 1.
@@ -235,6 +238,21 @@ def test_v2_machine(v2: cgroups.Cgroups) -> None:
     assert stats.processes.threads_current == 1
     assert stats.disk_io.io_service_bytes == [disk(253, 0, Read=1871872000, Write=9126805504)]
     assert (spec.has_memory, spec.cpu.quota, spec.cpu.period) == (False, 0, 0)
+
+
+def test_v2_root_of_a_container(v2: cgroups.Cgroups, tmp_path: Path) -> None:
+    """For a kubelet that sees no more of the machine."""
+    (tmp_path / "sys/fs/cgroup/memory.current").write_text("4096\n")
+    (tmp_path / "sys/fs/cgroup/memory.swap.current").write_text("8192\n")
+    memory = v2.stats("/").memory
+    assert (memory.usage, memory.swap) == (4096, 8192)
+
+
+def test_v2_root_of_old_kernels(v2: cgroups.Cgroups, tmp_path: Path) -> None:
+    for name in ("cpu.stat", "memory.stat"):
+        (tmp_path / "sys/fs/cgroup" / name).unlink()
+    stats = v2.stats("/")
+    assert (stats.cpu.usage, stats.memory.usage) == (info.CpuUsage(), 0)
 
 
 def test_v2_without_controllers(v2: cgroups.Cgroups, tmp_path: Path) -> None:

@@ -66,8 +66,10 @@ class CgroupsV2:
     def stats(self, name: str) -> info.ContainerStats:
         path = self._path(name)
         stats = info.ContainerStats(timestamp=datetime.now(UTC))
-        stats.cpu = _cpu(files.pairs(files.read(path, "cpu.stat")))
-        stats.memory = self._memory(path, name == "/")
+        # Old kernels count nothing for the root.
+        read = files.read_or_empty if name == "/" else files.read
+        stats.cpu = _cpu(files.pairs(read(path, "cpu.stat")))
+        stats.memory = self._memory(path)
         _io(files.read_or_empty(path, "io.stat"), stats.disk_io)
         stats.cpu.psi = _pressure(path, "cpu.pressure")
         stats.memory.psi = _pressure(path, "memory.pressure")
@@ -79,13 +81,15 @@ class CgroupsV2:
     def _path(self, name: str) -> str:
         return self._root + name.rstrip("/")
 
-    def _memory(self, path: str, is_root: bool) -> info.MemoryStats:
+    def _memory(self, path: str) -> info.MemoryStats:
         text = files.read_or_empty(path, "memory.stat")
         if not text:
             return info.MemoryStats()  # The controller is off.
         stat = files.pairs(text)
         anon, cached = stat.get("anon", 0), stat.get("file", 0)
-        # The root has no counters of its own: what version 1 counts there, and the machine's swap.
+        # The machine's root has no counters of its own: what version 1 counts there, and the machine's swap. That of a
+        # container, which is all that a kubelet in it sees, is like any other.
+        is_root = path == self._root and not os.path.exists(f"{path}/memory.current")
         usage = anon + cached if is_root else files.number(path, "memory.current")
         faults = info.MemoryStatsMemoryData(pgfault=stat.get("pgfault", 0), pgmajfault=stat.get("pgmajfault", 0))
         return info.MemoryStats(

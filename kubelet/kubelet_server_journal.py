@@ -33,6 +33,11 @@ _MAX_SERVICE_LENGTH = 256
 _MAX_SERVICES = 4
 # Go's parser has limits of its own for a pattern; Python's would think about a very long one for a long time.
 _MAX_PATTERN_LENGTH = 4096
+# What Go and the journal understand in a pattern and Python does not: classes of characters, quotes, flags amidst.
+_NOT_PYTHON = re.compile(
+    r"\\\\|(\\Q.*?(?:\\E|$)|\\[pP](?:\{\^?\w+\}|[A-Z])|\\[zC]|\\x\{[0-9A-Fa-f]{1,6}\}|\[:\^?[a-z]+:\]|\(\?[imsU-]+\))"
+)
+_NAMED_GROUP = re.compile(r"\(\?<(?=\w)")
 _UNSAFE_IN_SERVICE_NAME = re.compile(r"[^a-zA-Z\-_.:0-9@]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _JOURNALCTL = "journalctl"
@@ -230,10 +235,16 @@ def _validate_pattern(pattern: str) -> Iterator[fieldpath.Error]:
         yield fieldpath.too_long(path, pattern, _MAX_PATTERN_LENGTH)
         return
     try:
-        # What is no regular expression for Python is none for the journal; the journal judges the rest.
-        re.compile(pattern)
+        # What lacks a bracket or ends in the middle is found; the journal judges the rest.
+        re.compile(_for_python(pattern))
     except (re.error, RecursionError, OverflowError) as err:
         yield fieldpath.invalid(path, pattern, str(err))
+
+
+def _for_python(pattern: str) -> str:
+    """The pattern with some character for each thing that Python does not know."""
+    replaced = _NOT_PYTHON.sub(lambda match: "x" if match[1] else match[0], pattern)
+    return _NAMED_GROUP.sub("(?P<", replaced)
 
 
 def _go_list(names: Sequence[str]) -> str:

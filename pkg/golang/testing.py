@@ -34,14 +34,18 @@ class Issuer:
     name: x509.Name = field(default_factory=lambda: subject("test-ca"))
     key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
     ca: bool = True
+    # What the key is for; left out, nothing is said of it.
+    key_usage: x509.KeyUsage | None = None
     valid_for: datetime.timedelta = HOUR
     signed_by: Issuer | None = None
     cert: x509.Certificate = field(init=False)
 
     def __post_init__(self) -> None:
-        constraints = x509.BasicConstraints(ca=self.ca, path_length=None)
+        extensions: list[x509.ExtensionType] = [x509.BasicConstraints(ca=self.ca, path_length=None)]
+        if self.key_usage is not None:
+            extensions.append(self.key_usage)
         signer = self.signed_by or self
-        self.cert = signer._build(self.name, self.key, self.valid_for, [constraints])
+        self.cert = signer._build(self.name, self.key, self.valid_for, extensions)
 
     def issue(
         self,
@@ -71,6 +75,11 @@ class Issuer:
         for extension in extensions:
             builder = builder.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
         return builder.sign(self.key, hashes.SHA256())
+
+
+def key_usage(key_cert_sign: bool) -> x509.KeyUsage:
+    """A key for signatures, and if so for those of certificates."""
+    return x509.KeyUsage(True, False, False, False, False, key_cert_sign, False, False, False)
 
 
 def der(cert: x509.Certificate) -> bytes:

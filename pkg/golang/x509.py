@@ -3,7 +3,7 @@
 Go: crypto/x509/verify.go
 
 Chains are built and checked by the `cryptography` library: signatures, validity, basic constraints, path lengths and
-name constraints. DIVERGES: it takes neither Ed25519 keys nor RSA keys below 2048 bits, which Go takes.
+name constraints. DIVERGES: it takes authorities neither with Ed25519 keys nor with RSA keys below 2048 bits, as Go does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class VerifyOptions:
 def _client_policy(store: verification.Store) -> verification.PolicyBuilder:
     """The library's own constraints on extensions are those for names and servers on the web.
 
-    As in Go a client's certificate needs no alternative name, and an authority's nothing but its basic constraints.
+    As in Go a client's certificate needs no alternative name, and an authority's nothing but its basic constraints; if it
+    says what its key is for, that must be signing certificates.
     """
     from cryptography import x509
     from cryptography.x509 import verification
@@ -51,7 +52,9 @@ def _client_policy(store: verification.Store) -> verification.PolicyBuilder:
     permissive = verification.ExtensionPolicy.permit_all().may_be_present(
         x509.ExtendedKeyUsage, agnostic, _check_client_usage
     )
-    authorities = permissive.require_present(x509.BasicConstraints, agnostic, None)
+    authorities = permissive.require_present(x509.BasicConstraints, agnostic, None).may_be_present(
+        x509.KeyUsage, agnostic, _check_may_sign
+    )
     return verification.PolicyBuilder().store(store).extension_policies(ca_policy=authorities, ee_policy=permissive)
 
 
@@ -63,3 +66,8 @@ def _check_client_usage(
     allowed = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
     if usage is not None and allowed.isdisjoint(usage):
         raise ValueError("certificate specifies an incompatible key usage")
+
+
+def _check_may_sign(policy: verification.Policy, cert: x509.Certificate, usage: x509.KeyUsage | None) -> None:
+    if usage is not None and not usage.key_cert_sign:
+        raise ValueError("parent certificate cannot sign this kind of certificate")

@@ -7,12 +7,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from pkg.golang import x509 as golangx509
-from pkg.golang.testing import ANY_USAGE, CLIENT_AUTH, HOUR, SERVER_AUTH, Issuer, subject
+from pkg.golang.testing import ANY_USAGE, CLIENT_AUTH, HOUR, SERVER_AUTH, Issuer, key_usage, subject
 
 JOE = subject("joe")
 ROOT = Issuer()
 MIDDLE = Issuer(subject("middle"), signed_by=ROOT)
 NO_AUTHORITY = Issuer(subject("middle"), ca=False, signed_by=ROOT)
+SIGNS = Issuer(subject("middle"), key_usage=key_usage(key_cert_sign=True), signed_by=ROOT)
+DOES_NOT_SIGN = Issuer(subject("middle"), key_usage=key_usage(key_cert_sign=False), signed_by=ROOT)
 EXPIRED_ROOT = Issuer(valid_for=-HOUR)
 
 
@@ -30,6 +32,7 @@ def with_critical_extension() -> x509.Certificate:
     [
         pytest.param(ROOT, [ROOT], [], 2, id="signed by a root"),
         pytest.param(MIDDLE, [ROOT], [MIDDLE], 3, id="over an intermediate"),
+        pytest.param(SIGNS, [ROOT], [SIGNS], 3, id="over an intermediate whose key is for that"),
         pytest.param(MIDDLE, [MIDDLE], [], 2, id="an intermediate that is trusted itself"),
         pytest.param(MIDDLE, [Issuer(), ROOT, Issuer()], [Issuer(), MIDDLE], 3, id="among others"),
     ],
@@ -53,6 +56,7 @@ def test_usages_for_clients(usages: tuple[x509.ObjectIdentifier, ...]) -> None:
         pytest.param(Issuer().issue(JOE)[0], ROOT, [], id="other authority of the same name"),
         pytest.param(MIDDLE.issue(JOE)[0], ROOT, [], id="intermediate is missing"),
         pytest.param(NO_AUTHORITY.issue(JOE)[0], ROOT, [NO_AUTHORITY], id="signed by somebody who may not"),
+        pytest.param(DOES_NOT_SIGN.issue(JOE)[0], ROOT, [DOES_NOT_SIGN], id="signed with a key for other things"),
         pytest.param(ROOT.issue(JOE, valid_for=-HOUR)[0], ROOT, [], id="expired"),
         pytest.param(EXPIRED_ROOT.issue(JOE)[0], EXPIRED_ROOT, [], id="authority expired"),
         pytest.param(ROOT.issue(JOE, (SERVER_AUTH,))[0], ROOT, [], id="for servers"),

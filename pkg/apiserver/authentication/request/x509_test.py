@@ -6,6 +6,7 @@ import hashlib
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from pkg import features
 from pkg.apiserver.authentication import authenticator
@@ -69,6 +70,21 @@ def test_no_opinion() -> None:
     assert nobody_is_trusted.authenticate_request(request("GET", "/", peer_certificates=[der(cert)])) is None
 
 
+def unreadable(*extensions: tuple[str, bytes]) -> bytes:
+    """A certificate with extensions that no builder of the library would make; 1.2.3.9.9.2 becomes a second 1.2.3.9.9.1."""
+    builder = x509.CertificateBuilder(ROOT.name, subject("joe"), ROOT.key.public_key(), 7)
+    builder = builder.not_valid_before(ROOT.cert.not_valid_before_utc).not_valid_after(ROOT.cert.not_valid_after_utc)
+    for oid, value in extensions:
+        builder = builder.add_extension(x509.UnrecognizedExtension(x509.ObjectIdentifier(oid), value), critical=False)
+    made = der(builder.sign(ROOT.key, hashes.SHA256()))
+    return made.replace(b"\x2a\x03\x09\x09\x02", b"\x2a\x03\x09\x09\x01")
+
+
+TWICE = unreadable(("1.2.3.9.9.1", b"a"), ("1.2.3.9.9.2", b"b"))
+X400_NAME = unreadable(("2.5.29.17", b"\x30\x04\xa3\x02\x30\x00"))
+OTHER_VERSION = der(ROOT.cert).replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x09", 1)
+
+
 @pytest.mark.parametrize(
     ("certificate", "message"),
     [
@@ -77,6 +93,9 @@ def test_no_opinion() -> None:
         pytest.param(der(ROOT.issue(subject("joe", uids=["a", "b"]))[0]), "but found multiple", id="two UIDs"),
         pytest.param(b"\x30\x03nonsense", "malformed client certificate", id="nonsense"),
         pytest.param(b"", "malformed client certificate", id="nothing"),
+        pytest.param(TWICE, "malformed client certificate: Duplicate", id="an extension twice"),
+        pytest.param(X400_NAME, "malformed client certificate: x400Address", id="a name of a kind that nobody uses"),
+        pytest.param(OTHER_VERSION, "malformed client certificate: 9 is not a valid", id="a version there is not"),
     ],
 )
 def test_faults(certificate: bytes, message: str) -> None:

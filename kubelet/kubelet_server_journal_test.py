@@ -115,6 +115,7 @@ def test_too_many_services() -> None:
         ({"files": ["/f"], "boot": 0}, False),
         ({"files": ["/surely/not/there"]}, False),
         ({"files": ["/../../etc/passwd"]}, False),
+        ({"files": ["/no\0where"]}, False),
         ({"services": ["a"], "pattern": "foo\\"}, False),
         ({"services": ["a"], "pattern": "(" * 3000}, False),
         ({"services": ["a"], "pattern": "x" * 5000}, False),

@@ -58,6 +58,9 @@ def open_in_root(root: str, unsafe_path: str) -> int:
     of it or is neither a file nor a directory, and other OSErrors. Go: os.OpenInRoot
     """
     path = os.path.join(root, unsafe_path.lstrip("/"))
+    if "\0" in path:
+        # As the kernel would say, had Python asked it.
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
     # This opens nothing yet, so it may lead to whatever it likes.
     handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:

@@ -57,3 +57,5 @@ def test_open_in_root(tmp_path: Path) -> None:
             open_in_root(str(root), path)
     with pytest.raises(FileNotFoundError):
         open_in_root(str(root), "missing")
+    with pytest.raises(OSError, match="Invalid argument"):
+        open_in_root(str(root), "a\0b")

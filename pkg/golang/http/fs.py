@@ -100,7 +100,7 @@ def _open(root: str, path: str) -> _Opened:
         raise HTTPError(403, "403 Forbidden") from err
     except OSError as err:
         # DIVERGES: for Go a name that nothing can have is a fault of the server's.
-        if err.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+        if err.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
             raise HTTPError(404, "404 page not found") from err
         # A disk that fails, or no more descriptors: what exactly is not for the client.
         raise HTTPError(500, "500 Internal Server Error") from err

@@ -55,6 +55,7 @@ def _get(root: Path, path: str, method: str = "GET", query: str = "", **headers:
         ("empty.log", 200, ""),
         ("missing", 404, "404 page not found\n"),
         ("node.log/x", 404, "404 page not found\n"),
+        ("no\0de", 404, "404 page not found\n"),
         # None of these leads out of the directory.
         ("../secret", 404, "404 page not found\n"),
         ("../../../../etc/passwd", 404, "404 page not found\n"),

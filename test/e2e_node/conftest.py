@@ -16,9 +16,7 @@ from framework.processes import LeftOut, SlowestFirst, logs_folder, worker
 
 HERE = Path(__file__).parent
 NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
-BROWSER = ("chromium", "chromedriver")
 SLOWEST = (
-    "live_view_test.py",
     "registry_test.py",
     "static_pod_test.py",
     "density_test.py",
@@ -27,7 +25,6 @@ SLOWEST = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "browser: looks at a page with chromium")
     config.addinivalue_line("markers", "alone: compares the machine before and after, so nothing else may run")
     config.pluginmanager.register(LeftOut(HERE, left_out))
     config.pluginmanager.register(SlowestFirst(HERE, SLOWEST))
@@ -35,8 +32,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def left_out(item: pytest.Item) -> str:
     """Why a test cannot run here; nothing if it can."""
-    if item.get_closest_marker("browser") and (missing := [name for name in BROWSER if shutil.which(name) is None]):
-        return f"needs {' and '.join(missing)}; hack/setup browser installs them"
     return "wants the machine for itself, not --numprocesses" if worker() and item.get_closest_marker("alone") else ""
 
 

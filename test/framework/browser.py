@@ -8,22 +8,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
-from framework.containerd import ROOT
 from framework.waiting import wait_for
 
-# Where pictures of the page go: to be looked at, or with this variable to be part of the documentation.
+NEEDED = ("chromium", "chromedriver")
+
+# Where pictures of the page go, if there are to be any.
 TAKES_PICTURES = "LIVE_VIEW_IMAGES" in os.environ
-IMAGES = Path(os.environ.get("LIVE_VIEW_IMAGES", ROOT / ".build" / "live_view"))
+IMAGES = Path(os.environ.get("LIVE_VIEW_IMAGES", ""))
 
 
 @contextmanager
 def browser(width: int = 1360, height: int = 900) -> Iterator[Chrome]:
     """Debian's chromium. It believes every certificate: a kubelet signs its own."""
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing:
+        pytest.fail(f"tests of the live view need {' and '.join(missing)}; hack/setup browser installs them")
     options = Options()
     options.binary_location = shutil.which("chromium") or ""
     for argument in (
@@ -67,16 +72,24 @@ class LiveView:
     def sentence(self, pod: str) -> str:
         return self._of(pod, "querySelector('.sentence').innerText")
 
+    def story(self, pod: str) -> str:
+        """All that is written in the timeline of a pod's open card."""
+        return self._of(pod, "querySelector('.gantt')?.textContent")
+
+    def card(self, pod: str) -> str:
+        """What selects a pod's card."""
+        return f'[data-pod="default/{pod}"]'
+
     def _of(self, pod: str, what: str) -> str:
-        script = f"return document.querySelector('[data-pod=\"default/{pod}\"]')?.{what} ?? ''"
-        return str(self.driver.execute_script(script))
+        script = f"return document.querySelector(arguments[0])?.{what} ?? ''"
+        return str(self.driver.execute_script(script, self.card(pod)))
 
     def wait_for_state(self, pod: str, *states: str, timeout: float = 60) -> None:
         self.wait(f"{pod} is {' or '.join(states)}", lambda: self.state(pod) in states, timeout)
 
     def click(self, pod: str) -> None:
         """Open or close a pod's card."""
-        self.driver.execute_script(f"document.querySelector('[data-pod=\"default/{pod}\"] .head').click()")
+        self.driver.execute_script("document.querySelector(arguments[0]).click()", f"{self.card(pod)} .head")
 
     def complaints(self) -> list[str]:
         """What the browser says of the page: errors of its script, things that it was not let load."""
@@ -85,7 +98,7 @@ class LiveView:
 
     def picture(
         self, name: str, scheme: str = "light", height: int = 900, top: str = "header", width: int = 1360
-    ) -> Path:
+    ) -> None:
         """A picture of the page from an element on, in light or dark."""
         IMAGES.mkdir(parents=True, exist_ok=True)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -98,6 +111,4 @@ class LiveView:
         self.driver.execute_script(script, top)
         # Two frames, so that what is drawn by script is drawn in these colours.
         self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
-        path = IMAGES / f"{name}.png"
-        self.driver.save_screenshot(str(path))
-        return path
+        self.driver.save_screenshot(str(IMAGES / f"{name}.png"))

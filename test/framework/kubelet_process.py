@@ -83,6 +83,9 @@ class KubeletProcess:
     def start(self) -> None:
         """Start it and wait until it answers."""
         self.spawn()
+        self.wait_until_it_answers()
+
+    def wait_until_it_answers(self) -> None:
         self._wait("the kubelet answers on its read-only port", self._answers, START_TIMEOUT)
 
     def spawn(self) -> None:

@@ -21,9 +21,13 @@ class MetricsBlock:
 
     def get_metrics(self) -> Metrics:
         """Raises OSError and MetricsError."""
+        # Loaded when the first volume is measured.
+        from kubelet.server import metrics as servermetrics
+
         if not self._device:
             raise metrics_errors.new_no_path_defined_error()
-        return Metrics(time=datetime.now(UTC).replace(microsecond=0), capacity=binary(self._get_block_info()))
+        with servermetrics.collect_volume_stat_cal_duration("block"):
+            return Metrics(time=datetime.now(UTC).replace(microsecond=0), capacity=binary(self._get_block_info()))
 
     def _get_block_info(self) -> int:
         """The size in bytes."""

@@ -23,10 +23,14 @@ class MetricsStatFS:
 
     def get_metrics(self) -> Metrics:
         """Raises MetricsError; a server that does not answer is one too, after a while."""
+        # Loaded when the first volume is measured.
+        from kubelet.server import metrics as servermetrics
+
         if not self._path:
             raise metrics_errors.new_no_path_defined_error()
         try:
-            info = self._ask(self._path)
+            with servermetrics.collect_volume_stat_cal_duration("statfs"):
+                info = self._ask(self._path)
         except OSError as err:
             raise metrics_errors.new_fs_info_failed_error(err) from err
         return Metrics(

@@ -37,12 +37,22 @@ def test_du(tmp_path: Path) -> None:
     assert metrics.time is not None and value(metrics.inodes) >= value(metrics.inodes_free)
 
 
-def test_time_that_it_takes_is_noted(tmp_path: Path) -> None:
-    duration = servermetrics.VOLUME_STAT_CAL_DURATION.labels("du")
+@pytest.mark.parametrize(
+    ("source", "provider", "good"),
+    [("du", volume.MetricsDu, "."), ("statfs", volume.MetricsStatFS, "."), ("block", volume.MetricsBlock, "device")],
+)
+def test_time_that_it_takes_is_noted(
+    tmp_path: Path,
+    source: str,
+    provider: type[volume.MetricsDu | volume.MetricsStatFS | volume.MetricsBlock],
+    good: str,
+) -> None:
+    (tmp_path / "device").touch()
+    duration = servermetrics.VOLUME_STAT_CAL_DURATION.labels(source)
     before = count(duration)
-    volume.MetricsDu(str(tmp_path)).get_metrics()
-    with pytest.raises(FileNotFoundError):
-        volume.MetricsDu(str(tmp_path / "none")).get_metrics()
+    provider(str(tmp_path / good)).get_metrics()
+    with pytest.raises((OSError, volume.MetricsError)):
+        provider(str(tmp_path / "none")).get_metrics()
     assert count(duration) == before + 2
 
 

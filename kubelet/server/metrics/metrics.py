@@ -6,6 +6,7 @@ Go: pkg/kubelet/server/metrics/metrics.go
 from __future__ import annotations
 
 import enum
+from contextlib import AbstractContextManager
 
 from pkg.component_base import metrics
 from pkg.component_base.metrics import legacyregistry
@@ -54,9 +55,9 @@ register = legacyregistry.Once(
 )
 
 
-def collect_volume_stat_cal_duration(metric_source: str, seconds: float) -> None:
-    """Note how long a measurement of a volume took."""
-    VOLUME_STAT_CAL_DURATION.labels(metric_source).observe(seconds)
+def collect_volume_stat_cal_duration(metric_source: str) -> AbstractContextManager[object]:
+    """Note how long a measurement of a volume takes, be it in vain: what is done in the `with` block."""
+    return VOLUME_STAT_CAL_DURATION.labels(metric_source).time()
 
 
 def set_metrics_provider(provider: MetricsProviderType) -> None:

@@ -43,14 +43,12 @@ class MetricsCSI:
         # Loaded when the first volume is measured.
         from kubelet.server import metrics as servermetrics
 
-        started = time.monotonic()
         ctx, cancel = golang.with_timeout(golang.background(), csi_util.CSI_TIMEOUT)
-        try:
-            return self._ask(ctx)
-        finally:
-            cancel()
-            seconds = time.monotonic() - started
-            servermetrics.collect_volume_stat_cal_duration(self._csi_client_getter.driver_name, seconds)
+        with servermetrics.collect_volume_stat_cal_duration(self._csi_client_getter.driver_name):
+            try:
+                return self._ask(ctx)
+            finally:
+                cancel()
 
     def _ask(self, ctx: golang.Context) -> Metrics:
         current_time = metav1.now()

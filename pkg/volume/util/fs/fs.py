@@ -100,11 +100,8 @@ def disk_usage(path: str) -> UsageInfo:
 
     if not path:
         raise ValueError("invalid directory")
-    started = monotonic()
-    try:
+    with servermetrics.collect_volume_stat_cal_duration("du"):
         return _count(path)
-    finally:
-        servermetrics.collect_volume_stat_cal_duration("du", monotonic() - started)
 
 
 def _count(path: str) -> UsageInfo:

@@ -64,6 +64,7 @@ e2e-node: ## test the kubelet as a process on a private containerd; takes root
 e2e: ## test a node through its API server: that of KUBECONFIG, or one made here, which takes root
 	@hack/setup $(if $(KUBECONFIG),python,all)
 	@hack/setup kubectl
+	@hack/setup prometheus
 	$(if $(KUBECONFIG),,@hack/setup registry)
 	$(PYTEST) $(if $(KUBECONFIG),,$(PARALLEL)) test/e2e
 

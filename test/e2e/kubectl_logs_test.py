@@ -119,6 +119,9 @@ def test_selector(logs: Logs) -> None:
         (["--since=1h"], "one\ntwo\nthree\n"),
         (["--since-time=2001-01-01T00:00:00Z"], "one\ntwo\nthree\n"),
         (["--since-time=9999-12-31T00:00:00Z"], ""),
+        (["--ignore-errors"], "one\ntwo\nthree\n"),
+        (["--pod-running-timeout=5s"], "one\ntwo\nthree\n"),
+        (["--insecure-skip-tls-verify-backend"], "one\ntwo\nthree\n"),
     ],
 )
 def test_part_of_a_log(logs: Logs, arguments: list[str], expected: str) -> None:

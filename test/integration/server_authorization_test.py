@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import ssl
 from collections.abc import Iterator
 from contextlib import closing
@@ -73,6 +74,7 @@ REQUESTS = {
     ("PUT", "/debug/flags/v"): ("proxy",),
     ("GET", "/debug/syncloop"): ("proxy",),
     ("GET", "/debug/syncloop.json"): ("proxy",),
+    ("GET", "/debug/syncloop/explain"): ("proxy",),
     # Other methods than those that are served.
     ("DELETE", "/pods"): ("pods", "proxy"),
     ("POST", "/containerLogs/default/pod/container"): ("proxy",),
@@ -232,6 +234,15 @@ def _is_right(client: Client, method: str, target: str, status: int, text: str) 
     return text.startswith("Forbidden (user=") and text.endswith(
         f", verb={VERBS[method]}, resource=nodes, subresource(s)=[{subresources}])\n"
     )
+
+
+def test_every_path_is_in_the_table(cluster: Cluster, kubelet: Connections) -> None:
+    admin = Client("admin", cluster.authority.client_pair("admin", ["system:masters"]))
+    status, text = kubelet.ask(admin, "GET", "/statusz")
+    assert status == 200
+    (served,) = re.findall(r"^Paths[:= ]+(.*)$", text, re.MULTILINE)
+    assert "/exec" in served
+    assert set(served.split()) <= {f"/{re.split('[/?]', target)[1]}" for _, target in REQUESTS}
 
 
 NO_STREAM = "you must specify at least 1 of stdin, stdout, stderr"

@@ -50,6 +50,8 @@ _OF_THE_CLIENT = (
 
 # What shows the kubelet to those who look.
 _OF_THE_LIVE_VIEW = ("kubelet.liveview.collector", "kubelet.liveview.explanation", "kubelet.liveview.handlers")
+# What a request, an upgraded connection or a trace takes.
+_OF_THE_SERVER = ("h11", "wsproto", "OpenSSL", "opentelemetry", "pkg.apimachinery.util.proxy", "pkg.golang.pprof")
 
 
 def test_standalone_mode_does_not_load_the_client(tmp_path: Path) -> None:
@@ -60,3 +62,4 @@ def test_standalone_mode_does_not_load_the_client(tmp_path: Path) -> None:
     assert "kubelet.kubelet" in loaded
     assert not loaded & set(_OF_THE_CLIENT)
     assert not loaded & set(_OF_THE_LIVE_VIEW)
+    assert not loaded & set(_OF_THE_SERVER)

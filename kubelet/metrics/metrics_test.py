@@ -19,7 +19,7 @@ from pkg.component_base.metrics import metrics
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs/metrics.md"
 _MAKES_METRICS = re.compile(
-    r"metrics\.new_(counter|gauge|histogram)\(|MetricFamily\(|annotated_help\(|ProcessCollector|cadvisor.metrics.families"
+    r"metrics\.new_(counter|gauge|histogram)\(|MetricFamily\(|annotated_help\(|ProcessCollector|new_family"
 )
 # The library's own collector gives these their names.
 _LIBRARY = {

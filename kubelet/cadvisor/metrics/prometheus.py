@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from kubelet.cadvisor.info import v1 as info
 from kubelet.cadvisor.info import v2
-from kubelet.cadvisor.metrics.families import COUNTER, GAUGE, family
 from pkg import klog
 from pkg.apimachinery import clock
+from pkg.component_base.metrics import COUNTER, GAUGE, new_family
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -313,9 +313,7 @@ class PrometheusCollector:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        error = family(
-            "container_scrape_error", "Whether reading the figures of containers failed.", GAUGE
-        )
+        error = new_family("container_scrape_error", "Whether reading the figures of containers failed.", GAUGE)
         failed = 0
         try:
             yield self._version()
@@ -334,7 +332,7 @@ class PrometheusCollector:
     def _version(self) -> Metric:
         """Raises OSError."""
         version = self._info_provider.get_version_info()
-        made = family(
+        made = new_family(
             "cadvisor_version_info",
             "Always 1; its labels tell the versions of kernel, system and agent.",
             GAUGE,
@@ -363,7 +361,7 @@ class PrometheusCollector:
         ]
         extended = _Extended()
         for metric in self._metrics:
-            made = family(metric.name, metric.help, metric.type)
+            made = new_family(metric.name, metric.help, metric.type)
             for labels, spec, stats, timestamp in sampled:
                 if metric.condition(spec):
                     for value, extra in metric.get_values(stats):
@@ -371,7 +369,7 @@ class PrometheusCollector:
             yield made
 
     def _last_seen(self, labelled: list[tuple[dict[str, str], info.ContainerInfo]]) -> Metric:
-        made = family("container_last_seen", "When the container was last seen, in seconds since 1970.", GAUGE)
+        made = new_family("container_last_seen", "When the container was last seen, in seconds since 1970.", GAUGE)
         now = self._clock.now().timestamp()
         for labels, container in labelled:
             if container.stats:
@@ -400,7 +398,7 @@ class _Extended:
 
 def _specs(labelled: list[tuple[dict[str, str], info.ContainerInfo]]) -> Iterator[Metric]:
     """What containers may have: no moment goes with it."""
-    families = {name: family(name, help, GAUGE) for name, help in _SPEC_HELP.items()}
+    families = {name: new_family(name, help, GAUGE) for name, help in _SPEC_HELP.items()}
     for labels, container in labelled:
         for name, value in _spec_values(container.spec).items():
             families[name].add_sample(name, labels, value)

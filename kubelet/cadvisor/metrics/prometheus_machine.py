@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from kubelet.cadvisor.info import v1 as info
-from kubelet.cadvisor.metrics.families import GAUGE, family
 from pkg import klog
+from pkg.component_base.metrics import GAUGE, new_family
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -51,7 +51,7 @@ class PrometheusMachineCollector:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        error = family("machine_scrape_error", "Whether reading the facts of the machine failed.", GAUGE)
+        error = new_family("machine_scrape_error", "Whether reading the facts of the machine failed.", GAUGE)
         failed = 0
         try:
             machine = self._info_provider.get_cached_machine_info()
@@ -67,10 +67,10 @@ class PrometheusMachineCollector:
 def _of_machine(machine: info.MachineInfo) -> Iterator[Metric]:
     labels = {"machine_id": machine.machine_id, "system_uuid": machine.system_uuid, "boot_id": machine.boot_id}
     for name, (help, value) in _METRICS.items():
-        made = family(name, help, GAUGE)
+        made = new_family(name, help, GAUGE)
         made.add_sample(name, labels, value(machine))
         yield made
-    nvm = family("machine_nvm_capacity", _NVM_HELP, GAUGE)
+    nvm = new_family("machine_nvm_capacity", _NVM_HELP, GAUGE)
     for mode in ("app_direct_mode", "memory_mode"):
         nvm.add_sample(nvm.name, labels | {"mode": mode}, 0)
     yield nvm

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from prometheus_client.metrics_core import Metric
-
 from kubelet.cri import errors as crierror
 from pkg import golang, klog
 from pkg.component_base import metrics
 
 if TYPE_CHECKING:
     from cri_api.v1 import api_pb2 as runtimeapi
+    from prometheus_client.metrics_core import Metric
 
-_COUNTER, _GAUGE = 0, 1
-_TYPES = {_COUNTER: "counter", _GAUGE: "gauge"}
+# By the number that a runtime says it with.
+_TYPES = {0: metrics.COUNTER, 1: metrics.GAUGE}
 
 
 class CRIMetricsCollector:
@@ -70,10 +69,9 @@ class CRIMetricsCollector:
             return
         made = families.get(metric.name)
         if made is None:
-            made = families[metric.name] = Metric(
-                metric.name, metrics.annotated_help(desc.help, metrics.INTERNAL), "unknown"
+            made = families[metric.name] = metrics.new_family(
+                metric.name, metrics.annotated_help(desc.help, metrics.INTERNAL), _TYPES[metric.metric_type]
             )
-            made.type = _TYPES[metric.metric_type]
         labels = dict(zip(desc.label_keys, metric.label_values, strict=True))
         # 0 is what was not kept, but measured for this answer.
         timestamp = metric.timestamp / 1e9 if metric.timestamp else None

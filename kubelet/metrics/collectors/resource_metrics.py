@@ -9,78 +9,76 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from prometheus_client.metrics_core import Metric
-
 from kubelet.server.stats import summary as stats
 from pkg import golang, klog
 from pkg.component_base import metrics
 
 if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
     from kubelet.apis.stats import v1alpha1 as statsapi
 
-_COUNTER, _GAUGE = "counter", "gauge"
-_POD = ("pod", "namespace")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 _FAMILIES: dict[str, tuple[str, str, metrics.StabilityLevel]] = {
     "node_cpu_usage_seconds_total": (
         "Processor time spent on the node, in seconds",
-        _COUNTER,
+        metrics.COUNTER,
         metrics.STABLE,
     ),
     "node_memory_working_set_bytes": (
         "Bytes of memory in use on the node that cannot be reclaimed easily",
-        _GAUGE,
+        metrics.GAUGE,
         metrics.STABLE,
     ),
     "node_swap_usage_bytes": (
         "Bytes in swap on the node",
-        _GAUGE,
+        metrics.GAUGE,
         metrics.ALPHA,
     ),
     "container_start_time_seconds": (
         "When the container was started, in seconds since 1970",
-        _GAUGE,
+        metrics.GAUGE,
         metrics.STABLE,
     ),
     "container_cpu_usage_seconds_total": (
         "Processor time spent by the container, in seconds",
-        _COUNTER,
+        metrics.COUNTER,
         metrics.STABLE,
     ),
     "container_memory_working_set_bytes": (
         "Bytes of memory in use in the container that cannot be reclaimed easily",
-        _GAUGE,
+        metrics.GAUGE,
         metrics.STABLE,
     ),
     "container_swap_usage_bytes": (
         "Bytes of the container in swap",
-        _GAUGE,
+        metrics.GAUGE,
         metrics.ALPHA,
     ),
     "container_swap_limit_bytes": (
         "The most bytes of the container that may be in swap",
-        _GAUGE,
+        metrics.GAUGE,
         metrics.ALPHA,
     ),
     "pod_cpu_usage_seconds_total": (
         "Processor time spent by the pod, in seconds",
-        _COUNTER,
+        metrics.COUNTER,
         metrics.STABLE,
     ),
     "pod_memory_working_set_bytes": (
         "Bytes of memory in use in the pod that cannot be reclaimed easily",
-        _GAUGE,
+        metrics.GAUGE,
         metrics.STABLE,
     ),
     "pod_swap_usage_bytes": (
         "Bytes of the pod in swap",
-        _GAUGE,
+        metrics.GAUGE,
         metrics.ALPHA,
     ),
     "resource_scrape_error": (
         "Whether reading the figures failed",
-        _GAUGE,
+        metrics.GAUGE,
         metrics.STABLE,
     ),
 }
@@ -129,9 +127,7 @@ class _Page:
 
 def _family(name: str) -> Metric:
     help, type, level = _FAMILIES[name]
-    made = Metric(name, metrics.annotated_help(help, level), "unknown")
-    made.type = type  # Set afterwards: the constructor cuts _total off a counter's name.
-    return made
+    return metrics.new_family(name, metrics.annotated_help(help, level), type)
 
 
 def _collect_node(page: _Page, node: statsapi.NodeStats) -> None:

@@ -5,7 +5,9 @@ Go: staging/src/k8s.io/component-base/metrics
 
 from pkg.component_base.metrics.metrics import (
     CONTENT_TYPE,
+    COUNTER,
     DEF_BUCKETS,
+    GAUGE,
     Counter,
     StabilityLevel,
     annotated_help,
@@ -13,6 +15,7 @@ from pkg.component_base.metrics.metrics import (
     exponential_buckets_range,
     expose,
     new_counter,
+    new_family,
     new_gauge,
     new_histogram,
 )
@@ -30,7 +33,9 @@ __all__ = [
     "ALPHA",
     "BETA",
     "CONTENT_TYPE",
+    "COUNTER",
     "DEF_BUCKETS",
+    "GAUGE",
     "INTERNAL",
     "STABLE",
     "Counter",
@@ -41,6 +46,7 @@ __all__ = [
     "exponential_buckets_range",
     "expose",
     "new_counter",
+    "new_family",
     "new_gauge",
     "new_histogram",
     "register_build_info",

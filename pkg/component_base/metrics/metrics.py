@@ -37,6 +37,10 @@ class Stability:
 
 _stability: WeakKeyDictionary[Collector, Stability] = WeakKeyDictionary()
 
+# What a family is of.
+COUNTER = "counter"
+GAUGE = "gauge"
+
 DEF_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -68,9 +72,7 @@ class Counter(prometheus_client.Counter):
         return [family]
 
     def _family(self) -> Metric:
-        family = Metric(self._exact_name, self._documentation, "unknown")
-        family.type = "counter"  # set afterwards: the constructor cuts _total off a counter's name
-        return family
+        return new_family(self._exact_name, self._documentation, COUNTER)
 
 
 def new_counter(
@@ -121,6 +123,13 @@ def annotated_help(help: str, level: StabilityLevel = StabilityLevel.ALPHA, depr
     """The help text as it is shown. For collectors, which make their families themselves."""
     deprecation = f"(Deprecated since {deprecated_version}) " if deprecated_version else ""
     return f"[{level}] {deprecation}{help}"
+
+
+def new_family(name: str, help: str, type: str) -> Metric:
+    """A family with exactly this name, and no samples yet. For collectors, which make theirs when asked."""
+    family = Metric(name, help, "unknown")
+    family.type = type  # set afterwards: the constructor cuts _total off a counter's name
+    return family
 
 
 def stability_of(collector: Collector) -> Stability | None:

@@ -535,10 +535,14 @@ def debug_flags_handler() -> http.Handler:
 
 
 def profiling_handler() -> http.Handler:
-    """The pages below /debug/pprof/."""
-    from pkg.golang import pprof
+    """The pages below /debug/pprof/; what makes them is loaded when somebody asks."""
 
-    return pprof.serve
+    def handle(w: http.ResponseWriter, r: http.Request) -> None:
+        from pkg.golang import pprof
+
+        pprof.serve(w, r)
+
+    return handle
 
 
 def sync_loop_health_check(host: HostInterface, clock: clocklib.Clock | None = None) -> Callable[[], None]:

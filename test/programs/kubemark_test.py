@@ -14,6 +14,7 @@ from pathlib import Path
 from framework.containerd import ROOT
 from framework.hollow_kubelet import HollowKubelet
 from framework.pods import pod, sleeper
+from framework.ports import free_port
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def _kubemark(*flags: str, tmp: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_with_a_runtime_and_directory_of_its_own(tmp_path: Path) -> None:
-    flags = ("--name=hollow", "--healthz-port=0", "--read-only-port=0", "--v=2")
+    flags = ("--name=hollow", f"--port={free_port()}", "--healthz-port=0", "--read-only-port=0", "--v=2")
     with _kubemark(*flags, tmp=tmp_path) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline()]

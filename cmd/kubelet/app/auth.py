@@ -6,6 +6,7 @@ Go: cmd/kubelet/app/auth.go
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kubelet.apis import config as kubeletconfig
 from kubelet.server import auth
@@ -14,7 +15,9 @@ from pkg.apimachinery.util import wait
 from pkg.apiserver.authentication import authenticator, authenticatorfactory
 from pkg.apiserver.authorization import authorizer, authorizerfactory
 from pkg.apiserver.server import dynamiccertificates
-from pkg.client_go import kubernetes
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
 
 # Starts what follows the files; it ends with the context.
 Run = Callable[[golang.Context], None]

@@ -370,7 +370,7 @@ def connect_to_api_server(
     """
     from pkg.component_helpers.node import util as nodeutil
 
-    from . import auth, clients
+    from . import clients
 
     flags, kc = server.kubelet_flags, server.kubelet_configuration
     name = nodeutil.get_hostname(flags.hostname_override)
@@ -385,6 +385,8 @@ def connect_to_api_server(
     server_auth = None
     # DIVERGES: where there is no server, nobody is asked who he is. Go insists on its being possible.
     if kc.enable_server:
+        from . import auth
+
         kube_client = None if api_clients is None else api_clients.kube_client
         server_auth, follow_client_ca = auth.build_auth(name, kube_client, kc)
         follow_client_ca(ctx)

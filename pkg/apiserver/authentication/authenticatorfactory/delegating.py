@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pkg.apimachinery.util import wait
 from pkg.apiserver.authentication import authenticator, group
-from pkg.apiserver.authentication.authenticatorfactory import metrics
-from pkg.apiserver.authentication.request import anonymous, bearertoken, union, websocket, x509
-from pkg.apiserver.authentication.token import cache
-from pkg.apiserver.plugin.authenticator.token import webhook
-from pkg.client_go import kubernetes
-from pkg.golang import x509 as golangx509
+from pkg.apiserver.authentication.request import anonymous, union
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+    from pkg.golang import x509 as golangx509
+
+# What only some ways of authentication need is imported where they are put together: every kubelet comes through here.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,12 @@ class DelegatingAuthenticatorConfig:
         """Raises ValueError if nobody at all could be authenticated."""
         authenticators: list[authenticator.Request] = []
         if self.verify_options is not None:
+            from pkg.apiserver.authentication.request import x509
+
             authenticators.append(x509.Authenticator(self.verify_options))
         if self.token_access_review_client is not None:
+            from pkg.apiserver.authentication.request import bearertoken, websocket
+
             tokens = self._token_authenticator(self.token_access_review_client)
             authenticators += [bearertoken.Authenticator(tokens), websocket.ProtocolAuthenticator(tokens)]
         if not authenticators:
@@ -48,6 +54,10 @@ class DelegatingAuthenticatorConfig:
         return union.UnionAuthRequestHandler(known, anonymous.Authenticator(), fail_on_error=True)
 
     def _token_authenticator(self, client: kubernetes.AuthenticationV1) -> authenticator.Token:
+        from pkg.apiserver.authentication.authenticatorfactory import metrics
+        from pkg.apiserver.authentication.token import cache
+        from pkg.apiserver.plugin.authenticator.token import webhook
+
         metrics.register_metrics()
         by_webhook = webhook.WebhookTokenAuthenticator(
             client.token_reviews(), self.webhook_retry_backoff, metrics.record_request

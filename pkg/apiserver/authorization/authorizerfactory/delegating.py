@@ -6,12 +6,13 @@ Go: k8s.io/apiserver/pkg/authorization/authorizerfactory/delegating.go
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pkg.apimachinery.util import wait
 from pkg.apiserver.authorization import authorizer
-from pkg.apiserver.authorization.authorizerfactory import metrics
-from pkg.apiserver.plugin.authorizer import webhook
-from pkg.client_go import kubernetes
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,10 @@ class DelegatingAuthorizerConfig:
     webhook_retry_backoff: wait.Backoff
 
     def new(self) -> authorizer.Authorizer:
+        # A kubelet whose authorizer allows everything does without.
+        from pkg.apiserver.authorization.authorizerfactory import metrics
+        from pkg.apiserver.plugin.authorizer import webhook
+
         metrics.register_metrics()
         return webhook.WebhookAuthorizer(
             self.subject_access_review_client.subject_access_reviews(),

@@ -77,8 +77,9 @@ class FsStats(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", 
 
 
 class PSIData(msgspec.Struct, kw_only=True, rename="camel", gc=False):
-    """For how many nanoseconds tasks have waited, and the lately averaged share of time in percent."""
+    """For how long tasks have waited, and the lately averaged share of time in percent."""
 
+    # Microseconds, as the kernel counts. Upstream speaks of nanoseconds, and shows what the kernel says as well.
     total: int = 0
     avg10: float = 0.0
     avg60: float = 0.0

@@ -1,4 +1,4 @@
-"""What a kubelet without an API server loads."""
+"""What a kubelet without an API server and without a server of its own loads."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ with fake.FakeServer(f"unix://{folder}/cri.sock", runtime) as cri:
     config.pod_logs_dir = f"{folder}/pod-logs"
     config.cgroups_per_qos = False
     config.enforce_node_allocatable = []
+    config.enable_server = False
     settings = options.KubeletServer(flags, config)
+    connect = server.connect_to_api_server(ctx, settings)
     dependencies = hollow_node.hollow_dependencies(ctx, settings, tracing.NOOP_TRACER_PROVIDER)
+    connect(dependencies)
     server.create_and_init_kubelet(ctx, settings, dependencies)
     cancel()
 runtime.close()
@@ -51,7 +54,15 @@ _OF_THE_CLIENT = (
 # What shows the kubelet to those who look.
 _OF_THE_LIVE_VIEW = ("kubelet.liveview.collector", "kubelet.liveview.explanation", "kubelet.liveview.handlers")
 # What a request, an upgraded connection or a trace takes.
-_OF_THE_SERVER = ("h11", "wsproto", "OpenSSL", "opentelemetry", "pkg.apimachinery.util.proxy", "pkg.golang.pprof")
+_OF_THE_SERVER = (
+    "h11",
+    "wsproto",
+    "OpenSSL",
+    "opentelemetry",
+    "pkg.apimachinery.util.proxy",
+    "pkg.apiserver.authentication.authenticatorfactory",
+    "pkg.golang.pprof",
+)
 
 
 def test_standalone_mode_does_not_load_the_client(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def install(mux: http.ServeMux, kubelet: Kubelet) -> None:
         return lambda w, r: routes()[path](w, r)
 
     for path in PATHS:
-        mux.handle(path, handler(path), ["GET", "HEAD"])
+        mux.handle(path, handler(path), ["GET"])
 
 
 __all__ = ["PATHS", "install"]

@@ -279,9 +279,11 @@ def test_explain_of_what_is_no_name(mux: http.ServeMux, pod: str) -> None:
     assert (answer.status, "is not of the form NAMESPACE/NAME" in answer.text) == (400, True)
 
 
-def test_only_reading(mux: http.ServeMux) -> None:
+@pytest.mark.parametrize("method", ["POST", "HEAD"])
+def test_only_reading(mux: http.ServeMux, method: str) -> None:
+    """HEAD neither: whoever asks for the head of the stream would wait for its end."""
     for path in liveview.PATHS:
-        assert httptesting.record(mux, "POST", path).status == 405
+        assert httptesting.record(mux, method, path).status == 405
 
 
 def test_stream_ends_with_its_client(mux: http.ServeMux) -> None:

@@ -504,9 +504,7 @@ def _configuration(facts: PodFacts, container: v1.Container, kind: str, message:
 
 
 def _crash_loop(facts: PodFacts, container: v1.Container, status: v1.ContainerStatus, kind: str) -> Explanation:
-    ended = status.last_state.terminated or status.state.terminated
-    if status.state.terminated is not None:
-        ended = status.state.terminated
+    ended = status.state.terminated or status.last_state.terminated
     until = _at_its_step(facts, facts.restart_at.get(container.name))
     if ended is None:
         sentence = f"Its {kind} {container.name} keeps ending, and waits for its next start."

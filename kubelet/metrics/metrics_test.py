@@ -6,11 +6,13 @@ Go: pkg/kubelet/metrics/metrics_test.go
 from __future__ import annotations
 
 import importlib
+import math
 import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import prometheus_client
 import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -34,14 +36,21 @@ class Row(NamedTuple):
     type: str
     level: str
     labels: tuple[str, ...]
+    # Of a histogram, six digits of each.
+    buckets: tuple[float, ...] = ()
+
+
+def six_digits(bound: str | float) -> float:
+    return float(f"{float(bound):.6g}")
 
 
 def upstream() -> list[Row]:
     rows = []
     for line in Path(__file__).with_name("testdata").joinpath("upstream.tsv").read_text().splitlines():
         if not line.startswith("#"):
-            name, page, kind, level, labels = (*line.split("\t"), "", "")[:5]
-            rows.append(Row(name, page, kind, level, tuple(labels.split(",")) if labels else ()))
+            name, page, kind, level, labels, buckets = (*line.split("\t"), "", "", "")[:6]
+            bounds = tuple(map(six_digits, filter(None, buckets.split(","))))
+            rows.append(Row(name, page, kind, level, tuple(filter(None, labels.split(","))), bounds))
     return rows
 
 
@@ -66,8 +75,17 @@ def ours() -> dict[str, Row]:
     for metric, stability in list(metrics._stability.items()):
         assert isinstance(metric, MetricWrapperBase)
         [family] = metric.describe()
-        rows[family.name] = Row(family.name, "", family.type, stability.level, tuple(sorted(metric._labelnames)))
+        labels = tuple(sorted(metric._labelnames))
+        rows[family.name] = Row(family.name, "", family.type, stability.level, labels, bounds(metric))
     return rows
+
+
+def bounds(metric: MetricWrapperBase) -> tuple[float, ...]:
+    """Of the buckets of a histogram, but for the infinite one; nothing for other metrics."""
+    if not isinstance(metric, prometheus_client.Histogram):
+        return ()
+    found = metric._kwargs["buckets"] if metric._labelnames else metric._upper_bounds
+    return tuple(six_digits(each) for each in found if each != math.inf)
 
 
 @cache
@@ -89,7 +107,7 @@ def table(heading: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("row", upstream(), ids=lambda row: f"{row.name} of {row.page}")
 def test_metric_of_upstream(row: Row) -> None:
-    """It is here with the same type, stability and labels, or the document tells why it is not."""
+    """It is here with the same type, stability, labels and buckets, or the document tells why it is not."""
     absent = table("Upstream's that are not here")
     here = ours().get(row.name)
     if row.name in absent:
@@ -97,7 +115,7 @@ def test_metric_of_upstream(row: Row) -> None:
     elif here is None:
         assert row.name in collected(), f"neither here nor in {DOCUMENT.name}"
     elif row.name not in _LIBRARY | {"process_start_time_seconds"}:
-        assert (here.type, here.level, here.labels) == (row.type, row.level, row.labels)
+        assert here._replace(page=row.page) == row
 
 
 def test_document_knows_upstream() -> None:

@@ -22,8 +22,16 @@ if TYPE_CHECKING:
 
 # Seconds that a volume has to answer before the others' turn comes. It is not asked again while it thinks.
 ANSWER_TIMEOUT = 5.0
-# Seconds after which it is worth a line in the log.
+# Seconds after which it is worth a line in the log, and others wait for the volume no more.
 _LONG = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a volume has said, None if it cannot tell, and how many seconds it took."""
+
+    metrics: volume.Metrics | None
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +68,14 @@ class VolumeStatCalculator:
         self._latest: PodVolumeStats | None = None
         # What the volumes have answered so far, and who waits for an answer, by the volume's name.
         self._known: dict[str, stats.VolumeStats] = {}
-        self._asked: dict[str, golang.Channel[volume.Metrics | None]] = {}
+        self._asked: dict[str, golang.Channel[_Answer]] = {}
 
     def get_latest(self) -> PodVolumeStats | None:
         """None before the first measurement."""
         return self._latest
 
     def calc_and_store_stats(self) -> None:
-        """Measures all volumes. Takes ANSWER_TIMEOUT seconds at most for each that has just stopped to answer."""
+        """Measures all volumes. Takes ANSWER_TIMEOUT seconds at most for each that has just become slow."""
         providers = self._metrics_providers()
         if not providers:
             # None is mounted, or no more.
@@ -93,14 +101,12 @@ class VolumeStatCalculator:
 
     def _measure(self, name: str, provider: volume.MetricsProvider) -> bool:
         """Whether the volume answered, be it that it cannot tell."""
-        answer = self._asked.get(name)
-        late = answer is not None
+        asked_before = name in self._asked
+        if not asked_before:
+            self._start_to_ask(name, provider)
+        answer, _ = self._asked[name].recv(timeout=0 if asked_before else ANSWER_TIMEOUT)
         if answer is None:
-            answer = self._asked[name] = golang.Channel(1)
-            golang.go(self._ask, name, provider, answer, name=f"volume-stats-{self._pod.metadata.uid}-{name}")
-        metrics, answered = answer.recv(timeout=0 if late else ANSWER_TIMEOUT)
-        if not answered:
-            if not late:
+            if not asked_before:
                 klog.warning_s(
                     "Volume does not tell its metrics, its last ones stay",
                     pod=klog.kobj(self._pod),
@@ -109,15 +115,22 @@ class VolumeStatCalculator:
                 )
             return False
         del self._asked[name]
-        if metrics is None:
+        if answer.seconds > _LONG:
+            # For the next turn, which then need not wait for it.
+            self._start_to_ask(name, provider)
+        if answer.metrics is None:
             self._known.pop(name, None)
         else:
-            self._known[name] = self._to_volume_stats(name, metrics)
-            self._tell_of_health(name, metrics)
+            self._known[name] = self._to_volume_stats(name, answer.metrics)
+            self._tell_of_health(name, answer.metrics)
         return True
 
-    def _ask(self, name: str, provider: volume.MetricsProvider, answer: golang.Channel[volume.Metrics | None]) -> None:
-        """Sends the volume's metrics, None if it has none."""
+    def _start_to_ask(self, name: str, provider: volume.MetricsProvider) -> None:
+        answer: golang.Channel[_Answer] = golang.Channel(1)
+        self._asked[name] = answer
+        golang.go(self._ask, name, provider, answer, name=f"volume-stats-{self._pod.metadata.uid}-{name}")
+
+    def _ask(self, name: str, provider: volume.MetricsProvider, answer: golang.Channel[_Answer]) -> None:
         started = self._clock.monotonic()
         metrics: volume.Metrics | None = None
         try:
@@ -137,7 +150,7 @@ class VolumeStatCalculator:
             klog.info_s(
                 "Calculating volume metrics took long", pod=klog.kobj(self._pod), volumeName=name, seconds=seconds
             )
-        answer.send(metrics)
+        answer.send(_Answer(metrics, seconds))
 
     def _to_volume_stats(self, name: str, metrics: volume.Metrics) -> stats.VolumeStats:
         spec = next((spec for spec in self._pod.spec.volumes if spec.name == name), None)

@@ -46,6 +46,7 @@ class FakeVolume:
     def __init__(self, answer: volume.Metrics | Exception, supported: bool = True) -> None:
         self.answer = answer
         self.asked = 0
+        self.while_asked: Callable[[], object] = lambda: None
         self._supported = supported
         self._free = threading.Event()
         self._free.set()
@@ -61,6 +62,7 @@ class FakeVolume:
 
     def get_metrics(self) -> volume.Metrics:
         self.asked += 1
+        self.while_asked()
         self._free.wait()
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -185,6 +187,11 @@ def test_volume_that_is_unmounted(world: World) -> None:
     assert world.latest().persistent_volumes == []
 
 
+def asking(name: str) -> list[threading.Thread]:
+    """The threads that wait for the volume."""
+    return [thread for thread in threading.enumerate() if thread.name == f"volume-stats-{UID}-{name}"]
+
+
 def test_dead_server_costs_nobody_but_itself(world: World, impatient: None) -> None:
     """What is known of its volume stays, marked as stale, and it is not asked again before it answers."""
     dead = world.add("claim", FakeVolume(metrics(1)))
@@ -198,14 +205,44 @@ def test_dead_server_costs_nobody_but_itself(world: World, impatient: None) -> N
         assert [found.used_bytes for found in latest.persistent_volumes] == [1]
         assert [found.used_bytes for found in latest.ephemeral_volumes] == [200]
     assert dead.asked == 2
-    threads = [thread for thread in threading.enumerate() if thread.name == f"volume-stats-{UID}-claim"]
-    assert len(threads) == 1
+    [thread] = asking("claim")
     dead.release()
-    threads[0].join(10)
+    thread.join(10)
     latest = world.latest()
     assert latest.stale == frozenset() and latest.persistent_volumes[0].used_bytes == 100
     world.latest()
     assert dead.asked == 3
+
+
+def test_slow_volume_is_waited_for_once(world: World) -> None:
+    """From then on it is asked a turn ahead."""
+    clock = FakeClock()
+    calculator = VolumeStatCalculator(world.provider, world.pod, world.recorder, clock)
+    slow = world.add("local", FakeVolume(metrics(1)))
+    slow.while_asked = lambda: clock.step(3)
+
+    def measured() -> int | None:
+        calculator.calc_and_store_stats()
+        found = calculator.get_latest()
+        assert found is not None
+        return found.ephemeral_volumes[0].used_bytes
+
+    def join() -> None:
+        for thread in asking("local"):
+            thread.join(10)
+
+    assert measured() == 1
+    join()
+    slow.block()
+    slow.answer, slow.while_asked = metrics(2), lambda: None
+    assert measured() == 1
+    assert measured() == 1, "it has not answered again"
+    slow.release()
+    join()
+    assert measured() == 2
+    assert slow.asked == 3
+    measured()
+    assert slow.asked == 4, "it has become quick"
 
 
 def test_server_that_never_answered(world: World, impatient: None) -> None:

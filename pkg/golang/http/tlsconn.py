@@ -12,7 +12,7 @@ import contextlib
 import select
 import socket
 
-from OpenSSL import SSL
+from OpenSSL import SSL, crypto
 
 from pkg.golang.http.conn import WaitingConn
 
@@ -54,16 +54,12 @@ class TLSConn(WaitingConn):
                 raise (PlainHTTPError if reason == _HTTP_REQUEST else TLSError)(reason) from err
 
     def peer_certificates(self) -> list[bytes]:
-        """In DER, the client's own first; not verified."""
-        # Imported only where a TLS server runs; loading it takes a while.
-        from cryptography.hazmat.primitives.serialization import Encoding
-
-        leaf = self._tls.get_peer_certificate(as_cryptography=True)
+        """In DER, the client's own first; neither verified nor decoded: what is in them may be anything."""
+        leaf = self._tls.get_peer_certificate()
         if leaf is None:
             return []
-        chain = self._tls.get_peer_cert_chain(as_cryptography=True) or []
-        found = [leaf.public_bytes(Encoding.DER), *(each.public_bytes(Encoding.DER) for each in chain)]
-        return list(dict.fromkeys(found))
+        chain = self._tls.get_peer_cert_chain() or []
+        return list(dict.fromkeys(crypto.dump_certificate(crypto.FILETYPE_ASN1, each) for each in (leaf, *chain)))
 
     def recv(self, n: int) -> bytes:
         while True:

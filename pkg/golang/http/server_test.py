@@ -372,10 +372,12 @@ def test_certificate_that_cannot_be_decoded(server_context: SSL.Context, tmp_pat
     version_3, version_9 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x09"
     odd = ssl.PEM_cert_to_DER_cert(cert.decode()).replace(version_3, version_9, 1)
     client = client_context(tmp_path, (ssl.DER_cert_to_PEM_cert(odd).encode(), key))
-    with serving(lambda w, r: seen.append(r.peer_certificates), tls_context=lambda: server_context) as server:
-        with client.wrap_socket(connect(server)) as sock:
-            sock.sendall(CLOSING % (b"GET", b"/") + b"\r\n")
-            assert read_all(sock).startswith(b"HTTP/1.1 200 ")
+    with (
+        serving(lambda w, r: seen.append(r.peer_certificates), tls_context=lambda: server_context) as server,
+        client.wrap_socket(connect(server)) as sock,
+    ):
+        sock.sendall(CLOSING % (b"GET", b"/") + b"\r\n")
+        assert read_all(sock).startswith(b"HTTP/1.1 200 ")
     assert seen == [[odd]]
 
 

@@ -51,7 +51,8 @@ class End:
     def __init__(self, conn: Conn) -> None:
         self.conn = conn
         self.read_ended = False
-        # Nothing can be sent any more, be it that the connection broke or that it is not wanted.
+        # Nothing can be sent any more, be it that the connection broke or that it is not wanted. What the other side
+        # said before it went may still be there to be read.
         self.broken = False
         self.waiting = 0  # bytes that `write` was given and the connection has not taken
         self._queue: deque[memoryview] = deque()
@@ -80,7 +81,15 @@ class End:
 
     def abandon(self) -> None:
         """Neither read from it nor write to it any more."""
-        self.read_ended = self.broken = True
+        self.read_ended = True
+        self._stop_writing()
+
+    def release(self) -> None:
+        """Forget the other end: what both hold is freed at once, and not when the garbage is collected."""
+        self.on_data, self.on_end = _ignore, _do_nothing
+
+    def _stop_writing(self) -> None:
+        self.broken = True
         self._queue.clear()
         self.waiting = 0
 
@@ -99,7 +108,7 @@ class End:
             try:
                 self.conn.shutdown_write()
             except OSError:
-                self.abandon()
+                self._stop_writing()
 
     def read(self, sink: End) -> None:
         """Hand on what there is, as long as the sink can take it."""
@@ -170,7 +179,7 @@ class End:
         except BlockingIOError:
             pass
         except OSError:
-            self.abandon()
+            self._stop_writing()
         return sent
 
 
@@ -192,11 +201,19 @@ class Relay:
         self._poll = select.poll()
         self._linger = linger
         self._idle_timeout = idle_timeout
+        self._over_by: float | None = None  # when the backend is gone: the last moment for the client to go, monotonic
 
     def run(self) -> None:
-        """Returns when it is over; closing the connections is the caller's."""
+        """Returns when it is over; closing the connections is the caller's. It runs once."""
         self.client.conn.setblocking(False)
         self.backend.conn.setblocking(False)
+        try:
+            self._run()
+        finally:
+            self.client.release()
+            self.backend.release()
+
+    def _run(self) -> None:
         pairs = ((self.client, self.backend), (self.backend, self.client))
         readable = [self.client, self.backend]
         while True:
@@ -213,7 +230,7 @@ class Relay:
 
     def _over(self) -> bool:
         ends = (self.client, self.backend)
-        if self.client.broken:
+        if self.client.broken or (self._over_by is not None and time.monotonic() >= self._over_by):
             return True
         return all(end.read_ended for end in ends) and not any(end.waiting for end in ends)
 
@@ -235,6 +252,12 @@ class Relay:
 
     def _limit(self) -> float | None:
         """In milliseconds."""
+        if self.backend.read_ended and self.backend.broken and not self.client.waiting:
+            # Whatever the client still sends, there is nobody to take it.
+            now = time.monotonic()
+            self._over_by = self._over_by or now + self._linger
+            # Rounded up: a remainder below a millisecond must not become a busy loop.
+            return max(self._over_by - now, 0.0) * 1000 + 1
         if self.client.read_ended or self.backend.read_ended:
             return self._linger * 1000
         return None if self._idle_timeout is None else self._idle_timeout * 1000

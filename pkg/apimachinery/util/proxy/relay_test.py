@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import select
 import socket
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -58,6 +61,13 @@ def read_all(sock: socket.socket) -> bytes:
     return bytes(got)
 
 
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.001)
+
+
 def test_one_direction_ends_and_the_other_goes_on(between: Between) -> None:
     between.near.sendall(b"question")
     between.near.shutdown(socket.SHUT_WR)
@@ -92,6 +102,37 @@ def test_what_the_backend_said_last_arrives_although_it_is_gone(between: Between
     assert read_all(between.near) == b"last words"
     between.near.close()
     assert between.over()
+
+
+def test_what_the_backend_says_arrives_although_it_takes_nothing_any_more() -> None:
+    """A command may end while its input is still coming: how it ended is what the client waits for."""
+    near, client = socket.socketpair()
+    far, backend = socket.socketpair()
+    with near, client, far, backend:
+        near.settimeout(_TIMEOUT)
+        far.shutdown(socket.SHUT_RD)
+        near.sendall(b"nobody takes this")
+        thread = golang.go(relaylib.Relay(PlainConn(client), PlainConn(backend)).run, name="relay")
+        # Read, and not taken, by now.
+        wait_for(lambda: not select.select([client], [], [], 0)[0])
+        far.sendall(b"last words")
+        far.close()
+        assert read_all(near) == b"last words"
+        near.close()
+        thread.join(_TIMEOUT)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("between", [{"linger": 0.2}], indirect=True)
+def test_a_client_that_sends_on_to_a_backend_that_is_gone_is_left(between: Between) -> None:
+    between.near.sendall(b"unread")
+    assert between.far.recv(1, socket.MSG_PEEK) == b"u"
+    # Closing with unread data resets the connection.
+    between.far.close()
+    deadline = time.monotonic() + _TIMEOUT
+    while between.thread.is_alive() and time.monotonic() < deadline:
+        between.near.sendall(bytes(1 << 10))
+    assert not between.thread.is_alive()
 
 
 def test_a_client_that_breaks_off_ends_it_at_once(between: Between) -> None:

@@ -9,7 +9,8 @@ import io
 import os
 import random
 import re
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cri_api.v1 import api_pb2 as runtimeapi
@@ -634,20 +635,24 @@ class ContainerMethods(LogMethods):
         handler: v1.LifecycleHandler,
         grace_period: int,
     ) -> int:
-        """Runs the hook for at most grace_period seconds; returns the seconds it took, rounded down."""
+        """Runs the hook and waits for it at most grace_period seconds; returns how long it did, rounded down.
+
+        A hook that takes longer goes on until ctx is cancelled or its container is gone.
+        """
         who = _who(pod, container, container_id)
         klog.v(3).info_s("Running preStop hook", **who)
         start = self.clock.monotonic()
         timer = self.clock.new_timer(grace_period)
-        hook_ctx, cancel = golang.with_cancel(ctx)
+        expired = threading.Event()
         done: golang.Channel[None] = golang.Channel()
         golang.go(
             self._run_pre_stop_hook,
-            hook_ctx,
+            ctx,
             pod,
             container_id,
             container,
             handler,
+            expired,
             done,
             name=f"prestop-{container_id.id[:12]}",
         )
@@ -656,14 +661,13 @@ class ContainerMethods(LogMethods):
             if ended == 0:
                 klog.v(3).info_s("PreStop hook completed", **who)
             elif ended == 1:
+                expired.set()
                 klog.v(2).info_s("PreStop hook not completed in grace period", **who, gracePeriod=grace_period)
                 # DIVERGES: Go tells of it only if the hook then fails as its container is killed.
                 fault = f"PreStopHook failed: not completed in grace period of {grace_period}s"
                 self._record_failed(pod, container, container_id.id, fault, events.FAILED_PRE_STOP_HOOK)
         finally:
             timer.stop()
-            # DIVERGES: Go leaves a hook running that outlasts the grace period.
-            cancel()
         return int(self.clock.monotonic() - start)
 
     def _run_pre_stop_hook(
@@ -673,12 +677,13 @@ class ContainerMethods(LogMethods):
         container_id: kubecontainer.ContainerID,
         container: v1.Container,
         handler: v1.LifecycleHandler,
+        expired: threading.Event,
         done: golang.Channel[None],
     ) -> None:
         try:
             self.runner.run(ctx, container_id, pod, container, handler)
         except Exception as err:  # A hook fails in as many ways as there are commands; the container stops anyway.
-            if ctx.err() is not None:
+            if ctx.err() is not None or expired.is_set():
                 return
             klog.error_s(err, "PreStop hook failed", **_who(pod, container, container_id))
             # The hook's output may hold secrets: it is not for events.
@@ -756,8 +761,23 @@ class ContainerMethods(LogMethods):
         if grace_period_override is not None:
             grace_period = grace_period_override
             klog.v(3).info_s("Killing container with a grace period override", **who, gracePeriod=grace_period)
-        grace_period = self._spend_grace_period(ctx, pod, container_id, container, grace_period, ordering)
-        klog.v(2).info_s("Killing container with a grace period", **who, gracePeriod=grace_period)
+        # The hook may outlast the grace period: it goes on until its container is gone, and no longer.
+        # DIVERGES: Go leaves it running even then.
+        hook_ctx, end_hook = golang.with_cancel(ctx)
+        try:
+            grace_period = self._spend_grace_period(hook_ctx, pod, container_id, container, grace_period, ordering)
+            klog.v(2).info_s("Killing container with a grace period", **who, gracePeriod=grace_period)
+            self._stop_container(ctx, container_id, grace_period, who)
+        finally:
+            end_hook()
+        klog.v(3).info_s("Container exited normally", **who)
+        if ordering is not None:
+            ordering.container_terminated(container_name)
+
+    def _stop_container(
+        self, ctx: golang.Context, container_id: kubecontainer.ContainerID, grace_period: int, who: Mapping[str, object]
+    ) -> None:
+        """Returns as well when there is no such container any more. Raises crierror.RemoteError."""
         try:
             self.runtime_service.stop_container(ctx, container_id.id, grace_period)
         except golang.Canceled:
@@ -766,9 +786,6 @@ class ContainerMethods(LogMethods):
             if not crierror.is_not_found(err):
                 klog.error_s(err, "Container termination failed with gracePeriod", **who, gracePeriod=grace_period)
                 raise
-        klog.v(3).info_s("Container exited normally", **who)
-        if ordering is not None:
-            ordering.container_terminated(container_name)
 
     def _spend_grace_period(
         self,

@@ -164,18 +164,21 @@ class TestPreStop:
         assert self._kill(fake) == 18
         assert len(runner.handlers) == 1
 
-    def test_is_given_up_after_the_grace_period(self, tmp_path: Path) -> None:
+    def test_is_waited_for_no_longer_than_the_grace_period(self, tmp_path: Path) -> None:
         clock = testingclock.FakeClock()
         fake = testing.create_test_runtime_manager(str(tmp_path), clock)
+        stopped_before_end: golang.Channel[bool] = golang.Channel(1)
 
         class Runner(testing.FakeCommandRunner):
             def run(self, ctx: golang.Context, *args: Any) -> str:
                 clock.step(31)
                 ctx.done().recv(timeout=5)
+                stopped_before_end.send(bool(fake.runtime.requests("StopContainer")))
                 raise HookError(RuntimeError("canceled"), "canceled")
 
         fake.manager.runner = Runner()
         assert self._kill(fake) == 2
+        assert stopped_before_end.recv(timeout=5) == (True, True), "the hook goes on until its container is gone"
         assert fake.recorder.drain() == [
             "Normal Killing Stopping container foo",
             "Warning FailedPreStopHook PreStopHook failed: not completed in grace period of 30s",

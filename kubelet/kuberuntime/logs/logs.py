@@ -114,7 +114,8 @@ def _get_parse_func(line: bytes) -> _ParseFunc:
         except ValueError:
             continue
         return parse
-    raise ValueError(f"failed to get parse function: unsupported log format: {line!r}")
+    text = klog.quote(line.decode(errors="replace"))
+    raise ValueError(f"failed to get parse function: unsupported log format: {text}")
 
 
 class _MaximumWriteError(Exception):
@@ -247,9 +248,8 @@ def read_logs(
     DIVERGES: what was rotated away is read too, as long as it is there.
     """
     path = os.path.realpath(path)
-    since = opts.since.timestamp() if opts.since is not None else 0.0
     writer = _LogWriter(path, stdout, stderr, opts)
-    with LogFiles(path, opts.tail_lines, since) as files:
+    with _open(path, opts) as files:
         blocks = _blocks(ctx, files, opts)
         if opts.follow:
             blocks = _followed_blocks(ctx, files, path, container_id, runtime_service)
@@ -260,6 +260,18 @@ def read_logs(
             klog.v(2).info_s("Finished parsing log file, hit bytes limit", path=path, limit=opts.limit_bytes)
             return
     klog.v(2).info_s("Finished parsing log file", path=path)
+
+
+def _open(path: str, opts: LogOptions) -> LogFiles:
+    """Raises OSError, in words for who asked for the log."""
+    since = opts.since.timestamp() if opts.since is not None else 0.0
+    try:
+        return LogFiles(path, opts.tail_lines, since)
+    except FileNotFoundError as err:
+        why = f"lstat {path}: no such file or directory"
+        raise FileNotFoundError(f'failed to try resolving symlinks in path "{path}": {why}') from err
+    except OSError as err:
+        raise OSError(f'failed to open log file "{path}": {os.strerror(err.errno or 0).lower()}') from err
 
 
 def _blocks(ctx: golang.Context, files: LogFiles, opts: LogOptions) -> Iterator[bytes]:

@@ -135,13 +135,15 @@ def test_bad_line_is_left_out(tmp_path: Path) -> None:
 def test_unknown_format(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     path.write_text("nonsense\n")
-    with pytest.raises(ValueError, match="unsupported log format"):
+    with pytest.raises(ValueError, match=r'failed to get parse function: unsupported log format: "nonsense\\n"'):
         _read(path)
 
 
 def test_missing_log(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=f'failed to try resolving symlinks in path "{tmp_path}/0.log": lstat'):
         _read(tmp_path / "0.log")
+    with pytest.raises(OSError, match=f'failed to open log file "{tmp_path}": is a directory'):
+        _read(tmp_path)
 
 
 def test_symbolic_link_is_followed(log: Path, tmp_path: Path) -> None:

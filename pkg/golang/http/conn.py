@@ -27,7 +27,7 @@ class Conn(Protocol):
         ...
 
     def send(self, data: bytes | memoryview) -> int:
-        """Send some of the data; returns how many bytes."""
+        """Send some of the data; returns how many bytes. What could not be sent now has to come first the next time."""
         ...
 
     def sendall(self, data: bytes | memoryview) -> None:

@@ -16,7 +16,7 @@ from OpenSSL import SSL, crypto
 
 from pkg.golang.http.conn import WaitingConn
 
-# What one TLS record can carry: more in one call is copied by OpenSSL for nothing.
+# What one TLS record can carry: a call never reads more, and its buffer need not be larger.
 _RECORD = 1 << 14
 _HTTP_REQUEST = "http request"
 
@@ -64,7 +64,7 @@ class TLSConn(WaitingConn):
     def recv(self, n: int) -> bytes:
         while True:
             try:
-                return self._tls.recv(n)
+                return self._tls.recv(min(n, _RECORD))
             except SSL.WantReadError:
                 self._wait_if_blocking(select.POLLIN)
             except SSL.WantWriteError:
@@ -97,7 +97,7 @@ class TLSConn(WaitingConn):
 
     def _send(self, data: bytes | memoryview) -> int:
         try:
-            return self._tls.send(data[:_RECORD])
+            return self._tls.send(data)
         except (SSL.WantReadError, SSL.WantWriteError):
             raise
         except (SSL.SysCallError, SSL.ZeroReturnError) as err:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-_READ_SIZE = 1 << 16
+_READ_SIZE = 1 << 17
 # So many bytes may wait to be sent to one side before no more are taken from the other.
 _HIGH_WATER = 1 << 18
 # So many bytes are read from one end before the other has its turn.

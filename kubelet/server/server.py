@@ -22,6 +22,7 @@ from pkg.apiserver.authorization.authorizer import AuthorizationError, Decision
 from pkg.apiserver.server import healthz
 from pkg.apiserver.util import flushwriter
 from pkg.golang import http
+from pkg.util import exec as utilexec
 
 if TYPE_CHECKING:
     from cri_api.v1 import api_pb2 as runtimeapi
@@ -55,7 +56,14 @@ RUNNING_PODS_PATH = "/runningpods/"
 MIN_SYNC_LOOP_DURATION = 300.0
 
 # What methods of the host raise when they cannot do what they are asked.
-_HOST_ERRORS = (RemoteError, LookupError, ValueError, OSError)
+_HOST_ERRORS = (
+    RemoteError,
+    utilexec.CodeExitError,
+    utilexec.CommandTimedOutError,
+    LookupError,
+    ValueError,
+    OSError,
+)
 _GET = ("GET",)
 _GET_AND_POST = ("GET", "POST")
 _METHOD_BUCKETS = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"))
@@ -220,7 +228,7 @@ class Server:
         healthz.install_handler(self._mux, *checkers, *self._extended_checkers)
         self._service(PODS_PATH)
         self._mux.handle(PODS_PATH, self._get_pods, _GET)
-        self._service(STATS_PATH)
+        self._service(f"{STATS_PATH}/")
         for path, handler in stats.create_handlers(STATS_PATH, self._resource_analyzer).items():
             self._mux.handle(path, handler, _GET_AND_POST)
         self._install_metric_pages()
@@ -261,7 +269,7 @@ class Server:
         self._metrics_buckets.add("configz")
         configz.install_handler(self._mux)
         self._service(RUNNING_PODS_PATH)
-        self._mux.handle("/runningpods", self._get_running_pods, _GET)
+        self._mux.handle(f"{RUNNING_PODS_PATH}{{$}}", self._get_running_pods, _GET)
         if features.feature_gate.enabled(features.CONTAINER_CHECKPOINT):
             self._service(CHECKPOINT_PATH)
             self._mux.handle("/checkpoint/{podNamespace}/{podID}/{containerName}", self._checkpoint, ("POST",))
@@ -274,7 +282,8 @@ class Server:
     def _service(self, root: str) -> None:
         """Count requests for paths below the root; those that nobody serves get an answer of our own."""
         self._metrics_buckets.add(root.strip("/"))
-        self._mux.handle(root.rstrip("/") + "/", _page_not_found)
+        for pattern in {root, root.rstrip("/") + "/"}:
+            self._mux.handle(pattern, _page_not_found)
 
     def _install_zpages(self) -> None:
         from pkg.apiserver.server import flagz, statusz

@@ -25,6 +25,7 @@ from pkg.apiserver.server import dynamiccertificates
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.golang import http
 from pkg.golang.http.testing import Recorded, record
+from pkg.util import exec as utilexec
 
 
 def configuration(**fields: bool) -> kubeletconfig.KubeletConfiguration:
@@ -104,7 +105,7 @@ def test_sync_loop_health_check(resync: float, seconds: float | None, healthy: b
         ("GET", "/containerLogs/ns/pod/c?tailLines=-1", 422, '{"message": "Invalid request."}'),
         ("GET", "/containerLogs/ns/pod/c?limitBytes=0", 422, '{"message": "Invalid request."}'),
         ("GET", "/containerLogs/ns/pod/c?stream=Both", 422, '{"message": "Invalid request."}'),
-        ("GET", "/containerLogs/ns/pod/..%2F..%2Fx", 307, ""),
+        ("GET", "/containerLogs/ns/pod/..%2F..%2Fx", 307, None),
         ("GET", "/containerLogs/ns/pod/c?stream=Stdout", 400, None),
         ("POST", "/checkpoint/ns/pod/c", 200, '{"items":["/checkpoints/x.tar"]}'),
         ("POST", "/checkpoint/ns/pod/none", 404, "container none does not exist"),
@@ -112,7 +113,12 @@ def test_sync_loop_health_check(resync: float, seconds: float | None, healthy: b
         ("POST", "/checkpoint/ns/pod/c?timeout=99999999999999999999", 404, "cannot parse value of timeout parameter"),
         ("POST", "/checkpoint/ns/none/c", 404, "pod does not exist"),
         ("GET", "/logs/syslog", 200, "log of /logs/syslog"),
-        ("GET", "/logs", 200, "log of /logs"),
+        ("GET", "/logs", 307, None),
+        ("GET", "/stats", 307, None),
+        ("GET", "/checkpoint", 307, None),
+        ("GET", "/runningpods", 307, None),
+        ("GET", "/exec", 404, "404: Page Not Found"),
+        ("GET", "/healthz/", 404, "404 page not found\n"),
         ("GET", "/debug/pprof/none", 404, None),
         ("GET", "/debug/flags/v", 406, None),
         ("GET", "/debug/syncloop", 200, "page"),
@@ -126,7 +132,7 @@ def test_answers(method: str, target: str, status: int, body: str | None) -> Non
     assert (answer.status, answer.text if body is not None else None) == (status, body)
 
 
-@pytest.mark.parametrize("path", ["/pods", "/pods/", "/runningpods/", "/runningpods"])
+@pytest.mark.parametrize("path", ["/pods", "/pods/", "/runningpods/"])
 def test_pods(path: str) -> None:
     answer = get(FakeHost(), path)
     assert (answer.status, answer.headers.get("Content-Type")) == (200, "application/json")
@@ -218,6 +224,20 @@ def test_a_log_that_fails_late_says_so_at_its_end() -> None:
     host.err = OSError("disk is gone")
     answer = get(host, "/containerLogs/ns/pod/c")
     assert (answer.status, answer.text) == (200, "line\ndisk is gone")
+
+
+@pytest.mark.parametrize(
+    ("err", "text"),
+    [
+        (utilexec.CodeExitError(ValueError("command 'ls' exited with 1: "), 1), "command 'ls' exited with 1: "),
+        (utilexec.CommandTimedOutError(["ls"], 1), 'command timed out: "ls" timed out after 1s'),
+    ],
+)
+def test_how_a_command_failed_is_told(err: Exception, text: str) -> None:
+    host = FakeHost()
+    host.err = err
+    answer = get(host, "/run/ns/pod/c?cmd=ls", "POST")
+    assert (answer.status, answer.text) == (500, text)
 
 
 # ---- What is switched off ----

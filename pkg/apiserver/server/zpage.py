@@ -57,6 +57,6 @@ def handler(
             "metadata": {"name": component},
             **fields(),
         }
-        negotiation.write_structured(w, r, media_type.name, document)
+        negotiation.write_structured(w, r, media_type, document)
 
     return serve

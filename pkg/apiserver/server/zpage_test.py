@@ -53,7 +53,7 @@ def test_text(page: str, accept: str) -> None:
 def test_structured(media_type: str, load: Callable[[bytes], Any], version: str, deprecated: bool) -> None:
     accept = f"{media_type};v={version};g=config.k8s.io;as="
     response = record(mux(), "GET", "/flagz", headers={"Accept": f"{accept}Flagz"})
-    assert response.headers.get("Content-Type") == media_type
+    assert response.headers.get("Content-Type") == f"{media_type};g=config.k8s.io;v={version};as=Flagz"
     assert ("deprecated" in response.headers.get("Warning")) == deprecated
     metadata = {"apiVersion": f"config.k8s.io/{version}", "metadata": {"name": "kubelet"}}
     assert load(response.body) == {**metadata, "kind": "Flagz", "flags": Flags().get_flagz()}

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from pkg.golang.http.request import Request
-from pkg.golang.http.response import HTTPError, ResponseWriter
+from pkg.golang.http.response import ClientGone, HTTPError, ResponseWriter, error
 from pkg.util import securejoin
 
 _BLOCK_SIZE = 64 * 1024
@@ -41,7 +41,7 @@ class FileServer:
     def serve(self, w: ResponseWriter, r: Request, path: str) -> None:
         """`path` is the request's, from root on. Raises HTTPError."""
         clean = posixpath.normpath("/" + path.lstrip("/"))
-        if path.endswith("/" + _INDEX_PAGE):
+        if f"/{path}".endswith(f"/{_INDEX_PAGE}"):
             _redirect(w, r, "./")
             return
         with _open(self.root, clean) as f:
@@ -136,7 +136,12 @@ def _serve_content(w: ResponseWriter, r: Request, info: os.stat_result, f: _Open
         w.headers.delete("Content-Type")
         w.write_header(304)
         return
-    start, end = _wanted_range(w, r, info)
+    wanted = _wanted_range(w, r, info)
+    if wanted is None:
+        w.headers.set("Content-Range", f"bytes */{info.st_size}")
+        error(w, "invalid range: failed to overlap", 416)
+        return
+    start, end = wanted
     w.headers.set("Accept-Ranges", "bytes")
     w.headers.set("Content-Length", str(end - start))
     if r.method == "HEAD":
@@ -152,13 +157,17 @@ def _copy(w: ResponseWriter, source: BinaryIO, size: int) -> None:
     while size > 0:
         data = source.read(min(size, _BLOCK_SIZE))
         if not data:
-            raise OSError("file was cut short while it was sent")
+            # What is missing can only be told by an early end.
+            raise ClientGone("file was cut short while it was sent")
         w.write(data)
         size -= len(data)
 
 
-def _wanted_range(w: ResponseWriter, r: Request, info: os.stat_result) -> tuple[int, int]:
-    """The bytes to send, as (first, one after the last), with the status of the response set. Raises HTTPError."""
+def _wanted_range(w: ResponseWriter, r: Request, info: os.stat_result) -> tuple[int, int] | None:
+    """The bytes to send, as (first, one after the last), with the status of the response set.
+
+    None for a range behind the end; raises HTTPError for what is no range.
+    """
     size = info.st_size
     wanted = r.headers.get("Range")
     if not wanted or "," in wanted or not _range_still_valid(r, info):
@@ -177,7 +186,7 @@ def _wanted_range(w: ResponseWriter, r: Request, info: os.stat_result) -> tuple[
         if size == 0:
             # There is no range of nothing: Go too sends it whole.
             return 0, 0
-        raise HTTPError(416, f"invalid range: failed to overlap: bytes */{size}")
+        return None
     w.headers.set("Content-Range", f"bytes {start}-{end - 1}/{size}")
     w.write_header(206)
     return start, end

@@ -5,6 +5,7 @@ Go: net/http/server.go (ServeMux), github.com/emicklei/go-restful
 
 from __future__ import annotations
 
+import html
 import posixpath
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -24,12 +25,16 @@ class _Route:
     parts: tuple[tuple[str, bool], ...]
     # A pattern that ends in "/" or in "{name...}" takes all that begins so.
     open_end: bool
+    # Whether a path with as many parts has to end in a slash; None if it may.
+    slash: bool | None
     rest_name: str
     handler: Handler
     methods: frozenset[str] | None
 
-    def match(self, parts: list[str]) -> dict[str, str] | None:
+    def match(self, parts: list[str], slash: bool) -> dict[str, str] | None:
         if len(parts) < len(self.parts) or (len(parts) > len(self.parts) and not self.open_end):
+            return None
+        if len(parts) == len(self.parts) and self.slash not in (None, slash):
             return None
         values: dict[str, str] = {}
         for (text, named), part in zip(self.parts, parts, strict=False):
@@ -41,17 +46,19 @@ class _Route:
             values[self.rest_name] = "/".join(parts[len(self.parts) :])
         return values
 
-    def rank(self) -> tuple[bool, int, int]:
-        """The least comes first: closed ends, then the most parts, then the fewest names."""
-        return self.open_end, -len(self.parts), sum(named for _, named in self.parts)
+    def rank(self) -> tuple[bool, int, int, bool]:
+        """The least comes first: closed ends, then the most parts, the fewest names, those with methods."""
+        return self.open_end, -len(self.parts), sum(named for _, named in self.parts), self.methods is None
 
 
 class ServeMux:
     """A handler that leads to others. Set it up first, then serve: it is not guarded against changes meanwhile.
 
-    Patterns: "/pods" (and "/pods/"), "/exec/{namespace}/{pod}" with a part for each name, "/logs/{path...}" with the
-    rest, and "/debug/pprof/" for all below. The most specific one is taken. Paths that are not clean (`//`, `..`) are
-    answered with a redirect to what they mean, so that no handler sees one.
+    Patterns: "/pods", "/exec/{namespace}/{pod}" with a part for each name, "/logs/{path...}" with the rest,
+    "/debug/pprof/" for all below, and "/runningpods/{$}" for what ends so and no more. The most specific one is taken.
+    With methods a pattern is one of go-restful's, to which "/pods/" is "/pods"; without it is one of Go's own.
+    Paths that are not clean (`//`, `..`) are answered with a redirect to what they mean, so that no handler sees one,
+    and so are those that lack but the last slash.
     """
 
     def __init__(self) -> None:
@@ -67,11 +74,16 @@ class ServeMux:
         rest_name = ""
         if texts and texts[-1].endswith("...}"):
             rest_name = texts.pop()[1:-4]
+        closed = texts[-1:] == ["{$}"]
+        if closed:
+            texts.pop()
         parts = tuple((text[1:-1], True) if text.startswith("{") else (text, False) for text in texts)
         if parts and parts[0][1]:
             raise ValueError(f"pattern {pattern!r} starts with a name")
         open_end = pattern.endswith("/") or bool(rest_name)
-        route = _Route(pattern, parts, open_end, rest_name, handler, None if methods is None else frozenset(methods))
+        slash = True if open_end or closed else None if methods else False
+        allowed = None if methods is None else frozenset(methods)
+        route = _Route(pattern, parts, open_end, slash, rest_name, handler, allowed)
         routes = self._routes.setdefault(parts[0][0] if parts else "", [])
         routes.append(route)
         routes.sort(key=_Route.rank)
@@ -91,7 +103,10 @@ class ServeMux:
         if (clean := clean_path(r.path)) != r.path:
             _redirect(w, r, clean)
             return
-        handler = self._find(r)
+        handler = self._find(r, r.path)
+        if handler is None and not r.path.endswith("/") and self._find(r, f"{r.path}/"):
+            _redirect(w, r, f"{r.path}/")
+            return
         if handler is None:
             error(w, "404 page not found", 404)
             return
@@ -99,12 +114,12 @@ class ServeMux:
             handler = each(handler)
         handler(w, r)
 
-    def _find(self, r: Request) -> Handler | None:
-        parts = r.path.strip("/").split("/") if r.path != "/" else []
+    def _find(self, r: Request, path: str) -> Handler | None:
+        parts = path.strip("/").split("/") if path != "/" else []
         allowed: set[str] = set()
         for key in dict.fromkeys((parts[0] if parts else "", "")):
             for route in self._routes.get(key, ()):
-                values = route.match(parts)
+                values = route.match(parts, path.endswith("/"))
                 if values is None:
                     continue
                 # Whose method alone is wrong is told so, whatever takes all the rest.
@@ -141,5 +156,8 @@ def clean_path(path: str) -> str:
 def _redirect(w: ResponseWriter, r: Request, path: str) -> None:
     location = quote(path, safe="/:@!$&'()*+,;=~-._") + (f"?{r.raw_query}" if r.raw_query else "")
     w.headers.set("Location", location)
-    w.headers.set("Content-Type", "text/plain; charset=utf-8")
+    if r.method in ("GET", "HEAD"):
+        w.headers.set("Content-Type", "text/html; charset=utf-8")
     w.write_header(307)
+    if r.method == "GET":
+        w.write(f'<a href="{html.escape(location)}">Temporary Redirect</a>.\n\n'.encode())

@@ -24,7 +24,9 @@ def mux() -> http.ServeMux:
     mux.handle("/exec/{ns}/{pod}/{c}", _named("exec"), ["GET", "POST"])
     mux.handle("/exec/{ns}/{pod}/{uid}/{c}", _named("exec-uid"), ["GET", "POST"])
     mux.handle("/exec/{ns}/{pod}/{c}", _named("exec-put"), ["PUT"])
+    mux.handle("/exec", _named("all-else"))
     mux.handle("/exec/", _named("all-else"))
+    mux.handle("/sub/{$}", _named("sub"), ["GET"])
     mux.handle("/logs/", _named("logs-dir"), ["GET"])
     mux.handle("/files/{path...}", _named("files"), ["GET"])
     mux.handle("/debug/pprof/", _named("pprof"))
@@ -41,13 +43,20 @@ def mux() -> http.ServeMux:
         ("GET", "/podsx", 404, "404 page not found\n"),
         ("POST", "/pods", 405, "405: Method Not Allowed"),
         ("GET", "/metrics", 200, "metrics {}"),
+        ("GET", "/metrics/", 404, "404 page not found\n"),
         ("GET", "/metrics/cadvisor", 200, "cadvisor {}"),
+        ("GET", "/metrics/cadvisor/", 404, "404 page not found\n"),
         ("GET", "/metrics/none", 404, "404 page not found\n"),
+        ("GET", "/sub/", 200, "sub {}"),
+        ("POST", "/sub/", 405, "405: Method Not Allowed"),
+        ("GET", "/sub/x", 404, "404 page not found\n"),
         ("POST", "/exec/a/b/c?x=1", 200, "exec {'ns': 'a', 'pod': 'b', 'c': 'c'}"),
         ("PUT", "/exec/a/b/c", 200, "exec-put {'ns': 'a', 'pod': 'b', 'c': 'c'}"),
         ("GET", "/exec/a/b/u/c", 200, "exec-uid {'ns': 'a', 'pod': 'b', 'uid': 'u', 'c': 'c'}"),
         ("GET", "/exec/a/b", 200, "all-else {}"),
         ("GET", "/exec", 200, "all-else {}"),
+        ("GET", "/exec/", 200, "all-else {}"),
+        ("GET", "/exec/a/b/c/", 200, "exec {'ns': 'a', 'pod': 'b', 'c': 'c'}"),
         ("DELETE", "/exec/a/b/c", 405, "405: Method Not Allowed"),
         ("GET", "/logs/", 200, "logs-dir {}"),
         ("GET", "/logs/a/b.log", 200, "logs-dir {}"),
@@ -79,11 +88,23 @@ def test_wrong_method_names_those_that_are_right(mux: http.ServeMux) -> None:
         ("/logs/../exec/a/b/c?command=ls", "/exec/a/b/c?command=ls"),
         ("/logs/%2e%2e/%2e%2e/etc/passwd", "/etc/passwd"),
         ("/a%0d%0ab/../c%0d%0a", "/c%0D%0A"),
+        ("/logs", "/logs/"),
+        ("/files?x=%20", "/files/?x=%20"),
+        ("/debug/pprof", "/debug/pprof/"),
+        ("/sub", "/sub/"),
     ],
 )
 def test_unclean_paths_are_redirected(mux: http.ServeMux, target: str, location: str) -> None:
     answer = record(mux, "GET", target)
     assert (answer.status, answer.headers.get("Location")) == (307, location)
+    assert answer.headers.get("Content-Type") == "text/html; charset=utf-8"
+    assert answer.text == f'<a href="{location}">Temporary Redirect</a>.\n\n'
+
+
+def test_only_readers_are_told_of_a_redirect_in_html(mux: http.ServeMux) -> None:
+    answer = record(mux, "POST", "/sub?a&b")
+    assert (answer.status, answer.headers.get("Location"), answer.text) == (307, "/sub/?a&b", "")
+    assert "&amp;" in record(mux, "GET", "/sub?a&b").text
 
 
 def test_filters_see_all_of_registered_paths(mux: http.ServeMux) -> None:
@@ -107,7 +128,7 @@ def test_filters_see_all_of_registered_paths(mux: http.ServeMux) -> None:
 
 
 def test_registered_paths(mux: http.ServeMux) -> None:
-    assert mux.registered_paths()[:3] == ["/debug/pprof/", "/debug/pprof/special", "/exec/"]
+    assert mux.registered_paths()[:3] == ["/debug/pprof/", "/debug/pprof/special", "/exec"]
 
 
 @pytest.mark.parametrize("pattern", ["pods", "/{name}"])

@@ -51,12 +51,7 @@ _profiling = threading.Lock()
 def serve(w: ResponseWriter, r: Request) -> None:
     """Any of the pages, by what follows the base path."""
     w.headers.set("X-Content-Type-Options", "nosniff")
-    if r.path == BASE_PATH.rstrip("/"):
-        # The index has links relative to itself.
-        w.headers.set("Location", BASE_PATH)
-        w.write_header(307)
-        return
-    match r.path.removeprefix(BASE_PATH.rstrip("/")).strip("/"):
+    match r.path.removeprefix(BASE_PATH).strip("/"):
         case "":
             _index(w)
         case "cmdline":

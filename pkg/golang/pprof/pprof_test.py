@@ -156,8 +156,3 @@ def test_other_pages() -> None:
     assert "python" in page("cmdline").text
     assert page("symbol", "POST").text == "num_symbols: 0\n"
     assert (page("nonsense").status, page("goroutine/x").status) == (404, 404)
-
-
-def test_links_of_the_index_need_its_last_slash() -> None:
-    response = record(pprof.serve, "GET", "/debug/pprof")
-    assert (response.status, response.headers.get("Location")) == (307, "/debug/pprof/")

@@ -41,6 +41,12 @@ class MediaType:
     # None for text.
     convert: GroupVersionKind | None
 
+    @property
+    def in_full(self) -> str:
+        """As a client names it to get just this."""
+        kind = self.convert
+        return self.name if kind is None else f"{self.name};g={kind.group};v={kind.version};as={kind.kind}"
+
 
 class NotAcceptableError(Exception):
     """None of what the client wants is there."""
@@ -82,15 +88,17 @@ def _parse_accept(accept: str) -> list[tuple[str, dict[str, str]]]:
     return [(name, values) for _, name, values in clauses]
 
 
-def write_structured(w: http.ResponseWriter, r: http.Request, media_type: str, document: Mapping[str, Any]) -> None:
+def write_structured(
+    w: http.ResponseWriter, r: http.Request, media_type: MediaType, document: Mapping[str, Any]
+) -> None:
     """The document in JSON, indented for humans, or in YAML."""
-    if media_type == YAML:
+    if media_type.name == YAML:
         import yaml
 
         body = yaml.safe_dump(dict(document), sort_keys=True).encode()
     else:
         body = json.dumps(document, indent=2 if _is_pretty_print(r) else None).encode()
-    w.headers.set("Content-Type", media_type)
+    w.headers.set("Content-Type", media_type.in_full)
     w.write_header(200)
     w.write(body)
 

@@ -127,7 +127,7 @@ def _usage(flag: Flag, width: int) -> str:
     head = f"  -{flag.shorthand}, --{flag.name}" if flag.shorthand else f"      --{flag.name}"
     head += f" {flag.value.type}" if flag.value.type else ""
     text = flag.usage
-    if flag.default_text not in ("", "false", "0", "0s"):
+    if flag.default_text not in ("", "false", "0", "0s", "[]"):
         quoted = f'"{flag.default_text}"' if flag.value.type == "string" else flag.default_text
         text += f" (default {quoted})"
     if flag.deprecated:

@@ -134,7 +134,7 @@ def ip_value(ref: Ref) -> Value:
 
 
 def string_slice_value(ref: Ref) -> Value:
-    return Collection(ref, "strings", _parse_csv, lambda values: f"[{','.join(values)}]" if values else "")
+    return Collection(ref, "strings", _parse_csv, lambda values: f"[{','.join(values)}]")
 
 
 def map_value(ref: Ref, separator: str = "=", split: bool = True) -> Value:

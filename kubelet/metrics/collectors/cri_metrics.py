@@ -59,18 +59,19 @@ class CRIMetricsCollector:
         yield from families.values()
 
     def _add(self, families: dict[str, Metric], metric: runtimeapi.Metric) -> None:
-        """Metrics that nobody announced are left out, as are those whose labels do not fit."""
+        """Metrics that nobody announced are left out, as are those whose labels do not fit, and of unheard-of types."""
         desc = self._descriptors.get(metric.name)
         if desc is None:
             klog.v(5).info_s("Descriptor not present in pre-populated list of descriptors", name=metric.name)
             return
-        if len(desc.label_keys) != len(metric.label_values):
+        type = _TYPES.get(metric.metric_type)
+        if type is None or len(desc.label_keys) != len(metric.label_values):
             klog.error_s(None, "Error getting CRI prometheus metric", descriptor=desc.name)
             return
         made = families.get(metric.name)
         if made is None:
             made = families[metric.name] = metrics.new_family(
-                metric.name, metrics.annotated_help(desc.help, metrics.INTERNAL), _TYPES[metric.metric_type]
+                metric.name, metrics.annotated_help(desc.help, metrics.INTERNAL), type
             )
         labels = dict(zip(desc.label_keys, metric.label_values, strict=True))
         # 0 is what was not kept, but measured for this answer.

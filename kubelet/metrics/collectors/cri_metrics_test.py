@@ -60,6 +60,7 @@ def a_pod() -> runtimeapi.PodSandboxMetrics:
                     metric("container_cpu_total", 7, ["app", "total"], 1_000_000_000_500_000_000),
                     metric("never_announced", 1, []),
                     metric("container_cpu_total", 8, ["one label too few"]),
+                    runtimeapi.Metric(name="pod_memory", metric_type=7, label_values=["histogram"]),  # type: ignore[arg-type]
                 ],
             )
         ],

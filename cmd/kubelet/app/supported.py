@@ -54,10 +54,9 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
             "enforceNodeAllocatable",
             "systemReservedCgroup",
             "kubeReservedCgroup",
-            "kubeletCgroups",
-            "systemCgroups",
         ),
     ),
+    ("the summary shows its figures, but no process is moved there", ("kubeletCgroups", "systemCgroups")),
     # That of a container does nothing below a cgroup without.
     ("no memory is reserved for pods", ("memoryReservationPolicy",)),
     ("FlexVolume plugins are not supported", ("volumePluginDir",)),

@@ -113,7 +113,7 @@ class Manager:
                     continue
                 try:
                     found[each] = self._info_locked(each, options)
-                except (OSError, ValueError) as err:
+                except (OSError, ValueError, LookupError) as err:
                     # It may have gone; and one that cannot be read is no reason to show none.
                     klog.v(4).info_s("Failed to read a cgroup", name=each, err=err)
         if name not in found:

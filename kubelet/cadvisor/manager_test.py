@@ -135,8 +135,9 @@ def test_container_that_goes_while_it_is_read(node: Node) -> None:
     assert APP_V2 not in found
 
 
-def test_container_whose_figures_make_no_sense(node: Node) -> None:
-    (node.cgroup(APP_V2) / "memory.current").write_text("many\n")
+@pytest.mark.parametrize(("name", "text"), [("memory.current", "many\n"), ("cpu.pressure", "some avg10=1.00\n")])
+def test_container_whose_figures_make_no_sense(node: Node, name: str, text: str) -> None:
+    (node.cgroup(APP_V2) / name).write_text(text)
     found = node.manager.get_requested_containers("/", ALL)
     assert BOX_V2 in found
     assert APP_V2 not in found

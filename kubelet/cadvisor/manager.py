@@ -113,7 +113,7 @@ class Manager:
                     continue
                 try:
                     found[each] = self._info_locked(each, options)
-                except (OSError, ValueError, LookupError) as err:
+                except (OSError, ValueError) as err:
                     # It may have gone; and one that cannot be read is no reason to show none.
                     klog.v(4).info_s("Failed to read a cgroup", name=each, err=err)
         if name not in found:
@@ -144,7 +144,11 @@ class Manager:
         )
 
     def _read(self, name: str, container: Container | None) -> tuple[info.ContainerSpec, info.ContainerStats]:
-        spec, stats = self._cgroups.spec(name), self._cgroups.stats(name)
+        try:
+            spec, stats = self._cgroups.spec(name), self._cgroups.stats(name)
+        except LookupError as err:
+            # There is such a cgroup, but one of its files lacks what it should have.
+            raise ValueError(f"cgroup {name} lacks a figure: {err}") from err
         stats.timestamp = self._clock.now()
         self._name_devices(stats.disk_io)
         pids = self._cgroups.processes(name)

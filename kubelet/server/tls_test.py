@@ -16,11 +16,13 @@ from OpenSSL import SSL
 from kubelet.server import NoServingCertificateError, TLSConfig, TLSOptions, new_tls_options
 from kubelet.server.tls import DEFAULT_CIPHER_SUITES, openssl_cipher_list, openssl_cipher_name
 from pkg import golang
+from pkg.apimachinery.util import proxy
 from pkg.apiserver.server import dynamiccertificates
 from pkg.client_go.util import certificate
 from pkg.client_go.util.certificate.testing import Authority
 from pkg.component_base.cli.flag import ciphersuites_flag
 from pkg.golang import http
+from pkg.golang.http.conn import PlainConn
 
 AUTHORITY = Authority("clients")
 
@@ -44,8 +46,8 @@ def config(**options: Any) -> TLSConfig:
 
 
 @contextlib.contextmanager
-def serving(of: TLSConfig) -> Iterator[int]:
-    server = http.Server(lambda w, r: w.write(b"ok"), name="test", tls_context=of.context)
+def serving(of: TLSConfig, handler: http.Handler = lambda w, r: w.write(b"ok")) -> Iterator[int]:
+    server = http.Server(handler, name="test", tls_context=of.context)
     server.listen("127.0.0.1", 0)
     thread = golang.go(server.serve, name="test-server")
     try:
@@ -221,3 +223,28 @@ def _request(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
     sock = context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10))
     sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     return sock
+
+
+def test_a_stream_that_is_faster_than_the_client() -> None:
+    """What OpenSSL has begun to write goes on with the same bytes once the client takes more."""
+    data = bytes(range(256)) * 40_000
+
+    def pour(sock: socket.socket) -> None:
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_WR)
+
+    def relay(w: http.ResponseWriter, r: http.Request) -> None:
+        client, _ = w.hijack()
+        near, far = socket.socketpair()
+        with near, far:
+            source = golang.go(pour, far, name="source")
+            proxy.Relay(client, PlainConn(near)).run()
+            source.join()
+
+    received = bytearray()
+    with serving(config(), relay) as port, connected(port) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n")
+        with pytest.raises(SSL.ZeroReturnError):
+            while True:
+                received += connection.recv(1 << 16)
+    assert received == data

@@ -3,7 +3,7 @@
 Go: crypto/x509/verify.go
 
 Chains are built and checked by the `cryptography` library: signatures, validity, basic constraints, path lengths and
-name constraints. DIVERGES: it takes authorities neither with Ed25519 keys nor with RSA keys below 2048 bits, as Go does.
+name constraints. DIVERGES: it takes no authorities with Ed25519 keys or with RSA keys below 2048 bits, as Go does.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class VerifyOptions:
 def _client_policy(store: verification.Store) -> verification.PolicyBuilder:
     """The library's own constraints on extensions are those for names and servers on the web.
 
-    As in Go a client's certificate needs no alternative name, and an authority's nothing but its basic constraints; if it
-    says what its key is for, that must be signing certificates.
+    As in Go a client's certificate needs no alternative name, and an authority's nothing but its basic constraints; if
+    it says what its key is for, that must be signing certificates.
     """
     from cryptography import x509
     from cryptography.x509 import verification

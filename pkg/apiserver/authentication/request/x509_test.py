@@ -71,7 +71,7 @@ def test_no_opinion() -> None:
 
 
 def unreadable(*extensions: tuple[str, bytes]) -> bytes:
-    """A certificate with extensions that no builder of the library would make; 1.2.3.9.9.2 becomes a second 1.2.3.9.9.1."""
+    """A certificate as no builder of the library would make it; 1.2.3.9.9.2 becomes a second 1.2.3.9.9.1."""
     builder = x509.CertificateBuilder(ROOT.name, subject("joe"), ROOT.key.public_key(), 7)
     builder = builder.not_valid_before(ROOT.cert.not_valid_before_utc).not_valid_after(ROOT.cert.not_valid_after_utc)
     for oid, value in extensions:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pkg import golang, klog
+from pkg.golang import debug
 from pkg.golang.http.hangups import HangUps, hang_up
 from pkg.golang.http.response import Handler
 
@@ -27,6 +28,9 @@ _ACCEPT_RETRY = 0.1
 # When a peer that says nothing is asked whether it is there, and how often, as Go does: its machine may have died.
 _KEEP_ALIVE_IDLE = 15
 _KEEP_ALIVE_COUNT = 9
+# So many connections at once take memory that is worth giving back when no more than so many are left.
+_MANY = 64
+_FEW = 16
 
 
 class Server:
@@ -76,6 +80,7 @@ class Server:
         self._lock = threading.Lock()
         # Guarded by _lock.
         self._connections: dict[Connection, golang.Thread | None] = {}
+        self._were_many = False
         self._closed = False
 
     def listen(self, address: str, port: int) -> None:
@@ -193,6 +198,7 @@ class Server:
             if self._closed or not self._make_room_locked():
                 sock.close()
                 return
+            self._were_many |= len(self._connections) >= _MANY
             # Held while it starts, so that whoever closes finds the thread to wait for.
             self._connections[connection] = None
             self._connections[connection] = golang.go(self._run, connection, name=f"{self._name}-connection")
@@ -231,3 +237,7 @@ class Server:
         finally:
             with self._lock:
                 self._connections.pop(connection, None)
+                calm_again = self._were_many and len(self._connections) <= _FEW
+                self._were_many &= not calm_again
+            if calm_again:
+                debug.free_os_memory()

@@ -19,7 +19,7 @@ from OpenSSL import SSL
 
 from pkg import golang
 from pkg.client_go.util.certificate.testing import Authority
-from pkg.golang import http
+from pkg.golang import debug, http
 
 _TIMEOUT = 10.0
 # The head of a request after which the server ends the connection, without its last line.
@@ -320,6 +320,21 @@ def test_nothing_is_left_open() -> None:
             stack.enter_context(connect(server)).sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_for(lambda: server.connections() == 20)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_memory_is_given_back_after_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back: list[int] = []
+    with serving(echo) as server:
+        monkeypatch.setattr(debug, "free_os_memory", lambda: given_back.append(server.connections()))
+        for crowds in range(1, 3):
+            with contextlib.ExitStack() as stack:
+                for _ in range(70):
+                    stack.enter_context(connect(server))
+                wait_for(lambda: server.connections() == 70)
+                assert len(given_back) == crowds - 1
+            wait_for(lambda: server.connections() == 0)
+            wait_for(lambda crowds=crowds: len(given_back) == crowds)  # type: ignore[misc]
+    assert max(given_back) <= 16
 
 
 @pytest.fixture(scope="module")

@@ -21,10 +21,15 @@ TARGET = "target"
 
 
 @pytest.fixture(scope="module")
-def kubectl(environment: Environment, namespace: Namespace) -> Kubectl:
+def ways(environment: Environment, namespace: Namespace) -> dict[str, Kubectl]:
     namespace.create(pod(TARGET, sleeper()))
     namespace.wait_for_running(TARGET)
-    return kubectls.ways(environment.kubeconfig, namespace.name)["websocket"]
+    return kubectls.ways(environment.kubeconfig, namespace.name)
+
+
+@pytest.fixture(scope="module")
+def kubectl(ways: dict[str, Kubectl]) -> Kubectl:
+    return ways["websocket"]
 
 
 def run(kubectl: Kubectl, *arguments: str) -> str:
@@ -58,8 +63,9 @@ def _debugger_has_ended(pod: v1.Pod) -> bool:
     return any(status.state.terminated is not None for status in pod.status.ephemeral_container_statuses)
 
 
-def test_talking_to_a_debugger(kubectl: Kubectl) -> None:
-    process = kubectl.start("debug", TARGET, f"--image={BUSYBOX}", "--container=talk", "--stdin", "--", "sh")
+@pytest.mark.parametrize("way", ["websocket", "spdy"])
+def test_talking_to_a_debugger(ways: dict[str, Kubectl], way: str) -> None:
+    process = ways[way].start("debug", TARGET, f"--image={BUSYBOX}", f"--container={way}", "--stdin", "--", "sh")
     try:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(b"echo $((6 * 7))\n")

@@ -59,7 +59,7 @@ def page(kubelet: KubeletProcess, driver: Chrome) -> LiveView:
 
 def test_page_shows_the_node(page: LiveView, kubelet: KubeletProcess) -> None:
     assert page.text("h1") == f"kubelet on {NODE}"
-    assert page.text("#sentence").startswith("The node is well")
+    page.wait("that the node is well", lambda: page.text("#sentence").startswith("The node is well"))
     page.wait("its sources", lambda: "file" in page.text("#machine"))
     page.wait("what select took", lambda: "took last" in page.text("#machine"))
     page.wait("calls", lambda: "list_containers" in page.text("#calls"))

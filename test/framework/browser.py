@@ -58,7 +58,7 @@ class LiveView:
         self.wait("the page shows something", lambda: bool(self.text("#sentence")))
 
     def wait(self, what: str, look: object, timeout: float = 60) -> None:
-        wait_for(f"on the page: {what}", look, timeout, lambda: self.driver.find_element(By.TAG_NAME, "main").text)  # type: ignore[arg-type]
+        wait_for(f"on the page: {what}", look, timeout, lambda: self.driver.find_element(By.TAG_NAME, "body").text)  # type: ignore[arg-type]
 
     def text(self, selector: str) -> str:
         """The text of the first element; empty without one."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,8 +22,11 @@ T = TypeVar("T")
 
 # Seconds that a file system has for an answer: a network's may never give one.
 ANSWER_TIMEOUT = 10.0
-# The same for a server that is asked by a process.
+# The same for a server that is asked by a process; and how long that process may take to end after it.
 SERVER_ANSWER_TIMEOUT = 3.0
+_KILL_TIMEOUT = 2.0
+# What timeout(1) ends with when it had to kill.
+_KILLED = 128 + signal.SIGKILL
 # A path that the kernel's list of mounts shows as it is.
 _PLAIN = re.compile(r"[!\"$-\[\]-~]*")
 # What st_blocks counts in, whatever the file system's block size.
@@ -72,12 +76,17 @@ def info_of_server(path: str) -> FsInfo:
     DIVERGES: asked by a process, which can be killed. A thread that waits for a server holds the mount, and nobody
     can unmount it until the server is back.
     """
-    command = ["stat", "--file-system", "--format=%a %b %f %c %d %S", path]
+    # Not killed by us, for the kubelet may end before: who then still waits would hold the mount.
+    limit = ["timeout", "--foreground", "--signal=KILL", f"{SERVER_ANSWER_TIMEOUT:g}"]
+    command = [*limit, "stat", "--file-system", "--format=%a %b %f %c %d %S", path]
+    late = f"{path}: the server did not answer within {SERVER_ANSWER_TIMEOUT:g} seconds"
     try:
-        output = utilexec.Executor().run(command, SERVER_ANSWER_TIMEOUT)
+        output = utilexec.Executor().run(command, SERVER_ANSWER_TIMEOUT + _KILL_TIMEOUT)
     except utilexec.CommandTimedOutError as err:
-        raise TimeoutError(f"{path}: the server did not answer within {SERVER_ANSWER_TIMEOUT:g} seconds") from err
+        raise TimeoutError(late) from err
     except utilexec.CodeExitError as err:
+        if err.code == _KILLED:
+            raise TimeoutError(late) from err
         raise OSError(err.output.decode(errors="replace").strip()) from err
     available, blocks, free, inodes, inodes_free, size = map(int, output.split())
     return FsInfo(

@@ -55,7 +55,7 @@ REQUESTS = {
     ("GET", "/metrics/probes"): ("metrics",),
     ("GET", "/metrics/slis"): ("metrics",),
     ("GET", "/stats/summary"): ("stats",),
-    ("GET", "/stats"): ("stats",),
+    ("GET", "/stats/"): ("stats",),
     ("GET", "/logs/"): ("log",),
     ("GET", "/logs/no/such/file"): ("log",),
     ("GET", "/containerLogs/default/pod/container"): ("proxy",),

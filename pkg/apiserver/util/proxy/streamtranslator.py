@@ -39,7 +39,7 @@ _WITH_STATUS = (STREAM_PROTOCOL_V5, "v4.channel.k8s.io")
 # How long, in seconds, a runtime may take to accept the streams, and what it may say about the command's end.
 _CREATE_TIMEOUT = 30.0
 _MAX_STATUS = 1 << 20
-# How long, in seconds, the client may take to read that there is no command.
+# How long, in seconds, the client may take to read that there is no command, and a command to end with its input.
 _LINGER = 2.0
 _READ_SIZE = 1 << 16
 _NON_ZERO_EXIT_CODE = "NonZeroExitCode"
@@ -71,6 +71,7 @@ class StreamTranslatorHandler:
             if session.open():
                 session.relay.client.on_data(first)
             session.relay.run()
+            session.end_input()
         finally:
             backend.conn.close()
 
@@ -101,7 +102,7 @@ class _Session:
 
     def __init__(self, websocket: WebSocket, client: http.Conn, backend: Backend, options: Options) -> None:
         self.relay = Relay(client, backend.conn, idle_timeout=DEFAULT_IDLE_CONNECTION_TIMEOUT)
-        self.relay.client.on_data, self.relay.client.on_end = self._from_client, self.relay.backend.abandon
+        self.relay.client.on_data, self.relay.client.on_end = self._from_client, self._end
         self.relay.backend.on_data, self.relay.backend.on_end = self._from_backend, self._backend_ended
         self._websocket = websocket
         self._backend = backend
@@ -124,6 +125,7 @@ class _Session:
         self._channel: int | None = None  # of the message that is coming in
         self._message = bytearray()  # what came of it, if it must be complete
         self._finished = False
+        self._cut_off = False  # the runtime has not taken all of the last frame
 
     def open(self) -> bool:
         """Open the streams one after the other; False if all is over already.
@@ -261,7 +263,25 @@ class _Session:
     def _end(self) -> None:
         self._finished = True
         self.relay.client.end_writes()
+        self._cut_off = self._cut_off or self.relay.backend.waiting > 0
         self.relay.backend.abandon()
+
+    def end_input(self) -> None:
+        """When the client has gone: end the stdin of a command that still runs, and wait a moment for it to end.
+
+        The end of the connection alone does not do it with every runtime, as with containerd 2.1.
+        """
+        stdin = self._streams.get(STDIN)
+        if stdin is None or not self._to_end or self._cut_off or self.relay.backend.waiting:
+            return
+        conn = self._backend.conn
+        # Whatever happens, the connection ends right after.
+        with contextlib.suppress(OSError):
+            conn.settimeout(None)
+            conn.set_deadline(time.monotonic() + _LINGER)
+            conn.sendall(self._framer.data_head(stdin, 0, fin=True))
+            while conn.recv(_READ_SIZE):
+                pass
 
 
 def _status_message(status: metav1.Status) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -207,6 +208,29 @@ def test_a_client_that_goes_ends_the_runtimes_connection(polite: bool) -> None:
         client.sock.close()
 
 
+@pytest.mark.parametrize("how", ["close", "cut", "reset"])
+def test_a_client_that_goes_ends_the_commands_stdin_first(how: str) -> None:
+    heard: list[bytes] = []
+
+    def serve(streams: FakeStreams) -> None:
+        streams.accept(3)
+        heard.append(streams.read("stdin"))
+        # The end of the command is waited for, and so is what it still says.
+        streams.send("stdout", b"bye", fin=True)
+        streams.send("error", b"", fin=True)
+
+    with command(serve, Options(stdin=True, stdout=True)) as (client, _):
+        client.message(b"\x00last words")
+        if how == "close":
+            client.send(events.CloseConnection(code=1000))
+            client.wait_for(events.CloseConnection)
+        if how == "reset":
+            assert next(client.messages()) == b"\x01"
+            client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.sock.close()
+    assert heard == [b"last words"]
+
+
 def test_pings_are_answered_on_both_sides() -> None:
     def serve(streams: FakeStreams) -> None:
         streams.accept(2)
@@ -226,7 +250,7 @@ def test_pings_are_answered_on_both_sides() -> None:
 def test_a_close_signal_that_names_no_stream_ends_it(message: bytes) -> None:
     def serve(streams: FakeStreams) -> None:
         streams.accept(3)
-        assert streams.next() is None
+        assert streams.read("stdin") == b""
 
     with command(serve, Options(stdin=True, stdout=True)) as (client, _):
         client.message(message)
@@ -237,7 +261,7 @@ def test_a_close_signal_that_names_no_stream_ends_it(message: bytes) -> None:
 def test_what_is_no_websocket_frame_ends_it(junk: bytes) -> None:
     def serve(streams: FakeStreams) -> None:
         streams.accept(3)
-        assert streams.next() is None
+        assert streams.read("stdin") == b""
 
     with command(serve, Options(stdin=True, stdout=True)) as (client, _):
         client.sock.sendall(junk)

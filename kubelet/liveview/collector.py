@@ -471,10 +471,8 @@ class _Look:
             yield _problem("network", f"pods with a network of their own cannot start: {self.network_problem}")
         if not kubelet.sources_ready.all_ready():
             silent = [name for name, channel in kubelet.pod_config.sources().items() if not channel.passed]
-            who = f" from {', '.join(silent)}" if silent else ""
-            yield _problem(
-                "sources", f"not all sources of pods have been heard yet: nothing{who}, so no pod is removed"
-            )
+            who = f": nothing from {', '.join(silent)}" if silent else ""
+            yield _problem("sources", f"not all sources of pods have been heard yet{who}, so no pod is removed")
         if kubelet.kube_client is not None and not kubelet.registration_completed:
             yield _problem("API server", "the node is not registered with the API server yet")
         for call in self.in_flight:

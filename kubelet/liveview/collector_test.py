@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubelet import kuberuntime, liveview
+from kubelet import config, kuberuntime, liveview
 from kubelet import types as kubetypes
 from kubelet.liveview import collector, handlers
 from kubelet.pod_workers import PodSyncStatus, UpdatePodOptions
@@ -48,6 +48,19 @@ def only_pod(kubelet: TestKubelet) -> dict[str, Any]:
 
 def add(kubelet: TestKubelet, pod: v1.Pod) -> None:
     kubelet.kubelet.handle_pod_additions(kubelet.ctx, [pod])
+
+
+@pytest.mark.parametrize(
+    ("spoke", "who"), [(False, ": nothing from api"), (True, "")], ids=["has said nothing", "has not been listened to"]
+)
+def test_source_that_has_not_been_heard(test_kubelet: TestKubelet, spoke: bool, who: str) -> None:
+    kubelet = test_kubelet.kubelet
+    kubelet.sources_ready = config.SourcesImpl(lambda seen: False)
+    channel = kubelet.pod_config.channel(test_kubelet.ctx, "api")
+    if spoke:
+        channel.send(kubetypes.PodUpdate([], kubetypes.SET, "api"))
+    (problem,) = (each for each in snapshot(test_kubelet)["node"]["problems"] if each["what"] == "sources")
+    assert problem["text"] == f"not all sources of pods have been heard yet{who}, so no pod is removed"
 
 
 def test_node_without_pods(test_kubelet: TestKubelet) -> None:

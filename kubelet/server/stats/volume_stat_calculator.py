@@ -127,8 +127,9 @@ class VolumeStatCalculator:
 
     def _start_to_ask(self, name: str, provider: volume.MetricsProvider) -> None:
         answer: golang.Channel[_Answer] = golang.Channel(1)
-        self._asked[name] = answer
         golang.go(self._ask, name, provider, answer, name=f"volume-stats-{self._pod.metadata.uid}-{name}")
+        # Now that there is a thread: without one there would never be an answer.
+        self._asked[name] = answer
 
     def _ask(self, name: str, provider: volume.MetricsProvider, answer: golang.Channel[_Answer]) -> None:
         started = self._clock.monotonic()

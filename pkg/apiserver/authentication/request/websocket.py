@@ -9,13 +9,13 @@ import base64
 import binascii
 from typing import TYPE_CHECKING
 
+from pkg.apimachinery.util.httpstream import wsstream
 from pkg.apiserver.authentication import authenticator
 
 if TYPE_CHECKING:
     from pkg.golang import http
 
 _BEARER_PROTOCOL_PREFIX = "base64url.bearer.authorization.k8s.io."
-_PROTOCOL_HEADER = "Sec-WebSocket-Protocol"
 
 
 class ProtocolAuthenticator:
@@ -24,9 +24,9 @@ class ProtocolAuthenticator:
 
     def authenticate_request(self, request: http.Request) -> authenticator.Response | None:
         """Takes the token out of the request once it has served."""
-        if not _is_websocket_request(request):
+        if not wsstream.is_websocket_request(request):
             return None
-        offered = [one.strip() for value in request.headers.get_all(_PROTOCOL_HEADER) for one in value.split(",")]
+        offered = wsstream.protocols(request)
         encoded = [one.removeprefix(_BEARER_PROTOCOL_PREFIX) for one in offered if _carries_token(one)]
         others = [one for one in offered if not _carries_token(one)]
         if len(encoded) > 1:
@@ -40,13 +40,8 @@ class ProtocolAuthenticator:
         response = self._auth.authenticate_token(request.ctx, token)
         if response is None:
             raise authenticator.AuthenticationError("invalid bearer token")
-        request.headers.set(_PROTOCOL_HEADER, ",".join(others))
+        request.headers.set(wsstream.WEBSOCKET_PROTOCOL_HEADER, ",".join(others))
         return response
-
-
-def _is_websocket_request(request: http.Request) -> bool:
-    connection = request.headers.get("Connection").lower()
-    return "upgrade" in connection and request.headers.get("Upgrade").lower() == "websocket"
 
 
 def _carries_token(protocol: str) -> bool:

@@ -62,16 +62,17 @@ class _Shared:
             self._containers.setdefault(key, _Container()).followers.add(callback)
             try:
                 return self._watch_locked(directory, callback)
-            except OSError as err:
-                # The log is then looked at every second, as it would be anyway.
+            except (OSError, RuntimeError) as err:
+                # No more watches, or threads. The log is then looked at every second, as it would be anyway.
                 klog.error_s(err, "Failed to watch directory of a log that is followed", path=directory)
                 return None
 
     def _watch_locked(self, directory: str, callback: Follower) -> inotify_c.WatchDescriptor:
         if self._inotify is None:
-            self._inotify = inotify_c.InotifyFD()
-            self._inotify.name = "log-followers"
-            self._inotify.start()
+            inotify = inotify_c.InotifyFD()
+            inotify.name = "log-followers"
+            inotify.start()
+            self._inotify = inotify
         callback_id = inotify_c.CallbackId(id(callback))
         return self._inotify.add_callback(os.fsencode(directory), _MASK, callback, callback_id)
 

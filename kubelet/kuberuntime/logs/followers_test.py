@@ -145,9 +145,10 @@ def test_other_errors_of_the_runtime_end_the_follower(tmp_path: Path) -> None:
     assert isinstance(reader.error, crierror.RemoteError)
 
 
-def test_log_is_followed_without_inotify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("err", [OSError(errno.EMFILE, "inotify instance limit reached"), RuntimeError("no thread")])
+def test_log_is_followed_without_inotify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
     def refuse() -> int:
-        raise OSError(errno.EMFILE, "inotify instance limit reached")
+        raise err
 
     monkeypatch.setattr(inotify_c.InotifyFD, "_create_inotify_fd", staticmethod(refuse))
     (tmp_path / "0.log").write_bytes(_LINE)

@@ -196,6 +196,7 @@ def clients(cluster: Cluster) -> list[Client]:
         Client("nobody", status=401),
         Client("wrong CA", stranger.client_pair("admin", ["system:masters"]), status=401),
         Client("expired", issue("admin", ["system:masters"], _EXPIRED), status=401),
+        Client("of a version that there is not", _of_another_version(admin), status=401),
         Client("bad token", token="guessed", status=401),
         Client("bad token, wrong CA", stranger.client_pair("admin", ["system:masters"]), "guessed", status=401),
         Client("node", cluster.authority.node_pair("node-2")),
@@ -209,6 +210,13 @@ def clients(cluster: Cluster) -> list[Client]:
         Client("admin by token", token="token-of-the-admin", may=EVERYTHING),
         Client("admin with a bad token", admin, "guessed", may=EVERYTHING),
     ]
+
+
+def _of_another_version(pair: KeyPair) -> KeyPair:
+    """What OpenSSL takes and nobody can decode."""
+    der = ssl.PEM_cert_to_DER_cert(pair.certificate.decode())
+    version_3, version_9 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x09"
+    return KeyPair(ssl.DER_cert_to_PEM_cert(der.replace(version_3, version_9, 1)).encode(), pair.key)
 
 
 def test_everybody_on_every_path(cluster: Cluster, kubelet: Connections) -> None:

@@ -3,7 +3,7 @@
 Go: crypto/x509/verify.go
 
 Chains are built and checked by the `cryptography` library: signatures, validity, basic constraints, path lengths and
-name constraints. DIVERGES: it takes no authorities with Ed25519 keys or with RSA keys below 2048 bits, as Go does.
+name constraints. DIVERGES: it takes no authorities with Ed25519 keys or with RSA keys below 2048 bits; Go takes both.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from framework import kubectl as kubectls
@@ -18,6 +19,7 @@ from pkg.api.core import v1
 pytestmark = pytest.mark.kubectl
 
 TARGET = "target"
+Debug = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +41,14 @@ def run(kubectl: Kubectl, *arguments: str) -> str:
     return done.stdout.decode()
 
 
-def debug(kubectl: Kubectl, what: str, *arguments: str) -> str:
-    return run(kubectl, "debug", what, f"--image={BUSYBOX}", *arguments)
+@pytest.fixture
+def debug(kubectl: Kubectl, image: str) -> Debug:
+    return lambda what, *arguments: run(kubectl, "debug", what, f"--image={image}", *arguments)
+
+
+@pytest.fixture
+def image(namespace: Namespace) -> str:
+    return namespace.images.actual(BUSYBOX)
 
 
 def raw(kubectl: Kubectl, namespace: Namespace, path: str) -> str:
@@ -51,8 +59,8 @@ def raw(kubectl: Kubectl, namespace: Namespace, path: str) -> str:
 # --- Pods
 
 
-def test_a_container_beside_those_that_run(kubectl: Kubectl, namespace: Namespace) -> None:
-    debug(kubectl, TARGET, "--container=look", "--target=main", "--", "sh", "-c", "echo seen; ps -o args")
+def test_a_container_beside_those_that_run(debug: Debug, kubectl: Kubectl, namespace: Namespace) -> None:
+    debug(TARGET, "--container=look", "--target=main", "--", "sh", "-c", "echo seen; ps -o args")
     namespace.wait_for(TARGET, "the debugger ended", _debugger_has_ended)
     output = run(kubectl, "logs", TARGET, "--container=look")
     # It sees the processes of the container that it is for.
@@ -64,8 +72,8 @@ def _debugger_has_ended(pod: v1.Pod) -> bool:
 
 
 @pytest.mark.parametrize("way", ["websocket", "spdy"])
-def test_talking_to_a_debugger(ways: dict[str, Kubectl], way: str) -> None:
-    process = ways[way].start("debug", TARGET, f"--image={BUSYBOX}", f"--container={way}", "--stdin", "--", "sh")
+def test_talking_to_a_debugger(ways: dict[str, Kubectl], way: str, image: str) -> None:
+    process = ways[way].start("debug", TARGET, f"--image={image}", f"--container={way}", "--stdin", "--", "sh")
     try:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(b"echo $((6 * 7))\n")
@@ -80,8 +88,8 @@ def test_talking_to_a_debugger(ways: dict[str, Kubectl], way: str) -> None:
         process.communicate()
 
 
-def test_a_copy_with_another_command(kubectl: Kubectl, namespace: Namespace) -> None:
-    debug(kubectl, TARGET, "--copy-to=copied", "--same-node", "--container=main", "--", "sh", "-c", "echo copy; exit 3")
+def test_a_copy_with_another_command(debug: Debug, kubectl: Kubectl, namespace: Namespace) -> None:
+    debug(TARGET, "--copy-to=copied", "--same-node", "--container=main", "--", "sh", "-c", "echo copy; exit 3")
     copied = namespace.wait_for("copied", "its command ran", _has_exited)
     assert copied.spec.node_name == namespace.node
     assert run(kubectl, "logs", "copied", "--container=main") == "copy\n"
@@ -97,8 +105,8 @@ def _has_exited(pod: v1.Pod) -> bool:
     return False
 
 
-def test_a_pod_with_the_node_in_it(kubectl: Kubectl, namespace: Namespace) -> None:
-    debug(kubectl, f"node/{namespace.node}", "--", "sh", "-c", "ls -d /host/proc/1 && ps -o pid | head -2")
+def test_a_pod_with_the_node_in_it(debug: Debug, kubectl: Kubectl, namespace: Namespace) -> None:
+    debug(f"node/{namespace.node}", "--", "sh", "-c", "ls -d /host/proc/1 && ps -o pid | head -2")
     name = wait_for("the debugging pod", lambda: _node_debugger(kubectl), 30)
     namespace.wait_for(name, "the debugger ended", lambda pod: terminated(pod, "debugger"))
     # The node's file system is there, and so are all its processes.
@@ -123,7 +131,7 @@ def test_pages_of_the_node(kubectl: Kubectl, namespace: Namespace) -> None:
     assert "kubelet_running_pods" in raw(kubectl, namespace, "metrics")
     assert "kubelet flagz" in raw(kubectl, namespace, "flagz")
     assert "kubelet statusz" in raw(kubectl, namespace, "statusz")
-    assert "pprof" in raw(kubectl, namespace, "debug/pprof/")
+    assert "kubelet" in raw(kubectl, namespace, "debug/pprof/cmdline")
 
 
 def test_configuration_in_force(kubectl: Kubectl, namespace: Namespace) -> None:

@@ -217,7 +217,9 @@ def test_the_container_of_a_command_ends(kubectl: Kubectl, namespace: Namespace)
     assert ended is not None and ended.exit_code == 5
 
 
-def test_a_client_that_is_killed_leaves_the_command_without_stdin(kubectl: Kubectl) -> None:
+def test_a_client_that_is_killed_leaves_the_command_without_stdin(ways: dict[str, Kubectl]) -> None:
+    """Over a WebSocket, which the kubelet takes apart; what becomes of SPDY that breaks off is up to the runtime."""
+    kubectl = ways["websocket"]
     sign = f"/tmp/gone-{os.urandom(4).hex()}"
     script = f"echo here; cat; touch {sign}"
     with running(kubectl, "exec", "-i", "streams", "-c", "main", "--", "sh", "-c", script) as process:

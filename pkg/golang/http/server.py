@@ -79,7 +79,7 @@ class Server:
         self._idle.set()
         self._lock = threading.Lock()
         # Guarded by _lock.
-        self._connections: dict[Connection, golang.Thread | None] = {}
+        self._connections: dict[Connection, golang.Thread] = {}
         self._were_many = False
         self._closed = False
 
@@ -126,7 +126,7 @@ class Server:
         stop = golang.after_func(ctx or golang.background(), self._interrupt)
         try:
             while (accepted := self._accept(self._socket)) is not None:
-                self._start(*accepted)
+                self._start_or_refuse(*accepted)
         finally:
             stop()
             self._end()
@@ -155,8 +155,7 @@ class Server:
         for connection in connections:
             hang_up(connection.sock)
         for thread in connections.values():
-            if thread is not None:
-                thread.join()
+            thread.join()
         if self._settings is not None:
             self._settings.hang_ups.close()
             self._settings = None
@@ -189,7 +188,16 @@ class Server:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEP_ALIVE_COUNT)
             return sock, (address[0], address[1])
 
+    def _start_or_refuse(self, sock: socket.socket, address: tuple[str, int] | None) -> None:
+        try:
+            self._start(sock, address)
+        except (OSError, RuntimeError) as err:
+            # No descriptor or no thread is left for one more client; that is no reason to leave the others.
+            klog.error_s(err, "Failed to serve a connection", server=self._name)
+            sock.close()
+
     def _start(self, sock: socket.socket, address: tuple[str, int] | None) -> None:
+        """Raises OSError or RuntimeError when there is no descriptor or no thread for it."""
         # Loading what parses HTTP takes a while: only a server that somebody asks does it.
         from pkg.golang.http.connection import Connection
 
@@ -200,7 +208,6 @@ class Server:
                 return
             self._were_many |= len(self._connections) >= _MANY
             # Held while it starts, so that whoever closes finds the thread to wait for.
-            self._connections[connection] = None
             self._connections[connection] = golang.go(self._run, connection, name=f"{self._name}-connection")
 
     def _make_settings(self) -> Settings:

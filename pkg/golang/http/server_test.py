@@ -322,6 +322,22 @@ def test_nothing_is_left_open() -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_connection_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And later ones are served."""
+
+    def no_thread(*_: object, **__: object) -> golang.Thread:
+        raise RuntimeError("can't start new thread")
+
+    request = CLOSING % (b"GET", b"/") + b"\r\n"
+    with serving(echo) as server:
+        assert exchange(server, request).startswith(b"HTTP/1.1 200")
+        with monkeypatch.context() as full:
+            full.setattr(golang, "go", no_thread)
+            with connect(server) as sock:
+                assert read_all(sock) == b""
+        assert exchange(server, request).startswith(b"HTTP/1.1 200")
+
+
 def test_memory_is_given_back_after_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
     given_back: list[int] = []
     with serving(echo) as server:

@@ -319,6 +319,7 @@ class Server:
     def _install_profiling_handler(self, enabled: bool) -> None:
         self._metrics_buckets.add("debug")
         if enabled:
+            # DIVERGES: with the index, which Go has too, but at a path where its router finds nothing.
             self._mux.handle(PPROF_BASE_PATH, profiling_handler(), _GET)
         else:
             self._mux.handle(PPROF_BASE_PATH, _disabled_endpoint("profiling endpoint is disabled."))

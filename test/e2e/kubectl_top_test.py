@@ -168,11 +168,13 @@ def measured(kubectl: Kubectl, namespace: Namespace, path: str) -> list[Sample]:
         here, memory = {"namespace": namespace.name}, "container_memory_working_set_bytes"
         idle = labelled(found, memory, container="idle", **here)
         busy = labelled(found, "container_cpu_usage_seconds_total", container="busy", **here)
-        # Not every page has figures of pods as a whole.
+        # Not every page has figures of pods as a whole, and of being held back.
         idle_pod = labelled(found, memory, container="", name="", pod="keeps", **here)
         pods = labelled(found, "pod_cpu_usage_seconds_total", **here)
+        throttled = labelled(found, "container_cpu_cfs_throttled_periods_total", container="busy", **here)
         kept = all(s.value > KEPT << 20 for s in [*idle, *idle_pod])
-        return found if idle and busy and kept and all(s.value for s in [*busy, *pods]) else []
+        worked = all(s.value for s in [*busy, *pods, *throttled])
+        return found if idle and busy and kept and worked else []
 
     return wait_for(f"figures of both pods on {path}", look, MEASURED_WITHIN)
 

@@ -59,6 +59,7 @@ class ServeMux:
     With methods a pattern is one of go-restful's, to which "/pods/" is "/pods"; without it is one of Go's own.
     Paths that are not clean (`//`, `..`) are answered with a redirect to what they mean, so that no handler sees one,
     and so are those that lack but the last slash.
+    DIVERGES: slashes and dots that were sent encoded count as well; Go hands such paths on as they are.
     """
 
     def __init__(self) -> None:

@@ -44,7 +44,11 @@ MACHINE = cadvisor.MachineInfo(
 Resources = dict[str, str]
 
 # What every node declares of resizes.
-RESIZES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
+DECLARED = (
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+)
 
 
 def fake_machine() -> FakeCadvisor:
@@ -257,7 +261,7 @@ RECORDED_NODE: dict[str, Any] = {
             {"name": "runc", "features": {"recursiveReadOnlyMounts": True, "userNamespaces": False}},
         ],
         "features": {"supplementalGroupsPolicy": True},
-        "declaredFeatures": [*RESIZES, "RestartAllContainersOnContainerExits"],
+        "declaredFeatures": [*DECLARED, "RestartAllContainersOnContainerExits"],
     },
 }
 
@@ -480,22 +484,22 @@ def test_setter_that_fails_does_not_keep_the_others_from_it(node_kubelet: NodeKu
     ("gate", "value", "in_runtime", "expected"),
     [
         pytest.param(
-            "NodeDeclaredFeatures", True, False, [*RESIZES, "RestartAllContainersOnContainerExits"], id="as it is"
+            "NodeDeclaredFeatures", True, False, [*DECLARED, "RestartAllContainersOnContainerExits"], id="as it is"
         ),
-        pytest.param("RestartAllContainersOnContainerExits", False, False, [*RESIZES], id="switched off"),
+        pytest.param("RestartAllContainersOnContainerExits", False, False, [*DECLARED], id="switched off"),
         pytest.param("NodeDeclaredFeatures", False, False, ["Old"], id="nothing is said of them"),
         pytest.param(
             "UserNamespacesHostNetworkSupport",
             True,
             False,
-            [*RESIZES, "RestartAllContainersOnContainerExits"],
+            [*DECLARED, "RestartAllContainersOnContainerExits"],
             id="the runtime cannot do it",
         ),
         pytest.param(
             "UserNamespacesHostNetworkSupport",
             True,
             True,
-            [*RESIZES, "RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"],
+            [*DECLARED, "RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"],
             id="the runtime can do it",
         ),
     ],

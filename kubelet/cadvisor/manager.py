@@ -9,10 +9,11 @@ Go: github.com/google/cadvisor/manager (manager.go, container.go)
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from kubelet.cadvisor import processes
 from kubelet.cadvisor.cgroups import Cgroups
@@ -32,7 +33,7 @@ _BASE_INTERVAL = 10.0
 _INIT = 1
 # Where a runtime's names of containers are unique.
 _NAMESPACE = "containerd"
-_DISK_FIGURES = tuple(field.name for field in dataclasses.fields(info.DiskIoStats) if field.name != "psi")
+_DISK_FIGURES = tuple(field.name for field in msgspec.structs.fields(info.DiskIoStats) if field.name != "psi")
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ Go: pkg/kubelet/stats/provider_test.go
 
 from __future__ import annotations
 
-import dataclasses
 from typing import cast
 
+import msgspec
 import pytest
 
 from kubelet import stats
@@ -70,7 +70,7 @@ def test_root_fs_stats() -> None:
         inodes_used=3365,
     )
     assert provider(cadvisor).root_fs_stats() == expected
-    cadvisor.root_fs = dataclasses.replace(info, inodes=None, inodes_free=None)
+    cadvisor.root_fs = msgspec.structs.replace(info, inodes=None, inodes_free=None)
     assert provider(cadvisor).root_fs_stats().inodes_used is None
 
 

@@ -5,14 +5,14 @@ Go: github.com/google/cadvisor/info/v1 (container.go, machine.go)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
+
+import msgspec
 
 _NEVER = datetime.fromtimestamp(0, UTC)
 
 
-@dataclass(slots=True)
-class CpuSpec:
+class CpuSpec(msgspec.Struct):
     """What a cgroup may have of the processors.
 
     limit is in shares of version 1; quota and period in microseconds, quota 0 when there is none.
@@ -23,8 +23,7 @@ class CpuSpec:
     period: int = 0
 
 
-@dataclass(slots=True)
-class MemorySpec:
+class MemorySpec(msgspec.Struct):
     """What a cgroup may have of memory, in bytes; 2**64 - 1 when nothing limits it."""
 
     limit: int = 0
@@ -32,44 +31,40 @@ class MemorySpec:
     swap_limit: int = 0
 
 
-@dataclass(slots=True)
-class ProcessSpec:
+class ProcessSpec(msgspec.Struct):
     """How many tasks a cgroup may have; 0 when nothing limits them."""
 
     limit: int = 0
 
 
-@dataclass(slots=True)
-class ContainerSpec:
+class ContainerSpec(msgspec.Struct):
     """What a container is made of, and which of the figures it has."""
 
     creation_time: datetime = _NEVER
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
     has_cpu: bool = False
-    cpu: CpuSpec = field(default_factory=CpuSpec)
+    cpu: CpuSpec = msgspec.field(default_factory=CpuSpec)
     has_memory: bool = False
-    memory: MemorySpec = field(default_factory=MemorySpec)
+    memory: MemorySpec = msgspec.field(default_factory=MemorySpec)
     has_network: bool = False
     has_processes: bool = False
-    processes: ProcessSpec = field(default_factory=ProcessSpec)
+    processes: ProcessSpec = msgspec.field(default_factory=ProcessSpec)
     has_filesystem: bool = False
     has_disk_io: bool = False
     image: str = ""
 
 
-@dataclass(slots=True)
-class ContainerReference:
+class ContainerReference(msgspec.Struct):
     """A container by its cgroup's name, which is unique on the machine, and by its names in its runtime."""
 
     name: str
     id: str = ""
-    aliases: list[str] = field(default_factory=list)
+    aliases: list[str] = msgspec.field(default_factory=list)
     # Where the aliases are unique: the name of the runtime.
     namespace: str = ""
 
 
-@dataclass(slots=True)
-class PSIData:
+class PSIData(msgspec.Struct):
     """How long tasks waited: total in microseconds, the averages in percent of the last so many seconds."""
 
     total: int = 0
@@ -78,26 +73,23 @@ class PSIData:
     avg300: float = 0.0
 
 
-@dataclass(slots=True)
-class PSIStats:
+class PSIStats(msgspec.Struct):
     """Pressure on one resource: all tasks waited (full), at least one did (some)."""
 
-    full: PSIData = field(default_factory=PSIData)
-    some: PSIData = field(default_factory=PSIData)
+    full: PSIData = msgspec.field(default_factory=PSIData)
+    some: PSIData = msgspec.field(default_factory=PSIData)
 
 
-@dataclass(slots=True)
-class CpuUsage:
+class CpuUsage(msgspec.Struct):
     """Processor time since the container was made, in nanoseconds."""
 
     total: int = 0
-    per_cpu: list[int] = field(default_factory=list)
+    per_cpu: list[int] = msgspec.field(default_factory=list)
     user: int = 0
     system: int = 0
 
 
-@dataclass(slots=True)
-class CpuCFS:
+class CpuCFS(msgspec.Struct):
     """How often and how long (nanoseconds) the quota stopped the container."""
 
     periods: int = 0
@@ -107,56 +99,51 @@ class CpuCFS:
     burst_time: int = 0
 
 
-@dataclass(slots=True)
-class CpuStats:
+class CpuStats(msgspec.Struct):
     """What a container had of the processors."""
 
-    usage: CpuUsage = field(default_factory=CpuUsage)
-    cfs: CpuCFS = field(default_factory=CpuCFS)
+    usage: CpuUsage = msgspec.field(default_factory=CpuUsage)
+    cfs: CpuCFS = msgspec.field(default_factory=CpuCFS)
     # A thousand times the number of runnable tasks; always 0 here, as in a kubelet's cAdvisor.
     load_average: int = 0
-    psi: PSIStats = field(default_factory=PSIStats)
+    psi: PSIStats = msgspec.field(default_factory=PSIStats)
 
 
-@dataclass(slots=True)
-class PerDiskStats:
+class PerDiskStats(msgspec.Struct):
     """One kind of figure of one disk, by operation ("Read", "Write", ...)."""
 
     device: str = ""
     major: int = 0
     minor: int = 0
-    stats: dict[str, int] = field(default_factory=dict)
+    stats: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class DiskIoStats:
+class DiskIoStats(msgspec.Struct):
     """What a container read and wrote; the lists that a kernel does not offer are empty."""
 
-    io_service_bytes: list[PerDiskStats] = field(default_factory=list)
-    io_serviced: list[PerDiskStats] = field(default_factory=list)
-    io_queued: list[PerDiskStats] = field(default_factory=list)
-    sectors: list[PerDiskStats] = field(default_factory=list)
-    io_service_time: list[PerDiskStats] = field(default_factory=list)
-    io_wait_time: list[PerDiskStats] = field(default_factory=list)
-    io_merged: list[PerDiskStats] = field(default_factory=list)
-    io_time: list[PerDiskStats] = field(default_factory=list)
-    io_cost_usage: list[PerDiskStats] = field(default_factory=list)
-    io_cost_wait: list[PerDiskStats] = field(default_factory=list)
-    io_cost_indebt: list[PerDiskStats] = field(default_factory=list)
-    io_cost_indelay: list[PerDiskStats] = field(default_factory=list)
-    psi: PSIStats = field(default_factory=PSIStats)
+    io_service_bytes: list[PerDiskStats] = msgspec.field(default_factory=list)
+    io_serviced: list[PerDiskStats] = msgspec.field(default_factory=list)
+    io_queued: list[PerDiskStats] = msgspec.field(default_factory=list)
+    sectors: list[PerDiskStats] = msgspec.field(default_factory=list)
+    io_service_time: list[PerDiskStats] = msgspec.field(default_factory=list)
+    io_wait_time: list[PerDiskStats] = msgspec.field(default_factory=list)
+    io_merged: list[PerDiskStats] = msgspec.field(default_factory=list)
+    io_time: list[PerDiskStats] = msgspec.field(default_factory=list)
+    io_cost_usage: list[PerDiskStats] = msgspec.field(default_factory=list)
+    io_cost_wait: list[PerDiskStats] = msgspec.field(default_factory=list)
+    io_cost_indebt: list[PerDiskStats] = msgspec.field(default_factory=list)
+    io_cost_indelay: list[PerDiskStats] = msgspec.field(default_factory=list)
+    psi: PSIStats = msgspec.field(default_factory=PSIStats)
 
 
-@dataclass(slots=True)
-class MemoryStatsMemoryData:
+class MemoryStatsMemoryData(msgspec.Struct):
     """Page faults since the container was made."""
 
     pgfault: int = 0
     pgmajfault: int = 0
 
 
-@dataclass(slots=True)
-class MemoryStats:
+class MemoryStats(msgspec.Struct):
     """What a container has of memory, in bytes.
 
     working_set is the usage without the file pages that were not used lately: what the kernel cannot take back easily.
@@ -174,13 +161,12 @@ class MemoryStats:
     failcnt: int = 0
     kernel_usage: int = 0
     # Of the cgroup alone, and of all below it too.
-    container_data: MemoryStatsMemoryData = field(default_factory=MemoryStatsMemoryData)
-    hierarchical_data: MemoryStatsMemoryData = field(default_factory=MemoryStatsMemoryData)
-    psi: PSIStats = field(default_factory=PSIStats)
+    container_data: MemoryStatsMemoryData = msgspec.field(default_factory=MemoryStatsMemoryData)
+    hierarchical_data: MemoryStatsMemoryData = msgspec.field(default_factory=MemoryStatsMemoryData)
+    psi: PSIStats = msgspec.field(default_factory=PSIStats)
 
 
-@dataclass(slots=True)
-class InterfaceStats:
+class InterfaceStats(msgspec.Struct):
     """What went through a network interface since it is up."""
 
     name: str = ""
@@ -194,15 +180,13 @@ class InterfaceStats:
     tx_dropped: int = 0
 
 
-@dataclass(slots=True)
-class NetworkStats:
+class NetworkStats(msgspec.Struct):
     """The interfaces of a network namespace."""
 
-    interfaces: list[InterfaceStats] = field(default_factory=list)
+    interfaces: list[InterfaceStats] = msgspec.field(default_factory=list)
 
 
-@dataclass(slots=True)
-class FsStats:
+class FsStats(msgspec.Struct):
     """What a container, or the machine, uses of a file system: bytes, and operations of the disk below it.
 
     Times are milliseconds; sectors are of 512 bytes. limit is the capacity. base_usage is that of a container's
@@ -231,8 +215,7 @@ class FsStats:
     weighted_io_time: int = 0
 
 
-@dataclass(slots=True)
-class UlimitSpec:
+class UlimitSpec(msgspec.Struct):
     """A limit of a container's first process; -1 when there is none."""
 
     name: str
@@ -240,8 +223,7 @@ class UlimitSpec:
     hard_limit: int
 
 
-@dataclass(slots=True)
-class ProcessStats:
+class ProcessStats(msgspec.Struct):
     """Processes, threads, and what they have open. threads_max is 0 when nothing limits the threads."""
 
     process_count: int = 0
@@ -249,43 +231,39 @@ class ProcessStats:
     socket_count: int = 0
     threads_current: int = 0
     threads_max: int = 0
-    ulimits: list[UlimitSpec] = field(default_factory=list)
+    ulimits: list[UlimitSpec] = msgspec.field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ContainerStats:
+class ContainerStats(msgspec.Struct):
     """All figures of a container at one moment. Which of them mean something, its ContainerSpec says."""
 
     timestamp: datetime = _NEVER
-    cpu: CpuStats = field(default_factory=CpuStats)
-    disk_io: DiskIoStats = field(default_factory=DiskIoStats)
-    memory: MemoryStats = field(default_factory=MemoryStats)
-    network: NetworkStats = field(default_factory=NetworkStats)
-    filesystem: list[FsStats] = field(default_factory=list)
-    processes: ProcessStats = field(default_factory=ProcessStats)
+    cpu: CpuStats = msgspec.field(default_factory=CpuStats)
+    disk_io: DiskIoStats = msgspec.field(default_factory=DiskIoStats)
+    memory: MemoryStats = msgspec.field(default_factory=MemoryStats)
+    network: NetworkStats = msgspec.field(default_factory=NetworkStats)
+    filesystem: list[FsStats] = msgspec.field(default_factory=list)
+    processes: ProcessStats = msgspec.field(default_factory=ProcessStats)
     oom_events: int = 0
 
 
-@dataclass(slots=True)
-class ContainerInfo:
+class ContainerInfo(msgspec.Struct):
     """A container: who it is, what it is made of, and its figures, the newest last."""
 
     reference: ContainerReference
-    spec: ContainerSpec = field(default_factory=ContainerSpec)
-    stats: list[ContainerStats] = field(default_factory=list)
-    subcontainers: list[ContainerReference] = field(default_factory=list)
+    spec: ContainerSpec = msgspec.field(default_factory=ContainerSpec)
+    stats: list[ContainerStats] = msgspec.field(default_factory=list)
+    subcontainers: list[ContainerReference] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class HugePagesInfo:
+class HugePagesInfo(msgspec.Struct, frozen=True):
     """How many huge pages of a size the machine has; the size in KiB."""
 
     page_size: int
     num_pages: int
 
 
-@dataclass(frozen=True, slots=True)
-class DiskInfo:
+class DiskInfo(msgspec.Struct, frozen=True):
     """A block device; size in bytes."""
 
     name: str
@@ -294,8 +272,7 @@ class DiskInfo:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class MachineInfo:
+class MachineInfo(msgspec.Struct, frozen=True):
     """What the machine has. Bytes where it says memory."""
 
     num_cores: int
@@ -309,8 +286,7 @@ class MachineInfo:
     num_sockets: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class VersionInfo:
+class VersionInfo(msgspec.Struct, frozen=True):
     """Which kernel runs, and which system it was made for, in the system's own words."""
 
     kernel_version: str = ""

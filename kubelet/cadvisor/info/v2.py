@@ -5,8 +5,9 @@ Go: github.com/google/cadvisor/info/v2 (container.go, conversion.go)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+
+import msgspec
 
 from kubelet.cadvisor.info import v1
 from pkg import klog
@@ -16,52 +17,47 @@ TYPE_NAME = "name"
 _NEVER = datetime.fromtimestamp(0, UTC)
 
 
-@dataclass(slots=True)
-class ContainerSpec:
+class ContainerSpec(msgspec.Struct):
     """What a container is made of, with the names it has besides that of its cgroup."""
 
     creation_time: datetime = _NEVER
-    aliases: list[str] = field(default_factory=list)
+    aliases: list[str] = msgspec.field(default_factory=list)
     namespace: str = ""
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
     has_cpu: bool = False
-    cpu: v1.CpuSpec = field(default_factory=v1.CpuSpec)
+    cpu: v1.CpuSpec = msgspec.field(default_factory=v1.CpuSpec)
     has_memory: bool = False
-    memory: v1.MemorySpec = field(default_factory=v1.MemorySpec)
+    memory: v1.MemorySpec = msgspec.field(default_factory=v1.MemorySpec)
     has_processes: bool = False
-    processes: v1.ProcessSpec = field(default_factory=v1.ProcessSpec)
+    processes: v1.ProcessSpec = msgspec.field(default_factory=v1.ProcessSpec)
     has_network: bool = False
     has_filesystem: bool = False
     has_disk_io: bool = False
     image: str = ""
 
 
-@dataclass(slots=True)
-class CpuInstUsage:
+class CpuInstUsage(msgspec.Struct):
     """Use of the processors between two samples, in billionths of a core."""
 
     total: int = 0
-    per_cpu: list[int] = field(default_factory=list)
+    per_cpu: list[int] = msgspec.field(default_factory=list)
     user: int = 0
     system: int = 0
 
 
-@dataclass(slots=True)
-class CpuInstStats:
+class CpuInstStats(msgspec.Struct):
     """Use of the processors at this moment."""
 
-    usage: CpuInstUsage = field(default_factory=CpuInstUsage)
+    usage: CpuInstUsage = msgspec.field(default_factory=CpuInstUsage)
 
 
-@dataclass(slots=True)
-class NetworkStats:
+class NetworkStats(msgspec.Struct):
     """The interfaces of a container's network namespace."""
 
-    interfaces: list[v1.InterfaceStats] = field(default_factory=list)
+    interfaces: list[v1.InterfaceStats] = msgspec.field(default_factory=list)
 
 
-@dataclass(slots=True)
-class FilesystemStats:
+class FilesystemStats(msgspec.Struct):
     """Bytes and inodes that a container uses, its logs included in the total."""
 
     total_usage_bytes: int | None = None
@@ -69,8 +65,7 @@ class FilesystemStats:
     inode_usage: int | None = None
 
 
-@dataclass(slots=True)
-class ContainerStats:
+class ContainerStats(msgspec.Struct):
     """The figures of a container at one moment; None for what it does not have."""
 
     timestamp: datetime = _NEVER
@@ -84,16 +79,14 @@ class ContainerStats:
     filesystem: FilesystemStats | None = None
 
 
-@dataclass(slots=True)
-class ContainerInfo:
+class ContainerInfo(msgspec.Struct):
     """A container and its figures, the newest last."""
 
-    spec: ContainerSpec = field(default_factory=ContainerSpec)
-    stats: list[ContainerStats] = field(default_factory=list)
+    spec: ContainerSpec = msgspec.field(default_factory=ContainerSpec)
+    stats: list[ContainerStats] = msgspec.field(default_factory=list)
 
 
-@dataclass(slots=True)
-class FsInfo:
+class FsInfo(msgspec.Struct):
     """A file system; sizes in bytes, available without what is kept for root. inodes is None when it counts none."""
 
     capacity: int = 0
@@ -102,13 +95,12 @@ class FsInfo:
     timestamp: datetime = _NEVER
     device: str = ""
     mountpoint: str = ""
-    labels: list[str] = field(default_factory=list)
+    labels: list[str] = msgspec.field(default_factory=list)
     inodes: int | None = None
     inodes_free: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOptions:
+class RequestOptions(msgspec.Struct, frozen=True):
     """Which figures are wanted.
 
     count is how many samples at most, the newest ones, -1 for all there are. max_age in seconds: figures older than

@@ -8,13 +8,13 @@ Pods of the node start, become ready, end and are deleted as on a real one; no c
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 from kubelet_cmd.kubelet.app import options, server
 from kubelet_cmd.kubemark.app import hollow_node
 
@@ -209,7 +209,7 @@ class _Machine(cadvisor.Cadvisor):
         self._capacity = capacity
 
     def machine_info(self) -> cadvisor.MachineInfo:
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             super().machine_info(),
             num_cores=self._capacity["cpu"].value(),
             memory_capacity=self._capacity["memory"].value(),

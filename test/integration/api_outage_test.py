@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from framework.apiserver import errors
 from framework.apiserver.cluster import Cluster
 from framework.cluster_node import ClusterNode
 from framework.pod_history import PodHistory, Version, assert_history_monotonic, assert_never_unready
@@ -319,7 +320,13 @@ def wait_for_next_container(node: ClusterNode, name: str, last: str, timeout: fl
 
 
 def lease_version(cluster: Cluster, node: str) -> int:
-    return int(cluster.store.get("leases", node, "kube-node-lease")["metadata"]["resourceVersion"])
+    """0 without a lease: a node that was not there for the first try makes it with the next, 10 s later."""
+    try:
+        lease = cluster.store.get("leases", node, "kube-node-lease")
+    except errors.ApiError as err:
+        assert err.code == 404
+        return 0
+    return int(lease["metadata"]["resourceVersion"])
 
 
 def assert_histories(versions: list[Version], *undisturbed: str) -> None:

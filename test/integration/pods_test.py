@@ -32,12 +32,13 @@ def empty(new_kubelet: Callable[..., HollowKubelet]) -> HollowKubelet:
 
 @pytest.fixture(scope="module")
 def threads_of_empty(empty: HollowKubelet) -> int:
-    """How many threads the kubelet has that has no pods, and has had one."""
+    """How many threads the kubelet has that has no pods, has had one, and has been asked on all its ports."""
     empty.write(pod("first", sleeper()))
     empty.wait_for_running("first")
     empty.remove("first")
     wait_until_gone(empty)
     empty.wait_for_log("Pod worker has stopped")
+    empty.get("/healthz", empty.healthz_port)
     return empty.threads()
 
 

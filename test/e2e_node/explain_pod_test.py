@@ -28,7 +28,8 @@ def web(name: str, **fields: object) -> dict[str, Any]:
 
 
 FAILS = {"command": ["sh", "-c", "echo no heartbeat; exit 1"]}
-DATABASE = "echo starting; echo 'cannot reach database db:5432' >&2; exit 1"
+# On one stream: the runtime logs two in any order.
+DATABASE = "echo starting >&2; echo 'cannot reach database db:5432' >&2; exit 1"
 HOG = "head -c 60000000 /dev/zero | tail"
 VARIABLE = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "smtp", "key": "password"}}}
 MOUNT = {"volumeMounts": [{"name": "settings", "mountPath": "/settings"}]}

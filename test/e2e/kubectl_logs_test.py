@@ -49,7 +49,7 @@ def pod(name: str, *commands: str, **spec: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def kubectl(environment: Environment, namespace: Namespace) -> kubectls.Kubectl:
-    return kubectls.Kubectl(kubectls.of_the_system(), environment.kubeconfig, namespace.name)
+    return kubectls.Kubectl(kubectls.newest(), environment.kubeconfig, namespace.name)
 
 
 @pytest.fixture(scope="module")
@@ -212,18 +212,23 @@ def test_followers_that_go_away_leave_nothing(
         links = [link.readlink() for link in (process / "fd").iterdir() if link.is_symlink()]
         return len(links), sum("inotify" in str(link) for link in links)
 
-    logs("story", "-c", "c1")
-    before = held()
-    processes = [follow("story", "-c", "c1") for _ in range(5)]
-    for process in processes:
+    def start_following() -> subprocess.Popen[bytes]:
+        process = follow("story", "-c", "c1")
         assert process.stdout is not None
         assert process.stdout.readline() == b"of the other\n"
-    assert held()[1] == before[1] + 1
+        return process
+
+    logs("story", "-c", "c1")
+    descriptors, _ = held()
+    processes = [start_following()]
+    _, instances = held()
+    processes += [start_following() for _ in range(4)]
+    assert held()[1] == instances, "all share the first one's"
 
     for process in processes:
         process.kill()
 
-    wait_for("descriptors given back", lambda: held()[1] == before[1] and held()[0] <= before[0] + 1, 20)
+    wait_for("all given back", lambda: held()[1] == instances - 1 and held()[0] <= descriptors + 1, 20)
 
 
 @pytest.mark.local

@@ -39,7 +39,7 @@ class Kubectl:
     """kubectl in the tests' namespace."""
 
     def __init__(self, environment: Environment, namespace: Namespace) -> None:
-        self._kubectl = kubectls.Kubectl(kubectls.of_the_system(), environment.kubeconfig, namespace.name)
+        self._kubectl = kubectls.Kubectl(kubectls.newest(), environment.kubeconfig, namespace.name)
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:
         """The output; AssertionError, with what kubectl said, if it fails."""

@@ -61,7 +61,6 @@ e2e-node: ## test the kubelet as a process on a private containerd; takes root
 	$(PYTEST) $(PARALLEL) test/e2e_node
 	$(PYTEST) -m alone test/e2e_node
 
-e2e: PROCESSES := 4
 e2e: ## test a node through its API server: that of KUBECONFIG, or one made here, which takes root
 	@hack/setup $(if $(KUBECONFIG),python,all)
 	@hack/setup kubectl

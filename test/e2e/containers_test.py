@@ -2,7 +2,7 @@
 
 All pods are made by the first fixture, and each test then looks at its own, so that their waiting overlaps. What a
 container found out it says in its termination message, or with the time in its log. On the cluster made here the
-longest pause between restarts is set to 2 s.
+longest pause between restarts is set to 4 s.
 
 - init containers, with retries and status: test_init_containers_run_in_order_and_a_failing_one_again,
   test_status_of_init_containers, test_failing_init_container_fails_the_pod_that_is_never_restarted
@@ -49,7 +49,7 @@ from framework.pods import Manifest, lines_of, pod, shell, sleeper
 from pkg.api.core import v1
 
 # Seconds, the longest pause between restarts on the cluster made here.
-LONGEST_PAUSE = 2
+LONGEST_PAUSE = 4
 MESSAGE = "/dev/termination-log"
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 

@@ -20,8 +20,10 @@ _TURN = 1 << 20
 # it is waited for a little. Runtimes write in pieces of 4 KiB and less, and each one handed on costs as much as a large
 # one. Where both sides speak in turn nothing waits.
 _STREAK = 16
+# Bytes below which what has come at once is a small piece.
+_SMALL = 64 << 10
 _SOON = 0.005
-_GATHER = 0.002
+_GATHER = 0.0005
 # Stands for no event but that the other side is gone, which every poll tells.
 _NEWS = 1 << 16
 # How long, in seconds, nothing may move after one direction has ended.
@@ -125,7 +127,7 @@ class End:
             if not more:
                 break
         now = time.monotonic()
-        is_more = total < _READ_SIZE and now - self._last_read < _SOON + _GATHER
+        is_more = total < _SMALL and now - self._last_read < _SOON + _GATHER
         self._streak = self._streak + 1 if is_more else 0
         self._last_read = now
         if total:

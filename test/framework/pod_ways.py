@@ -20,6 +20,8 @@ from framework.waiting import wait_for
 from pkg.api.core import v1
 
 CONFIG_HASH = "kubernetes.io/config.hash"
+# What a shell says when SIGKILL for all of a container reached its child before itself.
+_CHILD_KILLED = "Killed"
 # For scripts: `say WORDS` writes a line with the machine's uptime, in seconds with two decimals, before the words.
 SAY = 'say() { read up idle < /proc/uptime; echo "$up $*"; }; '
 
@@ -59,6 +61,8 @@ class ContainerLog:
     def lines(self) -> list[Said]:
         found = []
         for line in self.raw():
+            if line == _CHILD_KILLED:
+                continue
             at, _, text = line.partition(" ")
             found.append(Said(float(at), text))
         return found

@@ -79,7 +79,7 @@ def test_cores_where_cpuinfo_does_not_tell(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemTotal:       16384 kB\n")
     for cpu in range(4):
-        topology = tmp_path / f"sys/bus/cpu/devices/cpu{cpu}/topology"
+        topology = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology"
         topology.mkdir(parents=True)
         (topology / "core_id").write_text(f"{cpu // 2}\n")
         (topology / "physical_package_id").write_text("0\n")

@@ -1,6 +1,6 @@
 """What the machine has: processors, memory, disks.
 
-Go: github.com/google/cadvisor/machine (info.go, machine.go), github.com/google/cadvisor/utils/sysinfo
+Go: github.com/google/cadvisor/machine (info.go, machine.go)
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import re
 from functools import cached_property
 from pathlib import Path
 
-from kubelet.cadvisor import processes
+from kubelet.cadvisor import processes, sysinfo
 from kubelet.cadvisor.fs import FileSystems
 from kubelet.cadvisor.info import v1 as info
+from pkg import klog
 
 _MEMINFO = re.compile(r"^(MemTotal|SwapTotal):\s+(\d+) kB$", re.MULTILINE)
 _MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
@@ -53,17 +54,30 @@ class Machine:
     def machine_info(self) -> info.MachineInfo:
         """Raises OSError when /proc cannot be read."""
         memory = {name: int(kib) * 1024 for name, kib in _MEMINFO.findall(self._text("proc/meminfo"))}
+        topology, num_cores = self._topology()
         return info.MachineInfo(
-            num_cores=len(os.sched_getaffinity(0)),
+            num_cores=num_cores,
             memory_capacity=memory["MemTotal"],
             swap_capacity=memory.get("SwapTotal", 0),
             machine_id=self._first_of(_MACHINE_ID_FILES),
             system_uuid=self._first_of(_SYSTEM_UUID_FILES).rstrip("\0"),
             boot_id=self._first_of(("/proc/sys/kernel/random/boot_id",)),
-            huge_pages=self._huge_pages(),
+            huge_pages=sysinfo.get_huge_pages_info(self._root / "sys/kernel/mm/hugepages"),
             num_physical_cores=self._count_of(_CORE_ID, "core_id"),
             num_sockets=self._count_of(_PHYSICAL_ID, "physical_package_id"),
+            topology=topology,
         )
+
+    def _topology(self) -> tuple[tuple[info.Node, ...], int]:
+        """How the processors lie to one another, and how many there are.
+
+        DIVERGES: on a machine that does not tell, the processors of this process count; Go's node would have none.
+        """
+        try:
+            return sysinfo.get_nodes_info(self._root)
+        except (OSError, ValueError, LookupError) as err:
+            klog.error_s(err, "Failed to get topology information")
+            return (), len(os.sched_getaffinity(0))
 
     @cached_property
     def disks(self) -> dict[tuple[int, int], info.DiskInfo]:
@@ -99,19 +113,7 @@ class Machine:
         """How many different ones the processors name, in /proc/cpuinfo or else in /sys."""
         if found := set(pattern.findall(self._first_of(("/proc/cpuinfo",)))):
             return len(found)
-        devices = (self._root / "sys/bus/cpu/devices").glob(f"cpu*/topology/{attribute}")
-        return len({path.read_text().strip() for path in devices})
-
-    def _huge_pages(self) -> tuple[info.HugePagesInfo, ...]:
-        """In the order of their names, as Go lists a directory."""
-        directory = self._root / "sys/kernel/mm/hugepages"
-        return tuple(
-            info.HugePagesInfo(
-                page_size=int(entry.name.removeprefix("hugepages-").removesuffix("kB")),
-                num_pages=int((entry / "nr_hugepages").read_text()),
-            )
-            for entry in sorted(directory.glob("hugepages-*kB"))
-        )
+        return sysinfo.unique_cpu_properties(self._root, attribute)
 
     def _first_of(self, paths: tuple[str, ...]) -> str:
         """The first of the files that can be read, without its newline; "" when none can."""

@@ -272,6 +272,39 @@ class DiskInfo(msgspec.Struct, frozen=True):
     size: int
 
 
+class Cache(msgspec.Struct, frozen=True):
+    """A cache of processors; size in bytes. type is Data, Instruction or Unified; 1 is the level next to the core."""
+
+    id: int = 0
+    size: int = 0
+    type: str = ""
+    level: int = 0
+
+
+class Core(msgspec.Struct, frozen=True):
+    """A core: its number is unique in its socket. Threads are the numbers of its processors.
+
+    uncore_caches are those that it shares with some of its node's cores.
+    """
+
+    id: int = 0
+    threads: tuple[int, ...] = ()
+    caches: tuple[Cache, ...] = ()
+    uncore_caches: tuple[Cache, ...] = ()
+    socket_id: int = 0
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A NUMA node: memory in bytes, caches that all its cores share, distances to all nodes (10 is here)."""
+
+    id: int = 0
+    memory: int = 0
+    huge_pages: tuple[HugePagesInfo, ...] = ()
+    cores: tuple[Core, ...] = ()
+    caches: tuple[Cache, ...] = ()
+    distances: tuple[int, ...] = ()
+
+
 class MachineInfo(msgspec.Struct, frozen=True):
     """What the machine has. Bytes where it says memory."""
 
@@ -284,6 +317,7 @@ class MachineInfo(msgspec.Struct, frozen=True):
     huge_pages: tuple[HugePagesInfo, ...] = ()
     num_physical_cores: int = 0
     num_sockets: int = 0
+    topology: tuple[Node, ...] = ()
 
 
 class VersionInfo(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from pkg.api.certificates import v1beta1 as certificatesv1beta1
 from pkg.api.coordination import v1 as coordinationv1
 from pkg.api.core import v1
 from pkg.api.node import v1 as nodev1
+from pkg.api.resource import v1 as resourcev1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.runtime import codec
 from pkg.client_go import rest
@@ -98,6 +99,14 @@ class StorageV1(_Group):
         return self._client(resources.STORAGE_CLASSES, "")
 
 
+class ResourceV1(_Group):
+    def resource_claims(self, namespace: str) -> ResourceClient[resourcev1.ResourceClaim]:
+        return self._client(resources.RESOURCE_CLAIMS, namespace)
+
+    def resource_slices(self) -> ResourceClient[resourcev1.ResourceSlice]:
+        return self._client(resources.RESOURCE_SLICES, "")
+
+
 class NodeV1(_Group):
     def runtime_classes(self) -> ResourceClient[nodev1.RuntimeClass]:
         return self._client(resources.RUNTIME_CLASSES, "")
@@ -159,6 +168,7 @@ class Interface:
         self.certificates_v1beta1 = CertificatesV1beta1(factory)
         self.storage_v1 = StorageV1(factory)
         self.node_v1 = NodeV1(factory)
+        self.resource_v1 = ResourceV1(factory)
         self.authentication_v1 = AuthenticationV1(factory)
         self.authorization_v1 = AuthorizationV1(factory)
         self.discovery = discovery

@@ -15,6 +15,7 @@ from pkg.api.certificates import v1beta1 as certificatesv1beta1
 from pkg.api.coordination import v1 as coordinationv1
 from pkg.api.core import v1
 from pkg.api.node import v1 as nodev1
+from pkg.api.resource import v1 as resourcev1
 from pkg.api.storage import v1 as storagev1
 from pkg.client_go import rest
 
@@ -87,6 +88,8 @@ VOLUME_ATTACHMENTS = Resource(
 )
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, storagev1.StorageClass)
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, nodev1.RuntimeClass)
+RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, resourcev1.ResourceClaim)
+RESOURCE_SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, resourcev1.ResourceSlice)
 TOKEN_REVIEWS = Resource(
     "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, authenticationv1.TokenReview
 )
@@ -118,6 +121,8 @@ ALL: tuple[Resource[Any], ...] = (
     VOLUME_ATTACHMENTS,
     STORAGE_CLASSES,
     RUNTIME_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     TOKEN_REVIEWS,
     SUBJECT_ACCESS_REVIEWS,
 )

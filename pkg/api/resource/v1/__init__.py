@@ -1,0 +1,10 @@
+"""The resource.k8s.io API group, version 1: claims of devices, and what drivers offer.
+
+Go: staging/src/k8s.io/api/resource/v1
+"""
+
+from pkg.api.resource.v1 import types as _types
+from pkg.api.resource.v1.constants import RESOURCE_SLICE_SELECTOR_DRIVER, RESOURCE_SLICE_SELECTOR_NODE_NAME
+from pkg.api.resource.v1.types import *  # noqa: F403
+
+__all__ = [*_types.__all__, "RESOURCE_SLICE_SELECTOR_DRIVER", "RESOURCE_SLICE_SELECTOR_NODE_NAME"]

@@ -1,0 +1,12 @@
+"""What a pod is told when its resources cannot be had.
+
+Go: pkg/kubelet/cm/admission
+"""
+
+from kubelet.cm.admission.errors import ERROR_REASON_UNEXPECTED, Error, get_pod_admit_result
+
+__all__ = [
+    "ERROR_REASON_UNEXPECTED",
+    "Error",
+    "get_pod_admit_result",
+]

@@ -1,0 +1,8 @@
+"""Sets of NUMA nodes, small and quick to compare.
+
+Go: pkg/kubelet/cm/topologymanager/bitmask
+"""
+
+from kubelet.cm.topologymanager.bitmask.bitmask import BitMask, iterate_bit_masks
+
+__all__ = ["BitMask", "iterate_bit_masks"]

@@ -1,0 +1,141 @@
+"""How hints of several providers become one.
+
+Go: pkg/kubelet/cm/topologymanager/policy.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from kubelet.cm.topologymanager.bitmask import BitMask
+from kubelet.cm.topologymanager.hints import Hints, TopologyHint
+from kubelet.cm.topologymanager.numa_info import NUMAInfo
+from kubelet.cm.topologymanager.policy_options import PolicyOptions
+from pkg import klog
+
+POLICY_SINGLE_NUMA_NODE = "single-numa-node"
+
+
+class Policy(Protocol):
+    """Decides on the NUMA nodes that all of a container's or pod's resources come from."""
+
+    def name(self) -> str: ...
+
+    def merge(self, providers_hints: Sequence[Hints]) -> tuple[TopologyHint, bool]:
+        """The best hint that all providers can follow, and whether it is good enough to admit the pod."""
+        ...
+
+
+def is_alignment_guaranteed(policy: Policy) -> bool:
+    """Whether whatever is admitted has all its resources from one node."""
+    return policy.name() == POLICY_SINGLE_NUMA_NODE
+
+
+def filter_providers_hints(providers_hints: Iterable[Hints]) -> list[list[TopologyHint]]:
+    """A list for each resource of each provider; who does not care, or has nothing, has one hint without nodes."""
+    all_hints: list[list[TopologyHint]] = []
+    for hints in providers_hints:
+        if not hints:
+            klog.info_s("Hint Provider has no preference for NUMA affinity with any resource")
+            all_hints.append([TopologyHint(None, True)])
+        for resource, possible in hints.items():
+            if possible is None:
+                klog.info_s("Hint Provider has no preference for NUMA affinity with resource", resource=resource)
+                all_hints.append([TopologyHint(None, True)])
+            elif not possible:
+                klog.info_s("Hint Provider has no possible NUMA affinities for resource", resource=resource)
+                all_hints.append([TopologyHint(None, False)])
+            else:
+                all_hints.append(possible)
+    return all_hints
+
+
+def max_of_min_affinity_counts(filtered_hints: Iterable[Iterable[TopologyHint]]) -> int:
+    """How many nodes the resource needs that needs the most of them."""
+    counts = [
+        [hint.numa_node_affinity.count() for hint in hints if hint.numa_node_affinity is not None]
+        for hints in filtered_hints
+    ]
+    return max((min(of_one) for of_one in counts if of_one), default=0)
+
+
+def merged_hints(default_affinity: BitMask, all_hints: Iterable[Sequence[TopologyHint]]) -> list[TopologyHint]:
+    """What comes out when one hint of each resource is taken, for all ways to do so, without repetition.
+
+    The nodes are those that all of them have. It is preferred if all are and name the same nodes.
+
+    DIVERGES: Go goes through all combinations, which on a machine of many nodes are millions. As results of
+    combinations that begin alike differ little, what can come of the resources so far is kept instead.
+    """
+    # Of each beginning: the nodes in common, and, while it is preferred, those that the hints to come must name too.
+    states: dict[tuple[BitMask, BitMask | None, bool], None] = {(default_affinity, None, True): None}
+    for hints in all_hints:
+        states = dict.fromkeys(_with_hint(state, hint) for state in states for hint in hints)
+    return list(dict.fromkeys(TopologyHint(mask, preferred) for mask, _, preferred in states))
+
+
+def _with_hint(
+    state: tuple[BitMask, BitMask | None, bool], hint: TopologyHint
+) -> tuple[BitMask, BitMask | None, bool]:
+    merged, first, preferred = state
+    affinity = hint.numa_node_affinity
+    if affinity is not None:
+        merged &= affinity
+        preferred = preferred and first in (None, affinity)
+    preferred = preferred and hint.preferred
+    return merged, (first or affinity) if preferred else None, preferred
+
+
+class HintMerger:
+    """Finds the best of all merged hints."""
+
+    def __init__(
+        self,
+        numa_info: NUMAInfo,
+        hints: Sequence[Sequence[TopologyHint]],
+        policy_name: str,
+        opts: PolicyOptions,
+    ) -> None:
+        self._numa_info = numa_info
+        self._hints = hints
+        closest = policy_name != POLICY_SINGLE_NUMA_NODE and opts.prefer_closest_numa
+        self._best_mask = numa_info.closest if closest else numa_info.narrowest
+        # A hint that is not preferred had better name so many nodes, so that the resource that needs the most of
+        # them can be had from the nodes named.
+        self.best_non_preferred_affinity_count = max_of_min_affinity_counts(hints)
+
+    def _fitter(self, current: TopologyHint, candidate: TopologyHint) -> TopologyHint:
+        mine, others = _affinity(current), _affinity(candidate)
+        return current if mine == others or self._best_mask(mine, others) == mine else candidate
+
+    def compare(self, current: TopologyHint | None, candidate: TopologyHint) -> TopologyHint | None:
+        """The better of the two. One that names no node is none."""
+        count = _affinity(candidate).count()
+        if count == 0:
+            return current
+        if current is None:
+            return candidate
+        if current.preferred != candidate.preferred:
+            return current if current.preferred else candidate
+        if current.preferred:
+            return self._fitter(current, candidate)
+        # Neither is: as many nodes as best, or else fewer but close to it, or else as few as may be.
+        best, current_count = self.best_non_preferred_affinity_count, _affinity(current).count()
+        if current_count == count or current_count > best:
+            return self._fitter(current, candidate)
+        if current_count == best or count > best:
+            return current
+        return candidate if count > current_count else current
+
+    def merge(self) -> TopologyHint:
+        default_affinity = self._numa_info.default_affinity_mask()
+        best_hint: TopologyHint | None = None
+        for hint in merged_hints(default_affinity, self._hints):
+            best_hint = self.compare(best_hint, hint)
+        return TopologyHint(default_affinity, False) if best_hint is None else best_hint
+
+
+def _affinity(hint: TopologyHint) -> BitMask:
+    assert hint.numa_node_affinity is not None, "a merged hint names nodes"
+    return hint.numa_node_affinity

@@ -1,0 +1,34 @@
+"""The policy that takes the best there is.
+
+Go: pkg/kubelet/cm/topologymanager/policy_best_effort.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubelet.cm.topologymanager.hints import Hints, TopologyHint
+from kubelet.cm.topologymanager.numa_info import NUMAInfo
+from kubelet.cm.topologymanager.policy import HintMerger, filter_providers_hints
+from kubelet.cm.topologymanager.policy_options import PolicyOptions
+
+POLICY_BEST_EFFORT = "best-effort"
+
+
+class BestEffortPolicy:
+    """Admits every pod. See Policy."""
+
+    def __init__(self, numa_info: NUMAInfo, opts: PolicyOptions) -> None:
+        self._numa_info = numa_info
+        self._opts = opts
+
+    def name(self) -> str:
+        return POLICY_BEST_EFFORT
+
+    def can_admit_pod_result(self, hint: TopologyHint) -> bool:
+        return True
+
+    def merge(self, providers_hints: Sequence[Hints]) -> tuple[TopologyHint, bool]:
+        filtered_hints = filter_providers_hints(providers_hints)
+        best_hint = HintMerger(self._numa_info, filtered_hints, self.name(), self._opts).merge()
+        return best_hint, self.can_admit_pod_result(best_hint)

@@ -1,0 +1,21 @@
+"""The policy that takes only what could not be better.
+
+Go: pkg/kubelet/cm/topologymanager/policy_restricted.go
+"""
+
+from __future__ import annotations
+
+from kubelet.cm.topologymanager.hints import TopologyHint
+from kubelet.cm.topologymanager.policy_best_effort import BestEffortPolicy
+
+POLICY_RESTRICTED = "restricted"
+
+
+class RestrictedPolicy(BestEffortPolicy):
+    """Admits a pod if its hint is preferred. See Policy."""
+
+    def name(self) -> str:
+        return POLICY_RESTRICTED
+
+    def can_admit_pod_result(self, hint: TopologyHint) -> bool:
+        return hint.preferred

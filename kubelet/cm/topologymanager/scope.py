@@ -1,0 +1,108 @@
+"""What is aligned at once: a container, or a whole pod.
+
+Go: pkg/kubelet/cm/topologymanager/scope.go
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+
+from kubelet import lifecycle
+from kubelet.cm import admission, containermap
+from kubelet.cm.topologymanager.hints import HintProvider, TopologyHint
+from kubelet.cm.topologymanager.policy import Policy
+from pkg import klog
+from pkg.api.core import v1
+
+CONTAINER_TOPOLOGY_SCOPE = "container"
+POD_TOPOLOGY_SCOPE = "pod"
+# That of the policy none.
+NONE_TOPOLOGY_SCOPE = "none"
+
+
+class Scope:
+    """What all scopes share: the providers, and what was decided. Thread-safe."""
+
+    def __init__(self, name: str, policy: Policy) -> None:
+        self._name = name
+        self.policy = policy
+        self.hint_providers: list[HintProvider] = []
+        self._lock = threading.Lock()  # guards what follows
+        # By the pod's uid and the container's name.
+        self._pod_topology_hints: dict[str, dict[str, TopologyHint]] = {}
+        self._pod_map = containermap.ContainerMap()
+
+    def name(self) -> str:
+        return self._name
+
+    def admit(self, pod: v1.Pod) -> lifecycle.PodAdmitResult:
+        """Finds nodes for the pod's resources and has the providers give them out."""
+        raise NotImplementedError
+
+    def get_policy(self) -> Policy:
+        return self.policy
+
+    def get_affinity(self, pod_uid: str, container_name: str) -> TopologyHint:
+        with self._lock:
+            return self._pod_topology_hints.get(pod_uid, {}).get(container_name, TopologyHint())
+
+    def set_topology_hints(self, pod_uid: str, container_name: str, hint: TopologyHint) -> None:
+        with self._lock:
+            self._pod_topology_hints.setdefault(pod_uid, {})[container_name] = hint
+
+    def add_hint_provider(self, provider: HintProvider) -> None:
+        """Only before the first admission. They are asked in this order."""
+        self.hint_providers.append(provider)
+
+    def add_container(self, pod: v1.Pod, container: v1.Container, container_id: str) -> None:
+        """A container was made for what was admitted."""
+        with self._lock:
+            self._pod_map.add(pod.metadata.uid, container.name, container_id)
+
+    def remove_container(self, container_id: str) -> None:
+        """It is gone. What was decided for it is forgotten, unless another was made in its place meanwhile."""
+        klog.info_s("RemoveContainer", containerID=container_id)
+        with self._lock:
+            try:
+                pod_uid, container_name = self._pod_map.get_container_ref(container_id)
+            except LookupError:
+                return
+            self._pod_map.remove_by_container_id(container_id)
+            try:
+                self._pod_map.get_container_id(pod_uid, container_name)
+            except LookupError:
+                self._forget_locked(pod_uid, container_name)
+
+    def _forget_locked(self, pod_uid: str, container_name: str) -> None:
+        hints = self._pod_topology_hints.get(pod_uid, {})
+        hints.pop(container_name, None)
+        if not hints:
+            self._pod_topology_hints.pop(pod_uid, None)
+
+    def admit_policy_none(self, pod: v1.Pod) -> lifecycle.PodAdmitResult:
+        """Has the providers give out the pod's resources wherever they want."""
+        for container in all_containers(pod):
+            if (err := self.allocate_aligned_resources(pod, container)) is not None:
+                return admission.get_pod_admit_result(err)
+        return admission.get_pod_admit_result(None)
+
+    def allocate_aligned_resources(self, pod: v1.Pod, container: v1.Container) -> Exception | None:
+        """Has each provider give out the container's resources; returns what the first raised that could not."""
+        try:
+            for provider in self.hint_providers:
+                provider.allocate(pod, container)
+        # Whatever a provider raises is the answer to this pod, and no reason to fail others.
+        except Exception as err:
+            if not isinstance(err, admission.Error):
+                trace = klog.stacktrace(err)
+                name = container.name
+                klog.error_s(err, "Allocation failed", pod=klog.kobj(pod), containerName=name, stacktrace=trace)
+            return err
+        return None
+
+
+def all_containers(pod: v1.Pod) -> Iterator[v1.Container]:
+    """Those that a pod begins with, in the order in which they start."""
+    return itertools.chain(pod.spec.init_containers, pod.spec.containers)

@@ -1,0 +1,63 @@
+"""All containers of a pod together.
+
+Go: pkg/kubelet/cm/topologymanager/scope_pod.go
+"""
+
+from __future__ import annotations
+
+from kubelet import lifecycle, metrics
+from kubelet.cm import admission
+from kubelet.cm.topologymanager.errors import TopologyAffinityError
+from kubelet.cm.topologymanager.hints import Hints, TopologyHint
+from kubelet.cm.topologymanager.policy import Policy, is_alignment_guaranteed
+from kubelet.cm.topologymanager.scope import POD_TOPOLOGY_SCOPE, Scope, all_containers
+from pkg import klog
+from pkg.api.core import v1
+
+_LABELS = (metrics.ALIGN_SCOPE_POD, metrics.ALIGNED_NUMA_NODE)
+
+
+class PodScope(Scope):
+    """All containers of a pod get the same nodes."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(POD_TOPOLOGY_SCOPE, policy)
+
+    def admit(self, pod: v1.Pod) -> lifecycle.PodAdmitResult:
+        err = self._admit_pod(pod)
+        if err is not None:
+            metrics.TOPOLOGY_MANAGER_ADMISSION_ERRORS_TOTAL.inc()
+        return admission.get_pod_admit_result(err)
+
+    def _admit_pod(self, pod: v1.Pod) -> Exception | None:
+        guaranteed = is_alignment_guaranteed(self.policy)
+        best_hint, admit = self._calculate_affinity(pod)
+        klog.info_s("Best TopologyHint", bestHint=best_hint, pod=klog.kobj(pod))
+        if not admit:
+            if guaranteed:
+                metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES_FAILURE.labels(*_LABELS).inc()
+            return TopologyAffinityError()
+        for container in all_containers(pod):
+            klog.info_s("Topology Affinity", bestHint=best_hint, pod=klog.kobj(pod), containerName=container.name)
+            self.set_topology_hints(pod.metadata.uid, container.name, best_hint)
+            if (err := self.allocate_aligned_resources(pod, container)) is not None:
+                return err
+        if guaranteed:
+            klog.v(4).info_s("Resource alignment at pod scope guaranteed", pod=klog.kobj(pod))
+            metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES.labels(*_LABELS).inc()
+        return None
+
+    def accumulate_providers_hints(self, pod: v1.Pod) -> list[Hints]:
+        """What each provider could give the pod."""
+        providers_hints = []
+        for provider in self.hint_providers:
+            hints = provider.get_pod_topology_hints(pod)
+            providers_hints.append(hints)
+            klog.info_s("TopologyHints", hints=hints, pod=klog.kobj(pod))
+        return providers_hints
+
+    def _calculate_affinity(self, pod: v1.Pod) -> tuple[TopologyHint, bool]:
+        providers_hints = self.accumulate_providers_hints(pod)
+        best_hint, admit = self.policy.merge(providers_hints)
+        klog.info_s("PodTopologyHint", bestHint=best_hint, pod=klog.kobj(pod))
+        return best_hint, admit

@@ -1,0 +1,49 @@
+"""A topology manager that answers what a test wants.
+
+Go: pkg/kubelet/cm/topologymanager/fake_topology_manager.go
+"""
+
+from __future__ import annotations
+
+from kubelet import lifecycle
+from kubelet.cm import admission
+from kubelet.cm.topologymanager.hints import HintProvider, TopologyHint
+from kubelet.cm.topologymanager.policy import Policy
+from kubelet.cm.topologymanager.policy_none import NonePolicy
+from pkg.api.core import v1
+
+
+class FakeManager:
+    """Admits every pod, with one hint for all containers."""
+
+    def __init__(
+        self, hint: TopologyHint | None = None, policy: Policy | None = None, scope: str = "container"
+    ) -> None:
+        self.hint = hint or TopologyHint()
+        self.policy: Policy = policy or NonePolicy()
+        self.scope = scope
+        self.hint_providers: list[HintProvider] = []
+        # The ids of containers.
+        self.added: list[str] = []
+        self.removed: list[str] = []
+
+    def get_affinity(self, pod_uid: str, container_name: str) -> TopologyHint:
+        return self.hint
+
+    def get_policy(self) -> Policy:
+        return self.policy
+
+    def name(self) -> str:
+        return self.scope
+
+    def add_hint_provider(self, provider: HintProvider) -> None:
+        self.hint_providers.append(provider)
+
+    def add_container(self, pod: v1.Pod, container: v1.Container, container_id: str) -> None:
+        self.added.append(container_id)
+
+    def remove_container(self, container_id: str) -> None:
+        self.removed.append(container_id)
+
+    def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
+        return admission.get_pod_admit_result(None)

@@ -174,8 +174,19 @@ class Kubelet(KubeletPods, KubeletStats):
 
         Raises OSError when the node's cgroups cannot be laid out.
         """
-        self.container_manager.start(self.get_node_any_way(ctx), self.get_active_pods)
+        self.container_manager.start(
+            ctx,
+            self.get_node_any_way(ctx),
+            self.get_active_pods,
+            self.get_node_any_way,
+            self.sources_ready,
+            self.status_manager,
+            self.runtime_service,
+            self.kubelet_configuration.local_storage_capacity_isolation,
+        )
         self.container_log_manager.start(ctx)
+        for plugin_type, handler in self.container_manager.get_plugin_registration_handlers().items():
+            self.plugin_manager.add_handler(plugin_type, handler)
         klog.v(4).info_s("Starting plugin manager")
         golang.go(self.plugin_manager.run, ctx, name="plugin-manager")
         if self.shutdown_manager is not None:
@@ -1083,12 +1094,11 @@ class Kubelet(KubeletPods, KubeletStats):
         self.pleg.request_reinspect(pod_uid)
 
     def prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Raises ValueError for a pod with resource claims: running it without what it claims would be worse."""
-        if pod.spec.resource_claims:
-            raise ValueError("resource claims are not supported by this node")
+        """Raises what keeps the pod's claims from being prepared."""
+        self.container_manager.prepare_dynamic_resources(ctx, pod)
 
     def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Nothing was prepared."""
+        self.container_manager.unprepare_dynamic_resources(ctx, pod)
 
     def on_pod_sandbox_ready(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Show at once, before images are pulled, that the pod has its sandbox, network and volumes."""
@@ -1153,7 +1163,8 @@ class Kubelet(KubeletPods, KubeletStats):
 
         Raises OSError. DIVERGES: Go binds in the goroutine, which ends the process when the port is taken.
         """
-        handler = server.Server(self, self.resource_analyzer, (), flagz, auth, kube_cfg)
+        checkers = self.container_manager.get_health_checkers()
+        handler = server.Server(self, self.resource_analyzer, checkers, flagz, auth, kube_cfg)
         self._trace_requests(handler, tracer_provider, public_endpoint=False)
         bound = server.listen_kubelet_server(handler, kube_cfg, tls_config)
         golang.go(bound.serve, ctx, name="kubelet-server")
@@ -1162,7 +1173,7 @@ class Kubelet(KubeletPods, KubeletStats):
         self, ctx: golang.Context, address: str, port: int, tracer_provider: tracing.TracerProvider
     ) -> None:
         """The same for the read-only port."""
-        handler = server.Server(self, self.resource_analyzer)
+        handler = server.Server(self, self.resource_analyzer, self.container_manager.get_health_checkers())
         self._trace_requests(handler, tracer_provider, public_endpoint=True)
         bound = server.listen_kubelet_read_only_server(handler, address, port)
         golang.go(bound.serve, ctx, name="read-only-server")
@@ -1192,8 +1203,8 @@ class Kubelet(KubeletPods, KubeletStats):
         from kubelet.apis import podresources
         from kubelet.apis.podresources import server as podresources_server
 
-        nothing = podresources.NothingAssigned()
-        providers = podresources.PodResourcesProviders(_PodsProvider(self), nothing, nothing, nothing, nothing)
+        manager = self.container_manager
+        providers = podresources.PodResourcesProviders(_PodsProvider(self), manager, manager, manager, manager)
         endpoint = util.local_endpoint(self.get_pod_resources_dir(), podresources.SOCKET)
         try:
             podresources_server.listen_and_serve_pod_resources(ctx, endpoint, providers)

@@ -274,6 +274,7 @@ def _new_kubelet(
 ) -> Kubelet:
     """The kubelet with the fields that need none of its parts."""
     assert kube_deps.pod_config is not None
+    assert kube_deps.container_manager is not None
     node_ref = v1.ObjectReference(api_version="v1", kind="Node", name=options.node_name)
     return Kubelet(
         kubelet_configuration=kube_cfg,
@@ -696,6 +697,7 @@ def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> list[lifecycle.Po
         ),
         sysctl.Allowlist(allowed),
     ]
+    handlers.append(kubelet.container_manager.get_allocate_resources_pod_admit_handler())
     deadline = ActiveDeadlineHandler(kubelet.status_manager, kubelet.recorder, kubelet.clock)
     kubelet.pod_sync_loop_handlers.append(deadline)
     kubelet.pod_sync_handlers.append(deadline)
@@ -705,7 +707,7 @@ def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> list[lifecycle.Po
             preemption.CriticalPodAdmissionHandler(
                 kubelet.get_allocated_pods, kill_pod_now(ctx, kubelet.pod_workers, kubelet.recorder), kubelet.recorder
             ),
-            lambda node_info, attributes: None,
+            kubelet.container_manager.update_plugin_resources,
         )
     )
     handlers.append(lifecycle.AppArmorAdmitHandler(apparmor.Validator()))

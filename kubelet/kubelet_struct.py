@@ -84,13 +84,14 @@ class Dependencies:
     recorder: record.EventRecorder
     remote_runtime_service: internalapi.RuntimeService
     remote_image_service: internalapi.ImageManagerService
-    container_manager: cm.ContainerManager
     cadvisor_interface: kubecadvisor.Interface
     os_interface: kubecontainer.OSInterface
     mounter: mount_utils.Interface
     hostutil: hostutil.HostUtils
     subpather: subpath.Interface
     volume_plugins: list[pkgvolume.VolumePlugin]
+    # Made when the clients are there, for it may have to ask the API server.
+    container_manager: cm.ContainerManager | None = None
     pod_config: config.PodConfig | None = None
     # The three clients are None in standalone mode. Heartbeats must not wait behind other calls.
     kube_client: kubernetes.Interface | None = None

@@ -12,10 +12,11 @@ import msgspec
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
-from kubelet import cm, kubelet_resize, lifecycle, metrics, pleg, volumemanager
 from kubelet import container as kubecontainer
 from kubelet import kubelet as kubelet_module
+from kubelet import kubelet_resize, lifecycle, metrics, pleg, volumemanager
 from kubelet import types as kubetypes
+from kubelet.cm import resourceupdates
 from kubelet.prober import results as proberesults
 from kubelet.prober.worker import Worker
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
@@ -230,9 +231,9 @@ def test_probe_of_a_pod_that_is_gone(loop: Loop) -> None:
 
 
 def test_container_manager_update(loop: Loop) -> None:
-    loop.kubelet.container_manager.updates().send(cm.ResourceUpdates(["gone", loop.pod.metadata.uid]))
+    loop.kubelet.container_manager.updates().send(resourceupdates.Update(("gone", loop.pod.metadata.uid)))
     assert loop.iterate()
-    loop.kubelet.container_manager.updates().send(cm.ResourceUpdates(["gone"]))
+    loop.kubelet.container_manager.updates().send(resourceupdates.Update(("gone",)))
     assert loop.iterate()
     assert loop.handler.calls == [("syncs", ["p"])]
 

@@ -17,13 +17,12 @@ from kubelet.cm.cgroup_manager import (
 from kubelet.cm.container_manager import (
     CGROUP_V1_DEPRECATED_WARNING,
     ContainerManager,
-    ContainerManagerImpl,
     DevicePluginResourceCapacity,
-    InternalContainerLifecycle,
     NodeConfig,
-    ResourceUpdates,
     Status,
+    parse_qos_reserved,
 )
+from kubelet.cm.container_manager_linux import ContainerManagerImpl
 from kubelet.cm.container_manager_stub import ContainerManagerStub
 from kubelet.cm.helpers import (
     MAX_SHARES,
@@ -42,6 +41,7 @@ from kubelet.cm.helpers import (
     resource_config_for_pod,
     shares_to_milli_cpu,
 )
+from kubelet.cm.internal_container_lifecycle import InternalContainerLifecycle
 from kubelet.cm.pod_container_manager import (
     PodContainerManager,
     PodContainerManagerNoop,
@@ -70,7 +70,6 @@ __all__ = [
     "PodContainerManagerNoop",
     "QOSContainersInfo",
     "ResourceConfig",
-    "ResourceUpdates",
     "Status",
     "cpu_limits_from_config",
     "cpu_requests_from_config",
@@ -83,6 +82,7 @@ __all__ = [
     "milli_cpu_to_quota",
     "milli_cpu_to_shares",
     "new_cgroup_manager",
+    "parse_qos_reserved",
     "parse_systemd_to_cgroup_name",
     "quota_to_milli_cpu",
     "resource_config_for_pod",

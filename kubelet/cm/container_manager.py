@@ -1,32 +1,34 @@
-"""What the kubelet asks of the node's resources, and the manager of a Linux node.
+"""What the kubelet asks of the node's resources.
 
-Go: pkg/kubelet/cm/container_manager.go, container_manager_linux.go, internal_container_lifecycle_linux.go
+Go: pkg/kubelet/cm/container_manager.go
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kubelet import cadvisor
 from kubelet import container as kubecontainer
-from kubelet.cm.cgroup_manager import new_cgroup_manager
-from kubelet.cm.helpers import hard_eviction_reservation
-from kubelet.cm.pod_container_manager import (
-    PodContainerManager,
-    PodContainerManagerImpl,
-    PodContainerManagerNoop,
-)
-from kubelet.cm.qos_container_manager import QOSContainerManager
-from kubelet.cm.types import CgroupName, QOSContainersInfo, cgroup_name
+from kubelet import lifecycle
+from kubelet.cm.pod_container_manager import PodContainerManager
+from kubelet.cm.resourceupdates import Update
+from kubelet.cm.types import QOSContainersInfo
 from kubelet.eviction import api as evictionapi
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
+from pkg.apiserver.server import healthz
 
 if TYPE_CHECKING:
-    from cri_api.v1 import api_pb2 as runtimeapi
+    from kubelet import config, status
+    from kubelet.apis import config as kubeletconfig
+    from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
+    from kubelet.cm.internal_container_lifecycle import InternalContainerLifecycle
+    from kubelet.cri import apis as internalapi
+    from kubelet.pluginmanager import cache
+    from pkg.scheduler import framework
+    from pkg.utils import cpuset
 
 DEFAULT_NODE_ALLOCATABLE_CGROUP_NAME = "kubepods"
 CGROUP_V1_DEPRECATED_WARNING = (
@@ -34,28 +36,50 @@ CGROUP_V1_DEPRECATED_WARNING = (
     "cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1"
 )
 
+ActivePodsFunc = Callable[[], list[v1.Pod]]
+GetNodeFunc = Callable[[golang.Context], v1.Node]
+
 
 @dataclass(slots=True)
 class NodeConfig:
-    """How the node's cgroups are to be laid out."""
+    """How the node's cgroups are to be laid out, and how its resources are given out."""
 
     node_name: str = ""
-    cgroups_per_qos: bool = True
-    cgroup_root: str = "/"
-    cgroup_driver: str = "cgroupfs"
-    pod_pids_limit: int = -1
-    enforce_cpu_limits: bool = True
-    cpu_cfs_quota_period: float = 0.1  # seconds
-    cpu_manager_policy: str = "none"
-    memory_manager_policy: str = "None"
     # Cgroups of the runtime, of other daemons, and of the kubelet itself; "" when nobody named them.
     runtime_cgroups_name: str = ""
     system_cgroups_name: str = ""
     kubelet_cgroups_name: str = ""
+    kubelet_oom_score_adj: int = -999
+    cgroups_per_qos: bool = True
+    cgroup_root: str = "/"
+    cgroup_driver: str = "cgroupfs"
+    kubelet_root_dir: str = "/var/lib/kubelet"
+    protect_kernel_defaults: bool = False
+    kube_reserved_cgroup_name: str = ""
+    system_reserved_cgroup_name: str = ""
+    # Cores that no pod gets for itself; None when nobody named them.
+    reserved_system_cpus: cpuset.CPUSet | None = None
+    enforce_node_allocatable: frozenset[str] = frozenset()
     kube_reserved: dict[str, Quantity] = field(default_factory=dict)
     system_reserved: dict[str, Quantity] = field(default_factory=dict)
     # What is kept free by evicting pods is kept from them in the first place.
     hard_eviction_thresholds: list[evictionapi.Threshold] = field(default_factory=list)
+    # Percent of what pods of a QoS class ask for that is kept from lower classes, by resource.
+    qos_reserved: dict[str, int] = field(default_factory=dict)
+    cpu_manager_policy: str = "none"
+    cpu_manager_policy_options: dict[str, str] = field(default_factory=dict)
+    cpu_manager_reconcile_period: float = 10.0  # seconds
+    topology_manager_policy: str = "none"
+    topology_manager_scope: str = "container"
+    topology_manager_policy_options: dict[str, str] = field(default_factory=dict)
+    memory_manager_policy: str = "None"
+    memory_manager_reserved_memory: list[kubeletconfig.MemoryReservation] = field(default_factory=list)
+    memory_reservation_policy: str = "None"
+    pod_pids_limit: int = -1
+    enforce_cpu_limits: bool = True
+    cpu_cfs_quota_period: float = 0.1  # seconds
+    # 0 until the container manager is made.
+    cgroup_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,34 +98,31 @@ class DevicePluginResourceCapacity(NamedTuple):
     removed: list[str]
 
 
-@dataclass(slots=True)
-class ResourceUpdates:
-    """Pods whose resources changed by themselves, a device's health for example."""
-
-    pod_uids: list[str] = field(default_factory=list)
-
-
-class InternalContainerLifecycle:
-    """Where the resource managers take part in a container's life. None of them is there yet."""
-
-    def pre_create_container(self, pod: v1.Pod, container: v1.Container, config: runtimeapi.ContainerConfig) -> None:
-        return None
-
-    def pre_start_container(self, pod: v1.Pod, container: v1.Container, container_id: str) -> None:
-        return None
-
-    def post_stop_container(self, container_id: str) -> None:
-        return None
-
-
 class ContainerManager(Protocol):
     """What the kubelet needs of the node's resources. Safe to call from any thread."""
 
-    def start(self, node: v1.Node, active_pods: Callable[[], list[v1.Pod]]) -> None:
-        """Lay out the node's cgroups. Raises OSError when the kernel refuses."""
+    def start(
+        self,
+        ctx: golang.Context,
+        node: v1.Node,
+        active_pods: ActivePodsFunc,
+        get_node: GetNodeFunc,
+        sources_ready: config.SourcesReady,
+        pod_status_provider: status.PodStatusProvider,
+        runtime_service: internalapi.RuntimeService,
+        local_storage_capacity_isolation: bool,
+    ) -> None:
+        """Lay out the node's cgroups and start the managers; threads end with ctx.
+
+        Raises OSError when the kernel refuses, ValueError for a configuration that the node cannot have.
+        """
         ...
 
+    def system_cgroups_limit(self) -> dict[str, Quantity]: ...
+
     def get_node_config(self) -> NodeConfig: ...
+
+    def status(self) -> Status: ...
 
     def new_pod_container_manager(self) -> PodContainerManager: ...
 
@@ -117,12 +138,6 @@ class ContainerManager(Protocol):
 
     def get_device_plugin_resource_capacity(self) -> DevicePluginResourceCapacity: ...
 
-    def should_reset_extended_resource_capacity(self) -> bool:
-        """Whether the node was made anew, so that no device of old can still be there."""
-        ...
-
-    def status(self) -> Status: ...
-
     def update_qos_cgroups(self) -> None: ...
 
     def get_resources(
@@ -131,90 +146,114 @@ class ContainerManager(Protocol):
         """Devices, variables and mounts of the container's resources, as a new object."""
         ...
 
+    def update_plugin_resources(self, node: framework.NodeInfo, attrs: lifecycle.PodAdmitAttributes) -> None:
+        """Raise the node's allocatable to what the pod was already given of plugins' resources. Raises what refuses."""
+        ...
+
     def internal_container_lifecycle(self) -> InternalContainerLifecycle: ...
 
     def get_pod_cgroup_root(self) -> str: ...
 
-    def updates(self) -> golang.Channel[ResourceUpdates]:
+    def get_plugin_registration_handlers(self) -> Mapping[str, cache.PluginHandler]:
+        """Who takes plugins, by their type."""
+        ...
+
+    def get_health_checkers(self) -> list[healthz.HealthChecker]: ...
+
+    def should_reset_extended_resource_capacity(self) -> bool:
+        """Whether the node was made anew, so that no device of old can still be there."""
+        ...
+
+    def get_allocate_resources_pod_admit_handler(self) -> lifecycle.PodAdmitHandler:
+        """Gives a pod that comes in its devices, cores and memory, or refuses it."""
+        ...
+
+    def get_node_allocatable_absolute(self) -> dict[str, Quantity]:
+        """What pods can have, before anything is kept free by eviction."""
+        ...
+
+    def prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        """Have drivers prepare what the pod claims. Raises what keeps it from running."""
+        ...
+
+    def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None: ...
+
+    def pod_might_need_to_unprepare_resources(self, uid: str) -> bool: ...
+
+    def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:
+        """Write the health of what the pod's containers were given into the status."""
+        ...
+
+    def updates(self) -> golang.Channel[Update]:
         """Where changes of resources that running pods hold are announced."""
         ...
 
+    def pod_has_exclusive_cpus(self, pod: v1.Pod) -> bool: ...
 
-class ContainerManagerImpl:
-    """The container manager of a Linux node."""
+    def container_has_exclusive_cpus(self, pod: v1.Pod, container: v1.Container) -> bool: ...
 
-    def __init__(self, node_config: NodeConfig, cadvisor_interface: cadvisor.Interface | None = None) -> None:
-        self._node_config = node_config
-        self._cadvisor = cadvisor_interface or cadvisor.Cadvisor()
-        self._cgroup_manager = new_cgroup_manager(node_config.cgroup_driver)
-        root = CgroupName(tuple(part for part in node_config.cgroup_root.split("/") if part))
-        if node_config.cgroups_per_qos:
-            root = cgroup_name(root, DEFAULT_NODE_ALLOCATABLE_CGROUP_NAME)
-        self._cgroup_root = root
-        self._qos_container_manager = QOSContainerManager(root, self._cgroup_manager)
-        self._updates: golang.Channel[ResourceUpdates] = golang.Channel(1)
+    # The providers of the pod resources API.
 
-    def start(self, node: v1.Node, active_pods: Callable[[], list[v1.Pod]]) -> None:
-        klog.v(2).info_s("Creating Container Manager object based on Node Config", nodeConfig=self._node_config)
-        if self._node_config.cgroups_per_qos:
-            self._qos_container_manager.start(active_pods)
+    def get_cpus(self, pod_uid: str, container_name: str) -> Sequence[int]: ...
 
-    def get_node_config(self) -> NodeConfig:
-        return self._node_config
+    def get_allocatable_cpus(self) -> Sequence[int]: ...
 
-    def new_pod_container_manager(self) -> PodContainerManager:
-        config = self._node_config
-        if not config.cgroups_per_qos:
-            return PodContainerManagerNoop(self._cgroup_root)
-        return PodContainerManagerImpl(
-            qos_containers=self._qos_container_manager.get_qos_containers_info(),
-            cgroup_manager=self._cgroup_manager,
-            pod_pids_limit=config.pod_pids_limit,
-            enforce_cpu_limits=config.enforce_cpu_limits,
-            cpu_cfs_quota_period=round(config.cpu_cfs_quota_period * 1_000_000),
-        )
+    def update_allocated_devices(self) -> None: ...
 
-    def get_qos_containers_info(self) -> QOSContainersInfo:
-        return self._qos_container_manager.get_qos_containers_info()
+    def get_devices(self, pod_uid: str, container_name: str) -> Sequence[podresourcesapi.ContainerDevices]: ...
 
-    def get_node_allocatable_reservation(self) -> dict[str, Quantity]:
-        """Go: node_container_manager_linux.go"""
-        config = self._node_config
-        kept = hard_eviction_reservation(config.hard_eviction_thresholds, self.get_capacity(True))
-        reserved = dict(config.kube_reserved)
-        for name, quantity in [*config.system_reserved.items(), *kept.items()]:
-            reserved[name] = reserved[name].add(quantity) if name in reserved else quantity
-        return reserved
+    def get_allocatable_devices(self) -> Sequence[podresourcesapi.ContainerDevices]: ...
 
-    def get_capacity(self, local_storage_capacity_isolation: bool) -> dict[str, Quantity]:
-        capacity = cadvisor.capacity_from_machine_info(self._cadvisor.machine_info())
-        if local_storage_capacity_isolation:
-            capacity |= cadvisor.ephemeral_storage_capacity_from_fs_info(self._cadvisor.root_fs_info())
-        return capacity
+    def get_memory(self, pod_uid: str, container_name: str) -> Sequence[podresourcesapi.ContainerMemory]: ...
 
-    def get_device_plugin_resource_capacity(self) -> DevicePluginResourceCapacity:
-        return DevicePluginResourceCapacity({}, {}, [])
+    def get_allocatable_memory(self) -> Sequence[podresourcesapi.ContainerMemory]: ...
 
-    def should_reset_extended_resource_capacity(self) -> bool:
+    def get_dynamic_resources(
+        self, pod: v1.Pod, container: v1.Container
+    ) -> Sequence[podresourcesapi.DynamicResource]: ...
+
+
+class CPUAllocationReader(Protocol):
+    def get_exclusive_cpus(self, pod_uid: str, container_name: str) -> cpuset.CPUSet: ...
+
+
+def pod_has_exclusive_cpus(reader: CPUAllocationReader, pod: v1.Pod) -> bool:
+    """Whether one of the pod's containers has cores of its own."""
+    containers = [*pod.spec.init_containers, *pod.spec.containers]
+    if any(container_has_exclusive_cpus(reader, pod, container) for container in containers):
+        return True
+    klog.v(4).info_s("Pod contains no container with pinned cpus", podName=pod.metadata.name)
+    return False
+
+
+def container_has_exclusive_cpus(reader: CPUAllocationReader, pod: v1.Pod, container: v1.Container) -> bool:
+    """Whether the container has cores of its own."""
+    if reader.get_exclusive_cpus(pod.metadata.uid, container.name).is_empty():
         return False
+    klog.v(4).info_s("Container has pinned cpus", podName=pod.metadata.name, containerName=container.name)
+    return True
 
-    def status(self) -> Status:
-        return Status()
 
-    def update_qos_cgroups(self) -> None:
-        if self._node_config.cgroups_per_qos:
-            self._qos_container_manager.update_cgroups()
+def parse_qos_reserved(values: Mapping[str, str]) -> dict[str, int]:
+    """Percentages by resource name. Raises ValueError that names the resource."""
+    reservations = {}
+    for name, text in values.items():
+        if name != v1.RESOURCE_MEMORY:
+            raise ValueError(f'cannot reserve "{name}" resource')
+        try:
+            reservations[name] = _parse_percentage(text)
+        except ValueError as err:
+            raise ValueError(f'failed to parse percentage "{text}" for "{name}" resource: {err}') from err
+    return reservations
 
-    def get_resources(
-        self, ctx: golang.Context, pod: v1.Pod, container: v1.Container
-    ) -> kubecontainer.RunContainerOptions:
-        return kubecontainer.RunContainerOptions()
 
-    def internal_container_lifecycle(self) -> InternalContainerLifecycle:
-        return InternalContainerLifecycle()
-
-    def get_pod_cgroup_root(self) -> str:
-        return self._cgroup_manager.name(self._cgroup_root)
-
-    def updates(self) -> golang.Channel[ResourceUpdates]:
-        return self._updates
+def _parse_percentage(text: str) -> int:
+    if not text.endswith("%"):
+        raise ValueError(f"percentage expected, got '{text}'")
+    try:
+        percentage = int(text.rstrip("%"))
+    except ValueError:
+        raise ValueError(f"invalid number in percentage '{text}'") from None
+    if not 0 <= percentage <= 100:
+        raise ValueError("percentage must be between 0 and 100")
+    return percentage

@@ -5,35 +5,62 @@ Go: pkg/kubelet/cm/container_manager_stub.go
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from kubelet import cadvisor
+from kubelet import cadvisor, lifecycle
 from kubelet import container as kubecontainer
 from kubelet.cm.container_manager import (
+    ActivePodsFunc,
     DevicePluginResourceCapacity,
-    InternalContainerLifecycle,
+    GetNodeFunc,
     NodeConfig,
-    ResourceUpdates,
     Status,
 )
+from kubelet.cm.internal_container_lifecycle import InternalContainerLifecycle, InternalContainerLifecycleImpl
 from kubelet.cm.pod_container_manager import PodContainerManager, PodContainerManagerNoop
+from kubelet.cm.resourceupdates import Update
 from kubelet.cm.types import CgroupName, QOSContainersInfo
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
+from pkg.apiserver.server import healthz
+
+if TYPE_CHECKING:
+    from kubelet import config, status
+    from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
+    from kubelet.cri import apis as internalapi
+    from kubelet.pluginmanager import cache
+    from pkg.scheduler import framework
 
 
 class ContainerManagerStub:
     """Says yes to everything and does nothing."""
 
     def __init__(self) -> None:
-        self._updates: golang.Channel[ResourceUpdates] = golang.Channel(1)
+        self._updates: golang.Channel[Update] = golang.Channel(1)
 
-    def start(self, node: v1.Node, active_pods: Callable[[], list[v1.Pod]]) -> None:
+    def start(
+        self,
+        ctx: golang.Context,
+        node: v1.Node,
+        active_pods: ActivePodsFunc,
+        get_node: GetNodeFunc,
+        sources_ready: config.SourcesReady,
+        pod_status_provider: status.PodStatusProvider,
+        runtime_service: internalapi.RuntimeService,
+        local_storage_capacity_isolation: bool,
+    ) -> None:
         klog.v(2).info_s("Starting stub container manager")
+
+    def system_cgroups_limit(self) -> dict[str, Quantity]:
+        return {}
 
     def get_node_config(self) -> NodeConfig:
         return NodeConfig(cgroups_per_qos=False)
+
+    def status(self) -> Status:
+        return Status()
 
     def new_pod_container_manager(self) -> PodContainerManager:
         return PodContainerManagerNoop(CgroupName(()))
@@ -53,12 +80,6 @@ class ContainerManagerStub:
     def get_device_plugin_resource_capacity(self) -> DevicePluginResourceCapacity:
         return DevicePluginResourceCapacity({}, {}, [])
 
-    def should_reset_extended_resource_capacity(self) -> bool:
-        return False
-
-    def status(self) -> Status:
-        return Status()
-
     def update_qos_cgroups(self) -> None:
         return None
 
@@ -67,11 +88,80 @@ class ContainerManagerStub:
     ) -> kubecontainer.RunContainerOptions:
         return kubecontainer.RunContainerOptions()
 
+    def update_plugin_resources(self, node: framework.NodeInfo, attrs: lifecycle.PodAdmitAttributes) -> None:
+        return None
+
     def internal_container_lifecycle(self) -> InternalContainerLifecycle:
-        return InternalContainerLifecycle()
+        return InternalContainerLifecycleImpl(None, None, None)
 
     def get_pod_cgroup_root(self) -> str:
         return ""
 
-    def updates(self) -> golang.Channel[ResourceUpdates]:
+    def get_plugin_registration_handlers(self) -> Mapping[str, cache.PluginHandler]:
+        return {}
+
+    def get_health_checkers(self) -> list[healthz.HealthChecker]:
+        return []
+
+    def should_reset_extended_resource_capacity(self) -> bool:
+        return False
+
+    def get_allocate_resources_pod_admit_handler(self) -> lifecycle.PodAdmitHandler:
+        return AdmitAll()
+
+    def get_node_allocatable_absolute(self) -> dict[str, Quantity]:
+        return {}
+
+    def prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        # DIVERGES: Go's stub lets such a pod run without what it claims.
+        if pod.spec.resource_claims:
+            raise ValueError("resource claims are not supported by this node")
+
+    def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        return None
+
+    def pod_might_need_to_unprepare_resources(self, uid: str) -> bool:
+        return False
+
+    def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:
+        return None
+
+    def updates(self) -> golang.Channel[Update]:
         return self._updates
+
+    def pod_has_exclusive_cpus(self, pod: v1.Pod) -> bool:
+        return False
+
+    def container_has_exclusive_cpus(self, pod: v1.Pod, container: v1.Container) -> bool:
+        return False
+
+    def get_cpus(self, pod_uid: str, container_name: str) -> Sequence[int]:
+        return ()
+
+    def get_allocatable_cpus(self) -> Sequence[int]:
+        return ()
+
+    def update_allocated_devices(self) -> None:
+        return None
+
+    def get_devices(self, pod_uid: str, container_name: str) -> Sequence[podresourcesapi.ContainerDevices]:
+        return ()
+
+    def get_allocatable_devices(self) -> Sequence[podresourcesapi.ContainerDevices]:
+        return ()
+
+    def get_memory(self, pod_uid: str, container_name: str) -> Sequence[podresourcesapi.ContainerMemory]:
+        return ()
+
+    def get_allocatable_memory(self) -> Sequence[podresourcesapi.ContainerMemory]:
+        return ()
+
+    def get_dynamic_resources(self, pod: v1.Pod, container: v1.Container) -> Sequence[podresourcesapi.DynamicResource]:
+        return ()
+
+
+class AdmitAll:
+    """Where nothing is given out, nobody is refused."""
+
+    def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
+        return lifecycle.PodAdmitResult(admit=True)

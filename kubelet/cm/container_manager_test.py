@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
-from kubelet import cm
-from kubelet.cm import container_manager
+from kubelet import cadvisor, cm, config
+from kubelet.cm import container_manager_linux
 from kubelet.cm.cgroup_manager import CgroupManager, new_cgroup_manager
 from kubelet.cm.testing import FakeCgroupfs
+from kubelet.cri.testing import FakeRuntimeService
+from kubelet.status.testing import FakePodStatusProvider
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.tools import record
 
 POD = v1.Pod(metadata=metav1.ObjectMeta(uid="u"), spec=v1.PodSpec(containers=[v1.Container(name="c")]))
 
@@ -24,27 +27,36 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCgroupfs:
     def make(driver: str) -> CgroupManager:
         return new_cgroup_manager(driver, str(tmp_path))
 
-    monkeypatch.setattr(container_manager, "new_cgroup_manager", make)
+    monkeypatch.setattr(container_manager_linux, "new_cgroup_manager", make)
     return FakeCgroupfs(tmp_path, 1, monkeypatch)
 
 
 def manager_with(**config: Any) -> cm.ContainerManagerImpl:
-    return cm.ContainerManagerImpl(cm.NodeConfig(**config))
+    return cm.ContainerManagerImpl(None, cadvisor.Cadvisor(), cm.NodeConfig(**config), record.FakeRecorder(10), None)
+
+
+def start(manager: cm.ContainerManager) -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    sources, status, runtime = config.SourcesImpl(lambda seen: True), FakePodStatusProvider(), FakeRuntimeService()
+    try:
+        manager.start(ctx, v1.Node(), list, lambda ctx: v1.Node(), sources, status, runtime, True)
+    finally:
+        cancel()
 
 
 def test_start_lays_out_the_cgroups(fake: FakeCgroupfs) -> None:
     manager = manager_with(cgroup_root="/a/b")
-    manager.start(v1.Node(), list)
+    start(manager)
     found = [path for path in fake.directories() if path.startswith("cpu/")]
     below = ("", "/burstable", "/besteffort")
     assert set(found) >= {f"cpu/a/b/kubepods{name}" for name in below}
     assert manager.get_pod_cgroup_root() == "/a/b/kubepods"
-    manager.start(v1.Node(), list)
+    start(manager)
 
 
 def test_pod_cgroups_follow_the_configuration(fake: FakeCgroupfs) -> None:
     manager = manager_with(cgroup_driver="systemd", pod_pids_limit=33, cpu_cfs_quota_period=0.05)
-    manager.start(v1.Node(), list)
+    start(manager)
     pods = manager.new_pod_container_manager()
     pods.ensure_exists(POD)
     _, literal = pods.get_pod_container_name(POD)
@@ -62,7 +74,7 @@ def test_pod_cgroups_follow_the_configuration(fake: FakeCgroupfs) -> None:
 def test_without_cgroups_per_qos_nothing_is_made(fake: FakeCgroupfs) -> None:
     manager = manager_with(cgroups_per_qos=False, cgroup_root="/")
     before = fake.directories()
-    manager.start(v1.Node(), list)
+    start(manager)
     manager.update_qos_cgroups()
     assert fake.directories() == before
     assert isinstance(manager.new_pod_container_manager(), cm.PodContainerManagerNoop)
@@ -86,7 +98,7 @@ def test_resources_are_the_callers_own(fake: FakeCgroupfs) -> None:
 
 def test_stub() -> None:
     stub: cm.ContainerManager = cm.ContainerManagerStub()
-    stub.start(v1.Node(), list)
+    start(stub)
     assert not stub.get_node_config().cgroups_per_qos
     assert stub.new_pod_container_manager().get_pod_container_name(POD) == ((), "")
     assert stub.get_node_allocatable_reservation() == {}

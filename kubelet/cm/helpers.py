@@ -6,18 +6,23 @@ Go: pkg/kubelet/cm/helpers_linux.go, helpers.go
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from kubelet.cm import containermap
 from kubelet.cm.cgroup_manager import SYSTEMD, to_systemd
 from kubelet.cm.types import CgroupName, ResourceConfig
 from kubelet.eviction import api as evictionapi
 from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
-from pkg import features, klog
+from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource as quantities
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.component_helpers import resource
+
+if TYPE_CHECKING:
+    from kubelet.cri import apis as internalapi
 
 MIN_SHARES = 2
 MAX_SHARES = 262144
@@ -144,6 +149,33 @@ def hard_eviction_reservation(
         if name is not None:
             reserved[name] = evictionapi.get_threshold_quantity(threshold.value, capacity[name])
     return reserved
+
+
+def build_container_map_and_running_set_from_runtime(
+    ctx: golang.Context, runtime_service: internalapi.RuntimeService
+) -> tuple[containermap.ContainerMap, set[str]]:
+    """The runtime's containers by id, and the ids of those that run; a runtime that does not tell has none."""
+    from cri_api.v1 import api_pb2 as runtimeapi
+
+    found, running = containermap.ContainerMap(), set[str]()
+    try:
+        pods = {sandbox.id: sandbox.metadata.uid for sandbox in runtime_service.list_pod_sandbox(ctx, None)}
+        containers = runtime_service.list_containers(ctx, None)
+    except Exception as err:
+        # What runs is only not known by its id: the managers find it again by pod and name.
+        klog.error_s(err, "Failed to list the containers of the runtime")
+        return found, running
+    for container in containers:
+        ref = {"podSandboxId": container.pod_sandbox_id, "containerName": container.metadata.name}
+        pod_uid = pods.get(container.pod_sandbox_id)
+        if pod_uid is None:
+            klog.info_s("No PodSandBox found for the container", **ref, containerId=container.id)
+            continue
+        found.add(pod_uid, container.metadata.name, container.id)
+        if container.state == runtimeapi.CONTAINER_RUNNING:
+            klog.v(4).info_s("Container reported running", **ref, podUID=pod_uid, containerId=container.id)
+            running.add(container.id)
+    return found, running
 
 
 def node_allocatable_root(cgroup_root: str, cgroups_per_qos: bool, cgroup_driver: str) -> str:

@@ -5,6 +5,7 @@ Go: cmd/kubelet/app/server.go
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import resource as rlimit
 import sys
@@ -336,6 +337,8 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
         connect = connect_to_api_server(ctx, server, tracer_provider)
         kube_deps = make_dependencies(ctx, server, tracer_provider)
         connect(kube_deps)
+        if kube_deps.container_manager is None:
+            kube_deps.container_manager = new_container_manager(server, kube_deps)
         kube_deps.flagz = server.flagz
         zpages.init_configz(server.kubelet_configuration)
         _apply_process_limits(server)
@@ -437,7 +440,7 @@ def unsecured_dependencies(
     ctx: golang.Context, server: options.KubeletServer, tracer_provider: tracing.TracerProvider
 ) -> kubelet_struct.Dependencies:
     """What the kubelet needs from outside, without authentication of its server."""
-    from kubelet import cadvisor, cm, kubelet_struct
+    from kubelet import cadvisor, kubelet_struct
     from kubelet import container as kubecontainer
     from kubelet.cri import remote
     from pkg import mount_utils
@@ -455,11 +458,10 @@ def unsecured_dependencies(
     image_service = remote.RemoteImageService(ctx, image_endpoint, timeout, tracer_provider)
     wait_for_runtime(ctx, runtime_service, image_service)
     get_cgroup_driver_from_cri(ctx, server, runtime_service)
-    node_config.cgroup_driver = kc.cgroup_driver
     mounter = mount_utils.Mounter()
     machine = cadvisor.Cadvisor(
         root_path=server.kubelet_flags.root_directory,
-        cgroup_roots=_cgroup_roots(node_config),
+        cgroup_roots=_cgroup_roots(dataclasses.replace(node_config, cgroup_driver=kc.cgroup_driver)),
         containers=cadvisor.RuntimeContainers(runtime_service, image_service),
     )
     return kubelet_struct.Dependencies(
@@ -467,13 +469,22 @@ def unsecured_dependencies(
         tracer_provider=tracer_provider,
         remote_runtime_service=runtime_service,
         remote_image_service=image_service,
-        container_manager=cm.ContainerManagerImpl(node_config, machine),
         cadvisor_interface=machine,
         os_interface=kubecontainer.RealOS(),
         mounter=mounter,
         hostutil=hostutil.HostUtil(),
         subpather=subpath.Subpather(mounter),
         volume_plugins=plugins.probe_volume_plugins(),
+    )
+
+
+def new_container_manager(server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies) -> cm.ContainerManager:
+    """Raises ValueError for a configuration that the node cannot have, OSError where its cgroups cannot be used."""
+    from kubelet import cm
+
+    config = dataclasses.replace(_node_config(server), cgroup_driver=server.kubelet_configuration.cgroup_driver)
+    return cm.ContainerManagerImpl(
+        kube_deps.mounter, kube_deps.cadvisor_interface, config, kube_deps.recorder, kube_deps.kube_client
     )
 
 

@@ -1,0 +1,54 @@
+"""Which container of which pod has an id.
+
+Go: pkg/kubelet/cm/containermap
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class ContainerRef(NamedTuple):
+    """A container by its pod and name.  Go: cmItem"""
+
+    pod_uid: str
+    container_name: str
+
+
+class ContainerMap(dict[str, ContainerRef]):
+    """Containers by id. Not safe from several threads at once."""
+
+    def clone(self) -> ContainerMap:
+        return ContainerMap(self)
+
+    def add(self, pod_uid: str, container_name: str, container_id: str) -> None:
+        self[container_id] = ContainerRef(pod_uid, container_name)
+
+    def remove_by_container_id(self, container_id: str) -> None:
+        self.pop(container_id, None)
+
+    def remove_by_container_ref(self, pod_uid: str, container_name: str) -> None:
+        try:
+            self.remove_by_container_id(self.get_container_id(pod_uid, container_name))
+        except LookupError:
+            return
+
+    def get_container_id(self, pod_uid: str, container_name: str) -> str:
+        """Raises LookupError for a container that is not in the map."""
+        wanted = ContainerRef(pod_uid, container_name)
+        for container_id, ref in self.items():
+            if ref == wanted:
+                return container_id
+        raise LookupError(f"container {container_name} not in ContainerMap for pod {pod_uid}")
+
+    def get_container_ref(self, container_id: str) -> ContainerRef:
+        """Raises LookupError for an id that is not in the map."""
+        if container_id not in self:
+            raise LookupError(f"containerID {container_id} not in ContainerMap")
+        return self[container_id]
+
+    def visit(self, visitor: Callable[[str, str, str], None]) -> None:
+        """Call visitor with the pod's uid, the container's name and its id, for each. It may remove entries."""
+        for container_id, ref in list(self.items()):
+            visitor(ref.pod_uid, ref.container_name, container_id)

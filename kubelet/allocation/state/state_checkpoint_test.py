@@ -31,15 +31,8 @@ def _file(data: str) -> str:
     return json.dumps({"data": data, "checksum": checksum.new(data)})
 
 
-# What a Go kubelet of 1.36 had given to a pod and put in force, files as they are.
-_GO_FILES = [
-    r'{"data":"{\"entries\":{\"a3be1abe-68b3-46cf-8207-b36990291301\":{\"ContainerResources\":{\"c\":{\"limits\":'
-    r"{\"cpu\":\"1\",\"memory\":\"1536Mi\"},\"requests\":{\"cpu\":\"100m\",\"memory\":\"10Mi\"}}},"
-    r'\"PodLevelResources\":null}}}","checksum":3685040096}',
-    r'{"data":"{\"entries\":{\"a3be1abe-68b3-46cf-8207-b36990291301\":{\"ContainerResources\":{\"c\":{\"limits\":'
-    r"{\"memory\":\"1536Mi\"},\"requests\":{\"cpu\":\"100m\",\"memory\":\"10Mi\"}}},\"PodLevelResources\":{\"limits\":"
-    r'{\"cpu\":\"1\"},\"requests\":{\"cpu\":\"200m\",\"memory\":\"10Mi\"}}}}}","checksum":1165257362}',
-]
+# What Go kubelets of 1.36 had given to pods and put in force, files as they are.
+_GO_FILES = sorted(Path(__file__).with_name("testdata").glob("*.json"))
 
 
 def requirements(amount: str) -> v1.ResourceRequirements:
@@ -80,12 +73,13 @@ def test_reads_what_go_wrote(tmp_path: Path) -> None:
     assert data.startswith('{"entries":{"pod1"')
 
 
-@pytest.mark.parametrize("text", _GO_FILES)
-def test_file_of_a_go_kubelet_stays_the_same(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("file", _GO_FILES, ids=lambda file: file.stem)
+def test_file_of_a_go_kubelet_stays_the_same(tmp_path: Path, file: Path) -> None:
+    text = file.read_text()
     path = tmp_path / _NAME
     path.write_text(text)
     checkpoint = state.StateCheckpoint(str(tmp_path), _NAME)
-    ((uid, info),) = checkpoint.get_pod_resource_info_map().items()
+    uid, info = next(iter(checkpoint.get_pod_resource_info_map().items()))
     checkpoint.set_pod_resource_info("other", info)
     checkpoint.remove_pod("other")
     checkpoint.set_pod_resource_info(uid, info)

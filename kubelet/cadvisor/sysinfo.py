@@ -73,7 +73,10 @@ def unique_cpu_properties(root: Path, name: str) -> int:
     online = _online_cpus(root)
     return len(
         {
-            (_number_or_zero(directory / "topology" / name), _number_or_zero(directory / "topology/physical_package_id"))
+            (
+                _number_or_zero(directory / "topology" / name),
+                _number_or_zero(directory / "topology/physical_package_id"),
+            )
             for cpu, directory in _numbered(root / CPUS, "cpu")
             if _is_online(cpu, online)
         }

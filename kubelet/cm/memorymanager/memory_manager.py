@@ -1,0 +1,250 @@
+"""The manager of memory of NUMA nodes.
+
+Go: pkg/kubelet/cm/memorymanager/memory_manager.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kubelet.cm.memorymanager import state as memorystate
+from kubelet.cm.memorymanager.policy_none import POLICY_TYPE_NONE, PolicyNone
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+from pkg.apimachinery.api.resource import Quantity
+from pkg.apis.core.v1 import helper as corev1helper
+
+if TYPE_CHECKING:
+    from kubelet import config, status
+    from kubelet.apis import config as kubeletconfig
+    from kubelet.cadvisor import MachineInfo
+    from kubelet.cm.containermap import ContainerMap
+    from kubelet.cm.memorymanager.policy import Policy
+    from kubelet.cm.memorymanager.policy_static import SystemReservedMemory
+    from kubelet.cm.topologymanager import HintProvider, Hints, Store
+    from kubelet.cri import apis as internalapi
+
+_STATE_FILE_NAME = "memory_manager_state"
+
+
+class Manager:
+    """Gives memory to containers as its policy says, and remembers it over restarts. Safe from any thread.
+
+    Nothing may be given before start. With the policy "None" nothing ever is, and containers are not kept track of.
+    """
+
+    def __init__(
+        self,
+        policy_name: str,
+        machine_info: MachineInfo,
+        node_allocatable_reservation: Mapping[str, Quantity],
+        reserved_memory: Sequence[kubeletconfig.MemoryReservation],
+        state_file_directory: str,
+        affinity: Store,
+    ) -> None:
+        """Raises ValueError for a policy that is not known, and for reservations that do not fit the machine."""
+        self._policy = _new_policy(policy_name, machine_info, node_allocatable_reservation, reserved_memory, affinity)
+        self._is_idle = policy_name == POLICY_TYPE_NONE
+        self._state_file_directory = state_file_directory
+        self._state: memorystate.State = memorystate.StateMemory()
+        self._lock = threading.Lock()  # one gives or takes memory at a time; guards the container map
+        self._allocatable_memory: list[memorystate.Block] = []
+
+    def start(
+        self,
+        ctx: golang.Context,
+        active_pods: Callable[[], Sequence[v1.Pod]],
+        sources_ready: config.SourcesReady,
+        pod_status_provider: status.PodStatusProvider,
+        container_runtime: internalapi.RuntimeService,
+        initial_containers: ContainerMap,
+    ) -> None:
+        """Reads what an earlier kubelet gave away.
+
+        Raises OSError, and ValueError when that cannot be read or does not fit the machine any more.
+        """
+        klog.info_s("Starting memorymanager", policy=self._policy.name())
+        self._sources_ready = sources_ready
+        self._active_pods = active_pods
+        self._container_map = initial_containers
+        try:
+            self._state = memorystate.StateCheckpoint(self._state_file_directory, _STATE_FILE_NAME, self._policy.name())
+        except (OSError, ValueError) as err:
+            klog.error_s(err, "Could not initialize checkpoint manager, please drain node and remove policy state file")
+            raise
+        self._policy.start(self._state)
+        self._allocatable_memory = self._policy.get_allocatable_memory(self._state)
+        klog.v(4).info_s("memorymanager started", policy=self._policy.name())
+
+    def add_container(self, pod: v1.Pod, container: v1.Container, container_id: str) -> None:
+        """Tells which id the container got. What init containers before it had comes free, for they have ended."""
+        if self._is_idle:
+            return
+        uid = pod.metadata.uid
+        with self._lock:
+            self._container_map.add(uid, container.name, container_id)
+            for init_container in pod.spec.init_containers:
+                if init_container.name == container.name:
+                    break
+                # A sidecar goes on.
+                if not podutil.is_restartable_init_container(init_container):
+                    self._policy_remove_container_by_ref_locked(uid, init_container.name)
+
+    def get_memory_numa_nodes(self, pod: v1.Pod, container: v1.Container) -> frozenset[int]:
+        """The nodes of which the container has memory; empty if it may have that of any node."""
+        blocks = self._state.get_memory_blocks(pod.metadata.uid, container.name) or ()
+        nodes = frozenset(node for block in blocks for node in block.numa_affinity)
+        keys = {"pod": klog.kobj(pod), "containerName": container.name}
+        if nodes:
+            klog.info_s("Memory affinity", **keys, numaNodes=sorted(nodes))
+        else:
+            klog.v(5).info_s("NUMA nodes not available for allocation", **keys)
+        return nodes
+
+    def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
+        """Gives the container its memory before it is started. Raises ValueError when it cannot."""
+        self._remove_stale_state()
+        with self._lock:
+            try:
+                self._policy.allocate(self._state, pod, container)
+            except ValueError as err:
+                klog.error_s(err, "Allocate error", pod=klog.kobj(pod), containerName=container.name)
+                raise
+
+    def remove_container(self, container_id: str) -> None:
+        """Takes back what the container had."""
+        with self._lock:
+            try:
+                pod_uid, container_name = self._container_map.get_container_ref(container_id)
+            except LookupError as err:
+                klog.error_s(err, "Failed to get container from container map", containerID=container_id)
+                return
+            self._policy_remove_container_by_ref_locked(pod_uid, container_name)
+
+    def state(self) -> memorystate.Reader:
+        return self._state
+
+    def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> Hints:
+        self._remove_stale_state()
+        return self._policy.get_topology_hints(self._state, pod, container)
+
+    def get_pod_topology_hints(self, pod: v1.Pod) -> Hints:
+        self._remove_stale_state()
+        return self._policy.get_pod_topology_hints(self._state, pod)
+
+    def get_allocatable_memory(self) -> list[memorystate.Block]:
+        """What containers may have, of each NUMA node."""
+        return self._allocatable_memory
+
+    def get_memory(self, pod_uid: str, container_name: str) -> list[memorystate.Block]:
+        """What the container has; its blocks may be empty where a later container uses them too."""
+        return self._state.get_memory_blocks(pod_uid, container_name) or []
+
+    def _remove_stale_state(self) -> None:
+        """Takes back what containers had of pods that are gone."""
+        # Before all pods are known, all of them would seem gone.
+        if self._is_idle or not self._sources_ready.all_ready():
+            return
+        with self._lock:
+            active = {
+                (pod.metadata.uid, container.name)
+                for pod in self._active_pods()
+                for container in (*pod.spec.init_containers, *pod.spec.containers)
+            }
+            assignments = self._state.get_memory_assignments()
+            known = {(uid, name) for uid, containers in assignments.items() for name in containers}
+            known.update((ref.pod_uid, ref.container_name) for ref in self._container_map.values())
+            for pod_uid, container_name in sorted(known - active):
+                klog.v(2).info_s("RemoveStaleState removing state", podUID=pod_uid, containerName=container_name)
+                self._policy_remove_container_by_ref_locked(pod_uid, container_name)
+
+    def _policy_remove_container_by_ref_locked(self, pod_uid: str, container_name: str) -> None:
+        self._policy.remove_container(self._state, pod_uid, container_name)
+        self._container_map.remove_by_container_ref(pod_uid, container_name)
+
+
+def _new_policy(
+    policy_name: str,
+    machine_info: MachineInfo,
+    node_allocatable_reservation: Mapping[str, Quantity],
+    reserved_memory: Sequence[kubeletconfig.MemoryReservation],
+    affinity: Store,
+) -> Policy:
+    match policy_name:
+        case "None":
+            return PolicyNone()
+        case "Static":
+            # Imported here, for most nodes do without.
+            from kubelet.cm.memorymanager.policy_static import PolicyStatic
+
+            reserved = get_system_reserved_memory(machine_info, node_allocatable_reservation, reserved_memory)
+            return PolicyStatic(machine_info, reserved, affinity)
+        case "BestEffort":
+            raise ValueError(f'policy "{policy_name}" is not available for platform "linux"')
+        case _:
+            raise ValueError(f'unknown policy: "{policy_name}"')
+
+
+def get_system_reserved_memory(
+    machine_info: MachineInfo,
+    node_allocatable_reservation: Mapping[str, Quantity],
+    reserved_memory: Sequence[kubeletconfig.MemoryReservation],
+) -> SystemReservedMemory:
+    """What is kept for the system of each NUMA node, in bytes.
+
+    Raises ValueError for nodes that the machine has not, and if it is not as much as allocatable leaves out.
+    """
+    from kubelet.cm.memorymanager.policy_static import as_int64
+
+    _validate_reserved_memory(machine_info, node_allocatable_reservation, reserved_memory)
+    converted: dict[int, dict[str, int]] = {node.id: {} for node in machine_info.topology}
+    for reservation in reserved_memory:
+        for name, quantity in reservation.limits.items():
+            converted[reservation.numa_node][name] = as_int64(quantity)
+    return converted
+
+
+def _validate_reserved_memory(
+    machine_info: MachineInfo,
+    node_allocatable_reservation: Mapping[str, Quantity],
+    reserved_memory: Sequence[kubeletconfig.MemoryReservation],
+) -> None:
+    totals = _total_memory_type_reserved(machine_info, reserved_memory)
+    names = totals.keys() | {
+        name
+        for name in node_allocatable_reservation
+        if name == v1.RESOURCE_MEMORY or corev1helper.is_huge_page_resource_name(name)
+    }
+    for name in sorted(names):
+        reserved = totals.get(name, Quantity(0))
+        node_allocatable = node_allocatable_reservation.get(name, Quantity(0))
+        if reserved != node_allocatable:
+            raise ValueError(
+                f'the total amount "{reserved}" of type "{name}" is not equal to the value "{node_allocatable}" '
+                "determined by Node Allocatable feature"
+            )
+
+
+def _total_memory_type_reserved(
+    machine_info: MachineInfo, reserved_memory: Sequence[kubeletconfig.MemoryReservation]
+) -> dict[str, Quantity]:
+    nodes = {node.id for node in machine_info.topology}
+    totals: dict[str, Quantity] = {}
+    for reservation in reserved_memory:
+        if reservation.numa_node not in nodes:
+            raise ValueError(
+                f"the reserved memory configuration references a NUMA node {reservation.numa_node} "
+                "that does not exist on this machine"
+            )
+        for name, quantity in reservation.limits.items():
+            totals[name] = totals.get(name, Quantity(0)).add(quantity)
+    return totals
+
+
+if TYPE_CHECKING:
+
+    def _check(manager: Manager) -> HintProvider:
+        return manager

@@ -1,0 +1,518 @@
+"""Guaranteed pods get their memory of as few NUMA nodes as possible, and nobody else is promised it.
+
+A node is used either alone or always together with the same others, so that what is free on it can be told.
+
+Go: pkg/kubelet/cm/memorymanager/policy_static.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kubelet import metrics
+from kubelet.cm.memorymanager import state
+from kubelet.cm.topologymanager import Hints, TopologyHint, bitmask
+from pkg import klog
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+from pkg.apimachinery.api import resource
+from pkg.apis.core.v1 import helper as corehelper
+from pkg.apis.core.v1.helper import qos
+from pkg.component_helpers import resource as resourcehelper
+
+if TYPE_CHECKING:
+    from kubelet.cadvisor import MachineInfo
+    from kubelet.cm.memorymanager.policy import Policy
+    from kubelet.cm.topologymanager import Store
+
+POLICY_TYPE_STATIC = "Static"
+_KIB = 1024
+_MAX_INT64 = 2**63 - 1
+_NANOS = 10**9
+
+# Bytes by resource: of a request, or of what is free.
+Amounts = dict[str, int]
+# By the NUMA node's number.
+SystemReservedMemory = Mapping[int, Mapping[str, int]]
+
+
+class PolicyStatic:
+    """See Policy. The manager calls it with its lock held where something changes."""
+
+    def __init__(self, machine_info: MachineInfo, reserved: SystemReservedMemory, affinity: Store) -> None:
+        """Raises ValueError unless some memory is kept for the system."""
+        if not any(node.get(v1.RESOURCE_MEMORY, 0) for node in reserved.values()):
+            raise ValueError("[memorymanager] you should specify the system reserved memory")
+        self._machine_info = machine_info
+        self._system_reserved = reserved
+        self._affinity = affinity
+        # What init containers that have ended leave to their successors, by pod, NUMA nodes and resource. A sidecar
+        # keeps what it has. Go: initContainersReusableMemory
+        self._reusable: dict[str, dict[bitmask.BitMask, Amounts]] = {}
+
+    def name(self) -> str:
+        return POLICY_TYPE_STATIC
+
+    def start(self, s: state.State) -> None:
+        try:
+            self._validate_state(s)
+        except ValueError as err:
+            klog.error_s(err, "Invalid state, please drain node and remove policy state file")
+            raise
+
+    def allocate(self, s: state.State, pod: v1.Pod, container: v1.Container) -> None:
+        if not _is_managed(pod):
+            return
+        klog.info_s("Allocate", pod=klog.kobj(pod), containerName=container.name)
+        metrics.MEMORY_MANAGER_PINNING_REQUEST_TOTAL.inc()
+        try:
+            self._allocate(s, pod, container)
+        except ValueError:
+            metrics.MEMORY_MANAGER_PINNING_ERRORS_TOTAL.inc()
+            raise
+
+    def _allocate(self, s: state.State, pod: v1.Pod, container: v1.Container) -> None:
+        uid = pod.metadata.uid
+        if (blocks := s.get_memory_blocks(uid, container.name)) is not None:
+            self._update_pod_reusable_memory(pod, container, blocks)
+            klog.info_s(
+                "Container already present in state, skipping", pod=klog.kobj(pod), containerName=container.name
+            )
+            return
+        machine_state = s.get_machine_state()
+        requested = _container_requested_resources(container)
+        nodes = self._choose_nodes(machine_state, pod, container, requested)
+        blocks = [state.Block(tuple(nodes.get_bits()), name, size) for name, size in requested.items()]
+        for block in blocks:
+            fresh = max(block.size - self._pod_reusable_memory(pod, nodes, block.type), 0)
+            _update_machine_state(machine_state, block.numa_affinity, block.type, fresh)
+        self._update_pod_reusable_memory(pod, container, blocks)
+        s.set_machine_state(machine_state)
+        s.set_memory_blocks(uid, container.name, blocks)
+        _update_init_containers_memory_blocks(s, pod, container, blocks)
+        klog.v(4).info_s("Allocated exclusive memory", pod=klog.kobj(pod), containerName=container.name)
+
+    def _choose_nodes(
+        self, machine_state: state.NUMANodeMap, pod: v1.Pod, container: v1.Container, requested: Amounts
+    ) -> bitmask.BitMask:
+        """Those of the topology manager; more of them if they have too little, and any if it has no opinion."""
+        hint = self._affinity.get_affinity(pod.metadata.uid, container.name)
+        klog.info_s("Got topology affinity", hint=hint, pod=klog.kobj(pod), containerName=container.name)
+        nodes = hint.numa_node_affinity
+        if nodes is None:
+            best = self._default_hint(machine_state, pod, requested)
+            if hint.preferred and not best.preferred:
+                raise ValueError("[memorymanager] failed to find the default preferred hint")
+            hint, nodes = best, _nodes_of(best)
+        if not _is_affinity_satisfy_request(machine_state, nodes, requested):
+            best = self._extend_topology_manager_hint(machine_state, pod, requested, nodes)
+            if hint.preferred and not best.preferred:
+                raise ValueError("[memorymanager] failed to find the extended preferred hint")
+            nodes = _nodes_of(best)
+        if _is_affinity_violating_numa_allocations(machine_state, nodes):
+            raise ValueError("[memorymanager] preferred hint violates NUMA node allocation")
+        return nodes
+
+    def remove_container(self, s: state.State, pod_uid: str, container_name: str) -> None:
+        klog.info_s("RemoveContainer", podUID=pod_uid, containerName=container_name)
+        blocks = s.get_memory_blocks(pod_uid, container_name)
+        if blocks is None:
+            return
+        s.delete(pod_uid, container_name)
+        machine_state = s.get_machine_state()
+        for block in blocks:
+            _release(machine_state, block)
+        s.set_machine_state(machine_state)
+        klog.info_s("Released container-level memory", podUID=pod_uid, containerName=container_name)
+
+    def get_pod_topology_hints(self, s: state.State, pod: v1.Pod) -> Hints:
+        if not _is_managed(pod):
+            return {}
+        try:
+            requested = _pod_requested_resources(pod)
+        except ValueError as err:
+            klog.error_s(err, "Failed to get pod requested resources", podUID=pod.metadata.uid)
+            return {}
+        if not requested:
+            return {}
+        for container in (*pod.spec.init_containers, *pod.spec.containers):
+            if (blocks := s.get_memory_blocks(pod.metadata.uid, container.name)) is not None:
+                return _regenerate_hints(pod, container, blocks, requested)
+        # What init containers leave is counted already: the hints are those of the whole pod.
+        return self._calculate_hints(s.get_machine_state(), pod, requested)
+
+    def get_topology_hints(self, s: state.State, pod: v1.Pod, container: v1.Container) -> Hints:
+        if not _is_managed(pod):
+            return {}
+        uid = pod.metadata.uid
+        try:
+            requested = _container_requested_resources(container)
+        except ValueError as err:
+            klog.error_s(err, "Failed to get container requested resources", podUID=uid, containerName=container.name)
+            return {}
+        # One that has its memory, after a restart of the kubelet for example, keeps it.
+        if (blocks := s.get_memory_blocks(uid, container.name)) is not None:
+            return _regenerate_hints(pod, container, blocks, requested)
+        return self._calculate_hints(s.get_machine_state(), pod, requested)
+
+    def get_allocatable_memory(self, s: state.State) -> list[state.Block]:
+        return [
+            state.Block((node,), name, table.allocatable)
+            for node, node_state in sorted(s.get_machine_state().items())
+            for name, table in node_state.memory_map.items()
+            if table.allocatable
+        ]
+
+    def _calculate_hints(self, machine_state: state.NUMANodeMap, pod: v1.Pod, requested: Amounts) -> Hints:
+        """All sets of nodes that have enough free; those are preferred that are as few as an idle machine needs."""
+        numa_nodes = sorted(machine_state)
+        fewest = len(numa_nodes)
+        found: list[bitmask.BitMask] = []
+        for mask in bitmask.iterate_bit_masks(numa_nodes):
+            nodes = mask.get_bits()
+            if not _covers(_sum_of(machine_state, nodes, "allocatable", requested), requested):
+                continue
+            fewest = min(fewest, len(nodes))
+            if not _can_be_used(machine_state, nodes):
+                continue
+            free = _sum_of(machine_state, nodes, "free", requested)
+            if _covers({name: free[name] + self._pod_reusable_memory(pod, mask, name) for name in free}, requested):
+                found.append(mask)
+        hints = [TopologyHint(mask, mask.count() == fewest) for mask in found]
+        return {name: list(hints) for name in requested} if hints else {}
+
+    def _default_hint(self, machine_state: state.NUMANodeMap, pod: v1.Pod, requested: Amounts) -> TopologyHint:
+        hints = _memory_hints(self._calculate_hints(machine_state, pod, requested))
+        if not hints:
+            raise ValueError(
+                "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
+            )
+        return _find_best_hint(hints)
+
+    def _extend_topology_manager_hint(
+        self, machine_state: state.NUMANodeMap, pod: v1.Pod, requested: Amounts, mask: bitmask.BitMask
+    ) -> TopologyHint:
+        """The best that contains these nodes: merging may have left a part only of what was offered."""
+        hints = _memory_hints(self._calculate_hints(machine_state, pod, requested))
+        fitting = [hint for hint in hints if mask & _nodes_of(hint) == mask]
+        if not fitting:
+            raise ValueError("[memorymanager] failed to find NUMA nodes to extend the current topology hint")
+        return _find_best_hint(fitting)
+
+    def _pod_reusable_memory(self, pod: v1.Pod, nodes: bitmask.BitMask, resource_name: str) -> int:
+        return self._reusable.get(pod.metadata.uid, {}).get(nodes, {}).get(resource_name, 0)
+
+    def _update_pod_reusable_memory(self, pod: v1.Pod, container: v1.Container, blocks: list[state.Block]) -> None:
+        """What an init container has comes free for the next; what another one takes is gone."""
+        uid = pod.metadata.uid
+        # One pod is admitted at a time.
+        self._reusable = {uid: self._reusable[uid]} if uid in self._reusable else {}
+        is_regular_init = _is_regular_init_container(pod, container)
+        if is_regular_init:
+            self._reusable.setdefault(uid, {})
+        for block in blocks:
+            nodes = bitmask.BitMask(*block.numa_affinity)
+            reusable = self._pod_reusable_memory(pod, nodes, block.type)
+            if is_regular_init:
+                self._reusable[uid].setdefault(nodes, {})[block.type] = max(block.size, reusable)
+            elif reusable:
+                self._reusable[uid][nodes][block.type] = max(reusable - block.size, 0)
+
+    def _validate_state(self, s: state.State) -> None:
+        """Raises ValueError if what was given away cannot be on this machine with this configuration.
+
+        Memory banks come and go, and so do reservations.
+        """
+        machine_state, assignments = s.get_machine_state(), s.get_memory_assignments()
+        if not machine_state:
+            if assignments:
+                raise ValueError("[memorymanager] machine state can not be empty when it has memory assignments")
+            s.set_machine_state(self._default_machine_state())
+            return
+        expected = self._default_machine_state()
+        for pod_uid, containers in assignments.items():
+            for container_name, blocks in containers.items():
+                _update_expected_machine_state(expected, blocks, pod_uid, container_name)
+        if not _are_machine_states_equal(machine_state, expected):
+            raise ValueError("[memorymanager] the expected machine state is different from the real one")
+
+    def _default_machine_state(self) -> state.NUMANodeMap:
+        """That of a machine of which nothing is given away."""
+        nodes: state.NUMANodeMap = {}
+        for node in self._machine_info.topology:
+            tables: dict[str, state.MemoryTable] = {}
+            for pages in node.huge_pages:
+                page_size = resource.new_quantity(pages.page_size * _KIB, resource.Format.BINARY_SI)
+                name = f"{v1.RESOURCE_HUGE_PAGES_PREFIX}{page_size}"
+                tables[name] = self._memory_table(node.id, name, pages.num_pages * pages.page_size * _KIB)
+            of_huge_pages = sum(table.total_mem_size for table in tables.values())
+            tables[v1.RESOURCE_MEMORY] = self._memory_table(node.id, v1.RESOURCE_MEMORY, node.memory, of_huge_pages)
+            nodes[node.id] = state.NUMANodeState(0, tables, [node.id])
+        return nodes
+
+    def _memory_table(self, node: int, resource_name: str, total: int, used_otherwise: int = 0) -> state.MemoryTable:
+        """Raises ValueError if more is reserved than there is.
+
+        DIVERGES: Go's numbers wrap around, and pods are given what is not there.
+        """
+        reserved = self._system_reserved.get(node, {}).get(resource_name, 0)
+        allocatable = total - reserved - used_otherwise
+        if allocatable < 0:
+            raise ValueError(
+                f"[memorymanager] {reserved} bytes of {resource_name} are reserved of NUMA node {node}, "
+                f"which has {total - used_otherwise}"
+            )
+        return state.MemoryTable(total, reserved, allocatable, 0, allocatable)
+
+
+def _is_managed(pod: v1.Pod) -> bool:
+    """Whether the pod's containers get memory of their own: it is guaranteed, by its containers' resources."""
+    if (pod_qos := qos.get_pod_qos(pod)) != v1.POD_QOS_GUARANTEED:
+        klog.v(5).info_s(
+            "Exclusive memory allocation skipped, pod QoS is not guaranteed", pod=klog.kobj(pod), qos=pod_qos
+        )
+        return False
+    if resourcehelper.is_pod_level_resources_set(pod):
+        klog.v(2).info_s(
+            "Allocation skipped, pod is using pod-level resources which are not supported by the static "
+            "Memory manager policy",
+            pod=klog.kobj(pod),
+            podUID=pod.metadata.uid,
+        )
+        return False
+    return True
+
+
+def _is_regular_init_container(pod: v1.Pod, container: v1.Container) -> bool:
+    found = next((c for c in pod.spec.init_containers if c.name == container.name), None)
+    return found is not None and not podutil.is_restartable_init_container(found)
+
+
+def _container_requested_resources(container: v1.Container) -> Amounts:
+    """Memory and huge pages, in bytes. Raises ValueError for what is no whole number."""
+    return {
+        name: as_int64(quantity)
+        for name, quantity in container.resources.requests.items()
+        if name == v1.RESOURCE_MEMORY or corehelper.is_huge_page_resource_name(name)
+    }
+
+
+def as_int64(quantity: resource.Quantity) -> int:
+    """The exact number. Raises ValueError when it has a fraction or is too big.
+
+    DIVERGES: Go refuses also "1.5Gi", which only a static pod can say: the API server writes 1536Mi.
+    """
+    if quantity.cmp(resource.new_quantity(quantity.value())) or abs(quantity.value()) > _MAX_INT64:
+        raise ValueError(f"[memorymanager] failed to represent quantity {quantity} as int64")
+    return quantity.value()
+
+
+def _pod_requested_resources(pod: v1.Pod) -> Amounts:
+    """The most that the pod needs at any time: an init container runs beside the sidecars before it."""
+    init: Amounts = {}
+    sidecars: Amounts = {}
+    for container in pod.spec.init_containers:
+        is_sidecar = podutil.is_restartable_init_container(container)
+        for name, size in _container_requested_resources(container).items():
+            if is_sidecar:
+                sidecars[name] = sidecars.get(name, 0) + size
+            else:
+                init[name] = max(init.get(name, 0), sidecars.get(name, 0) + size)
+    apps: Amounts = {}
+    for container in pod.spec.containers:
+        for name, size in _container_requested_resources(container).items():
+            apps[name] = apps.get(name, 0) + size
+    return {name: max(size + sidecars.get(name, 0), init.get(name, 0)) for name, size in apps.items()}
+
+
+def _update_machine_state(
+    machine_state: state.NUMANodeMap, numa_affinity: Iterable[int], resource_name: str, size: int
+) -> None:
+    """Takes so much of the nodes, of the first ones first. All of them count as used, whatever is taken of them."""
+    nodes = list(numa_affinity)
+    for node in nodes:
+        node_state = machine_state[node]
+        node_state.number_of_assignments += 1
+        node_state.cells = list(nodes)
+        table = node_state.memory_map.get(resource_name)
+        if table is None:
+            continue
+        taken = min(table.free, size)
+        table.reserved += taken
+        table.free -= taken
+        size -= taken
+
+
+def _release(machine_state: state.NUMANodeMap, block: state.Block) -> None:
+    """Gives a container's block back to its nodes."""
+    size = block.size
+    for node in block.numa_affinity:
+        node_state = machine_state[node]
+        node_state.number_of_assignments -= 1
+        if node_state.number_of_assignments == 0:
+            node_state.cells = [node]
+        table = node_state.memory_map[block.type]
+        given = min(table.reserved, size)
+        table.free += given
+        table.reserved -= given
+        size -= given
+
+
+def _update_init_containers_memory_blocks(
+    s: state.State, pod: v1.Pod, container: v1.Container, blocks: list[state.Block]
+) -> None:
+    """Takes from init containers before this one what it has of theirs, so that the pod's blocks sum up right.
+
+    They may be left with blocks of nothing: those remain, for their nodes are still counted as used.
+    """
+    for block in blocks:
+        size = block.size
+        for init_container in pod.spec.init_containers:
+            if init_container.name == container.name or size == 0:
+                break
+            if podutil.is_restartable_init_container(init_container):
+                continue
+            theirs = s.get_memory_blocks(pod.metadata.uid, init_container.name)
+            if not theirs:
+                continue
+            left: list[state.Block] = []
+            for their in theirs:
+                same = their.type == block.type and set(their.numa_affinity) == set(block.numa_affinity)
+                taken = min(their.size, size) if same else 0
+                size -= taken
+                left.append(state.Block(their.numa_affinity, their.type, their.size - taken))
+            s.set_memory_blocks(pod.metadata.uid, init_container.name, left)
+
+
+def _regenerate_hints(pod: v1.Pod, container: v1.Container, blocks: list[state.Block], requested: Amounts) -> Hints:
+    """What the container has, as the only hints; nothing when that is not what is asked for."""
+    if len(blocks) != len(requested):
+        klog.info_s(
+            "The number of requested resources by the container differs from the number of memory blocks",
+            pod=klog.kobj(pod),
+            containerName=container.name,
+        )
+        return {}
+    hints: dict[str, list[TopologyHint]] = {name: [] for name in requested}
+    for block in blocks:
+        keys = {"pod": klog.kobj(pod), "containerName": container.name, "type": block.type}
+        if block.type not in requested:
+            klog.info_s("Container requested resources but none available of this type", **keys)
+            return {}
+        if block.size != requested[block.type]:
+            klog.info_s(
+                "Memory already allocated with different numbers than requested",
+                **keys,
+                requestedResource=requested[block.type],
+                allocatedSize=block.size,
+            )
+            return {}
+        klog.info_s("Regenerating TopologyHints, resource was already allocated to pod", **keys)
+        hints[block.type].append(TopologyHint(bitmask.BitMask(*block.numa_affinity), preferred=True))
+    return {**hints}
+
+
+def _sum_of(machine_state: state.NUMANodeMap, nodes: Sequence[int], field: str, names: Iterable[str]) -> Amounts:
+    """What the nodes have together; nothing of a size of huge pages that they do not know."""
+    tables = [machine_state[node].memory_map for node in nodes]
+    return {name: sum(getattr(table[name], field) for table in tables if name in table) for name in names}
+
+
+def _covers(available: Amounts, requested: Amounts) -> bool:
+    return all(available[name] >= size for name, size in requested.items())
+
+
+def _can_be_used(machine_state: state.NUMANodeMap, nodes: Sequence[int]) -> bool:
+    """A node alone must not belong to a group; nodes together must be unused, or be just that group."""
+    if len(nodes) == 1:
+        return len(machine_state[nodes[0]].cells) <= 1
+    return all(
+        sorted(machine_state[node].cells) == sorted(nodes)
+        for node in nodes
+        if machine_state[node].number_of_assignments > 0
+    )
+
+
+def _is_affinity_satisfy_request(machine_state: state.NUMANodeMap, mask: bitmask.BitMask, requested: Amounts) -> bool:
+    return _covers(_sum_of(machine_state, mask.get_bits(), "free", requested), requested)
+
+
+def _is_affinity_violating_numa_allocations(machine_state: state.NUMANodeMap, mask: bitmask.BitMask) -> bool:
+    """Whether these nodes together would mix with what they are used for already."""
+    nodes = mask.get_bits()
+    return len(nodes) > 1 and not _can_be_used(machine_state, nodes)
+
+
+def _memory_hints(hints: Hints) -> list[TopologyHint]:
+    """Those of regular memory: they are the same for all kinds."""
+    return hints.get(v1.RESOURCE_MEMORY) or []
+
+
+def _nodes_of(hint: TopologyHint) -> bitmask.BitMask:
+    return hint.numa_node_affinity or bitmask.BitMask()
+
+
+def _find_best_hint(hints: Sequence[TopologyHint]) -> TopologyHint:
+    """A preferred one if there is, of as few nodes as possible; there must be one at least."""
+    best = hints[0]
+    for hint in hints[1:]:
+        if hint.less_than(best):
+            best = hint
+    return best
+
+
+def _update_expected_machine_state(
+    expected: state.NUMANodeMap, blocks: list[state.Block], pod_uid: str, container_name: str
+) -> None:
+    """Raises ValueError for a block of what the machine has not."""
+    for block in blocks:
+        for node in block.numa_affinity:
+            where = f"[memorymanager] (pod: {pod_uid}, container: {container_name}) the memory assignment uses"
+            if node not in expected:
+                raise ValueError(f"{where} the NUMA that does not exist")
+            if block.type not in expected[node].memory_map:
+                raise ValueError(f"{where} memory resource that does not exist")
+        _update_machine_state(expected, block.numa_affinity, block.type, block.size)
+
+
+def _are_machine_states_equal(found: state.NUMANodeMap, expected: state.NUMANodeMap) -> bool:
+    """Tells in the log what differs first. What a group of nodes has is compared as a whole.
+
+    In which order its containers came is not known, so that the memory may be taken from other nodes of the group.
+    """
+    difference = next(_differences(found, expected), None)
+    if difference is None:
+        return True
+    klog.info_s("Memory states for the NUMA node and resource are different", difference=difference)
+    return False
+
+
+def _differences(found: state.NUMANodeMap, expected: state.NUMANodeMap) -> Iterator[str]:
+    if found.keys() != expected.keys():
+        yield f"NUMA nodes {sorted(found)}, expected {sorted(expected)}"
+        return
+    for node, mine in found.items():
+        other = expected[node]
+        if mine.number_of_assignments != other.number_of_assignments:
+            yield f"node {node} has {mine.number_of_assignments} assignments, expected {other.number_of_assignments}"
+        if sorted(mine.cells) != sorted(other.cells):
+            yield f"node {node} is used together with {mine.cells}, expected {other.cells}"
+        if mine.memory_map.keys() != other.memory_map.keys():
+            yield f"node {node} has {sorted(mine.memory_map)}, expected {sorted(other.memory_map)}"
+            return
+        for name in mine.memory_map:
+            for field in ("total_mem_size", "system_reserved", "allocatable"):
+                has, wants = getattr(mine.memory_map[name], field), getattr(other.memory_map[name], field)
+                if has != wants:
+                    yield f"node {node} has {has} bytes of {name} as {field}, expected {wants}"
+            for field in ("free", "reserved"):
+                has, wants = (_sum_of(states, mine.cells, field, (name,))[name] for states in (found, expected))
+                if has != wants:
+                    yield f"nodes {mine.cells} have {has} bytes of {name} {field}, expected {wants}"
+
+
+if TYPE_CHECKING:
+
+    def _check(policy: PolicyStatic) -> Policy:
+        return policy

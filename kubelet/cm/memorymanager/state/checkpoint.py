@@ -1,0 +1,123 @@
+"""The form in which the memory manager's state stands on disk: byte for byte Go's, its checksum too.
+
+Go's form with pod-level blocks belongs to its gate PodLevelResourceManagers, which is off.
+
+Go: pkg/kubelet/cm/memorymanager/state/checkpoint.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from kubelet.checkpointmanager.errors import CorruptCheckpointError
+from kubelet.cm.memorymanager.state.state import (
+    Block,
+    ContainerMemoryAssignments,
+    MemoryTable,
+    NUMANodeMap,
+    NUMANodeState,
+)
+from pkg.util import hash
+
+
+class _Document(msgspec.Struct):
+    policy_name: str = msgspec.field(default="", name="policyName")
+    machine_state: NUMANodeMap = msgspec.field(default_factory=dict, name="machineState")
+    entries: ContainerMemoryAssignments = msgspec.field(default_factory=dict)
+    checksum: int = 0
+
+
+class MemoryManagerCheckpoint:
+    """The policy that was in force, the NUMA nodes, and who has what of them."""
+
+    def __init__(
+        self,
+        policy_name: str = "",
+        machine_state: NUMANodeMap | None = None,
+        entries: ContainerMemoryAssignments | None = None,
+    ) -> None:
+        """Without arguments it is empty, to be filled in by unmarshal_checkpoint."""
+        self.policy_name = policy_name
+        self.machine_state = machine_state or {}
+        self.entries = entries or {}
+        self.checksum = 0
+
+    def marshal_checkpoint(self) -> bytes:
+        self.checksum = self._checksum()
+        document = {
+            "policyName": self.policy_name,
+            # As text, as Go's encoder orders the keys of a map.
+            "machineState": {str(node): state for node, state in self.machine_state.items()},
+            **({"entries": self.entries} if self.entries else {}),
+            "checksum": self.checksum,
+        }
+        return msgspec.json.encode(_ordered(document))
+
+    def unmarshal_checkpoint(self, blob: bytes) -> None:
+        """Raises ValueError, which names the field that is wrong."""
+        document = msgspec.json.decode(blob, type=_Document)
+        self.policy_name, self.checksum = document.policy_name, document.checksum
+        self.machine_state, self.entries = document.machine_state, document.entries
+
+    def verify_checksum(self) -> None:
+        """Raises CorruptCheckpointError. Old kubelets wrote no checksum, which is none or 0."""
+        if self.checksum and (actual := self._checksum()) != self.checksum:
+            raise CorruptCheckpointError(actual, self.checksum)
+
+    def _checksum(self) -> int:
+        """FNV-1a (32 bits) of what Go's debug printer makes of its struct, the checksum being 0."""
+        text = (
+            f"(*state.MemoryManagerCheckpoint){{PolicyName:(string){self.policy_name}"
+            f" MachineState:(state.NUMANodeMap){_map(_of_nodes(self.machine_state))}"
+            f" Entries:(state.ContainerMemoryAssignments){_map(_of_pods(self.entries))}"
+            " Checksum:(checksum.Checksum)0}"
+        )
+        return hash.fnv32a(text.encode())
+
+
+def _ordered(document: dict[str, object]) -> dict[str, object]:
+    """The same with the keys of all maps in order; those of the document itself stay."""
+    return {key: _sorted(value) for key, value in document.items()}
+
+
+def _sorted(value: object) -> object:
+    if isinstance(value, NUMANodeState):
+        return msgspec.structs.replace(value, memory_map=dict(sorted(value.memory_map.items())))
+    return {key: _sorted(found) for key, found in sorted(value.items())} if isinstance(value, dict) else value
+
+
+def _map(entries: Iterable[tuple[object, str]]) -> str:
+    return f"map[{' '.join(f'{key}:{text}' for key, text in entries)}]"
+
+
+def _of_nodes(nodes: NUMANodeMap) -> Iterable[tuple[int, str]]:
+    for node, state in sorted(nodes.items()):
+        tables = ((name, _of_table(table)) for name, table in sorted(state.memory_map.items()))
+        yield (
+            node,
+            f"<*>{{NumberOfAssignments:(int){state.number_of_assignments}"
+            f" MemoryMap:(map[v1.ResourceName]*state.MemoryTable){_map(tables)} Cells:([]int){_list(state.cells)}}}",
+        )
+
+
+def _of_table(table: MemoryTable) -> str:
+    return (
+        f"<*>{{TotalMemSize:(uint64){table.total_mem_size} SystemReserved:(uint64){table.system_reserved}"
+        f" Allocatable:(uint64){table.allocatable} Reserved:(uint64){table.reserved} Free:(uint64){table.free}}}"
+    )
+
+
+def _of_pods(entries: ContainerMemoryAssignments) -> Iterable[tuple[str, str]]:
+    for pod, containers in sorted(entries.items()):
+        yield pod, _map((name, _list(map(_of_block, blocks))) for name, blocks in sorted(containers.items()))
+
+
+def _of_block(block: Block) -> str:
+    affinity = _list(block.numa_affinity)
+    return f"{{NUMAAffinity:([]int){affinity} Type:(v1.ResourceName){block.type} Size:(uint64){block.size}}}"
+
+
+def _list(values: Iterable[object]) -> str:
+    return f"[{' '.join(map(str, values))}]"

@@ -1,0 +1,109 @@
+"""Memory of NUMA nodes and its owners, found again after a restart.
+
+Go: pkg/kubelet/cm/memorymanager/state/state_checkpoint.go
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from kubelet.checkpointmanager import CheckpointManager
+from kubelet.checkpointmanager.errors import ErrCheckpointNotFound
+from kubelet.cm.memorymanager.state.checkpoint import MemoryManagerCheckpoint
+from kubelet.cm.memorymanager.state.state import Block, ContainerMemoryAssignments, NUMANodeMap, State
+from kubelet.cm.memorymanager.state.state_mem import StateMemory
+from pkg import klog
+
+
+class StateCheckpoint:
+    """Memory that writes itself to a file with every change. See State."""
+
+    def __init__(self, state_dir: str, checkpoint_name: str, policy_name: str) -> None:
+        """Reads what an earlier kubelet left.
+
+        Raises OSError, and ValueError for a file that cannot be trusted or is of another policy: containers may have
+        memory of which nothing would be known.
+        """
+        self._checkpoint_manager = CheckpointManager(state_dir)
+        self._checkpoint_name = checkpoint_name
+        self._policy_name = policy_name
+        self._lock = threading.Lock()  # one writes at a time
+        self._cache: State = StateMemory()
+        try:
+            self._restore_state()
+        except ValueError as err:
+            path = os.path.join(state_dir, checkpoint_name)
+            raise ValueError(
+                f"could not restore state from checkpoint: {err}, please drain this node and delete "
+                f'the memory manager checkpoint file "{path}" before restarting Kubelet'
+            ) from err
+
+    def _restore_state(self) -> None:
+        """Reads the file, or writes the first one."""
+        checkpoint = MemoryManagerCheckpoint()
+        try:
+            self._checkpoint_manager.get_checkpoint(self._checkpoint_name, checkpoint)
+        except ErrCheckpointNotFound:
+            self._store_state()
+            return
+        if self._policy_name != checkpoint.policy_name:
+            raise ValueError(
+                f'[memorymanager] configured policy "{self._policy_name}" differs from '
+                f'state checkpoint policy "{checkpoint.policy_name}"'
+            )
+        self._cache.set_machine_state(checkpoint.machine_state)
+        self._cache.set_memory_assignments(checkpoint.entries)
+        klog.v(2).info_s("State checkpoint: restored state from checkpoint")
+
+    def _store_state(self) -> None:
+        checkpoint = MemoryManagerCheckpoint(
+            self._policy_name, self._cache.get_machine_state(), self._cache.get_memory_assignments()
+        )
+        self._checkpoint_manager.create_checkpoint(self._checkpoint_name, checkpoint)
+
+    def _save_locked(self) -> None:
+        """The pod has its memory even if that cannot be written now; the next change tries again."""
+        try:
+            self._store_state()
+        except OSError as err:
+            klog.error_s(err, "Failed to store state to checkpoint")
+
+    def get_machine_state(self) -> NUMANodeMap:
+        return self._cache.get_machine_state()
+
+    def get_memory_blocks(self, pod_uid: str, container_name: str) -> list[Block] | None:
+        return self._cache.get_memory_blocks(pod_uid, container_name)
+
+    def get_memory_assignments(self) -> ContainerMemoryAssignments:
+        return self._cache.get_memory_assignments()
+
+    def set_machine_state(self, node_map: NUMANodeMap) -> None:
+        with self._lock:
+            self._cache.set_machine_state(node_map)
+            self._save_locked()
+
+    def set_memory_blocks(self, pod_uid: str, container_name: str, blocks: list[Block]) -> None:
+        with self._lock:
+            self._cache.set_memory_blocks(pod_uid, container_name, blocks)
+            self._save_locked()
+
+    def set_memory_assignments(self, assignments: ContainerMemoryAssignments) -> None:
+        with self._lock:
+            self._cache.set_memory_assignments(assignments)
+            self._save_locked()
+
+    def delete(self, pod_uid: str, container_name: str) -> None:
+        with self._lock:
+            self._cache.delete(pod_uid, container_name)
+            self._save_locked()
+
+    def clear_state(self) -> None:
+        with self._lock:
+            self._cache.clear_state()
+            self._save_locked()
+
+
+if TYPE_CHECKING:
+    _: State = StateCheckpoint("", "", "")

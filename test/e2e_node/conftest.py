@@ -78,7 +78,7 @@ def new_kubelet(
     ) -> KubeletProcess:
         # A kubelet removes the logs of pods that it does not know, so those in the usual place can be of one alone.
         logs = containerd.run_dir / f"{node}-logs"
-        full = {"cgroupRoot": containerd.cgroup_root, "podLogsDir": str(logs), **(config or {})}
+        full = {"cgroupRoot": containerd.node_cgroup_root(node), "podLogsDir": str(logs), **(config or {})}
         made.append(KubeletProcess(containerd.run_dir, node, containerd.endpoint, full, flags, root_dir))
         cleaning.callback(made[-1].clean, cri)
         return made[-1]

@@ -79,6 +79,15 @@ class Containerd:
         """Where kubelets on this containerd keep the cgroups of their pods."""
         return (self.run_dir / "cgroup-root").read_text()
 
+    def node_cgroup_root(self, node: str) -> str:
+        """A cgroup below that for one kubelet alone, which takes cgroups of pods that it does not know for left over."""
+        path = f"{self.cgroup_root}/{node}"
+        hierarchies = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]
+        for hierarchy in hierarchies:
+            if (above := Path(f"{hierarchy}{self.cgroup_root}")).is_dir():
+                (above / node).mkdir(exist_ok=True)
+        return path
+
     def import_images(self) -> None:
         hack("build_images", "--import-into", str(self.socket))
 

@@ -8,12 +8,12 @@ Go: pkg/kubelet/cm
 
 from kubelet.cm.cgroup_manager import (
     CgroupManager,
-    cpu_shares_to_weight,
     is_systemd_style_name,
     new_cgroup_manager,
     parse_systemd_to_cgroup_name,
     same_cpu_shares,
 )
+from kubelet.cm.cgroup_v2_manager import cpu_shares_to_weight
 from kubelet.cm.container_manager import (
     CGROUP_V1_DEPRECATED_WARNING,
     ContainerManager,

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from kubelet import metrics, util
-from kubelet.cm import cgroup_manager
-from kubelet.cm.cgroup_manager import CgroupManager, cpu_shares_to_weight, new_cgroup_manager, to_systemd
+from kubelet.cm import cgroup_manager, cgroup_v2_manager
+from kubelet.cm.cgroup_manager import CgroupManager, new_cgroup_manager, to_systemd
+from kubelet.cm.cgroup_v2_manager import cpu_shares_to_weight
 from kubelet.cm.testing import FakeCgroupfs
 from kubelet.cm.types import CgroupName, ResourceConfig, cgroup_name
 
@@ -297,7 +298,7 @@ def test_on_the_cgroups_of_this_machine() -> None:
         assert manager.children(top) == [pod]
         process = subprocess.Popen(["sleep", "100"])
         try:
-            for path in manager._paths(pod):  # type: ignore[attr-defined]
+            for path in manager.paths(pod):
                 Path(path, "cgroup.procs").write_text(str(process.pid))
             assert manager.pids(top) == [process.pid]
         finally:
@@ -323,7 +324,7 @@ def _missing_on_this_machine() -> str | None:
 
 def test_cpu_weight_to_cpu_shares() -> None:
     for shares in (2, 29, 1024, 102400, 262144):
-        back = cgroup_manager.cpu_weight_to_cpu_shares(cpu_shares_to_weight(shares))
+        back = cgroup_v2_manager.cpu_weight_to_cpu_shares(cpu_shares_to_weight(shares))
         assert cpu_shares_to_weight(back) == cpu_shares_to_weight(shares)
 
 

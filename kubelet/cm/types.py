@@ -31,8 +31,10 @@ class ResourceConfig:
     cpu_shares: int | None = None
     cpu_quota: int | None = None  # µs per period, −1 for no limit
     cpu_period: int | None = None  # µs
+    cpuset: str = ""  # cores as in 0-3,8; empty leaves them alone
     pids_limit: int | None = None
     huge_page_limit: dict[int, int] = field(default_factory=dict)  # page size in bytes → bytes
+    unified: dict[str, str] = field(default_factory=dict)  # files of version 2 → content; nothing of version 1
 
 
 @dataclass(slots=True, frozen=True)

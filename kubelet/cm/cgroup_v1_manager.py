@@ -1,0 +1,150 @@
+"""Cgroups of version 1: one hierarchy per controller.
+
+Go: pkg/kubelet/cm/cgroup_v1_manager_linux.go
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from kubelet.cm.cgroup_manager import CgroupCommon, page_size_name, read_int
+from kubelet.cm.subsystems import CgroupSubsystems
+from kubelet.cm.systemd import Manager, Property
+from kubelet.cm.types import CgroupName, ResourceConfig
+from pkg.api.core import v1
+
+# The hierarchies in which pods get a cgroup of their own, those of them that the node has mounted.
+CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "devices", "freezer", "blkio", "systemd")
+# Those without which a cgroup counts as missing. A runtime or another kubelet may leave out the rest.
+REQUIRED = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "systemd")
+
+
+class CgroupV1Manager(CgroupCommon):
+    """Makes every cgroup in all hierarchies."""
+
+    def __init__(self, driver: str, subsystems: CgroupSubsystems, systemd: Manager | None = None) -> None:
+        self._mount_points = {c: subsystems.mount_points[c] for c in CONTROLLERS if c in subsystems.mount_points}
+        # Controllers that are mounted together have one directory.
+        super().__init__(driver, list(dict.fromkeys(self._mount_points.values())), systemd)
+        self._cpu_load_balance_disable = False
+
+    def version(self) -> int:
+        return 1
+
+    def validate(self, name: CgroupName) -> None:
+        needed = {self._mount_points[c] + self.name(name) for c in REQUIRED if c in self._mount_points}
+        if missing := sorted(path for path in needed if not os.path.isdir(path)):
+            raise ValueError(f"cgroup {list(name)} has some missing paths: {', '.join(missing)}")
+
+    def set_cpu_load_balance_disable(self) -> None:
+        self._cpu_load_balance_disable = True
+
+    def _create_directories(self, name: CgroupName) -> None:
+        cpuset = self._path("cpuset", name)
+        if self._cpu_load_balance_disable and cpuset is not None:
+            # Before the cpuset has any cores: else the kernel would balance over them at once.
+            os.makedirs(cpuset, exist_ok=True)
+            Path(cpuset, "cpuset.sched_load_balance").write_text("0")
+        for path in self.paths(name):
+            os.makedirs(path, exist_ok=True)
+        if cpuset is not None:
+            _inherit_cpuset(cpuset)
+
+    def _path(self, controller: str, name: CgroupName) -> str | None:
+        mount_point = self._mount_points.get(controller)
+        return None if mount_point is None else mount_point + self.name(name)
+
+    def _write(self, name: CgroupName, config: ResourceConfig) -> None:
+        self._write_cpu(name, config)
+        if config.memory is not None:
+            self._write_memory(name, config.memory)
+        settings: list[tuple[str, str, int | str | None]] = [
+            ("cpuset", "cpuset.cpus", config.cpuset or None),
+            ("pids", "pids.max", _pids_max(config.pids_limit)),
+        ]
+        for size, limit in config.huge_page_limit.items():
+            settings.append(("hugetlb", f"hugetlb.{page_size_name(size)}.limit_in_bytes", limit))
+        for controller, file, value in settings:
+            self._write_file(controller, name, file, value)
+
+    def _write_file(self, controller: str, name: CgroupName, file: str, value: int | str | None) -> None:
+        """Leave alone what nobody asked for, and what this kernel does not have."""
+        directory = self._path(controller, name)
+        if value is not None and directory is not None and os.path.exists(os.path.join(directory, file)):
+            Path(directory, file).write_text(str(value))
+
+    def _write_cpu(self, name: CgroupName, config: ResourceConfig) -> None:
+        self._write_file("cpu", name, "cpu.shares", config.cpu_shares)
+        period = config.cpu_period
+        try:
+            self._write_file("cpu", name, "cpu.cfs_period_us", period)
+            period = None
+        except OSError as err:
+            # A shorter period may be too little for the quota that is about to change.
+            if err.errno != errno.EINVAL or config.cpu_quota is None:
+                raise
+        self._write_file("cpu", name, "cpu.cfs_quota_us", config.cpu_quota)
+        self._write_file("cpu", name, "cpu.cfs_period_us", period)
+
+    def _write_memory(self, name: CgroupName, limit: int) -> None:
+        directory = self._path("memory", name)
+        if directory is None:
+            return
+        if limit == -1:
+            # No limit of memory below one of memory and swap would be refused.
+            self._write_file("memory", name, "memory.memsw.limit_in_bytes", limit)
+        try:
+            self._write_file("memory", name, "memory.limit_in_bytes", limit)
+        except OSError as err:
+            if err.errno != errno.EBUSY:
+                raise
+            usage, peak = (read_int(directory, f"memory.{what}_in_bytes") for what in ("usage", "max_usage"))
+            raise OSError(
+                errno.EBUSY, f"unable to set memory limit to {limit} (current usage: {usage}, peak usage: {peak})"
+            ) from err
+
+    def _properties(self, config: ResourceConfig) -> list[Property]:
+        found: list[Property] = []
+        if config.memory is not None:
+            found.append(("MemoryLimit", ("t", config.memory % (1 << 64))))
+        if config.cpu_shares is not None:
+            found.append(("CPUShares", ("t", config.cpu_shares)))
+        return found
+
+    def get_cgroup_config(self, name: CgroupName, resource: str) -> ResourceConfig:
+        path = self._path(resource, name)
+        match resource:
+            case v1.RESOURCE_CPU if path is not None:
+                return ResourceConfig(
+                    cpu_shares=read_int(path, "cpu.shares"),
+                    cpu_quota=read_int(path, "cpu.cfs_quota_us"),
+                    cpu_period=read_int(path, "cpu.cfs_period_us"),
+                )
+            case v1.RESOURCE_MEMORY if path is not None:
+                return ResourceConfig(memory=read_int(path, "memory.limit_in_bytes"))
+            case v1.RESOURCE_CPU | v1.RESOURCE_MEMORY:
+                raise ValueError(f"failed to build {resource} cgroup fs path for cgroup {list(name)}")
+        raise ValueError(f"unsupported resource {resource} for cgroup {list(name)}")
+
+    def memory_usage(self, name: CgroupName) -> int:
+        path = self._path("memory", name)
+        if path is None:
+            raise ValueError("no cgroup v1 mountpoint for memory controller found")
+        return read_int(path, "memory.usage_in_bytes")
+
+
+def _pids_max(limit: int | None) -> int | str | None:
+    return "max" if limit is not None and limit < 0 else limit
+
+
+def _inherit_cpuset(path: str) -> None:
+    """A cpuset takes no process until its cores and memory nodes are set."""
+    parent = os.path.dirname(path)
+    for file in ("cpuset.cpus", "cpuset.mems"):
+        target = Path(path, file)
+        if target.exists() and not target.read_text().strip():
+            if not Path(parent, file).read_text().strip():
+                _inherit_cpuset(parent)
+            target.write_text(Path(parent, file).read_text())

@@ -1,0 +1,143 @@
+"""Cgroups of version 2: one hierarchy for all controllers.
+
+Go: pkg/kubelet/cm/cgroup_v2_manager_linux.go
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kubelet.cm.cgroup_manager import NO_LIMIT, CgroupCommon, page_size_name, read_int
+from kubelet.cm.systemd import INFINITY, Manager, Property, unified_properties
+from kubelet.cm.types import CgroupName, ResourceConfig
+from kubelet.util import CGROUP_ROOT
+from pkg import klog
+from pkg.api.core import v1
+
+CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids", "hugetlb")
+# Those without which a cgroup counts as missing, if the node has them at all.
+REQUIRED = frozenset({"cpuset", "cpu", "memory", "pids", "hugetlb"})
+MEMORY_MIN = "memory.min"
+MEMORY_LOW = "memory.low"
+
+
+class CgroupV2Manager(CgroupCommon):
+    """Makes cgroups with all controllers that the root has, and passes these on to what is below."""
+
+    def __init__(self, driver: str, root: str = CGROUP_ROOT, systemd: Manager | None = None) -> None:
+        super().__init__(driver, [root], systemd)
+        self._root = root
+
+    def version(self) -> int:
+        return 2
+
+    def validate(self, name: CgroupName) -> None:
+        try:
+            enabled = read_unified_controllers(self._path(name))
+        except OSError as err:
+            raise ValueError(f"could not read controllers for cgroup {list(name)}: {err}") from err
+        needed = REQUIRED & read_unified_controllers(self._root)
+        if missing := sorted(needed - enabled):
+            raise ValueError(f"cgroup {list(name)} has some missing controllers: {', '.join(missing)}")
+
+    def set_cpu_load_balance_disable(self) -> None:
+        """Version 2 has partitions for that, which a kubelet leaves alone."""
+
+    def _path(self, name: CgroupName) -> str:
+        return self.paths(name)[0]
+
+    def _create_directories(self, name: CgroupName) -> None:
+        path = self._path(name)
+        directory = self._root
+        for component in os.path.relpath(path, self._root).split(os.sep):
+            _enable_controllers(directory)
+            directory = os.path.join(directory, component)
+            os.makedirs(directory, exist_ok=True)
+        _enable_controllers(path)
+
+    def _write(self, name: CgroupName, config: ResourceConfig) -> None:
+        path = self._path(name)
+        settings: dict[str, str] = {}
+        if config.cpu_shares is not None:
+            settings["cpu.weight"] = str(cpu_shares_to_weight(config.cpu_shares))
+        if config.cpu_quota is not None:
+            quota = "max" if config.cpu_quota <= 0 else str(config.cpu_quota)
+            settings["cpu.max"] = f"{quota} {config.cpu_period}" if config.cpu_period else quota
+        if config.cpuset:
+            settings["cpuset.cpus"] = config.cpuset
+        if config.memory is not None:
+            settings["memory.max"] = "max" if config.memory < 0 else str(config.memory)
+        if config.pids_limit is not None:
+            settings["pids.max"] = "max" if config.pids_limit <= 0 else str(config.pids_limit)
+        for size, limit in config.huge_page_limit.items():
+            settings[f"hugetlb.{page_size_name(size)}.max"] = str(limit)
+        for file, value in (settings | config.unified).items():
+            target = Path(path, file)
+            if target.exists():
+                target.write_text(value)
+
+    def _properties(self, config: ResourceConfig) -> list[Property]:
+        found: list[Property] = []
+        if config.memory is not None:
+            found.append(("MemoryMax", ("t", INFINITY if config.memory < 0 else config.memory)))
+        if config.cpu_shares is not None:
+            found.append(("CPUWeight", ("t", cpu_shares_to_weight(config.cpu_shares))))
+        return found + unified_properties(config.unified)
+
+    def get_cgroup_config(self, name: CgroupName, resource: str) -> ResourceConfig:
+        path = self._path(name)
+        match resource:
+            case v1.RESOURCE_CPU:
+                content = Path(path, "cpu.max").read_text()
+                try:
+                    quota, period = content.split()
+                    cpu_quota, cpu_period = NO_LIMIT if quota == "max" else int(quota), int(period)
+                except ValueError as err:
+                    raise ValueError(
+                        f"failed to correctly parse content of cpu.max file ({content!r}) for cgroup {path}"
+                    ) from err
+                shares = cpu_weight_to_cpu_shares(read_int(path, "cpu.weight"))
+                return ResourceConfig(cpu_shares=shares, cpu_quota=cpu_quota, cpu_period=cpu_period)
+            case v1.RESOURCE_MEMORY:
+                return ResourceConfig(memory=read_int(path, "memory.max"))
+        raise ValueError(f"unsupported resource {resource} for cgroup {list(name)}")
+
+    def memory_usage(self, name: CgroupName) -> int:
+        return read_int(self._path(name), "memory.current")
+
+
+def read_unified_controllers(path: str) -> set[str]:
+    """The controllers in force in a cgroup. Raises OSError."""
+    return set(Path(path, "cgroup.controllers").read_text().split())
+
+
+def _enable_controllers(path: str) -> None:
+    """Pass on what there is. The kernel takes all or none of one line, and so each is tried when all are refused."""
+    available = read_unified_controllers(path)
+    wanted = [f"+{controller}" for controller in CONTROLLERS if controller in available]
+    control = Path(path, "cgroup.subtree_control")
+    try:
+        control.write_text(" ".join(wanted))
+    except OSError as err:
+        klog.v(2).info_s("Cannot enable cgroup controllers", path=path, controllers=" ".join(wanted), err=err)
+    else:
+        return
+    for controller in wanted:
+        try:
+            control.write_text(controller)
+        except OSError as err:
+            klog.v(2).info_s("Cannot enable cgroup controller", path=path, controller=controller, err=err)
+
+
+def cpu_shares_to_weight(shares: int) -> int:
+    """From version 1's range 2…262144 to version 2's 1…10000.  Go: getCPUWeight"""
+    return min(1 + ((max(shares, 2) - 2) * 9999) // 262142, 10000)
+
+
+def cpu_weight_to_cpu_shares(weight: int) -> int:
+    """From version 2's range 1…10000 to version 1's 2…262144.
+
+    DIVERGES: rounded up, so that the same weight comes out again; Go's is one less.
+    """
+    return -(-(weight - 1) * 262142 // 9999) + 2

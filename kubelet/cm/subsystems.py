@@ -1,0 +1,95 @@
+"""Which cgroup hierarchies the node has mounted, and whether they will do.
+
+Go: pkg/kubelet/cm/helpers_linux.go (GetCgroupSubsystems), container_manager_linux.go (validateSystemRequirements)
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from kubelet.cm import cgroup_v2_manager
+from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
+from pkg import klog, mount_utils
+
+MOUNT_INFO = "/proc/self/mountinfo"
+# Without these no pod can be limited.
+_REQUIRED_V1 = frozenset({"cpu", "cpuacct", "cpuset", "memory"})
+_REQUIRED_V2 = frozenset({"cpu", "memory"})
+_NAMED = "name="
+
+
+@dataclass(slots=True)
+class CgroupSubsystems:
+    """Where each controller of version 1 is mounted."""
+
+    mount_points: dict[str, str] = field(default_factory=dict)
+    # Those of the mount points that cannot be written to.
+    read_only: set[str] = field(default_factory=set)
+
+
+def get_cgroup_subsystems(root: str = CGROUP_ROOT, mount_info: str = MOUNT_INFO) -> CgroupSubsystems:
+    """What is mounted at or below root, of several mounts of a controller the one with the shortest path."""
+    found = CgroupSubsystems()
+    for info in mount_utils.parse_mount_info(mount_info):
+        within = info.mount_point == root or info.mount_point.startswith(root + "/")
+        if not within or info.fs_type not in ("cgroup", "cgroup2"):
+            continue
+        if "ro" in info.mount_options:
+            found.read_only.add(info.mount_point)
+        if info.fs_type == "cgroup2":
+            continue
+        for option in info.super_options:
+            controller = option.removeprefix(_NAMED)
+            known = found.mount_points.get(controller)
+            if known is None or len(info.mount_point) < len(known):
+                found.mount_points[controller] = info.mount_point
+    return found
+
+
+def validate_system_requirements(subsystems: CgroupSubsystems, root: str = CGROUP_ROOT) -> Exception | None:
+    """Raises ValueError where no cgroups of pods can be made; returns what is missing that pods can do without."""
+    if is_cgroup2_unified_mode(root):
+        _validate_v2(root, subsystems)
+        return None
+    if missing := _REQUIRED_V1 - subsystems.mount_points.keys():
+        # An empty directory may stand where a hierarchy should be: only what is mounted counts.
+        raise ValueError(f"system validation failed - Following Cgroup subsystem not mounted: {_listed(missing)}")
+    used = {point for name, point in subsystems.mount_points.items() if name in _REQUIRED_V1 | {"pids", "hugetlb"}}
+    _refuse_read_only(used & subsystems.read_only)
+    _tell_missing({"pids", "hugetlb"} - subsystems.mount_points.keys())
+    cpu = subsystems.mount_points["cpu"]
+    if all(os.path.exists(os.path.join(cpu, file)) for file in ("cpu.cfs_period_us", "cpu.cfs_quota_us")):
+        return None
+    return ValueError("CPU hardcapping unsupported")
+
+
+def _validate_v2(root: str, subsystems: CgroupSubsystems) -> None:
+    """DIVERGES: Go's kubelet starts without cpu or memory, and its pods are not limited."""
+    controllers = cgroup_v2_manager.read_unified_controllers(root)
+    if missing := _REQUIRED_V2 - controllers:
+        raise ValueError(
+            f"system validation failed - cgroup controllers not available in {root}/cgroup.controllers: "
+            f"{_listed(missing)}; they may be disabled on the kernel's command line, or bound to cgroup v1 hierarchies"
+        )
+    _refuse_read_only({root} & subsystems.read_only)
+    _tell_missing(cgroup_v2_manager.REQUIRED - controllers)
+
+
+def _refuse_read_only(mount_points: set[str]) -> None:
+    if mount_points:
+        raise ValueError(
+            f"system validation failed - cgroup hierarchies are mounted read-only: {_listed(mount_points)}; a "
+            "kubelet makes a cgroup for each pod there, unless cgroupsPerQOS is false"
+        )
+
+
+def _tell_missing(controllers: set[str]) -> None:
+    """Pods run without, but what they ask for of these is not limited."""
+    # Many machines have no huge pages, and nobody misses them.
+    if missing := controllers - {"hugetlb"}:
+        klog.warning_s("Cgroup controllers are missing, their limits are not enforced", controllers=_listed(missing))
+
+
+def _listed(names: set[str] | frozenset[str]) -> str:
+    return f"[{' '.join(sorted(names))}]"

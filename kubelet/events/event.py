@@ -18,6 +18,8 @@ FAILED_TO_KILL_POD = "FailedKillPod"
 FAILED_TO_CREATE_POD_CONTAINER = "FailedCreatePodContainer"
 FAILED_TO_MAKE_POD_DATA_DIRECTORIES = "Failed"
 NETWORK_NOT_READY = "NetworkNotReady"
+# DIVERGES: Go turns such pods away.
+WAITING_FOR_RESOURCES = "WaitingForResources"
 RESIZE_DEFERRED = "ResizeDeferred"
 RESIZE_INFEASIBLE = "ResizeInfeasible"
 RESIZE_COMPLETED = "ResizeCompleted"

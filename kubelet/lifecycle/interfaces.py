@@ -40,6 +40,8 @@ class PodAdmitResult:
     admit: bool
     reason: str = ""
     message: str = ""
+    # Not now, but perhaps soon: the pod is asked about again. DIVERGES: Go knows yes and no.
+    wait: bool = False
 
 
 class PodAdmitHandler(Protocol):

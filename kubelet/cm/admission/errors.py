@@ -15,6 +15,8 @@ class Error(Exception):
 
     # The reason in the pod's status: one CamelCase word.
     type = ERROR_REASON_UNEXPECTED
+    # Whether what is missing is expected soon, so that the pod is not turned away.
+    wait = False
 
 
 def get_pod_admit_result(err: BaseException | None) -> lifecycle.PodAdmitResult:
@@ -24,7 +26,7 @@ def get_pod_admit_result(err: BaseException | None) -> lifecycle.PodAdmitResult:
     cause: BaseException | None = err
     while cause is not None:
         if isinstance(cause, Error):
-            return lifecycle.PodAdmitResult(admit=False, reason=cause.type, message=str(cause))
+            return lifecycle.PodAdmitResult(admit=False, reason=cause.type, message=str(cause), wait=cause.wait)
         cause = cause.__cause__
     message = f"Allocate failed due to {err}, which is unexpected"
     return lifecycle.PodAdmitResult(admit=False, reason=ERROR_REASON_UNEXPECTED, message=message)

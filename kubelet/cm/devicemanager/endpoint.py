@@ -1,0 +1,101 @@
+"""A resource's plugin, as the device manager asks it.
+
+Go: pkg/kubelet/cm/devicemanager/endpoint.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from kubelet.apis.deviceplugin import v1beta1 as api
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
+from kubelet.cm.devicemanager.plugin import v1beta1 as plugin
+from kubelet.cm.devicemanager.types import ENDPOINT_STOP_GRACE_PERIOD
+
+if TYPE_CHECKING:
+    from pkg.apimachinery import clock as clocklib
+
+# Seconds that a plugin may take. DIVERGES: Go waits for ever, and the whole node with it.
+PREFERRED_ALLOCATION_TIMEOUT = 10.0
+ALLOCATE_TIMEOUT = 30.0
+
+
+class EndpointStoppedError(Exception):
+    """The plugin is gone."""
+
+    def __init__(self, resource_name: str) -> None:
+        super().__init__(f"endpoint {resource_name} has been stopped")
+
+
+class Endpoint(Protocol):
+    """Safe from any thread. Calls raise EndpointStoppedError, grpcstatus.StatusError."""
+
+    def get_preferred_allocation(
+        self, available: Iterable[str], must_include: Iterable[str], size: int
+    ) -> pluginapi.PreferredAllocationResponse: ...
+
+    def allocate(self, devs: Iterable[str]) -> pluginapi.AllocateResponse: ...
+
+    def pre_start_container(self, devs: Iterable[str]) -> pluginapi.PreStartContainerResponse: ...
+
+    def set_stop_time(self, at: float) -> None:
+        """The plugin has gone at this time of the monotonic clock."""
+        ...
+
+    def is_stopped(self) -> bool: ...
+
+    def stop_grace_period_expired(self) -> bool:
+        """Whether it is gone for so long that it is not expected any more."""
+        ...
+
+
+class EndpointImpl:
+    """Go: endpointImpl"""
+
+    def __init__(self, resource_name: str, device_plugin: plugin.DevicePlugin | None, clock: clocklib.Clock) -> None:
+        """Without a plugin it is one that is gone, as before the plugins of an earlier kubelet come back."""
+        self._resource_name = resource_name
+        self._plugin = device_plugin
+        self._clock = clock
+        self._lock = threading.Lock()  # guards _stop_time
+        self._stop_time: float | None = None if device_plugin is not None else clock.monotonic()
+
+    def is_stopped(self) -> bool:
+        with self._lock:
+            return self._stop_time is not None
+
+    def stop_grace_period_expired(self) -> bool:
+        with self._lock:
+            gone = self._stop_time
+        return gone is not None and self._clock.monotonic() - gone > ENDPOINT_STOP_GRACE_PERIOD
+
+    def set_stop_time(self, at: float) -> None:
+        with self._lock:
+            self._stop_time = at
+
+    def get_preferred_allocation(
+        self, available: Iterable[str], must_include: Iterable[str], size: int
+    ) -> pluginapi.PreferredAllocationResponse:
+        request = pluginapi.PreferredAllocationRequest()
+        request.container_requests.add(
+            available_deviceIDs=sorted(available), must_include_deviceIDs=sorted(must_include), allocation_size=size
+        )
+        method = self._running_plugin().api.GetPreferredAllocation
+        return plugin.call(method, request, PREFERRED_ALLOCATION_TIMEOUT)
+
+    def allocate(self, devs: Iterable[str]) -> pluginapi.AllocateResponse:
+        request = pluginapi.AllocateRequest()
+        request.container_requests.add(devices_ids=sorted(devs))
+        return plugin.call(self._running_plugin().api.Allocate, request, ALLOCATE_TIMEOUT)
+
+    def pre_start_container(self, devs: Iterable[str]) -> pluginapi.PreStartContainerResponse:
+        request = pluginapi.PreStartContainerRequest(devices_ids=sorted(devs))
+        method = self._running_plugin().api.PreStartContainer
+        return plugin.call(method, request, api.KUBELET_PRE_START_CONTAINER_RPC_TIMEOUT)
+
+    def _running_plugin(self) -> plugin.DevicePlugin:
+        if self._plugin is None or self.is_stopped():
+            raise EndpointStoppedError(self._resource_name)
+        return self._plugin

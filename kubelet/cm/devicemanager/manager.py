@@ -1,0 +1,691 @@
+"""Knows the devices of all plugins, and gives them to containers.
+
+Go: pkg/kubelet/cm/devicemanager/manager.go
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kubelet import checkpointmanager, metrics
+from kubelet.apis.deviceplugin import v1beta1 as api
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
+from kubelet.cm import admission
+from kubelet.cm.containermap import ContainerMap
+from kubelet.cm.devicemanager import checkpoint
+from kubelet.cm.devicemanager.endpoint import Endpoint, EndpointImpl
+from kubelet.cm.devicemanager.plugin import v1beta1 as plugin
+from kubelet.cm.devicemanager.pod_devices import NODE_WITHOUT_TOPOLOGY, PodDevices, ResourceDeviceInstances
+from kubelet.cm.devicemanager.topology_hints import (
+    device_has_topology_alignment,
+    generate_device_topology_hints,
+    get_numa_node_ids,
+)
+from kubelet.cm.devicemanager.types import (
+    ENDPOINT_STOP_GRACE_PERIOD,
+    KUBELET_DEVICE_MANAGER_CHECKPOINT,
+    DeviceRunContainerOptions,
+)
+from kubelet.cm.resourceupdates import Update
+from pkg import features, golang, klog
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.api import resource as apiresource
+from pkg.apiserver.server import healthz
+from pkg.component_helpers import resource as resourcehelper
+
+if TYPE_CHECKING:
+    from kubelet import cadvisor, config, lifecycle
+    from kubelet.cm import topologymanager
+    from kubelet.pluginmanager import cache
+    from pkg.scheduler import framework
+
+_UPDATES_CAPACITY = 100
+_DEVICE_PLUGINS_DIR = "device-plugins"
+# Seconds that a plugin which registers may take to say what it can.
+_OPTIONS_TIMEOUT = 10.0
+
+
+class AllocationError(Exception):
+    """A container cannot have its devices."""
+
+
+class DevicesAwaitedError(admission.Error):
+    """A container's devices are expected soon."""
+
+    wait = True
+
+
+class EndpointInfo(NamedTuple):
+    """A resource's plugin; without options if it has not come back since the kubelet started."""
+
+    e: Endpoint
+    opts: pluginapi.DevicePluginOptions | None
+
+
+class ManagerImpl:
+    """See Manager."""
+
+    def __init__(
+        self,
+        topology: Sequence[cadvisor.Node],
+        topology_affinity_store: topologymanager.Store,
+        *,
+        root_directory: str,
+        clock: clocklib.Clock | None = None,
+    ) -> None:
+        """Makes the directory for plugins below the root directory. Raises OSError.
+
+        DIVERGES: Go's plugins are in /var/lib/kubelet, whatever the root directory.
+        """
+        directory = os.path.join(os.path.abspath(root_directory), _DEVICE_PLUGINS_DIR)
+        socket_path = os.path.join(directory, api.KUBELET_SOCKET_NAME)
+        klog.v(2).info_s("Creating Device Plugin manager", path=socket_path)
+        self._clock = clock or clocklib.RealClock()
+        self._numa_nodes = [node.id for node in topology]
+        self._topology_affinity_store = topology_affinity_store
+        self._server = plugin.Server(socket_path, self, self)
+        self._checkpoint_dir = directory
+        self._checkpoint_manager = checkpointmanager.CheckpointManager(directory)
+        # DIVERGES: Go looks when it is asked, and finds its own socket.
+        self._node_recreated = not self._checkpoint_manager.list_checkpoints()
+        self._updates: golang.Channel[Update] = golang.Channel(_UPDATES_CAPACITY)
+
+        # What start tells; nothing of this changes afterwards.
+        self._active_pods: Callable[[], list[v1.Pod]] = list
+        self._sources_ready: Callable[[], bool] = lambda: True
+        self._container_map = ContainerMap()
+        self._container_running_set: set[str] = set()
+
+        # Held for a whole allocation, the calls of plugins included; never taken while _lock is held.
+        self._allocation_lock = threading.Lock()
+        # Held while the checkpoint is written, lest an older one come last; taken before _lock.
+        self._checkpoint_lock = threading.Lock()
+        # Guards the fields below. No plugin is called with it.
+        self._lock = threading.Lock()
+        # All by the resource's name.
+        self._endpoints: dict[str, EndpointInfo] = {}
+        self._all_devices = ResourceDeviceInstances()
+        self._healthy_devices: dict[str, set[str]] = {}
+        self._unhealthy_devices: dict[str, set[str]] = {}
+        # Since when a plugin is expected to come back and to tell of its devices.
+        self._awaited: dict[str, float] = {}
+        # Pods that wait for that.
+        self._waiting_pods: dict[str, set[str]] = {}
+        # The pod that allocates, and by resource the devices of its init containers that others of it can have.
+        self._devices_to_reuse: tuple[str, dict[str, set[str]]] = ("", {})
+        # Has a lock of its own.
+        self._pod_devices = PodDevices()
+
+    # ---- Life ----
+
+    def start(
+        self,
+        ctx: golang.Context,
+        active_pods: Callable[[], list[v1.Pod]],
+        sources_ready: config.SourcesReady,
+        initial_containers: ContainerMap,
+        initial_container_running_set: set[str],
+    ) -> None:
+        klog.v(2).info_s("Starting Device Plugin manager")
+        self._active_pods = active_pods
+        self._sources_ready = sources_ready.all_ready
+        self._container_map = initial_containers
+        self._container_running_set = initial_container_running_set
+        try:
+            self._read_checkpoint()
+        except (OSError, ValueError) as err:
+            klog.error_s(
+                err,
+                "Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date",
+                path=os.path.join(self._checkpoint_dir, KUBELET_DEVICE_MANAGER_CHECKPOINT),
+            )
+        self._server.start()
+        golang.go(self._stop_with, ctx, name="device-plugin-server")
+
+    def _stop_with(self, ctx: golang.Context) -> None:
+        ctx.done().recv()
+        self.stop()
+
+    def stop(self) -> None:
+        """Can be called more than once."""
+        self._server.stop()
+
+    def cleanup_plugin_directory(self, directory: str) -> None:
+        """For the server: remove the sockets of an earlier kubelet and of its plugins. Raises OSError."""
+        for name in os.listdir(directory):
+            path = os.path.join(directory, name)
+            try:
+                mode = os.stat(path).st_mode
+            except OSError as err:
+                klog.error_s(err, "Failed to stat file", path=path)
+                continue
+            if stat.S_ISSOCK(mode):
+                os.unlink(path)
+
+    def updates(self) -> golang.Channel[Update]:
+        return self._updates
+
+    def get_watcher_handler(self) -> cache.PluginHandler:
+        return self._server
+
+    def get_health_checker(self) -> healthz.HealthChecker:
+        return healthz.HealthChecker("device-plugin", self._server.check)
+
+    # ---- What plugins tell ----
+
+    def plugin_connected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
+        """For the server. Raises grpcstatus.StatusError."""
+        options = plugin.call(device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), _OPTIONS_TIMEOUT)
+        with self._lock:
+            self._endpoints[resource_name] = EndpointInfo(
+                EndpointImpl(resource_name, device_plugin, self._clock), options
+            )
+        klog.v(2).info_s("Device plugin connected", resourceName=resource_name)
+
+    def plugin_disconnected(self, resource_name: str) -> None:
+        """For the server: all the resource's devices count as unhealthy."""
+        with self._lock:
+            info = self._endpoints.get(resource_name)
+            if info is None:
+                return
+            klog.v(2).info_s("Mark all resources Unhealthy for resource", resourceName=resource_name)
+            healthy = self._healthy_devices.pop(resource_name, set())
+            self._healthy_devices[resource_name] = set()
+            self._unhealthy_devices.setdefault(resource_name, set()).update(healthy)
+            now = self._clock.monotonic()
+            info.e.set_stop_time(now)
+            self._awaited[resource_name] = now
+        klog.v(2).info_s("Endpoint became unhealthy", resourceName=resource_name)
+
+    def plugin_list_and_watch_receiver(self, resource_name: str, response: pluginapi.ListAndWatchResponse) -> None:
+        """For the server."""
+        self.generic_device_update_callback(resource_name, response.devices)
+
+    def generic_device_update_callback(self, resource_name: str, devices: Iterable[pluginapi.Device]) -> None:
+        """These are all devices of the resource: note them, and name the pods that this is news for."""
+        now = {device.ID: device for device in devices}
+        with self._lock:
+            before = self._all_devices.get(resource_name, {})
+            self._all_devices[resource_name] = now
+            healthy = {id for id, device in now.items() if device.health == api.HEALTHY}
+            self._healthy_devices[resource_name] = healthy
+            self._unhealthy_devices[resource_name] = now.keys() - healthy
+            self._awaited.pop(resource_name, None)
+            concerned = self._waiting_pods.pop(resource_name, set())
+        if features.feature_gate.enabled(features.RESOURCE_HEALTH_STATUS):
+            # One that is new may have been a pod's before it disappeared for a while.
+            changed = (id for id in now if id not in before or before[id].health != now[id].health)
+            concerned.update(self._pod_devices.get_pod_for_device(resource_name, id) for id in changed)
+        concerned.discard("")
+        if concerned and not self._updates.try_send(Update(tuple(sorted(concerned)))):
+            err = RuntimeError("device update channel is full")
+            klog.error_s(err, "discard pods info", podsToUpdate=sorted(concerned))
+        try:
+            self._write_checkpoint()
+        except OSError as err:
+            # What matters of it is written with the next allocation.
+            klog.error_s(err, "Writing checkpoint encountered")
+        klog.v(2).info_s(
+            "Processed device updates for resource",
+            resourceName=resource_name,
+            totalCount=len(now),
+            healthyCount=len(healthy),
+        )
+
+    # ---- What the node has ----
+
+    def get_capacity(
+        self,
+    ) -> tuple[dict[str, apiresource.Quantity], dict[str, apiresource.Quantity], list[str]]:
+        with self._lock:
+            gone = {name for name in self._healthy_devices if self._is_gone_locked(name)}
+            for name in gone:
+                for by_resource in (self._endpoints, self._healthy_devices, self._unhealthy_devices, self._awaited):
+                    by_resource.pop(name, None)
+            allocatable = {name: len(ids) for name, ids in self._healthy_devices.items()}
+            capacity = {name: count + len(self._unhealthy_devices.get(name, ())) for name, count in allocatable.items()}
+        if gone:
+            try:
+                self._write_checkpoint()
+            except OSError as err:
+                # An old one names resources that are gone, and these are found gone again after the next start.
+                klog.error_s(err, "Failed to write checkpoint file")
+        return _quantities(capacity), _quantities(allocatable), sorted(gone)
+
+    def _is_gone_locked(self, resource_name: str) -> bool:
+        info = self._endpoints.get(resource_name)
+        return info is None or info.e.stop_grace_period_expired()
+
+    def update_plugin_resources(self, node: framework.NodeInfo, attrs: lifecycle.PodAdmitAttributes) -> None:
+        if not self._pod_devices.has_pod(attrs.pod.metadata.uid):
+            return
+        have = node.allocatable.scalar_resources
+        for resource_name, devices in self._pod_devices.devices().items():
+            have[resource_name] = max(have.get(resource_name, 0), len(devices))
+
+    def should_reset_extended_resource_capacity(self) -> bool:
+        return self._node_recreated
+
+    def get_allocatable_devices(self) -> ResourceDeviceInstances:
+        with self._lock:
+            return self._all_devices.filter(self._healthy_devices)
+
+    def get_devices(self, pod_uid: str, container_name: str) -> ResourceDeviceInstances:
+        return self._pod_devices.get_container_devices(pod_uid, container_name)
+
+    def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:
+        for container in status.container_statuses:
+            given = self._pod_devices.container_allocated_resources(pod.metadata.uid, container.name)
+            for resource_name, ids in sorted(given.items()):
+                shown = v1.ResourceStatus(name=resource_name, resources=self._health(resource_name, ids))
+                others = [each for each in container.allocated_resources_status if each.name != resource_name]
+                container.allocated_resources_status = [*others, shown]
+
+    def _health(self, resource_name: str, ids: Iterable[str]) -> list[v1.ResourceHealth]:
+        """How the devices are; those that the plugin does not name any more count as healthy, as in Go."""
+        with self._lock:
+            known = self._all_devices.get(resource_name, {})
+            unhealthy = {id for id in ids if id in known and known[id].health != api.HEALTHY}
+        return [
+            v1.ResourceHealth(
+                resource_id=id,
+                health=v1.RESOURCE_HEALTH_STATUS_UNHEALTHY if id in unhealthy else v1.RESOURCE_HEALTH_STATUS_HEALTHY,
+            )
+            for id in sorted(ids)
+        ]
+
+    # ---- The checkpoint ----
+
+    def _write_checkpoint(self) -> None:
+        """Raises OSError."""
+        with self._checkpoint_lock:
+            with self._lock:
+                registered = {name: sorted(ids) for name, ids in self._healthy_devices.items()}
+            data = checkpoint.Data(self._pod_devices.to_checkpoint_data(), registered)
+            try:
+                self._checkpoint_manager.create_checkpoint(KUBELET_DEVICE_MANAGER_CHECKPOINT, data)
+            except OSError as err:
+                path = f'"{KUBELET_DEVICE_MANAGER_CHECKPOINT}"'
+                raise OSError(f"failed to write checkpoint file {path}: {err}") from err
+        klog.v(4).info_s("Checkpoint file written", checkpoint=KUBELET_DEVICE_MANAGER_CHECKPOINT)
+
+    def _read_checkpoint(self) -> None:
+        """Take over what was given before, and expect the plugins to come back. Raises OSError, ValueError."""
+        data = checkpoint.Data()
+        try:
+            self._checkpoint_manager.get_checkpoint(KUBELET_DEVICE_MANAGER_CHECKPOINT, data)
+        except checkpointmanager.errors.ErrCheckpointNotFound:
+            klog.v(2).info_s("No checkpoint of devices", checkpoint=KUBELET_DEVICE_MANAGER_CHECKPOINT)
+            # So that the next kubelet knows that the node is not new.
+            self._write_checkpoint()
+            return
+        entries, registered = data.get_data()
+        self._pod_devices.from_checkpoint_data(entries)
+        with self._lock:
+            for resource_name in registered:
+                self._healthy_devices[resource_name] = set()
+                self._unhealthy_devices[resource_name] = set()
+                self._endpoints[resource_name] = EndpointInfo(EndpointImpl(resource_name, None, self._clock), None)
+                self._awaited[resource_name] = self._clock.monotonic()
+        klog.v(4).info_s("Read data from checkpoint file", checkpoint=KUBELET_DEVICE_MANAGER_CHECKPOINT)
+
+    # ---- Giving devices to containers ----
+
+    def update_allocated_devices(self) -> None:
+        active = {pod.metadata.uid for pod in self._active_pods()}
+        if not self._sources_ready():
+            return
+        if gone := self._pod_devices.pods() - active:
+            klog.v(3).info_s("Pods to be removed", podUIDs=sorted(gone))
+            self._pod_devices.delete(gone)
+
+    def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
+        """Callers give init containers their devices first. Raises DevicesAwaitedError, and what else stands against.
+
+        What the container was given before an error is taken back when the pod ends.
+        """
+        with self._allocation_lock:
+            reusable = self._reusable_devices(pod.metadata.uid)
+            self._allocate_container_resources(pod, container, reusable)
+            given = self._pod_devices.container_allocated_resources(pod.metadata.uid, container.name)
+            init = next((each for each in pod.spec.init_containers if each.name == container.name), None)
+            with self._lock:
+                for resource_name, devices in given.items():
+                    of_resource = reusable.setdefault(resource_name, set())
+                    if init is not None and not podutil.is_restartable_init_container(init):
+                        of_resource |= devices
+                    else:
+                        # It keeps them as long as the pod lives.
+                        of_resource -= devices
+
+    def _reusable_devices(self, pod_uid: str) -> dict[str, set[str]]:
+        with self._lock:
+            if self._devices_to_reuse[0] != pod_uid:
+                self._devices_to_reuse = (pod_uid, {})
+            return self._devices_to_reuse[1]
+
+    def _allocate_container_resources(
+        self, pod: v1.Pod, container: v1.Container, reusable: dict[str, set[str]]
+    ) -> None:
+        needs_update_checkpoint = allocated_devices_updated = False
+        # Extended resources are not overcommitted: what is requested is the limit.
+        for resource_name, quantity in container.resources.limits.items():
+            if features.feature_gate.enabled(features.DRA_EXTENDED_RESOURCE) and _is_dra_extended_resource(
+                pod, container.name, resource_name
+            ):
+                klog.v(3).info_s(
+                    "Skipping allocation for DRA-backed extended resource",
+                    resourceName=resource_name,
+                    pod=klog.kobj(pod),
+                    containerName=container.name,
+                )
+                continue
+            if not self._is_device_plugin_resource(resource_name):
+                continue
+            if not allocated_devices_updated:
+                self.update_allocated_devices()
+                allocated_devices_updated = True
+            uid, needed = pod.metadata.uid, quantity.value()
+            reuse = reusable.get(resource_name, set())
+            devices = self._devices_to_allocate(uid, container.name, resource_name, needed, reuse)
+            if devices:
+                needs_update_checkpoint = True
+                self._call_allocate(pod, container.name, resource_name, devices)
+        if needs_update_checkpoint:
+            self._write_checkpoint()
+
+    def _call_allocate(self, pod: v1.Pod, container_name: str, resource_name: str, devices: set[str]) -> None:
+        with self._lock:
+            info = self._endpoints.get(resource_name)
+        if info is None:
+            raise AllocationError(f"unknown Device Plugin {resource_name}")
+        klog.v(4).info_s(
+            "Making allocation request for device plugin",
+            devices=sorted(devices),
+            resourceName=resource_name,
+            pod=klog.kobj(pod),
+            containerName=container_name,
+        )
+        start = self._clock.monotonic()
+        try:
+            response = info.e.allocate(devices)
+        finally:
+            metrics.DEVICE_PLUGIN_ALLOCATION_DURATION.labels(resource_name).observe(self._clock.monotonic() - start)
+        if not response.container_responses:
+            raise AllocationError(f"no containers return in allocation response of device plugin {resource_name}")
+        self._pod_devices.insert(
+            pod.metadata.uid,
+            container_name,
+            resource_name,
+            self._by_numa_node(resource_name, devices),
+            response.container_responses[0],
+        )
+
+    def _by_numa_node(self, resource_name: str, devices: Iterable[str]) -> checkpoint.DevicesPerNUMA:
+        by_node = checkpoint.DevicesPerNUMA()
+        with self._lock:
+            known = self._all_devices.get(resource_name, {})
+            for id in sorted(devices):
+                nodes = get_numa_node_ids(known[id]) if id in known else []
+                for node in nodes or [NODE_WITHOUT_TOPOLOGY]:
+                    by_node.setdefault(node, []).append(id)
+        return by_node
+
+    def _devices_to_allocate(
+        self, pod_uid: str, container_name: str, resource_name: str, required: int, reusable: set[str]
+    ) -> set[str]:
+        """The devices that the plugin is to allocate for the container; none if it has them, or needs none.
+
+        Raises DevicesAwaitedError, AllocationError, and what the plugin answers when it is asked which it prefers.
+        """
+        before = self._pod_devices.container_devices(pod_uid, container_name, resource_name)
+        log = {"resourceName": resource_name, "podUID": pod_uid, "containerName": container_name}
+        if before is not None:
+            klog.v(3).info_s("Found pre-allocated devices for resource on pod", **log, devices=sorted(before))
+            if len(before) != required:
+                raise AllocationError(
+                    f'pod "{pod_uid}" container "{container_name}" changed request for resource "{resource_name}" '
+                    f"from {len(before)} to {required}"
+                )
+        # While not all sources are known the kubelet has just started. A container that runs then has its devices, and
+        # its plugin need not be back yet. After a reboot of the node none runs.
+        if not self._sources_ready() and self._is_container_already_running(pod_uid, container_name):
+            klog.v(3).info_s("Container detected running, nothing to do", deviceNumber=required, **log)
+            return set()
+        klog.v(3).info_s("Need devices to allocate for pod", deviceNumber=required, **log)
+        healthy = self._require_healthy(pod_uid, resource_name, before or set())
+        if before is not None or required == 0:
+            klog.v(3).info_s("No devices needed, nothing to do", deviceNumber=0, **log)
+            return set()
+        chosen = set(sorted(reusable)[:required])
+        if len(chosen) == required:
+            return chosen
+        available = healthy - self._pod_devices.devices().get(resource_name, set())
+        if len(available) < required - len(chosen):
+            raise AllocationError(
+                f"requested number of devices unavailable for {resource_name}. "
+                f"Requested: {required - len(chosen)}, Available: {len(available)}"
+            )
+        return self._choose(pod_uid, container_name, resource_name, required, chosen, available)
+
+    def _require_healthy(self, pod_uid: str, resource_name: str, before: set[str]) -> set[str]:
+        """The resource's healthy devices. Raises if there are none, or if one of those before is not among them."""
+        with self._lock:
+            healthy = set(self._healthy_devices.get(resource_name, set()))
+            registered = resource_name in self._healthy_devices
+            awaited_since = self._awaited.get(resource_name)
+            waited = 0.0 if awaited_since is None else self._clock.monotonic() - awaited_since
+            if not healthy and awaited_since is not None and waited <= ENDPOINT_STOP_GRACE_PERIOD:
+                self._waiting_pods.setdefault(resource_name, set()).add(pod_uid)
+                # DIVERGES: Go turns the pod away for good.
+                raise DevicesAwaitedError(
+                    f"the device plugin of {resource_name} has been gone for {waited:.0f} s, and the pod waits for it "
+                    f"until it has been gone for {ENDPOINT_STOP_GRACE_PERIOD:.0f} s"
+                )
+        if not registered:
+            raise AllocationError(f"cannot allocate unregistered device {resource_name}")
+        if not healthy:
+            raise AllocationError(f"no healthy devices present; cannot allocate unhealthy devices {resource_name}")
+        if not before <= healthy:
+            raise AllocationError(
+                f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource_name}"
+            )
+        return healthy
+
+    def _choose(
+        self,
+        pod_uid: str,
+        container_name: str,
+        resource_name: str,
+        required: int,
+        chosen: set[str],
+        available: set[str],
+    ) -> set[str]:
+        """Fill up those that are chosen already, from the NUMA nodes the container is to be on as far as they go.
+
+        The plugin is asked which it prefers, once there is something to prefer.
+        """
+        aligned, unaligned, no_affinity = self._filter_by_affinity(pod_uid, container_name, resource_name, available)
+        missing = required - len(chosen)
+        if missing < len(aligned):
+            candidates, fallback = aligned, [aligned]
+        else:
+            chosen, missing = chosen | aligned, missing - len(aligned)
+            candidates, fallback = available, [unaligned, no_affinity]
+        if missing == 0:
+            return chosen
+        preferred = self._call_get_preferred_allocation_if_available(
+            resource_name, candidates | chosen, chosen, required
+        )
+        for source in (preferred & candidates, *fallback):
+            more = sorted(source - chosen)[: required - len(chosen)]
+            chosen = chosen | set(more)
+        return chosen
+
+    def _call_get_preferred_allocation_if_available(
+        self, resource_name: str, available: set[str], must_include: set[str], size: int
+    ) -> set[str]:
+        with self._lock:
+            info = self._endpoints.get(resource_name)
+        if info is None:
+            raise AllocationError(f"endpoint not found in cache for a registered resource: {resource_name}")
+        if info.opts is None or not info.opts.get_preferred_allocation_available:
+            klog.v(5).info_s("Plugin options indicate to skip GetPreferredAllocation", resourceName=resource_name)
+            return set()
+        klog.v(4).info_s("Issuing a GetPreferredAllocation call for container", resourceName=resource_name)
+        try:
+            response = info.e.get_preferred_allocation(available, must_include, size)
+        except Exception as err:
+            raise AllocationError(f"device plugin GetPreferredAllocation rpc failed with err: {err}") from err
+        return set(response.container_responses[0].deviceIDs) if response.container_responses else set()
+
+    def _filter_by_affinity(
+        self, pod_uid: str, container_name: str, resource_name: str, available: set[str]
+    ) -> tuple[set[str], set[str], set[str]]:
+        """The devices on the nodes that the container is to be on, those on others, and those that are on none."""
+        affinity = self._topology_affinity_store.get_affinity(pod_uid, container_name).numa_node_affinity
+        with self._lock:
+            devices = self._all_devices.get(resource_name, {})
+            nodes = {id: get_numa_node_ids(devices[id]) for id in available if id in devices}
+            has_alignment = device_has_topology_alignment(devices)
+        if affinity is None or not has_alignment:
+            return set(), set(), available
+        aligned = {id for id in available if affinity.any_set(nodes.get(id, []))}
+        no_affinity = {id for id in available if not nodes.get(id)}
+        return aligned, available - aligned - no_affinity, no_affinity
+
+    def _is_device_plugin_resource(self, resource_name: str) -> bool:
+        """Whether a plugin has it, or had it when somebody got it."""
+        with self._lock:
+            if resource_name in self._healthy_devices:
+                return True
+        return resource_name in self._pod_devices.devices()
+
+    def _is_container_already_running(self, pod_uid: str, container_name: str) -> bool:
+        """Whether it ran when the kubelet started; one that was restarted is known several times."""
+        ids = [container_id for container_id, ref in self._container_map.items() if ref == (pod_uid, container_name)]
+        running = any(container_id in self._container_running_set for container_id in ids)
+        if not running:
+            message = f"Container {'found in map but not in running set' if ids else 'not found in the initial map'}"
+            klog.v(4).info_s(message, podUID=pod_uid, containerName=container_name)
+        return running
+
+    # ---- When a container starts ----
+
+    def get_device_run_container_options(
+        self, ctx: golang.Context, pod: v1.Pod, container: v1.Container
+    ) -> DeviceRunContainerOptions | None:
+        uid, needs_re_allocate = pod.metadata.uid, False
+        for resource_name, quantity in container.resources.limits.items():
+            if not self._is_device_plugin_resource(resource_name) or quantity.is_zero():
+                continue
+            self._call_pre_start_container_if_needed(uid, container.name, resource_name)
+            if not any(active.metadata.uid == uid for active in self._active_pods()):
+                klog.v(5).info_s(
+                    "Pod deleted from activePods, skip to reAllocate",
+                    pod=klog.kobj(pod),
+                    podUID=uid,
+                    containerName=container.name,
+                )
+                continue
+            if self._pod_devices.container_devices(uid, container.name, resource_name) is None:
+                # Its plugin was not known yet when the pod was admitted.
+                needs_re_allocate = True
+        if needs_re_allocate:
+            klog.v(2).info_s(
+                "Needs to re-allocate device plugin resources for pod",
+                pod=klog.kobj(pod),
+                containerName=container.name,
+            )
+            self.allocate(pod, container)
+        return self._pod_devices.device_run_container_options(uid, container.name)
+
+    def _call_pre_start_container_if_needed(self, pod_uid: str, container_name: str, resource_name: str) -> None:
+        with self._lock:
+            info = self._endpoints.get(resource_name)
+        if info is None:
+            raise AllocationError(f"endpoint not found in cache for a registered resource: {resource_name}")
+        if info.opts is None or not info.opts.pre_start_required:
+            message = "Plugin options indicate to skip PreStartContainer for resource"
+            klog.v(5).info_s(message, resourceName=resource_name)
+            return
+        devices = self._pod_devices.container_devices(pod_uid, container_name, resource_name)
+        if devices is None:
+            raise AllocationError(
+                f"no devices found allocated in local cache for pod {pod_uid}, container {container_name}, "
+                f"resource {resource_name}"
+            )
+        klog.v(4).info_s("Issuing a PreStartContainer call for container", containerName=container_name, podUID=pod_uid)
+        try:
+            info.e.pre_start_container(devices)
+        except Exception as err:
+            raise AllocationError(f"device plugin PreStartContainer rpc failed with err: {err}") from err
+
+    # ---- Hints for the topology manager.  Go: topology_hints.go ----
+
+    def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> topologymanager.Hints:
+        self.update_allocated_devices()
+        hints: topologymanager.Hints = {}
+        for resource_name, requested in self._device_requests(container.resources.limits).items():
+            allocated = self._pod_devices.container_devices(pod.metadata.uid, container.name, resource_name)
+            with self._lock:
+                reuse_pod, reusable = self._devices_to_reuse
+                reuse = set(reusable.get(resource_name, ())) if reuse_pod == pod.metadata.uid else set()
+            hints[resource_name] = self._hints(pod, resource_name, requested, allocated or set(), reuse)
+        return hints
+
+    def get_pod_topology_hints(self, pod: v1.Pod) -> topologymanager.Hints:
+        self.update_allocated_devices()
+        options = resourcehelper.PodResourcesOptions(exclude_overhead=True)
+        hints: topologymanager.Hints = {}
+        for resource_name, requested in self._device_requests(resourcehelper.pod_limits(pod, options)).items():
+            allocated = self._pod_devices.pod_devices(pod.metadata.uid, resource_name)
+            hints[resource_name] = self._hints(pod, resource_name, requested, allocated, set())
+        return hints
+
+    def _device_requests(self, limits: dict[str, apiresource.Quantity]) -> dict[str, int]:
+        return {name: limit.value() for name, limit in limits.items() if self._is_device_plugin_resource(name)}
+
+    def _hints(
+        self, pod: v1.Pod, resource_name: str, requested: int, allocated: set[str], reusable: set[str]
+    ) -> list[topologymanager.TopologyHint] | None:
+        """None where it does not matter; no hint where there are not enough."""
+        with self._lock:
+            devices = self._all_devices.get(resource_name, {})
+            healthy = set(self._healthy_devices.get(resource_name, ()))
+        log = {"resourceName": resource_name, "pod": klog.kobj(pod), "request": requested}
+        if not device_has_topology_alignment(devices):
+            klog.info_s("Resource does not have a topology preference", **log)
+            return None
+        if allocated:
+            if len(allocated) != requested:
+                message = "Resource already allocated to pod with different number than request"
+                klog.info_s(message, **log, allocated=len(allocated))
+                return []
+            klog.info_s("Regenerating TopologyHints for resource already allocated to pod", **log)
+            return generate_device_topology_hints(devices, allocated, set(), requested, self._numa_nodes)
+        available = healthy - self._pod_devices.devices().get(resource_name, set())
+        if len(available | reusable) < requested:
+            message = "Unable to generate topology hints: requested number of devices unavailable"
+            klog.info_s(message, **log, available=len(available | reusable))
+            return []
+        return generate_device_topology_hints(devices, available, reusable, requested, self._numa_nodes)
+
+
+def _quantities(counts: dict[str, int]) -> dict[str, apiresource.Quantity]:
+    return {name: apiresource.new_quantity(count) for name, count in counts.items()}
+
+
+def _is_dra_extended_resource(pod: v1.Pod, container_name: str, resource_name: str) -> bool:
+    """Whether a claim gives the container what looks like a plugin's resource."""
+    claim_status = pod.status.extended_resource_claim_status
+    return claim_status is not None and any(
+        mapping.container_name == container_name and mapping.resource_name == resource_name
+        for mapping in claim_status.request_mappings
+    )

@@ -1,0 +1,17 @@
+"""Registration of device plugins, and the connections to them.
+
+Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1
+"""
+
+from kubelet.cm.devicemanager.plugin.v1beta1.api import ClientHandler, RegistrationHandler
+from kubelet.cm.devicemanager.plugin.v1beta1.client import DevicePlugin, PluginClient, call
+from kubelet.cm.devicemanager.plugin.v1beta1.server import Server
+
+__all__ = [
+    "ClientHandler",
+    "DevicePlugin",
+    "PluginClient",
+    "RegistrationHandler",
+    "Server",
+    "call",
+]

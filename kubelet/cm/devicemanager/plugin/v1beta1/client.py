@@ -1,0 +1,142 @@
+"""The connection to one device plugin.
+
+Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import grpc
+
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2_grpc
+from pkg import klog
+from pkg.util import grpcstatus
+
+if TYPE_CHECKING:
+    from kubelet.cm.devicemanager.plugin.v1beta1.api import ClientHandler
+
+# Seconds until a plugin must have answered its socket.
+_DIAL_TIMEOUT = 10.0
+_OPTIONS = [
+    ("grpc.default_authority", "localhost"),
+    # A proxy of the environment is nothing for a socket of this machine.
+    ("grpc.enable_http_proxy", 0),
+    # No connection that was made to another socket at the same path.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
+
+
+class DevicePlugin(Protocol):
+    """A plugin as the device manager knows it."""
+
+    @property
+    def api(self) -> api_pb2_grpc.DevicePluginStub: ...
+
+    @property
+    def resource(self) -> str: ...
+
+    @property
+    def socket_path(self) -> str: ...
+
+
+def call(method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float) -> _Response:
+    """Raises grpcstatus.StatusError for what the plugin answers, and when it has not after so many seconds.
+
+    DIVERGES: Go waits for a plugin that hangs, and the pods of the node with it, for ever.
+    """
+    try:
+        return method(request, timeout=timeout)
+    except grpc.RpcError as err:
+        raise _status(err, timeout) from err
+
+
+def _status(err: grpc.RpcError, timeout: float) -> grpcstatus.StatusError:
+    assert isinstance(err, grpc.Call)
+    code = err.code()
+    late = code is grpc.StatusCode.DEADLINE_EXCEEDED
+    return grpcstatus.StatusError(code, f"no answer within {timeout:g} s" if late else err.details() or "")
+
+
+class PluginClient:
+    """Go: client. Safe from any thread."""
+
+    def __init__(self, resource: str, socket_path: str, handler: ClientHandler) -> None:
+        self._resource = resource
+        self._socket_path = socket_path
+        self._handler = handler
+        self._lock = threading.Lock()  # guards the fields below
+        self._channel: grpc.Channel | None = None
+        self._closed = False
+        self._api: api_pb2_grpc.DevicePluginStub | None = None
+
+    @property
+    def resource(self) -> str:
+        return self._resource
+
+    @property
+    def socket_path(self) -> str:
+        return self._socket_path
+
+    @property
+    def api(self) -> api_pb2_grpc.DevicePluginStub:
+        """Of a client that is connected."""
+        assert self._api is not None
+        return self._api
+
+    def connect(self) -> None:
+        """Reach the plugin, and hand it to the device manager. Raises ConnectionError, and what the manager raises."""
+        channel = grpc.insecure_channel(f"unix:{self._socket_path}", options=_OPTIONS)
+        try:
+            grpc.channel_ready_future(channel).result(_DIAL_TIMEOUT)
+        except grpc.FutureTimeoutError as err:
+            channel.close()
+            failure = ConnectionError(f"failed to dial device plugin: nobody answers at {self._socket_path}")
+            klog.error_s(failure, "Unable to connect to device plugin client with socket path", path=self._socket_path)
+            raise failure from err
+        with self._lock:
+            self._channel = channel
+            self._api = api_pb2_grpc.DevicePluginStub(channel)
+        self._handler.plugin_connected(self._resource, self)
+
+    def run(self) -> None:
+        """Hand on the plugin's devices, until it goes away or the client is closed."""
+        try:
+            for response in self._list_and_watch():
+                klog.v(2).info_s(
+                    "State pushed for device plugin", resource=self._resource, resourceCapacity=len(response.devices)
+                )
+                with self._lock:
+                    closed = self._closed
+                # Another plugin may have taken its place.
+                if not closed:
+                    self._handler.plugin_list_and_watch_receiver(self._resource, response)
+            err: Exception = EOFError("EOF")
+        except grpc.RpcError as failure:
+            err = _status(failure, 0)
+        except ValueError as failure:
+            # Closed before the call began.
+            err = failure
+        klog.error_s(err, "ListAndWatch ended unexpectedly for device plugin", resource=self._resource)
+
+    def _list_and_watch(self) -> Any:
+        """The call, which can be iterated over."""
+        return self.api.ListAndWatch(pluginapi.Empty())
+
+    def close(self) -> None:
+        """Give the connection up without a word to the device manager: another plugin has the resource now."""
+        with self._lock:
+            channel, self._channel, self._closed = self._channel, None, True
+        if channel is not None:
+            channel.close()
+
+    def disconnect(self) -> None:
+        """Give the connection up, and tell the device manager that the plugin is gone."""
+        self.close()
+        self._handler.plugin_disconnected(self._resource)
+        klog.v(2).info_s("Device plugin disconnected", resource=self._resource)

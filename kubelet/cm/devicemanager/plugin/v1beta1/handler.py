@@ -1,0 +1,108 @@
+"""The clients of the plugins that are registered, and plugins that the plugin manager found.
+
+Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kubelet.apis.deviceplugin import v1beta1 as api
+from kubelet.cm.devicemanager.plugin.v1beta1.client import PluginClient
+from pkg import golang, klog
+from pkg.apis.core.v1 import helper as v1helper
+
+if TYPE_CHECKING:
+    from kubelet.cm.devicemanager.plugin.v1beta1.api import ClientHandler
+
+
+class PluginClients:
+    """The part of the server that is a cache.PluginHandler. Safe from any thread."""
+
+    def __init__(self, chandler: ClientHandler) -> None:
+        self._chandler = chandler
+        self._clients_lock = threading.Lock()  # guards _clients and _threads
+        self._clients: dict[str, PluginClient] = {}
+        self._threads: set[golang.Thread] = set()
+
+    def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
+        """Raises ValueError for versions that are not known, and for a name that is none of an extended resource."""
+        log = {"plugin": plugin_name, "endpoint": endpoint, "versions": versions}
+        klog.v(2).info_s("Got plugin at endpoint with versions", **log)
+        if not is_version_compatible_with_plugin(*versions):
+            supported = f"[{' '.join(versions)}]"
+            raise ValueError(f"manager version, {api.VERSION}, is not among plugin supported versions {supported}")
+        if not v1helper.is_extended_resource_name(plugin_name):
+            raise ValueError(f"invalid name of device plugin socket: {invalid_resource_name(plugin_name)}")
+        klog.v(2).info_s("Device plugin validated", **log)
+
+    def register_plugin(
+        self, plugin_name: str, endpoint: str, versions: Sequence[str], plugin_client_timeout: float | None
+    ) -> None:
+        """Raises ConnectionError, grpcstatus.StatusError."""
+        klog.v(2).info_s("Registering plugin at endpoint", plugin=plugin_name, endpoint=endpoint)
+        self.connect_client(plugin_name, endpoint)
+
+    def deregister_plugin(self, plugin_name: str, endpoint: str) -> None:
+        klog.v(2).info_s("Deregistering plugin", plugin=plugin_name, endpoint=endpoint)
+        with self._clients_lock:
+            client = self._clients.get(plugin_name)
+        # DIVERGES: Go disconnects another plugin, too, that has taken the resource over in the meantime.
+        if client is not None and client.socket_path == endpoint:
+            self._disconnect_client(client)
+
+    def connect_client(self, name: str, socket_path: str) -> None:
+        """Connect to the plugin in the place of the one that had the resource. Raises as register_plugin."""
+        client = PluginClient(name, socket_path, self._chandler)
+        try:
+            client.connect()
+        except Exception as err:
+            client.close()
+            klog.error_s(err, "Failed to connect to new client", resource=name)
+            raise
+        with self._clients_lock:
+            before = self._clients.get(name)
+            self._clients[name] = client
+        klog.v(2).info_s("Connected to new client", resource=name)
+        if before is not None:
+            # DIVERGES: Go listens to both, and disconnects the new one when the old one goes.
+            before.close()
+        thread = golang.go(self._run_client, client, name=f"device-plugin-{name}")
+        with self._clients_lock:
+            self._threads = {each for each in self._threads if each.is_alive()} | {thread}
+
+    def _run_client(self, client: PluginClient) -> None:
+        client.run()
+        with self._clients_lock:
+            replaced = self._clients.get(client.resource) is not client
+        if not replaced:
+            self._disconnect_client(client)
+
+    def _disconnect_client(self, client: PluginClient) -> None:
+        with self._clients_lock:
+            if self._clients.get(client.resource) is not client:
+                return
+            del self._clients[client.resource]
+        klog.v(2).info_s("Deregistered client", name=client.resource)
+        client.disconnect()
+
+    def disconnect_all(self, timeout: float) -> None:
+        """Let go of all plugins, and wait so many seconds at most for the threads that listened to them."""
+        with self._clients_lock:
+            clients, threads = list(self._clients.values()), self._threads
+            self._threads = set()
+        for client in clients:
+            self._disconnect_client(client)
+        for thread in threads:
+            thread.join(timeout)
+
+
+def is_version_compatible_with_plugin(*versions: str) -> bool:
+    return any(version in api.SUPPORTED_VERSIONS for version in versions)
+
+
+def invalid_resource_name(name: str) -> str:
+    """Go: errInvalidResourceName"""
+    return f"the ResourceName {klog.quote(name)} is invalid"

@@ -1,0 +1,113 @@
+"""The socket on which device plugins register.
+
+Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent import futures
+
+import grpc
+
+from kubelet import metrics
+from kubelet.apis.deviceplugin import v1beta1 as api
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2_grpc
+from kubelet.cm.devicemanager.plugin.v1beta1.api import ClientHandler, RegistrationHandler
+from kubelet.cm.devicemanager.plugin.v1beta1.handler import (
+    PluginClients,
+    invalid_resource_name,
+    is_version_compatible_with_plugin,
+)
+from pkg import klog
+from pkg.apis.core.v1 import helper as v1helper
+
+# Registrations at once; each waits for its plugin.
+_WORKERS = 4
+# Seconds until calls in flight and threads must have ended.
+_STOP_TIMEOUT = 5.0
+
+
+class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
+    """Go: server. start and stop from one thread, all else from any."""
+
+    def __init__(self, socket_path: str, rhandler: RegistrationHandler, chandler: ClientHandler) -> None:
+        """Raises ValueError for a path that is not absolute."""
+        if not os.path.isabs(socket_path):
+            raise ValueError(f"bad socketPath, must be an absolute path: {socket_path}")
+        super().__init__(chandler)
+        klog.v(2).info_s("Creating device plugin registration server", version=api.VERSION, socket=socket_path)
+        self.socket_path = socket_path
+        self._socket_dir = os.path.dirname(socket_path)
+        self._rhandler = rhandler
+        self._grpc: grpc.Server | None = None
+        self._pool: futures.ThreadPoolExecutor | None = None
+        # What keeps plugins from registering.
+        self._last_error: OSError | None = None
+
+    def start(self) -> None:
+        """Remove what an earlier kubelet and its plugins left, and listen. Raises OSError."""
+        klog.v(2).info_s("Starting device plugin registration server")
+        try:
+            os.makedirs(self._socket_dir, mode=0o750, exist_ok=True)
+            self._rhandler.cleanup_plugin_directory(self._socket_dir)
+            self._listen()
+        except OSError as err:
+            klog.error_s(err, "Failed to listen to socket while starting device plugin registry")
+            self._last_error = err
+            raise
+        self._last_error = None
+
+    def _listen(self) -> None:
+        self._pool = futures.ThreadPoolExecutor(_WORKERS, "device-plugin-registration")
+        self._grpc = grpc.server(self._pool)
+        api_pb2_grpc.add_RegistrationServicer_to_server(self, self._grpc)
+        try:
+            self._grpc.add_insecure_port(f"unix:{self.socket_path}")
+        except RuntimeError as err:
+            raise OSError(f"listen unix {self.socket_path}: {err}") from err
+        self._grpc.start()
+
+    def stop(self) -> None:
+        """Let go of all plugins, and listen no more. A second time, or without start, it does nothing."""
+        self.disconnect_all(_STOP_TIMEOUT)
+        if self._grpc is None or self._pool is None:
+            return
+        self._grpc.stop(None).wait(_STOP_TIMEOUT)
+        self._pool.shutdown(wait=False)
+        self._grpc = self._pool = None
+        klog.v(2).info_s("Stopping device plugin registration server")
+
+    def Register(self, request: pluginapi.RegisterRequest, context: grpc.ServicerContext) -> pluginapi.Empty:
+        name = request.resource_name
+        klog.info_s("Got registration request from device plugin with resource", resourceName=name)
+        try:
+            self._register(request)
+        except Exception as err:
+            # Whatever is wrong with it, the plugin is to know.
+            klog.error_s(err, "Bad registration request from device plugin with resource", resourceName=name)
+            context.abort(grpc.StatusCode.UNKNOWN, str(err))
+        return pluginapi.Empty()
+
+    def _register(self, request: pluginapi.RegisterRequest) -> None:
+        if not is_version_compatible_with_plugin(request.version):
+            supported = f"[{' '.join(api.SUPPORTED_VERSIONS)}]"
+            raise ValueError(
+                f"requested API version {klog.quote(request.version)} is not supported by kubelet. "
+                f"Supported version is {klog.quote(supported)}"
+            )
+        if not v1helper.is_extended_resource_name(request.resource_name):
+            raise ValueError(invalid_resource_name(request.resource_name))
+        metrics.DEVICE_PLUGIN_REGISTRATION_COUNT.labels(request.resource_name).inc()
+        if not request.endpoint:
+            raise ValueError(f"no endpoint was given for resource {request.resource_name}")
+        self.connect_client(request.resource_name, os.path.normpath(f"{self._socket_dir}/{request.endpoint}"))
+
+    def check(self) -> None:
+        """For the health check "device-plugin". Raises OSError when no plugin can register."""
+        if self._last_error is not None:
+            raise OSError(
+                "device registration error: device plugin registration gRPC server failed and no device plugins can "
+                f"register: {self._last_error}"
+            ) from self._last_error

@@ -1,0 +1,62 @@
+"""On which NUMA nodes a container's devices could be.
+
+Go: pkg/kubelet/cm/devicemanager/topology_hints.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
+from kubelet.cm.topologymanager import TopologyHint
+from kubelet.cm.topologymanager.bitmask import iterate_bit_masks
+from pkg import klog
+
+
+def device_has_topology_alignment(devices: Mapping[str, pluginapi.Device]) -> bool:
+    """Whether any of the resource's devices is nearer to some nodes than to others."""
+    return any(device.topology.nodes for device in devices.values())
+
+
+def get_numa_node_ids(device: pluginapi.Device) -> list[int]:
+    return [node.ID for node in device.topology.nodes]
+
+
+def generate_device_topology_hints(
+    devices: Mapping[str, pluginapi.Device],
+    available: Collection[str],
+    reusable: Collection[str],
+    request: int,
+    numa_nodes: Sequence[int],
+) -> list[TopologyHint]:
+    """The sets of nodes that have so many of the available and reusable devices, and all the reusable ones.
+
+    `devices` are all that the resource has; ids that are not among them are left out.
+    """
+    nodes = {id: get_numa_node_ids(device) for id, device in devices.items()}
+    candidates = _device_numa_nodes(nodes, numa_nodes) or list(numa_nodes)
+    reusable_nodes = [nodes[id] for id in reusable if nodes.get(id)]
+    available_nodes = [nodes[id] for id in available if id in nodes]
+    min_affinity_size = len(candidates)
+    masks = []
+    for mask in iterate_bit_masks(candidates):
+        # What an idle machine could do says which of the masks are good ones.
+        if mask.count() < min_affinity_size and sum(mask.any_set(each) for each in nodes.values()) >= request:
+            min_affinity_size = mask.count()
+        if not all(mask.any_set(each) for each in reusable_nodes):
+            continue
+        if len(reusable_nodes) + sum(mask.any_set(each) for each in available_nodes) >= request:
+            masks.append(mask)
+    return [TopologyHint(mask, mask.count() == min_affinity_size) for mask in masks]
+
+
+def _device_numa_nodes(nodes: Mapping[str, Sequence[int]], known: Sequence[int]) -> list[int]:
+    """The nodes that have devices, ascending: all others would only make for more masks."""
+    found = {node for each in nodes.values() for node in each}
+    if unknown := found.difference(known):
+        klog.info_s(
+            "Ignoring NUMA node IDs reported by device plugin that are unknown to cadvisor",
+            unknownNodes=sorted(unknown),
+            knownNodes=list(known),
+        )
+    return sorted(found.intersection(known))

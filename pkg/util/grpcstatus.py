@@ -5,6 +5,9 @@ Go: google.golang.org/grpc/status
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import grpc
 
 # "NOT_FOUND" → "NotFound": the spelling of Go's codes, which is what users find in events.
@@ -39,3 +42,16 @@ def code(err: BaseException | None) -> grpc.StatusCode | None:
             return err.code
         err = err.__cause__
     return None
+
+
+def from_call(err: Any, addr: str) -> StatusError:
+    """The failure of a call of the socket at addr, in the words of Go's gRPC where this one has its own."""
+    code, details = err.code(), err.details() or ""
+    if code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details:
+        reason = "connection refused" if Path(addr).exists() else "no such file or directory"
+        details = f'connection error: desc = "transport: Error while dialing: dial unix {addr}: connect: {reason}"'
+    elif code is grpc.StatusCode.UNAVAILABLE and "Socket closed" in details:
+        details = "error reading from server: EOF"
+    elif code is grpc.StatusCode.DEADLINE_EXCEEDED and details == "Deadline Exceeded":
+        details = "context deadline exceeded"
+    return StatusError(code, details)

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -277,7 +276,7 @@ class CSIDriverClient:
                     f"/csi.v1.Node/{method}", lambda: getattr(client, method)(request, timeout=ctx.remaining())
                 )
             except grpc.RpcError as err:
-                raise _status_error(err, self._addr) from err
+                raise grpcstatus.from_call(err, self._addr) from err
 
 
 def new_csi_driver_client(csi_drivers: csi_drivers_store.DriversStore, driver_name: str) -> CSIDriverClient:
@@ -375,16 +374,3 @@ def _with_usage(metrics: Metrics, usage: csipbv1.VolumeUsage) -> Metrics:
             return dataclasses.replace(metrics, inodes_free=available, inodes=total, inodes_used=used)
     klog.error_s(None, "unknown unit in VolumeUsage", unit=usage.unit)
     return metrics
-
-
-def _status_error(err: Any, addr: str) -> grpcstatus.StatusError:
-    """The failure in the words of Go's gRPC, where this one has its own."""
-    code, details = err.code(), err.details() or ""
-    if code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details:
-        reason = "connection refused" if Path(addr).exists() else "no such file or directory"
-        details = f'connection error: desc = "transport: Error while dialing: dial unix {addr}: connect: {reason}"'
-    elif code is grpc.StatusCode.UNAVAILABLE and "Socket closed" in details:
-        details = "error reading from server: EOF"
-    elif code is grpc.StatusCode.DEADLINE_EXCEEDED and details == "Deadline Exceeded":
-        details = "context deadline exceeded"
-    return grpcstatus.StatusError(code, details)

@@ -1,0 +1,139 @@
+"""What drivers tell of their devices' health.
+
+Go: pkg/kubelet/cm/dra/healthinfo.go
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kubelet.cm.dra import state
+from kubelet.util import store
+from pkg import klog
+from pkg.apimachinery import clock as clock_
+
+# Seconds for which a device's health holds, where its driver does not say.
+DEFAULT_HEALTH_TIMEOUT = 30.0
+
+
+class HealthInfoCache:
+    """The last word on each device, in memory and in a file. Thread-safe."""
+
+    def __init__(self, state_file: str, clock: clock_.Clock) -> None:
+        """Begins with what the file has. Without a name there is no file."""
+        self._state_file = state_file
+        self._clock = clock
+        self._lock = threading.Lock()  # guards _health_info, and the file
+        self._health_info: state.DevicesHealthMap = {}
+        try:
+            self._health_info = self._load()
+        except (OSError, ValueError) as err:
+            # Drivers tell everything again once they have registered.
+            klog.error_s(err, "Failed to load health checkpoint, proceeding with empty cache", path=state_file)
+
+    def get_health_info(self, driver_name: str, pool_name: str, device_name: str) -> state.DeviceHealth:
+        """How the device is: unknown once what is known is too old."""
+        with self._lock:
+            device = self._health_info.get(driver_name, {}).get(f"{pool_name}/{device_name}")
+        if device is None or self._is_old(device):
+            return state.DeviceHealth(pool_name, device_name)
+        return device
+
+    def update_health_info(self, driver_name: str, devices: Iterable[state.DeviceHealth]) -> list[state.DeviceHealth]:
+        """Take a driver's report of all its devices; returns those of which something is new.
+
+        A device that is missing becomes unknown when its time is over.
+        """
+        now = self._clock.now()
+        changed = []
+        with self._lock:
+            known = self._health_info.setdefault(driver_name, {})
+            reported = {f"{device.pool_name}/{device.device_name}": device for device in devices}
+            for key, device in reported.items():
+                if _differs(known.get(key), device):
+                    changed.append(device)
+                known[key] = dataclasses.replace(device, last_updated=now)
+            for key, device in known.items():
+                is_known = device.health is not state.DeviceHealthStatus.UNKNOWN
+                if key not in reported and is_known and self._is_old(device):
+                    known[key] = dataclasses.replace(
+                        device, health=state.DeviceHealthStatus.UNKNOWN, message="", last_updated=now
+                    )
+                    changed.append(known[key])
+            if changed:
+                self._save_locked()
+        return changed
+
+    def clear_driver(self, driver_name: str) -> None:
+        """Forget the driver's devices."""
+        with self._lock:
+            if self._health_info.pop(driver_name, None) is not None:
+                self._save_locked()
+
+    def _is_old(self, device: state.DeviceHealth) -> bool:
+        if device.last_updated is None:
+            return True
+        timeout = device.health_check_timeout or DEFAULT_HEALTH_TIMEOUT
+        return self._clock.since(device.last_updated) > timeout
+
+    def _load(self) -> state.DevicesHealthMap:
+        path = Path(self._state_file)
+        if not self._state_file or not path.exists():
+            return {}
+        document = json.loads(path.read_bytes())
+        try:
+            return {
+                driver: {key: _from_json(device) for key, device in (devices["Devices"] or {}).items()}
+                for driver, devices in (document or {}).items()
+            }
+        except (AttributeError, KeyError, TypeError) as err:
+            raise ValueError(f"{self._state_file} is no state of devices' health: {err!r}") from err
+
+    def _save_locked(self) -> None:
+        if not self._state_file:
+            return
+        document = {
+            driver: {"Devices": {key: _to_json(device) for key, device in sorted(devices.items())}}
+            for driver, devices in sorted(self._health_info.items())
+        }
+        path = Path(self._state_file)
+        try:
+            store.FileStore(str(path.parent)).write(path.name, json.dumps(document, separators=(",", ":")).encode())
+        except OSError as err:
+            message = "Kubelet restart may lose the device health information."
+            klog.error_s(err, f"Failed to save health checkpoint after update. {message}")
+
+
+def _differs(known: state.DeviceHealth | None, reported: state.DeviceHealth) -> bool:
+    return known is None or dataclasses.replace(known, last_updated=None) != dataclasses.replace(
+        reported, last_updated=None
+    )
+
+
+def _to_json(device: state.DeviceHealth) -> dict[str, Any]:
+    updated = device.last_updated or datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+    return {
+        "PoolName": device.pool_name,
+        "DeviceName": device.device_name,
+        "Health": device.health.value,
+        "LastUpdated": updated.isoformat().replace("+00:00", "Z"),
+        "HealthCheckTimeout": round(device.health_check_timeout * 1e9),
+        "Message": device.message,
+    }
+
+
+def _from_json(device: dict[str, Any]) -> state.DeviceHealth:
+    return state.DeviceHealth(
+        pool_name=device["PoolName"],
+        device_name=device["DeviceName"],
+        health=state.DeviceHealthStatus(device["Health"]),
+        last_updated=datetime.datetime.fromisoformat(device["LastUpdated"]).astimezone(datetime.UTC),
+        health_check_timeout=device.get("HealthCheckTimeout", 0) / 1e9,
+        message=device.get("Message", ""),
+    )

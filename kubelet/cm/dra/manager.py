@@ -1,0 +1,557 @@
+"""Preparing what pods' claims were allocated, and giving it back.
+
+Go: pkg/kubelet/cm/dra/manager.go
+
+Errors show in the events of a pod, so they name neither it nor its namespace, and begin with what users know.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kubelet import container as kubecontainer
+from kubelet import metrics
+from kubelet.apis.dra.v1 import api_pb2 as drapb
+from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealthv1alpha1
+from kubelet.cm.dra import plugin as draplugin
+from kubelet.cm.dra import state
+from kubelet.cm.dra.claiminfo import ClaimInfo, ClaimInfoCache, ClaimInfoCollector, new_claim_info_from_claim
+from kubelet.cm.dra.healthinfo import DEFAULT_HEALTH_TIMEOUT, HealthInfoCache
+from kubelet.cm.dra.types import ContainerInfo
+from kubelet.cm.resourceupdates import Update
+from pkg import features, golang, klog
+from pkg.api.core import v1
+from pkg.api.resource import v1 as resourceapi
+from pkg.apimachinery import clock as clock_
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.util import wait
+from pkg.dynamic_resource_allocation import resourceclaim
+from pkg.scheduler import util as schedutil
+
+if TYPE_CHECKING:
+    from kubelet.config import SourcesReady
+    from kubelet.pluginmanager import cache
+    from pkg.client_go import kubernetes
+
+DRA_MANAGER_STATE_FILE_NAME = "dra_manager_state"
+DRA_HEALTH_STATE_FILE_NAME = "dra_health_state"
+# Seconds between two looks for claims of pods that are no more.
+DEFAULT_RECONCILE_PERIOD = 60.0
+# Seconds that a driver has to come back before the node's slices of it are deleted: enough to replace its pod, and not
+# so many that pods are scheduled for it for long.
+DEFAULT_WIPING_DELAY = 30.0
+
+ActivePodsFunc = Callable[[], list[v1.Pod]]
+GetNodeFunc = Callable[[golang.Context], v1.Node]
+
+
+class _PodClaim(NamedTuple):
+    """A claim of a pod for which everything was found that preparing it takes."""
+
+    pod_claim: v1.PodResourceClaim
+    resource_claim: resourceapi.ResourceClaim
+    claim_info: ClaimInfo
+    plugins: dict[str, draplugin.DRAPlugin]
+
+
+class _Batches(NamedTuple):
+    """What is to be prepared: the claims each plugin is asked for, and where their names are by UID."""
+
+    claims: dict[draplugin.DRAPlugin, list[drapb.Claim]]
+    resource_claims: dict[str, resourceapi.ResourceClaim]
+
+
+class Manager:
+    """Sees to it that claims are prepared before a pod's containers start, and given back before it is over.
+
+    Thread-safe. What pods' syncs call raises ResourcesError, except where it says something else.
+    """
+
+    def __init__(
+        self, kube_client: kubernetes.Interface, state_file_directory: str, clock: clock_.Clock | None = None
+    ) -> None:
+        """Raises ValueError or OSError for a checkpoint that cannot be read, naming it."""
+        self._clock = clock or clock_.RealClock()
+        self._kube_client = kube_client
+        self._cache = ClaimInfoCache(state_file_directory, DRA_MANAGER_STATE_FILE_NAME)
+        health_state = str(Path(state_file_directory) / DRA_HEALTH_STATE_FILE_NAME)
+        self._health_info_cache = HealthInfoCache(health_state, self._clock)
+        self._update: golang.Channel[Update] = golang.Channel(100)
+        # Set by start.
+        self._dra_plugins: draplugin.DRAPluginManager | None = None
+        self._active_pods: ActivePodsFunc | None = None
+        self._sources_ready: SourcesReady | None = None
+
+    def new_metrics_collector(self) -> ClaimInfoCollector:
+        return ClaimInfoCollector(self._cache)
+
+    def get_watcher_handler(self) -> cache.PluginHandler:
+        """Takes the drivers' plugins. There only after start."""
+        return self._plugins()
+
+    def start(
+        self, ctx: golang.Context, active_pods: ActivePodsFunc, get_node: GetNodeFunc, sources_ready: SourcesReady
+    ) -> None:
+        """Reconcile until ctx ends."""
+        self.init_dra_plugin_manager(ctx, get_node, DEFAULT_WIPING_DELAY)
+        self._active_pods = active_pods
+        self._sources_ready = sources_ready
+        golang.go(
+            wait.until, lambda: self.reconcile_loop(ctx), DEFAULT_RECONCILE_PERIOD, ctx, self._clock, name="dra-manager"
+        )
+
+    def init_dra_plugin_manager(self, ctx: golang.Context, get_node: GetNodeFunc, wiping_delay: float) -> None:
+        """As start, but without the reconciliation."""
+        self._dra_plugins = draplugin.DRAPluginManager(ctx, self._kube_client, get_node, self, wiping_delay)
+
+    def _plugins(self) -> draplugin.DRAPluginManager:
+        assert self._dra_plugins is not None, "the DRA manager was not started"
+        return self._dra_plugins
+
+    def reconcile_loop(self, ctx: golang.Context) -> None:
+        """Give back what was prepared for pods that are no longer there."""
+        if self._active_pods is None or self._sources_ready is None or not self._sources_ready.all_ready():
+            # The pods that are there are not known yet.
+            return
+        active_pods = {pod.metadata.uid for pod in self._active_pods()}
+        inactive: dict[tuple[str, str], list[str]] = {}
+        with self._cache.rlock():
+            for info in self._cache.values():
+                for pod_uid in info.pod_uids - active_pods:
+                    inactive.setdefault((pod_uid, info.namespace), []).append(info.claim_name)
+        for (pod_uid, namespace), claim_names in inactive.items():
+            try:
+                self._unprepare_resources(ctx, pod_uid, namespace, claim_names)
+            except Exception as err:  # Drivers fail in many ways; other pods' claims are to be given back all the same.
+                klog.info_s("Unpreparing pod resources in reconcile loop failed, will retry", podUID=pod_uid, err=err)
+
+    # ---- Preparing ----
+
+    def prepare_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        """Have drivers prepare the pod's claims, those that are not prepared already."""
+        with _observed("PrepareResources"):
+            pod_claims = self._look_up_claims(ctx, pod)
+            if pod_claims:
+                batches = self._reference_claims(pod, pod_claims)
+                for plugin, claims in batches.claims.items():
+                    self._prepare_batch(ctx, plugin, claims, batches.resource_claims)
+                self._set_prepared(batches.resource_claims)
+
+    def _look_up_claims(self, ctx: golang.Context, pod: v1.Pod) -> list[_PodClaim]:
+        """All that is needed to prepare the pod's claims. Changes nothing, so that a pod that fails here can go."""
+        found = []
+        for pod_claim in _pod_resource_claims(pod):
+            klog.v(3).info_s("Processing resource", pod=klog.kobj(pod), podClaim=pod_claim.name)
+            claim_name, must_check_owner = resourceclaim.name(pod, pod_claim)
+            if claim_name is None:
+                klog.v(5).info_s(
+                    "No need to prepare resources, no claim generated", pod=klog.kobj(pod), podClaim=pod_claim.name
+                )
+                continue
+            claim = self._get_claim(ctx, pod.metadata.namespace, claim_name)
+            if must_check_owner:
+                resourceclaim.is_for_pod(pod, claim)
+            if not resourceclaim.is_reserved_for_pod(pod, claim):
+                raise ValueError(
+                    f"pod {pod.metadata.name} ({pod.metadata.uid}) is not allowed to use ResourceClaim "
+                    f"{claim_name} ({claim.metadata.uid})"
+                )
+            try:
+                info = new_claim_info_from_claim(claim)
+            except ValueError as err:
+                raise ValueError(f"ResourceClaim {claim.metadata.name}: {err}") from err
+            # Even if the claim is prepared: a driver that is gone means that something is wrong with the node.
+            plugins = {driver_name: self._plugins().get_plugin(driver_name) for driver_name in info.driver_state}
+            found.append(_PodClaim(pod_claim, claim, info, plugins))
+        return found
+
+    def _get_claim(self, ctx: golang.Context, namespace: str, name: str) -> resourceapi.ResourceClaim:
+        try:
+            return self._kube_client.resource_v1.resource_claims(namespace).get(ctx, name)
+        except (apierrors.StatusError, OSError) as err:
+            raise ValueError(f"fetch ResourceClaim {name}: {err}") from err
+
+    def _reference_claims(self, pod: v1.Pod, pod_claims: Iterable[_PodClaim]) -> _Batches:
+        """Note on disk that the pod has the claims, before any driver is asked; returns what they are asked."""
+        batches = _Batches({}, {})
+        with self._cache.lock():
+            for entry in pod_claims:
+                claim = entry.resource_claim
+                info = self._cache.get(claim.metadata.name, claim.metadata.namespace)
+                if info is None:
+                    info = entry.claim_info
+                    self._cache.add(info)
+                elif info.claim_uid != claim.metadata.uid:
+                    raise ValueError(
+                        f"old ResourceClaim with same name {claim.metadata.name} and different UID {info.claim_uid} "
+                        "still exists (previous pod force-deleted?!)"
+                    )
+                elif info.unpreparing:
+                    # DIVERGES: in Go this pod would go on without what its claim is about to lose.
+                    raise ValueError(f"ResourceClaim {claim.metadata.name} is being unprepared")
+                info.add_pod_reference(pod.metadata.uid)
+                if info.prepared:
+                    klog.v(5).info_s("Resources already prepared", pod=klog.kobj(pod), claim=klog.kobj(claim))
+                    continue
+                batches.resource_claims[info.claim_uid] = claim
+                for plugin in entry.plugins.values():
+                    batches.claims.setdefault(plugin, []).append(_claim_of(info))
+            self._sync_to_checkpoint("cache")
+        return batches
+
+    def _prepare_batch(
+        self,
+        ctx: golang.Context,
+        plugin: draplugin.DRAPlugin,
+        claims: list[drapb.Claim],
+        resource_claims: Mapping[str, resourceapi.ResourceClaim],
+    ) -> None:
+        """Have a plugin prepare claims, and note the devices that it has for them."""
+        with _named("NodePrepareResources"):
+            response = plugin.node_prepare_resources(ctx, drapb.NodePrepareResourcesRequest(claims=claims))
+        errors = {claim_uid: result.error for claim_uid, result in response.claims.items()}
+        _check_results("NodePrepareResources", claims, errors)
+        with self._cache.lock():
+            for claim_uid, result in response.claims.items():
+                self._info_of(resource_claims[claim_uid]).set_devices(
+                    plugin.driver_name, [_device_of(device) for device in result.devices]
+                )
+
+    def _set_prepared(self, resource_claims: Mapping[str, resourceapi.ResourceClaim]) -> None:
+        if not resource_claims:
+            return
+        with self._cache.lock():
+            for claim in resource_claims.values():
+                self._info_of(claim).prepared = True
+            self._sync_to_checkpoint("state")
+
+    def _info_of(self, claim: resourceapi.ResourceClaim) -> ClaimInfo:
+        info = self._cache.get(claim.metadata.name, claim.metadata.namespace)
+        if info is None:
+            raise LookupError(f"internal error: {_unknown(claim.metadata.name, claim.metadata.namespace)}")
+        return info
+
+    def _sync_to_checkpoint(self, what: str) -> None:
+        try:
+            self._cache.sync_to_checkpoint()
+        except OSError as err:
+            raise OSError(f"checkpoint ResourceClaim {what}: {err}") from err
+
+    # ---- What containers get ----
+
+    def get_resources(self, pod: v1.Pod, container: v1.Container) -> ContainerInfo:
+        """What was prepared for the container. Raises LookupError when its claims were not."""
+        cdi_devices: list[kubecontainer.CDIDevice] = []
+        for claim_name, request_names in _claim_requests(pod, container).items():
+            with self._cache.rlock():
+                info = self._cache.get(claim_name, pod.metadata.namespace)
+                if info is None:
+                    raise LookupError(f"internal error: {_unknown(claim_name, pod.metadata.namespace)}")
+                for request_name in request_names:
+                    # CRI has a field for them: they are not passed in annotations any more.
+                    cdi_devices += info.cdi_devices_as_list(request_name)
+        return ContainerInfo(cdi_devices)
+
+    def get_container_claim_infos(self, pod: v1.Pod, container: v1.Container) -> list[ClaimInfo]:
+        """The container's claims, as copies. Raises LookupError when they were not prepared."""
+        names = []
+        wanted = {claim.name for claim in container.resources.claims}
+        for pod_claim in pod.spec.resource_claims:
+            if pod_claim.name in wanted and (claim_name := resourceclaim.name(pod, pod_claim).name) is not None:
+                names.append(claim_name)
+        status = _extended_resource_claim_status(pod)
+        if status is not None and any(m.container_name == container.name for m in status.request_mappings):
+            names.append(status.resource_claim_name)
+        infos = []
+        with self._cache.rlock():
+            for name in names:
+                info = self._cache.get(name, pod.metadata.namespace)
+                if info is None:
+                    raise LookupError(_unknown(name, pod.metadata.namespace))
+                infos.append(copy.deepcopy(info))
+        return infos
+
+    # ---- Giving back ----
+
+    def unprepare_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
+        """Have drivers take back the pod's claims that no other pod has. May be called again, for the same pod."""
+        with _observed("UnprepareResources"):
+            names = (resourceclaim.name(pod, pod_claim).name for pod_claim in _pod_resource_claims(pod))
+            claim_names = [name for name in names if name is not None]
+            if claim_names:
+                self._unprepare_resources(ctx, pod.metadata.uid, pod.metadata.namespace, claim_names)
+
+    def _unprepare_resources(
+        self, ctx: golang.Context, pod_uid: str, namespace: str, claim_names: Iterable[str]
+    ) -> None:
+        infos = self._dereference_claims(pod_uid, namespace, claim_names)
+        try:
+            self._unprepare_batches(ctx, infos)
+        except BaseException:
+            with self._cache.lock():
+                for info in infos:
+                    info.unpreparing = False
+            raise
+        with self._cache.lock():
+            for info in infos:
+                self._cache.delete(info.claim_name, namespace)
+                klog.v(6).info_s("Deleted claim info cache entry", claim=klog.kref(namespace, info.claim_name))
+            self._sync_to_checkpoint("state")
+
+    def _dereference_claims(self, pod_uid: str, namespace: str, claim_names: Iterable[str]) -> list[ClaimInfo]:
+        """The claims that are to be given back. Of others the pod is only struck off, on disk in the end."""
+        infos = []
+        with self._cache.lock():
+            for claim_name in claim_names:
+                info = self._cache.get(claim_name, namespace)
+                if info is None:
+                    continue
+                if info.pod_uids - {pod_uid}:
+                    # DIVERGES: Go takes the claim from the one pod that has it when another pod goes that never got it.
+                    info.delete_pod_reference(pod_uid)
+                    continue
+                info.unpreparing = True
+                infos.append(info)
+        return infos
+
+    def _unprepare_batches(self, ctx: golang.Context, infos: Iterable[ClaimInfo]) -> None:
+        batches: dict[str, list[drapb.Claim]] = {}
+        for info in infos:
+            for driver_name in info.driver_state:
+                batches.setdefault(driver_name, []).append(_claim_of(info))
+        for driver_name, claims in batches.items():
+            plugin = self._plugins().get_plugin(driver_name)
+            with _named("NodeUnprepareResources"):
+                response = plugin.node_unprepare_resources(ctx, drapb.NodeUnprepareResourcesRequest(claims=claims))
+            errors = {claim_uid: result.error for claim_uid, result in response.claims.items()}
+            _check_results("NodeUnprepareResources", claims, errors)
+
+    def pod_might_need_to_unprepare_resources(self, uid: str) -> bool:
+        """Whether some claim is still there for the pod."""
+        with self._cache.rlock():
+            return self._cache.has_pod_reference(uid)
+
+    # ---- Health ----
+
+    def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:
+        """Write into the status of each container how the devices of its claims are."""
+        containers = {container.name: container for container in pod.spec.containers}
+        for container_status in status.container_statuses:
+            container = containers.get(container_status.name)
+            if container is None or not container.resources.claims:
+                continue
+            statuses = {entry.name: entry for entry in container_status.allocated_resources_status}
+            for claim in container.resources.claims:
+                self._update_claim_status(pod, claim, statuses)
+            container_status.allocated_resources_status = [entry for entry in statuses.values() if entry.resources]
+
+    def _update_claim_status(
+        self, pod: v1.Pod, claim: v1.ResourceClaim, statuses: dict[str, v1.ResourceStatus]
+    ) -> None:
+        claim_name = _claim_name_of(pod, claim.name)
+        if not claim_name:
+            klog.v(4).info_s(
+                "Could not find generated name for resource claim", pod=klog.kobj(pod), claimName=claim.name
+            )
+            return
+        with self._cache.rlock():
+            info = self._cache.get(claim_name, pod.metadata.namespace)
+            if info is None:
+                klog.v(4).info_s(
+                    "Could not find claim info for resource claim", pod=klog.kobj(pod), claimName=claim_name
+                )
+                return
+            devices = [(driver, device) for driver, d in info.driver_state.items() for device in d.devices]
+        request = resourceclaim.base_request_ref(claim.request)
+        # Several devices may have the same id.
+        found: dict[str, v1.ResourceHealth] = {}
+        for driver_name, device in devices:
+            if request and device.request_names and request not in device.request_names:
+                continue
+            health_info = self._health_info_cache.get_health_info(driver_name, device.pool_name, device.device_name)
+            health = _build_resource_health(driver_name, device, health_info)
+            found.setdefault(health.resource_id, health)
+        name = f"claim:{claim.name}/{claim.request}" if claim.request else f"claim:{claim.name}"
+        statuses[name] = v1.ResourceStatus(name=name, resources=list(found.values()))
+
+    def handle_watch_resources_stream(
+        self, stream: Iterator[drahealthv1alpha1.NodeWatchResourcesResponse], plugin_name: str
+    ) -> None:
+        """Take what a driver tells of its devices, and have pods synced that have one of which something is new."""
+        try:
+            for response in stream:
+                devices = [_build_device_health(device) for device in response.devices]
+                changed = self._health_info_cache.update_health_info(plugin_name, devices)
+                self._announce(plugin_name, changed)
+        finally:
+            klog.v(4).info_s("Clearing health cache for driver upon stream exit", pluginName=plugin_name)
+            self._health_info_cache.clear_driver(plugin_name)
+
+    def _announce(self, driver_name: str, changed: Iterable[state.DeviceHealth]) -> None:
+        keys = {(device.pool_name, device.device_name) for device in changed}
+        pod_uids: set[str] = set()
+        with self._cache.rlock():
+            for info in self._cache.values():
+                devices = info.driver_state.get(driver_name, state.DriverState()).devices
+                if any((device.pool_name, device.device_name) in keys for device in devices):
+                    pod_uids |= info.pod_uids
+        if not pod_uids:
+            return
+        klog.info_s("Sending health update notification for pods", pluginName=driver_name, pods=sorted(pod_uids))
+        if not self._update.try_send(Update(tuple(sorted(pod_uids)))):
+            klog.error_s(
+                None, "DRA health update channel is full, discarding pod update notification", pods=sorted(pod_uids)
+            )
+
+    def updates(self) -> golang.Channel[Update]:
+        """Where pods are announced whose devices' health has changed."""
+        return self._update
+
+
+@contextmanager
+def _observed(operation: str) -> Iterator[None]:
+    """Count how long it took, and say in an error what was tried."""
+    start, is_error = time.monotonic(), True
+    try:
+        with _named(f"{'prepare' if operation == 'PrepareResources' else 'unprepare'} dynamic resources"):
+            yield
+        is_error = False
+    finally:
+        labels = (operation, str(is_error).lower())
+        metrics.DRA_OPERATIONS_DURATION.labels(*labels).observe(time.monotonic() - start)
+
+
+class ResourcesError(Exception):
+    """Claims could not be prepared or given back; the cause says why."""
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as err:
+        raise ResourcesError(f"{what}: {err}") from err
+
+
+def _check_results(method: str, claims: list[drapb.Claim], errors: Mapping[str, str]) -> None:
+    """Raises ValueError unless the driver did what it was asked for each of the claims, and for no other."""
+    names = {claim.uid: claim.name for claim in claims}
+    for claim_uid, error in errors.items():
+        if claim_uid not in names:
+            raise ValueError(f"{method} returned result for unknown claim UID {claim_uid}")
+        if error:
+            raise ValueError(f"{method} failed for ResourceClaim {names[claim_uid]}: {error}")
+    if unfinished := len(names) - len(errors):
+        raise ValueError(f"{method} skipped {unfinished} ResourceClaims")
+
+
+def _pod_resource_claims(pod: v1.Pod) -> list[v1.PodResourceClaim]:
+    """The pod's claims, and the one that was made for its extended resources."""
+    status = _extended_resource_claim_status(pod)
+    if status is None:
+        return pod.spec.resource_claims
+    return [*pod.spec.resource_claims, v1.PodResourceClaim(resource_claim_name=status.resource_claim_name)]
+
+
+def _extended_resource_claim_status(pod: v1.Pod) -> v1.PodExtendedResourceClaimStatus | None:
+    enabled = features.feature_gate.enabled(features.DRA_EXTENDED_RESOURCE)
+    return pod.status.extended_resource_claim_status if enabled else None
+
+
+def _claim_requests(pod: v1.Pod, container: v1.Container) -> dict[str, list[str]]:
+    """By claim, the requests of it that the container has; "" is all of them."""
+    requests: dict[str, list[str]] = {}
+    for pod_claim in pod.spec.resource_claims:
+        wanted = [claim.request for claim in container.resources.claims if claim.name == pod_claim.name]
+        if wanted and (claim_name := resourceclaim.name(pod, pod_claim).name) is not None:
+            requests.setdefault(claim_name, []).extend(wanted)
+    if (status := _extended_resource_claim_status(pod)) is not None:
+        extended = {
+            name
+            for name, quantity in container.resources.requests.items()
+            if not quantity.is_zero() and schedutil.is_dra_extended_resource_name(name)
+        }
+        for mapping in status.request_mappings:
+            if mapping.container_name == container.name and mapping.resource_name in extended:
+                requests.setdefault(status.resource_claim_name, []).append(mapping.request_name)
+    return requests
+
+
+def _claim_name_of(pod: v1.Pod, pod_claim_name: str) -> str:
+    """The name of the object behind a pod's claim; "" if there is none."""
+    for status in pod.status.resource_claim_statuses:
+        if status.name == pod_claim_name and status.resource_claim_name:
+            return status.resource_claim_name
+    for pod_claim in pod.spec.resource_claims:
+        if pod_claim.name == pod_claim_name:
+            try:
+                return resourceclaim.name(pod, pod_claim).name or ""
+            except (LookupError, ValueError):
+                return ""
+    return ""
+
+
+def _claim_of(info: ClaimInfo) -> drapb.Claim:
+    return drapb.Claim(namespace=info.namespace, uid=info.claim_uid, name=info.claim_name)
+
+
+def _device_of(device: drapb.Device) -> state.Device:
+    return state.Device(
+        pool_name=device.pool_name,
+        device_name=device.device_name,
+        share_id=device.share_id if device.HasField("share_id") else None,
+        request_names=tuple(device.request_names),
+        cdi_device_ids=tuple(device.cdi_device_ids),
+    )
+
+
+def _unknown(claim_name: str, namespace: str) -> str:
+    return f"unable to get claim info for ResourceClaim {claim_name} in namespace {namespace}"
+
+
+def _build_resource_health(
+    driver_name: str, device: state.Device, health_info: state.DeviceHealth
+) -> v1.ResourceHealth:
+    message = None
+    if health_info.message and features.feature_gate.enabled(features.RESOURCE_HEALTH_STATUS_MESSAGE):
+        message = health_info.message
+    name = f"{driver_name}/{device.pool_name}/{device.device_name}"
+    resource_id = device.cdi_device_ids[0] if device.cdi_device_ids else name
+    return v1.ResourceHealth(resource_id=resource_id, health=health_info.health.value, message=message)
+
+
+_DEVICE_HEALTH = {
+    drahealthv1alpha1.HEALTHY: state.DeviceHealthStatus.HEALTHY,
+    drahealthv1alpha1.UNHEALTHY: state.DeviceHealthStatus.UNHEALTHY,
+}
+
+
+def _build_device_health(device: drahealthv1alpha1.DeviceHealth) -> state.DeviceHealth:
+    timeout = device.health_check_timeout_seconds
+    if timeout < 0:
+        klog.v(4).info_s(
+            "Ignoring negative health check timeout, using default",
+            poolName=device.device.pool_name,
+            deviceName=device.device.device_name,
+            providedTimeout=timeout,
+            defaultTimeout=DEFAULT_HEALTH_TIMEOUT,
+        )
+    return state.DeviceHealth(
+        pool_name=device.device.pool_name,
+        device_name=device.device.device_name,
+        health=_DEVICE_HEALTH.get(device.health, state.DeviceHealthStatus.UNKNOWN),
+        health_check_timeout=float(timeout) if timeout > 0 else DEFAULT_HEALTH_TIMEOUT,
+        message=truncate_health_message(device.message),
+    )
+
+
+def truncate_health_message(message: str) -> str:
+    """No more than the API takes; the end of a message that was cut is three dots."""
+    longest = v1.RESOURCE_HEALTH_MESSAGE_MAX_LENGTH
+    data = message.encode()
+    return message if len(data) <= longest else data[: longest - 3].decode(errors="ignore") + "..."

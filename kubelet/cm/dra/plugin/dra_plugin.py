@@ -1,0 +1,137 @@
+"""Calls of one plugin of a driver.
+
+Go: pkg/kubelet/cm/dra/plugin/dra_plugin.go
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from kubelet import metrics
+from kubelet.apis.dra import v1 as drapbv1
+from kubelet.apis.dra import v1beta1 as drapbv1beta1
+from kubelet.apis.dra.v1 import api_pb2 as drapb
+from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealthv1alpha1
+from kubelet.apis.dra_health.v1alpha1 import api_pb2_grpc as drahealthv1alpha1_grpc
+from pkg import golang, klog
+from pkg.util import grpcstatus
+
+# Seconds that a driver has to answer: half the time after which the kubelet tries again.
+DEFAULT_CLIENT_CALL_TIMEOUT = 45.0
+# Services that the kubelet knows, the newest first. Messages of both are the same on the wire.
+SERVICES_SUPPORTED_BY_KUBELET = (drapbv1.DRA_PLUGIN_SERVICE, drapbv1beta1.DRA_PLUGIN_SERVICE)
+
+T = TypeVar("T", bound=Message)
+
+_OPTIONS = [
+    # The name that Go sends, which some servers check.
+    ("grpc.default_authority", "localhost"),
+    # A proxy of the environment is nothing for a socket of this machine.
+    ("grpc.enable_http_proxy", 0),
+    # Connections share nothing, and so no waiting time after a driver could not be reached.
+    ("grpc.use_local_subchannel_pool", 1),
+    # A plugin that comes back is to be noticed soon; milliseconds.
+    ("grpc.max_reconnect_backoff_ms", 5000),
+]
+
+
+class DRAPlugin:
+    """One registered plugin of a driver. Thread-safe.
+
+    Methods raise grpcstatus.StatusError for what the plugin answers, and when it does not in time.
+    """
+
+    def __init__(self, driver_name: str, endpoint: str, chosen_service: str, client_call_timeout: float) -> None:
+        self.driver_name = driver_name
+        self.endpoint = endpoint
+        self.chosen_service = chosen_service
+        self._client_call_timeout = client_call_timeout
+        # Connects when it is used, and again when it was cut.
+        self.conn = grpc.insecure_channel(f"unix:{endpoint}", options=_OPTIONS)
+
+    def node_prepare_resources(
+        self, ctx: golang.Context, req: drapb.NodePrepareResourcesRequest
+    ) -> drapb.NodePrepareResourcesResponse:
+        """Have the claims prepared. What went wrong with single ones stands in the response."""
+        return self._call(ctx, "NodePrepareResources", req, drapb.NodePrepareResourcesResponse)
+
+    def node_unprepare_resources(
+        self, ctx: golang.Context, req: drapb.NodeUnprepareResourcesRequest
+    ) -> drapb.NodeUnprepareResourcesResponse:
+        """Have the claims given back. What went wrong with single ones stands in the response."""
+        return self._call(ctx, "NodeUnprepareResources", req, drapb.NodeUnprepareResourcesResponse)
+
+    @contextmanager
+    def node_watch_resources(
+        self, ctx: golang.Context
+    ) -> Iterator[Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]]:
+        """How the plugin's devices are, from now until ctx is cancelled or the plugin ends it."""
+        client = drahealthv1alpha1_grpc.DRAResourceHealthStub(self.conn)
+        klog.v(4).info_s("Starting WatchResources stream", driverName=self.driver_name, endpoint=self.endpoint)
+        call = client.NodeWatchResources(drahealthv1alpha1.NodeWatchResourcesRequest())
+        stop = golang.after_func(ctx, call.cancel)
+        try:
+            yield self._responses(call)
+        finally:
+            stop()
+            call.cancel()
+
+    def _responses(self, call: Any) -> Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]:
+        try:
+            yield from call
+        except grpc.RpcError as err:
+            raise grpcstatus.from_call(err, self.endpoint) from err
+
+    def close(self) -> None:
+        """Cut the connection: calls in flight fail, and none is made any more."""
+        self.conn.close()
+
+    def _call(self, ctx: golang.Context, method: str, request: Message, response_type: type[T]) -> T:
+        subject = {"driverName": self.driver_name, "endpoint": self.endpoint}
+        full_method = f"/k8s.io.kubelet.pkg.apis.dra.{self.chosen_service}/{method}"
+        klog.v(4).info_s(f"Calling {method} rpc", request=request, **subject)
+        with _observed(self.driver_name, full_method):
+            response = self._invoke(ctx, full_method, request, response_type)
+        klog.v(4).info_s(f"Done calling {method} rpc", response=response, **subject)
+        return response
+
+    def _invoke(self, ctx: golang.Context, full_method: str, request: Message, response_type: type[T]) -> T:
+        remaining = ctx.remaining()
+        timeout = self._client_call_timeout if remaining is None else min(self._client_call_timeout, remaining)
+        try:
+            # The same messages whatever the service's version, which is but in the method's name.
+            method = self.conn.unary_unary(full_method, type(request).SerializeToString, response_type.FromString)
+            call = method.future(request, timeout=timeout)
+        except ValueError as err:
+            # The plugin was deregistered meanwhile.
+            raise grpcstatus.StatusError(grpc.StatusCode.CANCELLED, "grpc: the client connection is closing") from err
+        stop = golang.after_func(ctx, call.cancel)
+        try:
+            return call.result()
+        except grpc.FutureCancelledError as err:
+            raise grpcstatus.StatusError(grpc.StatusCode.CANCELLED, str(ctx.err() or "call canceled")) from err
+        except grpc.RpcError as err:
+            raise grpcstatus.from_call(err, self.endpoint) from err
+        finally:
+            stop()
+
+
+@contextmanager
+def _observed(driver_name: str, full_method: str) -> Iterator[None]:
+    """Count how long the call took. Go: newMetricsInterceptor"""
+    start, code = time.monotonic(), grpc.StatusCode.OK
+    try:
+        yield
+    except grpcstatus.StatusError as err:
+        code = err.code
+        klog.v(4).info_s("Call of a DRA plugin failed", driverName=driver_name, method=full_method, err=err)
+        raise
+    finally:
+        labels = (driver_name, full_method, grpcstatus.code_name(code))
+        metrics.DRA_GRPC_OPERATIONS_DURATION.labels(*labels).observe(time.monotonic() - start)

@@ -1,0 +1,285 @@
+"""Which plugins there are of which drivers, and the end of slices whose driver is gone.
+
+Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import grpc
+
+from kubelet.cm.dra.plugin import dra_plugin, types
+from kubelet.cm.dra.plugin.connection import watch_connection
+from pkg import features, golang, klog
+from pkg.api.core import v1
+from pkg.api.resource import v1 as resourceapi
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util import wait
+from pkg.util import grpcstatus
+
+if TYPE_CHECKING:
+    from pkg.client_go import kubernetes
+
+# Seconds after which a health stream that ended is begun again.
+_HEALTH_STREAM_RETRY_PERIOD = 5.0
+
+
+class MonitoredPlugin(dra_plugin.DRAPlugin):
+    """A plugin of which is known whether it is connected. `connected` is guarded by the manager's lock."""
+
+    def __init__(
+        self, ctx: golang.Context, driver_name: str, endpoint: str, chosen_service: str, client_call_timeout: float
+    ) -> None:
+        super().__init__(driver_name, endpoint, chosen_service, client_call_timeout)
+        # Ends when the plugin is deregistered, and with it what goes on in the background.
+        self.ctx, self._cancel = golang.with_cancel(ctx)
+        self.connected = False
+
+    def close(self) -> None:
+        self._cancel()
+        super().close()
+
+
+class DRAPluginManager:
+    """Takes plugins of drivers from the plugin manager. Thread-safe.
+
+    Resource slices of a driver none of whose plugins has been connected for `wiping_delay` seconds are deleted, so that
+    no pod is scheduled for devices that nobody prepares. Everything ends with ctx.
+    """
+
+    def __init__(
+        self,
+        ctx: golang.Context,
+        kube_client: kubernetes.Interface | None,
+        get_node: Callable[[golang.Context], v1.Node],
+        stream_handler: types.StreamHandler | None,
+        wiping_delay: float,
+    ) -> None:
+        self._background_ctx, self._cancel = golang.with_cancel(ctx)
+        self._kube_client = kube_client
+        self._get_node = get_node
+        self._stream_handler = stream_handler
+        self._wiping_delay = wiping_delay
+        self._mutex = threading.Lock()  # guards all below, and which plugins are connected
+        # By driver, in the order in which they came.
+        self._store: dict[str, list[MonitoredPlugin]] = {}
+        # How to call off the deletion of a driver's slices.
+        self._pending_wipes: dict[str, Callable[[], None]] = {}
+        self._threads: list[golang.Thread] = []
+        golang.after_func(self._background_ctx, self._close_all)
+        # No driver has registered yet, and perhaps none will: what was there before may be of no use to pods now.
+        if kube_client is not None:
+            self._go(self._wipe_resource_slices, self._background_ctx, "", name="dra-wipe-slices")
+
+    def stop(self) -> None:
+        """End what goes on in the background, and wait until it has ended."""
+        self._cancel()
+        with self._mutex:
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join()
+
+    def get_plugin(self, driver_name: str) -> dra_plugin.DRAPlugin:
+        """The driver's plugin to call. Raises LookupError with a text that names the driver."""
+        if not driver_name:
+            raise LookupError("DRA driver name is empty")
+        plugin = self._get(driver_name)
+        if plugin is None:
+            raise LookupError(f"DRA driver {driver_name} is not registered")
+        return plugin
+
+    def _get(self, driver_name: str) -> dra_plugin.DRAPlugin | None:
+        """The last that came of those that are connected, which is most likely the newest; else the last of all."""
+        with self._mutex:
+            plugins = self._store.get(driver_name, [])
+            if not plugins:
+                klog.v(5).info_s("No plugin registered", driverName=driver_name)
+                return None
+            plugin = next((plugin for plugin in reversed(plugins) if plugin.connected), plugins[-1])
+            klog.v(5).info_s(
+                "Picked a plugin", driverName=driver_name, endpoint=plugin.endpoint, connected=plugin.connected
+            )
+            return plugin
+
+    # ---- What the plugin manager calls ----
+
+    def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
+        """Raises ValueError for a plugin without a service that the kubelet knows."""
+        self._chosen_service(plugin_name, endpoint, versions)
+
+    def register_plugin(
+        self, plugin_name: str, endpoint: str, versions: Sequence[str], plugin_client_timeout: float | None
+    ) -> None:
+        """Raises ValueError, also for an endpoint that the driver has a plugin at already."""
+        chosen_service = self._chosen_service(plugin_name, endpoint, versions)
+        timeout = dra_plugin.DEFAULT_CLIENT_CALL_TIMEOUT if plugin_client_timeout is None else plugin_client_timeout
+        self._add(plugin_name, endpoint, chosen_service, timeout)
+
+    def deregister_plugin(self, plugin_name: str, endpoint: str) -> None:
+        self._remove(plugin_name, endpoint)
+
+    def _add(self, driver_name: str, endpoint: str, chosen_service: str, client_call_timeout: float) -> None:
+        with self._mutex:
+            plugins = self._store.setdefault(driver_name, [])
+            if any(plugin.endpoint == endpoint for plugin in plugins):
+                # One plugin is not to take the place of another behind its back.
+                raise ValueError(f"endpoint {endpoint} already registered for DRA driver plugin {driver_name}")
+            klog.v(4).info_s("Creating new gRPC connection", target=f"unix:{endpoint}")
+            plugin = MonitoredPlugin(self._background_ctx, driver_name, endpoint, chosen_service, client_call_timeout)
+            plugins.append(plugin)
+            self._go_locked(self._watch_connection, plugin, name=f"dra-conn-{driver_name}")
+            if self._stream_handler is not None and features.feature_gate.enabled(features.RESOURCE_HEALTH_STATUS):
+                self._go_locked(self._watch_health, plugin, self._stream_handler, name=f"dra-health-{driver_name}")
+            klog.v(3).info_s(
+                "Registered DRA plugin",
+                driverName=driver_name,
+                endpoint=endpoint,
+                chosenService=chosen_service,
+                numPlugins=len(plugins),
+            )
+            self._sync_locked(driver_name)
+
+    def _remove(self, driver_name: str, endpoint: str) -> None:
+        with self._mutex:
+            plugins = self._store.get(driver_name, [])
+            plugin = next((plugin for plugin in plugins if plugin.endpoint == endpoint), None)
+            if plugin is None:
+                return
+            plugins.remove(plugin)
+            if not plugins:
+                del self._store[driver_name]
+            klog.v(3).info_s(
+                "Unregistered DRA plugin", driverName=driver_name, endpoint=endpoint, numPlugins=len(plugins)
+            )
+            self._sync_locked(driver_name)
+        # Not under the lock, which the thread may wait for that tells of the connection.
+        plugin.close()
+
+    def _chosen_service(self, driver_name: str, endpoint: str, supported_services: Sequence[str]) -> str:
+        """The service to call. Raises ValueError when there is none."""
+        try:
+            return choose_service(supported_services)
+        except ValueError as err:
+            raise ValueError(
+                f"invalid supported gRPC versions of DRA driver plugin {driver_name} at endpoint {endpoint}: {err}"
+            ) from err
+
+    # ---- Health ----
+
+    def _watch_health(self, plugin: MonitoredPlugin, handler: types.StreamHandler) -> None:
+        """Read the plugin's health stream, again and again, until it is deregistered."""
+        while self._read_health_stream(plugin, handler) and not plugin.ctx.wait(_HEALTH_STREAM_RETRY_PERIOD):
+            pass
+
+    def _read_health_stream(self, plugin: MonitoredPlugin, handler: types.StreamHandler) -> bool:
+        """Returns whether another try makes sense."""
+        try:
+            with plugin.node_watch_resources(plugin.ctx) as stream:
+                handler.handle_watch_resources_stream(stream, plugin.driver_name)
+        except (grpcstatus.StatusError, ValueError) as err:
+            if grpcstatus.code(err) is grpc.StatusCode.UNIMPLEMENTED:
+                # DIVERGES: Go asks such a plugin every five seconds for as long as it lives.
+                klog.v(3).info_s("DRA plugin does not tell of its devices' health", driverName=plugin.driver_name)
+                return False
+            klog.v(3).info_s("WatchResources health stream has ended", driverName=plugin.driver_name, err=err)
+        return plugin.ctx.err() is None
+
+    # ---- Slices of drivers that are gone ----
+
+    def _watch_connection(self, plugin: MonitoredPlugin) -> None:
+        watch_connection(plugin.ctx, plugin.endpoint, lambda connected: self._handle_conn(plugin, connected))
+
+    def _handle_conn(self, plugin: MonitoredPlugin, connected: bool) -> None:
+        with self._mutex:
+            if plugin.ctx.err() is not None or plugin.connected == connected:
+                return
+            klog.v(2).info_s(
+                "Connection changed", driverName=plugin.driver_name, endpoint=plugin.endpoint, connected=connected
+            )
+            plugin.connected = connected
+            self._sync_locked(plugin.driver_name)
+
+    def _sync_locked(self, driver_name: str) -> None:
+        """Plan, or call off, the deletion of the driver's slices, now that something about its plugins is new."""
+        if self._kube_client is None:
+            return
+        if any(plugin.connected for plugin in self._store.get(driver_name, [])):
+            if (call_off := self._pending_wipes.pop(driver_name, None)) is not None:
+                call_off()
+            return
+        # What was planned before stands, with its time.
+        if driver_name not in self._pending_wipes and self._background_ctx.err() is None:
+            ctx, self._pending_wipes[driver_name] = golang.with_cancel(self._background_ctx)
+            self._go_locked(self._wipe_later, ctx, driver_name, name=f"dra-wipe-{driver_name}")
+
+    def _wipe_later(self, ctx: golang.Context, driver_name: str) -> None:
+        if ctx.wait(self._wiping_delay):
+            return
+        self._wipe_resource_slices(ctx, driver_name)
+        with self._mutex:
+            if ctx.err() is None:
+                self._pending_wipes.pop(driver_name)()
+
+    def _wipe_resource_slices(self, ctx: golang.Context, driver: str) -> None:
+        """Delete the node's slices of that driver, or all if it is empty. Tries until it succeeds or ctx ends."""
+        backoff = wait.Backoff(duration=1.0, factor=2.0, jitter=0.2, steps=100, cap=300.0)
+        while ctx.err() is None and not self._try_wipe(ctx, driver):
+            ctx.wait(backoff.step())
+
+    def _try_wipe(self, ctx: golang.Context, driver: str) -> bool:
+        assert self._kube_client is not None
+        selector = ""
+        try:
+            selector = f"{resourceapi.RESOURCE_SLICE_SELECTOR_NODE_NAME}={self._get_node(ctx).metadata.name}"
+            if driver:
+                selector += f",{resourceapi.RESOURCE_SLICE_SELECTOR_DRIVER}={driver}"
+            slices = self._kube_client.resource_v1.resource_slices()
+            slices.delete_collection(ctx, list_options=metav1.ListOptions(field_selector=selector))
+        except Exception as err:  # Whatever it is, an unreachable server above all: nobody else would try again.
+            if selector and apierrors.is_not_found(err):
+                klog.v(5).info_s("ResourceSlices not found, nothing to delete.", fieldSelector=selector)
+                return True
+            if ctx.err() is None:
+                klog.v(3).info_s("Deleting ResourceSlice failed, retrying", fieldSelector=selector, err=err)
+            return False
+        klog.v(3).info_s("Deleted ResourceSlices", fieldSelector=selector)
+        return True
+
+    # ---- Threads ----
+
+    def _go(self, fn: Callable[..., object], *args: object, name: str) -> None:
+        with self._mutex:
+            self._go_locked(fn, *args, name=name)
+
+    def _go_locked(self, fn: Callable[..., object], *args: object, name: str) -> None:
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        self._threads.append(golang.go(fn, *args, name=name))
+
+    def _close_all(self) -> None:
+        with self._mutex:
+            plugins = [plugin for plugins in self._store.values() for plugin in plugins]
+        for plugin in plugins:
+            plugin.close()
+
+
+def choose_service(supported_services: Iterable[str]) -> str:
+    """The first of a plugin's services that the kubelet knows. Raises ValueError when it knows none.
+
+    Go: validateSupportedServices
+    """
+    services = list(supported_services)
+    if not services:
+        raise ValueError("empty list of supported gRPC services (aka supported versions)")
+    for service in services:
+        if service in dra_plugin.SERVICES_SUPPORTED_BY_KUBELET:
+            return service
+    theirs, ours = _quoted(services), _quoted(dra_plugin.SERVICES_SUPPORTED_BY_KUBELET)
+    raise ValueError(f"none of services supported by the plugin ({theirs}) are supported by the kubelet ({ours})")
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return "[" + " ".join(f'"{name}"' for name in names) + "]"

@@ -1,0 +1,34 @@
+"""What was prepared for which pods, as it outlives the kubelet.
+
+Go: pkg/kubelet/cm/dra/state
+"""
+
+from kubelet.cm.dra.state.checkpoint import (
+    CHECKPOINT_API_GROUP,
+    CHECKPOINT_API_VERSION,
+    CHECKPOINT_KIND,
+    Checkpoint,
+)
+from kubelet.cm.dra.state.checkpointer import Checkpointer
+from kubelet.cm.dra.state.state import (
+    ClaimInfoState,
+    Device,
+    DeviceHealth,
+    DeviceHealthStatus,
+    DevicesHealthMap,
+    DriverState,
+)
+
+__all__ = [
+    "CHECKPOINT_API_GROUP",
+    "CHECKPOINT_API_VERSION",
+    "CHECKPOINT_KIND",
+    "Checkpoint",
+    "Checkpointer",
+    "ClaimInfoState",
+    "Device",
+    "DeviceHealth",
+    "DeviceHealthStatus",
+    "DevicesHealthMap",
+    "DriverState",
+]

@@ -18,6 +18,7 @@ from kubelet import (
     allocation,
     cm,
     events,
+    eviction,
     kuberuntime,
     lifecycle,
     metrics,
@@ -74,12 +75,11 @@ DEBUG_SOCKET = "debug.sock"
 
 CONTAINER_GC_PERIOD = 60.0
 IMAGE_GC_PERIOD = 300.0
-# The reason of pods that were ended to free what the node was short of.
-EVICTED = "Evicted"
+EVICTION_MONITORING_PERIOD = 10.0
 # Reasons of refused pods that the metric of refusals tells apart.
 _REJECTION_REASONS = frozenset(
     {
-        EVICTED,
+        eviction.REASON,
         lifecycle.APP_ARMOR_NOT_ADMITTED_REASON,
         lifecycle.POD_LEVEL_RESOURCES_NOT_ADMITTED_REASON,
         lifecycle.POD_FEATURE_UNSUPPORTED,
@@ -183,6 +183,10 @@ class Kubelet(KubeletPods, KubeletStats):
             self.status_manager,
             self.runtime_service,
             self.kubelet_configuration.local_storage_capacity_isolation,
+        )
+        # Evicted is by what pods were given, and not by what they want.
+        self.eviction_manager.start(
+            ctx, self.stats_provider, self.get_allocated_pods, self.pod_is_finished, EVICTION_MONITORING_PERIOD
         )
         self.container_log_manager.start(ctx)
         for plugin_type, handler in self.container_manager.get_plugin_registration_handlers().items():
@@ -647,7 +651,7 @@ class Kubelet(KubeletPods, KubeletStats):
                         pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_SYNC, start_time=start
                     ),
                 )
-            if pod.status.phase == v1.POD_FAILED and pod.status.reason == EVICTED:
+            if eviction.pod_is_evicted(pod.status):
                 pod_status = self.pod_cache.get(pod.metadata.uid)
                 if pod_status is not None:
                     self.container_deletor.delete_containers_in_pod("", pod_status, True)

@@ -18,6 +18,7 @@ from kubelet import (
     allocation,
     clustertrustbundle,
     config,
+    eviction,
     images,
     kuberuntime,
     lifecycle,
@@ -113,6 +114,8 @@ class KubeletOptions:
     max_per_pod_container_count: int = 1
     max_container_count: int = -1
     seccomp_default: bool = False
+    # Pods may then have together what hard eviction thresholds keep free.
+    ignore_eviction_threshold: bool = False
     keep_terminated_pod_volumes: bool = False
     cloud_provider: str = ""
     cert_directory: str = ""
@@ -161,7 +164,7 @@ def new_main_kubelet(
     _build_volume_manager(ctx, kubelet, api_objects, object_store)
     kubelet.plugin_manager = PluginManager(kubelet.get_plugins_registration_dir(), kubelet.clock)
     _build_csi(ctx, kubelet)
-    handlers = _build_admission(ctx, kubelet)
+    handlers = [_build_eviction_manager(ctx, kubelet, options), *_build_admission(ctx, kubelet)]
     handlers.append(_build_shutdown_manager(ctx, kubelet))
     kubelet.allocation_manager.add_pod_admit_handlers(handlers)
     _build_user_namespaces(kubelet)
@@ -685,6 +688,38 @@ def _build_csi(ctx: golang.Context, kubelet: Kubelet) -> None:
     kubelet.plugin_manager.add_handler(pluginregistration.CSI_PLUGIN, csi.RegistrationHandler(plugin))
     plugin.start(ctx, kubelet.clock)
     kubelet.initialize_csi_node = lambda: plugin.initialize_csi_node(ctx, kubelet.clock)
+
+
+def _build_eviction_manager(
+    ctx: golang.Context, kubelet: Kubelet, options: KubeletOptions
+) -> lifecycle.PodAdmitHandler:
+    """Who ends pods when the node is short of something, and takes no more until it is over. Raises ValueError."""
+    kube_cfg = kubelet.kubelet_configuration
+    manager = eviction.ManagerImpl(
+        kubelet.resource_analyzer,
+        eviction.Config(
+            pressure_transition_period=kube_cfg.eviction_pressure_transition_period,
+            max_pod_grace_period_seconds=kube_cfg.eviction_max_pod_grace_period,
+            thresholds=eviction.parse_threshold_config(
+                [] if options.ignore_eviction_threshold else kube_cfg.enforce_node_allocatable,
+                kube_cfg.eviction_hard,
+                kube_cfg.eviction_soft,
+                kube_cfg.eviction_soft_grace_period,
+                kube_cfg.eviction_minimum_reclaim,
+            ),
+            kernel_memcg_notification=kube_cfg.kernel_memcg_notification,
+            pod_cgroup_root=kubelet.container_manager.get_pod_cgroup_root(),
+        ),
+        kill_pod_now(ctx, kubelet.pod_workers, kubelet.recorder),
+        kubelet.image_manager,
+        kubelet.container_gc,
+        kubelet.recorder,
+        kubelet.node_ref,
+        kubelet.clock,
+        kube_cfg.local_storage_capacity_isolation,
+    )
+    kubelet.eviction_manager = manager
+    return manager
 
 
 def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> list[lifecycle.PodAdmitHandler]:

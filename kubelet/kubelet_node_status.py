@@ -502,6 +502,7 @@ class KubeletNodeStatus(KubeletNetwork):
         config, state, manager = self.kubelet_configuration, self.runtime_state, self.container_manager
         isolation = config.local_storage_capacity_isolation
         record = self.record_node_status_event
+        under = self.eviction_manager
         return [
             nodestatus.node_address(
                 self.node_ips,
@@ -531,9 +532,9 @@ class KubeletNodeStatus(KubeletNetwork):
             nodestatus.go_runtime(),
             nodestatus.runtime_handlers(state.runtime_handlers),
             nodestatus.node_features(state.runtime_features),
-            nodestatus.memory_pressure_condition(self.clock.now, _no_pressure, record),
-            nodestatus.disk_pressure_condition(self.clock.now, _no_pressure, record),
-            nodestatus.pid_pressure_condition(self.clock.now, _no_pressure, record),
+            nodestatus.memory_pressure_condition(self.clock.now, under.is_under_memory_pressure, record),
+            nodestatus.disk_pressure_condition(self.clock.now, under.is_under_disk_pressure, record),
+            nodestatus.pid_pressure_condition(self.clock.now, under.is_under_pid_pressure, record),
             nodestatus.ready_condition(
                 self.clock.now,
                 state.runtime_errors,

@@ -74,7 +74,7 @@ class FakeManager(cm.ContainerManagerStub):
 
     def get_node_allocatable_reservation(self) -> dict[str, resource.Quantity]:
         capacity = self.get_capacity(True) | cadvisor.capacity_from_machine_info(self.machine.machine_info())
-        kept = hard_eviction_reservation(eviction.parse_threshold_statements(self.thresholds), capacity)
+        kept = hard_eviction_reservation(eviction.parse_threshold_config([], self.thresholds, {}, {}, {}), capacity)
         return kept | quantities(self.reserved)
 
     def should_reset_extended_resource_capacity(self) -> bool:

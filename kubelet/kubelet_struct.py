@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         config,
         configmap,
         images,
+        eviction,
         lifecycle,
         logs,
         nodeshutdown,
@@ -186,6 +187,8 @@ class KubeletStruct:
     # Figures of the node and its pods, and what is known of their volumes.
     stats_provider: stats.Provider = field(init=False)
     host_stats_provider: stats.HostStatsProvider = field(init=False)
+    # Frees what the node is short of: garbage first, then pods.
+    eviction_manager: eviction.Manager = field(init=False)
     resource_analyzer: serverstats.ResourceAnalyzer = field(init=False)
     pleg: kubepleg.PodLifecycleEventGenerator = field(init=False)
     # None unless the feature gate EventedPLEG is on.

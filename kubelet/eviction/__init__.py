@@ -1,8 +1,21 @@
-"""When a node is short of something, and what is to be kept free. So far the thresholds alone.
+"""What is done when the node is short of memory, disk or processes: first garbage goes, then pods.
 
 Go: pkg/kubelet/eviction
 """
 
-from kubelet.eviction.helpers import parse_threshold_statements
+from kubelet.eviction.defaults import DEFAULT_EVICTION_HARD
+from kubelet.eviction.eviction_manager import ManagerImpl
+from kubelet.eviction.helpers import REASON, ThresholdsError, parse_threshold_config, pod_is_evicted
+from kubelet.eviction.types import Config, Manager, RankedPod
 
-__all__ = ["parse_threshold_statements"]
+__all__ = [
+    "DEFAULT_EVICTION_HARD",
+    "REASON",
+    "Config",
+    "Manager",
+    "ManagerImpl",
+    "RankedPod",
+    "ThresholdsError",
+    "parse_threshold_config",
+    "pod_is_evicted",
+]

@@ -1,54 +1,732 @@
-"""Reading thresholds as the configuration writes them.
+"""Reading thresholds, measuring signals, comparing the two, and ranking pods.
 
-Go: pkg/kubelet/eviction/helpers.go
+Go: pkg/kubelet/eviction/helpers.go, helpers_others.go
 """
 
 from __future__ import annotations
 
+import datetime
+import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
+from kubelet import types as kubetypes
+from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.eviction import api as evictionapi
+from kubelet.eviction.types import (
+    ContainerGC,
+    FsStatsType,
+    ImageGC,
+    NodeConditionsObservedAt,
+    NodeReclaimFunc,
+    RankedPod,
+    RankFunc,
+    SignalObservation,
+    SignalObservations,
+    StatsFunc,
+    ThresholdsObservedAt,
+)
+from pkg import features, klog
+from pkg.api.core import v1
+from pkg.api.v1 import resource as v1resource
 from pkg.apimachinery.api import resource
+from pkg.apimachinery.api.resource import Quantity
+from pkg.component_base.cli.flag import format_duration, parse_duration
+from pkg.component_helpers import resource as resourcehelper
+from pkg.volume.util import is_local_ephemeral_volume
+
+# The reason of pods that were ended to free what the node was short of.
+REASON = "Evicted"
+# Keys of annotations of eviction events: which containers, or which pod, used more than requested and how much, and
+# what the node was short of.
+OFFENDING_CONTAINERS_KEY = "offending_containers"
+OFFENDING_CONTAINERS_USAGE_KEY = "offending_containers_usage"
+OFFENDING_POD_KEY = "offending_pod"
+OFFENDING_POD_USAGE_KEY = "offending_pod_usage"
+STARVED_RESOURCE_KEY = "starved_resource"
+
+# Resources that only eviction counts.
+RESOURCE_INODES = "inodes"
+RESOURCE_PIDS = "pids"
+
+Signal = evictionapi.Signal
+MEMORY_SIGNALS = frozenset({Signal.MEMORY_AVAILABLE, Signal.ALLOCATABLE_MEMORY_AVAILABLE})
+
+SIGNAL_TO_NODE_CONDITION: Mapping[Signal, str] = {
+    Signal.MEMORY_AVAILABLE: v1.NODE_MEMORY_PRESSURE,
+    Signal.ALLOCATABLE_MEMORY_AVAILABLE: v1.NODE_MEMORY_PRESSURE,
+    Signal.IMAGE_FS_AVAILABLE: v1.NODE_DISK_PRESSURE,
+    Signal.CONTAINER_FS_AVAILABLE: v1.NODE_DISK_PRESSURE,
+    Signal.NODE_FS_AVAILABLE: v1.NODE_DISK_PRESSURE,
+    Signal.IMAGE_FS_INODES_FREE: v1.NODE_DISK_PRESSURE,
+    Signal.NODE_FS_INODES_FREE: v1.NODE_DISK_PRESSURE,
+    Signal.CONTAINER_FS_INODES_FREE: v1.NODE_DISK_PRESSURE,
+    Signal.PID_AVAILABLE: v1.NODE_PID_PRESSURE,
+}
+
+SIGNAL_TO_RESOURCE: Mapping[Signal, str] = {
+    Signal.MEMORY_AVAILABLE: v1.RESOURCE_MEMORY,
+    Signal.ALLOCATABLE_MEMORY_AVAILABLE: v1.RESOURCE_MEMORY,
+    Signal.IMAGE_FS_AVAILABLE: v1.RESOURCE_EPHEMERAL_STORAGE,
+    Signal.IMAGE_FS_INODES_FREE: RESOURCE_INODES,
+    Signal.CONTAINER_FS_AVAILABLE: v1.RESOURCE_EPHEMERAL_STORAGE,
+    Signal.CONTAINER_FS_INODES_FREE: RESOURCE_INODES,
+    Signal.NODE_FS_AVAILABLE: v1.RESOURCE_EPHEMERAL_STORAGE,
+    Signal.NODE_FS_INODES_FREE: RESOURCE_INODES,
+    Signal.PID_AVAILABLE: RESOURCE_PIDS,
+}
+
+_T = TypeVar("_T")
+# Go's ParseFloat, without hexadecimal numbers, infinity and NaN, which are no thresholds.
+_FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_BINARY = resource.Format.BINARY_SI
+_DECIMAL = resource.Format.DECIMAL_SI
 
 
-def parse_threshold_statements(statements: Mapping[str, str]) -> list[evictionapi.Threshold]:
-    """Thresholds by signal, without those of 0% and 100%, which mean none. Raises ValueError that names the signal."""
-    thresholds = [_parse_threshold_statement(signal, value) for signal, value in statements.items()]
-    return [threshold for threshold in thresholds if threshold is not None]
+# ---- Thresholds as the configuration writes them ----
 
 
-def _parse_threshold_statement(signal: str, text: str) -> evictionapi.Threshold | None:
-    try:
-        known = evictionapi.Signal(signal)
-    except ValueError:
-        raise ValueError(f"unsupported eviction signal {signal}") from None
+class ThresholdsError(ValueError):
+    """All that is wrong with the thresholds of a configuration."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
+        self.faults = faults
+
+
+def parse_threshold_config(
+    allocatable_config: Iterable[str],
+    eviction_hard: Mapping[str, str],
+    eviction_soft: Mapping[str, str],
+    eviction_soft_grace_period: Mapping[str, str],
+    eviction_minimum_reclaim: Mapping[str, str],
+) -> list[evictionapi.Threshold]:
+    """All thresholds; with "pods" in allocatable_config also that of the memory that pods may have together.
+
+    Raises ThresholdsError. DIVERGES: Go tells the first that it meets, and not of which field.
+    """
+    faults: list[str] = []
+    hard = _parse_each("evictionHard", eviction_hard, _parse_threshold_statement, faults)
+    soft = _parse_each("evictionSoft", eviction_soft, _parse_threshold_statement, faults)
+    grace_periods = _parse_each("evictionSoftGracePeriod", eviction_soft_grace_period, _parse_grace_period, faults)
+    min_reclaims = _parse_each("evictionMinimumReclaim", eviction_minimum_reclaim, _parse_minimum_reclaim, faults)
+    results = [threshold for threshold in hard.values() if threshold is not None]
+    for signal, threshold in soft.items():
+        if threshold is None:
+            continue
+        if signal not in eviction_soft_grace_period:
+            faults.append(f"grace period must be specified for the soft eviction threshold {signal}")
+        results.append(replace(threshold, grace_period=grace_periods.get(signal, 0.0)))
+    if faults:
+        raise ThresholdsError(faults)
+    results = [replace(threshold, min_reclaim=min_reclaims.get(threshold.signal)) for threshold in results]
+    if kubetypes.NODE_ALLOCATABLE_ENFORCEMENT_KEY in allocatable_config:
+        results += _allocatable_thresholds(results)
+    return results
+
+
+def _parse_each(
+    field: str, statements: Mapping[str, str], parse: Callable[[Signal, str], _T], faults: list[str]
+) -> dict[Signal, _T]:
+    """What parse makes of each statement; what it raises becomes a fault of the field."""
+    results: dict[Signal, _T] = {}
+    for signal, text in statements.items():
+        try:
+            known = Signal(signal)
+        except ValueError:
+            faults.append(f"{field}: unsupported eviction signal {signal}")
+            continue
+        try:
+            results[known] = parse(known, text)
+        except ValueError as err:
+            faults.append(f"{field}: {err}")
+    return results
+
+
+def _allocatable_thresholds(thresholds: Iterable[evictionapi.Threshold]) -> list[evictionapi.Threshold]:
+    """The hard threshold of the node's memory once more, for that of all pods."""
+    return [
+        replace(threshold, signal=Signal.ALLOCATABLE_MEMORY_AVAILABLE)
+        for threshold in thresholds
+        if threshold.signal is Signal.MEMORY_AVAILABLE and is_hard_eviction_threshold(threshold)
+    ]
+
+
+def update_container_fs_thresholds(
+    thresholds: Iterable[evictionapi.Threshold], image_fs: bool, separate_container_image_fs: bool
+) -> tuple[list[evictionapi.Threshold], list[str]]:
+    """Thresholds with those of the containers' file system: the same as of the one that it shares.
+
+    What the configuration says of it is ignored, and returned as texts to log. Go has thresholds of no value where
+    there is none to take over; here there are none.
+    """
+    ignored: list[str] = []
+    results: list[evictionapi.Threshold] = []
+    for threshold in thresholds:
+        if threshold.signal in (Signal.CONTAINER_FS_AVAILABLE, Signal.CONTAINER_FS_INODES_FREE):
+            kind = "hard" if is_hard_eviction_threshold(threshold) else "soft"
+            ignored.append(f"found {threshold.signal} for {kind} eviction. ignoring")
+        else:
+            results.append(threshold)
+    shared = {
+        Signal.NODE_FS_AVAILABLE: Signal.CONTAINER_FS_AVAILABLE,
+        Signal.NODE_FS_INODES_FREE: Signal.CONTAINER_FS_INODES_FREE,
+    }
+    if image_fs and not separate_container_image_fs:
+        shared = {
+            Signal.IMAGE_FS_AVAILABLE: Signal.CONTAINER_FS_AVAILABLE,
+            Signal.IMAGE_FS_INODES_FREE: Signal.CONTAINER_FS_INODES_FREE,
+        }
+    results += [replace(found, signal=shared[found.signal]) for found in results if found.signal in shared]
+    return results, ignored
+
+
+def _parse_threshold_statement(signal: Signal, text: str) -> evictionapi.Threshold | None:
     if text.endswith("%"):
         if text in ("0%", "100%"):
             return None
-        return evictionapi.Threshold(known, evictionapi.ThresholdValue(percentage=_parse_percentage(known, text)))
-    try:
-        quantity = resource.parse_quantity(text)
-    except ValueError as err:
-        raise ValueError(f"eviction threshold {signal}: {err}") from err
+        percentage = _parse_percentage(f"eviction percentage threshold {signal}", text)
+        if percentage < 0:
+            raise ValueError(f"eviction percentage threshold {signal} must be >= 0%: {text}")
+        if percentage > 1:
+            raise ValueError(f"eviction percentage threshold {signal} must be <= 100%: {text}")
+        return evictionapi.Threshold(signal, evictionapi.ThresholdValue(percentage=percentage))
+    quantity = _parse_quantity(f"eviction threshold {signal}", text)
     if quantity.sign() <= 0:
         raise ValueError(f"eviction threshold {signal} must be positive: {quantity}")
-    return evictionapi.Threshold(known, evictionapi.ThresholdValue(quantity=quantity))
+    return evictionapi.Threshold(signal, evictionapi.ThresholdValue(quantity=quantity))
 
 
-def _parse_percentage(signal: str, text: str) -> float:
+def _parse_grace_period(signal: Signal, text: str) -> float:
     try:
-        percentage = _float32(_float32(float(text.rstrip("%"))) / 100)
+        seconds = parse_duration(text)
     except ValueError as err:
-        raise ValueError(f"eviction percentage threshold {signal}: {err}") from err
-    if percentage < 0:
-        raise ValueError(f"eviction percentage threshold {signal} must be >= 0%: {text}")
-    if percentage > 1:
-        raise ValueError(f"eviction percentage threshold {signal} must be <= 100%: {text}")
-    return percentage
+        raise ValueError(f"eviction grace period {signal}: {err}") from err
+    if seconds < 0:
+        raise ValueError(f"invalid eviction grace period specified: {text}, must be a positive value")
+    return seconds
+
+
+def _parse_minimum_reclaim(signal: Signal, text: str) -> evictionapi.ThresholdValue:
+    if text.endswith("%"):
+        percentage = _parse_percentage(f"eviction percentage minimum reclaim {signal}", text)
+        if percentage <= 0:
+            raise ValueError(f"eviction percentage minimum reclaim {signal} must be positive: {text}")
+        return evictionapi.ThresholdValue(percentage=percentage)
+    quantity = _parse_quantity(f"eviction minimum reclaim {signal}", text)
+    if quantity.sign() < 0:
+        raise ValueError(f"negative eviction minimum reclaim specified for {signal}")
+    return evictionapi.ThresholdValue(quantity=quantity)
+
+
+def _parse_quantity(what: str, text: str) -> Quantity:
+    try:
+        return resource.parse_quantity(text)
+    except ValueError as err:
+        raise ValueError(f"{what}: {err}") from err
+
+
+def _parse_percentage(what: str, text: str) -> float:
+    number = text.rstrip("%")
+    if not _FLOAT.fullmatch(number):
+        raise ValueError(f'{what}: "{text}" is no percentage')
+    try:
+        return _float32(_float32(float(number)) / 100)
+    except OverflowError as err:
+        raise ValueError(f"{what}: {err}") from err
 
 
 def _float32(number: float) -> float:
     """Go keeps percentages in 32 bits, and a node's allocatable storage shows it."""
     rounded: float = struct.unpack("f", struct.pack("f", number))[0]
     return rounded
+
+
+def is_hard_eviction_threshold(threshold: evictionapi.Threshold) -> bool:
+    """Whether pods are evicted at once."""
+    return threshold.grace_period == 0
+
+
+def is_allocatable_eviction_threshold(threshold: evictionapi.Threshold) -> bool:
+    """Whether it is about all pods together and not about the node."""
+    return threshold.signal is Signal.ALLOCATABLE_MEMORY_AVAILABLE
+
+
+def format_threshold(threshold: evictionapi.Threshold) -> str:
+    """For the log."""
+    grace_period = format_duration(threshold.grace_period)
+    return f"threshold(signal={threshold.signal}, value={format_value(threshold.value)}, gracePeriod={grace_period})"
+
+
+def format_value(value: evictionapi.ThresholdValue) -> str:
+    """As the configuration writes it: 100Mi, 15%."""
+    return f"{value.percentage * 100:.4g}%" if value.quantity is None else str(value.quantity)
+
+
+# ---- What pods use ----
+
+
+def _quantity(number: int | None, format: resource.Format) -> Quantity:
+    return resource.new_quantity(number or 0, format)
+
+
+def disk_usage(fs_stats: statsapi.FsStats | None) -> Quantity:
+    """The bytes used; 0 if nobody knows."""
+    return _quantity(fs_stats.used_bytes if fs_stats is not None else None, _BINARY)
+
+
+def inode_usage(fs_stats: statsapi.FsStats | None) -> Quantity:
+    """The inodes used; 0 if nobody knows."""
+    return _quantity(fs_stats.inodes_used if fs_stats is not None else None, _DECIMAL)
+
+
+def memory_usage(memory_stats: statsapi.MemoryStats | None) -> Quantity:
+    """The working set in bytes; 0 if nobody knows."""
+    return _quantity(memory_stats.working_set_bytes if memory_stats is not None else None, _BINARY)
+
+
+def process_usage(process_stats: statsapi.ProcessStats | None) -> int:
+    """The number of processes; 0 if nobody knows."""
+    return (process_stats.process_count or 0) if process_stats is not None else 0
+
+
+def local_volume_names(pod: v1.Pod) -> set[str]:
+    """The volumes that are on the node's disk."""
+    return {v.name for v in pod.spec.volumes if v.host_path is not None or is_local_ephemeral_volume(v)}
+
+
+def pod_disk_usage(
+    pod_stats: statsapi.PodStats, pod: v1.Pod, stats_to_measure: Iterable[FsStatsType]
+) -> dict[str, Quantity]:
+    """Ephemeral storage and inodes that those parts of the pod take."""
+    measured: list[statsapi.FsStats | None] = []
+    if FsStatsType.ROOT in stats_to_measure:
+        measured += [container.rootfs for container in pod_stats.containers]
+    if FsStatsType.LOGS in stats_to_measure:
+        measured += [container.logs for container in pod_stats.containers]
+    if FsStatsType.LOCAL_VOLUME_SOURCE in stats_to_measure:
+        local = local_volume_names(pod)
+        measured += [volume for volume in pod_stats.volume_stats if volume.name in local]
+    return {
+        v1.RESOURCE_EPHEMERAL_STORAGE: _quantity(sum((fs.used_bytes or 0) for fs in measured if fs), _BINARY),
+        RESOURCE_INODES: _quantity(sum((fs.inodes_used or 0) for fs in measured if fs), _DECIMAL),
+    }
+
+
+def cached_stats_func(pod_stats: Iterable[statsapi.PodStats]) -> StatsFunc:
+    """Looks up the figures of a pod among these."""
+    by_uid = {stats.pod_ref.uid: stats for stats in pod_stats}
+    return lambda pod: by_uid.get(pod.metadata.uid)
+
+
+# ---- Ranking ----
+
+
+def rank_memory_pressure(pods: Sequence[v1.Pod], stats: StatsFunc) -> list[RankedPod]:
+    """Pods over their request first, then those of lower priority, then those that are furthest over it."""
+    ranked = []
+    for pod in pods:
+        found = stats(pod)
+        usage = memory_usage(found.memory) if found is not None else None
+        ranked.append(_ranked(pod, v1.RESOURCE_MEMORY, usage))
+    return sorted(ranked, key=_by_request)
+
+
+def rank_pid_pressure(pods: Sequence[v1.Pod], stats: StatsFunc) -> list[RankedPod]:
+    """Pods of lower priority first, then those with more processes."""
+    ranked = []
+    for pod in pods:
+        found = stats(pod)
+        usage = resource.new_quantity(process_usage(found.process_stats)) if found is not None else None
+        ranked.append(_ranked(pod, RESOURCE_PIDS, usage))
+    return sorted(ranked, key=lambda r: (r.priority, *_by_usage(r)))
+
+
+def rank_disk_pressure_func(fs_stats_to_measure: Sequence[FsStatsType], disk_resource: str) -> RankFunc:
+    """Ranks as rank_memory_pressure does, by what those parts of a pod take."""
+
+    def rank(pods: Sequence[v1.Pod], stats: StatsFunc) -> list[RankedPod]:
+        ranked = []
+        for pod in pods:
+            found = stats(pod)
+            usage = pod_disk_usage(found, pod, fs_stats_to_measure)[disk_resource] if found is not None else None
+            ranked.append(_ranked(pod, disk_resource, usage))
+        return sorted(ranked, key=_by_request)
+
+    return rank
+
+
+def _ranked(pod: v1.Pod, name: str, usage: Quantity | None) -> RankedPod:
+    requestable = name in (v1.RESOURCE_MEMORY, v1.RESOURCE_EPHEMERAL_STORAGE)
+    request = v1resource.get_resource_request_quantity(pod, name) if requestable else None
+    return RankedPod(pod, name, pod.spec.priority or 0, usage, request)
+
+
+def _by_request(ranked: RankedPod) -> tuple[int, ...]:
+    """DIVERGES: nobody requests inodes. Go takes bytes of requested storage from their number."""
+    return ranked.usage is not None, not ranked.exceeds_request, ranked.priority, *_by_usage(ranked)
+
+
+def _by_usage(ranked: RankedPod) -> tuple[int, int]:
+    """Pods without figures first, for nobody knows how much they take; then the largest usage above the request."""
+    if ranked.usage is None:
+        return 0, 0
+    return 1, (ranked.request.nanos if ranked.request is not None else 0) - ranked.usage.nanos
+
+
+def by_eviction_priority(threshold: evictionapi.Threshold) -> bool:
+    """A key to sort by: memory first, since a node without can do nothing else."""
+    return threshold.signal not in MEMORY_SIGNALS
+
+
+_DISK_SIGNALS = (
+    (Signal.NODE_FS_AVAILABLE, Signal.IMAGE_FS_AVAILABLE, Signal.CONTAINER_FS_AVAILABLE, v1.RESOURCE_EPHEMERAL_STORAGE),
+    (Signal.NODE_FS_INODES_FREE, Signal.IMAGE_FS_INODES_FREE, Signal.CONTAINER_FS_INODES_FREE, RESOURCE_INODES),
+)
+
+
+def build_signal_to_rank_func(with_image_fs: bool, image_container_split_fs: bool) -> dict[Signal, RankFunc]:
+    """How pods are ranked for each signal. Of pods counts only what is on the disk in question."""
+    logs_and_volumes = [FsStatsType.LOGS, FsStatsType.LOCAL_VOLUME_SOURCE]
+    if with_image_fs and not image_container_split_fs:
+        on_node_fs = logs_and_volumes
+        on_image_fs = on_container_fs = [FsStatsType.ROOT, FsStatsType.IMAGES]
+    elif with_image_fs:
+        on_node_fs = on_container_fs = [*logs_and_volumes, FsStatsType.ROOT]
+        on_image_fs = [FsStatsType.IMAGES]
+    else:
+        on_node_fs = on_image_fs = on_container_fs = [FsStatsType.IMAGES, FsStatsType.ROOT, *logs_and_volumes]
+    funcs: dict[Signal, RankFunc] = {
+        Signal.MEMORY_AVAILABLE: rank_memory_pressure,
+        Signal.ALLOCATABLE_MEMORY_AVAILABLE: rank_memory_pressure,
+        Signal.PID_AVAILABLE: rank_pid_pressure,
+    }
+    for node_fs, image_fs, container_fs, name in _DISK_SIGNALS:
+        funcs[node_fs] = rank_disk_pressure_func(on_node_fs, name)
+        funcs[image_fs] = rank_disk_pressure_func(on_image_fs, name)
+        funcs[container_fs] = rank_disk_pressure_func(on_container_fs, name)
+    return funcs
+
+
+def build_signal_to_node_reclaim_funcs(
+    image_gc: ImageGC, container_gc: ContainerGC, with_image_fs: bool, split_container_image_fs: bool
+) -> dict[Signal, list[NodeReclaimFunc]]:
+    """What is removed, in this order, before a pod has to go. There is nothing for memory and processes."""
+    containers: list[NodeReclaimFunc] = [container_gc.delete_all_unused_containers]
+    images: list[NodeReclaimFunc] = [image_gc.delete_unused_images]
+    if with_image_fs and not split_container_image_fs:
+        for_node_fs: list[NodeReclaimFunc] = []
+        for_image_fs = for_container_fs = containers + images
+    elif with_image_fs:
+        for_node_fs = for_container_fs = containers
+        for_image_fs = images
+    else:
+        for_node_fs = for_image_fs = for_container_fs = containers + images
+    funcs: dict[Signal, list[NodeReclaimFunc]] = {}
+    for node_fs, image_fs, container_fs, _ in _DISK_SIGNALS:
+        funcs[node_fs], funcs[image_fs], funcs[container_fs] = for_node_fs, for_image_fs, for_container_fs
+    return funcs
+
+
+# ---- Observations ----
+
+
+def make_signal_observations(summary: statsapi.Summary) -> tuple[SignalObservations, StatsFunc]:
+    """What there is of each signal that could be measured, and how to look up the figures of pods."""
+    result: SignalObservations = {}
+    node = summary.node
+
+    def observe(signal: Signal, observation: SignalObservation | None) -> None:
+        if observation is not None:
+            result[signal] = observation
+
+    observe(Signal.MEMORY_AVAILABLE, _observe_memory(node.memory))
+    try:
+        pods = get_sys_container(node.system_containers, statsapi.SYSTEM_CONTAINER_PODS)
+        observe(Signal.ALLOCATABLE_MEMORY_AVAILABLE, _observe_memory(pods.memory))
+    except LookupError as err:
+        klog.error_s(
+            err, "Eviction manager: failed to construct signal", signal=Signal.ALLOCATABLE_MEMORY_AVAILABLE
+        )
+    runtime = node.runtime or statsapi.RuntimeStats()
+    observe(Signal.NODE_FS_AVAILABLE, _observe_fs(node.fs))
+    observe(Signal.NODE_FS_INODES_FREE, _observe_inodes(node.fs))
+    observe(Signal.IMAGE_FS_AVAILABLE, _observe_fs(runtime.image_fs))
+    observe(Signal.IMAGE_FS_INODES_FREE, _observe_inodes(runtime.image_fs))
+    observe(Signal.CONTAINER_FS_AVAILABLE, _observe_fs(runtime.container_fs))
+    observe(Signal.CONTAINER_FS_INODES_FREE, _observe_inodes(runtime.container_fs))
+    rlimit = node.rlimit
+    if rlimit is not None and rlimit.num_of_running_processes is not None and rlimit.max_pid is not None:
+        available = rlimit.max_pid - rlimit.num_of_running_processes
+        observe(Signal.PID_AVAILABLE, _observation(rlimit.max_pid, available, _DECIMAL, rlimit.time))
+    return result, cached_stats_func(summary.pods)
+
+
+def _observation(
+    capacity: int, available: int, format: resource.Format, time: datetime.datetime | None
+) -> SignalObservation:
+    return SignalObservation(_quantity(capacity, format), _quantity(available, format), time)
+
+
+def _observe_memory(memory: statsapi.MemoryStats | None) -> SignalObservation | None:
+    """Of memory without a limit nobody knows how much is left."""
+    if memory is None or memory.available_bytes is None or memory.working_set_bytes is None:
+        return None
+    capacity = memory.available_bytes + memory.working_set_bytes
+    return _observation(capacity, memory.available_bytes, _BINARY, memory.time)
+
+
+def _observe_fs(fs: statsapi.FsStats | None) -> SignalObservation | None:
+    if fs is None or fs.available_bytes is None or fs.capacity_bytes is None:
+        return None
+    return _observation(fs.capacity_bytes, fs.available_bytes, _BINARY, fs.time)
+
+
+def _observe_inodes(fs: statsapi.FsStats | None) -> SignalObservation | None:
+    if fs is None or fs.inodes_free is None or fs.inodes is None:
+        return None
+    return _observation(fs.inodes, fs.inodes_free, _DECIMAL, fs.time)
+
+
+def get_sys_container(sys_containers: Iterable[statsapi.ContainerStats], name: str) -> statsapi.ContainerStats:
+    """Raises LookupError."""
+    for container in sys_containers:
+        if container.name == name:
+            return container
+    raise LookupError(f'system container "{name}" not found in metrics')
+
+
+def debug_log_observations(log_prefix: str, observations: SignalObservations) -> None:
+    """Log all of them, for who wants to know."""
+    if not klog.v(3).enabled:
+        return
+    for signal, observed in observations.items():
+        time = {} if observed.time is None else {"time": observed.time}
+        klog.v(3).info_s(
+            "Eviction manager:",
+            log=log_prefix,
+            signal=signal,
+            resourceName=SIGNAL_TO_RESOURCE[signal],
+            available=observed.available,
+            capacity=observed.capacity,
+            **time,
+        )
+
+
+def debug_log_thresholds_with_observation(
+    log_prefix: str, thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations
+) -> None:
+    """The same of thresholds."""
+    if not klog.v(3).enabled:
+        return
+    for threshold in thresholds:
+        observed = observations.get(threshold.signal)
+        if observed is None:
+            klog.v(3).info_s(
+                "Eviction manager: threshold had no observation", log=log_prefix, signal=threshold.signal
+            )
+            continue
+        klog.v(3).info_s(
+            "Eviction manager: threshold observed resource",
+            log=log_prefix,
+            signal=threshold.signal,
+            resourceName=SIGNAL_TO_RESOURCE[threshold.signal],
+            quantity=evictionapi.get_threshold_quantity(threshold.value, observed.capacity),
+            available=observed.available,
+        )
+
+
+# ---- Thresholds met ----
+
+
+def thresholds_met(
+    thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations, enforce_min_reclaim: bool
+) -> list[evictionapi.Threshold]:
+    """Those of which less is left than they say; with enforce_min_reclaim, than they and their minimum say."""
+    results = []
+    for threshold in thresholds:
+        observed = observations.get(threshold.signal)
+        if observed is None:
+            klog.info_s("Eviction manager: no observation found for eviction signal", signal=threshold.signal)
+            continue
+        if threshold_quantity(threshold, observed, enforce_min_reclaim).cmp(observed.available) > 0:
+            results.append(threshold)
+    return results
+
+
+def threshold_quantity(
+    threshold: evictionapi.Threshold, observed: SignalObservation, enforce_min_reclaim: bool
+) -> Quantity:
+    """How much must be left, with what was observed."""
+    quantity = evictionapi.get_threshold_quantity(threshold.value, observed.capacity)
+    if enforce_min_reclaim and threshold.min_reclaim is not None:
+        quantity = quantity.add(evictionapi.get_threshold_quantity(threshold.min_reclaim, observed.capacity))
+    return quantity
+
+
+def thresholds_updated_stats(
+    thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations, last_observations: SignalObservations
+) -> list[evictionapi.Threshold]:
+    """Those that were measured anew since the last time."""
+    results = []
+    for threshold in thresholds:
+        observed = observations.get(threshold.signal)
+        if observed is None:
+            klog.info_s("Eviction manager: no observation found for eviction signal", signal=threshold.signal)
+            continue
+        last = last_observations.get(threshold.signal)
+        if last is None or last.time is None or observed.time is None or observed.time > last.time:
+            results.append(threshold)
+    return results
+
+
+def thresholds_first_observed_at(
+    thresholds: Iterable[evictionapi.Threshold], last_observed_at: ThresholdsObservedAt, now: datetime.datetime
+) -> ThresholdsObservedAt:
+    """Since when each is met without a break."""
+    return {threshold: last_observed_at.get(threshold, now) for threshold in thresholds}
+
+
+def thresholds_met_grace_period(
+    observed_at: ThresholdsObservedAt, now: datetime.datetime
+) -> list[evictionapi.Threshold]:
+    """Those whose grace period is over."""
+    results = []
+    for threshold, at in observed_at.items():
+        seconds = (now - at).total_seconds()
+        if seconds < threshold.grace_period:
+            klog.v(2).info_s(
+                "Eviction manager: eviction criteria not yet met",
+                threshold=format_threshold(threshold),
+                duration=format_duration(seconds),
+            )
+            continue
+        results.append(threshold)
+    return results
+
+
+def node_conditions(thresholds: Iterable[evictionapi.Threshold]) -> list[str]:
+    """The conditions that stand for the thresholds, each once."""
+    return list(dict.fromkeys(SIGNAL_TO_NODE_CONDITION[threshold.signal] for threshold in thresholds))
+
+
+def node_conditions_last_observed_at(
+    conditions: Iterable[str], last_observed_at: NodeConditionsObservedAt, now: datetime.datetime
+) -> NodeConditionsObservedAt:
+    """When each was last there: these are now."""
+    return {**last_observed_at, **dict.fromkeys(conditions, now)}
+
+
+def node_conditions_observed_since(
+    observed_at: NodeConditionsObservedAt, period: float, now: datetime.datetime
+) -> list[str]:
+    """Those that were there less than so many seconds ago."""
+    return [condition for condition, at in observed_at.items() if (now - at).total_seconds() < period]
+
+
+def merge_thresholds(
+    first: Iterable[evictionapi.Threshold], second: Iterable[evictionapi.Threshold]
+) -> list[evictionapi.Threshold]:
+    """All of both, each once; the minimum to reclaim does not make a difference."""
+    merged: dict[evictionapi.Threshold, evictionapi.Threshold] = {}
+    for threshold in (*first, *second):
+        merged.setdefault(replace(threshold, min_reclaim=None), threshold)
+    return list(merged.values())
+
+
+# ---- Messages ----
+
+
+def pod_is_evicted(pod_status: v1.PodStatus) -> bool:
+    """Whether that is why the pod has ended."""
+    return pod_status.phase == v1.POD_FAILED and pod_status.reason == REASON
+
+
+def eviction_message(
+    resource_to_reclaim: str,
+    pod: v1.Pod,
+    stats: StatsFunc,
+    thresholds: Iterable[evictionapi.Threshold],
+    observations: SignalObservations,
+) -> tuple[str, dict[str, str]]:
+    """Why the pod goes, for people, and annotations that say it for programs."""
+    message = f"The node was low on resource: {resource_to_reclaim}. "
+    met = _get_threshold_met_info(resource_to_reclaim, thresholds, observations)
+    if met is not None:
+        message += "Threshold quantity: {}, available: {}. ".format(*met)
+    pod_stats = stats(pod)
+    if pod_stats is None:
+        return message, {}
+    of_pod, annotations = _pod_message(resource_to_reclaim, pod, pod_stats)
+    message += of_pod
+    # Ephemeral containers have no requests, and are not to blame for more than those.
+    containers = {c.name: c for c in (*pod.spec.init_containers, *pod.spec.containers)}
+    exceeded: dict[str, str] = {}
+    for container_stats in pod_stats.containers:
+        container = containers.get(container_stats.name)
+        usage = _container_usage(resource_to_reclaim, container_stats)
+        if container is None or usage is None:
+            continue
+        request = container.resources.requests.get(resource_to_reclaim, Quantity(0))
+        if usage.cmp(request) > 0:
+            message += (
+                f"Container {container.name} was using {usage}, request is {request}, "
+                f"has larger consumption of {resource_to_reclaim}. "
+            )
+            exceeded[container.name] = str(usage)
+    annotations[OFFENDING_CONTAINERS_KEY] = ",".join(exceeded)
+    annotations[OFFENDING_CONTAINERS_USAGE_KEY] = ",".join(exceeded.values())
+    annotations[STARVED_RESOURCE_KEY] = resource_to_reclaim
+    return message, annotations
+
+
+def ranking_message(ranking: Sequence[RankedPod], index: int) -> str:
+    """Why it was this pod and not another, for the end of the message. DIVERGES: Go does not say."""
+    return f"Ranked {index + 1} of {len(ranking)} pods: {ranking[index]}. "
+
+
+def _pod_message(
+    resource_to_reclaim: str, pod: v1.Pod, pod_stats: statsapi.PodStats
+) -> tuple[str, dict[str, str]]:
+    """What to say of requests that the pod as a whole makes."""
+    resources = pod.spec.resources
+    if (
+        resource_to_reclaim != v1.RESOURCE_MEMORY
+        or resources is None
+        or resource_to_reclaim not in resources.requests
+        or pod_stats.memory is None
+        or not features.feature_gate.enabled(features.POD_LEVEL_RESOURCES)
+        or not resourcehelper.is_pod_level_resources_set(pod)
+    ):
+        return "", {}
+    usage, name = memory_usage(pod_stats.memory), pod.metadata.name
+    message = (
+        f"Pod {name} was using {usage}, request is {resources.requests[resource_to_reclaim]}, "
+        f"has larger consumption of {resource_to_reclaim}. "
+    )
+    return message, {OFFENDING_POD_KEY: name, OFFENDING_POD_USAGE_KEY: str(usage)}
+
+
+def _container_usage(name: str, stats: statsapi.ContainerStats) -> Quantity | None:
+    """None for what is not counted by containers, or not known."""
+    if name == v1.RESOURCE_MEMORY:
+        if stats.memory is not None and stats.memory.working_set_bytes is not None:
+            return memory_usage(stats.memory)
+    elif name == v1.RESOURCE_EPHEMERAL_STORAGE:
+        parts = stats.rootfs, stats.logs
+        if all(part is not None and part.used_bytes is not None for part in parts):
+            return disk_usage(stats.rootfs).add(disk_usage(stats.logs))
+    return None
+
+
+def _get_threshold_met_info(
+    resource_to_reclaim: str, thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations
+) -> tuple[Quantity, Quantity] | None:
+    """The first threshold for the resource that was measured, and what is left."""
+    for threshold in thresholds:
+        observed = observations.get(threshold.signal)
+        if SIGNAL_TO_RESOURCE[threshold.signal] == resource_to_reclaim and observed is not None:
+            return evictionapi.get_threshold_quantity(threshold.value, observed.capacity), observed.available
+    return None

@@ -292,6 +292,14 @@ class CRIStatsProvider:
                 return info.device
         raise LookupError("imagefs device is not found")
 
+    def container_fs_device(self, ctx: golang.Context) -> str:
+        """The device that containers' layers are on: that of images, unless the runtime says otherwise."""
+        for usage in self._image_service.image_fs_info(ctx).container_filesystems:
+            info = self._get_fs_info(usage)
+            if info is not None:
+                return info.device
+        return self.image_fs_device(ctx)
+
     def _get_fs_info(self, usage: runtimeapi.FilesystemUsage) -> cadvisorapiv2.FsInfo | None:
         """The whole file system; None when it is not one of this machine's. Raises OSError."""
         if not usage.HasField("fs_id"):

@@ -41,6 +41,10 @@ class ContainerStatsProvider(Protocol):
         """The device that images are on."""
         ...
 
+    def container_fs_device(self, ctx: golang.Context) -> str:
+        """The device that containers' writable layers are on."""
+        ...
+
 
 class Provider:
     """What a containers' provider knows of pods, and cAdvisor of the node; safe from any thread."""
@@ -104,6 +108,13 @@ class Provider:
             return True
         image, container = self.image_fs_stats(ctx)
         return not equal_file_systems(image, container)
+
+    def has_dedicated_container_fs(self, ctx: golang.Context) -> bool:
+        """Whether containers' layers are elsewhere than images.
+
+        DIVERGES: Go asks cAdvisor, which knows of CRI-O alone; here the runtime says where they are.
+        """
+        return self._containers.container_fs_device(ctx) != self._containers.image_fs_device(ctx)
 
 
 def equal_file_systems(first: statsapi.FsStats, second: statsapi.FsStats) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from kubelet_cmd.kubelet.app import configuration, explain, options, supported
 
+from kubelet import eviction
 from kubelet.apis.config import scheme
 from pkg import features
 from pkg.component_base.cli import flag as cliflag
@@ -77,12 +78,12 @@ def test_with_a_file_it_is_closed(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", configuration.DEFAULT_EVICTION_HARD),
+        ("", eviction.DEFAULT_EVICTION_HARD),
         ("evictionHard: {memory.available: 1Gi}", {"memory.available": "1Gi"}),
         ("evictionHard: {}", {}),
         (
             "evictionHard: {memory.available: 1Gi}\nmergeDefaultEvictionSettings: true",
-            {**configuration.DEFAULT_EVICTION_HARD, "memory.available": "1Gi"},
+            {**eviction.DEFAULT_EVICTION_HARD, "memory.available": "1Gi"},
         ),
     ],
 )
@@ -355,7 +356,9 @@ def test_explain_renders() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("evictionSoft: {memory.available: 1Gi}", ["evictionSoft.memory.available"]),
+        ("volumePluginDir: /plugins", ["volumePluginDir"]),
+        # These are acted on.
+        ("evictionSoft: {memory.available: 1Gi}\nkernelMemcgNotification: true", []),
         (
             "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}",
             [

@@ -26,15 +26,6 @@ from . import options
 DEFAULT = "default"
 LEGACY_DEFAULT = "default without --config"
 
-# Go: pkg/kubelet/eviction/defaults_linux.go
-DEFAULT_EVICTION_HARD = {
-    "memory.available": "100Mi",
-    "nodefs.available": "10%",
-    "nodefs.inodesFree": "5%",
-    "imagefs.available": "15%",
-    "imagefs.inodesFree": "5%",
-}
-
 _DROPIN_SUFFIX = ".conf"
 
 
@@ -158,11 +149,13 @@ def load_config_file(name: str) -> tuple[kubeletconfig.KubeletConfiguration, sch
     loader = configfiles.FsLoader(str(Path(name).absolute()))
     document = loader.load_document()
     kc = loader.load()
+    from kubelet import eviction  # most of the kubelet, which is not needed for --help
+
     # What makes sense as a hard threshold depends on the system, so the versioned defaults do not have it.
     if document.get("evictionHard") is None:
-        kc.eviction_hard = dict(DEFAULT_EVICTION_HARD)
+        kc.eviction_hard = dict(eviction.DEFAULT_EVICTION_HARD)
     elif kc.merge_default_eviction_settings:
-        kc.eviction_hard = {**DEFAULT_EVICTION_HARD, **kc.eviction_hard}
+        kc.eviction_hard = {**eviction.DEFAULT_EVICTION_HARD, **kc.eviction_hard}
     return kc, document
 
 

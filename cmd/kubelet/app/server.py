@@ -611,7 +611,9 @@ def _node_config(server: options.KubeletServer) -> cm.NodeConfig:
         kubelet_cgroups_name=_kubelet_cgroup(kc.kubelet_cgroups),
         kube_reserved=parse_resource_list(kc.kube_reserved, "--kube-reserved"),
         system_reserved=parse_resource_list(kc.system_reserved, "--system-reserved"),
-        hard_eviction_thresholds=eviction.parse_threshold_statements(kc.eviction_hard),
+        hard_eviction_thresholds=[]
+        if server.kubelet_flags.experimental_node_allocatable_ignore_eviction_threshold
+        else eviction.parse_threshold_config([], kc.eviction_hard, {}, {}, {}),
     )
 
 
@@ -696,6 +698,7 @@ def create_and_init_kubelet(
             max_per_pod_container_count=flags.max_per_pod_container_count,
             max_container_count=flags.max_container_count,
             seccomp_default=flags.seccomp_default or kc.seccomp_default,
+            ignore_eviction_threshold=flags.experimental_node_allocatable_ignore_eviction_threshold,
             cloud_provider=flags.cloud_provider,
             cert_directory=str(Path(flags.cert_directory).absolute()),
             image_credential_provider_config_path=flags.container_runtime_options.image_credential_provider_config_path,

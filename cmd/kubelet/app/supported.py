@@ -37,18 +37,6 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "nothing is evicted",
-        (
-            "evictionHard",
-            "evictionSoft",
-            "evictionSoftGracePeriod",
-            "evictionPressureTransitionPeriod",
-            "evictionMaxPodGracePeriod",
-            "evictionMinimumReclaim",
-            "kernelMemcgNotification",
-        ),
-    ),
-    (
         "only the cgroups of pods are limited",
         (
             "enforceNodeAllocatable",

@@ -14,13 +14,18 @@ from pkg.apimachinery.api import resource
 class Signal(enum.StrEnum):
     """What is measured: how much of it is left."""
 
+    # Of the node's memory, what is not in the working set.
     MEMORY_AVAILABLE = "memory.available"
+    # The file system of the kubelet's root directory: volumes, logs.
     NODE_FS_AVAILABLE = "nodefs.available"
     NODE_FS_INODES_FREE = "nodefs.inodesFree"
+    # The file system of the runtime's images.
     IMAGE_FS_AVAILABLE = "imagefs.available"
     IMAGE_FS_INODES_FREE = "imagefs.inodesFree"
+    # The file system of containers' writable layers, which is one of the two above.
     CONTAINER_FS_AVAILABLE = "containerfs.available"
     CONTAINER_FS_INODES_FREE = "containerfs.inodesFree"
+    # Of the memory that pods may have together, what is not in their working set.
     ALLOCATABLE_MEMORY_AVAILABLE = "allocatableMemory.available"
     PID_AVAILABLE = "pid.available"
 
@@ -39,6 +44,10 @@ class Threshold:
 
     signal: Signal
     value: ThresholdValue
+    # Seconds for which less must be left before anything is done; 0 for a hard threshold.
+    grace_period: float = 0.0
+    # How much more than the value must be left before the threshold counts as no longer met.
+    min_reclaim: ThresholdValue | None = None
 
 
 def get_threshold_quantity(value: ThresholdValue, capacity: resource.Quantity) -> resource.Quantity:

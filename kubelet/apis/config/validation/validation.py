@@ -402,6 +402,22 @@ def _validate_tracing(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[s
             )
 
 
+def _validate_eviction(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[str]:
+    """Go looks at these only when it makes the kubelet."""
+    from kubelet import eviction  # most of the kubelet, which others that read configurations need not have
+
+    try:
+        eviction.parse_threshold_config(
+            (),
+            kc.eviction_hard,
+            kc.eviction_soft,
+            kc.eviction_soft_grace_period,
+            kc.eviction_minimum_reclaim,
+        )
+    except eviction.ThresholdsError as err:
+        yield from (f"{_INVALID}{fault}" for fault in err.faults)
+
+
 def _validate_memory_qos(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[str]:
     factor, policy = kc.memory_throttling_factor, kc.memory_reservation_policy
     enabled = gate.enabled(features.MEMORY_QOS)
@@ -460,6 +476,7 @@ _CHECKS: tuple[Callable[[KubeletConfiguration, FeatureGate], Iterator[str]], ...
     _validate_numbers,
     _validate_ranges,
     _validate_cgroups,
+    _validate_eviction,
     _validate_images,
     _validate_node,
     _validate_policies,

@@ -1,0 +1,540 @@
+"""Looks every ten seconds whether the node is short of something, and ends pods if nothing else helps.
+
+Go: pkg/kubelet/eviction/eviction_manager.go
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from kubelet import lifecycle, metrics
+from kubelet import types as kubetypes
+from kubelet.apis.stats import v1alpha1 as statsapi
+from kubelet.eviction import api as evictionapi
+from kubelet.eviction import helpers
+from kubelet.eviction.types import (
+    ActivePodsFunc,
+    Config,
+    ContainerGC,
+    DiskInfoProvider,
+    ImageGC,
+    KillPodFunc,
+    Manager,
+    NodeConditionsObservedAt,
+    NodeReclaimFunc,
+    PodCleanedUpFunc,
+    RankFunc,
+    SignalObservations,
+    StatsFunc,
+    ThresholdNotifier,
+    ThresholdsObservedAt,
+)
+from pkg import features, golang, klog
+from pkg.api.core import v1
+from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.api.resource import Quantity
+from pkg.apis.core.v1.helper import qos as v1qos
+from pkg.client_go.tools import record
+from pkg.component_helpers import resource as resourcehelper
+from pkg.component_helpers.scheduling import corev1 as corev1helpers
+
+if TYPE_CHECKING:
+    from kubelet.server import stats as serverstats
+
+# Seconds.
+POD_CLEANUP_TIMEOUT = 30.0
+POD_CLEANUP_POLL_FREQ = 1.0
+NOTIFIER_REFRESH_INTERVAL = 10.0
+# The grace period of pods that have to go at once.
+IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS = 1
+
+# What the metric of evictions calls a limit that a pod has broken.
+SIGNAL_EPHEMERAL_CONTAINER_FS_LIMIT = "ephemeralcontainerfs.limit"
+SIGNAL_EPHEMERAL_POD_FS_LIMIT = "ephemeralpodfs.limit"
+SIGNAL_EMPTY_DIR_FS_LIMIT = "emptydirfs.limit"
+
+
+class EvictionError(Exception):
+    """It cannot be found out whether the node is short of something."""
+
+
+class ManagerImpl:
+    """A Manager, and a lifecycle.PodAdmitHandler that takes no pods that the node could not bear.
+
+    Only the thread of start calls synchronize. DIVERGES: in Go a crossed memory threshold has another thread do it
+    meanwhile, and two pods may go where one would do.
+    """
+
+    def __init__(
+        self,
+        summary_provider: serverstats.SummaryProvider,
+        config: Config,
+        kill_pod_func: KillPodFunc,
+        image_gc: ImageGC,
+        container_gc: ContainerGC,
+        recorder: record.EventRecorder,
+        node_ref: v1.ObjectReference,
+        clock: clocklib.Clock,
+        local_storage_capacity_isolation: bool,
+    ) -> None:
+        self._summary_provider = summary_provider
+        self._config = config
+        self._kill_pod_func = kill_pod_func
+        self._image_gc = image_gc
+        self._container_gc = container_gc
+        self._recorder = recorder
+        self._node_ref = node_ref
+        self._clock = clock
+        self._local_storage_capacity_isolation = local_storage_capacity_isolation
+        self._threshold_notifiers: list[ThresholdNotifier] = []
+        # By the monotonic clock; None until the first time.
+        self._thresholds_last_updated: float | None = None
+        # Says that a memory threshold may have been crossed.
+        self._crossed: golang.Channel[str] = golang.Channel(1)
+        # How the disks are laid out; None until the runtime has told.
+        self._dedicated_image_fs: bool | None = None
+        self._signal_to_rank_func: dict[evictionapi.Signal, RankFunc] = {}
+        self._signal_to_node_reclaim_funcs: dict[evictionapi.Signal, list[NodeReclaimFunc]] = {}
+        self._lock = threading.Lock()  # guards the rest, which is replaced as a whole and never changed
+        # Those seen within the transition period.
+        self._node_conditions: list[str] = []
+        self._node_conditions_last_observed_at: NodeConditionsObservedAt = {}
+        self._thresholds_first_observed_at: ThresholdsObservedAt = {}
+        # Those met, with their grace period over, until the minimum has been reclaimed.
+        self._thresholds_met: list[evictionapi.Threshold] = []
+        self._last_observations: SignalObservations = {}
+
+    def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
+        """Short of memory, the node takes no best-effort pods; short of anything else, none but critical ones."""
+        with self._lock:
+            conditions = self._node_conditions
+        if not conditions or kubetypes.is_critical_pod(attrs.pod):
+            return lifecycle.PodAdmitResult(admit=True)
+        if conditions == [v1.NODE_MEMORY_PRESSURE]:
+            if v1qos.get_pod_qos(attrs.pod) != v1.POD_QOS_BEST_EFFORT:
+                return lifecycle.PodAdmitResult(admit=True)
+            taint = v1.Taint(key=v1.TAINT_NODE_MEMORY_PRESSURE, effect=v1.TAINT_EFFECT_NO_SCHEDULE)
+            compare = features.feature_gate.enabled(features.TAINT_TOLERATION_COMPARISON_OPERATORS)
+            if corev1helpers.tolerations_tolerate_taint(attrs.pod.spec.tolerations, taint, compare):
+                return lifecycle.PodAdmitResult(admit=True)
+        message = f"The node had condition: [{' '.join(conditions)}]. "
+        return lifecycle.PodAdmitResult(admit=False, reason=helpers.REASON, message=message)
+
+    def start(
+        self,
+        ctx: golang.Context,
+        disk_info_provider: DiskInfoProvider,
+        pod_func: ActivePodsFunc,
+        pod_cleaned_up_func: PodCleanedUpFunc,
+        monitoring_interval: float,
+    ) -> None:
+        klog.info_s("Eviction manager: starting control loop")
+        if self._config.kernel_memcg_notification:
+            self._start_notifiers(ctx)
+        golang.go(
+            self._run,
+            ctx,
+            disk_info_provider,
+            pod_func,
+            pod_cleaned_up_func,
+            monitoring_interval,
+            name="eviction-manager",
+        )
+
+    def _start_notifiers(self, ctx: golang.Context) -> None:
+        from kubelet.eviction import memory_threshold_notifier  # few kubelets have one
+
+        for threshold in self._config.thresholds:
+            if threshold.signal not in helpers.MEMORY_SIGNALS:
+                continue
+            try:
+                notifier = memory_threshold_notifier.LinuxMemoryThresholdNotifier(
+                    threshold,
+                    self._config.pod_cgroup_root,
+                    memory_threshold_notifier.CgroupNotifierFactory(),
+                    self._crossed.try_send,
+                )
+            except OSError as err:
+                klog.info_s("Eviction manager: failed to create memory threshold notifier", err=err)
+                continue
+            golang.go(notifier.start, ctx, name="eviction-memory-threshold")
+            self._threshold_notifiers.append(notifier)
+
+    def _run(
+        self,
+        ctx: golang.Context,
+        disk_info_provider: DiskInfoProvider,
+        pod_func: ActivePodsFunc,
+        pod_cleaned_up_func: PodCleanedUpFunc,
+        monitoring_interval: float,
+    ) -> None:
+        while ctx.err() is None:
+            try:
+                evicted = self.synchronize(ctx, disk_info_provider, pod_func)
+            except golang.ContextError:
+                return
+            except Exception as err:
+                # The node must be watched on, whatever went wrong this time.
+                klog.error_s(err, "Eviction manager: failed to synchronize")
+                evicted = []
+            if evicted:
+                klog.info_s(
+                    "Eviction manager: pods evicted, waiting for pod to be cleaned up", pods=klog.kobjs(evicted)
+                )
+                self._wait_for_pods_cleanup(ctx, pod_cleaned_up_func, evicted)
+                continue
+            timer = self._clock.new_timer(monitoring_interval)
+            selected = golang.select(self._crossed, timer.channel, ctx.done())
+            timer.stop()
+            if selected.index == 0:
+                klog.info_s(selected.value)
+
+    def is_under_memory_pressure(self) -> bool:
+        return self._has_node_condition(v1.NODE_MEMORY_PRESSURE)
+
+    def is_under_disk_pressure(self) -> bool:
+        return self._has_node_condition(v1.NODE_DISK_PRESSURE)
+
+    def is_under_pid_pressure(self) -> bool:
+        return self._has_node_condition(v1.NODE_PID_PRESSURE)
+
+    def _has_node_condition(self, condition: str) -> bool:
+        with self._lock:
+            return condition in self._node_conditions
+
+    def synchronize(
+        self, ctx: golang.Context, disk_info_provider: DiskInfoProvider, pod_func: ActivePodsFunc
+    ) -> list[v1.Pod]:
+        """Look once, and do what is to be done. Returns the pods that were evicted; raises EvictionError."""
+        if not self._config.thresholds and not self._local_storage_capacity_isolation:
+            return []
+        klog.v(3).info_s("Eviction manager: synchronize housekeeping")
+        if self._dedicated_image_fs is None:
+            self._detect_file_systems(ctx, disk_info_provider)
+        active_pods = pod_func()
+        summary = self._summary(ctx, "Eviction manager: failed to get summary stats")
+        if summary is None:
+            return []
+        self._update_notifiers(ctx, summary)
+        observations, stats_func = helpers.make_signal_observations(summary)
+        helpers.debug_log_observations("observations", observations)
+        thresholds = self._evaluate(observations)
+        if self._local_storage_capacity_isolation:
+            evicted = self._local_storage_eviction(active_pods, stats_func)
+            if evicted:
+                return evicted
+        if not thresholds:
+            klog.v(3).info_s("Eviction manager: no resources are starved")
+            return []
+        return self._reclaim(ctx, thresholds, active_pods, stats_func, observations)
+
+    def _detect_file_systems(self, ctx: golang.Context, disk_info_provider: DiskInfoProvider) -> None:
+        try:
+            has_image_fs = disk_info_provider.has_dedicated_image_fs(ctx)
+        except golang.ContextError:
+            raise
+        except Exception as err:
+            # Whatever the runtime has said: without an answer it is asked again the next time.
+            raise EvictionError(f"eviction manager: failed to get HasDedicatedImageFs: {err}") from err
+        try:
+            split = disk_info_provider.has_dedicated_container_fs(ctx)
+        except golang.ContextError:
+            raise
+        except Exception as err:
+            # Most runtimes have all on one file system, and need not say so.
+            klog.error_s(err, "eviction manager: failed to check if we have separate container filesystem. Ignoring.")
+            split = False
+        if split and not features.feature_gate.enabled(features.KUBELET_SEPARATE_DISK_GC):
+            raise EvictionError("KubeletSeparateDiskGC is turned off but we still have a split filesystem")
+        thresholds, ignored = helpers.update_container_fs_thresholds(self._config.thresholds, has_image_fs, split)
+        for message in ignored:
+            klog.error_s(
+                ValueError(message), "eviction manager: found conflicting containerfs eviction. Ignoring."
+            )
+        self._config.thresholds = thresholds
+        self._signal_to_rank_func = helpers.build_signal_to_rank_func(has_image_fs, split)
+        self._signal_to_node_reclaim_funcs = helpers.build_signal_to_node_reclaim_funcs(
+            self._image_gc, self._container_gc, has_image_fs, split
+        )
+        self._dedicated_image_fs = has_image_fs
+        klog.v(3).info_s("FileSystem detection", DedicatedImageFs=has_image_fs, SplitImageFs=split)
+
+    def _summary(self, ctx: golang.Context, complaint: str) -> statsapi.Summary | None:
+        """Fresh figures; None, and a line in the log, when there are none."""
+        try:
+            return self._summary_provider.get(ctx, True)
+        except golang.ContextError:
+            raise
+        except Exception as err:
+            # The runtime may be restarting: it is asked again in a moment.
+            klog.error_s(err, complaint)
+            return None
+
+    def _update_notifiers(self, ctx: golang.Context, summary: statsapi.Summary) -> None:
+        """Tell the kernel at which usage to wake us, but not too often."""
+        last, now = self._thresholds_last_updated, self._clock.monotonic()
+        if not self._threshold_notifiers or (last is not None and now - last <= NOTIFIER_REFRESH_INTERVAL):
+            return
+        self._thresholds_last_updated = now
+        for notifier in self._threshold_notifiers:
+            try:
+                notifier.update_threshold(ctx, summary)
+            except (OSError, ValueError, LookupError) as err:
+                klog.info_s(
+                    "Eviction manager: failed to update notifier", notifier=notifier.description(), err=err
+                )
+
+    def _evaluate(self, observations: SignalObservations) -> list[evictionapi.Threshold]:
+        """Take note of what was observed. Returns the thresholds that something is to be done about."""
+        log = helpers.debug_log_thresholds_with_observation
+        thresholds = helpers.thresholds_met(self._config.thresholds, observations, False)
+        log("thresholds - ignoring grace period", thresholds, observations)
+        if self._thresholds_met:
+            not_yet_resolved = helpers.thresholds_met(self._thresholds_met, observations, True)
+            thresholds = helpers.merge_thresholds(thresholds, not_yet_resolved)
+        log("thresholds - reclaim not satisfied", thresholds, observations)
+        now = self._clock.now()
+        first_observed_at = helpers.thresholds_first_observed_at(thresholds, self._thresholds_first_observed_at, now)
+        conditions = helpers.node_conditions(thresholds)
+        if conditions:
+            klog.v(3).info_s("Eviction manager: node conditions - observed", nodeCondition=conditions)
+        conditions_last_observed_at = helpers.node_conditions_last_observed_at(
+            conditions, self._node_conditions_last_observed_at, now
+        )
+        conditions = helpers.node_conditions_observed_since(
+            conditions_last_observed_at, self._config.pressure_transition_period, now
+        )
+        if conditions:
+            klog.v(3).info_s(
+                "Eviction manager: node conditions - transition period not met", nodeCondition=conditions
+            )
+        thresholds = helpers.thresholds_met_grace_period(first_observed_at, now)
+        log("thresholds - grace periods satisfied", thresholds, observations)
+        with self._lock:
+            self._node_conditions = conditions
+            self._thresholds_first_observed_at = first_observed_at
+            self._node_conditions_last_observed_at = conditions_last_observed_at
+            self._thresholds_met = thresholds
+            thresholds = helpers.thresholds_updated_stats(thresholds, observations, self._last_observations)
+            self._last_observations = observations
+        log("thresholds - updated stats", thresholds, observations)
+        return sorted(thresholds, key=helpers.by_eviction_priority)
+
+    def _reclaim(
+        self,
+        ctx: golang.Context,
+        thresholds: Sequence[evictionapi.Threshold],
+        active_pods: Sequence[v1.Pod],
+        stats_func: StatsFunc,
+        observations: SignalObservations,
+    ) -> list[v1.Pod]:
+        """Win back what the first threshold is about: from garbage, or else from a pod, which is returned."""
+        threshold = thresholds[0]
+        name = helpers.SIGNAL_TO_RESOURCE[threshold.signal]
+        klog.info_s("Eviction manager: attempting to reclaim", resourceName=name)
+        self._recorder.eventf(
+            self._node_ref, v1.EVENT_TYPE_WARNING, "EvictionThresholdMet", "Attempting to reclaim %s", name
+        )
+        if self._reclaim_node_level_resources(ctx, threshold.signal, name):
+            klog.info_s(
+                "Eviction manager: able to reduce resource pressure without evicting pods.", resourceName=name
+            )
+            return []
+        klog.info_s("Eviction manager: must evict pod(s) to reclaim", resourceName=name)
+        if not active_pods:
+            klog.error_s(
+                None, "Eviction manager: eviction thresholds have been met, but no pods are active to evict"
+            )
+            return []
+        ranking = self._signal_to_rank_func[threshold.signal](active_pods, stats_func)
+        klog.info_s("Eviction manager: pods ranked for eviction", pods=klog.kobjs(ranked.pod for ranked in ranking))
+        self._observe_stats_age(thresholds, observations)
+        for index, ranked in enumerate(ranking):
+            pod = ranked.pod
+            message, annotations = helpers.eviction_message(name, pod, stats_func, thresholds, observations)
+            message += helpers.ranking_message(ranking, index)
+            condition = v1.PodCondition(
+                type=v1.DISRUPTION_TARGET,
+                observed_generation=pod.metadata.generation,
+                status=v1.CONDITION_TRUE,
+                reason=v1.POD_REASON_TERMINATION_BY_KUBELET,
+                message=message,
+            )
+            if self._evict_pod(pod, self._grace_period(threshold, pod), message, annotations, condition):
+                metrics.EVICTIONS.labels(threshold.signal).inc()
+                # At most one at a time: what it gives back may do.
+                return [pod]
+        klog.info_s("Eviction manager: unable to evict any pods from the node")
+        return []
+
+    def _grace_period(self, threshold: evictionapi.Threshold, pod: v1.Pod) -> int:
+        if helpers.is_hard_eviction_threshold(threshold):
+            return IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS
+        longest = self._config.max_pod_grace_period_seconds
+        own = pod.spec.termination_grace_period_seconds
+        return longest if own is None else min(longest, own)
+
+    def _observe_stats_age(
+        self, thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations
+    ) -> None:
+        """Measure how old the figures are that pods are evicted by."""
+        for threshold in thresholds:
+            time = observations[threshold.signal].time
+            if time is not None:
+                metrics.EVICTION_STATS_AGE.labels(threshold.signal).observe(self._clock.since(time))
+
+    def _wait_for_pods_cleanup(
+        self, ctx: golang.Context, pod_cleaned_up_func: PodCleanedUpFunc, pods: list[v1.Pod]
+    ) -> None:
+        timeout = self._clock.new_timer(POD_CLEANUP_TIMEOUT)
+        ticker = self._clock.new_ticker(POD_CLEANUP_POLL_FREQ)
+        try:
+            while True:
+                match golang.select(timeout.channel, ticker.channel, ctx.done()).index:
+                    case 0:
+                        klog.info_s(
+                            "Eviction manager: timed out waiting for pods to be cleaned up", pods=klog.kobjs(pods)
+                        )
+                        return
+                    case 2:
+                        return
+                if all(map(pod_cleaned_up_func, pods)):
+                    klog.info_s("Eviction manager: pods successfully cleaned up", pods=klog.kobjs(pods))
+                    return
+        finally:
+            timeout.stop()
+            ticker.stop()
+
+    def _reclaim_node_level_resources(self, ctx: golang.Context, signal: evictionapi.Signal, name: str) -> bool:
+        """Whether the node is no longer short of anything without its garbage."""
+        reclaim_funcs = self._signal_to_node_reclaim_funcs.get(signal, [])
+        for reclaim in reclaim_funcs:
+            try:
+                reclaim(ctx)
+            except golang.ContextError:
+                raise
+            except Exception as err:
+                # What could not be removed is weighed against the pods all the same.
+                klog.info_s(
+                    "Eviction manager: unexpected error when attempting to reduce resource pressure",
+                    resourceName=name,
+                    err=err,
+                )
+        if not reclaim_funcs:
+            return False
+        summary = self._summary(ctx, "Eviction manager: failed to get summary stats after resource reclaim")
+        if summary is None:
+            return False
+        observations, _ = helpers.make_signal_observations(summary)
+        helpers.debug_log_observations("observations after resource reclaim", observations)
+        thresholds = helpers.thresholds_met(self._config.thresholds, observations, True)
+        helpers.debug_log_thresholds_with_observation(
+            "thresholds after resource reclaim - ignoring grace period", thresholds, observations
+        )
+        return not thresholds
+
+    # ---- Limits of a pod's own ----
+
+    def _local_storage_eviction(self, pods: Iterable[v1.Pod], stats_func: StatsFunc) -> list[v1.Pod]:
+        """Evict every pod that takes more of the node's disk than it or a part of it may."""
+        evicted = []
+        for pod in pods:
+            pod_stats = stats_func(pod)
+            if pod_stats is None:
+                continue
+            if (
+                self._empty_dir_limit_eviction(pod_stats, pod)
+                or self._pod_ephemeral_storage_limit_eviction(pod_stats, pod)
+                or self._container_ephemeral_storage_limit_eviction(pod_stats, pod)
+            ):
+                evicted.append(pod)
+        return evicted
+
+    def _empty_dir_limit_eviction(self, pod_stats: statsapi.PodStats, pod: v1.Pod) -> bool:
+        used = {volume.name: helpers.disk_usage(volume) for volume in pod_stats.volume_stats}
+        for volume in pod.spec.volumes:
+            limit = volume.empty_dir.size_limit if volume.empty_dir is not None else None
+            if limit is None or limit.sign() <= 0 or volume.name not in used or used[volume.name].cmp(limit) <= 0:
+                continue
+            message = f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". '
+            return self._evict_for_limit(pod, message, SIGNAL_EMPTY_DIR_FS_LIMIT)
+        return False
+
+    def _pod_ephemeral_storage_limit_eviction(self, pod_stats: statsapi.PodStats, pod: v1.Pod) -> bool:
+        limits = resourcehelper.pod_limits(pod, resourcehelper.PodResourcesOptions())
+        limit = limits.get(v1.RESOURCE_EPHEMERAL_STORAGE)
+        if limit is None or helpers.disk_usage(pod_stats.ephemeral_storage).cmp(limit) <= 0:
+            return False
+        message = f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
+        return self._evict_for_limit(pod, message, SIGNAL_EPHEMERAL_POD_FS_LIMIT)
+
+    def _container_ephemeral_storage_limit_eviction(self, pod_stats: statsapi.PodStats, pod: v1.Pod) -> bool:
+        limits: dict[str, Quantity] = {}
+        for container in pod.spec.containers:
+            limit = container.resources.limits.get(v1.RESOURCE_EPHEMERAL_STORAGE)
+            if limit is not None and not limit.is_zero():
+                limits[container.name] = limit
+        for stats in pod_stats.containers:
+            if stats.name not in limits:
+                continue
+            used = helpers.disk_usage(stats.logs)
+            if not self._dedicated_image_fs:
+                used = used.add(helpers.disk_usage(stats.rootfs))
+            if used.cmp(limits[stats.name]) > 0:
+                message = f'Container {stats.name} exceeded its local ephemeral storage limit "{limits[stats.name]}". '
+                return self._evict_for_limit(pod, message, SIGNAL_EPHEMERAL_CONTAINER_FS_LIMIT)
+        return False
+
+    def _evict_for_limit(self, pod: v1.Pod, message: str, signal: str) -> bool:
+        evicted = self._evict_pod(pod, IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS, message, {}, None)
+        if evicted:
+            metrics.EVICTIONS.labels(signal).inc()
+        return evicted
+
+    def _evict_pod(
+        self,
+        pod: v1.Pod,
+        grace_period_override: int,
+        message: str,
+        annotations: dict[str, str],
+        condition: v1.PodCondition | None,
+    ) -> bool:
+        """Returns when the pod has ended, or has not in time; False for one that is spared.
+
+        Static pods are: they would not be admitted again.
+        """
+        if kubetypes.is_critical_pod(pod):
+            klog.error_s(None, "Eviction manager: cannot evict a critical pod", pod=klog.kobj(pod))
+            return False
+        self._recorder.annotated_eventf(pod, annotations, v1.EVENT_TYPE_WARNING, helpers.REASON, "%s", message)
+        klog.v(3).info_s("Evicting pod", pod=klog.kobj(pod), podUID=pod.metadata.uid, message=message)
+
+        def set_evicted(status: v1.PodStatus) -> None:
+            status.phase = v1.POD_FAILED
+            status.reason = helpers.REASON
+            status.message = message
+            if condition is not None:
+                condition.observed_generation = podutil.calculate_pod_condition_observed_generation(
+                    status, pod.metadata.generation, v1.DISRUPTION_TARGET
+                )
+                podutil.update_pod_condition(status, condition)
+
+        try:
+            self._kill_pod_func(pod, True, grace_period_override, set_evicted)
+        except golang.ContextError:
+            raise
+        except Exception as err:
+            # Its worker goes on ending it.
+            klog.error_s(err, "Eviction manager: pod failed to evict", pod=klog.kobj(pod))
+        else:
+            klog.info_s("Eviction manager: pod is evicted successfully", pod=klog.kobj(pod))
+        return True
+
+
+if TYPE_CHECKING:
+
+    def _check(manager: ManagerImpl) -> tuple[Manager, lifecycle.PodAdmitHandler]:
+        return manager, manager

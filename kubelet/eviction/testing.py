@@ -1,0 +1,236 @@
+"""Fakes of what the eviction manager works with, and pods with figures, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kubelet.apis.stats import v1alpha1 as statsapi
+from kubelet.eviction import api as evictionapi
+from kubelet.eviction.types import CgroupNotifier
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+
+@dataclass
+class FakePodKiller:
+    """Keeps what it was asked to kill last; raises err, if there is one."""
+
+    pod: v1.Pod | None = None
+    evict: bool = False
+    status_fn: Callable[[v1.PodStatus], None] | None = None
+    grace_period_override: int | None = None
+    err: Exception | None = None
+    killed: list[str] = field(default_factory=list)
+
+    def kill_pod_now(
+        self,
+        pod: v1.Pod,
+        is_evicted: bool,
+        grace_period_override: int | None,
+        status_fn: Callable[[v1.PodStatus], None] | None,
+    ) -> None:
+        self.pod, self.evict, self.status_fn = pod, is_evicted, status_fn
+        self.grace_period_override = grace_period_override
+        self.killed.append(pod.metadata.name)
+        if self.err is not None:
+            raise self.err
+
+
+@dataclass
+class FakeDiskInfoProvider:
+    """Says how the disks are laid out, or raises."""
+
+    dedicated_image_fs: bool = False
+    dedicated_container_fs: bool = False
+    err: Exception | None = None
+    container_fs_err: Exception | None = None
+
+    def has_dedicated_image_fs(self, ctx: golang.Context) -> bool:
+        if self.err is not None:
+            raise self.err
+        return self.dedicated_image_fs
+
+    def has_dedicated_container_fs(self, ctx: golang.Context) -> bool:
+        if self.container_fs_err is not None:
+            raise self.container_fs_err
+        return self.dedicated_container_fs
+
+
+@dataclass
+class FakeSummaryProvider:
+    """Has the summary that the test gives it, or raises."""
+
+    result: statsapi.Summary = field(default_factory=statsapi.Summary)
+    err: Exception | None = None
+
+    def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        if self.err is not None:
+            raise self.err
+        return self.result
+
+    def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary:
+        return self.get(ctx, False)
+
+
+@dataclass
+class FakeDiskGC:
+    """Garbage collection of images and of containers. Afterwards the summary is another one, if the test has one."""
+
+    summary_provider: FakeSummaryProvider
+    summary_after_gc: statsapi.Summary | None = None
+    err: Exception | None = None
+    # "images" or "containers" for each call.
+    calls: list[str] = field(default_factory=list)
+
+    def delete_unused_images(self, ctx: golang.Context) -> None:
+        self._collect("images")
+
+    def delete_all_unused_containers(self, ctx: golang.Context) -> None:
+        self._collect("containers")
+
+    def _collect(self, what: str) -> None:
+        self.calls.append(what)
+        if self.summary_after_gc is not None:
+            self.summary_provider.result = self.summary_after_gc
+        if self.err is not None:
+            raise self.err
+
+
+class FakeCgroupNotifier:
+    """Sends as many events as the test wants, once it is started."""
+
+    def __init__(self, events: int = 0) -> None:
+        self.events = events
+        self.started: golang.Channel[None] = golang.Channel(1)
+        self.stopped = False
+
+    def start(self, ctx: golang.Context, event_ch: golang.Channel[None]) -> None:
+        for _ in range(self.events):
+            event_ch.send(None)
+        self.started.send(None)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@dataclass
+class FakeNotifierFactory:
+    """Hands out the test's notifiers in turn, or raises; keeps what it was asked for."""
+
+    notifiers: list[FakeCgroupNotifier] = field(default_factory=list)
+    err: Exception | None = None
+    # Path, attribute, threshold.
+    asked: list[tuple[str, str, int]] = field(default_factory=list)
+
+    def new_cgroup_notifier(self, path: str, attribute: str, threshold: int) -> CgroupNotifier:
+        self.asked.append((path, attribute, threshold))
+        if self.err is not None:
+            raise self.err
+        return self.notifiers.pop(0)
+
+
+@dataclass
+class FakeManager:
+    """Under the pressure that the test says."""
+
+    memory: bool = False
+    disk: bool = False
+    pid: bool = False
+
+    def start(self, *args: object) -> None: ...
+
+    def is_under_memory_pressure(self) -> bool:
+        return self.memory
+
+    def is_under_disk_pressure(self) -> bool:
+        return self.disk
+
+    def is_under_pid_pressure(self) -> bool:
+        return self.pid
+
+
+# ---- Pods and figures ----
+
+
+def resources(**quantities: str) -> dict[str, resource.Quantity]:
+    """resources(memory="1Gi", ephemeral_storage="1Gi")"""
+    return {name.replace("_", "-"): resource.parse_quantity(text) for name, text in quantities.items() if text}
+
+
+def new_pod(
+    name: str,
+    priority: int | None = None,
+    requests: Mapping[str, resource.Quantity] | None = None,
+    limits: Mapping[str, resource.Quantity] | None = None,
+    volumes: Iterable[v1.Volume] = (),
+) -> v1.Pod:
+    """A pod with one container of the same name."""
+    needs = v1.ResourceRequirements(requests=dict(requests or {}), limits=dict(limits or {}))
+    return v1.Pod(
+        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}"),
+        spec=v1.PodSpec(
+            priority=priority, containers=[v1.Container(name=name, resources=needs)], volumes=list(volumes)
+        ),
+    )
+
+
+def amount(text: str) -> int:
+    """Bytes, or whatever else is counted: "1Gi"."""
+    return resource.parse_quantity(text).value()
+
+
+def pod_stats(pod: v1.Pod, **figures: object) -> statsapi.PodStats:
+    """Figures of the pod; those not given are not known."""
+    meta = pod.metadata
+    ref = statsapi.PodReference(name=meta.name, namespace=meta.namespace, uid=meta.uid)
+    return statsapi.PodStats(pod_ref=ref, **figures)  # type: ignore[arg-type]
+
+
+def memory_stats(pod: v1.Pod, working_set: str) -> statsapi.PodStats:
+    """The working set, of the pod and of its one container alike."""
+    memory = statsapi.MemoryStats(working_set_bytes=amount(working_set))
+    containers = [statsapi.ContainerStats(name=c.name, memory=memory) for c in pod.spec.containers]
+    return pod_stats(pod, memory=memory, containers=containers)
+
+
+def process_stats(pod: v1.Pod, count: int) -> statsapi.PodStats:
+    """The number of processes."""
+    return pod_stats(pod, process_stats=statsapi.ProcessStats(process_count=count))
+
+
+def disk_stats(pod: v1.Pod, rootfs: str, logs: str, volume: str) -> statsapi.PodStats:
+    """What each container's layer and log, and each volume takes in bytes."""
+    return _storage_stats(pod, "used_bytes", rootfs, logs, volume)
+
+
+def inode_stats(pod: v1.Pod, rootfs: str, logs: str, volume: str) -> statsapi.PodStats:
+    """The same in inodes."""
+    return _storage_stats(pod, "inodes_used", rootfs, logs, volume)
+
+
+def _storage_stats(pod: v1.Pod, kind: str, rootfs: str, logs: str, volume: str) -> statsapi.PodStats:
+    def fs(text: str) -> statsapi.FsStats:
+        return statsapi.FsStats(**{kind: amount(text)})  # type: ignore[arg-type]
+
+    containers = [statsapi.ContainerStats(name=c.name, rootfs=fs(rootfs), logs=fs(logs)) for c in pod.spec.containers]
+    volumes = [
+        statsapi.VolumeStats(name=v.name, **{kind: amount(volume)})  # type: ignore[arg-type]
+        for v in pod.spec.volumes
+    ]
+    return pod_stats(pod, containers=containers, volume_stats=volumes)
+
+
+def threshold(
+    signal: evictionapi.Signal, value: str, grace_period: float = 0.0, min_reclaim: str = ""
+) -> evictionapi.Threshold:
+    """threshold(MEMORY_AVAILABLE, "1Gi"); a value may be a percentage."""
+    return evictionapi.Threshold(signal, _value(value), grace_period, _value(min_reclaim) if min_reclaim else None)
+
+
+def _value(text: str) -> evictionapi.ThresholdValue:
+    if text.endswith("%"):
+        return evictionapi.ThresholdValue(percentage=float(text[:-1]) / 100)
+    return evictionapi.ThresholdValue(quantity=resource.parse_quantity(text))

@@ -1,0 +1,86 @@
+"""Has the kernel tell when a cgroup's memory crosses a threshold.
+
+Go: pkg/kubelet/eviction/threshold_notifier_linux.go
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubelet.eviction.types import CgroupNotifier
+from kubelet.util import is_cgroup2_unified_mode
+from pkg import golang, klog
+
+
+def new_cgroup_notifier(path: str, attribute: str, threshold: int) -> CgroupNotifier:
+    """Tells whenever the figure in that file of the cgroup crosses the threshold, either way. Raises OSError.
+
+    Cgroups of version 2 cannot say that of themselves: their notifier never tells anything.
+    """
+    if is_cgroup2_unified_mode():
+        return DisabledThresholdNotifier()
+    return LinuxCgroupNotifier(path, attribute, threshold)
+
+
+class LinuxCgroupNotifier:
+    """Asks for events over a descriptor that counts them. DIVERGES: it is read, and stop wakes the reader; Go polls."""
+
+    def __init__(self, path: str, attribute: str, threshold: int) -> None:
+        """Raises OSError."""
+        self._lock = threading.Lock()  # guards _stopped, and that the descriptor is not closed while it is written to
+        self._stopped = False
+        self._eventfd = os.eventfd(0, os.EFD_CLOEXEC)
+        try:
+            self._register(path, attribute, threshold)
+        except OSError:
+            os.close(self._eventfd)
+            raise
+
+    def _register(self, path: str, attribute: str, threshold: int) -> None:
+        cgroup = Path(path)
+        with (cgroup / attribute).open("rb") as watched, (cgroup / "cgroup.event_control").open("wb", 0) as control:
+            control.write(f"{self._eventfd} {watched.fileno()} {threshold}".encode())
+
+    def start(self, ctx: golang.Context, event_ch: golang.Channel[None]) -> None:
+        forget = golang.after_func(ctx, self.stop)
+        try:
+            while not self._wait():
+                event_ch.try_send(None)
+        except OSError as err:
+            klog.info_s("Eviction manager: error reading memcg events", err=err)
+        finally:
+            forget()
+            with self._lock:
+                self._stopped = True
+                os.close(self._eventfd)
+
+    def _wait(self) -> bool:
+        """Whether it has been stopped; returns when it has, or at the next event."""
+        os.eventfd_read(self._eventfd)
+        with self._lock:
+            return self._stopped
+
+    def stop(self) -> None:
+        with self._lock:
+            if not self._stopped:
+                self._stopped = True
+                os.eventfd_write(self._eventfd, 1)
+
+
+class DisabledThresholdNotifier:
+    """Never tells anything."""
+
+    def start(self, ctx: golang.Context, event_ch: golang.Channel[None]) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+if TYPE_CHECKING:
+
+    def _check(linux: LinuxCgroupNotifier, disabled: DisabledThresholdNotifier) -> tuple[CgroupNotifier, ...]:
+        return linux, disabled

@@ -1,0 +1,259 @@
+"""What the cgroups of pods are limited to, as the kernel says it, and what becomes of them.
+
+The figures are worked out anew here from what is documented: of requests come shares, of limits come quotas and
+limits of memory; a pod has the sum of its containers, a class of pods the sum of its pods.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework.cgroups import V2, Cgroup, cgroup_of, expected
+from framework.containerd import Containerd
+from framework.cri import CRIClient
+from framework.kubelet_process import KubeletProcess
+from framework.pods import Manifest, pod, shell, sleeper
+from framework.waiting import wait_for
+
+MIB = 1 << 20
+PIDS = 512
+RESERVED_MEMORY = 700 * MIB
+RESERVED_CPU = 300
+# Of the node's own cgroup for what serves pods, which is enforced.
+KUBE_MEMORY, KUBE_CPU = 400 * MIB, 200
+
+
+def amounts(cpu: str = "", memory: str = "") -> dict[str, str]:
+    return {name: amount for name, amount in (("cpu", cpu), ("memory", memory)) if amount}
+
+
+def sized(name: str, requests: dict[str, str] | None = None, limits: dict[str, str] | None = None) -> dict[str, Any]:
+    """A container that sleeps."""
+    return sleeper(name, resources={"requests": requests or {}, "limits": limits or {}})
+
+
+def ends_at_once(name: str, requests: dict[str, str], limits: dict[str, str]) -> dict[str, Any]:
+    return shell("exit 0", name, resources={"requests": requests, "limits": limits})
+
+
+TWO = [
+    sized("one", amounts("100m", "32Mi"), amounts("100m", "32Mi")),
+    sized("other", amounts("150m", "64Mi"), amounts("150m", "64Mi")),
+]
+MIXED = [sized("limited", amounts("100m", "32Mi"), amounts("250m", "128Mi")), sized("open", amounts("50m", "16Mi"))]
+BOUND = [sized("one", amounts("10m", "32Mi"), amounts("100m", "64Mi")), sized("two", {}, amounts("20m", "24Mi"))]
+INIT = [
+    ends_at_once("first", amounts("40m", "48Mi"), amounts("400m", "96Mi")),
+    {**sized("side", amounts("10m", "16Mi"), amounts("100m", "32Mi")), "restartPolicy": "Always"},
+]
+PART = [sized("own", amounts("20m", "16Mi"), amounts("50m", "32Mi")), sized("free")]
+PODS: list[Manifest] = [
+    pod("guaranteed", *TWO),
+    pod("tiny", sized("main", amounts("1m", "8Mi"), amounts("1m", "8Mi"))),
+    pod("burstable", *MIXED),
+    pod("bound", *BOUND),
+    pod("init", sized("main", amounts("20m", "32Mi"), amounts("200m", "64Mi")), initContainers=INIT),
+    pod("whole", *PART, resources={"requests": amounts("100m", "64Mi"), "limits": amounts("200m", "128Mi")}),
+    pod("whole-guaranteed", sized("free"), resources={"limits": amounts("110m", "64Mi")}),
+    pod("besteffort", sized("main")),
+]
+# By pod: the class's cgroup below that of all pods, what the pod's own is limited to, and what those of its containers.
+FIGURES = {
+    "guaranteed": (
+        "",
+        expected(250, 250, 96 * MIB, PIDS),
+        {"one": expected(100, 100, 32 * MIB), "other": expected(150, 150, 64 * MIB)},
+    ),
+    # Neither shares nor quotas can be that little.
+    "tiny": ("", expected(2, 10, 8 * MIB, PIDS), {"main": expected(2, 10, 8 * MIB)}),
+    # One container without a limit, and the pod has none.
+    "burstable": (
+        "burstable",
+        expected(150, None, None, PIDS),
+        {"limited": expected(100, 250, 128 * MIB), "open": expected(50)},
+    ),
+    # A limit is also a request where there is none.
+    "bound": (
+        "burstable",
+        expected(30, 120, 88 * MIB, PIDS),
+        {"one": expected(10, 100, 64 * MIB), "two": expected(20, 20, 24 * MIB)},
+    ),
+    # The init container asks for more than those that run later do together.
+    "init": (
+        "burstable",
+        expected(40, 400, 96 * MIB, PIDS),
+        {"main": expected(20, 200, 64 * MIB), "side": expected(10, 100, 32 * MIB)},
+    ),
+    # What a container says nothing of, it may use up to what the pod may.
+    "whole": (
+        "burstable",
+        expected(100, 200, 128 * MIB, PIDS),
+        {"own": expected(20, 50, 32 * MIB), "free": expected(200, 200, 128 * MIB)},
+    ),
+    "whole-guaranteed": ("", expected(110, 110, 64 * MIB, PIDS), {"free": expected(110, 110, 64 * MIB)}),
+    "besteffort": ("besteffort", expected(2, None, None, PIDS), {"main": expected(2)}),
+}
+BURSTABLE_REQUESTS = 150 + 30 + 40 + 100
+
+
+@pytest.fixture(scope="module")
+def top(containerd: Containerd) -> Cgroup:
+    """The cgroup in which the kubelet makes its own."""
+    return Cgroup(containerd.node_cgroup_root("cgroups"))
+
+
+@pytest.fixture(scope="module")
+def kubelet(new_kubelet: Callable[..., KubeletProcess], top: Cgroup) -> KubeletProcess:
+    (top / "kube").make()
+    process = new_kubelet(
+        "cgroups",
+        {
+            "podPidsLimit": PIDS,
+            "systemReserved": {
+                "cpu": f"{RESERVED_CPU - KUBE_CPU}m",
+                "memory": str(RESERVED_MEMORY - KUBE_MEMORY),
+            },
+            "kubeReserved": {"cpu": f"{KUBE_CPU}m", "memory": str(KUBE_MEMORY)},
+            "kubeReservedCgroup": f"/{top.path}/kube",
+            "enforceNodeAllocatable": ["pods", "kube-reserved"],
+        },
+    )
+    for manifest in PODS:
+        process.write(manifest)
+    process.start()
+    process.wait_for_running(*FIGURES)
+    return process
+
+
+def containers_cgroup(kubelet: KubeletProcess, cri: CRIClient, name: str, container: str) -> Cgroup:
+    kind = "initContainerStatuses" if container == "side" else "containerStatuses"
+    status = kubelet.pods()[name].container(container, kind)
+    return cgroup_of(cri.container_pid(status["containerID"].rpartition("/")[2]))
+
+
+def pods_cgroup(kubelet: KubeletProcess, cri: CRIClient, name: str) -> Cgroup:
+    return containers_cgroup(kubelet, cri, name, next(iter(FIGURES[name][2]))).parent
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_limits_of_a_pod_and_its_containers(kubelet: KubeletProcess, cri: CRIClient, top: Cgroup, name: str) -> None:
+    qos, of_pod, of_containers = FIGURES[name]
+    # A static pod's cgroup has the name that its manifest gave it, not that of its mirror in the API.
+    found = kubelet.pods()[name].json["metadata"]
+    uid = found["annotations"].get("kubernetes.io/config.hash", found["uid"])
+    cgroup = pods_cgroup(kubelet, cri, name)
+
+    assert cgroup.path == f"{top.path}/kubepods/{qos}/pod{uid}".replace("//", "/")
+    problems = cgroup.problems(of_pod)
+    for container, figures in of_containers.items():
+        own = containers_cgroup(kubelet, cri, name, container)
+        assert own.parent.path == cgroup.path
+        problems += own.problems(figures)
+    assert problems == []
+
+
+def test_limits_of_the_classes(kubelet: KubeletProcess, top: Cgroup) -> None:
+    pods = top / "kubepods"
+
+    def looks_right() -> bool:
+        return (pods / "burstable").problems(expected(BURSTABLE_REQUESTS)) == []
+
+    # They are gone through once a minute, and whenever a pod comes or goes.
+    wait_for("the burstable pods together have their shares", looks_right, 90)
+    assert (pods / "besteffort").problems(expected(2)) == []
+
+
+def test_pods_together_get_what_is_not_reserved(kubelet: KubeletProcess, top: Cgroup) -> None:
+    pods = top / "kubepods"
+    cores = len([line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("processor")])
+    total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal:"))
+    memory = int(total.split()[1]) * 1024 - RESERVED_MEMORY
+    maxima = [int(Path("/proc/sys/kernel", file).read_text()) for file in ("pid_max", "threads-max")]
+
+    assert pods.problems(expected(cores * 1000 - RESERVED_CPU, None, memory, min(maxima))) == []
+    assert (top / "kube").problems(expected(KUBE_CPU, None, KUBE_MEMORY)) == []
+
+
+def test_scores_for_when_memory_runs_out(kubelet: KubeletProcess, cri: CRIClient, containerd: Containerd) -> None:
+    total = int(Path("/proc/meminfo").read_text().split()[1]) * 1024
+    # Who may not lower a score leaves it at the runtime's own.
+    least = score(int((containerd.run_dir / "containerd.pid").read_text().split()[0]))
+    wanted = {
+        ("guaranteed", "one"): -997,
+        ("whole-guaranteed", "free"): -997,
+        ("besteffort", "main"): 1000,
+        ("burstable", "limited"): min(max(1000 - 1000 * 32 * MIB // total, 3), 999),
+        ("burstable", "open"): min(max(1000 - 1000 * 16 * MIB // total, 3), 999),
+    }
+    found = {}
+    for name, container in wanted:
+        found[name, container] = score(cri.container_pid(kubelet.pods()[name].container_id(container)))
+    assert found == {key: max(value, least) for key, value in wanted.items()}
+
+
+def score(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
+def test_processes_beyond_the_limit_are_refused(kubelet: KubeletProcess, cri: CRIClient) -> None:
+    """Not the file alone: nobody gets more."""
+    script = f"for i in $(seq {2 * PIDS}); do sleep 3 >/dev/null 2>&1 & done"
+
+    answer = cri.exec(kubelet.pods()["besteffort"].container_id(), "sh", "-c", script)
+
+    assert answer.exit_code != 0
+    assert b"fork" in answer.stderr
+
+
+def test_cgroups_stay_over_a_restart_and_left_over_ones_go(
+    kubelet: KubeletProcess, cri: CRIClient, top: Cgroup
+) -> None:
+    before = {name: pods_cgroup(kubelet, cri, name) for name in FIGURES}
+    identities = {name: cgroup.identity() for name, cgroup in before.items()}
+    ids = {name: pod.container_id(next(iter(FIGURES[name][2]))) for name, pod in kubelet.pods().items()}
+    kubelet.kill()
+    # One whose pod was taken away meanwhile, and one that nobody knows of, with a process of it still there.
+    kubelet.remove("tiny")
+    left = top / "kubepods/burstable/pod0e8a3d4c-6c1f-4f0a-9d36-8f2d9f1a2b3c"
+    left.make()
+    process = subprocess.Popen(["sleep", "1000"])
+    inherit_cpuset(left)
+    (left.directory("memory") / "cgroup.procs").write_text(str(process.pid))
+    try:
+        kubelet.start()
+        wait_for("the process of the pod that is gone was killed", lambda: process.poll() is not None, 60)
+        assert process.returncode == -signal.SIGKILL
+        wait_for("its cgroup is gone", lambda: not left.exists(), 60)
+        taken_away = before.pop("tiny")
+        wait_for("that of the pod that was taken away is gone", lambda: not taken_away.exists(), 60)
+    finally:
+        process.kill()
+        process.wait()
+
+    kubelet.wait_for_running(*before)
+    for name, cgroup in before.items():
+        assert cgroup.identity() == identities[name], f"{name}: its cgroup was made again"
+        assert cgroup.problems(FIGURES[name][1]) == []
+        assert kubelet.pods()[name].container_id(next(iter(FIGURES[name][2]))) == ids[name], f"{name} was restarted"
+
+
+def inherit_cpuset(cgroup: Cgroup) -> None:
+    """A cpuset of version 1 takes no process until it has CPUs and memory nodes; elsewhere nothing needs doing."""
+    if not V2:
+        for file in ("cpuset.cpus", "cpuset.mems"):
+            (cgroup.directory("cpuset") / file).write_text(cgroup.parent.read(file))
+
+
+def test_shares_of_the_class_follow_the_pods(kubelet: KubeletProcess, cri: CRIClient, top: Cgroup) -> None:
+    """The last one, for it takes a pod away."""
+    cgroup = pods_cgroup(kubelet, cri, "whole")
+    kubelet.remove("whole")
+
+    wait_for("the pod's cgroup is gone", lambda: not cgroup.exists(), 60)
+    less = expected(BURSTABLE_REQUESTS - 100)
+    wait_for("its class has fewer shares", lambda: (top / "kubepods/burstable").problems(less) == [], 90)

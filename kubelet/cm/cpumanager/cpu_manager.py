@@ -1,0 +1,361 @@
+"""Gives containers processors for themselves, and keeps the others off them.
+
+Go: pkg/kubelet/cm/cpumanager/cpu_manager.go, cpu_manager_others.go
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet import container as kubecontainer
+from kubelet.cm import topologymanager
+from kubelet.cm.containermap import ContainerMap
+from kubelet.cm.cpumanager import state
+from kubelet.cm.cpumanager.policy import Policy
+from kubelet.cm.cpumanager.policy_none import POLICY_NONE, NonePolicy
+from kubelet.cm.cpumanager.policy_static import POLICY_STATIC, StaticPolicy
+from kubelet.cm.cpumanager.topology import CPUTopology, discover
+from kubelet.cm.topologymanager import Hints
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery.api.resource import Quantity
+from pkg.utils import cpuset
+from pkg.utils.cpuset import CPUSet
+
+if TYPE_CHECKING:
+    from kubelet import config, status
+    from kubelet.cadvisor.info import v1 as cadvisorapi
+
+ActivePodsFunc = Callable[[], Sequence[v1.Pod]]
+
+CPU_MANAGER_STATE_FILE_NAME = "cpu_manager_state"
+
+
+class RuntimeService(Protocol):
+    """The part of the container runtime that the manager needs.  Go: runtimeService"""
+
+    def update_container_resources(
+        self, ctx: golang.Context, container_id: str, resources: runtimeapi.ContainerResources
+    ) -> None: ...
+
+
+class ReconciledContainer(NamedTuple):
+    """A container that was looked at; what is not known of it is empty."""
+
+    pod_name: str
+    container_name: str = ""
+    container_id: str = ""
+
+
+class Manager:
+    """A hint provider of the topology manager, and whom the life of containers asks. Thread-safe."""
+
+    def __init__(
+        self,
+        cpu_policy_name: str,
+        cpu_policy_options: Mapping[str, str],
+        reconcile_period: float,
+        machine_info: cadvisorapi.MachineInfo,
+        specific_cpus: CPUSet,
+        node_allocatable_reservation: Mapping[str, Quantity],
+        state_file_directory: str,
+        affinity: topologymanager.Store,
+    ) -> None:
+        """reconcile_period is in seconds; specific_cpus are reserved, or the first ones if it is empty.
+
+        Raises ValueError for a policy or option that is not known, or does not fit the machine.
+        """
+        topo = discover(machine_info)
+        self._policy = _new_policy(
+            cpu_policy_name, cpu_policy_options, topo, specific_cpus, node_allocatable_reservation, affinity
+        )
+        self._reconcile_period = reconcile_period
+        self._state_file_directory = state_file_directory
+        self._all_cpus = topo.cpu_details.cpus()
+        self._allocatable_cpus = cpuset.new()
+        # Tells the reconciliation that the shared set has changed.
+        self._wake: golang.Channel[None] = golang.Channel(1)
+        self._lock = threading.Lock()  # one allocates or releases at a time; guards what follows
+        self._state: state.State = state.StateMemory()
+        # What the containers were last told.
+        self._last_update_state = state.StateMemory()
+        self._container_map = ContainerMap()
+        # What start gives; no pod comes before.
+        self._sources_ready: config.SourcesReady | None = None
+        self._active_pods: ActivePodsFunc = list
+        self._pod_status_provider: status.PodStatusProvider | None = None
+        self._container_runtime: RuntimeService | None = None
+
+    def start(
+        self,
+        ctx: golang.Context,
+        active_pods: ActivePodsFunc,
+        sources_ready: config.SourcesReady,
+        pod_status_provider: status.PodStatusProvider,
+        container_runtime: RuntimeService,
+        initial_containers: ContainerMap,
+    ) -> None:
+        """Reads the state, and reconciles until ctx is done on a thread of its own.
+
+        Raises ValueError for a state that is corrupt or does not fit, and OSError.
+        """
+        klog.info_s("Starting CPU manager", policy=self._policy.name())
+        klog.info_s("Reconciling", reconcilePeriod=self._reconcile_period)
+        self._sources_ready = sources_ready
+        self._active_pods = active_pods
+        self._pod_status_provider = pod_status_provider
+        self._container_runtime = container_runtime
+        self._container_map = initial_containers
+        try:
+            self._state = state.StateCheckpoint(
+                self._state_file_directory, CPU_MANAGER_STATE_FILE_NAME, self._policy.name(), self._container_map
+            )
+        except (ValueError, OSError) as err:
+            klog.error_s(
+                err, "Could not initialize checkpoint manager, please drain node and remove policy state file"
+            )
+            raise
+        self._policy.start(self._state)
+        klog.v(4).info_s("CPU manager started", policy=self._policy.name())
+        self._allocatable_cpus = self._policy.get_allocatable_cpus(self._state)
+        if self._policy.name() != POLICY_NONE:
+            golang.go(self._run, ctx, name="cpu-manager")
+
+    def _run(self, ctx: golang.Context) -> None:
+        """Reconciles once in a period, and when containers were given processors.
+
+        DIVERGES: Go does so once in a period only, and so long a container's own processors may be shared.
+        """
+        while ctx.err() is None:
+            try:
+                self.reconcile_state(ctx)
+            except Exception as err:
+                # It is done again soon.
+                klog.error_s(err, "Reconciliation of CPUs failed", stacktrace=klog.stacktrace(err))
+            golang.select(self._wake, ctx.done(), timeout=self._reconcile_period)
+
+    def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
+        """Raises ValueError or an admission.Error if there are not enough."""
+        self._remove_stale_state()
+        with self._lock:
+            before = self._state.get_default_cpu_set()
+            try:
+                self._policy.allocate(self._state, pod, container)
+            except Exception as err:
+                klog.error_s(err, "Allocate error", pod=klog.kobj(pod), containerName=container.name)
+                raise
+            if self._state.get_default_cpu_set() != before:
+                self._wake.try_send(None)
+
+    def add_container(self, pod: v1.Pod, container: v1.Container, container_id: str) -> None:
+        """The container was made with what get_cpu_affinity tells."""
+        uid = pod.metadata.uid
+        with self._lock:
+            cpus = self._state.get_cpu_set(uid, container.name)
+            if cpus is not None:
+                self._last_update_state.set_cpu_set(uid, container.name, cpus)
+            self._container_map.add(uid, container.name, container_id)
+        klog.v(4).info_s(
+            "Added Container",
+            pod=klog.kobj(pod),
+            podUID=uid,
+            containerName=container.name,
+            containerID=container_id,
+        )
+
+    def remove_container(self, container_id: str) -> None:
+        """It is gone for good: what it had is free, and it is not told anything any more."""
+        with self._lock:
+            try:
+                pod_uid, container_name = self._container_map.get_container_ref(container_id)
+            except LookupError:
+                return
+            self._remove_by_ref_locked(pod_uid, container_name)
+
+    def _remove_by_ref_locked(self, pod_uid: str, container_name: str) -> None:
+        self._policy.remove_container(self._state, pod_uid, container_name)
+        self._last_update_state.delete(pod_uid, container_name)
+        self._container_map.remove_by_container_ref(pod_uid, container_name)
+
+    def state(self) -> state.Reader:
+        return self._state
+
+    def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> Hints:
+        self._remove_stale_state()
+        with self._lock:
+            return self._policy.get_topology_hints(self._state, pod, container)
+
+    def get_pod_topology_hints(self, pod: v1.Pod) -> Hints:
+        self._remove_stale_state()
+        with self._lock:
+            return self._policy.get_pod_topology_hints(self._state, pod)
+
+    def get_allocatable_cpus(self) -> CPUSet:
+        """All that containers can have for themselves, given out or not."""
+        return self._allocatable_cpus
+
+    def get_all_cpus(self) -> CPUSet:
+        """All that the machine has."""
+        return self._all_cpus
+
+    def _remove_stale_state(self) -> None:
+        """Takes back what containers had that are gone, once it is known which pods there are."""
+        if self._sources_ready is None or not self._sources_ready.all_ready():
+            return
+        with self._lock:
+            active = {
+                (pod.metadata.uid, container.name) for pod in self._active_pods() for container in _containers(pod)
+            }
+            assigned = {
+                (pod_uid, name) for pod_uid, names in self._state.get_cpu_assignments().items() for name in names
+            }
+            known = {(ref.pod_uid, ref.container_name) for ref in self._container_map.values()}
+            for pod_uid, container_name in sorted((assigned | known) - active):
+                klog.v(2).info_s("RemoveStaleState: removing container", podUID=pod_uid, containerName=container_name)
+                self._remove_by_ref_locked(pod_uid, container_name)
+
+    def reconcile_state(
+        self, ctx: golang.Context
+    ) -> tuple[list[ReconciledContainer], list[ReconciledContainer]]:
+        """Tells running containers where they may run now; returns those that know, and those that do not."""
+        assert self._pod_status_provider is not None
+        success: list[ReconciledContainer] = []
+        failure: list[ReconciledContainer] = []
+        self._remove_stale_state()
+        for pod in self._active_pods():
+            pod_status, found = self._pod_status_provider.get_pod_status(pod.metadata.uid)
+            if not found:
+                klog.v(5).info_s("ReconcileState: skipping pod; status not found", pod=klog.kobj(pod))
+                failure.append(ReconciledContainer(pod.metadata.name))
+                continue
+            for container in _containers(pod):
+                self._reconcile_container(ctx, pod, pod_status, container, success, failure)
+        return success, failure
+
+    def _reconcile_container(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        pod_status: v1.PodStatus,
+        container: v1.Container,
+        success: list[ReconciledContainer],
+        failure: list[ReconciledContainer],
+    ) -> None:
+        about = {"pod": klog.kobj(pod), "containerName": container.name}
+        container_status = _find_container_status_by_name(pod_status, container.name)
+        container_id = _id_of(container_status)
+        if container_status is None or not container_id:
+            klog.v(5).info_s("ReconcileState: skipping container; ID not found in pod status", **about)
+            failure.append(ReconciledContainer(pod.metadata.name, container.name))
+            return
+        found = container_status.state
+        # A terminated one may be on its way to be started again, with what it has.
+        if found.terminated is not None and found.waiting is None:
+            klog.v(4).info_s("ReconcileState: ignoring terminated container", **about, containerID=container_id)
+            return
+        if found.running is None or found.waiting is not None:
+            klog.v(4).info_s("ReconcileState: skipping container; container still in the waiting state", **about)
+            failure.append(ReconciledContainer(pod.metadata.name, container.name))
+            return
+        reconciled = ReconciledContainer(pod.metadata.name, container.name, container_id)
+        (success if self._update_container(ctx, pod, reconciled) else failure).append(reconciled)
+
+    def _update_container(self, ctx: golang.Context, pod: v1.Pod, container: ReconciledContainer) -> bool:
+        """Tells a running container, unless it knows; returns whether it does now."""
+        uid, name, container_id = pod.metadata.uid, container.container_name, container.container_id
+        with self._lock:
+            # After a restart of the kubelet it need not be there.
+            self._container_map.add(uid, name, container_id)
+        cpus = self._state.get_cpu_set_or_default(uid, name)
+        about = {"pod": klog.kobj(pod), "containerName": name, "containerID": container_id, "cpuSet": cpus}
+        if cpus.is_empty():
+            klog.v(2).info_s("ReconcileState: skipping container; empty cpuset assigned", **about)
+            return False
+        if cpus == self._last_update_state.get_cpu_set_or_default(uid, name):
+            return True
+        klog.v(5).info_s("ReconcileState: updating container", **about)
+        try:
+            self._update_container_cpu_set(ctx, container_id, cpus)
+        except Exception as err:
+            # The runtime may be away, or the container; the next turn tells.
+            klog.error_s(err, "ReconcileState: failed to update container", **about)
+            return False
+        self._last_update_state.set_cpu_set(uid, name, cpus)
+        return True
+
+    def _update_container_cpu_set(self, ctx: golang.Context, container_id: str, cpus: CPUSet) -> None:
+        assert self._container_runtime is not None
+        linux = runtimeapi.LinuxContainerResources(cpuset_cpus=str(cpus))
+        self._container_runtime.update_container_resources(
+            ctx, container_id, runtimeapi.ContainerResources(linux=linux)
+        )
+
+    def get_exclusive_cpus(self, pod_uid: str, container_name: str) -> CPUSet:
+        """Those that are this container's alone."""
+        return self._state.get_cpu_set(pod_uid, container_name) or cpuset.new()
+
+    def get_cpu_affinity(self, pod_uid: str, container_name: str) -> CPUSet:
+        """Where the container may run; empty if that is anywhere."""
+        return self._state.get_cpu_set_or_default(pod_uid, container_name)
+
+
+def _new_policy(
+    name: str,
+    options: Mapping[str, str],
+    topo: CPUTopology,
+    specific_cpus: CPUSet,
+    node_allocatable_reservation: Mapping[str, Quantity],
+    affinity: topologymanager.Store,
+) -> Policy:
+    if name == POLICY_NONE:
+        try:
+            return NonePolicy(options)
+        except ValueError as err:
+            raise ValueError(f"new none policy error: {err}") from err
+    if name != POLICY_STATIC:
+        raise ValueError(f'unknown policy: "{name}"')
+    klog.info_s("Detected CPU topology", topology=topo)
+    num_reserved_cpus = _num_reserved_cpus(node_allocatable_reservation)
+    try:
+        return StaticPolicy(topo, num_reserved_cpus, specific_cpus, affinity, options)
+    except ValueError as err:
+        raise ValueError(f"new static policy error: {err}") from err
+
+
+def _num_reserved_cpus(node_allocatable_reservation: Mapping[str, Quantity]) -> int:
+    """Of a processor of which a part is reserved, no other part can be had alone."""
+    reserved = node_allocatable_reservation.get(v1.RESOURCE_CPU)
+    if reserved is None:
+        raise ValueError("[cpumanager] unable to determine reserved CPU resources for static policy")
+    if reserved.is_zero():
+        # Or else containers without processors of their own might have none left at all.
+        raise ValueError(
+            "[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero"
+        )
+    return (reserved.milli_value() + 999) // 1000
+
+
+def _containers(pod: v1.Pod) -> Iterator[v1.Container]:
+    return itertools.chain(pod.spec.init_containers, pod.spec.containers)
+
+
+def _find_container_status_by_name(pod_status: v1.PodStatus, name: str) -> v1.ContainerStatus | None:
+    statuses = itertools.chain(pod_status.init_container_statuses, pod_status.container_statuses)
+    return next((found for found in statuses if found.name == name), None)
+
+
+def _id_of(container_status: v1.ContainerStatus | None) -> str:
+    if container_status is None or not container_status.container_id:
+        return ""
+    return kubecontainer.parse_container_id(container_status.container_id).id
+
+
+if TYPE_CHECKING:
+
+    def _is_hint_provider(manager: Manager) -> topologymanager.HintProvider:
+        return manager

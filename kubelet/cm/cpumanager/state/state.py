@@ -1,0 +1,45 @@
+"""What is known of processors that were given out.
+
+Go: pkg/kubelet/cm/cpumanager/state/state.go
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pkg.utils.cpuset import CPUSet
+
+# By the pod's uid and the container's name.
+ContainerCPUAssignments = dict[str, dict[str, CPUSet]]
+
+
+class Reader(Protocol):
+    """Tells who has which processors. Thread-safe."""
+
+    def get_cpu_set(self, pod_uid: str, container_name: str) -> CPUSet | None:
+        """Those that are this container's alone; None if it has none of its own."""
+        ...
+
+    def get_default_cpu_set(self) -> CPUSet:
+        """The pool that all other containers share."""
+        ...
+
+    def get_cpu_set_or_default(self, pod_uid: str, container_name: str) -> CPUSet:
+        """Where the container may run."""
+        ...
+
+    def get_cpu_assignments(self) -> ContainerCPUAssignments:
+        """A copy of all that are somebody's alone."""
+        ...
+
+
+class State(Reader, Protocol):
+    """Tells, and is told. What does not reach the disk is logged and kept in memory."""
+
+    def set_cpu_set(self, pod_uid: str, container_name: str, cpus: CPUSet) -> None: ...
+
+    def set_default_cpu_set(self, cpus: CPUSet) -> None: ...
+
+    def delete(self, pod_uid: str, container_name: str) -> None:
+        """The container has none of its own any more; the pool is not changed."""
+        ...

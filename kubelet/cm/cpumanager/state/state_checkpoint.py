@@ -1,0 +1,158 @@
+"""Processors of containers, in memory and on disk.
+
+Go: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+
+from kubelet.checkpointmanager import CheckpointManager
+from kubelet.checkpointmanager.errors import CorruptCheckpointError, ErrCheckpointNotFound
+from kubelet.cm.containermap import ContainerMap
+from kubelet.cm.cpumanager.state.checkpoint import CPUManagerCheckpoint, CPUManagerCheckpointV1, Entries
+from kubelet.cm.cpumanager.state.state import ContainerCPUAssignments
+from kubelet.cm.cpumanager.state.state_mem import StateMemory
+from pkg import klog
+from pkg.utils import cpuset
+from pkg.utils.cpuset import CPUSet
+
+# The policy that gives out nothing, and to which the file does not matter.
+_POLICY_NONE = "none"
+
+
+class StateCheckpoint(StateMemory):
+    """Memory that writes itself to a file with every change. See State."""
+
+    def __init__(
+        self, state_dir: str, checkpoint_name: str, policy_name: str, initial_containers: ContainerMap
+    ) -> None:
+        """Reads what an earlier kubelet left. Raises ValueError for what cannot be used, and OSError."""
+        super().__init__()
+        self._policy_name = policy_name
+        self._checkpoint_name = checkpoint_name
+        self._checkpoint_manager = CheckpointManager(state_dir)
+        self._initial_containers = initial_containers
+        self._store_lock = threading.Lock()  # one writes at a time
+        path = os.path.join(state_dir, checkpoint_name)
+        try:
+            self._restore_state()
+        except _UnreadableError as err:
+            if policy_name != _POLICY_NONE:
+                raise ValueError(_drain_message(err, path)) from err
+            # DIVERGES: Go does not start with the policy none either. With it nobody has processors of his own, and
+            # so nothing is lost with the file.
+            aside = f"{path}.corrupt"
+            klog.error_s(err, "Could not restore state from checkpoint, going on without", path=path, movedTo=aside)
+            os.replace(path, aside)
+            self._store_state()
+        except ValueError as err:
+            raise ValueError(_drain_message(err, path)) from err
+
+    def _restore_state(self) -> None:
+        try:
+            checkpoint = self._load_and_migrate_checkpoint()
+        except ErrCheckpointNotFound:
+            self._store_state()
+            return
+        if checkpoint.policy_name != self._policy_name:
+            raise ValueError(
+                f"configured policy {json.dumps(self._policy_name)} differs from state checkpoint policy "
+                f"{json.dumps(checkpoint.policy_name)}"
+            )
+        default_cpu_set = _parse(checkpoint.default_cpu_set, "default cpu set")
+        self._assignments = _parse_entries(checkpoint.entries)
+        self._default_cpu_set = default_cpu_set
+        klog.v(2).info_s("State checkpoint: restored state from checkpoint")
+        klog.v(2).info_s("State checkpoint: defaultCPUSet", defaultCpuSet=default_cpu_set)
+
+    def _load_and_migrate_checkpoint(self) -> CPUManagerCheckpoint:
+        checkpoint = CPUManagerCheckpoint()
+        try:
+            self._checkpoint_manager.get_checkpoint(self._checkpoint_name, checkpoint)
+            return checkpoint
+        except CorruptCheckpointError as err:
+            klog.error_s(err, "V2 checkpoint is corrupt, falling back to V1")
+            failure: ValueError = err
+        except ValueError as err:
+            klog.info_s("could not load V2 checkpoint, falling back to V1", err=err)
+            failure = err
+        checkpoint_v1 = CPUManagerCheckpointV1()
+        try:
+            self._checkpoint_manager.get_checkpoint(self._checkpoint_name, checkpoint_v1)
+        except ValueError:
+            # What is wrong with it as version 2 says more.
+            raise _UnreadableError(str(failure)) from failure
+        return self._migrate_v1_checkpoint_to_v2_checkpoint(checkpoint_v1)
+
+    def _migrate_v1_checkpoint_to_v2_checkpoint(self, src: CPUManagerCheckpointV1) -> CPUManagerCheckpoint:
+        klog.info_s("migrating cpu manager checkpoint from v1 to v2")
+        entries: Entries = {}
+        for container_id, cpus in src.entries.items():
+            try:
+                pod_uid, container_name = self._initial_containers.get_container_ref(container_id)
+            except LookupError as err:
+                raise ValueError(
+                    "failed to migrate checkpoint from v1 to v2: "
+                    f"containerID '{container_id}' not found in initial containers list"
+                ) from err
+            entries.setdefault(pod_uid, {})[container_name] = cpus
+        return CPUManagerCheckpoint(src.policy_name, src.default_cpu_set, entries)
+
+    def _store_state(self) -> None:
+        """Writes the file; the last of several who come at once writes what all of them changed."""
+        with self._store_lock:
+            entries = {
+                pod_uid: {name: str(cpus) for name, cpus in containers.items()}
+                for pod_uid, containers in self.get_cpu_assignments().items()
+            }
+            checkpoint = CPUManagerCheckpoint(self._policy_name, str(self.get_default_cpu_set()), entries)
+            self._checkpoint_manager.create_checkpoint(self._checkpoint_name, checkpoint)
+
+    def _changed(self) -> None:
+        try:
+            self._store_state()
+        except OSError as err:
+            klog.error_s(err, "Failed to store state to checkpoint")
+
+    def set_cpu_set(self, pod_uid: str, container_name: str, cpus: CPUSet) -> None:
+        super().set_cpu_set(pod_uid, container_name, cpus)
+        self._changed()
+
+    def set_default_cpu_set(self, cpus: CPUSet) -> None:
+        super().set_default_cpu_set(cpus)
+        self._changed()
+
+    def delete(self, pod_uid: str, container_name: str) -> None:
+        super().delete(pod_uid, container_name)
+        self._changed()
+
+
+class _UnreadableError(ValueError):
+    """The file is no checkpoint of any version, or not as it was written."""
+
+
+def _drain_message(err: ValueError, path: str) -> str:
+    return (
+        f"could not restore state from checkpoint: {err}, please drain this node and delete the CPU manager checkpoint "
+        f"file {json.dumps(path)} before restarting Kubelet"
+    )
+
+
+def _parse(text: str, what: str, where: str = "") -> CPUSet:
+    try:
+        return cpuset.parse(text)
+    except ValueError as err:
+        raise ValueError(f"could not parse {what} {json.dumps(text)}{where}: {err}") from err
+
+
+def _parse_entries(entries: Entries) -> ContainerCPUAssignments:
+    return {
+        pod_uid: {
+            name: _parse(cpus, "cpuset", f" for container {json.dumps(name)} in pod {json.dumps(pod_uid)}")
+            for name, cpus in containers.items()
+        }
+        for pod_uid, containers in entries.items()
+    }

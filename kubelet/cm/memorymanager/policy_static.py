@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 POLICY_TYPE_STATIC = "Static"
 _KIB = 1024
-_MAX_INT64 = 2**63 - 1
-_NANOS = 10**9
 
 # Bytes by resource: of a request, or of what is free.
 Amounts = dict[str, int]
@@ -299,11 +297,11 @@ def _container_requested_resources(container: v1.Container) -> Amounts:
 
 
 def as_int64(quantity: resource.Quantity) -> int:
-    """The exact number. Raises ValueError when it has a fraction or is too big.
+    """The exact number. Raises ValueError when it has a fraction.
 
     DIVERGES: Go refuses also "1.5Gi", which only a static pod can say: the API server writes 1536Mi.
     """
-    if quantity.cmp(resource.new_quantity(quantity.value())) or abs(quantity.value()) > _MAX_INT64:
+    if quantity.cmp(resource.new_quantity(quantity.value())):
         raise ValueError(f"[memorymanager] failed to represent quantity {quantity} as int64")
     return quantity.value()
 

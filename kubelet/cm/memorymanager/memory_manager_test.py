@@ -1,0 +1,237 @@
+"""Go: pkg/kubelet/cm/memorymanager/memory_manager_test.go, policy_static_restore_test.go"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubelet import cadvisor
+from kubelet.apis import config as kubeletconfig
+from kubelet.cm import memorymanager
+from kubelet.cm.containermap import ContainerMap
+from kubelet.cm.memorymanager import state
+from kubelet.cm.memorymanager.memory_manager import get_system_reserved_memory
+from kubelet.cm.memorymanager.testing import GB, MB, container, hint_of, machine, pod
+from kubelet.cm.topologymanager.testing import FakeManager
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.api.resource import must_parse
+
+_TESTDATA = Path(__file__).parent / "state/testdata"
+
+
+class _Sources:
+    ready = True
+
+    def add_source(self, source: str) -> None:
+        """All are known."""
+
+    def all_ready(self) -> bool:
+        return self.ready
+
+
+def reservation(node: int, **limits: str) -> kubeletconfig.MemoryReservation:
+    named = {name.replace("hugepages_", "hugepages-"): must_parse(amount) for name, amount in limits.items()}
+    return kubeletconfig.MemoryReservation(numa_node=node, limits=named)
+
+
+class Node:
+    """A machine of two nodes of 4 GiB with a manager, and the pods that are active on it."""
+
+    def __init__(self, directory: Path, policy: str = "Static", hint: object = None) -> None:
+        self.affinity = FakeManager(hint)  # type: ignore[arg-type]
+        self.pods: list[v1.Pod] = []
+        self.sources = _Sources()
+        self.containers = ContainerMap()
+        reserved = [reservation(0, memory="512Mi"), reservation(1, memory="512Mi")]
+        self.manager = memorymanager.Manager(
+            policy, machine(4, 4), {"memory": must_parse("1Gi")}, reserved, str(directory), self.affinity
+        )
+        sources: Any = self.sources
+        rest: Any = None
+        self.manager.start(golang.background(), lambda: self.pods, sources, rest, rest, self.containers)
+
+    def run(self, asking: v1.Pod) -> None:
+        """Admit a pod and start its containers, one after the other."""
+        self.pods.append(asking)
+        everybody = (*asking.spec.init_containers, *asking.spec.containers)
+        for c in everybody:
+            self.manager.allocate(asking, c)
+        for c in everybody:
+            self.manager.add_container(asking, c, f"{asking.metadata.uid}-{c.name}")
+
+
+@pytest.mark.parametrize(
+    ("reserved", "allocatable", "fault"),
+    [
+        pytest.param([], {}, "", id="nothing"),
+        pytest.param([], {"cpu": "1", "ephemeral-storage": "1Gi"}, "", id="other resources do not matter"),
+        pytest.param([reservation(0, memory="2Gi")], {"memory": "2Gi"}, "", id="one node"),
+        pytest.param([reservation(0, memory="1Gi"), reservation(1, memory="1Gi")], {"memory": "2Gi"}, "", id="two"),
+        pytest.param([reservation(0, hugepages_2Mi="4Mi")], {"hugepages-2Mi": "4Mi"}, "", id="huge pages"),
+        pytest.param(
+            [],
+            {"memory": "1Gi"},
+            'the total amount "0" of type "memory" is not equal to the value "1Gi" determined by Node Allocatable',
+            id="not reserved",
+        ),
+        pytest.param(
+            [reservation(0, memory="100Mi")],
+            {},
+            'the total amount "100Mi" of type "memory" is not equal to the value "0" determined by Node Allocatable',
+            id="reserved for nobody",
+        ),
+        pytest.param(
+            [reservation(0, memory="1Gi"), reservation(1, memory="1Gi", hugepages_1Gi="1Gi")],
+            {"memory": "2Gi", "hugepages-1Gi": "2Gi"},
+            'the total amount "1Gi" of type "hugepages-1Gi" is not equal to the value "2Gi"',
+            id="other huge pages",
+        ),
+        pytest.param(
+            [reservation(0, memory="1Gi"), reservation(2, memory="1Gi")],
+            {"memory": "2Gi"},
+            "references a NUMA node 2 that does not exist on this machine",
+            id="no such node",
+        ),
+    ],
+)
+def test_get_system_reserved_memory(
+    reserved: list[kubeletconfig.MemoryReservation], allocatable: dict[str, str], fault: str
+) -> None:
+    quantities = {name: must_parse(amount) for name, amount in allocatable.items()}
+    if fault:
+        with pytest.raises(ValueError, match=fault):
+            get_system_reserved_memory(machine(4, 4), quantities, reserved)
+        return
+    wanted: dict[int, dict[str, int]] = {0: {}, 1: {}}
+    for one in reserved:
+        wanted[one.numa_node] = {name: quantity.value() for name, quantity in one.limits.items()}
+    assert get_system_reserved_memory(machine(4, 4), quantities, reserved) == wanted
+
+
+@pytest.mark.parametrize(
+    ("policy", "fault"),
+    [
+        ("fake", 'unknown policy: "fake"'),
+        ("BestEffort", 'policy "BestEffort" is not available for platform "linux"'),
+        ("Static", r"\[memorymanager\] you should specify the system reserved memory"),
+    ],
+)
+def test_new_manager(tmp_path: Path, policy: str, fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        memorymanager.Manager(policy, machine(4), {}, [], str(tmp_path), FakeManager())
+
+
+def test_policy_none(tmp_path: Path) -> None:
+    node = Node(tmp_path, "None")
+    asking = pod("pod1", container("c", "1Gi"))
+    node.run(asking)
+    manager, c = node.manager, asking.spec.containers[0]
+    assert manager.get_topology_hints(asking, c) == manager.get_pod_topology_hints(asking) == {}
+    assert manager.get_memory_numa_nodes(asking, c) == frozenset()
+    assert manager.get_memory("pod1", "c") == manager.get_allocatable_memory() == []
+    manager.remove_container("pod1-c")
+    assert (tmp_path / "memory_manager_state").read_text() == (_TESTDATA / "none.json").read_text()
+
+
+def test_container_is_bound_to_the_nodes_of_its_memory(tmp_path: Path) -> None:
+    node = Node(tmp_path, hint=hint_of(1))
+    asking = pod("pod1", container("c", "1Gi"))
+    assert node.manager.get_topology_hints(asking, asking.spec.containers[0]).keys() == {"memory"}
+    node.run(asking)
+    assert node.manager.get_memory_numa_nodes(asking, asking.spec.containers[0]) == {1}
+    assert node.manager.get_memory("pod1", "c") == [state.Block((1,), "memory", GB)]
+    assert node.manager.get_memory("pod1", "other") == []
+    big = pod("pod2", container("c", "3584Mi"))
+    node.affinity.hint = hint_of(0, 1)
+    with pytest.raises(ValueError, match=r"\[memorymanager\]"):
+        node.run(big)
+    assert node.manager.get_memory("pod2", "c") == []
+    blocks = [(block.numa_affinity, block.size) for block in node.manager.get_allocatable_memory()]
+    assert blocks == [((0,), 3584 * MB), ((1,), 3584 * MB)]
+
+
+def test_init_container_that_has_ended_leaves_the_state(tmp_path: Path) -> None:
+    node = Node(tmp_path, hint=hint_of(0))
+    sidecar = container("sidecar", "1Gi", restart_policy="Always")
+    asking = pod("pod1", container("app", "1Gi"), init=(container("init", "2Gi"), sidecar, container("last", "1Gi")))
+    node.run(asking)
+    reader = node.manager.state()
+    assert list(reader.get_memory_assignments()["pod1"]) == ["sidecar", "app"]
+    assert reader.get_machine_state()[0].memory_map["memory"].reserved == 2 * GB
+    assert sorted(node.containers) == ["pod1-app", "pod1-sidecar"]
+
+
+def test_remove_container(tmp_path: Path) -> None:
+    node = Node(tmp_path, hint=hint_of(0, 1))
+    node.run(pod("pod1", container("c", "5Gi")))
+    node.manager.remove_container("unknown")
+    assert node.manager.get_memory("pod1", "c") != []
+    node.manager.remove_container("pod1-c")
+    assert node.manager.get_memory("pod1", "c") == []
+    assert [n.cells for _, n in sorted(node.manager.state().get_machine_state().items())] == [[0], [1]]
+    assert node.containers == {}
+
+
+def test_remove_stale_state(tmp_path: Path) -> None:
+    """What pods had that are gone comes free when the next is admitted, not before all pods are known."""
+    node = Node(tmp_path, hint=hint_of(0))
+    for uid in ("pod1", "pod2"):
+        node.run(pod(uid, container("c", "1Gi")))
+    node.containers.add("older", "c", "older-c")
+    del node.pods[0]
+    node.sources.ready = False
+    node.run(pod("pod3", container("c", "1Gi")))
+    assert sorted(node.manager.state().get_memory_assignments()) == ["pod1", "pod2", "pod3"]
+    node.sources.ready = True
+    node.manager.get_pod_topology_hints(node.pods[0])
+    assert sorted(node.manager.state().get_memory_assignments()) == ["pod2", "pod3"]
+    assert sorted(node.containers) == ["pod2-c", "pod3-c"]
+    assert node.manager.state().get_machine_state()[0].memory_map["memory"].reserved == 2 * GB
+
+
+def test_restart(tmp_path: Path) -> None:
+    """Containers keep their memory; the pods are admitted again as if nothing was."""
+    first = Node(tmp_path, hint=hint_of(1))
+    asking = pod("pod1", container("a", "1Gi"), container("b", "2Gi"))
+    first.run(asking)
+    text = (tmp_path / "memory_manager_state").read_text()
+    second = Node(tmp_path, hint=hint_of(1))
+    second.run(asking)
+    assert (tmp_path / "memory_manager_state").read_text() == text
+    for name, size in (("a", GB), ("b", 2 * GB)):
+        assert second.manager.get_memory("pod1", name) == [state.Block((1,), "memory", size)]
+    # The machine is another one now.
+    document = json.loads(text)
+    document["machineState"]["0"]["memoryMap"]["memory"]["total"] += 1
+    (tmp_path / "memory_manager_state").write_text(json.dumps(document | {"checksum": 0}))
+    with pytest.raises(ValueError, match="the expected machine state is different from the real one"):
+        Node(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"policyName": "None"}', '{"policyName": "Static", "checksum": 1}'])
+def test_checkpoint_that_cannot_be_trusted(tmp_path: Path, text: str) -> None:
+    (tmp_path / "memory_manager_state").write_text(text)
+    with pytest.raises(ValueError, match=f'delete the memory manager checkpoint file "{tmp_path}/memory_manager_st'):
+        Node(tmp_path)
+
+
+def test_goes_on_where_go_left_off(tmp_path: Path) -> None:
+    """The recorded machine: 16 GiB on each node, with 64 and 32 huge pages; its pods are still there."""
+    text = (_TESTDATA / "static_two_sockets.json").read_text()
+    (tmp_path / "memory_manager_state").write_text(text)
+    recorded = json.loads(text)["machineState"]
+    pages = [[cadvisor.HugePagesInfo(2048, count), cadvisor.HugePagesInfo(2**20, 0)] for count in (64, 32)]
+    nodes = tuple(cadvisor.Node(id=id, memory=16 * GB, huge_pages=tuple(pages[id])) for id in range(2))
+    info = cadvisor.MachineInfo(num_cores=16, memory_capacity=32 * GB, topology=nodes)
+    kept = [str(recorded[str(id)]["memoryMap"]["memory"]["systemReserved"]) for id in range(2)]
+    reserved = [reservation(id, memory=amount) for id, amount in enumerate(kept)]
+    total = {"memory": must_parse(str(sum(map(int, kept))))}
+    manager = memorymanager.Manager("Static", info, total, reserved, str(tmp_path), FakeManager())
+    rest: Any = None
+    manager.start(golang.background(), list, rest, rest, rest, ContainerMap())
+    assert manager.get_memory("c8585244-ec40-4950-8fd4-78d5410cf3f3", "main") == [state.Block((1,), "memory", GB // 2)]
+    assert (tmp_path / "memory_manager_state").read_text() == text

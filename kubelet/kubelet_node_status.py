@@ -556,11 +556,6 @@ class KubeletNodeStatus(KubeletNetwork):
         return self.shutdown_manager.shutdown_status() if self.shutdown_manager is not None else None
 
 
-def _no_pressure() -> bool:
-    """Nothing watches for pressure yet."""
-    return False
-
-
 def _may_exist(err: Exception) -> bool:
     """Whether the node may exist although it could not be created.
 

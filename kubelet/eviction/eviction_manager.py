@@ -14,6 +14,7 @@ from kubelet import types as kubetypes
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.eviction import api as evictionapi
 from kubelet.eviction import helpers
+from kubelet.eviction.preview import BrokenLimit, Preview, SignalPreview, ThresholdState
 from kubelet.eviction.types import (
     ActivePodsFunc,
     Config,
@@ -26,6 +27,7 @@ from kubelet.eviction.types import (
     NodeReclaimFunc,
     PodCleanedUpFunc,
     RankFunc,
+    SignalObservation,
     SignalObservations,
     StatsFunc,
     ThresholdNotifier,
@@ -98,6 +100,8 @@ class ManagerImpl:
         self._dedicated_image_fs: bool | None = None
         self._signal_to_rank_func: dict[evictionapi.Signal, RankFunc] = {}
         self._signal_to_node_reclaim_funcs: dict[evictionapi.Signal, list[NodeReclaimFunc]] = {}
+        # Set by start.
+        self._pod_func: ActivePodsFunc = list
         self._lock = threading.Lock()  # guards the rest, which is replaced as a whole and never changed
         # Those seen within the transition period.
         self._node_conditions: list[str] = []
@@ -132,6 +136,7 @@ class ManagerImpl:
         monitoring_interval: float,
     ) -> None:
         klog.info_s("Eviction manager: starting control loop")
+        self._pod_func = pod_func
         if self._config.kernel_memcg_notification:
             self._start_notifiers(ctx)
         golang.go(
@@ -442,36 +447,46 @@ class ManagerImpl:
         """Evict every pod that takes more of the node's disk than it or a part of it may."""
         evicted = []
         for pod in pods:
-            pod_stats = stats_func(pod)
-            if pod_stats is None:
+            broken = self._broken_limit(stats_func(pod), pod)
+            if broken is None:
                 continue
-            if (
-                self._empty_dir_limit_eviction(pod_stats, pod)
-                or self._pod_ephemeral_storage_limit_eviction(pod_stats, pod)
-                or self._container_ephemeral_storage_limit_eviction(pod_stats, pod)
-            ):
+            signal, message = broken
+            if self._evict_pod(pod, IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS, message, {}, None):
+                metrics.EVICTIONS.labels(signal).inc()
                 evicted.append(pod)
         return evicted
 
-    def _empty_dir_limit_eviction(self, pod_stats: statsapi.PodStats, pod: v1.Pod) -> bool:
+    def _broken_limit(self, pod_stats: statsapi.PodStats | None, pod: v1.Pod) -> tuple[str, str] | None:
+        """Which limit the pod has broken, as the metric calls it and in words."""
+        if pod_stats is None:
+            return None
+        for signal, check in (
+            (SIGNAL_EMPTY_DIR_FS_LIMIT, self._empty_dir_limit_eviction),
+            (SIGNAL_EPHEMERAL_POD_FS_LIMIT, self._pod_ephemeral_storage_limit_eviction),
+            (SIGNAL_EPHEMERAL_CONTAINER_FS_LIMIT, self._container_ephemeral_storage_limit_eviction),
+        ):
+            if message := check(pod_stats, pod):
+                return signal, message
+        return None
+
+    def _empty_dir_limit_eviction(self, pod_stats: statsapi.PodStats, pod: v1.Pod) -> str:
+        """Why the pod is to be evicted, empty if it is not; the next two alike."""
         used = {volume.name: helpers.disk_usage(volume) for volume in pod_stats.volume_stats}
         for volume in pod.spec.volumes:
             limit = volume.empty_dir.size_limit if volume.empty_dir is not None else None
             if limit is None or limit.sign() <= 0 or volume.name not in used or used[volume.name].cmp(limit) <= 0:
                 continue
-            message = f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". '
-            return self._evict_for_limit(pod, message, SIGNAL_EMPTY_DIR_FS_LIMIT)
-        return False
+            return f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". '
+        return ""
 
-    def _pod_ephemeral_storage_limit_eviction(self, pod_stats: statsapi.PodStats, pod: v1.Pod) -> bool:
+    def _pod_ephemeral_storage_limit_eviction(self, pod_stats: statsapi.PodStats, pod: v1.Pod) -> str:
         limits = resourcehelper.pod_limits(pod, resourcehelper.PodResourcesOptions())
         limit = limits.get(v1.RESOURCE_EPHEMERAL_STORAGE)
         if limit is None or helpers.disk_usage(pod_stats.ephemeral_storage).cmp(limit) <= 0:
-            return False
-        message = f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
-        return self._evict_for_limit(pod, message, SIGNAL_EPHEMERAL_POD_FS_LIMIT)
+            return ""
+        return f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
 
-    def _container_ephemeral_storage_limit_eviction(self, pod_stats: statsapi.PodStats, pod: v1.Pod) -> bool:
+    def _container_ephemeral_storage_limit_eviction(self, pod_stats: statsapi.PodStats, pod: v1.Pod) -> str:
         limits: dict[str, Quantity] = {}
         for container in pod.spec.containers:
             limit = container.resources.limits.get(v1.RESOURCE_EPHEMERAL_STORAGE)
@@ -484,15 +499,8 @@ class ManagerImpl:
             if not self._dedicated_image_fs:
                 used = used.add(helpers.disk_usage(stats.rootfs))
             if used.cmp(limits[stats.name]) > 0:
-                message = f'Container {stats.name} exceeded its local ephemeral storage limit "{limits[stats.name]}". '
-                return self._evict_for_limit(pod, message, SIGNAL_EPHEMERAL_CONTAINER_FS_LIMIT)
-        return False
-
-    def _evict_for_limit(self, pod: v1.Pod, message: str, signal: str) -> bool:
-        evicted = self._evict_pod(pod, IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS, message, {}, None)
-        if evicted:
-            metrics.EVICTIONS.labels(signal).inc()
-        return evicted
+                return f'Container {stats.name} exceeded its local ephemeral storage limit "{limits[stats.name]}". '
+        return ""
 
     def _evict_pod(
         self,
@@ -532,6 +540,70 @@ class ManagerImpl:
         else:
             klog.info_s("Eviction manager: pod is evicted successfully", pod=klog.kobj(pod))
         return True
+
+    # ---- The live view ----
+
+    def preview(self, ctx: golang.Context) -> Preview:
+        """Who would be evicted now, and why; nobody is. Safe from any thread; raises what the figures raise."""
+        pods = self._pod_func()
+        observations, stats_func = helpers.make_signal_observations(self._summary_provider.get(ctx, False))
+        with self._lock:
+            conditions, since = self._node_conditions, self._thresholds_first_observed_at
+            last_observed, pending = self._node_conditions_last_observed_at, self._thresholds_met
+        thresholds = sorted(self._config.thresholds, key=helpers.by_eviction_priority)
+        signals: dict[evictionapi.Signal, SignalPreview] = {}
+        for threshold in thresholds:
+            signal, observed = threshold.signal, observations.get(threshold.signal)
+            if signal not in signals:
+                signals[signal] = self._preview_signal(signal, observed, pods, stats_func)
+            state = ThresholdState(
+                threshold=threshold,
+                quantity=helpers.threshold_quantity(threshold, observed, False) if observed else None,
+                reclaim_quantity=helpers.threshold_quantity(threshold, observed, True) if observed else None,
+                met=bool(helpers.thresholds_met([threshold], observations, threshold in pending)),
+                since=since.get(threshold),
+            )
+            signals[signal].thresholds.append(state)
+        return Preview(
+            conditions_last_observed=last_observed,
+            conditions=conditions,
+            pressure_transition_period=self._config.pressure_transition_period,
+            signals=list(signals.values()),
+            broken_limits=self._preview_limits(pods, stats_func),
+        )
+
+    def _preview_signal(
+        self,
+        signal: evictionapi.Signal,
+        observed: SignalObservation | None,
+        pods: Sequence[v1.Pod],
+        stats_func: StatsFunc,
+    ) -> SignalPreview:
+        # Before the first look nobody knows how the disks are laid out, and with that how pods are ranked.
+        rank = self._signal_to_rank_func.get(signal)
+        containers = self._container_gc.delete_all_unused_containers
+        return SignalPreview(
+            signal=signal,
+            resource=helpers.SIGNAL_TO_RESOURCE[signal],
+            condition=helpers.SIGNAL_TO_NODE_CONDITION[signal],
+            observation=observed,
+            thresholds=[],
+            reclaims=[
+                "dead containers" if func == containers else "unused images"
+                for func in self._signal_to_node_reclaim_funcs.get(signal, [])
+            ],
+            ranking=rank(pods, stats_func) if rank is not None else [],
+        )
+
+    def _preview_limits(self, pods: Sequence[v1.Pod], stats_func: StatsFunc) -> list[BrokenLimit]:
+        if not self._local_storage_capacity_isolation:
+            return []
+        found = ((pod, self._broken_limit(stats_func(pod), pod)) for pod in pods)
+        return [
+            BrokenLimit(pod, *broken, spared=kubetypes.is_critical_pod(pod))
+            for pod, broken in found
+            if broken is not None
+        ]
 
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.eviction import api as evictionapi
+from kubelet.eviction.preview import Preview
 from kubelet.eviction.types import CgroupNotifier
 from pkg import golang
 from pkg.api.core import v1
@@ -150,6 +151,9 @@ class FakeManager:
 
     def is_under_pid_pressure(self) -> bool:
         return self.pid
+
+    def preview(self, ctx: golang.Context) -> Preview:
+        return Preview({}, [], 0.0, [], [])
 
 
 # ---- Pods and figures ----

@@ -9,13 +9,17 @@ import datetime
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from kubelet import types as kubetypes
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.eviction import api as evictionapi
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
+
+if TYPE_CHECKING:
+    from kubelet.eviction.preview import Preview
 
 
 class FsStatsType(enum.Enum):
@@ -63,6 +67,10 @@ class Manager(Protocol):
     def is_under_disk_pressure(self) -> bool: ...
 
     def is_under_pid_pressure(self) -> bool: ...
+
+    def preview(self, ctx: golang.Context) -> Preview:
+        """Who would be evicted now, and why; Go's manager has no such method."""
+        ...
 
 
 class DiskInfoProvider(Protocol):
@@ -132,6 +140,11 @@ class RankedPod:
     @property
     def exceeds_request(self) -> bool:
         return self.usage is not None and self.usage.cmp(self.request or Quantity(0)) > 0
+
+    @property
+    def spared(self) -> bool:
+        """Whether it stays, whatever its place."""
+        return kubetypes.is_critical_pod(self.pod)
 
     def __str__(self) -> str:
         """What put it there, as eviction messages say it: "over its request, priority 0, usage 700Mi, request 1Gi"."""

@@ -158,6 +158,9 @@ class Kubelet(KubeletPods, KubeletStats):
         if self.server_certificate_manager is not None:
             self.server_certificate_manager.start()
             golang.after_func(ctx, self.server_certificate_manager.stop)
+        if self.oom_watcher is not None:
+            self.oom_watcher.start(ctx, self.node_ref)
+        self.resource_analyzer.start(ctx)
 
     def _register_collectors(self, ctx: golang.Context) -> None:
         """Show metrics that are computed when asked for, until ctx ends."""

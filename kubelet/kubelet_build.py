@@ -302,6 +302,7 @@ def _new_kubelet(
         external_cloud_provider=options.cloud_provider == EXTERNAL_CLOUD_PROVIDER,
         runtime_service=kube_deps.remote_runtime_service,
         cadvisor=kube_deps.cadvisor_interface,
+        oom_watcher=kube_deps.new_oom_watcher(kube_deps.recorder) if kube_deps.new_oom_watcher is not None else None,
         os=kube_deps.os_interface,
         mounter=kube_deps.mounter,
         hostutil=kube_deps.hostutil,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         logs,
         nodeshutdown,
         nodestatus,
+        oom,
         pluginmanager,
         prober,
         runtimeclass,
@@ -91,6 +92,8 @@ class Dependencies:
     hostutil: hostutil.HostUtils
     subpather: subpath.Interface
     volume_plugins: list[pkgvolume.VolumePlugin]
+    # None where nobody watches the kernel's log.
+    new_oom_watcher: Callable[[record.EventRecorder], oom.Watcher | None] | None = None
     # Made when the clients are there, for it may have to ask the API server.
     container_manager: cm.ContainerManager | None = None
     pod_config: config.PodConfig | None = None
@@ -132,6 +135,7 @@ class KubeletStruct:
     kube_client: kubernetes.Interface | None
     runtime_service: internalapi.RuntimeService
     cadvisor: kubecadvisor.Interface
+    oom_watcher: oom.Watcher | None
     os: kubecontainer.OSInterface
     mounter: mount_utils.Interface
     hostutil: hostutil.HostUtils

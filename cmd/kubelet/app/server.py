@@ -33,7 +33,9 @@ from .signals import ShutdownSignal
 if TYPE_CHECKING:
     from kubelet import cm, kubelet_struct
     from kubelet import kubelet as kubelet_module
+    from kubelet import oom as oomwatcher
     from kubelet.cri import apis as internalapi
+    from pkg.client_go.tools import record
 
     MakeDependencies = Callable[
         [golang.Context, options.KubeletServer, tracing.TracerProvider], kubelet_struct.Dependencies
@@ -475,7 +477,19 @@ def unsecured_dependencies(
         hostutil=hostutil.HostUtil(),
         subpather=subpath.Subpather(mounter),
         volume_plugins=plugins.probe_volume_plugins(),
+        new_oom_watcher=_new_oom_watcher,
     )
+
+
+def _new_oom_watcher(recorder: record.EventRecorder) -> oomwatcher.Watcher | None:
+    """DIVERGES: Go does not start where the kernel's log may not be read, unless its gate for user namespaces is on."""
+    from kubelet import oom
+
+    try:
+        return oom.OomWatcher(recorder)
+    except OSError as err:
+        klog.error_s(err, "Failed to create an oomWatcher, there will be no events about the machine's want of memory")
+        return None
 
 
 def new_container_manager(server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies) -> cm.ContainerManager:

@@ -1,0 +1,90 @@
+"""The kernel's log, line by line, as it is written.
+
+Go: github.com/euank/go-kmsg-parser/kmsgparser
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pkg import golang, klog
+
+KMSG = "/dev/kmsg"
+# The kernel never gives more at once.
+_LONGEST = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A line of the log: its text without what stands before the semicolon."""
+
+    timestamp: datetime
+    text: str
+
+
+class KmsgParser:
+    """Reads all that the kernel's log holds, and then what comes. Used by one thread."""
+
+    def __init__(self, path: str = KMSG) -> None:
+        """Raises OSError when the log may not be read, as in a user namespace, or is not there."""
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        # The clock of the log stands still while the machine sleeps, so this is not always when it was started.
+        self._boot_time = datetime.now(UTC) - timedelta(seconds=time.clock_gettime(time.CLOCK_MONOTONIC))
+
+    def parse(self, ctx: golang.Context) -> Iterator[Message]:
+        """The lines, until ctx is done or the log cannot be read any more; it is closed then. Once only."""
+        wake = os.eventfd(0, os.EFD_CLOEXEC)
+        stop = golang.after_func(ctx, lambda: os.eventfd_write(wake, 1))
+        try:
+            waiting = select.poll()
+            for descriptor in (self._descriptor, wake):
+                waiting.register(descriptor, select.POLLIN)
+            while ctx.err() is None:
+                entry = self._read()
+                if entry is None:
+                    waiting.poll()
+                elif not entry:
+                    klog.v(4).info_s("Kmsg reader closed, shutting down")
+                    return
+                elif (message := self._parse_message(entry)) is not None:
+                    yield message
+        except OSError as err:
+            klog.error_s(err, "Error reading /dev/kmsg")
+        finally:
+            if not stop() and ctx.err() is not None:
+                # Somebody is about to write to it: it must not be another file's number by then.
+                os.eventfd_read(wake)
+            os.close(wake)
+            self.close()
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _read(self) -> str | None:
+        """One entry; None when there is none yet, "" when there will be none any more. Raises OSError."""
+        while True:
+            try:
+                return os.read(self._descriptor, _LONGEST).decode(errors="replace")
+            except BlockingIOError:
+                return None
+            except BrokenPipeError:
+                # The kernel wrote over what had not been read. The next read goes on behind it.
+                klog.v(2).info_s("Short read from kmsg; skipping")
+
+    def _parse_message(self, entry: str) -> Message | None:
+        """None for what is no entry of the log: PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT."""
+        head, separator, text = entry.partition(";")
+        try:
+            _priority, _sequence, microseconds, *_rest = head.split(",")
+            if not separator:
+                raise ValueError("it has no ';'")
+            timestamp = self._boot_time + timedelta(microseconds=int(microseconds))
+        except (ValueError, OverflowError) as err:
+            klog.v(2).info_s("Unable to parse kmsg message", message=entry, err=err)
+            return None
+        return Message(timestamp, text)

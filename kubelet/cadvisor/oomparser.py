@@ -1,0 +1,78 @@
+"""Processes that the kernel killed because memory was short, as its log tells of them.
+
+Go: github.com/google/cadvisor/utils/oomparser
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from kubelet.cadvisor.kmsg import KmsgParser, Message
+from pkg import golang, klog
+
+# What the kernel writes, from first to last: who asked for memory, (which cgroup was full,) who is killed.
+_FIRST_LINE = re.compile(r"invoked oom-killer:")
+_LEGACY_CONTAINER = re.compile(r"Task in (.*) killed as a result of limit of (.*)")
+# Of kernels since 5.0. Where the machine itself had no memory it says global_oom, and does not match.
+_CONTAINER = re.compile(
+    r"oom-kill:constraint=(?P<constraint>.*),nodemask=.*,cpuset=.*,mems_allowed=.*,"
+    r"oom_memcg=(?P<oom>.*),task_memcg=(?P<task>.*),task=(?P<name>.*),pid=(?P<pid>\d+),uid=.*"
+)
+_LAST_LINE = re.compile(r"Killed process (?P<pid>\d+) \((?P<name>.+)\)")
+
+
+@dataclass(slots=True)
+class OomInstance:
+    """A process that was killed, and the cgroups that it was in (container) and that was full (victim container).
+
+    "/" is the machine. Go's names; which of the two is the victim one may well ask.
+    """
+
+    time_of_death: datetime
+    pid: int = 0
+    process_name: str = ""
+    container_name: str = "/"
+    victim_container_name: str = "/"
+    # One of CONSTRAINT_NONE, CONSTRAINT_CPUSET, CONSTRAINT_MEMORY_POLICY, CONSTRAINT_MEMCG; "" on old kernels.
+    constraint: str = ""
+
+
+class OomParser:
+    """Reads the kernel's log. Used by one thread."""
+
+    def __init__(self, parser: KmsgParser | None = None) -> None:
+        """Raises OSError when the log cannot be read."""
+        self._parser = parser or KmsgParser()
+
+    def stream_ooms(self, ctx: golang.Context) -> Iterator[OomInstance]:
+        """All that the log still tells of, then those that come, until ctx is done."""
+        instance: OomInstance | None = None
+        for message in self._parser.parse(ctx):
+            if instance is None:
+                if _FIRST_LINE.search(message.text):
+                    instance = OomInstance(message.timestamp)
+            elif _is_finished(instance, message):
+                instance.time_of_death = message.timestamp
+                yield instance
+                instance = None
+        if ctx.err() is None:
+            klog.error_s(None, "Exiting analyzeLines. OOM events will not be reported.")
+
+
+def _is_finished(instance: OomInstance, message: Message) -> bool:
+    """Takes from the line what it tells. True when all is told."""
+    if found := _CONTAINER.search(message.text):
+        instance.container_name, instance.victim_container_name = found["task"], found["oom"]
+        instance.constraint = found["constraint"]
+    elif found := _LEGACY_CONTAINER.search(message.text):
+        names = (posixpath.normpath(posixpath.join("/", name)) for name in found.groups())
+        instance.container_name, instance.victim_container_name = names
+        return False
+    elif not (found := _LAST_LINE.search(message.text)):
+        return False
+    instance.pid, instance.process_name = int(found["pid"]), found["name"]
+    return True

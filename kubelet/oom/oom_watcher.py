@@ -1,0 +1,74 @@
+"""Events about processes that the kernel killed because the machine had no memory left.
+
+Go: pkg/kubelet/oom/oom_watcher_linux.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from kubelet.cadvisor.oomparser import OomInstance, OomParser
+from pkg import golang, klog
+from pkg.api.core import v1
+from pkg.apimachinery import clock
+
+if TYPE_CHECKING:
+    from kubelet.oom.types import Watcher
+    from pkg.client_go.tools import record
+
+SYSTEM_OOM_EVENT = "SystemOOM"
+# The cgroup's name in the kernel's report when the machine itself had no memory left.
+_RECORD_EVENT_CONTAINER_NAME = "/"
+# How long the API server keeps events by default.
+_EVENT_TTL = timedelta(hours=1)
+
+
+class Streamer(Protocol):
+    """Where the reports come from."""
+
+    def stream_ooms(self, ctx: golang.Context) -> Iterator[OomInstance]:
+        """Old ones first, then new ones, until ctx is done."""
+        ...
+
+
+class OomWatcher:
+    """See Watcher.  Go: realWatcher
+
+    DIVERGES: Go announces with every start of the kubelet again what the kernel's log still holds, were it a month
+    old. Here what is so old that its event would be gone by now stays in the log.
+    """
+
+    def __init__(
+        self,
+        recorder: record.EventRecorder,
+        oom_streamer: Streamer | None = None,
+        clock_: clock.Clock | None = None,
+    ) -> None:
+        """Raises OSError when the kernel's log may not be read, as in a user namespace."""
+        self._recorder = recorder
+        self._oom_streamer = oom_streamer or OomParser()
+        self._clock = clock_ or clock.RealClock()
+
+    def start(self, ctx: golang.Context, ref: v1.ObjectReference) -> None:
+        golang.go(self._watch, ctx, ref, name="oom-watcher")
+
+    def _watch(self, ctx: golang.Context, ref: v1.ObjectReference) -> None:
+        since = self._clock.now() - _EVENT_TTL
+        for event in self._oom_streamer.stream_ooms(ctx):
+            if event.victim_container_name != _RECORD_EVENT_CONTAINER_NAME or event.time_of_death < since:
+                continue
+            klog.v(1).info_s("Got sys oom event", event=event)
+            message = "System OOM encountered"
+            if event.process_name and event.pid:
+                message = f"{message}, victim process: {event.process_name}, pid: {event.pid}"
+            self._recorder.event(ref, v1.EVENT_TYPE_WARNING, SYSTEM_OOM_EVENT, message)
+        if ctx.err() is None:
+            klog.error_s(None, "Unexpectedly stopped receiving OOM notifications")
+
+
+if TYPE_CHECKING:
+
+    def _check(watcher: OomWatcher) -> Watcher:
+        return watcher

@@ -154,7 +154,6 @@ class Kubelet(KubeletPods, KubeletStats):
         self.setup_data_dirs()
         self.os.mkdir_all(kuberuntime.LEGACY_CONTAINER_LOGS_DIR, 0o755)
         self.image_manager.start(ctx)
-        self.resource_analyzer.start(ctx)
         if self.server_certificate_manager is not None:
             self.server_certificate_manager.start()
             golang.after_func(ctx, self.server_certificate_manager.stop)

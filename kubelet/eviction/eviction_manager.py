@@ -556,13 +556,14 @@ class ManagerImpl:
             signal, observed = threshold.signal, observations.get(threshold.signal)
             if signal not in signals:
                 signals[signal] = self._preview_signal(signal, observed, pods, stats_func)
-            state = ThresholdState(
-                threshold=threshold,
-                quantity=helpers.threshold_quantity(threshold, observed, False) if observed else None,
-                reclaim_quantity=helpers.threshold_quantity(threshold, observed, True) if observed else None,
-                met=bool(helpers.thresholds_met([threshold], observations, threshold in pending)),
-                since=since.get(threshold),
-            )
+            if observed is None:
+                state = ThresholdState(threshold, None, None, False, since.get(threshold))
+            else:
+                quantity, reclaim_quantity = (
+                    helpers.threshold_quantity(threshold, observed, enforce) for enforce in (False, True)
+                )
+                met = (reclaim_quantity if threshold in pending else quantity).cmp(observed.available) > 0
+                state = ThresholdState(threshold, quantity, reclaim_quantity, met, since.get(threshold))
             signals[signal].thresholds.append(state)
         return Preview(
             conditions_last_observed=last_observed,

@@ -359,16 +359,10 @@ def test_explain_renders() -> None:
         ("volumePluginDir: /plugins", ["volumePluginDir"]),
         # These are acted on.
         ("evictionSoft: {memory.available: 1Gi}\nkernelMemcgNotification: true", []),
-        (
-            "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}",
-            [
-                "cpuManagerPolicy",
-                "cpuManagerPolicyOptions.full-pcpus-only",
-            ],
-        ),
+        ("cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}", []),
         ("logging: {options: {json: {infoBufferSize: 1Ki}}}", ["logging.options.json.infoBufferSize"]),
         # These ask for what is so anyway.
-        ("cpuManagerPolicy: none\nhairpinMode: promiscuous-bridge", []),
+        ("hairpinMode: promiscuous-bridge", []),
         ("enforceNodeAllocatable: []\nmakeIPTablesUtilChains: false", []),
         ("maxPods: 5\nstaticPodPath: /m", []),
     ],

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from kubelet import cm, kubelet_struct
     from kubelet import kubelet as kubelet_module
     from kubelet import oom as oomwatcher
+    from kubelet.cadvisor.info import v1 as cadvisorapi
     from kubelet.cri import apis as internalapi
     from pkg.client_go.tools import record
+    from pkg.utils import cpuset
 
     MakeDependencies = Callable[
         [golang.Context, options.KubeletServer, tracing.TracerProvider], kubelet_struct.Dependencies
@@ -413,9 +415,9 @@ def connect_to_api_server(
 
 def check_swap(server: options.KubeletServer, swaps: str = "/proc/swaps") -> None:
     """Go: pkg/kubelet/cm/container_manager_linux.go, NewContainerManager"""
-    # The first line holds the names of the columns; a kernel without swap has no such file.
-    path = Path(swaps)
-    if server.kubelet_configuration.fail_swap_on and path.exists() and path.read_text().count("\n") > 1:
+    from kubelet.util import swap
+
+    if server.kubelet_configuration.fail_swap_on and swap.is_swap_on(swaps):
         raise ValueError(
             "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
         )
@@ -497,9 +499,43 @@ def new_container_manager(server: options.KubeletServer, kube_deps: kubelet_stru
     from kubelet import cm
 
     config = dataclasses.replace(_node_config(server), cgroup_driver=server.kubelet_configuration.cgroup_driver)
+    reserved_cpus = server.kubelet_configuration.reserved_system_cpus
+    if reserved_cpus:
+        _reserve_system_cpus(config, get_reserved_cpus(kube_deps.cadvisor_interface.machine_info(), reserved_cpus))
     return cm.ContainerManagerImpl(
         kube_deps.mounter, kube_deps.cadvisor_interface, config, kube_deps.recorder, kube_deps.kube_client
     )
+
+
+def get_reserved_cpus(machine_info: cadvisorapi.MachineInfo, cpus: str) -> cpuset.CPUSet:
+    """Raises ValueError for a list that cannot be read, or has processors that the machine has not."""
+    from kubelet.cm.cpumanager import topology
+    from pkg.utils import cpuset
+
+    try:
+        online = topology.discover(machine_info).cpu_details.cpus()
+    except ValueError as err:
+        raise ValueError(f"unable to discover CPU topology info: {err}") from err
+    try:
+        reserved = cpuset.parse(cpus)
+    except ValueError as err:
+        raise ValueError(f"unable to parse reserved-cpus list: {err}") from err
+    if not reserved <= online:
+        raise ValueError(f"reserved-cpus: {cpus} is not a subset of online-cpus: {online}")
+    return reserved
+
+
+def _reserve_system_cpus(config: cm.NodeConfig, cpus: cpuset.CPUSet) -> None:
+    """Their number takes the place of what else is said of processors."""
+    about = {"kubeReserved": config.kube_reserved, "systemReserved": config.system_reserved}
+    klog.info_s(
+        "Option --reserved-cpus is specified, it will overwrite the cpu setting in KubeReserved and SystemReserved",
+        **about,
+    )
+    config.kube_reserved.pop("cpu", None)
+    config.system_reserved["cpu"] = resource.parse_quantity(str(len(cpus)))
+    config.reserved_system_cpus = cpus
+    klog.info_s("After cpu setting is overwritten", **about)
 
 
 def _cgroup_roots(config: cm.NodeConfig) -> list[str]:
@@ -612,6 +648,7 @@ def _node_config(server: options.KubeletServer) -> cm.NodeConfig:
         klog.info_s("--cgroups-per-qos enabled, but --cgroup-root was not specified.  Defaulting to /")
         kc.cgroup_root = "/"
     return cm.NodeConfig(
+        kubelet_root_dir=str(Path(server.kubelet_flags.root_directory).absolute()),
         node_name=nodeutil.get_hostname(server.kubelet_flags.hostname_override),
         cgroups_per_qos=kc.cgroups_per_qos,
         cgroup_root=kc.cgroup_root,
@@ -619,6 +656,11 @@ def _node_config(server: options.KubeletServer) -> cm.NodeConfig:
         enforce_cpu_limits=kc.cpu_cfs_quota,
         cpu_cfs_quota_period=kc.cpu_cfs_quota_period,
         cpu_manager_policy=kc.cpu_manager_policy,
+        cpu_manager_policy_options=kc.cpu_manager_policy_options,
+        cpu_manager_reconcile_period=kc.cpu_manager_reconcile_period,
+        topology_manager_policy=kc.topology_manager_policy,
+        topology_manager_scope=kc.topology_manager_scope,
+        topology_manager_policy_options=kc.topology_manager_policy_options,
         memory_manager_policy=kc.memory_manager_policy,
         runtime_cgroups_name=server.kubelet_flags.container_runtime_options.runtime_cgroups,
         system_cgroups_name=kc.system_cgroups,

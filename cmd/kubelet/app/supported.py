@@ -24,15 +24,8 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "there is no cpu, memory or topology manager",
         (
-            "cpuManagerPolicy",
-            "cpuManagerPolicyOptions",
-            "cpuManagerReconcilePeriod",
             "memoryManagerPolicy",
             "reservedMemory",
-            "reservedSystemCPUs",
-            "topologyManagerPolicy",
-            "topologyManagerScope",
-            "topologyManagerPolicyOptions",
             "qosReserved",
         ),
     ),

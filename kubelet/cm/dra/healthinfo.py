@@ -104,7 +104,7 @@ class HealthInfoCache:
         }
         path = Path(self._state_file)
         try:
-            store.FileStore(str(path.parent)).write(path.name, json.dumps(document, separators=(",", ":")).encode())
+            store.FileStore(str(path.parent)).write(path.name, state.go_json(document).encode())
         except OSError as err:
             message = "Kubelet restart may lose the device health information."
             klog.error_s(err, f"Failed to save health checkpoint after update. {message}")

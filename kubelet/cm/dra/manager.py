@@ -245,7 +245,10 @@ class Manager:
     # ---- What containers get ----
 
     def get_resources(self, pod: v1.Pod, container: v1.Container) -> ContainerInfo:
-        """What was prepared for the container. Raises LookupError when its claims were not."""
+        """What was prepared for the container. Raises LookupError when its claims were not.
+
+        DIVERGES: Go names a device as often as claims and requests have it, and after a second preparation twice.
+        """
         cdi_devices: list[kubecontainer.CDIDevice] = []
         for claim_name, request_names in _claim_requests(pod, container).items():
             with self._cache.rlock():
@@ -255,7 +258,7 @@ class Manager:
                 for request_name in request_names:
                     # CRI has a field for them: they are not passed in annotations any more.
                     cdi_devices += info.cdi_devices_as_list(request_name)
-        return ContainerInfo(cdi_devices)
+        return ContainerInfo(list({device.name: device for device in cdi_devices}.values()))
 
     def get_container_claim_infos(self, pod: v1.Pod, container: v1.Container) -> list[ClaimInfo]:
         """The container's claims, as copies. Raises LookupError when they were not prepared."""

@@ -17,6 +17,8 @@ from pkg.apimachinery.util import wait
 
 # How every HTTP/2 client begins: the preface, and settings that change nothing.
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+# Seconds, at first, until it is tried again to connect.
+RECONNECT_DURATION = 1.0
 # Seconds that a server may take to greet back.
 _GREETING_TIMEOUT = 20.0
 
@@ -39,7 +41,7 @@ def watch_connection(ctx: golang.Context, endpoint: str, changed: Callable[[bool
 
 
 def _backoff() -> wait.Backoff:
-    return wait.Backoff(duration=1.0, factor=1.6, jitter=0.2, steps=100, cap=5.0)
+    return wait.Backoff(duration=RECONNECT_DURATION, factor=1.6, jitter=0.2, steps=100, cap=5.0)
 
 
 def _greet(conn: socket.socket, endpoint: str) -> bool:

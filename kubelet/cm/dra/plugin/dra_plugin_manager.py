@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
 # Seconds after which a health stream that ended is begun again.
-_HEALTH_STREAM_RETRY_PERIOD = 5.0
+HEALTH_STREAM_RETRY_PERIOD = 5.0
+# Seconds, at first, until the deletion of slices is tried again.
+WIPE_RETRY_DURATION = 1.0
 
 
 class MonitoredPlugin(dra_plugin.DRAPlugin):
@@ -172,7 +174,7 @@ class DRAPluginManager:
 
     def _watch_health(self, plugin: MonitoredPlugin, handler: types.StreamHandler) -> None:
         """Read the plugin's health stream, again and again, until it is deregistered."""
-        while self._read_health_stream(plugin, handler) and not plugin.ctx.wait(_HEALTH_STREAM_RETRY_PERIOD):
+        while self._read_health_stream(plugin, handler) and not plugin.ctx.wait(HEALTH_STREAM_RETRY_PERIOD):
             pass
 
     def _read_health_stream(self, plugin: MonitoredPlugin, handler: types.StreamHandler) -> bool:
@@ -226,7 +228,7 @@ class DRAPluginManager:
 
     def _wipe_resource_slices(self, ctx: golang.Context, driver: str) -> None:
         """Delete the node's slices of that driver, or all if it is empty. Tries until it succeeds or ctx ends."""
-        backoff = wait.Backoff(duration=1.0, factor=2.0, jitter=0.2, steps=100, cap=300.0)
+        backoff = wait.Backoff(duration=WIPE_RETRY_DURATION, factor=2.0, jitter=0.2, steps=100, cap=300.0)
         while ctx.err() is None and not self._try_wipe(ctx, driver):
             ctx.wait(backoff.step())
 
@@ -250,6 +252,16 @@ class DRAPluginManager:
         return True
 
     # ---- Threads ----
+
+    def threads(self) -> list[str]:
+        """What goes on in the background."""
+        with self._mutex:
+            return [thread.name for thread in self._threads if thread.is_alive()]
+
+    def pending_wipes(self) -> list[str]:
+        """The drivers whose slices are about to be deleted."""
+        with self._mutex:
+            return list(self._pending_wipes)
 
     def _go(self, fn: Callable[..., object], *args: object, name: str) -> None:
         with self._mutex:

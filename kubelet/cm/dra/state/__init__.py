@@ -8,6 +8,7 @@ from kubelet.cm.dra.state.checkpoint import (
     CHECKPOINT_API_VERSION,
     CHECKPOINT_KIND,
     Checkpoint,
+    go_json,
 )
 from kubelet.cm.dra.state.checkpointer import Checkpointer
 from kubelet.cm.dra.state.state import (
@@ -31,4 +32,5 @@ __all__ = [
     "DeviceHealthStatus",
     "DevicesHealthMap",
     "DriverState",
+    "go_json",
 ]

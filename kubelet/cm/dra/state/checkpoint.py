@@ -29,11 +29,11 @@ class Checkpoint:
             "apiVersion": CHECKPOINT_API_VERSION,
             "ClaimInfoStateList": [_claim_to_json(claim) for claim in data],
         }
-        self.data = _go_json(document)
+        self.data = go_json(document)
         self.checksum = zlib.crc32(self.data.encode())
 
     def marshal_checkpoint(self) -> bytes:
-        return _go_json({"Data": self.data, "Checksum": self.checksum}).encode()
+        return go_json({"Data": self.data, "Checksum": self.checksum}).encode()
 
     def unmarshal_checkpoint(self, blob: bytes) -> None:
         document = _value(json.loads(blob), dict, "checkpoint")
@@ -119,7 +119,7 @@ def _value(value: Any, kind: type[T], name: str) -> T:
     return value
 
 
-def _go_json(document: object) -> str:
+def go_json(document: object) -> str:
     """JSON as Go's encoder writes it, which escapes what could end a script in a web page."""
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
     for char in "<>&\u2028\u2029":

@@ -1,0 +1,319 @@
+"""Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager_test.go, dra_plugin_test.go, registration_test.go"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubelet.apis.dra.v1 import DRA_PLUGIN_SERVICE as V1
+from kubelet.apis.dra.v1 import api_pb2 as drapb
+from kubelet.apis.dra.v1beta1 import DRA_PLUGIN_SERVICE as V1BETA1
+from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealth
+from kubelet.cm.dra import plugin as draplugin
+from kubelet.cm.dra.testing import FakeDRADriver, wait_until
+from pkg import golang
+from pkg.api.core import v1
+from pkg.api.resource import v1 as resourceapi
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import Action, FakeClientset
+from pkg.util import grpcstatus
+
+DRIVER = "gpu.example.com"
+NODE = v1.Node(metadata=metav1.ObjectMeta(name="worker"))
+Make = Callable[..., draplugin.DRAPluginManager]
+
+
+class Listener:
+    """Counts streams, and what came on them."""
+
+    def __init__(self) -> None:
+        self.streams = 0
+        self.ended = 0
+        self.responses: list[Any] = []
+
+    def handle_watch_resources_stream(self, stream: Iterator[Any], plugin_name: str) -> None:
+        self.streams += 1
+        try:
+            self.responses += [(plugin_name, response) for response in stream]
+        finally:
+            self.ended += 1
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again is so without a pause."""
+    monkeypatch.setattr("kubelet.cm.dra.plugin.connection.RECONNECT_DURATION", 0.01)
+    monkeypatch.setattr("kubelet.cm.dra.plugin.dra_plugin_manager.WIPE_RETRY_DURATION", 0.01)
+    monkeypatch.setattr("kubelet.cm.dra.plugin.dra_plugin_manager.HEALTH_STREAM_RETRY_PERIOD", 0.01)
+
+
+@pytest.fixture
+def make(stack: ExitStack) -> Make:
+    """A manager that is stopped when the test ends."""
+
+    def make(client: FakeClientset | None = None, wiping_delay: float = 1000, **more: Any) -> Any:
+        get_node = more.pop("get_node", lambda ctx: NODE)
+        listener = more.pop("listener", None)
+        manager = draplugin.DRAPluginManager(golang.background(), client, get_node, listener, wiping_delay)
+        stack.callback(manager.stop)
+        return manager
+
+    return make
+
+
+def new_slice(name: str, driver: str = DRIVER, node: str = "worker") -> resourceapi.ResourceSlice:
+    spec = resourceapi.ResourceSliceSpec(driver=driver, node_name=node)
+    return resourceapi.ResourceSlice(metadata=metav1.ObjectMeta(name=name), spec=spec)
+
+
+def slices(client: FakeClientset) -> list[str]:
+    return [each.metadata.name for each in client.resource_v1.resource_slices().list(golang.background()).items]
+
+
+def wait_for_start(client: FakeClientset) -> None:
+    """Until all slices were deleted of which no driver has said anything."""
+    wait_until(lambda: client.actions("delete-collection", "resourceslices"))
+
+
+def connected(manager: draplugin.DRAPluginManager) -> bool:
+    return manager.get_plugin(DRIVER).connected  # type: ignore[attr-defined, no-any-return]
+
+
+# Registration
+
+
+@pytest.mark.parametrize(
+    ("services", "chosen"),
+    [
+        ([V1], V1),
+        ([V1BETA1], V1BETA1),
+        ([V1, V1BETA1], V1),
+        (["v1alpha1.DRAResourceHealth", V1BETA1], V1BETA1),
+    ],
+    ids=["v1", "v1beta1", "both", "and-health"],
+)
+def test_registration(make: Make, tmp_path: Path, services: list[str], chosen: str) -> None:
+    manager, endpoint = make(), str(tmp_path / "dra.sock")
+    manager.validate_plugin(DRIVER, endpoint, services)
+    with pytest.raises(LookupError, match=r"^DRA driver gpu\.example\.com is not registered$"):
+        manager.get_plugin(DRIVER)
+    manager.register_plugin(DRIVER, endpoint, services, None)
+    plugin = manager.get_plugin(DRIVER)
+    assert (plugin.driver_name, plugin.endpoint, plugin.chosen_service) == (DRIVER, endpoint, chosen)
+    manager.deregister_plugin(DRIVER, endpoint)
+    manager.deregister_plugin(DRIVER, endpoint)
+    with pytest.raises(LookupError):
+        manager.get_plugin(DRIVER)
+
+
+@pytest.mark.parametrize(
+    ("services", "reason"),
+    [
+        ([], "empty list of supported gRPC services (aka supported versions)"),
+        (
+            ["1.0.0", "v1alpha4.Node"],
+            'none of services supported by the plugin (["1.0.0" "v1alpha4.Node"]) are supported by the kubelet '
+            '(["v1.DRAPlugin" "v1beta1.DRAPlugin"])',
+        ),
+    ],
+    ids=["none", "unknown"],
+)
+def test_plugin_that_is_refused(make: Make, services: list[str], reason: str) -> None:
+    manager = make()
+    acts: list[Callable[[], None]] = [
+        lambda: manager.validate_plugin(DRIVER, "/dra.sock", services),
+        lambda: manager.register_plugin(DRIVER, "/dra.sock", services, None),
+    ]
+    for act in acts:
+        with pytest.raises(ValueError) as raised:
+            act()
+        place = f"of DRA driver plugin {DRIVER} at endpoint /dra.sock"
+        assert str(raised.value) == f"invalid supported gRPC versions {place}: {reason}"
+
+
+def test_driver_without_a_name(make: Make) -> None:
+    with pytest.raises(LookupError, match="DRA driver name is empty"):
+        make().get_plugin("")
+
+
+def test_same_endpoint_twice(make: Make) -> None:
+    manager = make()
+    manager.register_plugin(DRIVER, "/one.sock", [V1], None)
+    with pytest.raises(ValueError, match=rf"endpoint /one\.sock already registered for DRA driver plugin {DRIVER}"):
+        manager.register_plugin(DRIVER, "/one.sock", [V1], None)
+    manager.register_plugin("other", "/one.sock", [V1], None)
+
+
+def test_newest_plugin_is_called_that_is_connected(make: Make, tmp_path: Path) -> None:
+    manager = make()
+    with FakeDRADriver(tmp_path / "old.sock") as old:
+        manager.register_plugin(DRIVER, old.endpoint, [V1], None)
+        wait_until(lambda: connected(manager))
+        new = FakeDRADriver(tmp_path / "new.sock")
+        manager.register_plugin(DRIVER, new.endpoint, [V1], None)
+        assert manager.get_plugin(DRIVER).endpoint == old.endpoint
+        with new:
+            wait_until(lambda: manager.get_plugin(DRIVER).endpoint == new.endpoint)
+            manager.deregister_plugin(DRIVER, new.endpoint)
+        assert manager.get_plugin(DRIVER).endpoint == old.endpoint
+    wait_until(lambda: not connected(manager))
+    manager.register_plugin(DRIVER, new.endpoint, [V1], None)
+    # None of them is there: perhaps the last one still comes.
+    assert manager.get_plugin(DRIVER).endpoint == new.endpoint
+
+
+# Calls
+
+
+@pytest.mark.parametrize(("served", "service"), [("v1", V1), ("v1beta1", V1BETA1)])
+def test_calls_of_each_version(make: Make, tmp_path: Path, served: str, service: str) -> None:
+    manager, ctx = make(), golang.background()
+    claim = drapb.Claim(namespace="ns", uid="u", name="c")
+    with FakeDRADriver(tmp_path / "dra.sock", (served,)) as driver:
+        driver.devices["u"] = [drapb.Device(pool_name="p", device_name="d", cdi_device_ids=["a/b=c"])]
+        manager.register_plugin(DRIVER, driver.endpoint, [service], None)
+        plugin = manager.get_plugin(DRIVER)
+        prepared = plugin.node_prepare_resources(ctx, drapb.NodePrepareResourcesRequest(claims=[claim]))
+        assert list(prepared.claims["u"].devices) == driver.devices["u"]
+        unprepared = plugin.node_unprepare_resources(ctx, drapb.NodeUnprepareResourcesRequest(claims=[claim]))
+        assert list(unprepared.claims) == ["u"]
+        assert driver.calls == [("prepare", ["u"]), ("unprepare", ["u"])]
+
+
+def test_service_that_is_not_there_after_all(make: Make, tmp_path: Path) -> None:
+    manager = make()
+    with FakeDRADriver(tmp_path / "dra.sock", ("v1beta1",)) as driver:
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        with pytest.raises(grpcstatus.StatusError, match="code = Unimplemented"):
+            manager.get_plugin(DRIVER).node_prepare_resources(golang.background(), drapb.NodePrepareResourcesRequest())
+
+
+def test_call_of_a_plugin_that_was_deregistered(make: Make, tmp_path: Path) -> None:
+    manager = make()
+    with FakeDRADriver(tmp_path / "dra.sock") as driver:
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        plugin = manager.get_plugin(DRIVER)
+        manager.deregister_plugin(DRIVER, driver.endpoint)
+        with pytest.raises(grpcstatus.StatusError, match="the client connection is closing"):
+            plugin.node_prepare_resources(golang.background(), drapb.NodePrepareResourcesRequest())
+
+
+# Slices of drivers that are gone
+
+
+def test_all_slices_of_the_node_are_deleted_at_start(make: Make) -> None:
+    client = FakeClientset(new_slice("a"), new_slice("b", "other"), new_slice("c", node="another"))
+    make(client)
+    wait_until(lambda: slices(client) == ["c"])
+
+
+def test_deletion_is_tried_again(make: Make) -> None:
+    client, failures = FakeClientset(new_slice("a")), [apierrors.new_unauthorized("who"), OSError("no server")]
+
+    def fail(action: Action) -> tuple[bool, Any]:
+        return (True, failures.pop()) if failures else (False, None)
+
+    client.prepend_reactor("delete-collection", "resourceslices", fail)
+    nodes = [apierrors.new_not_found("nodes", "worker")]
+
+    def get_node(ctx: golang.Context) -> v1.Node:
+        if nodes:
+            raise nodes.pop()
+        return NODE
+
+    make(client, get_node=get_node)
+    wait_until(lambda: slices(client) == [])
+    assert len(client.actions("delete-collection")) == 3
+
+
+def test_slices_of_a_plugin_that_is_deregistered_are_deleted(make: Make, tmp_path: Path) -> None:
+    client = FakeClientset()
+    manager = make(client, 0.01)
+    wait_for_start(client)
+    with FakeDRADriver(tmp_path / "dra.sock") as driver:
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        wait_until(lambda: connected(manager))
+        client.add(new_slice("a"))
+        client.add(new_slice("b", "other"))
+        manager.deregister_plugin(DRIVER, driver.endpoint)
+        wait_until(lambda: slices(client) == ["b"])
+
+
+def test_slices_of_a_plugin_that_died_are_deleted(make: Make, tmp_path: Path) -> None:
+    client = FakeClientset()
+    manager = make(client, 0.01)
+    wait_for_start(client)
+    with FakeDRADriver(tmp_path / "dra.sock") as driver:
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        wait_until(lambda: connected(manager))
+        client.add(new_slice("a"))
+    wait_until(lambda: slices(client) == [])
+    assert not connected(manager)
+
+
+def test_slices_stay_when_the_plugin_comes_back_in_time(make: Make, tmp_path: Path) -> None:
+    client = FakeClientset()
+    manager = make(client)
+    wait_for_start(client)
+    driver = FakeDRADriver(tmp_path / "dra.sock")
+    with driver:
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        wait_until(lambda: connected(manager))
+        client.add(new_slice("a"))
+    wait_until(lambda: not connected(manager))
+    assert manager.pending_wipes() == [DRIVER]
+    with driver:
+        wait_until(lambda: connected(manager))
+        assert manager.pending_wipes() == []
+        assert slices(client) == ["a"]
+
+
+# Health
+
+
+def test_health_stream_is_read(make: Make, tmp_path: Path) -> None:
+    listener = Listener()
+    manager = make(listener=listener)
+    with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        driver.report(drahealth.DeviceHealth(health=drahealth.HEALTHY))
+        driver.report()
+        wait_until(lambda: listener.streams)
+        manager.deregister_plugin(DRIVER, driver.endpoint)
+        wait_until(lambda: listener.ended)
+    assert listener.streams == 1
+
+
+def test_health_stream_begins_anew(make: Make, tmp_path: Path) -> None:
+    listener = Listener()
+    manager = make(listener=listener)
+    driver = FakeDRADriver(tmp_path / "dra.sock", health=True)
+    with driver:
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        wait_until(lambda: listener.streams)
+    driver.report(drahealth.DeviceHealth(health=drahealth.UNHEALTHY))
+    with driver:
+        wait_until(lambda: connected(manager))
+        seen = listener.streams
+        wait_until(lambda: listener.streams > seen or listener.ended < listener.streams)
+
+
+def test_plugin_without_health_is_asked_once(make: Make, tmp_path: Path) -> None:
+    listener = Listener()
+    manager = make(listener=listener)
+    with FakeDRADriver(tmp_path / "dra.sock") as driver:
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        wait_until(lambda: listener.ended)
+        wait_until(lambda: manager.threads() == [f"dra-conn-{DRIVER}"])
+    assert listener.streams == 1

@@ -529,11 +529,11 @@ class Kubelet(KubeletPods, KubeletStats):
                 pod.status.phase
             ):
                 result = self.allocation_manager.add_pod(self.get_active_pods(), pod)
-                if not result.admit:
-                    self.history.pods.mark(uid, "refused", f"{result.reason}: {result.message}", failed=True)
-                    self.reject_pod(pod, result.reason, result.message)
+                if result.wait:
+                    # Its worker asks again.
+                    self._wait_for_admission(pod, result)
+                elif not self._admit_or_reject(pod, result):
                     continue
-                self.history.pods.mark(uid, "admitted")
                 if self.allocation_manager.update_pod_from_allocation(pod)[1]:
                     # It wanted to be resized when the kubelet ended.
                     pending_resizes.append(uid)
@@ -548,6 +548,20 @@ class Kubelet(KubeletPods, KubeletStats):
             self.allocation_manager.push_pending_resize(uid)
         if pending_resizes:
             self.allocation_manager.retry_pending_resizes(allocation.TRIGGER_REASON_PODS_ADDED)
+
+    def _admit_or_reject(self, pod: v1.Pod, result: lifecycle.PodAdmitResult) -> bool:
+        """Note what was decided about a pod; whether it was admitted."""
+        if result.admit:
+            self.history.pods.mark(pod.metadata.uid, "admitted")
+        else:
+            self.history.pods.mark(pod.metadata.uid, "refused", f"{result.reason}: {result.message}", failed=True)
+            self.reject_pod(pod, result.reason, result.message)
+        return result.admit
+
+    def _wait_for_admission(self, pod: v1.Pod, result: lifecycle.PodAdmitResult) -> None:
+        if self.waiting_pods.note(pod.metadata.uid, result.message):
+            self.history.pods.mark(pod.metadata.uid, "waiting", result.message)
+            self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.WAITING_FOR_RESOURCES, result.message)
 
     def _update_mirror(
         self, ctx: golang.Context, pod: v1.Pod | None, mirror_pod: v1.Pod | None, start: datetime.datetime
@@ -624,6 +638,7 @@ class Kubelet(KubeletPods, KubeletStats):
         for removed in pods:
             self.pod_manager.remove_pod(removed)
             self.allocation_manager.remove_pod(removed.metadata.uid)
+            self.waiting_pods.discard(removed.metadata.uid)
             pod, _, was_mirror = self.pod_manager.get_pod_and_mirror_pod(removed)
             if was_mirror:
                 # DIVERGES: Go passes on the mirror pod that is gone, and makes another only with a later sync.
@@ -736,6 +751,8 @@ class Kubelet(KubeletPods, KubeletStats):
         started = found and existing.phase == v1.POD_PENDING and api_status.phase == v1.POD_RUNNING
         if first_seen is not None and (not found or started):
             metrics.POD_START_DURATION.observe(self.clock.since(first_seen))
+        if pod.metadata.uid in self.waiting_pods and not self._admit_after_waiting(pod):
+            return True, None
         self._require_network(pod)
         if not self.pod_workers.is_pod_termination_requested(pod.metadata.uid):
             self._register_references(pod)
@@ -768,6 +785,15 @@ class Kubelet(KubeletPods, KubeletStats):
             return False, None
         # Something was done: do not wait for the next relist to see what came of it.
         return False, lambda: self.request_pod_relist(pod.metadata.uid)
+
+    def _admit_after_waiting(self, pod: v1.Pod) -> bool:
+        """Whether a pod that had to wait was admitted, and not refused for good. Raises while it has to wait on."""
+        result = self.allocation_manager.add_pod(self.waiting_pods.without(self.get_active_pods()), pod)
+        if result.wait:
+            self._wait_for_admission(pod, result)
+            raise RuntimeError(f"pod is not admitted yet: {result.message}")
+        self.waiting_pods.discard(pod.metadata.uid)
+        return self._admit_or_reject(pod, result)
 
     def _register_references(self, pod: v1.Pod) -> None:
         """Have the secrets and config maps at hand that the pod refers to."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kubelet.kubelet_admission import WaitingPods
 from kubelet.util import BasicNodeStartupLatencyTracker, NodeStartupLatencyTracker
 from pkg import golang
 from pkg.api.core import v1
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
         cm,
         config,
         configmap,
-        images,
         eviction,
+        images,
         lifecycle,
         logs,
         nodeshutdown,
@@ -176,6 +177,8 @@ class KubeletStruct:
     status_manager: status.Manager = field(init=False)
     # Admits pods, and knows what each was given.
     allocation_manager: allocation.Manager = field(init=False)
+    # Pods whose admission waits for something.
+    waiting_pods: WaitingPods = field(init=False, default_factory=WaitingPods)
     probe_manager: prober.Manager = field(init=False)
     liveness_manager: proberesults.Manager = field(init=False)
     readiness_manager: proberesults.Manager = field(init=False)
@@ -188,11 +191,11 @@ class KubeletStruct:
     container_gc: kubecontainer.GC = field(init=False)
     container_deletor: PodContainerDeletor = field(init=False)
     image_manager: images.ImageGCManager = field(init=False)
+    # Frees what the node is short of: garbage first, then pods.
+    eviction_manager: eviction.Manager = field(init=False)
     # Figures of the node and its pods, and what is known of their volumes.
     stats_provider: stats.Provider = field(init=False)
     host_stats_provider: stats.HostStatsProvider = field(init=False)
-    # Frees what the node is short of: garbage first, then pods.
-    eviction_manager: eviction.Manager = field(init=False)
     resource_analyzer: serverstats.ResourceAnalyzer = field(init=False)
     pleg: kubepleg.PodLifecycleEventGenerator = field(init=False)
     # None unless the feature gate EventedPLEG is on.

@@ -5,6 +5,7 @@ Go: pkg/kubelet/cm/devicemanager/manager.go
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import threading
@@ -480,13 +481,13 @@ class ManagerImpl:
             healthy = set(self._healthy_devices.get(resource_name, set()))
             registered = resource_name in self._healthy_devices
             awaited_since = self._awaited.get(resource_name)
-            waited = 0.0 if awaited_since is None else self._clock.monotonic() - awaited_since
-            if not healthy and awaited_since is not None and waited <= ENDPOINT_STOP_GRACE_PERIOD:
+            end = -math.inf if awaited_since is None else awaited_since + ENDPOINT_STOP_GRACE_PERIOD
+            if not healthy and self._clock.monotonic() <= end:
                 self._waiting_pods.setdefault(resource_name, set()).add(pod_uid)
                 # DIVERGES: Go turns the pod away for good.
+                minutes = ENDPOINT_STOP_GRACE_PERIOD / 60
                 raise DevicesAwaitedError(
-                    f"the device plugin of {resource_name} has been gone for {waited:.0f} s, and the pod waits for it "
-                    f"until it has been gone for {ENDPOINT_STOP_GRACE_PERIOD:.0f} s"
+                    f"waits for the device plugin of {resource_name}, for {minutes:.0f} minutes at most"
                 )
         if not registered:
             raise AllocationError(f"cannot allocate unregistered device {resource_name}")

@@ -6,13 +6,14 @@ Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import grpc
 
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2_grpc
-from pkg import klog
+from pkg import golang, klog
 from pkg.util import grpcstatus
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # Seconds until a plugin must have answered its socket.
 _DIAL_TIMEOUT = 10.0
+# Seconds that a closed connection may take to end.
+_JOIN_TIMEOUT = 5.0
 _OPTIONS = [
     ("grpc.default_authority", "localhost"),
     # A proxy of the environment is nothing for a socket of this machine.
@@ -74,6 +77,8 @@ class PluginClient:
         self._channel: grpc.Channel | None = None
         self._closed = False
         self._api: api_pb2_grpc.DevicePluginStub | None = None
+        # The thread of start.
+        self._thread: golang.Thread | None = None
 
     @property
     def resource(self) -> str:
@@ -103,6 +108,15 @@ class PluginClient:
             self._channel = channel
             self._api = api_pb2_grpc.DevicePluginStub(channel)
         self._handler.plugin_connected(self._resource, self)
+
+    def start(self, run: Callable[[PluginClient], None]) -> None:
+        """Call run with this client on a thread of its own."""
+        self._thread = golang.go(run, self, name=f"device-plugin-{self._resource}")
+
+    def join(self) -> None:
+        """Wait for that thread, which ends when the client is closed."""
+        if self._thread is not None:
+            self._thread.join(_JOIN_TIMEOUT)
 
     def run(self) -> None:
         """Hand on the plugin's devices, until it goes away or the client is closed."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kubelet.apis.deviceplugin import v1beta1 as api
 from kubelet.cm.devicemanager.plugin.v1beta1.client import PluginClient
-from pkg import golang, klog
+from pkg import klog
 from pkg.apis.core.v1 import helper as v1helper
 
 if TYPE_CHECKING:
@@ -23,9 +23,11 @@ class PluginClients:
 
     def __init__(self, chandler: ClientHandler) -> None:
         self._chandler = chandler
-        self._clients_lock = threading.Lock()  # guards _clients and _threads
+        self._clients_lock = threading.Lock()  # guards the fields below
         self._clients: dict[str, PluginClient] = {}
-        self._threads: set[golang.Thread] = set()
+        # Held while a plugin of the resource is connected, so that the last one to come is the one that stays.
+        self._connecting: dict[str, threading.Lock] = {}
+        self._stopped = False
 
     def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
         """Raises ValueError for versions that are not known, and for a name that is none of an extended resource."""
@@ -55,23 +57,32 @@ class PluginClients:
 
     def connect_client(self, name: str, socket_path: str) -> None:
         """Connect to the plugin in the place of the one that had the resource. Raises as register_plugin."""
-        client = PluginClient(name, socket_path, self._chandler)
-        try:
-            client.connect()
-        except Exception as err:
-            client.close()
-            klog.error_s(err, "Failed to connect to new client", resource=name)
-            raise
         with self._clients_lock:
-            before = self._clients.get(name)
-            self._clients[name] = client
-        klog.v(2).info_s("Connected to new client", resource=name)
-        if before is not None:
-            # DIVERGES: Go listens to both, and disconnects the new one when the old one goes.
-            before.close()
-        thread = golang.go(self._run_client, client, name=f"device-plugin-{name}")
+            connecting = self._connecting.setdefault(name, threading.Lock())
+        with connecting:
+            client = PluginClient(name, socket_path, self._chandler)
+            try:
+                client.connect()
+                before = self._put(client)
+            except Exception as err:
+                client.close()
+                klog.error_s(err, "Failed to connect to new client", resource=name)
+                raise
+            klog.v(2).info_s("Connected to new client", resource=name)
+            if before is not None:
+                # DIVERGES: Go listens to both, and disconnects the new one when the old one goes.
+                before.close()
+                before.join()
+            client.start(self._run_client)
+
+    def _put(self, client: PluginClient) -> PluginClient | None:
+        """Have the client in the place of the one that is returned. Raises RuntimeError when the server is stopped."""
         with self._clients_lock:
-            self._threads = {each for each in self._threads if each.is_alive()} | {thread}
+            if self._stopped:
+                raise RuntimeError("device plugin registration server is stopped")
+            before = self._clients.get(client.resource)
+            self._clients[client.resource] = client
+            return before
 
     def _run_client(self, client: PluginClient) -> None:
         client.run()
@@ -88,15 +99,14 @@ class PluginClients:
         klog.v(2).info_s("Deregistered client", name=client.resource)
         client.disconnect()
 
-    def disconnect_all(self, timeout: float) -> None:
-        """Let go of all plugins, and wait so many seconds at most for the threads that listened to them."""
+    def disconnect_all(self) -> None:
+        """Let go of all plugins, and take no others."""
         with self._clients_lock:
-            clients, threads = list(self._clients.values()), self._threads
-            self._threads = set()
+            self._stopped = True
+            clients = list(self._clients.values())
         for client in clients:
             self._disconnect_client(client)
-        for thread in threads:
-            thread.join(timeout)
+            client.join()
 
 
 def is_version_compatible_with_plugin(*versions: str) -> bool:

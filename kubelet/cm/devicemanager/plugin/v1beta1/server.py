@@ -71,7 +71,7 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
 
     def stop(self) -> None:
         """Let go of all plugins, and listen no more. A second time, or without start, it does nothing."""
-        self.disconnect_all(_STOP_TIMEOUT)
+        self.disconnect_all()
         if self._grpc is None or self._pool is None:
             return
         self._grpc.stop(None).wait(_STOP_TIMEOUT)

@@ -1,0 +1,484 @@
+"""Go: pkg/kubelet/cm/devicemanager/manager_test.go"""
+
+from __future__ import annotations
+
+import io
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubelet import lifecycle
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
+from kubelet.cm import admission
+from kubelet.cm.containermap import ContainerMap
+from kubelet.cm.devicemanager import AllocationError, DevicesAwaitedError
+from kubelet.cm.devicemanager.endpoint import EndpointStoppedError
+from kubelet.cm.devicemanager.testing import World, container, device, pod, response
+from kubelet.cm.devicemanager.types import ENDPOINT_STOP_GRACE_PERIOD, KUBELET_DEVICE_MANAGER_CHECKPOINT
+from kubelet.cm.topologymanager import TopologyHint
+from kubelet.cm.topologymanager.bitmask import BitMask
+from pkg import features, golang
+from pkg.api.core import v1
+from pkg.component_base.featuregate import testing as featuregatetesting
+from pkg.scheduler import framework
+
+_R, _R2 = "domain1.com/resource1", "domain2.com/resource2"
+_AFTER_GRACE = ENDPOINT_STOP_GRACE_PERIOD + 1
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def ctx() -> Iterator[golang.Context]:
+    ctx, cancel = golang.with_cancel(golang.background())
+    yield ctx
+    cancel()
+
+
+def _devices(*ids: str) -> list[pluginapi.Device]:
+    return [device(id) for id in ids]
+
+
+# ---- What the node has ----
+
+
+def test_capacity_and_allocatable(world: World) -> None:
+    world.connect(_R, device("1"), device("2"), device("3", healthy=False))
+    assert world.capacity() == ({_R: 3}, {_R: 2}, [])
+    world.tell(_R, device("1"), device("2"))
+    assert world.capacity() == ({_R: 2}, {_R: 2}, [])
+    world.tell(_R, device("1"), device("2", healthy=False), device("3", healthy=False))
+    assert world.capacity() == ({_R: 3}, {_R: 1}, [])
+    world.tell(_R, device("2", healthy=False), device("3", healthy=False))
+    assert world.capacity() == ({_R: 2}, {_R: 0}, [])
+    world.connect(_R2, device("1"))
+    assert world.capacity() == ({_R: 2, _R2: 1}, {_R: 0, _R2: 1}, [])
+
+
+def test_plugin_that_goes_for_good(world: World) -> None:
+    world.connect(_R, *_devices("1", "2"))
+    world.connect(_R2, device("1"))
+    world.manager.plugin_disconnected(_R)
+    assert world.capacity() == ({_R: 2, _R2: 1}, {_R: 0, _R2: 1}, [])
+    world.clock.step(_AFTER_GRACE)
+    assert world.capacity() == ({_R2: 1}, {_R2: 1}, [_R])
+    assert world.capacity() == ({_R2: 1}, {_R2: 1}, [])
+
+
+def test_plugin_that_comes_back(world: World) -> None:
+    world.connect(_R, *_devices("1", "2"))
+    world.manager.plugin_disconnected(_R)
+    world.clock.step(ENDPOINT_STOP_GRACE_PERIOD - 1)
+    world.connect(_R, *_devices("1", "2", "3"))
+    world.clock.step(_AFTER_GRACE)
+    assert world.capacity() == ({_R: 3}, {_R: 3}, [])
+
+
+def test_allocatable_devices(world: World) -> None:
+    world.connect(_R, device("1"), device("2", healthy=False))
+    world.connect(_R2, device("1"))
+    assert {name: set(each) for name, each in world.manager.get_allocatable_devices().items()} == {
+        _R: {"1"},
+        _R2: {"1"},
+    }
+    world.tell(_R, device("1"), device("2"))
+    assert set(world.manager.get_allocatable_devices()[_R]) == {"1", "2"}
+
+
+def test_node_has_what_pods_have(world: World) -> None:
+    world.connect(_R, *_devices("1", "2"))
+    asking = pod(limits={_R: 2})
+    world.allocate(asking)
+    world.manager.plugin_disconnected(_R)
+    info = framework.NodeInfo()
+    info.allocatable.scalar_resources = {_R: 0, _R2: 7}
+    world.manager.update_plugin_resources(info, lifecycle.PodAdmitAttributes(pod("another")))
+    assert info.allocatable.scalar_resources == {_R: 0, _R2: 7}
+    world.manager.update_plugin_resources(info, lifecycle.PodAdmitAttributes(asking))
+    assert info.allocatable.scalar_resources == {_R: 2, _R2: 7}
+
+
+# ---- Giving devices to containers ----
+
+
+def test_allocation(world: World) -> None:
+    first = world.connect(_R, *_devices("dev1", "dev2"))
+    first.allocate = lambda ids: response({"/dev/a": "/dev/a"}, {"/lib": "/usr/lib"}, {"KEY": ",".join(ids)})
+    world.connect(_R2, *_devices("dev3", "dev4"))
+    one, two, three = pod("one", {_R: 2, _R2: 1, "cpu": 2}), pod("two", {_R: 1}), pod("three", {_R2: 1})
+    world.allocate(one)
+    assert world.devices(one) == {_R: {"dev1", "dev2"}, _R2: {"dev3"}}
+    options = world.manager.get_device_run_container_options(golang.background(), one, one.spec.containers[0])
+    assert options is not None
+    assert [each.path_on_host for each in options.devices] == ["/dev/a"]
+    assert [each.host_path for each in options.mounts] == ["/usr/lib"]
+    assert {each.name: each.value for each in options.envs} == {"KEY": "dev1,dev2", "RESOURCE2": "dev3"}
+    with pytest.raises(AllocationError) as refused:
+        world.allocate(two)
+    assert str(refused.value) == f"requested number of devices unavailable for {_R}. Requested: 1, Available: 0"
+    world.allocate(three)
+    assert world.devices(three) == {_R2: {"dev4"}}
+
+
+def test_devices_of_pods_that_have_ended(world: World) -> None:
+    world.connect(_R, device("1"))
+    one, two = pod("one", {_R: 1}), pod("two", {_R: 1})
+    world.allocate(one)
+    world.active_pods = []
+    world.sources_ready = False
+    with pytest.raises(AllocationError, match="unavailable"):
+        world.allocate(two)
+    world.sources_ready = True
+    world.allocate(two)
+    assert (world.devices(one), world.devices(two)) == ({}, {_R: {"1"}})
+    assert world.manager.get_device_run_container_options(golang.background(), one, one.spec.containers[0]) is None
+
+
+def test_init_containers_hand_on_their_devices(world: World) -> None:
+    world.connect(_R, *_devices("1", "2"))
+    world.connect(_R2, *_devices("3", "4"))
+    asking = pod(
+        init_containers=[container("i1", {_R: 1}), container("i2", {_R: 2})],
+        containers=[container("c1", {_R: 1, _R2: 1}), container("c2", {_R: 1, _R2: 1})],
+    )
+    world.allocate(asking)
+    given = {name: world.devices(asking, name)[_R] for name in ("i1", "i2", "c1", "c2")}
+    assert given["i1"] < given["i2"]
+    assert given["c1"] | given["c2"] == given["i2"] and not given["c1"] & given["c2"]
+
+
+def test_sidecars_keep_their_devices(world: World) -> None:
+    world.connect(_R, *_devices("1", "2", "3", "4", "5", "6"))
+    asking = pod(
+        init_containers=[
+            container("i", {_R: 3}),
+            container("s1", {_R: 1}, "Always"),
+            container("s2", {_R: 2}, "Always"),
+        ],
+        containers=[container("c1", {_R: 1}), container("c2", {_R: 2})],
+    )
+    world.allocate(asking)
+    given = {name: world.devices(asking, name)[_R] for name in ("i", "s1", "s2", "c1", "c2")}
+    assert given["s1"] | given["s2"] == given["i"]
+    assert sorted(id for name in ("s1", "s2", "c1", "c2") for id in given[name]) == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_devices_are_given_once(world: World) -> None:
+    plugin = world.connect(_R, *_devices("1", "2"))
+    asking = pod(limits={_R: 1})
+    world.allocate(asking)
+    world.allocate(asking)
+    assert plugin.calls == ["allocate 1"]
+    with pytest.raises(AllocationError) as changed:
+        world.allocate(pod(limits={_R: 2}))
+    assert str(changed.value) == f'pod "pod" container "c" changed request for resource "{_R}" from 1 to 2'
+
+
+def test_plugin_that_refuses(world: World) -> None:
+    plugin = world.connect(_R, device("1"))
+    plugin.err = ValueError("not today")
+    with pytest.raises(ValueError, match="not today"):
+        world.allocate(pod("one", {_R: 1}))
+    plugin.err = None
+    world.allocate(pod("two", {_R: 1}))
+    assert plugin.calls == ["allocate 1", "allocate 1"]
+
+
+def test_plugin_that_answers_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = world.connect(_R, device("1"))
+    monkeypatch.setattr(plugin, "Allocate", lambda request, timeout: pluginapi.AllocateResponse())
+    with pytest.raises(AllocationError, match=f"no containers return in allocation response of device plugin {_R}"):
+        world.allocate(pod(limits={_R: 1}))
+
+
+def test_no_healthy_devices(world: World) -> None:
+    world.connect(_R, device("1", healthy=False))
+    with pytest.raises(AllocationError) as refused:
+        world.allocate(pod(limits={_R: 1}))
+    assert str(refused.value) == f"no healthy devices present; cannot allocate unhealthy devices {_R}"
+
+
+def test_device_that_is_not_healthy_any_more(world: World) -> None:
+    world.connect(_R, *_devices("1", "2"))
+    asking = pod(limits={_R: 1})
+    world.allocate(asking)
+    world.tell(_R, device("1", healthy=False), device("2"))
+    with pytest.raises(AllocationError) as refused:
+        world.allocate(asking)
+    assert str(refused.value) == (
+        f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {_R}"
+    )
+
+
+def test_resource_that_is_gone(world: World) -> None:
+    world.connect(_R, device("1"))
+    asking = pod(limits={_R: 1})
+    world.allocate(asking)
+    world.manager.plugin_disconnected(_R)
+    world.clock.step(_AFTER_GRACE)
+    world.capacity()
+    with pytest.raises(AllocationError, match=f"cannot allocate unregistered device {_R}"):
+        world.allocate(asking)
+
+
+def test_resource_of_nobody(world: World) -> None:
+    asking = pod(limits={_R: 1})
+    world.allocate(asking)
+    assert world.devices(asking) == {}
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_extended_resource_of_a_claim(enabled: bool, world: World) -> None:
+    world.connect(_R, device("1", healthy=False))
+    asking = pod(limits={_R: 1})
+    mapping = v1.ContainerExtendedResourceRequest(container_name="c", resource_name=_R)
+    asking.status.extended_resource_claim_status = v1.PodExtendedResourceClaimStatus(request_mappings=[mapping])
+    with featuregatetesting.set_feature_gate_during_test(
+        features.feature_gate, features.DRA_EXTENDED_RESOURCE, enabled
+    ):
+        if enabled:
+            world.allocate(asking)
+        else:
+            with pytest.raises(AllocationError):
+                world.allocate(asking)
+
+
+def test_filter_by_affinity(world: World) -> None:
+    world.connect(_R, device("1", 1), device("2", 1, 2), device("3", 2), device("4", 2), device("none"))
+    world.prefer_nodes(TopologyHint(BitMask(2), True))
+    split = world.manager._filter_by_affinity("", "", _R, {"1", "2"})
+    assert split == ({"2"}, {"1"}, set())
+    split = world.manager._filter_by_affinity("", "", _R, {"1", "2", "3", "4", "none"})
+    assert split == ({"2", "3", "4"}, {"1"}, {"none"})
+
+
+# ---- When a container starts ----
+
+
+def test_pre_start_container(world: World) -> None:
+    plugin = world.connect(_R, device("1"), options=pluginapi.DevicePluginOptions(pre_start_required=True))
+    asking = pod(limits={_R: 1})
+    world.allocate(asking)
+    world.manager.get_device_run_container_options(golang.background(), asking, asking.spec.containers[0])
+    assert plugin.calls == ["allocate 1", "pre start 1"]
+    plugin.err = ValueError("broken")
+    with pytest.raises(AllocationError, match="device plugin PreStartContainer rpc failed with err: broken"):
+        world.manager.get_device_run_container_options(golang.background(), asking, asking.spec.containers[0])
+
+
+def test_plugin_that_registers_between_admission_and_start(world: World) -> None:
+    asking = pod(limits={_R: 1})
+    world.allocate(asking)
+    world.connect(_R, device("1"))
+    options = world.manager.get_device_run_container_options(golang.background(), asking, asking.spec.containers[0])
+    assert options is not None and world.devices(asking) == {_R: {"1"}}
+    world.active_pods = []
+    gone = pod("gone", {_R: 1})
+    assert world.manager.get_device_run_container_options(golang.background(), gone, gone.spec.containers[0]) is None
+
+
+# ---- Restarts ----
+
+
+def _restarted(world: World, ctx: golang.Context, running: bool, pod_uid: str = "pod") -> None:
+    containers = ContainerMap()
+    containers.add(pod_uid, "c", "old")
+    containers.add(pod_uid, "c", "new")
+    world.sources_ready = False
+    world.start(ctx, containers, {"new"} if running else set())
+
+
+def test_restart_of_the_kubelet(world: World, ctx: golang.Context) -> None:
+    """A container that runs has its devices, though the plugin is not back."""
+    world.connect(_R, *_devices("1", "2"))
+    asking = pod(limits={_R: 1})
+    world.allocate(asking)
+    _restarted(world, ctx, running=True)
+    assert world.capacity() == ({_R: 0}, {_R: 0}, [])
+    world.allocate(asking)
+    assert world.devices(asking) == {_R: {"1"}}
+    options = world.manager.get_device_run_container_options(golang.background(), asking, asking.spec.containers[0])
+    assert options is not None and [each.name for each in options.envs] == ["RESOURCE1"]
+
+
+def test_restart_of_the_node(world: World, ctx: golang.Context) -> None:
+    """A pod waits until its plugin has told of its devices."""
+    world.connect(_R, *_devices("1", "2"))
+    asking = pod(limits={_R: 1})
+    world.allocate(asking)
+    _restarted(world, ctx, running=False)
+    with pytest.raises(DevicesAwaitedError) as waiting:
+        world.allocate(asking)
+    result = admission.get_pod_admit_result(waiting.value)
+    assert (result.admit, result.wait) == (False, True)
+    assert result.message == f"waits for the device plugin of {_R}, for 5 minutes at most"
+    plugin = world.connect(_R, *_devices("1", "2"))
+    update, _ = world.manager.updates().recv(5)
+    assert update is not None and update.pod_uids == ("pod",)
+    world.allocate(asking)
+    # It has what it had before.
+    assert (plugin.calls, world.devices(asking)) == ([], {_R: {"1"}})
+
+
+def test_plugin_that_does_not_come_back(world: World, ctx: golang.Context) -> None:
+    world.connect(_R, device("1"))
+    _restarted(world, ctx, running=False)
+    world.clock.step(ENDPOINT_STOP_GRACE_PERIOD - 1)
+    with pytest.raises(DevicesAwaitedError):
+        world.allocate(pod(limits={_R: 1}))
+    world.clock.step(2)
+    with pytest.raises(AllocationError) as refused:
+        world.allocate(pod(limits={_R: 1}))
+    assert admission.get_pod_admit_result(refused.value) == lifecycle.PodAdmitResult(
+        False,
+        "UnexpectedAdmissionError",
+        "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
+        f"{_R}, which is unexpected",
+    )
+
+
+def test_plugin_that_is_restarted(world: World) -> None:
+    world.connect(_R, device("1"))
+    world.manager.plugin_disconnected(_R)
+    asking = pod(limits={_R: 1})
+    with pytest.raises(DevicesAwaitedError):
+        world.allocate(asking)
+    world.connect(_R, device("1", healthy=False))
+    # It is back, and has nothing to give.
+    with pytest.raises(AllocationError, match="no healthy devices present"):
+        world.allocate(asking)
+
+
+def test_plugin_that_is_gone_is_not_asked(world: World) -> None:
+    plugin = world.connect(_R, *_devices("1", "2"), options=pluginapi.DevicePluginOptions(pre_start_required=True))
+    asking = pod(limits={_R: 1})
+    world.allocate(asking)
+    endpoint = world.manager._endpoints[_R].e
+    world.manager.plugin_disconnected(_R)
+    with pytest.raises(EndpointStoppedError, match=f"endpoint {_R} has been stopped"):
+        endpoint.allocate(["2"])
+    with pytest.raises(AllocationError, match="rpc failed with err: endpoint"):
+        world.manager.get_device_run_container_options(golang.background(), asking, asking.spec.containers[0])
+    assert plugin.calls == ["allocate 1"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "changed", "of another version"])
+def test_checkpoint_that_cannot_be_read(damage: str, world: World, ctx: golang.Context, log: io.StringIO) -> None:
+    world.connect(_R, *_devices("1", "2"))
+    world.allocate(pod(limits={_R: 1}))
+    file = world.directory / "device-plugins" / KUBELET_DEVICE_MANAGER_CHECKPOINT
+    text = file.read_text()
+    match damage:
+        case "truncated":
+            file.write_text(text[: len(text) // 2])
+        case "changed":
+            file.write_text(text.replace('"1"', '"2"'))
+        case _:
+            file.write_text('{"version": "v9", "data": []}')
+    world.start(ctx)
+    assert world.capacity() == ({}, {}, [])
+    assert f'path="{file}"' in log.getvalue()
+    world.connect(_R, *_devices("1", "2"))
+    assert world.capacity() == ({_R: 2}, {_R: 2}, [])
+
+
+def test_checkpoint_that_cannot_be_written(world: World) -> None:
+    world.connect(_R, device("1"))
+    directory = world.directory / "device-plugins"
+    (directory / KUBELET_DEVICE_MANAGER_CHECKPOINT).unlink()
+    (directory / KUBELET_DEVICE_MANAGER_CHECKPOINT).mkdir()
+    with pytest.raises(OSError, match='failed to write checkpoint file "kubelet_internal_checkpoint"'):
+        world.allocate(pod(limits={_R: 1}))
+
+
+def test_node_that_was_made_anew(world: World, ctx: golang.Context) -> None:
+    assert world.manager.should_reset_extended_resource_capacity()
+    world.start(ctx)
+    assert world.manager.should_reset_extended_resource_capacity()
+    assert not world.start(ctx).should_reset_extended_resource_capacity()
+
+
+def test_sockets_of_an_earlier_kubelet(world: World) -> None:
+    directory = world.directory / "device-plugins"
+    (directory / "file").write_text("")
+    (directory / "directory").mkdir()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(directory / "plugin.sock"))
+    world.manager.cleanup_plugin_directory(str(directory))
+    assert sorted(path.name for path in directory.iterdir()) == ["directory", "file"]
+
+
+# ---- How devices are ----
+
+
+def test_update_allocated_resources_status(world: World) -> None:
+    world.connect(_R, *_devices("dev2", "dev1"))
+    world.connect(_R2, device("dev1"))
+    asking = pod(limits={_R: 2, _R2: 1})
+    world.allocate(asking)
+    world.tell(_R, device("dev1"), device("dev2", healthy=False))
+    old = v1.ResourceStatus(name="claim:x/y")
+    status = v1.PodStatus(
+        container_statuses=[
+            v1.ContainerStatus(name="c", allocated_resources_status=[old, v1.ResourceStatus(name=_R)]),
+            v1.ContainerStatus(name="other"),
+        ]
+    )
+    world.manager.update_allocated_resources_status(asking, status)
+    assert [
+        (each.name, [(health.resource_id, health.health) for health in each.resources])
+        for each in status.container_statuses[0].allocated_resources_status
+    ] == [
+        ("claim:x/y", []),
+        (_R, [("dev1", "Healthy"), ("dev2", "Unhealthy")]),
+        (_R2, [("dev1", "Healthy")]),
+    ]
+    assert status.container_statuses[1].allocated_resources_status == []
+
+
+def _told(world: World) -> list[tuple[str, ...]]:
+    told = []
+    while (received := world.manager.updates().try_recv())[2]:
+        assert received[0] is not None
+        told.append(received[0].pod_uids)
+    return told
+
+
+def test_pods_are_named_whose_devices_change(world: World) -> None:
+    world.connect(_R, *_devices("1", "2", "3"))
+    world.connect(_R2, device("1"))
+    one, two, other = pod("one", {_R: 1}), pod("two", {_R: 1}), pod("other", {_R2: 1})
+    for each in (one, two, other):
+        world.allocate(each)
+    world.tell(_R, *_devices("1", "2", "3"))
+    world.tell(_R, device("1"), device("2"), device("3", healthy=False))
+    assert _told(world) == []
+    world.tell(_R, device("1", healthy=False), device("2"))
+    assert _told(world) == [("one",)]
+    # Devices that are gone are no news, but their return is.
+    world.tell(_R)
+    assert _told(world) == []
+    world.tell(_R, *_devices("1", "2"))
+    assert _told(world) == [("one", "two")]
+
+
+def test_nobody_listens_to_news(world: World, log: io.StringIO) -> None:
+    world.connect(_R, device("1"))
+    world.allocate(pod(limits={_R: 1}))
+    for number in range(102):
+        world.tell(_R, device("1", healthy=bool(number % 2)))
+    assert len(_told(world)) == 100
+    assert log.getvalue().count("device update channel is full") == 2
+
+
+def test_no_news_without_the_gate(world: World) -> None:
+    world.connect(_R, device("1"))
+    world.allocate(pod(limits={_R: 1}))
+    with featuregatetesting.set_feature_gate_during_test(features.feature_gate, features.RESOURCE_HEALTH_STATUS, False):
+        world.tell(_R, device("1", healthy=False))
+    assert _told(world) == []

@@ -1,0 +1,314 @@
+"""Tests of registration and of connections, with plugins on real sockets.
+
+Go: pkg/kubelet/cm/devicemanager/endpoint_test.go, manager_test.go (TestDevicePluginReRegistration)
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import grpc
+import pytest
+
+from kubelet import pluginmanager
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
+from kubelet.apis.pluginregistration import v1 as registration
+from kubelet.cm.devicemanager import endpoint
+from kubelet.cm.devicemanager.plugin import v1beta1 as plugin
+from kubelet.cm.devicemanager.plugin.v1beta1 import client as pluginclient
+from kubelet.cm.devicemanager.plugin.v1beta1.stub import Stub
+from kubelet.cm.devicemanager.testing import device
+from pkg import golang
+from pkg.apimachinery import clock as clocklib
+from pkg.util import grpcstatus
+
+_RESOURCE = "fake-domain/resource"
+_DEADLINE = 10.0
+
+
+class _Handler:
+    """The device manager's part; `events` has each call as a line."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()  # guards events
+        self.events: list[str] = []
+        self.plugin: plugin.DevicePlugin | None = None
+
+    def cleanup_plugin_directory(self, directory: str) -> None:
+        self._note("cleanup")
+
+    def plugin_connected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
+        options = plugin.call(device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), 1.0)
+        self.plugin = device_plugin
+        required = " with pre start" if options.pre_start_required else ""
+        self._note(f"connected {Path(device_plugin.socket_path).name}{required}")
+
+    def plugin_disconnected(self, resource_name: str) -> None:
+        self._note(f"disconnected {resource_name}")
+
+    def plugin_list_and_watch_receiver(self, resource_name: str, response: pluginapi.ListAndWatchResponse) -> None:
+        self._note(f"devices {' '.join(f'{each.ID}:{each.health}' for each in response.devices)}".rstrip())
+
+    def expect(self, *events: str) -> None:
+        """Wait until just these calls have been made since the last expect."""
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.events) >= len(events), _DEADLINE)
+            assert self.events == list(events)
+            self.events = []
+
+    def _note(self, event: str) -> None:
+        with self.changed:
+            self.events.append(event)
+            self.changed.notify_all()
+
+
+class _World:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.handler = _Handler()
+        self.socket = directory / "kubelet.sock"
+        self.server = plugin.Server(str(self.socket), self.handler, self.handler)
+        self.stubs: list[Stub] = []
+
+    def start(self) -> None:
+        self.server.start()
+        self.handler.expect("cleanup")
+
+    def stub(self, name: str, *devices: pluginapi.Device, pre_start: bool = False) -> Stub:
+        """A plugin that serves, and has not registered."""
+        stub = Stub(devices, self.directory / name, _RESOURCE, pre_start)
+        stub.start()
+        self.stubs.append(stub)
+        return stub
+
+    def refused(self, stub: Stub, **request: str) -> str:
+        with pytest.raises(grpc.RpcError) as refusal:
+            stub.register(self.socket, **request)
+        assert isinstance(refusal.value, grpc.Call) and refusal.value.code() is grpc.StatusCode.UNKNOWN
+        return refusal.value.details() or ""
+
+
+@pytest.fixture
+def world() -> Iterator[_World]:
+    # Paths of sockets must be short.
+    with tempfile.TemporaryDirectory() as directory:
+        world = _World(Path(directory))
+        yield world
+        for stub in world.stubs:
+            stub.stop()
+        world.server.stop()
+
+
+def test_devices_from_first_to_last(world: _World) -> None:
+    world.start()
+    stub = world.stub("p.sock", device("1"), device("2", healthy=False), pre_start=True)
+    stub.register(world.socket)
+    world.handler.expect("connected p.sock with pre start", "devices 1:Healthy 2:Unhealthy")
+    stub.update(device("1", healthy=False), device("3"))
+    world.handler.expect("devices 1:Unhealthy 3:Healthy")
+    stub.update()
+    world.handler.expect("devices")
+    stub.stop()
+    world.handler.expect(f"disconnected {_RESOURCE}")
+
+
+def test_another_plugin_of_the_same_resource(world: _World) -> None:
+    world.start()
+    first, second = world.stub("p1.sock", device("1")), world.stub("p2.sock", device("2"))
+    first.register(world.socket)
+    world.handler.expect("connected p1.sock", "devices 1:Healthy")
+    second.register(world.socket)
+    world.handler.expect("connected p2.sock", "devices 2:Healthy")
+    first.update(device("9"))
+    first.stop()
+    second.update(device("3"))
+    world.handler.expect("devices 3:Healthy")
+
+
+def test_plugin_that_registers_twice(world: _World) -> None:
+    world.start()
+    stub = world.stub("p.sock", device("1"))
+    for _ in range(2):
+        stub.register(world.socket)
+        world.handler.expect("connected p.sock", "devices 1:Healthy")
+    stub.stop()
+    world.handler.expect(f"disconnected {_RESOURCE}")
+
+
+def test_plugin_that_is_restarted(world: _World) -> None:
+    world.start()
+    stub = world.stub("p.sock", device("1"))
+    stub.register(world.socket)
+    world.handler.expect("connected p.sock", "devices 1:Healthy")
+    stub.stop()
+    world.handler.expect(f"disconnected {_RESOURCE}")
+    stub.start()
+    stub.register(world.socket)
+    world.handler.expect("connected p.sock", "devices 1:Healthy")
+
+
+@pytest.mark.parametrize(
+    ("request_", "fault"),
+    [
+        (
+            {"version": "v9"},
+            'requested API version "v9" is not supported by kubelet. Supported version is "[v1beta1]"',
+        ),
+        ({"endpoint": ""}, f"no endpoint was given for resource {_RESOURCE}"),
+        ({"resource_name": "gpu"}, 'the ResourceName "gpu" is invalid'),
+        ({"resource_name": ""}, 'the ResourceName "" is invalid'),
+        ({"resource_name": "kubernetes.io/gpu"}, 'the ResourceName "kubernetes.io/gpu" is invalid'),
+        ({"resource_name": "example.com/a b\n"}, 'the ResourceName "example.com/a b\\n" is invalid'),
+        ({"resource_name": f"example.com/{'x' * 64}"}, f'the ResourceName "example.com/{"x" * 64}" is invalid'),
+    ],
+    ids=["version", "no endpoint", "no domain", "empty", "native", "characters", "too long"],
+)
+def test_garbage_is_refused(request_: dict[str, str], fault: str, world: _World) -> None:
+    world.start()
+    assert world.refused(world.stub("p.sock"), **request_) == fault
+    world.handler.expect()
+
+
+def test_endpoint_where_nobody_serves(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pluginclient, "_DIAL_TIMEOUT", 0.2)
+    world.start()
+    stub = world.stub("p.sock")
+    stub.stop()
+    fault = f"failed to dial device plugin: nobody answers at {world.directory}/p.sock"
+    assert world.refused(stub) == fault
+
+
+def test_plugin_that_hangs_when_it_registers(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.start()
+    stub, goes_on = world.stub("p.sock", device("1")), threading.Event()
+    monkeypatch.setattr(
+        stub, "GetDevicePluginOptions", lambda *_: goes_on.wait(_DEADLINE) and pluginapi.DevicePluginOptions()
+    )
+    stub.start()
+    assert world.refused(stub) == "rpc error: code = DeadlineExceeded desc = no answer within 1 s"
+    goes_on.set()
+
+
+def _endpoint(world: _World, alloc: Callable[[Sequence[str]], pluginapi.AllocateResponse]) -> endpoint.EndpointImpl:
+    world.start()
+    stub = world.stub("p.sock", device("1"))
+    stub.alloc_func = lambda request, devices: alloc(request.container_requests[0].devices_ids)
+    stub.register(world.socket)
+    world.handler.expect("connected p.sock", "devices 1:Healthy")
+    return endpoint.EndpointImpl(_RESOURCE, world.handler.plugin, clocklib.RealClock())
+
+
+def test_allocate(world: _World) -> None:
+    answer = pluginapi.AllocateResponse()
+    answer.container_responses.add(envs={"A": "1"}).devices.add(host_path="/dev/a", container_path="/dev/b")
+    assert _endpoint(world, lambda ids: answer).allocate(["2", "1"]) == answer
+    assert world.stubs[0].calls == ["allocate 1 2"]
+
+
+def test_plugin_that_hangs_in_allocate(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "ALLOCATE_TIMEOUT", 0.2)
+    goes_on = threading.Event()
+
+    def hang(ids: Sequence[str]) -> pluginapi.AllocateResponse:
+        goes_on.wait(_DEADLINE)
+        return pluginapi.AllocateResponse()
+
+    with pytest.raises(grpcstatus.StatusError) as late:
+        _endpoint(world, hang).allocate(["1"])
+    assert str(late.value) == "rpc error: code = DeadlineExceeded desc = no answer within 0.2 s"
+    goes_on.set()
+
+
+def test_preferred_allocation_and_pre_start(world: _World) -> None:
+    ends = _endpoint(world, lambda ids: pluginapi.AllocateResponse())
+    asked: list[pluginapi.PreferredAllocationRequest] = []
+    answer = pluginapi.PreferredAllocationResponse()
+    answer.container_responses.add(deviceIDs=["1"])
+
+    def prefer(
+        request: pluginapi.PreferredAllocationRequest, devices: Mapping[str, pluginapi.Device]
+    ) -> pluginapi.PreferredAllocationResponse:
+        asked.append(request)
+        return answer
+
+    world.stubs[0].get_preferred_alloc_func = prefer
+    assert ends.get_preferred_allocation({"1", "2"}, {"2"}, 1) == answer
+    expected = pluginapi.PreferredAllocationRequest()
+    expected.container_requests.add(available_deviceIDs=["1", "2"], must_include_deviceIDs=["2"], allocation_size=1)
+    assert asked == [expected]
+    ends.pre_start_container(["1"])
+    assert world.stubs[0].calls == ["pre start 1"]
+
+
+def test_plugin_that_the_plugin_manager_finds(world: _World) -> None:
+    """The newer way: the kubelet comes to the plugin's socket."""
+    world.start()
+    ctx, cancel = golang.with_cancel(golang.background())
+    with tempfile.TemporaryDirectory() as found_in:
+        manager = pluginmanager.PluginManager(found_in)
+        manager.add_handler(registration.DEVICE_PLUGIN, world.server)
+        thread = golang.go(manager.run, ctx, name="plugin-manager")
+        stub = Stub([device("1")], Path(found_in) / "p.sock", _RESOURCE)
+        world.stubs.append(stub)
+        stub.start()
+        world.handler.expect("connected p.sock", "devices 1:Healthy")
+        stub.stop()
+        world.handler.expect(f"disconnected {_RESOURCE}")
+        cancel()
+        thread.join(_DEADLINE)
+
+
+@pytest.mark.parametrize(
+    ("name", "versions", "fault"),
+    [
+        (
+            _RESOURCE,
+            ["v1alpha1", "v2"],
+            r"manager version, v1beta1, is not among plugin supported versions \[v1alpha1 v2\]",
+        ),
+        ("gpu", ["v1beta1"], 'invalid name of device plugin socket: the ResourceName "gpu" is invalid'),
+    ],
+    ids=["versions", "name"],
+)
+def test_validate_plugin(name: str, versions: list[str], fault: str, world: _World) -> None:
+    world.server.validate_plugin(_RESOURCE, "/p.sock", ["v2", "v1beta1"])
+    with pytest.raises(ValueError, match=fault):
+        world.server.validate_plugin(name, "/p.sock", versions)
+
+
+def test_a_plugin_that_is_not_there_any_more_takes_no_other_with_it(world: _World) -> None:
+    world.start()
+    old, new = world.stub("old.sock", device("1")), world.stub("new.sock", device("2"))
+    world.server.register_plugin(_RESOURCE, str(world.directory / "old.sock"), ["v1beta1"], None)
+    world.server.register_plugin(_RESOURCE, str(world.directory / "new.sock"), ["v1beta1"], None)
+    old.stop()
+    world.server.deregister_plugin(_RESOURCE, str(world.directory / "old.sock"))
+    new.update(device("3"))
+    with world.handler.changed:
+        world.handler.changed.wait_for(lambda: "devices 3:Healthy" in world.handler.events, _DEADLINE)
+        assert f"disconnected {_RESOURCE}" not in world.handler.events
+        assert "devices 3:Healthy" in world.handler.events
+
+
+def test_server_that_cannot_listen(world: _World) -> None:
+    world.server.check()
+    (world.directory / "kubelet.sock").mkdir()
+    with pytest.raises(OSError, match=f"listen unix {world.socket}"):
+        world.server.start()
+    with pytest.raises(OSError, match=r"device registration error: .* no device plugins can register: listen unix"):
+        world.server.check()
+
+
+def test_stop_and_relative_path(world: _World) -> None:
+    world.server.stop()
+    world.start()
+    world.server.stop()
+    world.server.stop()
+    with socket.socket(socket.AF_UNIX) as sock, pytest.raises(OSError, match=r"No such file|refused"):
+        sock.connect(str(world.socket))
+    with pytest.raises(ValueError, match=r"bad socketPath, must be an absolute path: kubelet\.sock"):
+        plugin.Server("kubelet.sock", world.handler, world.handler)

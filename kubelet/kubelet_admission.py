@@ -1,0 +1,40 @@
+"""Pods that are asked to wait before they are admitted.
+
+Go has none: it turns away for good what it cannot admit at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from pkg.api.core import v1
+
+
+class WaitingPods:
+    """Pods by their uids, with what they wait for. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _reasons
+        self._reasons: dict[str, str] = {}
+
+    def note(self, uid: str, reason: str) -> bool:
+        """The pod waits; returns whether that, or the reason, is new."""
+        with self._lock:
+            new = self._reasons.get(uid) != reason
+            self._reasons[uid] = reason
+            return new
+
+    def discard(self, uid: str) -> None:
+        """The pod does not wait any more, or never did."""
+        with self._lock:
+            self._reasons.pop(uid, None)
+
+    def __contains__(self, uid: str) -> bool:
+        with self._lock:
+            return uid in self._reasons
+
+    def without(self, pods: Iterable[v1.Pod]) -> list[v1.Pod]:
+        """Those of the pods that do not wait, and so have what they want."""
+        with self._lock:
+            return [pod for pod in pods if pod.metadata.uid not in self._reasons]

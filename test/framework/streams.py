@@ -15,7 +15,7 @@ from pkg.apimachinery.util.httpstream import spdy
 TIMEOUT = 60.0
 EXEC_PROTOCOL = "v4.channel.k8s.io"
 PORT_FORWARD_PROTOCOL = "portforward.k8s.io"
-_READ_SIZE = 1 << 18
+_READ_SIZE = 1 << 16
 
 
 def connect(host: str, port: int, tls: bool) -> socket.socket:

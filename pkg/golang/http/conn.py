@@ -42,6 +42,10 @@ class Conn(Protocol):
         """How long each operation may take; None for ever. Then TimeoutError."""
         ...
 
+    def set_low_water(self, count: int) -> None:
+        """A poll shall tell of data only once so many bytes have come, or no more can come."""
+        ...
+
     def set_deadline(self, when: float | None) -> None:
         """In time.monotonic() seconds: after it every operation that would wait raises TimeoutError."""
         ...
@@ -81,6 +85,9 @@ class WaitingConn:
     def settimeout(self, seconds: float | None) -> None:
         self._blocking = True
         self._timeout = seconds
+
+    def set_low_water(self, count: int) -> None:
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def set_deadline(self, when: float | None) -> None:
         self._deadline = when

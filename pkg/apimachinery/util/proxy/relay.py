@@ -11,19 +11,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-_READ_SIZE = 1 << 17
+# A larger buffer costs more than the second call it saves: it comes from the system each time.
+_READ_SIZE = 1 << 16
 # So many bytes may wait to be sent to one side before no more are taken from the other.
 _HIGH_WATER = 1 << 18
 # So many bytes are read from one end before the other has its turn.
 _TURN = 1 << 20
 # After so many small pieces from one side alone, each so soon after the one before, in seconds, there is more to come:
-# it is waited for a little. Runtimes write in pieces of 4 KiB and less, and each one handed on costs as much as a large
-# one. Where both sides speak in turn nothing waits.
+# the kernel gathers so many bytes of it, for so many milliseconds at most, before it wakes the relay. Runtimes write in
+# pieces of 4 KiB and less, and each one handed on costs as much as a large one. Where both sides speak in turn nothing
+# waits.
 _STREAK = 16
-# Bytes below which what has come at once is a small piece.
-_SMALL = 64 << 10
 _SOON = 0.005
-_GATHER = 0.0005
+_GATHER = 64 << 10
+_GATHER_MILLISECONDS = 2
+# When no more bytes than these have gathered in that time, a gathering saves nothing, and so ends.
+_LITTLE = 8 << 10
 # Stands for no event but that the other side is gone, which every poll tells.
 _NEWS = 1 << 16
 # How long, in seconds, nothing may move after one direction has ended.
@@ -44,6 +47,8 @@ class Conn(Protocol):
 
     def setblocking(self, blocking: bool) -> None: ...
 
+    def set_low_water(self, count: int) -> None: ...
+
     def shutdown_write(self) -> None: ...
 
 
@@ -59,6 +64,7 @@ class End:
         self.waiting = 0  # bytes that `write` was given and the connection has not taken
         self._queue: deque[memoryview] = deque()
         self._ending = self._writes_ended = False
+        self.gathering = False
         self._streak, self._last_read = 0, 0.0  # how many small pieces came soon after each other, and when the last
         self.fd = conn.fileno()
         self._polled = 0  # what the poll waits for at it
@@ -116,26 +122,42 @@ class End:
         """Hand on what there is, as long as the sink can take it."""
         if self.read_ended:
             return
-        if self._streak >= _STREAK and time.monotonic() - self._last_read < _SOON:
-            time.sleep(_GATHER)
         total = 0
         while total < _TURN and not self.read_ended and sink.waiting < _HIGH_WATER:
-            data, more = self._gather()
+            data, more = self._take()
             total += len(data)
             if data:
                 self.on_data(data)
             if not more:
                 break
-        now = time.monotonic()
-        is_more = total < _SMALL and now - self._last_read < _SOON + _GATHER
-        self._streak = self._streak + 1 if is_more else 0
-        self._last_read = now
         if total:
-            sink._streak = 0
+            sink._gather_no_more()
         if self.read_ended:
             self.on_end()
+        else:
+            self._pace(total)
 
-    def _gather(self) -> tuple[bytes, bool]:
+    def _pace(self, total: int) -> None:
+        """Begin or end to gather by how much was just read."""
+        if self.gathering:
+            if total <= _LITTLE:
+                self._gather_no_more()
+            return
+        now = time.monotonic()
+        is_more = total < _GATHER and now - self._last_read < _SOON
+        self._streak = self._streak + 1 if is_more else 0
+        self._last_read = now
+        if self._streak >= _STREAK:
+            self.gathering = True
+            self.conn.set_low_water(_GATHER)
+
+    def _gather_no_more(self) -> None:
+        self._streak = 0
+        if self.gathering:
+            self.gathering = False
+            self.conn.set_low_water(1)
+
+    def _take(self) -> tuple[bytes, bool]:
         """What can be read now, about so much, and whether there may be more."""
         parts: list[bytes] = []
         size, more = 0, True
@@ -240,9 +262,10 @@ class Relay:
         """Until something can move: the ends to read from. None if nothing did for too long."""
         for end, other in pairs:
             end.register(self._poll, end.events(other), always=end is self.client)
-        found = self._poll.poll(self._limit())
+        gathering = [end for end, _ in pairs if end.gathering]
+        found = self._poll.poll(_GATHER_MILLISECONDS if gathering else self._limit())
         if not found:
-            return None
+            return gathering or None
         readable = []
         for fd, events in found:
             end = self.client if fd == self.client.fd else self.backend

@@ -61,6 +61,19 @@ def read_all(sock: socket.socket) -> bytes:
     return bytes(got)
 
 
+def low_water_marks(end: relaylib.End) -> list[int]:
+    """Those that the relay sets from now on."""
+    conn, marks = end.conn, list[int]()
+    set_low_water = conn.set_low_water
+
+    def record(count: int) -> None:
+        marks.append(count)
+        set_low_water(count)
+
+    conn.set_low_water = record  # type: ignore[method-assign]
+    return marks
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _TIMEOUT
     while not condition():
@@ -94,6 +107,30 @@ def test_much_goes_both_ways_at_once(between: Between) -> None:
     assert between.over()
     for sender in senders:
         sender.join()
+
+
+def test_small_pieces_are_gathered_as_long_as_they_come_fast(between: Between) -> None:
+    marks = low_water_marks(between.relay.backend)
+    deadline = time.monotonic() + _TIMEOUT
+    while not marks:
+        assert time.monotonic() < deadline
+        between.far.sendall(b"piece")
+        assert between.near.recv(5) == b"piece"
+    # Nothing more comes, so that what does come, be it ever so little, is waited for no longer.
+    wait_for(lambda: marks[-1] == 1)
+    assert marks[0] > 1
+    between.far.sendall(b"a")
+    assert between.near.recv(1) == b"a"
+
+
+def test_nothing_is_gathered_where_both_sides_speak_in_turn(between: Between) -> None:
+    marks = [low_water_marks(end) for end in (between.relay.client, between.relay.backend)]
+    for _ in range(100):
+        between.near.sendall(b"question")
+        assert between.far.recv(8) == b"question"
+        between.far.sendall(b"answer")
+        assert between.near.recv(6) == b"answer"
+    assert marks == [[], []]
 
 
 def test_what_the_backend_said_last_arrives_although_it_is_gone(between: Between) -> None:

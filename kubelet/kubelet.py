@@ -992,6 +992,8 @@ class Kubelet(KubeletPods, KubeletStats):
             raise RuntimeError(
                 f"detected running containers after a successful KillPod, CRI violation: {still_running}"
             )
+        # After its containers, which use them, and before the cluster learns that it may give them to other pods.
+        self.unprepare_dynamic_resources(ctx, pod)
         # The exit codes must be in the status before sync_terminated_pod: by then containers may be gone.
         self.status_manager.set_pod_status(pod, self.generate_api_pod_status(ctx, pod, stopped, True))
         klog.v(4).info_s("Pod termination stopped all running containers", pod=ref, podUID=uid)

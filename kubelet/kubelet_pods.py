@@ -300,8 +300,11 @@ class KubeletPods(KubeletLogs):
         return self.secret_manager.get_secret(namespace, name)
 
     def pod_could_have_running_containers(self, pod: v1.Pod) -> bool:
-        """Whether a container of the pod may be running or still be started."""
-        return self.pod_workers.could_have_running_containers(pod.metadata.uid)
+        """Whether a container of the pod may be running or still be started, or drivers still hold what it claimed."""
+        uid = pod.metadata.uid
+        if self.pod_workers.could_have_running_containers(uid):
+            return True
+        return self.container_manager.pod_might_need_to_unprepare_resources(uid)
 
     def pod_is_finished(self, pod: v1.Pod) -> bool:
         """Whether all work on the pod is done, so that its final status may be sent and its object deleted."""
@@ -479,6 +482,8 @@ class KubeletPods(KubeletLogs):
         klog.v(4).info_s("Got phase for pod", pod=klog.kobj(pod), oldPhase=old_status.phase, phase=new.phase)
         self._keep_terminal_phase(pod, old_status, new)
         self.probe_manager.update_pod_status(ctx, pod, new)
+        if features.feature_gate.enabled(features.RESOURCE_HEALTH_STATUS):
+            self.container_manager.update_allocated_resources_status(pod, new)
         new.conditions = self._pod_conditions(pod, old_status, new, pod_status, pod_is_terminal)
         if self.kube_client is not None:
             self._set_host_ips(ctx, pod, new)

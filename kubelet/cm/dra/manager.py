@@ -101,9 +101,19 @@ class Manager:
         self.init_dra_plugin_manager(ctx, get_node, DEFAULT_WIPING_DELAY)
         self._active_pods = active_pods
         self._sources_ready = sources_ready
+        self._register_collectors(ctx)
         golang.go(
             wait.until, lambda: self.reconcile_loop(ctx), DEFAULT_RECONCILE_PERIOD, ctx, self._clock, name="dra-manager"
         )
+
+    def _register_collectors(self, ctx: golang.Context) -> None:
+        collector = self.new_metrics_collector()
+        try:
+            metrics.register_collectors(collector)
+        except ValueError:
+            klog.v(4).info_s("Another kubelet of this process shows the claims that are in use")
+            return
+        golang.after_func(ctx, lambda: metrics.unregister_collectors(collector))
 
     def init_dra_plugin_manager(self, ctx: golang.Context, get_node: GetNodeFunc, wiping_delay: float) -> None:
         """As start, but without the reconciliation."""

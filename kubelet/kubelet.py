@@ -1177,9 +1177,13 @@ class Kubelet(KubeletPods, KubeletStats):
             if not self.runtime_modules_started:
                 try:
                     self.initialize_runtime_dependent_modules(ctx)
-                except Exception as err:
+                except OSError as err:
                     # DIVERGES: Go ends the process, to be started again; here the next check tries again.
                     klog.error_s(err, "Failed to start ContainerManager")
+                    return
+                except Exception as err:  # a fault of the configuration, or of what was kept, does not go away
+                    klog.error_s(err, "Failed to start ContainerManager")
+                    self.failed.try_send(err)
                     return
                 self.runtime_modules_started = True
             self.runtime_state.set_runtime_sync(self.clock.monotonic())

@@ -114,6 +114,8 @@ class Dependencies:
     # The flags, for a page of the server.
     flagz: flagz.Reader | None = None
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
+    # Where the kubelet leaves what it cannot run with; who started it ends then.
+    failed: golang.Channel[Exception] = field(default_factory=lambda: golang.Channel(1))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -123,6 +125,8 @@ class KubeletStruct:
     Go: pkg/kubelet/kubelet.go, Kubelet
     """
 
+    # Takes the error that the kubelet cannot run with.
+    failed: golang.Channel[Exception]
     kubelet_configuration: kubeletconfig.KubeletConfiguration
     hostname: str
     node_name: str

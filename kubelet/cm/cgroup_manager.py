@@ -93,7 +93,7 @@ class CgroupManager(Protocol):
         ...
 
     def attach(self, name: CgroupName, pid: int) -> None:
-        """Move a process into the cgroup, in all hierarchies."""
+        """Move a process into the cgroup, in all hierarchies, and make the cgroup if need be."""
         ...
 
 
@@ -189,7 +189,11 @@ class CgroupCommon(ABC):
                 unit, parent = unit_and_parent(self.name(name))
                 self._systemd.start_slice(unit, slice_properties(unit, parent, self.version()))
             self._create_directories(name)
-            self._set(name, config)
+            try:
+                self._set(name, config)
+            except OSError as err:
+                # As upstream: a pod without one of its limits is better than none.
+                klog.error_s(err, "Failed to set the limits of a new cgroup", cgroupName=list(name))
 
     @abstractmethod
     def _create_directories(self, name: CgroupName) -> None: ...
@@ -253,7 +257,12 @@ class CgroupCommon(ABC):
             found = {last_part_of_slice(unit) for unit in slices}
         return [CgroupName((*name, part)) for part in sorted(found)]
 
+    @abstractmethod
+    def _make_leaf(self, name: CgroupName) -> None:
+        """Make a cgroup that processes are put into, and not only cgroups with processes."""
+
     def attach(self, name: CgroupName, pid: int) -> None:
+        self._make_leaf(name)
         for path in self.paths(name):
             Path(path, "cgroup.procs").write_text(str(pid))
 

@@ -52,6 +52,9 @@ class CgroupV1Manager(CgroupCommon):
         if cpuset is not None:
             _inherit_cpuset(cpuset)
 
+    def _make_leaf(self, name: CgroupName) -> None:
+        self._create_directories(name)
+
     def _path(self, controller: str, name: CgroupName) -> str | None:
         mount_point = self._mount_points.get(controller)
         return None if mount_point is None else mount_point + self.name(name)

@@ -18,8 +18,6 @@ from pkg.api.core import v1
 CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids", "hugetlb")
 # Those without which a cgroup counts as missing, if the node has them at all.
 REQUIRED = frozenset({"cpuset", "cpu", "memory", "pids", "hugetlb"})
-MEMORY_MIN = "memory.min"
-MEMORY_LOW = "memory.low"
 
 
 class CgroupV2Manager(CgroupCommon):
@@ -48,13 +46,17 @@ class CgroupV2Manager(CgroupCommon):
         return self.paths(name)[0]
 
     def _create_directories(self, name: CgroupName) -> None:
+        self._make_leaf(name)
+        _enable_controllers(self._path(name))
+
+    def _make_leaf(self, name: CgroupName) -> None:
+        """Without controllers for what is below: the kernel takes either processes or these."""
         path = self._path(name)
         directory = self._root
         for component in os.path.relpath(path, self._root).split(os.sep):
             _enable_controllers(directory)
             directory = os.path.join(directory, component)
             os.makedirs(directory, exist_ok=True)
-        _enable_controllers(path)
 
     def _write(self, name: CgroupName, config: ResourceConfig) -> None:
         path = self._path(name)

@@ -5,13 +5,17 @@ Go: pkg/kubelet/cm/container_manager_linux.go
 
 from __future__ import annotations
 
-import importlib
+import os
+import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from kubelet import cadvisor, lifecycle
+from kubelet import cadvisor, events, lifecycle
 from kubelet import container as kubecontainer
-from kubelet.cm.cgroup_manager import new_cgroup_manager
+from kubelet.cm import cpumanager, devicemanager, memorymanager, topologymanager
+from kubelet.cm import systemd as systemdlib
+from kubelet.cm.cgroup_manager import SYSTEMD, new_cgroup_manager
 from kubelet.cm.container_manager import (
     DEFAULT_NODE_ALLOCATABLE_CGROUP_NAME,
     ActivePodsFunc,
@@ -22,9 +26,10 @@ from kubelet.cm.container_manager import (
     container_has_exclusive_cpus,
     pod_has_exclusive_cpus,
 )
-from kubelet.cm.container_manager_stub import AdmitAll
-from kubelet.cm.helpers import build_container_map_and_running_set_from_runtime, hard_eviction_reservation
+from kubelet.cm.helpers import build_container_map_and_running_set_from_runtime, get_container
 from kubelet.cm.internal_container_lifecycle import InternalContainerLifecycle, InternalContainerLifecycleImpl
+from kubelet.cm.kernel_tunables import KernelTunableBehavior, setup_kernel_tunables
+from kubelet.cm.node_container_manager import PIDS, NodeContainerManager
 from kubelet.cm.pod_container_manager import (
     PodContainerManager,
     PodContainerManagerImpl,
@@ -32,17 +37,30 @@ from kubelet.cm.pod_container_manager import (
 )
 from kubelet.cm.qos_container_manager import QOSContainerManager
 from kubelet.cm.resourceupdates import Update
+from kubelet.cm.subsystems import CgroupSubsystems, get_cgroup_subsystems, validate_system_requirements
+from kubelet.cm.system_containers import (
+    SystemContainer,
+    ensure_process_in_container_with_oom_score,
+    new_kubelet_cgroups,
+    new_system_cgroups,
+)
 from kubelet.cm.types import CgroupName, QOSContainersInfo, cgroup_name
+from kubelet.stats import pidlimit
+from kubelet.util import CGROUP_ROOT, swap
 from pkg import features, golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery.api import resource
 from pkg.apimachinery.api.resource import Quantity
+from pkg.apimachinery.util import wait
 from pkg.apiserver.server import healthz
+from pkg.utils import cpuset
 
 if TYPE_CHECKING:
     from kubelet import config, status
     from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
     from kubelet.cadvisor.info import v1 as cadvisorapi
-    from kubelet.cm import cpumanager, devicemanager, dra, memorymanager, topologymanager
+    from kubelet.cm import dra
+    from kubelet.cm.dra import claiminfo
     from kubelet.cm.memorymanager import state as memorymanagerstate
     from kubelet.cri import apis as internalapi
     from kubelet.pluginmanager import cache
@@ -52,14 +70,21 @@ if TYPE_CHECKING:
     from pkg.scheduler import framework
 
 _UPDATES_CAPACITY = 10
+# Seconds between two looks at cgroups of what is no pod, and at the kubelet's own.
+_ENSURE_STATE_PERIOD = 60.0
+_WATCH_PERIOD = 300.0
+_CGROUPFS = "cgroupfs"
+_STATIC = "static"
 
 
-def _find(module: str, name: str) -> Any:
-    """The class of a manager, or None where it is not there."""
-    try:
-        return getattr(importlib.import_module(f"kubelet.cm.{module}"), name, None)
-    except ImportError:
-        return None
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where the kernel shows itself."""
+
+    cgroup_root: str = CGROUP_ROOT
+    proc: str = "/proc"
+    # None for the systemd that runs this machine, if one does.
+    systemd: systemdlib.Manager | None = None
 
 
 class ContainerManagerImpl:
@@ -67,85 +92,136 @@ class ContainerManagerImpl:
 
     def __init__(
         self,
-        mount_util: mount_utils.Interface | None,
+        mount_util: mount_utils.Interface,
         cadvisor_interface: cadvisor.Interface,
         node_config: NodeConfig,
         recorder: record.EventRecorder,
         kube_client: kubernetes.Interface | None,
+        host: Host | None = None,
     ) -> None:
-        self._mount_util = mount_util
+        """Raises ValueError for a node that cannot be as it is configured, OSError where it cannot be read."""
+        self._host = host = host or Host()
         self._cadvisor = cadvisor_interface
-        self._node_config = node_config
         self._recorder = recorder
         self._kube_client = kube_client
-        self._cgroup_manager = new_cgroup_manager(node_config.cgroup_driver)
-        root = CgroupName(tuple(part for part in node_config.cgroup_root.split("/") if part))
-        if node_config.cgroups_per_qos:
-            root = cgroup_name(root, DEFAULT_NODE_ALLOCATABLE_CGROUP_NAME)
-        self._cgroup_root = root
-        self._qos_container_manager = QOSContainerManager(root, self._cgroup_manager)
-        self._status = Status()
+        self._lock = threading.Lock()  # guards _node_config
+        subsystems = get_cgroup_subsystems(host.cgroup_root, f"{host.proc}/self/mountinfo")
+        self._status = _validate_host(node_config, subsystems, host)
+        self._warn_of_swap(mount_util, node_config)
+        systemd = _find_systemd(host) if node_config.cgroup_driver == SYSTEMD else None
+        self._cgroup_manager = new_cgroup_manager(node_config.cgroup_driver, host.cgroup_root, subsystems, systemd)
+        # Cgroups of what is no pod go by their paths, whatever the driver is.
+        self._plain_cgroups = new_cgroup_manager(_CGROUPFS, host.cgroup_root, subsystems)
+        self._node_config = replace(node_config, cgroup_version=self._cgroup_manager.version())
+        if node_config.cpu_manager_policy == _STATIC:
+            self._cgroup_manager.set_cpu_load_balance_disable()
+        self._cgroup_root = self._find_cgroup_root()
+        self._qos_container_manager = QOSContainerManager(
+            self._cgroup_root, self._cgroup_manager, node_config.qos_reserved, node_config.memory_reservation_policy
+        )
+        self._node_containers = NodeContainerManager(
+            self._node_config,
+            self._cgroup_manager,
+            self._cgroup_root,
+            lambda: self.get_capacity(True),
+            self._get_internal_capacity,
+            self._get_shared_cpus,
+            recorder,
+        )
+        self._node_containers.validate_node_allocatable()
+        # What was said last of something that fails again and again.
+        self._told: dict[str, str] = {}
+        self._system_containers: list[SystemContainer] = []
         self._updates: golang.Channel[Update] = golang.Channel(_UPDATES_CAPACITY)
-        self._topology_manager: topologymanager.Manager | None = None
-        self._device_manager: devicemanager.ManagerImpl | None = None
-        self._dra_manager: dra.Manager | None = None
-        self._cpu_manager: cpumanager.Manager | None = None
-        self._memory_manager: memorymanager.Manager | None = None
         self._build_managers(cadvisor_interface.machine_info())
+        klog.v(2).info_s("Creating Container Manager object based on Node Config", nodeConfig=self._node_config)
+
+    def _warn_of_swap(self, mount_util: mount_utils.Interface, config: NodeConfig) -> None:
+        if swap.is_swap_on(f"{self._host.proc}/swaps") and not swap.is_tmpfs_noswap_option_supported(
+            mount_util, config.kubelet_root_dir
+        ):
+            self._recorder.event(
+                v1.ObjectReference(api_version="v1", kind="Node", name=config.node_name),
+                v1.EVENT_TYPE_WARNING,
+                events.POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK,
+                "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) "
+                "might be swapped to disk and should no longer be considered secure.",
+            )
+
+    def _find_cgroup_root(self) -> CgroupName:
+        """The cgroup of all pods; that above it must be there. Raises ValueError."""
+        config = self._node_config
+        root = CgroupName(tuple(part for part in config.cgroup_root.split("/") if part))
+        if not config.cgroups_per_qos:
+            return root
+        if not config.cgroup_root:
+            raise ValueError(
+                "invalid configuration: cgroups-per-qos was specified and cgroup-root was not specified. To enable "
+                "the QoS cgroup hierarchy you need to specify a valid cgroup-root"
+            )
+        try:
+            self._cgroup_manager.validate(root)
+        except ValueError as err:
+            raise ValueError(f"invalid configuration: {err}") from err
+        klog.info_s("Container manager verified user specified cgroup-root exists", cgroupRoot=list(root))
+        return cgroup_name(root, DEFAULT_NODE_ALLOCATABLE_CGROUP_NAME)
 
     # ---- The managers ----
 
     def _build_managers(self, machine_info: cadvisorapi.MachineInfo) -> None:
         """Each is asked for hints by the topology manager in the order in which it is added."""
         config = self._node_config
-        new_topology_manager = _find("topologymanager", "Manager")
-        if new_topology_manager is None:
-            return
-        # The machine's topology is read by name until its reader is there.
-        topology = getattr(machine_info, "topology", [])
-        self._topology_manager = topology_manager = new_topology_manager(
-            topology,
+        reservation = self.get_node_allocatable_reservation()
+        self._topology_manager = topologymanager.Manager(
+            machine_info.topology,
             config.topology_manager_policy,
             config.topology_manager_scope,
             config.topology_manager_policy_options,
         )
-        if (new_device_manager := _find("devicemanager", "ManagerImpl")) is not None:
-            klog.info_s("Creating device plugin manager")
-            self._device_manager = new_device_manager(
-                topology, topology_manager, root_directory=config.kubelet_root_dir
-            )
-            topology_manager.add_hint_provider(self._device_manager)
-        # Without an API server there are no claims.
-        if self._kube_client is not None and (new_dra_manager := _find("dra", "Manager")) is not None:
-            klog.info_s("Creating Dynamic Resource Allocation (DRA) manager")
-            self._dra_manager = new_dra_manager(self._kube_client, config.kubelet_root_dir)
-        if (new_cpu_manager := _find("cpumanager", "Manager")) is not None:
-            self._cpu_manager = new_cpu_manager(
-                config.cpu_manager_policy,
-                config.cpu_manager_policy_options,
-                config.cpu_manager_reconcile_period,
-                machine_info,
-                config.reserved_system_cpus,
-                self.get_node_allocatable_reservation(),
-                config.kubelet_root_dir,
-                topology_manager,
-            )
-            topology_manager.add_hint_provider(self._cpu_manager)
-        if (new_memory_manager := _find("memorymanager", "Manager")) is not None:
-            self._memory_manager = new_memory_manager(
-                config.memory_manager_policy,
-                machine_info,
-                self.get_node_allocatable_reservation(),
-                config.memory_manager_reserved_memory,
-                config.kubelet_root_dir,
-                topology_manager,
-            )
-            topology_manager.add_hint_provider(self._memory_manager)
+        klog.info_s("Creating device plugin manager")
+        self._device_manager = devicemanager.ManagerImpl(
+            machine_info.topology, self._topology_manager, root_directory=config.kubelet_root_dir
+        )
+        self._topology_manager.add_hint_provider(self._device_manager)
+        self._dra_manager = self._new_dra_manager()
+        self._cpu_manager = cpumanager.Manager(
+            config.cpu_manager_policy,
+            config.cpu_manager_policy_options,
+            config.cpu_manager_reconcile_period,
+            machine_info,
+            config.reserved_system_cpus or cpuset.CPUSet(),
+            reservation,
+            config.kubelet_root_dir,
+            self._topology_manager,
+        )
+        self._topology_manager.add_hint_provider(self._cpu_manager)
+        self._memory_manager = memorymanager.Manager(
+            config.memory_manager_policy,
+            machine_info,
+            reservation,
+            config.memory_manager_reserved_memory,
+            config.kubelet_root_dir,
+            self._topology_manager,
+        )
+        self._topology_manager.add_hint_provider(self._memory_manager)
+
+    def _new_dra_manager(self) -> dra.Manager | None:
+        """DIVERGES: none where there is no API server, for there are no claims. Go makes one that can do nothing."""
+        if self._kube_client is None:
+            return None
+        from kubelet.cm import dra
+
+        klog.info_s("Creating Dynamic Resource Allocation (DRA) manager")
+        return dra.Manager(self._kube_client, self._node_config.kubelet_root_dir)
+
+    def _get_shared_cpus(self) -> str:
+        """All cores, if none are given out; else the manager says who has which."""
+        managed = not self._cpu_manager.get_allocatable_cpus().is_empty()
+        return "" if managed else str(self._cpu_manager.get_all_cpus())
 
     def _forward_updates(self, ctx: golang.Context) -> None:
         """Bring what the managers announce into one channel, each on a thread that ends with ctx."""
-        if self._device_manager is not None:
-            self._forward(ctx, "deviceManager", self._device_manager.updates())
+        self._forward(ctx, "deviceManager", self._device_manager.updates())
         if self._dra_manager is not None and features.feature_gate.enabled(features.RESOURCE_HEALTH_STATUS):
             self._forward(ctx, "draManager", self._dra_manager.updates())
 
@@ -172,31 +248,83 @@ class ContainerManagerImpl:
         runtime_service: internalapi.RuntimeService,
         local_storage_capacity_isolation: bool,
     ) -> None:
-        klog.v(2).info_s("Creating Container Manager object based on Node Config", nodeConfig=self._node_config)
         container_map, running = build_container_map_and_running_set_from_runtime(ctx, runtime_service)
         if self._dra_manager is not None:
             self._dra_manager.start(ctx, active_pods, get_node, sources_ready)
-        if self._cpu_manager is not None:
-            self._cpu_manager.start(
-                ctx, active_pods, sources_ready, pod_status_provider, runtime_service, container_map.clone()
-            )
-        if self._memory_manager is not None:
-            self._memory_manager.start(
-                ctx, active_pods, sources_ready, pod_status_provider, runtime_service, container_map.clone()
-            )
-        if self._node_config.cgroups_per_qos:
-            self._qos_container_manager.start(active_pods)
-        if self._device_manager is not None:
-            self._device_manager.start(ctx, active_pods, sources_ready, container_map.clone(), running)
+        self._cpu_manager.start(
+            ctx, active_pods, sources_ready, pod_status_provider, runtime_service, container_map.clone()
+        )
+        self._memory_manager.start(
+            ctx, active_pods, sources_ready, pod_status_provider, runtime_service, container_map.clone()
+        )
+        self._setup_node(ctx, active_pods)
+        self._device_manager.start(ctx, active_pods, sources_ready, container_map.clone(), running)
         self._forward_updates(ctx)
+
+    def _setup_node(self, ctx: golang.Context, active_pods: ActivePodsFunc) -> None:
+        config = self._node_config
+        if config.cgroups_per_qos:
+            self._node_containers.create_node_allocatable_cgroups()
+            self._qos_container_manager.start(ctx, self.get_node_allocatable_absolute, active_pods)
+        self._node_containers.enforce_node_allocatable_cgroups(ctx)
+        self._system_containers = self._find_system_containers()
+        if self._system_containers:
+            golang.go(wait.until, self._ensure_state, _ENSURE_STATE_PERIOD, ctx, name="system-cgroups")
+        if not config.kubelet_cgroups_name:
+            golang.go(wait.until, self._watch_own_cgroup, _WATCH_PERIOD, ctx, name="kubelet-cgroup")
+
+    def _find_system_containers(self) -> list[SystemContainer]:
+        """Raises ValueError for a cgroup that cannot be one."""
+        config, host = self._node_config, self._host
+        found: list[SystemContainer] = []
+        if config.system_cgroups_name:
+            found.append(new_system_cgroups(config.system_cgroups_name, self._plain_cgroups, host.proc))
+        if config.kubelet_cgroups_name:
+            name, score = config.kubelet_cgroups_name, config.kubelet_oom_score_adj
+            found.append(new_kubelet_cgroups(name, score, self._plain_cgroups, host.cgroup_root, host.proc))
+        return found
+
+    def _ensure_state(self) -> None:
+        for container in self._system_containers:
+            try:
+                container.ensure_state()
+            except (OSError, LookupError) as err:
+                self._tell_once("Failed to ensure state", err, containerName=container.name)
+
+    def _watch_own_cgroup(self) -> None:
+        """Keep the kernel from killing the kubelet early, and note which cgroup counts what it uses."""
+        host, config = self._host, self._node_config
+        try:
+            ensure_process_in_container_with_oom_score(
+                os.getpid(), config.kubelet_oom_score_adj, None, self._plain_cgroups, host.cgroup_root, host.proc
+            )
+        except OSError as err:
+            # A kubelet without the right to it does its work all the same.
+            self._tell_once("Failed to ensure process in container with oom score", err)
+        try:
+            found = get_container(host.cgroup_root, host.proc)
+        except (OSError, LookupError) as err:
+            self._tell_once("Failed to find cgroups of kubelet", err)
+            return
+        with self._lock:
+            self._node_config = replace(self._node_config, kubelet_cgroups_name=found)
+
+    def _tell_once(self, message: str, err: Exception, **details: str) -> None:
+        """DIVERGES: Go says the same every time."""
+        key = f"{message} {details}"
+        level = 4 if self._told.get(key) == str(err) else 0
+        self._told[key] = str(err)
+        klog.v(level).info_s(message, **details, err=err)
 
     # ---- Cgroups ----
 
     def system_cgroups_limit(self) -> dict[str, Quantity]:
-        return {}
+        # None of them has a limit of its own.
+        return {v1.RESOURCE_CPU: resource.new_milli_quantity(0)}
 
     def get_node_config(self) -> NodeConfig:
-        return self._node_config
+        with self._lock:
+            return self._node_config
 
     def status(self) -> Status:
         return self._status
@@ -211,6 +339,8 @@ class ContainerManagerImpl:
             pod_pids_limit=config.pod_pids_limit,
             enforce_cpu_limits=config.enforce_cpu_limits,
             cpu_cfs_quota_period=round(config.cpu_cfs_quota_period * 1_000_000),
+            memory_reservation_policy=config.memory_reservation_policy,
+            pod_has_exclusive_cpus=self.pod_has_exclusive_cpus,
         )
 
     def get_pod_cgroup_root(self) -> str:
@@ -226,16 +356,19 @@ class ContainerManagerImpl:
     # ---- What there is, and what of it is kept ----
 
     def get_node_allocatable_reservation(self) -> dict[str, Quantity]:
-        """Go: node_container_manager_linux.go"""
-        config = self._node_config
-        kept = hard_eviction_reservation(config.hard_eviction_thresholds, self.get_capacity(True))
-        reserved = dict(config.kube_reserved)
-        for name, quantity in [*config.system_reserved.items(), *kept.items()]:
-            reserved[name] = reserved[name].add(quantity) if name in reserved else quantity
-        return reserved
+        return self._node_containers.get_node_allocatable_reservation()
 
     def get_node_allocatable_absolute(self) -> dict[str, Quantity]:
-        return {}
+        return self._node_containers.get_node_allocatable_absolute()
+
+    def _get_internal_capacity(self) -> dict[str, Quantity]:
+        """With what pods share although none can ask for it."""
+        capacity = self.get_capacity(False)
+        try:
+            max_pid = pidlimit.stats(self._host.proc).max_pid
+        except (OSError, ValueError):
+            return capacity
+        return capacity if max_pid is None else capacity | {PIDS: resource.new_quantity(max_pid)}
 
     def get_capacity(self, local_storage_capacity_isolation: bool) -> dict[str, Quantity]:
         capacity = cadvisor.capacity_from_machine_info(self._cadvisor.machine_info())
@@ -249,7 +382,7 @@ class ContainerManagerImpl:
         return InternalContainerLifecycleImpl(self._cpu_manager, self._memory_manager, self._topology_manager)
 
     def get_allocate_resources_pod_admit_handler(self) -> lifecycle.PodAdmitHandler:
-        return self._topology_manager or AdmitAll()
+        return self._topology_manager
 
     def get_resources(
         self, ctx: golang.Context, pod: v1.Pod, container: v1.Container
@@ -259,8 +392,6 @@ class ContainerManagerImpl:
             claimed = self._dra_manager.get_resources(pod, container)
             klog.v(5).info_s("Determined CDI devices for pod", pod=klog.kobj(pod), cdiDevices=claimed.cdi_devices)
             options.cdi_devices += claimed.cdi_devices
-        if self._device_manager is None:
-            return options
         # They were given to the pod when it was admitted.
         given = self._device_manager.get_device_run_container_options(ctx, pod, container)
         if given is not None:
@@ -272,29 +403,26 @@ class ContainerManagerImpl:
         return options
 
     def update_plugin_resources(self, node: framework.NodeInfo, attrs: lifecycle.PodAdmitAttributes) -> None:
-        if self._device_manager is not None:
-            self._device_manager.update_plugin_resources(node, attrs)
+        self._device_manager.update_plugin_resources(node, attrs)
 
     def get_plugin_registration_handlers(self) -> Mapping[str, cache.PluginHandler]:
         from kubelet.apis.pluginregistration.v1 import constants as pluginregistration
 
-        handlers: dict[str, cache.PluginHandler] = {}
-        if self._device_manager is not None:
-            handlers[pluginregistration.DEVICE_PLUGIN] = self._device_manager.get_watcher_handler()
+        handlers: dict[str, cache.PluginHandler] = {
+            pluginregistration.DEVICE_PLUGIN: self._device_manager.get_watcher_handler()
+        }
         if self._dra_manager is not None:
             handlers[pluginregistration.DRA_PLUGIN] = self._dra_manager.get_watcher_handler()
         return handlers
 
     def get_health_checkers(self) -> list[healthz.HealthChecker]:
-        return [] if self._device_manager is None else [self._device_manager.get_health_checker()]
+        return [self._device_manager.get_health_checker()]
 
     def get_device_plugin_resource_capacity(self) -> DevicePluginResourceCapacity:
-        if self._device_manager is None:
-            return DevicePluginResourceCapacity({}, {}, [])
         return DevicePluginResourceCapacity(*self._device_manager.get_capacity())
 
     def should_reset_extended_resource_capacity(self) -> bool:
-        return self._device_manager is not None and self._device_manager.should_reset_extended_resource_capacity()
+        return self._device_manager.should_reset_extended_resource_capacity()
 
     def prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
         if self._dra_manager is not None:
@@ -311,8 +439,7 @@ class ContainerManagerImpl:
         return self._dra_manager is not None and self._dra_manager.pod_might_need_to_unprepare_resources(uid)
 
     def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:
-        if self._device_manager is not None:
-            self._device_manager.update_allocated_resources_status(pod, status)
+        self._device_manager.update_allocated_resources_status(pod, status)
         if self._dra_manager is not None and features.feature_gate.enabled(features.RESOURCE_HEALTH_STATUS):
             self._dra_manager.update_allocated_resources_status(pod, status)
 
@@ -320,42 +447,33 @@ class ContainerManagerImpl:
         return self._updates
 
     def pod_has_exclusive_cpus(self, pod: v1.Pod) -> bool:
-        return self._cpu_manager is not None and pod_has_exclusive_cpus(self._cpu_manager, pod)
+        return pod_has_exclusive_cpus(self._cpu_manager, pod)
 
     def container_has_exclusive_cpus(self, pod: v1.Pod, container: v1.Container) -> bool:
-        return self._cpu_manager is not None and container_has_exclusive_cpus(self._cpu_manager, pod, container)
+        return container_has_exclusive_cpus(self._cpu_manager, pod, container)
 
     # ---- The providers of the pod resources API ----
 
     def get_cpus(self, pod_uid: str, container_name: str) -> Sequence[int]:
-        if self._cpu_manager is None:
-            return []
         return self._cpu_manager.get_exclusive_cpus(pod_uid, container_name).list()
 
     def get_allocatable_cpus(self) -> Sequence[int]:
-        return [] if self._cpu_manager is None else self._cpu_manager.get_allocatable_cpus().list()
+        return self._cpu_manager.get_allocatable_cpus().list()
 
     def update_allocated_devices(self) -> None:
-        if self._device_manager is not None:
-            self._device_manager.update_allocated_devices()
+        self._device_manager.update_allocated_devices()
 
     def get_devices(self, pod_uid: str, container_name: str) -> Sequence[podresourcesapi.ContainerDevices]:
-        if self._device_manager is None:
-            return []
         return _container_devices(self._device_manager.get_devices(pod_uid, container_name))
 
     def get_allocatable_devices(self) -> Sequence[podresourcesapi.ContainerDevices]:
-        if self._device_manager is None:
-            return []
         return _container_devices(self._device_manager.get_allocatable_devices())
 
     def get_memory(self, pod_uid: str, container_name: str) -> Sequence[podresourcesapi.ContainerMemory]:
-        if self._memory_manager is None:
-            return []
         return _container_memory(self._memory_manager.get_memory(pod_uid, container_name))
 
     def get_allocatable_memory(self) -> Sequence[podresourcesapi.ContainerMemory]:
-        return [] if self._memory_manager is None else _container_memory(self._memory_manager.get_allocatable_memory())
+        return _container_memory(self._memory_manager.get_allocatable_memory())
 
     def get_dynamic_resources(self, pod: v1.Pod, container: v1.Container) -> Sequence[podresourcesapi.DynamicResource]:
         if self._dra_manager is None:
@@ -367,6 +485,32 @@ class ContainerManagerImpl:
             klog.error_s(err, "Unable to get container claim info state")
             return []
         return [_dynamic_resource(claim) for claim in claims]
+
+
+def _validate_host(config: NodeConfig, subsystems: CgroupSubsystems, host: Host) -> Status:
+    """Whether pods can be limited here. Raises ValueError where they are to be, and cannot."""
+    behavior = KernelTunableBehavior.ERROR if config.protect_kernel_defaults else KernelTunableBehavior.MODIFY
+    setup_kernel_tunables(behavior, f"{host.proc}/sys")
+    try:
+        return Status(validate_system_requirements(subsystems, host.cgroup_root))
+    except ValueError as err:
+        if config.cgroups_per_qos:
+            raise
+        # DIVERGES: Go's kubelet does not start. A node whose pods get no cgroups has no need of them.
+        klog.warning_s("Pods are not limited", err=err)
+        return Status(err)
+
+
+def _find_systemd(host: Host) -> systemdlib.Manager:
+    """Raises ValueError where none runs."""
+    if host.systemd is not None:
+        return host.systemd
+    if not systemdlib.is_running_systemd():
+        raise ValueError(
+            "systemd not running on this host, cannot use systemd cgroups manager: set cgroupDriver to cgroupfs, here "
+            "and in the container runtime"
+        )
+    return systemdlib.DBusManager()
 
 
 def _container_devices(devices: devicemanager.ResourceDeviceInstances) -> list[podresourcesapi.ContainerDevices]:
@@ -401,7 +545,7 @@ def _container_memory(blocks: Sequence[memorymanagerstate.Block]) -> list[podres
     return found
 
 
-def _dynamic_resource(claim: dra.ClaimInfo) -> podresourcesapi.DynamicResource:
+def _dynamic_resource(claim: claiminfo.ClaimInfo) -> podresourcesapi.DynamicResource:
     """DIVERGES: each device shows its own CDI names; Go's shows those of the devices before it as well."""
     from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
 

@@ -2,104 +2,352 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kubelet import cadvisor, cm, config
-from kubelet.cm import container_manager_linux
-from kubelet.cm.cgroup_manager import CgroupManager, new_cgroup_manager
-from kubelet.cm.testing import FakeCgroupfs
+from kubelet import cm, config
+from kubelet.cadvisor import testing as cadvisortest
+from kubelet.cadvisor.info import v1 as cadvisorapi
+from kubelet.cm.container_manager import parse_qos_reserved
+from kubelet.cm.container_manager_linux import ContainerManagerImpl, Host
+from kubelet.cm.testing import FakeCgroupfs, FakeSystemd
 from kubelet.cri.testing import FakeRuntimeService
 from kubelet.status.testing import FakePodStatusProvider
-from pkg import golang
+from pkg import golang, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.tools import record
+from pkg.component_helpers.node.util import sysctl
 
 POD = v1.Pod(metadata=metav1.ObjectMeta(uid="u"), spec=v1.PodSpec(containers=[v1.Container(name="c")]))
+MEMORY = 4 << 30
+KERNEL = {
+    sysctl.VM_OVERCOMMIT_MEMORY: "0",
+    sysctl.VM_PANIC_ON_OOM: "0",
+    sysctl.KERNEL_PANIC: "0",
+    sysctl.KERNEL_PANIC_ON_OOPS: "1",
+    sysctl.ROOT_MAX_KEYS: "1000000",
+    sysctl.ROOT_MAX_BYTES: "25000000",
+    "kernel/pid_max": "1000",
+}
+
+
+class World:
+    """A machine with two cores, whose kernel is a directory."""
+
+    def __init__(self, root: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        (root / "cgroup").mkdir()
+        self.fake = FakeCgroupfs(root / "cgroup", version, monkeypatch)
+        self.proc = root / "proc"
+        self.root_dir = tempfile.mkdtemp(prefix="cm")  # a socket's path must be short
+        self.systemd = FakeSystemd()
+        self.recorder = record.FakeRecorder(100)
+        core = tuple(cadvisorapi.Core(id=n, threads=(n,)) for n in range(2))
+        topology = (cadvisorapi.Node(id=0, memory=MEMORY, cores=core),)
+        machine = cadvisorapi.MachineInfo(num_cores=2, memory_capacity=MEMORY, topology=topology)
+        self.cadvisor = cadvisortest.FakeCadvisor(machine=machine)
+        self.pods: list[v1.Pod] = []
+        for name, text in (KERNEL | {"../loadavg": "1 1 1 1/100 9"}).items():
+            self.write_proc(f"sys/{name}", text)
+        self.write_proc("self/mountinfo", self.fake.mount_info())
+        self.write_proc("self/cgroup", "1:cpu,memory:/me\n")
+        self.ctx, self.cancel = golang.with_cancel(golang.background())
+
+    def write_proc(self, name: str, text: str) -> None:
+        path = Path(os.path.normpath(self.proc / name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def manager(self, **settings: Any) -> ContainerManagerImpl:
+        host = Host(str(self.fake.root), str(self.proc), self.systemd)
+        node = cm.NodeConfig(node_name="n", kubelet_root_dir=self.root_dir, **settings)
+        return ContainerManagerImpl(mount_utils.Mounter(), self.cadvisor, node, self.recorder, None, host)
+
+    def started(self, **settings: Any) -> ContainerManagerImpl:
+        manager = self.manager(**settings)
+        start(manager, self.ctx, self.pods)
+        return manager
+
+    def file(self, controller: str, cgroup: str, name: str) -> str:
+        return self.fake.read(f"{controller if self.fake.version == 1 else ''}/{cgroup}/{name}".lstrip("/"))
+
+
+def start(manager: cm.ContainerManager, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+    sources, status, runtime = config.SourcesImpl(lambda seen: True), FakePodStatusProvider(), FakeRuntimeService()
+    manager.start(ctx, v1.Node(), lambda: pods, lambda ctx: v1.Node(), sources, status, runtime, True)
+
+
+def _world(root: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    world = World(root, version, monkeypatch)
+    yield world
+    world.cancel()
+    shutil.rmtree(world.root_dir, ignore_errors=True)  # servers end on threads of their own
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCgroupfs:
-    def make(driver: str) -> CgroupManager:
-        return new_cgroup_manager(driver, str(tmp_path))
-
-    monkeypatch.setattr(container_manager_linux, "new_cgroup_manager", make)
-    return FakeCgroupfs(tmp_path, 1, monkeypatch)
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    yield from _world(tmp_path, 1, monkeypatch)
 
 
-def manager_with(**config: Any) -> cm.ContainerManagerImpl:
-    return cm.ContainerManagerImpl(None, cadvisor.Cadvisor(), cm.NodeConfig(**config), record.FakeRecorder(10), None)
+@pytest.fixture
+def world2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    yield from _world(tmp_path, 2, monkeypatch)
 
 
-def start(manager: cm.ContainerManager) -> None:
-    ctx, cancel = golang.with_cancel(golang.background())
-    sources, status, runtime = config.SourcesImpl(lambda seen: True), FakePodStatusProvider(), FakeRuntimeService()
-    try:
-        manager.start(ctx, v1.Node(), list, lambda ctx: v1.Node(), sources, status, runtime, True)
-    finally:
-        cancel()
-
-
-def test_start_lays_out_the_cgroups(fake: FakeCgroupfs) -> None:
-    manager = manager_with(cgroup_root="/a/b")
-    start(manager)
-    found = [path for path in fake.directories() if path.startswith("cpu/")]
+def test_start_lays_out_the_cgroups(world: World) -> None:
+    for controller in world.fake.root.iterdir():
+        (controller / "a/b").mkdir(parents=True)
+    manager = world.started(cgroup_root="/a/b")
+    found = [path for path in world.fake.directories() if path.startswith("cpu/")]
     below = ("", "/burstable", "/besteffort")
     assert set(found) >= {f"cpu/a/b/kubepods{name}" for name in below}
     assert manager.get_pod_cgroup_root() == "/a/b/kubepods"
-    start(manager)
+    assert manager.get_node_config().cgroup_version == 1
+    world.started(cgroup_root="/a/b")
 
 
-def test_pod_cgroups_follow_the_configuration(fake: FakeCgroupfs) -> None:
-    manager = manager_with(cgroup_driver="systemd", pod_pids_limit=33, cpu_cfs_quota_period=0.05)
-    start(manager)
+def test_cgroup_root_must_be_there(world: World) -> None:
+    expected = r"invalid configuration: cgroup \['gone'\] has some missing paths: .*/cpu/gone"
+    with pytest.raises(ValueError, match=expected):
+        world.manager(cgroup_root="/gone")
+    with pytest.raises(ValueError, match="cgroup-root was not specified"):
+        world.manager(cgroup_root="")
+
+
+AMOUNTS = {"cpu": resource.parse_quantity("500m"), "memory": resource.parse_quantity("1Gi")}
+
+
+@pytest.mark.parametrize(
+    ("enforced", "shares", "memory"),
+    [((), "2048", MEMORY), (("pods",), "1536", 3 << 30)],
+)
+def test_all_pods_are_limited_to_what_is_not_reserved(
+    world: World, enforced: tuple[str, ...], shares: str, memory: int
+) -> None:
+    world.started(system_reserved=AMOUNTS, enforce_node_allocatable=frozenset(enforced))
+    assert world.file("cpu", "kubepods", "cpu.shares") == shares
+    assert world.file("memory", "kubepods", "memory.limit_in_bytes") == str(memory)
+    assert world.file("pids", "kubepods", "pids.max") == "1000"
+    assert world.file("cpuset", "kubepods", "cpuset.cpus") == "0-1"
+    assert world.recorder.drain() == ["Normal NodeAllocatableEnforced Updated Node Allocatable limit across pods"]
+
+
+def test_limits_follow_a_new_configuration(world: World) -> None:
+    world.started(enforce_node_allocatable=frozenset({"pods"}))
+    world.started(system_reserved=AMOUNTS, enforce_node_allocatable=frozenset({"pods"}))
+    assert world.file("memory", "kubepods", "memory.limit_in_bytes") == str(3 << 30)
+
+
+def test_reserved_cgroups_are_limited(world2: World) -> None:
+    for name in ("sys", "kube"):
+        world2.fake.write("cgroup.subtree_control", "+cpu +memory +pids")
+        os.mkdir(world2.fake.root / name)
+    world2.started(
+        system_reserved=AMOUNTS,
+        kube_reserved=AMOUNTS | {"pid": resource.parse_quantity("50")},
+        system_reserved_cgroup_name="/sys",
+        kube_reserved_cgroup_name="/kube",
+        enforce_node_allocatable=frozenset({"system-reserved-compressible", "kube-reserved"}),
+    )
+    assert world2.file("cpu", "sys", "cpu.weight") == "20"
+    assert world2.file("memory", "sys", "memory.max") == "max", "only what can be squeezed"
+    assert world2.file("memory", "kube", "memory.max") == str(1 << 30)
+    assert world2.file("pids", "kube", "pids.max") == "50"
+    assert set(world2.recorder.drain()) >= {
+        "Normal NodeAllocatableEnforced Updated limits on system reserved cgroup /sys",
+        "Normal NodeAllocatableEnforced Updated limits on kube reserved cgroup /kube",
+    }
+
+
+def test_a_reserved_cgroup_that_is_not_there_is_told(world: World) -> None:
+    with pytest.raises(ValueError, match=r'Failed to enforce System Reserved Cgroup Limits on "/gone": cgroup \[.gone'):
+        world.started(
+            system_reserved=AMOUNTS,
+            system_reserved_cgroup_name="/gone",
+            enforce_node_allocatable=frozenset({"system-reserved"}),
+        )
+    assert any(event.startswith("Warning FailedNodeAllocatableEnforcement") for event in world.recorder.drain())
+
+
+def test_more_reserved_than_there_is_is_refused(world: World) -> None:
+    with pytest.raises(
+        ValueError,
+        match=r'Node Allocatable configuration\. Resource "memory" has a reservation of 5Gi but capacity of 4Gi',
+    ):
+        world.manager(kube_reserved={"memory": resource.parse_quantity("5Gi")})
+
+
+def test_pod_cgroups_follow_the_configuration(world: World) -> None:
+    manager = world.started(cgroup_driver="systemd", pod_pids_limit=33, cpu_cfs_quota_period=0.05)
     pods = manager.new_pod_container_manager()
     pods.ensure_exists(POD)
     _, literal = pods.get_pod_container_name(POD)
     assert literal == "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu.slice"
-    assert fake.read(f"pids{literal}/pids.max") == "33"
+    assert world.fake.read(f"pids{literal}/pids.max") == "33"
     guaranteed = v1.deepcopy(POD)
     amounts = {"cpu": resource.parse_quantity("1"), "memory": resource.parse_quantity("1Mi")}
     guaranteed.spec.containers[0].resources = v1.ResourceRequirements(requests=amounts, limits=amounts)
     pods.ensure_exists(guaranteed)
     _, literal = pods.get_pod_container_name(guaranteed)
-    assert fake.read(f"cpu{literal}/cpu.cfs_period_us") == "50000"
-    assert fake.read(f"cpu{literal}/cpu.cfs_quota_us") == "50000"
+    assert world.fake.read(f"cpu{literal}/cpu.cfs_period_us") == "50000"
+    assert world.fake.read(f"cpu{literal}/cpu.cfs_quota_us") == "50000"
 
 
-def test_without_cgroups_per_qos_nothing_is_made(fake: FakeCgroupfs) -> None:
-    manager = manager_with(cgroups_per_qos=False, cgroup_root="/")
-    before = fake.directories()
-    start(manager)
+def test_without_cgroups_per_qos_nothing_is_made(world: World) -> None:
+    manager = world.manager(cgroups_per_qos=False, cgroup_root="")
+    before = world.fake.directories()
+    start(manager, world.ctx, [])
     manager.update_qos_cgroups()
-    assert fake.directories() == before
+    assert world.fake.directories() == before
     assert isinstance(manager.new_pod_container_manager(), cm.PodContainerManagerNoop)
 
 
-def test_reservations_are_added_up(fake: FakeCgroupfs) -> None:
-    manager = manager_with(
-        kube_reserved={"cpu": resource.parse_quantity("100m")},
+def test_reservations_are_added_up(world: World) -> None:
+    manager = world.manager(
+        kube_reserved={"cpu": resource.parse_quantity("100m"), "pid": resource.parse_quantity("10")},
         system_reserved={"cpu": resource.parse_quantity("200m"), "memory": resource.parse_quantity("1Gi")},
     )
     found = manager.get_node_allocatable_reservation()
     assert {name: str(quantity) for name, quantity in found.items()} == {"cpu": "300m", "memory": "1Gi"}
+    absolute = manager.get_node_allocatable_absolute()
+    assert (str(absolute["cpu"]), absolute["memory"].value()) == ("1700m", 3 << 30)
 
 
-def test_resources_are_the_callers_own(fake: FakeCgroupfs) -> None:
-    for manager in (manager_with(), cm.ContainerManagerStub()):
+# ---- Machines that will not do ----
+
+
+def test_controller_without_a_mount_is_refused(world: World) -> None:
+    """Its directory is there, but nothing is mounted on it."""
+    lines = world.fake.mount_info().splitlines(keepends=True)
+    world.write_proc("self/mountinfo", "".join(line for line in lines if not line.endswith((",cpuset\n", ",memory\n"))))
+    with pytest.raises(ValueError, match=r"Following Cgroup subsystem not mounted: \[cpuset memory\]"):
+        world.manager()
+    assert "not mounted" in str(world.manager(cgroups_per_qos=False).status().soft_requirements)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_read_only_hierarchies_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    world = World(tmp_path, version, monkeypatch)
+    world.write_proc("self/mountinfo", world.fake.mount_info("ro"))
+    with pytest.raises(ValueError, match=r"cgroup hierarchies are mounted read-only: \[.*cgroup"):
+        world.manager()
+    world.manager(cgroups_per_qos=False)
+
+
+def test_v2_without_memory_is_refused(world2: World) -> None:
+    world2.fake.write("cgroup.controllers", "cpu pids")
+    with pytest.raises(ValueError, match=r"cgroup\.controllers: \[memory\]; they may be disabled on the kernel's"):
+        world2.manager()
+
+
+def test_node_without_pids_comes_up(world: World) -> None:
+    lines = world.fake.mount_info().splitlines(keepends=True)
+    world.write_proc("self/mountinfo", "".join(line for line in lines if not line.endswith(",pids\n")))
+    manager = world.started(pod_pids_limit=10)
+    pods = manager.new_pod_container_manager()
+    pods.ensure_exists(POD)
+    assert pods.exists(POD)
+    assert not (world.fake.root / "pids/kubepods").exists()
+
+
+def test_kernel_without_quota_is_a_soft_fault(world: World) -> None:
+    (world.fake.root / "cpu/cpu.cfs_quota_us").unlink()
+    assert str(world.manager().status().soft_requirements) == "CPU hardcapping unsupported"
+
+
+def test_hybrid_node_counts_as_version_1(world: World) -> None:
+    lines = world.fake.mount_info() + f"99 31 0:99 / {world.fake.root}/unified rw - cgroup2 cgroup2 rw\n"
+    world.write_proc("self/mountinfo", lines)
+    assert world.manager().get_node_config().cgroup_version == 1
+    assert world.manager().status().soft_requirements is None
+
+
+def test_kernel_is_set_as_a_node_needs_it(world: World) -> None:
+    world.manager()
+    assert (world.proc / "sys" / sysctl.VM_OVERCOMMIT_MEMORY).read_text() == "1"
+    assert (world.proc / "sys" / sysctl.KERNEL_PANIC).read_text() == "10"
+    world.manager(protect_kernel_defaults=True)
+
+
+def test_kernel_defaults_are_protected(world: World) -> None:
+    (world.proc / "sys" / sysctl.ROOT_MAX_KEYS).unlink()
+    with pytest.raises(ValueError) as caught:
+        world.manager(protect_kernel_defaults=True)
+    message = str(caught.value)
+    assert "invalid kernel flag: vm/overcommit_memory, expected value: 1, actual value: 0" in message
+    assert "invalid kernel flag: kernel/panic, expected value: 10" in message
+    assert "kernel/keys/root_maxkeys cannot be read" in message
+    assert (world.proc / "sys" / sysctl.VM_OVERCOMMIT_MEMORY).read_text() == "0"
+
+
+def test_systemd_driver_needs_systemd(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubelet.cm.systemd.is_running_systemd", lambda: False)
+    host = Host(str(world.fake.root), str(world.proc))
+    node = cm.NodeConfig(cgroup_driver="systemd", kubelet_root_dir=world.root_dir)
+    with pytest.raises(ValueError, match="systemd not running on this host, cannot use systemd cgroups manager"):
+        ContainerManagerImpl(mount_utils.Mounter(), world.cadvisor, node, world.recorder, None, host)
+
+
+def test_memory_backed_volumes_on_a_node_with_swap_are_told_of(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubelet.util.swap.is_tmpfs_noswap_option_supported", lambda mounter, path: False)
+    world.manager()
+    assert world.recorder.drain() == []
+    world.write_proc("swaps", "Filename Type\n/swapfile file\n")
+    world.manager()
+    assert [event.split()[1] for event in world.recorder.drain()] == ["PossibleMemoryBackedVolumesOnDisk"]
+
+
+# ---- What there is of managers ----
+
+
+def test_resources_are_the_callers_own(world: World) -> None:
+    for manager in (world.manager(), cm.ContainerManagerStub()):
         ctx, container = golang.background(), v1.Container()
         first = manager.get_resources(ctx, POD, container)
         assert first is not manager.get_resources(ctx, POD, container)
 
 
-def test_stub() -> None:
+def test_claims_are_refused_where_there_is_no_api_server(world: World) -> None:
+    pod = v1.Pod(spec=v1.PodSpec(resource_claims=[v1.PodResourceClaim(name="c")]))
+    for manager in (world.manager(), cm.ContainerManagerStub()):
+        with pytest.raises(ValueError, match="resource claims are not supported by this node"):
+            manager.prepare_dynamic_resources(golang.background(), pod)
+        manager.prepare_dynamic_resources(golang.background(), POD)
+        manager.unprepare_dynamic_resources(golang.background(), pod)
+        assert not manager.pod_might_need_to_unprepare_resources("u")
+
+
+def test_stub(world: World) -> None:
     stub: cm.ContainerManager = cm.ContainerManagerStub()
-    start(stub)
+    start(stub, world.ctx, [])
     assert not stub.get_node_config().cgroups_per_qos
     assert stub.new_pod_container_manager().get_pod_container_name(POD) == ((), "")
     assert stub.get_node_allocatable_reservation() == {}
     assert stub.updates().try_recv()[2] is False
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, {}),
+        ({"memory": "0%"}, {"memory": 0}),
+        ({"memory": "100%"}, {"memory": 100}),
+        ({"memory": "50"}, "percentage expected, got '50'"),
+        ({"memory": "a%"}, "invalid number in percentage 'a%'"),
+        ({"memory": "101%"}, "percentage must be between 0 and 100"),
+        ({"cpu": "10%"}, 'cannot reserve "cpu" resource'),
+    ],
+)
+def test_parse_qos_reserved(values: dict[str, str], expected: dict[str, int] | str) -> None:
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            parse_qos_reserved(values)
+    else:
+        assert parse_qos_reserved(values) == expected

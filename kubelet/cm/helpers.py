@@ -31,6 +31,11 @@ MILLI_CPU_TO_CPU = 1000
 # Microseconds: the CFS period when nobody says otherwise, and the least quota the kernel takes.
 QUOTA_PERIOD = 100_000
 MIN_QUOTA_PERIOD = 1_000
+# Files of cgroups of version 2: memory that is never taken back, and that is taken last.
+MEMORY_MIN = "memory.min"
+MEMORY_LOW = "memory.low"
+# A memory reservation policy: what pods ask for is protected.
+TIERED_RESERVATION = "TieredReservation"
 # A limit below this cannot be told from it in the cgroup.
 MIN_MILLI_CPU_LIMIT = 10
 
@@ -90,7 +95,13 @@ def huge_page_limits(resources: dict[str, Quantity]) -> dict[int, int]:
     return limits
 
 
-def resource_config_for_pod(pod: v1.Pod, enforce_cpu_limits: bool, cpu_period: int) -> ResourceConfig:
+def resource_config_for_pod(
+    pod: v1.Pod,
+    enforce_cpu_limits: bool,
+    cpu_period: int,
+    enforce_memory_qos: bool = False,
+    memory_reservation_policy: str = "None",
+) -> ResourceConfig:
     """The settings of the pod's own cgroup, by its QoS class. cpu_period in µs."""
     opts = resource.PodResourcesOptions(skip_pod_level_resources=not _pod_level_resources_enabled())
     requests = resource.pod_requests(pod, opts)
@@ -110,7 +121,17 @@ def resource_config_for_pod(pod: v1.Pod, enforce_cpu_limits: bool, cpu_period: i
                 config.memory = memory
         case _:
             config.cpu_shares = MIN_SHARES
+    if enforce_memory_qos and memory_reservation_policy == TIERED_RESERVATION:
+        config.unified = _memory_protection(pod, requests)
     return config
+
+
+def _memory_protection(pod: v1.Pod, requests: dict[str, Quantity]) -> dict[str, str]:
+    """A guaranteed pod keeps what it asked for whatever happens, any other as long as there is memory elsewhere."""
+    if not _is_set(requests, v1.RESOURCE_MEMORY):
+        return {}
+    file = MEMORY_MIN if v1qos.get_pod_qos(pod) == v1.POD_QOS_GUARANTEED else MEMORY_LOW
+    return {file: str(requests[v1.RESOURCE_MEMORY].value())}
 
 
 def _milli(amounts: dict[str, Quantity], name: str) -> int:
@@ -191,13 +212,18 @@ def get_kubelet_container(kubelet_cgroups: str, root: str = CGROUP_ROOT, proc: s
 
     Raises LookupError when it is in several, OSError.
     """
-    return kubelet_cgroups or _get_container(root, proc)
+    return kubelet_cgroups or get_container(root, proc)
 
 
-def _get_container(root: str, proc: str) -> str:
-    """Of version 1 the one of systemd, where there is one: of a service that nobody counts, figures will be missing."""
+def get_container(root: str = CGROUP_ROOT, proc: str = "/proc", pid: int | None = None) -> str:
+    """The cgroup of a process, or of this one.
+
+    Of version 1 the one of systemd, where there is one: of a service that nobody counts, figures will be missing.
+    Raises LookupError when it is in several, OSError.
+    """
+    process = "self" if pid is None else str(pid)
     groups: dict[str, str] = {}
-    for line in Path(proc, "self", "cgroup").read_text().splitlines():
+    for line in Path(proc, process, "cgroup").read_text().splitlines():
         _id, controllers, name = line.split(":", 2)
         groups.update(dict.fromkeys(controllers.split(","), name))
     if is_cgroup2_unified_mode(root):
@@ -210,6 +236,6 @@ def _get_container(root: str, proc: str) -> str:
         raise LookupError(f"cpu and memory cgroup hierarchy not unified.  cpu: {cpu}, memory: {memory}")
     systemd = groups.get("name=systemd", cpu)
     if systemd != cpu:
-        klog.info_s("CPUAccounting not enabled for process", pid="self")
-        klog.info_s("MemoryAccounting not enabled for process", pid="self")
+        klog.info_s("CPUAccounting not enabled for process", pid=process)
+        klog.info_s("MemoryAccounting not enabled for process", pid=process)
     return systemd

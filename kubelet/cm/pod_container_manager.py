@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from typing import Protocol
 
 from kubelet.cm.cgroup_manager import CgroupManager, huge_page_sizes, parse_cgroup_name
 from kubelet.cm.helpers import MIN_SHARES, resource_config_for_pod
 from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig, cgroup_name
-from pkg import klog
+from pkg import features, klog
 from pkg.api.core import v1
 from pkg.apis.core.v1.helper import qos as v1qos
 
@@ -72,12 +73,16 @@ class PodContainerManagerImpl:
         pod_pids_limit: int,
         enforce_cpu_limits: bool,
         cpu_cfs_quota_period: int,
+        memory_reservation_policy: str = "None",
+        pod_has_exclusive_cpus: Callable[[v1.Pod], bool] = lambda pod: False,
     ) -> None:
         self._qos_containers = qos_containers
         self._cgroup_manager = cgroup_manager
         self._pod_pids_limit = pod_pids_limit
         self._enforce_cpu_limits = enforce_cpu_limits
         self._cpu_cfs_quota_period = cpu_cfs_quota_period
+        self._memory_reservation_policy = memory_reservation_policy
+        self._pod_has_exclusive_cpus = pod_has_exclusive_cpus
 
     def get_pod_container_name(self, pod: v1.Pod) -> tuple[CgroupName, str]:
         match v1qos.get_pod_qos(pod):
@@ -98,12 +103,27 @@ class PodContainerManagerImpl:
         name, _ = self.get_pod_container_name(pod)
         if self._cgroup_manager.exists(name):
             return
-        config = resource_config_for_pod(pod, self._enforce_cpu_limits, self._cpu_cfs_quota_period)
+        config = resource_config_for_pod(
+            pod,
+            self._cpu_limits_enforced(pod),
+            self._cpu_cfs_quota_period,
+            features.feature_gate.enabled(features.MEMORY_QOS) and self._cgroup_manager.version() == 2,
+            self._memory_reservation_policy,
+        )
         if self._pod_pids_limit > 0:
             config.pids_limit = self._pod_pids_limit
         for size in huge_page_sizes():
             config.huge_page_limit.setdefault(size, 0)
         self._cgroup_manager.create(name, config)
+
+    def _cpu_limits_enforced(self, pod: v1.Pod) -> bool:
+        """Who has cores of its own needs no quota, which could only slow it down."""
+        if not features.feature_gate.enabled(features.DISABLE_CPU_QUOTA_WITH_EXCLUSIVE_CPUS):
+            return self._enforce_cpu_limits
+        if self._pod_has_exclusive_cpus(pod):
+            klog.v(2).info_s("Disabled CFS quota", pod=klog.kobj(pod))
+            return False
+        return self._enforce_cpu_limits
 
     def destroy(self, name: CgroupName) -> None:
         for pid in self._cgroup_manager.pids(name):

@@ -15,6 +15,7 @@ from kubelet.cm.pod_container_manager import PodContainerManagerImpl
 from kubelet.cm.qos_container_manager import QOSContainerManager
 from kubelet.cm.testing import FakeCgroupfs
 from kubelet.cm.types import CgroupName, cgroup_name
+from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -39,7 +40,11 @@ class World:
         self.cgroups = new_cgroup_manager(driver, str(fake.root))
         self.active: list[v1.Pod] = []
         self.qos = QOSContainerManager(ROOT, self.cgroups)
-        self.qos.start(lambda: self.active)
+        self.cgroups.create(ROOT, cm.ResourceConfig())
+        # Nothing is to be done over and over.
+        self.ctx, cancel = golang.with_cancel(golang.background())
+        cancel()
+        self.qos.start(self.ctx, dict, lambda: self.active)
         self.pods = PodContainerManagerImpl(self.qos.get_qos_containers_info(), self.cgroups, 100, True, 100_000)
 
 
@@ -175,7 +180,7 @@ def test_start_mends_what_an_earlier_kubelet_left(world: World) -> None:
     info = world.qos.get_qos_containers_info()
     where = f"cpu{world.cgroups.name(info.best_effort)}/cpu.shares"
     world.fake.write(where, "1024")
-    world.qos.start(list)
+    world.qos.start(world.ctx, dict, list)
     assert world.fake.read(where) == "2"
 
 

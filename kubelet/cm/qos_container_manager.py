@@ -8,53 +8,180 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from kubelet.cm.cgroup_manager import CgroupManager
-from kubelet.cm.helpers import MIN_SHARES, milli_cpu_to_shares
+from kubelet import metrics
+from kubelet.cm.cgroup_manager import CgroupManager, huge_page_sizes
+from kubelet.cm.helpers import MEMORY_LOW, MEMORY_MIN, MIN_SHARES, TIERED_RESERVATION, milli_cpu_to_shares
 from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig, cgroup_name
+from pkg import features, golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery.api.resource import Quantity
+from pkg.apimachinery.util import wait
 from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.component_helpers import resource
 
+PERIODIC_QOS_CGROUP_UPDATE_INTERVAL = 60.0  # seconds
+# As good as no limit of huge pages, in bytes.
+_UNBOUNDED = 1 << 62
+
 
 class QOSContainerManager:
-    """Makes the classes' cgroups and keeps the shares of the burstable one at what its pods ask for."""
+    """Makes the classes' cgroups, and keeps them at what their pods ask for."""
 
-    def __init__(self, cgroup_root: CgroupName, cgroup_manager: CgroupManager) -> None:
+    def __init__(
+        self,
+        cgroup_root: CgroupName,
+        cgroup_manager: CgroupManager,
+        qos_reserved: dict[str, int] | None = None,
+        memory_reservation_policy: str = "None",
+    ) -> None:
+        """qos_reserved is the percentage of requests for memory that lower classes cannot use."""
         self._cgroup_manager = cgroup_manager
         self._info = QOSContainersInfo(
             guaranteed=cgroup_root,
             burstable=cgroup_name(cgroup_root, "burstable"),
             best_effort=cgroup_name(cgroup_root, "besteffort"),
         )
-        # Held while shares are computed and written, so that an older sum never overwrites a newer one.
+        self._qos_reserved = qos_reserved or {}
+        self._memory_reservation_policy = memory_reservation_policy
+        # Held while figures are computed and written, so that an older sum never overwrites a newer one.
         self._lock = threading.Lock()
         self._active_pods: Callable[[], list[v1.Pod]] = list
+        self._get_node_allocatable: Callable[[], dict[str, Quantity]] = dict
 
     def get_qos_containers_info(self) -> QOSContainersInfo:
         return self._info
 
-    def start(self, active_pods: Callable[[], list[v1.Pod]]) -> None:
-        """Make the cgroups. Raises OSError when the kernel refuses."""
-        self._active_pods = active_pods
-        for name in (self._info.guaranteed, self._info.burstable, self._info.best_effort):
-            shares = MIN_SHARES if name == self._info.best_effort else None
-            config = ResourceConfig(cpu_shares=shares)
+    def start(
+        self,
+        ctx: golang.Context,
+        get_node_allocatable: Callable[[], dict[str, Quantity]],
+        active_pods: Callable[[], list[v1.Pod]],
+    ) -> None:
+        """Make the cgroups, and bring them up to date once a minute until ctx ends.
+
+        Raises ValueError when that above them is not whole, OSError when the kernel refuses.
+        """
+        info = self._info
+        try:
+            self._cgroup_manager.validate(info.guaranteed)
+        except ValueError as err:
+            raise ValueError(f"error validating root container {list(info.guaranteed)} : {err}") from err
+        for name in (info.burstable, info.best_effort):
+            shares = MIN_SHARES if name == info.best_effort else None
+            config = ResourceConfig(cpu_shares=shares, huge_page_limit=_huge_pages_unbounded())
             if self._cgroup_manager.exists(name):
                 # Somebody may have changed what an earlier kubelet set.
                 self._cgroup_manager.update(name, config)
             else:
                 self._cgroup_manager.create(name, config)
-        self.update_cgroups()
+        self._active_pods = active_pods
+        self._get_node_allocatable = get_node_allocatable
+        self._try_update()
+        golang.go(self._update_periodically, ctx, name="qos-cgroups")
+
+    def _update_periodically(self, ctx: golang.Context) -> None:
+        if not ctx.wait(PERIODIC_QOS_CGROUP_UPDATE_INTERVAL):
+            wait.until(self._try_update, PERIODIC_QOS_CGROUP_UPDATE_INTERVAL, ctx)
+
+    def _try_update(self) -> None:
+        try:
+            self.update_cgroups()
+        except OSError as err:
+            klog.info_s("Failed to reserve QoS requests", err=err)
 
     def update_cgroups(self) -> None:
-        """Set the shares of the burstable class from its pods' requests. Raises OSError."""
+        """Bring the classes' cgroups up to date with their pods. Raises OSError."""
         with self._lock:
-            milli_cpu = sum(
-                requests[v1.RESOURCE_CPU].milli_value()
-                for pod in self._active_pods()
-                if v1qos.get_pod_qos(pod) == v1.POD_QOS_BURSTABLE
-                and v1.RESOURCE_CPU in (requests := resource.pod_requests(pod, resource.PodResourcesOptions()))
-            )
-            if self._cgroup_manager.exists(self._info.burstable):
-                config = ResourceConfig(cpu_shares=milli_cpu_to_shares(milli_cpu))
-                self._cgroup_manager.update(self._info.burstable, config)
+            configs = self._configs()
+            if features.feature_gate.enabled(features.QOS_RESERVED):
+                percent = self._qos_reserved.get(v1.RESOURCE_MEMORY)
+                if percent is not None:
+                    self._set_memory_reserve(configs, percent)
+                if self._all_updated(configs):
+                    return
+                if percent is not None:
+                    self._retry_set_memory_reserve(configs)
+            for name, config in configs.items():
+                self._cgroup_manager.update(name, config)
+            klog.v(4).info_s("Updated QoS cgroup configuration")
+
+    def _all_updated(self, configs: dict[CgroupName, ResourceConfig]) -> bool:
+        try:
+            for name, config in configs.items():
+                self._cgroup_manager.update(name, config)
+        except OSError as err:
+            klog.v(2).info_s("Failed to update QoS cgroup configuration", err=err)
+            return False
+        return True
+
+    def _configs(self) -> dict[CgroupName, ResourceConfig]:
+        info, pods = self._info, self._active_pods()
+        unbounded = _huge_pages_unbounded()
+        burstable = milli_cpu_to_shares(_requested(pods, v1.POD_QOS_BURSTABLE, v1.RESOURCE_CPU))
+        configs = {
+            info.guaranteed: ResourceConfig(huge_page_limit=unbounded),
+            info.burstable: ResourceConfig(cpu_shares=burstable, huge_page_limit=unbounded),
+            info.best_effort: ResourceConfig(cpu_shares=MIN_SHARES, huge_page_limit=unbounded),
+        }
+        if features.feature_gate.enabled(features.MEMORY_QOS) and self._cgroup_manager.version() == 2:
+            self._set_memory_qos(configs, pods)
+        return configs
+
+    def _set_memory_qos(self, configs: dict[CgroupName, ResourceConfig], pods: list[v1.Pod]) -> None:
+        """Protect what pods asked for: for good what guaranteed ones did, where possible what burstable ones did.
+
+        What protects children must be had by their parents as well.
+        """
+        guaranteed = burstable = 0
+        if self._memory_reservation_policy == TIERED_RESERVATION:
+            guaranteed = _requested(pods, v1.POD_QOS_GUARANTEED, v1.RESOURCE_MEMORY)
+            burstable = _requested(pods, v1.POD_QOS_BURSTABLE, v1.RESOURCE_MEMORY)
+        metrics.MEMORY_QOS_NODE_MEMORY_MIN_BYTES.set(guaranteed)
+        metrics.MEMORY_QOS_NODE_MEMORY_LOW_BYTES.set(burstable)
+        configs[self._info.guaranteed].unified[MEMORY_MIN] = str(guaranteed + burstable)
+        configs[self._info.burstable].unified[MEMORY_LOW] = str(burstable)
+
+    def _set_memory_reserve(self, configs: dict[CgroupName, ResourceConfig], percent: int) -> None:
+        """Leave lower classes only what is not reserved for higher ones."""
+        allocatable = self._get_node_allocatable().get(v1.RESOURCE_MEMORY)
+        if allocatable is None or allocatable.is_zero():
+            klog.v(2).info_s("Allocatable memory value could not be determined, not setting QoS memory limits")
+            return
+        pods = self._active_pods()
+        limit = allocatable.value()
+        for qos, below in (
+            (v1.POD_QOS_GUARANTEED, self._info.burstable),
+            (v1.POD_QOS_BURSTABLE, self._info.best_effort),
+        ):
+            requested = _requested(pods, qos, v1.RESOURCE_MEMORY)
+            klog.v(2).info_s("QoS pod memory limit", qos=qos, limits=requested, percentReserve=percent)
+            limit -= requested * percent // 100
+            configs[below].memory = limit
+
+    def _retry_set_memory_reserve(self, configs: dict[CgroupName, ResourceConfig]) -> None:
+        """A class that uses more already is at least to use no more than that."""
+        for name, config in configs.items():
+            try:
+                usage = self._cgroup_manager.memory_usage(name)
+            except (OSError, ValueError) as err:
+                klog.v(2).info_s("Failed to get resource stats", err=err)
+                return
+            if config.memory is not None:
+                config.memory = max(config.memory, usage)
+
+
+def _requested(pods: list[v1.Pod], qos: str, name: str) -> int:
+    """The sum of requests of a class's pods, of cores in thousandths."""
+    skip = not features.feature_gate.enabled(features.POD_LEVEL_RESOURCES)
+    options = resource.PodResourcesOptions(skip_pod_level_resources=skip)
+    total = 0
+    for pod in pods:
+        if v1qos.get_pod_qos(pod) == qos:
+            quantity = resource.pod_requests(pod, options).get(name)
+            if quantity is not None:
+                total += quantity.milli_value() if name == v1.RESOURCE_CPU else quantity.value()
+    return total
+
+
+def _huge_pages_unbounded() -> dict[int, int]:
+    return dict.fromkeys(huge_page_sizes(), _UNBOUNDED)

@@ -84,7 +84,7 @@ def _refuse_read_only(mount_points: set[str]) -> None:
         )
 
 
-def _tell_missing(controllers: set[str]) -> None:
+def _tell_missing(controllers: set[str] | frozenset[str]) -> None:
     """Pods run without, but what they ask for of these is not limited."""
     # Many machines have no huge pages, and nobody misses them.
     if missing := controllers - {"hugetlb"}:

@@ -154,7 +154,7 @@ class DBusManager:
         return self._version
 
     def start_slice(self, unit: str, properties: Sequence[Property]) -> None:
-        body = (unit, "replace", list(properties), [])
+        body: tuple[Any, ...] = (unit, "replace", list(properties), [])
         try:
             result = self._run_job("StartTransientUnit", "ssa(sv)a(sa(sv))", body)
         except SystemdError as err:

@@ -1,12 +1,16 @@
-"""A directory that behaves as the kernel's cgroup file systems do."""
+"""A directory that behaves as the kernel's cgroup file systems do, and a systemd that remembers what it was asked."""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from kubelet.cm.systemd import Property
 
 V1_FILES = {
     "cpu": {"cpu.shares": "1024", "cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "-1"},
@@ -38,12 +42,21 @@ class FakeCgroupfs:
         monkeypatch.setattr(os, "rmdir", self._remove)
         if version == 1:
             for controller in V1_FILES:
-                os.mkdir(root / controller)
+                self._make(root / controller)
             self.write("cpuset/cpuset.cpus", "0-1")
             self.write("cpuset/cpuset.mems", "0")
         else:
             self.write("cgroup.controllers", "cpu memory pids rdma")
             self.write("cgroup.subtree_control", "")
+
+    def mount_info(self, options: str = "rw") -> str:
+        """The hierarchies as the kernel lists mounts."""
+        if self.version == 2:
+            return f"31 23 0:28 / {self.root} {options},nosuid - cgroup2 cgroup2 rw\n"
+        return "".join(
+            f"{n} 31 0:{n} / {self.root}/{controller} {options},relatime - cgroup cgroup rw,{controller}\n"
+            for n, controller in enumerate(V1_FILES, 32)
+        )
 
     def read(self, path: str) -> str:
         return (self.root / path).read_text()
@@ -71,7 +84,10 @@ class FakeCgroupfs:
         for name, text in {"cgroup.procs": "", **files}.items():
             (directory / name).write_text(text)
 
-    def _remove(self, path: str | Path) -> None:
+    def _remove(self, path: str | Path, *, dir_fd: int | None = None) -> None:
+        if dir_fd is not None:
+            self._rmdir(path, dir_fd=dir_fd)
+            return
         if left := self.busy.get(str(path), 0):
             self.busy[str(path)] = left - 1
             raise OSError(errno.EBUSY, "device or resource busy", str(path))
@@ -80,3 +96,31 @@ class FakeCgroupfs:
                 if file.is_file():
                     file.unlink()
         self._rmdir(path)
+
+
+class FakeSystemd:
+    """Knows the slices that it was asked for, and their properties."""
+
+    def __init__(self, version: int = 252) -> None:
+        self.slices: dict[str, dict[str, Any]] = {}
+        # In the order of calls: the method, and the unit.
+        self.calls: list[tuple[str, str]] = []
+        self._version = version
+
+    def version(self) -> int:
+        return self._version
+
+    def start_slice(self, unit: str, properties: Sequence[Property]) -> None:
+        self.calls.append(("start", unit))
+        self._set(self.slices.setdefault(unit, {}), properties)
+
+    def set_unit_properties(self, unit: str, properties: Sequence[Property]) -> None:
+        self.calls.append(("set", unit))
+        self._set(self.slices[unit], properties)
+
+    def stop_unit(self, unit: str) -> None:
+        self.calls.append(("stop", unit))
+        self.slices.pop(unit, None)
+
+    def _set(self, known: dict[str, Any], properties: Sequence[Property]) -> None:
+        known |= {name: value for name, (_signature, value) in properties}

@@ -359,11 +359,12 @@ def test_explain_renders() -> None:
         ("volumePluginDir: /plugins", ["volumePluginDir"]),
         # These are acted on.
         ("evictionSoft: {memory.available: 1Gi}\nkernelMemcgNotification: true", []),
+        ("enforceNodeAllocatable: []\nprotectKernelDefaults: true\nqosReserved: {memory: 50%}", []),
         ("cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}", []),
         ("logging: {options: {json: {infoBufferSize: 1Ki}}}", ["logging.options.json.infoBufferSize"]),
         # These ask for what is so anyway.
         ("hairpinMode: promiscuous-bridge", []),
-        ("enforceNodeAllocatable: []\nmakeIPTablesUtilChains: false", []),
+        ("makeIPTablesUtilChains: false", []),
         ("maxPods: 5\nstaticPodPath: /m", []),
     ],
 )
@@ -380,13 +381,3 @@ def test_fields_without_effect_exist(path: str) -> None:
     names = {field for field, _ in configuration.leaves(scheme.to_versioned(options.new_kubelet_configuration()))}
     pointers = {"tracing"}
     assert path in pointers or any(name == path or name.startswith(f"{path}.") for name in names)
-
-
-def test_a_protection_that_is_not_there_is_refused(folder: Path) -> None:
-    text = "protectKernelDefaults: true\n"
-    file = _write(folder / "a.yaml", text)
-    with pytest.raises(ValueError) as caught:
-        supported.check_supported(_load(f"--config={file}"))
-    assert str(caught.value) == (
-        "not supported by this kubelet: protectKernelDefaults: True: kernel settings are not checked"
-    )

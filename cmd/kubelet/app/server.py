@@ -348,7 +348,8 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
         _apply_process_limits(server)
         run_kubelet(ctx, server, kube_deps)
         _notify_systemd()
-        golang.select(ctx.done(), done)
+        if (ended := golang.select(ctx.done(), done, kube_deps.failed)).index == 2:
+            raise ended.value
     finally:
         zpages.delete_configz()
         tracer_provider.shutdown(_SPANS_SENT_WITHIN)
@@ -544,7 +545,7 @@ def _cgroup_roots(config: cm.NodeConfig) -> list[str]:
 
     roots = (
         helpers.node_allocatable_root(config.cgroup_root, config.cgroups_per_qos, config.cgroup_driver),
-        config.kubelet_cgroups_name,
+        _kubelet_cgroup(config.kubelet_cgroups_name),
         config.runtime_cgroups_name,
         config.system_cgroups_name,
     )
@@ -662,15 +663,32 @@ def _node_config(server: options.KubeletServer) -> cm.NodeConfig:
         topology_manager_scope=kc.topology_manager_scope,
         topology_manager_policy_options=kc.topology_manager_policy_options,
         memory_manager_policy=kc.memory_manager_policy,
+        memory_manager_reserved_memory=kc.reserved_memory,
         runtime_cgroups_name=server.kubelet_flags.container_runtime_options.runtime_cgroups,
         system_cgroups_name=kc.system_cgroups,
-        kubelet_cgroups_name=_kubelet_cgroup(kc.kubelet_cgroups),
+        kubelet_cgroups_name=kc.kubelet_cgroups,
+        kubelet_oom_score_adj=kc.oom_score_adj,
+        protect_kernel_defaults=kc.protect_kernel_defaults,
+        kube_reserved_cgroup_name=kc.kube_reserved_cgroup,
+        system_reserved_cgroup_name=kc.system_reserved_cgroup,
+        enforce_node_allocatable=frozenset(kc.enforce_node_allocatable),
+        qos_reserved=_parse_qos_reserved(kc.qos_reserved),
+        memory_reservation_policy=kc.memory_reservation_policy,
         kube_reserved=parse_resource_list(kc.kube_reserved, "--kube-reserved"),
         system_reserved=parse_resource_list(kc.system_reserved, "--system-reserved"),
         hard_eviction_thresholds=[]
         if server.kubelet_flags.experimental_node_allocatable_ignore_eviction_threshold
         else eviction.parse_threshold_config([], kc.eviction_hard, {}, {}, {}),
     )
+
+
+def _parse_qos_reserved(values: Mapping[str, str]) -> dict[str, int]:
+    from kubelet import cm
+
+    try:
+        return cm.parse_qos_reserved(values)
+    except ValueError as err:
+        raise ValueError(f"--qos-reserved value failed to parse: {err}") from err
 
 
 _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")

@@ -1,7 +1,6 @@
 """Fields of the configuration that this kubelet reads and does not, or not yet, act on.
 
-A user who sets one is told at start. Where a user would believe in a protection that is not there, the
-start is refused. A field leaves its list when the code that acts on it comes.
+A user who sets one is told at start. A field leaves its list when the code that acts on it comes.
 
 Go: no counterpart
 """
@@ -21,25 +20,6 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("the container runtime ends streams that carry nothing", ("streamingConnectionIdleTimeout",)),
     ("Python measures no contention", ("enableContentionProfiling",)),
     ("JSON is spoken with the API server", ("contentType",)),
-    (
-        "there is no cpu, memory or topology manager",
-        (
-            "memoryManagerPolicy",
-            "reservedMemory",
-            "qosReserved",
-        ),
-    ),
-    (
-        "only the cgroups of pods are limited",
-        (
-            "enforceNodeAllocatable",
-            "systemReservedCgroup",
-            "kubeReservedCgroup",
-        ),
-    ),
-    ("the summary shows its figures, but no process is moved there", ("kubeletCgroups", "systemCgroups")),
-    # That of a container does nothing below a cgroup without.
-    ("no memory is reserved for pods", ("memoryReservationPolicy",)),
     ("FlexVolume plugins are not supported", ("volumePluginDir",)),
     ("all log lines go to one stream, unbuffered", ("logging.options", "logging.flushFrequency")),
     ("the container runtime's network plugin decides", ("hairpinMode", "podCIDR")),
@@ -68,20 +48,9 @@ NOT_ACTED_ON_STANDALONE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
 )
 
-# Field, the values that would deceive, why.
-REFUSED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
-    ("protectKernelDefaults", (True,), "kernel settings are not checked"),
-)
-
-
 def check_supported(loaded: Loaded) -> None:
-    """Log each field that was set in vain. Raises ValueError for those that must not be."""
+    """Log each field that was set in vain."""
     document = scheme.to_versioned(loaded.kubelet_configuration)
-    refusals = [
-        f"{path}: {value}: {reason}" for path, values, reason in REFUSED if (value := _value(document, path)) in values
-    ]
-    if refusals:
-        raise ValueError(f"not supported by this kubelet: {'; '.join(refusals)}")
     for path, reason in _set_in_vain(loaded, document):
         source = loaded.sources.of(path)
         klog.warning_s("Configuration field has no effect", field=path, source=source, reason=reason)

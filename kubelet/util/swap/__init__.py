@@ -3,6 +3,6 @@
 Go: pkg/kubelet/util/swap
 """
 
-from kubelet.util.swap.swap_util import TMPFS_NOSWAP_OPTION, is_tmpfs_noswap_option_supported
+from kubelet.util.swap.swap_util import TMPFS_NOSWAP_OPTION, is_swap_on, is_tmpfs_noswap_option_supported
 
-__all__ = ["TMPFS_NOSWAP_OPTION", "is_tmpfs_noswap_option_supported"]
+__all__ = ["TMPFS_NOSWAP_OPTION", "is_swap_on", "is_tmpfs_noswap_option_supported"]

@@ -23,6 +23,13 @@ _lock = threading.Lock()
 _tmpfs_noswap_option_supported: bool | None = None
 
 
+def is_swap_on(swaps: str = "/proc/swaps") -> bool:
+    """Whether there is a device or file that memory can be swapped out to. Raises OSError."""
+    # The first line holds the names of the columns; a kernel without swap has no such file.
+    path = Path(swaps)
+    return path.exists() and path.read_text().count("\n") > 1
+
+
 def is_tmpfs_noswap_option_supported(mounter: mount_utils.Interface, mount_path: str) -> bool:
     """Whether tmpfs can be kept out of swap; found out once, on old kernels by trying it below mount_path."""
     global _tmpfs_noswap_option_supported

@@ -5,6 +5,28 @@ Go: k8s.io/component-helpers/node/util/sysctl/sysctl.go
 
 from __future__ import annotations
 
+from pathlib import Path
+
+SYSCTL_BASE = "/proc/sys"
+
+# Whether the kernel refuses memory that may not be there once it is used.
+VM_OVERCOMMIT_MEMORY = "vm/overcommit_memory"
+VM_OVERCOMMIT_MEMORY_ALWAYS = 1
+# What the kernel does when memory runs out.
+VM_PANIC_ON_OOM = "vm/panic_on_oom"
+VM_PANIC_ON_OOM_INVOKE_OOM_KILLER = 0
+# Seconds from a panic to the reboot.
+KERNEL_PANIC = "kernel/panic"
+KERNEL_PANIC_REBOOT_TIMEOUT = 10
+# Whether the kernel panics when it finds itself broken.
+KERNEL_PANIC_ON_OOPS = "kernel/panic_on_oops"
+KERNEL_PANIC_ON_OOPS_ALWAYS = 1
+# How many keys root may have, and bytes in them.
+ROOT_MAX_KEYS = "kernel/keys/root_maxkeys"
+ROOT_MAX_KEYS_SETTING = 1_000_000
+ROOT_MAX_BYTES = "kernel/keys/root_maxbytes"
+ROOT_MAX_BYTES_SETTING = ROOT_MAX_KEYS_SETTING * 25
+
 _SWAP = str.maketrans("./", "/.")
 
 
@@ -16,3 +38,13 @@ def normalize_name(name: str) -> str:
         if character == "/":
             return name.translate(_SWAP)
     return name
+
+
+def get_sysctl(name: str, root: str = SYSCTL_BASE) -> int:
+    """A setting that is a number, by its path. Raises OSError, ValueError."""
+    return int(Path(root, name).read_text())
+
+
+def set_sysctl(name: str, value: int, root: str = SYSCTL_BASE) -> None:
+    """Raises OSError."""
+    Path(root, name).write_text(str(value))

@@ -272,7 +272,7 @@ class Manager:
             # After a restart of the kubelet it need not be there.
             self._container_map.add(uid, name, container_id)
         cpus = self._state.get_cpu_set_or_default(uid, name)
-        about = {"pod": klog.kobj(pod), "containerName": name, "containerID": container_id, "cpuSet": cpus}
+        about = {"pod": klog.kobj(pod), "containerName": name, "containerID": container_id, "cpuSet": str(cpus)}
         if cpus.is_empty():
             klog.v(2).info_s("ReconcileState: skipping container; empty cpuset assigned", **about)
             return False

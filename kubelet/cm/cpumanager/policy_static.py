@@ -104,8 +104,8 @@ class StaticPolicy:
         klog.info_s(
             "Reserved CPUs not available for exclusive assignment",
             reservedSize=len(self.reserved_cpus),
-            reserved=self.reserved_cpus,
-            reservedPhysicalCPUs=self.reserved_physical_cpus,
+            reserved=str(self.reserved_cpus),
+            reservedPhysicalCPUs=str(self.reserved_physical_cpus),
         )
 
     def _take_reserved(self, number: int) -> CPUSet:
@@ -143,7 +143,7 @@ class StaticPolicy:
             if assignments:
                 raise ValueError("default cpuset cannot be empty")
             s.set_default_cpu_set(all_cpus)
-            klog.info_s("Static policy initialized", defaultCPUSet=all_cpus)
+            klog.info_s("Static policy initialized", defaultCPUSet=str(all_cpus))
             return
         self._validate_reserved(default)
         known = default

@@ -66,7 +66,7 @@ class StateCheckpoint(StateMemory):
         self._assignments = _parse_entries(checkpoint.entries)
         self._default_cpu_set = default_cpu_set
         klog.v(2).info_s("State checkpoint: restored state from checkpoint")
-        klog.v(2).info_s("State checkpoint: defaultCPUSet", defaultCpuSet=default_cpu_set)
+        klog.v(2).info_s("State checkpoint: defaultCPUSet", defaultCpuSet=str(default_cpu_set))
 
     def _load_and_migrate_checkpoint(self) -> CPUManagerCheckpoint:
         checkpoint = CPUManagerCheckpoint()

@@ -47,12 +47,12 @@ class StateMemory:
     def set_cpu_set(self, pod_uid: str, container_name: str, cpus: CPUSet) -> None:
         with self._lock:
             self._assignments.setdefault(pod_uid, {})[container_name] = cpus
-        klog.info_s("Updated desired CPUSet", podUID=pod_uid, containerName=container_name, cpuSet=cpus)
+        klog.info_s("Updated desired CPUSet", podUID=pod_uid, containerName=container_name, cpuSet=str(cpus))
 
     def set_default_cpu_set(self, cpus: CPUSet) -> None:
         with self._lock:
             self._default_cpu_set = cpus
-        klog.info_s("Updated default CPUSet", cpuSet=cpus)
+        klog.info_s("Updated default CPUSet", cpuSet=str(cpus))
 
     def delete(self, pod_uid: str, container_name: str) -> None:
         with self._lock:

@@ -45,7 +45,6 @@ from kubelet.cm.system_containers import (
     new_system_cgroups,
 )
 from kubelet.cm.types import CgroupName, QOSContainersInfo, cgroup_name
-from kubelet.stats import pidlimit
 from kubelet.util import CGROUP_ROOT, swap
 from pkg import features, golang, klog
 from pkg.api.core import v1
@@ -363,6 +362,8 @@ class ContainerManagerImpl:
 
     def _get_internal_capacity(self) -> dict[str, Quantity]:
         """With what pods share although none can ask for it."""
+        from kubelet.stats import pidlimit  # the package needs kuberuntime, which needs this one
+
         capacity = self.get_capacity(False)
         try:
             max_pid = pidlimit.stats(self._host.proc).max_pid

@@ -7,20 +7,19 @@ from collections.abc import Callable
 from framework.kubelet_process import KubeletProcess
 from framework.waiting import wait_for
 
-from kubelet.apis.pluginregistration import v1 as registration
 from kubelet.pluginmanager.testing import ExamplePlugin
 
 
 def test_plugin_is_told_what_became_of_it(new_kubelet: Callable[..., KubeletProcess]) -> None:
-    """Device plugins are not taken yet; before and after a restart the plugin hears so, and whoever looks sees it."""
+    """One of no known type is not taken; before and after a restart it hears so, and whoever looks sees it."""
     kubelet = new_kubelet("plugins")
     kubelet.start()
     registry = kubelet.root_dir / "plugins_registry"
     wait_for("the directory of sockets", registry.is_dir, timeout=10, describe=kubelet.end_of_log)
-    plugin = ExamplePlugin("example.com/gpu", registry / "gpu-reg.sock", registration.DEVICE_PLUGIN)
+    plugin = ExamplePlugin("example.com/gpu", registry / "gpu-reg.sock", "FutureKindOfPlugin")
     plugin.serve()
     try:
-        message = "RegisterPlugin error -- no handler registered for plugin type: DevicePlugin at socket"
+        message = "RegisterPlugin error -- no handler registered for plugin type: FutureKindOfPlugin at socket"
         for restarted in (False, True):
             if restarted:
                 kubelet.kill()

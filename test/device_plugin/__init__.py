@@ -1,0 +1,1 @@
+"""A device plugin for tests: a process that offers devices, and does as files tell it."""

@@ -69,8 +69,12 @@ def get_huge_pages_info(directory: Path) -> tuple[info.HugePagesInfo, ...]:
 
 
 def unique_cpu_properties(root: Path, name: str) -> int:
-    """How many different values the processors that are online have, each socket counted for itself."""
-    online = _online_cpus(root)
+    """How many different values the processors that are online have, each socket counted for itself; 0 if unknown."""
+    try:
+        online = _online_cpus(root)
+    except ValueError as err:
+        klog.error_s(err, "Cannot read which CPUs are online", property=name)
+        return 0
     return len(
         {
             (

@@ -129,6 +129,72 @@ def unpack_tree(name: str, directory: Path) -> str:
     return str(directory)
 
 
+def build_machine(name: str, directory: Path) -> Path:
+    """Make the files that tell of processors and NUMA nodes, as a recorded machine (testdata/machines) has them.
+
+    A line tells of the processors that are online, of a node, or of a processor; of caches (level, kind, size, number,
+    and the processors that share it) only the first processor of a core does. What a line leaves out is no file.
+    """
+    root = directory / "sys/devices/system"
+    for line in (Path(__file__).parent / "testdata/machines" / f"{name}.txt").read_text().splitlines():
+        kind, _, rest = line.partition(" ")
+        if kind == "online":
+            _write(root / "cpu/online", rest)
+        elif kind in ("node", "cpu"):
+            number, *words = rest.split()
+            build = _build_node if kind == "node" else _build_cpu
+            build(root / kind / f"{kind}{number}", [word.split("=", 1) for word in words])
+    return directory
+
+
+def _build_node(node: Path, words: list[list[str]]) -> None:
+    for key, value in words:
+        match key:
+            case "cpus":
+                node.mkdir(parents=True)
+                for cpu in _numbers(value):
+                    (node / f"cpu{cpu}").symlink_to(f"../../cpu/cpu{cpu}")
+            case "memory":
+                _write(node / "meminfo", f"Node {node.name[4:]} MemTotal:       {value} kB\n")
+            case "distance":
+                _write(node / "distance", value.replace(",", " "))
+            case "hugepages":
+                for size, _, count in (entry.partition(":") for entry in value.split(",")):
+                    _write(node / f"hugepages/hugepages-{size}kB/nr_hugepages", count)
+
+
+def _build_cpu(cpu: Path, words: list[list[str]]) -> None:
+    names = {"core": "core_id", "socket": "physical_package_id"}
+    (cpu / "topology").mkdir(parents=True)
+    caches = [value.split(":") for key, value in words if key == "cache"]
+    for key, value in words:
+        if key in names:
+            _write(cpu / "topology" / names[key], value)
+    for index, (level, kind, size, id, cpus) in enumerate(caches):
+        mask = sum(1 << number for number in _numbers(cpus))
+        digits = f"{mask:x}"
+        digits = digits.zfill(-(-len(digits) // 8) * 8)
+        words_of_mask = ",".join(digits[at : at + 8] for at in range(0, len(digits), 8))
+        found = {"level": level, "type": kind, "size": size, "id": id, "shared_cpu_map": words_of_mask}
+        for file, text in found.items():
+            if text:
+                _write(cpu / f"cache/index{index}" / file, text)
+
+
+def _numbers(text: str) -> list[int]:
+    """Those of a list such as 0-3,7."""
+    ranges = (part.partition("-") for part in text.split(",") if part)
+    return [number for first, _, last in ranges for number in range(int(first), int(last or first) + 1)]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(f"{text}\n")
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{text}\n")
+
+
 if TYPE_CHECKING:
     _: Interface = FakeCadvisor()
     _containers: Containers = FakeContainers()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,9 +136,16 @@ _MACHINES = {
 }
 
 
+@pytest.fixture
+def machine_root() -> Iterator[Path]:
+    """In memory, for a machine has thousands of files."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        yield Path(directory)
+
+
 @pytest.mark.parametrize("name", _MACHINES)
-def test_recorded_machine(name: str, tmp_path: Path) -> None:
-    root = build_machine(name, tmp_path)
+def test_recorded_machine(name: str, machine_root: Path) -> None:
+    root = build_machine(name, machine_root)
     nodes, cpus = sysinfo.get_nodes_info(root)
     cores = [core for node in nodes for core in node.cores]
     found = Expected(
@@ -161,8 +170,8 @@ def test_testdata_is_tested() -> None:
     assert recorded == set(_MACHINES)
 
 
-def test_huge_pages_of_nodes(tmp_path: Path) -> None:
-    root = build_machine("power_memory_of_gpus", tmp_path)
+def test_huge_pages_of_nodes(machine_root: Path) -> None:
+    root = build_machine("power_memory_of_gpus", machine_root)
     pages = root / "sys/devices/system/node/node8/hugepages"
     (pages / "hugepages-2048kB/nr_hugepages").write_text("512\n")
     (pages / "no-pages").mkdir()
@@ -190,8 +199,10 @@ def _cpu(name: str) -> str:
         pytest.param({_cpu("online"): None, _cpu("cpu1/topology/core_id"): "4"}, [(0,), (1, 2, 3)], id="no hotplug"),
     ],
 )
-def test_processors_that_are_there(tmp_path: Path, changes: dict[str, str | None], threads: list[tuple[int]]) -> None:
-    root = build_machine("intel_hybrid", tmp_path)
+def test_processors_that_are_there(
+    machine_root: Path, changes: dict[str, str | None], threads: list[tuple[int]]
+) -> None:
+    root = build_machine("intel_hybrid", machine_root)
     _change(root, changes)
     nodes, cpus = sysinfo.get_nodes_info(root)
     assert [core.threads for core in nodes[0].cores][: len(threads)] == threads
@@ -199,8 +210,8 @@ def test_processors_that_are_there(tmp_path: Path, changes: dict[str, str | None
 
 
 @pytest.mark.parametrize("changes", [{"id": None}, {"size": "many"}, {"shared_cpu_map": "xyz"}, {"level": ""}])
-def test_cores_after_one_without_caches_have_none(tmp_path: Path, changes: dict[str, str | None]) -> None:
-    root = build_machine("intel_hybrid", tmp_path)
+def test_cores_after_one_without_caches_have_none(machine_root: Path, changes: dict[str, str | None]) -> None:
+    root = build_machine("intel_hybrid", machine_root)
     _change(root, {_cpu(f"cpu2/cache/index1/{name}"): text for name, text in changes.items()})
     nodes, _ = sysinfo.get_nodes_info(root)
     assert [len(core.caches) for core in nodes[0].cores] == [3, *[0] * 13]
@@ -217,9 +228,9 @@ def test_cores_after_one_without_caches_have_none(tmp_path: Path, changes: dict[
         ({"sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages": "x"}, "nr_hugepages: invalid"),
     ],
 )
-def test_files_that_make_no_sense(tmp_path: Path, changes: dict[str, str | None], fault: str) -> None:
+def test_files_that_make_no_sense(machine_root: Path, changes: dict[str, str | None], fault: str) -> None:
     """The node comes up, with as many processors as this process has; who needs to know more does not."""
-    root = build_machine("intel_hybrid", tmp_path)
+    root = build_machine("intel_hybrid", machine_root)
     _change(root, changes)
     with pytest.raises(ValueError, match=fault):
         sysinfo.get_nodes_info(root)
@@ -229,13 +240,13 @@ def test_files_that_make_no_sense(tmp_path: Path, changes: dict[str, str | None]
     assert (machine.topology, machine.num_cores) == ((), len(os.sched_getaffinity(0)))
 
 
-def test_no_processor(tmp_path: Path) -> None:
+def test_no_processor(machine_root: Path) -> None:
     with pytest.raises(LookupError, match="no CPU is available"):
-        sysinfo.get_nodes_info(tmp_path)
+        sysinfo.get_nodes_info(machine_root)
 
 
-def test_machine_info(tmp_path: Path) -> None:
-    root = build_machine("power_memory_of_gpus", tmp_path)
+def test_machine_info(machine_root: Path) -> None:
+    root = build_machine("power_memory_of_gpus", machine_root)
     (root / "proc").mkdir()
     (root / "proc/meminfo").write_text("MemTotal: 1024 kB\n")
     machine = cadvisor.Cadvisor(str(root)).machine_info()

@@ -212,7 +212,7 @@ def _validate_reserved_memory(
     node_allocatable_reservation: Mapping[str, Quantity],
     reserved_memory: Sequence[kubeletconfig.MemoryReservation],
 ) -> None:
-    totals = _total_memory_type_reserved(machine_info, reserved_memory)
+    totals = _get_total_memory_type_reserved(machine_info, reserved_memory)
     names = totals.keys() | {
         name
         for name in node_allocatable_reservation
@@ -228,7 +228,7 @@ def _validate_reserved_memory(
             )
 
 
-def _total_memory_type_reserved(
+def _get_total_memory_type_reserved(
     machine_info: MachineInfo, reserved_memory: Sequence[kubeletconfig.MemoryReservation]
 ) -> dict[str, Quantity]:
     nodes = {node.id for node in machine_info.topology}

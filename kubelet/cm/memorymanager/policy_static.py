@@ -79,11 +79,11 @@ class PolicyStatic:
             )
             return
         machine_state = s.get_machine_state()
-        requested = _container_requested_resources(container)
+        requested = _get_container_requested_resources(container)
         nodes = self._choose_nodes(machine_state, pod, container, requested)
         blocks = [state.Block(tuple(nodes.get_bits()), name, size) for name, size in requested.items()]
         for block in blocks:
-            fresh = max(block.size - self._pod_reusable_memory(pod, nodes, block.type), 0)
+            fresh = max(block.size - self._get_pod_reusable_memory(pod, nodes, block.type), 0)
             _update_machine_state(machine_state, block.numa_affinity, block.type, fresh)
         self._update_pod_reusable_memory(pod, container, blocks)
         s.set_machine_state(machine_state)
@@ -99,7 +99,7 @@ class PolicyStatic:
         klog.info_s("Got topology affinity", hint=hint, pod=klog.kobj(pod), containerName=container.name)
         nodes = hint.numa_node_affinity
         if nodes is None:
-            best = self._default_hint(machine_state, pod, requested)
+            best = self._get_default_hint(machine_state, pod, requested)
             if hint.preferred and not best.preferred:
                 raise ValueError("[memorymanager] failed to find the default preferred hint")
             hint, nodes = best, _nodes_of(best)
@@ -128,7 +128,7 @@ class PolicyStatic:
         if not _is_managed(pod):
             return {}
         try:
-            requested = _pod_requested_resources(pod)
+            requested = _get_pod_requested_resources(pod)
         except ValueError as err:
             klog.error_s(err, "Failed to get pod requested resources", podUID=pod.metadata.uid)
             return {}
@@ -145,7 +145,7 @@ class PolicyStatic:
             return {}
         uid = pod.metadata.uid
         try:
-            requested = _container_requested_resources(container)
+            requested = _get_container_requested_resources(container)
         except ValueError as err:
             klog.error_s(err, "Failed to get container requested resources", podUID=uid, containerName=container.name)
             return {}
@@ -175,12 +175,12 @@ class PolicyStatic:
             if not _can_be_used(machine_state, nodes):
                 continue
             free = _sum_of(machine_state, nodes, "free", requested)
-            if _covers({name: free[name] + self._pod_reusable_memory(pod, mask, name) for name in free}, requested):
+            if _covers({name: free[name] + self._get_pod_reusable_memory(pod, mask, name) for name in free}, requested):
                 found.append(mask)
         hints = [TopologyHint(mask, mask.count() == fewest) for mask in found]
         return {name: list(hints) for name in requested} if hints else {}
 
-    def _default_hint(self, machine_state: state.NUMANodeMap, pod: v1.Pod, requested: Amounts) -> TopologyHint:
+    def _get_default_hint(self, machine_state: state.NUMANodeMap, pod: v1.Pod, requested: Amounts) -> TopologyHint:
         hints = _memory_hints(self._calculate_hints(machine_state, pod, requested))
         if not hints:
             raise ValueError(
@@ -198,7 +198,7 @@ class PolicyStatic:
             raise ValueError("[memorymanager] failed to find NUMA nodes to extend the current topology hint")
         return _find_best_hint(fitting)
 
-    def _pod_reusable_memory(self, pod: v1.Pod, nodes: bitmask.BitMask, resource_name: str) -> int:
+    def _get_pod_reusable_memory(self, pod: v1.Pod, nodes: bitmask.BitMask, resource_name: str) -> int:
         return self._reusable.get(pod.metadata.uid, {}).get(nodes, {}).get(resource_name, 0)
 
     def _update_pod_reusable_memory(self, pod: v1.Pod, container: v1.Container, blocks: list[state.Block]) -> None:
@@ -211,7 +211,7 @@ class PolicyStatic:
             self._reusable.setdefault(uid, {})
         for block in blocks:
             nodes = bitmask.BitMask(*block.numa_affinity)
-            reusable = self._pod_reusable_memory(pod, nodes, block.type)
+            reusable = self._get_pod_reusable_memory(pod, nodes, block.type)
             if is_regular_init:
                 self._reusable[uid].setdefault(nodes, {})[block.type] = max(block.size, reusable)
             elif reusable:
@@ -226,16 +226,16 @@ class PolicyStatic:
         if not machine_state:
             if assignments:
                 raise ValueError("[memorymanager] machine state can not be empty when it has memory assignments")
-            s.set_machine_state(self._default_machine_state())
+            s.set_machine_state(self._get_default_machine_state())
             return
-        expected = self._default_machine_state()
+        expected = self._get_default_machine_state()
         for pod_uid, containers in assignments.items():
             for container_name, blocks in containers.items():
                 _update_expected_machine_state(expected, blocks, pod_uid, container_name)
         if not _are_machine_states_equal(machine_state, expected):
             raise ValueError("[memorymanager] the expected machine state is different from the real one")
 
-    def _default_machine_state(self) -> state.NUMANodeMap:
+    def _get_default_machine_state(self) -> state.NUMANodeMap:
         """That of a machine of which nothing is given away."""
         nodes: state.NUMANodeMap = {}
         for node in self._machine_info.topology:
@@ -287,7 +287,7 @@ def _is_regular_init_container(pod: v1.Pod, container: v1.Container) -> bool:
     return found is not None and not podutil.is_restartable_init_container(found)
 
 
-def _container_requested_resources(container: v1.Container) -> Amounts:
+def _get_container_requested_resources(container: v1.Container) -> Amounts:
     """Memory and huge pages, in bytes. Raises ValueError for what is no whole number."""
     return {
         name: as_int64(quantity)
@@ -306,20 +306,20 @@ def as_int64(quantity: resource.Quantity) -> int:
     return quantity.value()
 
 
-def _pod_requested_resources(pod: v1.Pod) -> Amounts:
+def _get_pod_requested_resources(pod: v1.Pod) -> Amounts:
     """The most that the pod needs at any time: an init container runs beside the sidecars before it."""
     init: Amounts = {}
     sidecars: Amounts = {}
     for container in pod.spec.init_containers:
         is_sidecar = podutil.is_restartable_init_container(container)
-        for name, size in _container_requested_resources(container).items():
+        for name, size in _get_container_requested_resources(container).items():
             if is_sidecar:
                 sidecars[name] = sidecars.get(name, 0) + size
             else:
                 init[name] = max(init.get(name, 0), sidecars.get(name, 0) + size)
     apps: Amounts = {}
     for container in pod.spec.containers:
-        for name, size in _container_requested_resources(container).items():
+        for name, size in _get_container_requested_resources(container).items():
             apps[name] = apps.get(name, 0) + size
     return {name: max(size + sidecars.get(name, 0), init.get(name, 0)) for name, size in apps.items()}
 

@@ -6,7 +6,7 @@ Go: pkg/kubelet/eviction/eviction_manager.go
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kubelet import lifecycle, metrics
@@ -220,12 +220,14 @@ class ManagerImpl:
         if self._dedicated_image_fs is None:
             self._detect_file_systems(ctx, disk_info_provider)
         active_pods = pod_func()
-        summary = self._summary(ctx, "Eviction manager: failed to get summary stats")
-        if summary is None:
+        limited = self._local_storage_capacity_isolation and any(map(helpers.has_storage_limit, active_pods))
+        observed = self._observe(ctx, self._summary_provider.get if limited else self._summary_provider.get_node)
+        if observed is not None and not limited and self._thresholds_met_now(observed[0]):
+            # DIVERGES: only now are pods measured. In Go that costs nothing, for cAdvisor does so all the time.
+            observed = self._observe(ctx, self._summary_provider.get)
+        if observed is None:
             return []
-        self._update_notifiers(ctx, summary)
-        observations, stats_func = helpers.make_signal_observations(summary)
-        helpers.debug_log_observations("observations", observations)
+        observations, stats_func = observed
         thresholds = self._evaluate(observations)
         if self._local_storage_capacity_isolation:
             evicted = self._local_storage_eviction(active_pods, stats_func)
@@ -267,10 +269,23 @@ class ManagerImpl:
         self._dedicated_image_fs = has_image_fs
         klog.v(3).info_s("FileSystem detection", DedicatedImageFs=has_image_fs, SplitImageFs=split)
 
-    def _summary(self, ctx: golang.Context, complaint: str) -> statsapi.Summary | None:
-        """Fresh figures; None, and a line in the log, when there are none."""
+    def _observe(
+        self, ctx: golang.Context, summarise: Callable[[golang.Context, bool], statsapi.Summary]
+    ) -> tuple[SignalObservations, StatsFunc] | None:
+        """What there is of each signal now; None, and a line in the log, when there are no figures."""
+        summary = self._summary(ctx, summarise, "Eviction manager: failed to get summary stats")
+        if summary is None:
+            return None
+        self._update_notifiers(ctx, summary)
+        observations, stats_func = helpers.make_signal_observations(summary)
+        helpers.debug_log_observations("observations", observations)
+        return observations, stats_func
+
+    def _summary(
+        self, ctx: golang.Context, summarise: Callable[[golang.Context, bool], statsapi.Summary], complaint: str
+    ) -> statsapi.Summary | None:
         try:
-            return self._summary_provider.get(ctx, True)
+            return summarise(ctx, True)
         except golang.ContextError:
             raise
         except Exception as err:
@@ -292,8 +307,8 @@ class ManagerImpl:
                     "Eviction manager: failed to update notifier", notifier=notifier.description(), err=err
                 )
 
-    def _evaluate(self, observations: SignalObservations) -> list[evictionapi.Threshold]:
-        """Take note of what was observed. Returns the thresholds that something is to be done about."""
+    def _thresholds_met_now(self, observations: SignalObservations) -> list[evictionapi.Threshold]:
+        """Those of which less is left than they say, or since they were met less than they and their minimum say."""
         log = helpers.debug_log_thresholds_with_observation
         thresholds = helpers.thresholds_met(self._config.thresholds, observations, False)
         log("thresholds - ignoring grace period", thresholds, observations)
@@ -301,6 +316,12 @@ class ManagerImpl:
             not_yet_resolved = helpers.thresholds_met(self._thresholds_met, observations, True)
             thresholds = helpers.merge_thresholds(thresholds, not_yet_resolved)
         log("thresholds - reclaim not satisfied", thresholds, observations)
+        return thresholds
+
+    def _evaluate(self, observations: SignalObservations) -> list[evictionapi.Threshold]:
+        """Take note of what was observed. Returns the thresholds that something is to be done about."""
+        log = helpers.debug_log_thresholds_with_observation
+        thresholds = self._thresholds_met_now(observations)
         now = self._clock.now()
         first_observed_at = helpers.thresholds_first_observed_at(thresholds, self._thresholds_first_observed_at, now)
         conditions = helpers.node_conditions(thresholds)
@@ -430,7 +451,8 @@ class ManagerImpl:
                 )
         if not reclaim_funcs:
             return False
-        summary = self._summary(ctx, "Eviction manager: failed to get summary stats after resource reclaim")
+        complaint = "Eviction manager: failed to get summary stats after resource reclaim"
+        summary = self._summary(ctx, self._summary_provider.get_node, complaint)
         if summary is None:
             return False
         observations, _ = helpers.make_signal_observations(summary)

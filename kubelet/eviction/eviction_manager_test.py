@@ -698,6 +698,18 @@ def test_without_thresholds_and_limits_nobody_looks() -> None:
     assert world.synchronize("1") == []
 
 
+def test_pods_are_measured_only_when_it_matters() -> None:
+    world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi")], memory_pods(), memory_summary, isolation=True)
+    world.synchronize("2Gi")
+    assert world.provider.pods_measured == 0
+    world.synchronize("500Mi")
+    assert world.provider.pods_measured == 1
+    limited = new_pod("limited", volumes=[_volume("1Gi")])
+    world.pods["limited"] = limited, evictiontesting.disk_stats(limited, "0", "0", "0")
+    world.synchronize("2Gi", after=MINUTE)
+    assert world.provider.pods_measured == 2
+
+
 class Notifier:
     """Counts updates; raises, if the test wants."""
 

@@ -315,6 +315,14 @@ def pod_disk_usage(
     }
 
 
+def has_storage_limit(pod: v1.Pod) -> bool:
+    """Whether the pod may be evicted for what it takes of the node's disk, however much is left there."""
+    if any(v.empty_dir is not None and v.empty_dir.size_limit is not None for v in pod.spec.volumes):
+        return True
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    return any(v1.RESOURCE_EPHEMERAL_STORAGE in c.resources.limits for c in containers)
+
+
 def cached_stats_func(pod_stats: Iterable[statsapi.PodStats]) -> StatsFunc:
     """Looks up the figures of a pod among these."""
     by_uid = {stats.pod_ref.uid: stats for stats in pod_stats}
@@ -447,8 +455,9 @@ def make_signal_observations(summary: statsapi.Summary) -> tuple[SignalObservati
         pods = get_sys_container(node.system_containers, statsapi.SYSTEM_CONTAINER_PODS)
         observe(Signal.ALLOCATABLE_MEMORY_AVAILABLE, _observe_memory(pods.memory))
     except LookupError as err:
-        klog.error_s(
-            err, "Eviction manager: failed to construct signal", signal=Signal.ALLOCATABLE_MEMORY_AVAILABLE
+        # DIVERGES: Go has an error in its log at every look, on a node on which pods have no cgroup together.
+        klog.v(3).info_s(
+            "Eviction manager: failed to construct signal", signal=Signal.ALLOCATABLE_MEMORY_AVAILABLE, err=err
         )
     runtime = node.runtime or statsapi.RuntimeStats()
     observe(Signal.NODE_FS_AVAILABLE, _observe_fs(node.fs))

@@ -66,11 +66,19 @@ class FakeSummaryProvider:
 
     result: statsapi.Summary = field(default_factory=statsapi.Summary)
     err: Exception | None = None
+    # How often pods were measured.
+    pods_measured: int = 0
 
     def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        self.pods_measured += 1
         if self.err is not None:
             raise self.err
         return self.result
+
+    def get_node(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        if self.err is not None:
+            raise self.err
+        return statsapi.Summary(node=self.result.node)
 
     def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary:
         return self.get(ctx, False)

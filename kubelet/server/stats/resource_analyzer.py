@@ -41,6 +41,10 @@ class ResourceAnalyzer:
         """The whole summary. With update_stats nothing in it is older than this call. Raises StatsError."""
         return self._summary_provider.get(ctx, update_stats)
 
+    def get_node(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        """The summary without pods. Raises StatsError."""
+        return self._summary_provider.get_node(ctx, update_stats)
+
     def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary:
         """The summary without storage and network. Raises StatsError."""
         return self._summary_provider.get_cpu_and_memory_stats(ctx)

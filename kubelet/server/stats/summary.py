@@ -29,9 +29,13 @@ class StatsError(Exception):
 
 
 class SummaryProvider(Protocol):
-    """Makes summaries; safe from any thread. Both methods raise StatsError."""
+    """Makes summaries; safe from any thread. All methods raise StatsError."""
 
     def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary: ...
+
+    def get_node(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        """The same without pods. Go has no such method: there pods' figures are at hand, here they cost."""
+        ...
 
     def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary: ...
 
@@ -58,6 +62,15 @@ class SummaryProviderImpl:
             klog.info_s("Error getting system boot time. Node metrics will have an incorrect start time", err=err)
 
     def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        summary = self.get_node(ctx, update_stats)
+        with _needed("list pod stats"):
+            if update_stats:
+                summary.pods = self._provider.list_pod_stats_and_update_cpu_nano_core_usage(ctx)
+            else:
+                summary.pods = self._provider.list_pod_stats(ctx)
+        return summary
+
+    def get_node(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
         provider = self._provider
         with _needed("get node info"):
             node = provider.get_node(ctx)
@@ -67,11 +80,6 @@ class SummaryProviderImpl:
             root_fs = provider.root_fs_stats()
         with _needed("get imageFs stats"):
             image_fs, container_fs = provider.image_fs_stats(ctx)
-        with _needed("list pod stats"):
-            if update_stats:
-                pods = provider.list_pod_stats_and_update_cpu_nano_core_usage(ctx)
-            else:
-                pods = provider.list_pod_stats(ctx)
         with _needed("get rlimit stats"):
             rlimit = provider.rlimit_stats()
         return statsapi.Summary(
@@ -88,7 +96,6 @@ class SummaryProviderImpl:
                 rlimit=rlimit,
                 system_containers=self.get_system_containers_stats(provider.get_node_config(), update_stats),
             ),
-            pods=pods,
         )
 
     def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary:

@@ -149,8 +149,11 @@ class Manager:
             except Exception as err:
                 klog.error_s(err, "Allocate error", pod=klog.kobj(pod), containerName=container.name)
                 raise
-            if self._state.get_default_cpu_set() != before:
-                self._wake.try_send(None)
+            self._wake_if_changed_locked(before)
+
+    def _wake_if_changed_locked(self, before: CPUSet) -> None:
+        if self._state.get_default_cpu_set() != before:
+            self._wake.try_send(None)
 
     def add_container(self, pod: v1.Pod, container: v1.Container, container_id: str) -> None:
         """The container was made with what get_cpu_affinity tells."""
@@ -215,9 +218,11 @@ class Manager:
                 (pod_uid, name) for pod_uid, names in self._state.get_cpu_assignments().items() for name in names
             }
             known = {(ref.pod_uid, ref.container_name) for ref in self._container_map.values()}
+            before = self._state.get_default_cpu_set()
             for pod_uid, container_name in sorted((assigned | known) - active):
                 klog.v(2).info_s("RemoveStaleState: removing container", podUID=pod_uid, containerName=container_name)
                 self._remove_by_ref_locked(pod_uid, container_name)
+            self._wake_if_changed_locked(before)
 
     def reconcile_state(
         self, ctx: golang.Context

@@ -1,15 +1,19 @@
-"""Machines on which processors are given out in tests, and a CPU manager that gives out what a test wants.
+"""Machines on which processors are given out in tests, and pods that want some.
 
-Go: pkg/kubelet/cm/cpumanager/policy_test.go (the topologies), fake_cpu_manager.go
+Go: pkg/kubelet/cm/cpumanager/policy_test.go, cpu_manager_test.go
 """
 
 from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from kubelet.cm.cpumanager.topology import CPUDetails, CPUInfo, CPUTopology
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.utils import cpuset
 
 _TOPOLOGIES = Path(__file__).with_name("testdata") / "topologies.json"
@@ -32,3 +36,32 @@ def _topology(machine: dict[str, dict[str, str]]) -> CPUTopology:
     )
     details = {cpu: CPUInfo(numa[cpu], socket[cpu], core[cpu], uncore[cpu]) for cpu in sorted(numa)}
     return CPUTopology(**machine, cpu_details=CPUDetails(details))  # type: ignore[arg-type]
+
+
+def pod(*cpus: str, uid: str = "pod", init: Sequence[str] = (), pod_level: str = "") -> v1.Pod:
+    """A pod whose containers c0, c1, … request and are limited to so many processors ("1/2": request and limit).
+
+    Init containers are i0, i1, …; one with an asterisk goes on beside the others.
+    """
+    made = v1.Pod(metadata=metav1.ObjectMeta(name=uid, namespace="ns", uid=uid))
+    made.spec.containers = [_container(f"c{i}", amount) for i, amount in enumerate(cpus)]
+    for i, amount in enumerate(init):
+        made.spec.init_containers.append(_container(f"i{i}", amount.rstrip("*")))
+        if amount.endswith("*"):
+            made.spec.init_containers[i].restart_policy = v1.CONTAINER_RESTART_POLICY_ALWAYS
+    if pod_level:
+        made.spec.resources = _resources(pod_level)
+    return made
+
+
+def _container(name: str, cpu: str) -> v1.Container:
+    return v1.Container(name=name, resources=_resources(cpu))
+
+
+def _resources(cpu: str) -> v1.ResourceRequirements:
+    request, _, limit = cpu.partition("/")
+
+    def amounts(of_cpu: str) -> dict[str, resource.Quantity]:
+        return {"cpu": resource.parse_quantity(of_cpu), "memory": resource.parse_quantity("1G")}
+
+    return v1.ResourceRequirements(requests=amounts(request), limits=amounts(limit or request))

@@ -1,0 +1,110 @@
+"""What a cluster sees of devices: the node's capacity, pods that are refused or wait, and how their devices are."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from framework.apiserver.cluster import Cluster
+from framework.cluster_node import RealKubelet, real_node
+from framework.device_plugin import DevicePlugin
+from framework.pod_history import PodHistory, Version
+from framework.pods import Manifest, pod, sleeper
+
+RESOURCE = "example.com/device"
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster, history: PodHistory) -> Iterator[RealKubelet]:
+    # Sockets have short paths.
+    with tempfile.TemporaryDirectory(prefix="devices-") as folder:
+        often = {"nodeStatusUpdateFrequency": "500ms"}
+        with real_node(Path(folder), "device-node", cluster, history, often) as node:
+            node.join()
+            yield node
+
+
+@pytest.fixture(scope="module")
+def plugin(node: RealKubelet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevicePlugin]:
+    """One with two healthy devices; each test leaves it so, and running."""
+    plugin = DevicePlugin(tmp_path_factory.mktemp("plugin"), RESOURCE, node.root_dir)
+    plugin.offer(a=True, b=True)
+    with plugin:
+        wait_for_amounts(node, "2", "2")
+        yield plugin
+
+
+def wait_for_amounts(node: RealKubelet, capacity: str, allocatable: str) -> None:
+    def look() -> bool:
+        status = (node.api_object() or {})["status"]
+        return (status["capacity"].get(RESOURCE), status["allocatable"].get(RESOURCE)) == (capacity, allocatable)
+
+    node.wait_for_condition(f"{allocatable} devices of {capacity}", look)
+
+
+def user(name: str, count: int = 1) -> Manifest:
+    return pod(name, sleeper(resources={"limits": {RESOURCE: count}, "requests": {RESOURCE: count}}))
+
+
+def refused(node: RealKubelet, name: str) -> Version:
+    return node.wait_for_api_pod(name, "is refused", lambda found: found.json["status"].get("phase") == "Failed")
+
+
+def test_amounts_of_the_node(node: RealKubelet, plugin: DevicePlugin) -> None:
+    plugin.offer(a=True, b=False, c=True)
+    wait_for_amounts(node, "3", "2")
+    plugin.kill()
+    wait_for_amounts(node, "3", "0")
+    plugin.offer(a=True, b=True)
+    plugin.start()
+    wait_for_amounts(node, "2", "2")
+
+
+def test_refused_and_shown_with_its_devices(node: RealKubelet, plugin: DevicePlugin) -> None:
+    node.create(user("owner"))
+    node.wait_for_api_running("owner")
+    node.create(user("late", 2))
+    status = refused(node, "late").json["status"]
+    fault = f"requested number of devices unavailable for {RESOURCE}. Requested: 2, Available: 1"
+    assert (status["reason"], fault in status["message"]) == ("UnexpectedAdmissionError", True)
+    node.delete("late")
+
+    plugin.offer(a=False, b=True)
+    unhealthy = [{"name": RESOURCE, "resources": [{"resourceID": "a", "health": "Unhealthy"}]}]
+    node.wait_for_api_pod(
+        "owner",
+        "has a device that is not healthy",
+        lambda found: found.statuses["main"].get("allocatedResourcesStatus") == unhealthy,
+    )
+    plugin.offer(a=True, b=True)
+    node.delete("owner", 0)
+    node.wait_until_gone("owner")
+
+
+def test_pods_wait_for_a_plugin(node: RealKubelet, plugin: DevicePlugin) -> None:
+    """Two of them, which are not in each other's way; the kubelet is restarted, and one is deleted meanwhile."""
+    plugin.kill()
+    wait_for_amounts(node, "2", "0")
+    for name in ("first", "second", "third"):
+        node.create(user(name))
+    node.wait_for_condition(
+        "they are told why",
+        lambda: all(node.events(name, "WaitingForResources") for name in ("first", "second", "third")),
+    )
+    (event,) = node.events("first", "WaitingForResources")
+    assert (event["type"], event["message"]) == (
+        "Warning",
+        f"waits for the device plugin of {RESOURCE}, for 5 minutes at most",
+    )
+    node.delete("third", 0)
+    node.wait_until_gone("third")
+    node.kill()
+    node.start()
+    plugin.start()
+    running = node.wait_for_api_running("first", "second")
+    assert [each.statuses["main"]["restartCount"] for each in running] == [0, 0]
+    for name in ("first", "second"):
+        node.delete(name, 0)
+        node.wait_until_gone(name)

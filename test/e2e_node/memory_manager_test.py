@@ -1,0 +1,162 @@
+"""Containers with memory of their own, and containers that take more than they may: as the kernel tells of both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework.cri import CRIClient
+from framework.kubelet_process import KubeletProcess
+from framework.pods import Manifest, pod, shell, sleeper
+
+from kubelet.cadvisor.oomparser import OomInstance, OomParser
+from pkg import golang
+
+MIB = 1 << 20
+NUMA_NODES = sorted(int(path.name[4:]) for path in Path("/sys/devices/system/node").glob("node[0-9]*"))
+# Of the first NUMA node: what is kept for the kubelet, and what is never used up.
+KUBE, EVICTION = 156, 100
+STATIC: dict[str, Any] = {
+    "memoryManagerPolicy": "Static",
+    "kubeReserved": {"memory": f"{KUBE}Mi"},
+    "evictionHard": {"memory.available": f"{EVICTION}Mi"},
+    "reservedMemory": [{"numaNode": NUMA_NODES[0], "limits": {"memory": f"{KUBE + EVICTION}Mi"}}],
+}
+
+
+def guaranteed(name: str, *sizes: int) -> Manifest:
+    """A pod whose containers c0, c1, ... have so many MiB each."""
+    amounts = [{"cpu": "10m", "memory": f"{size}Mi"} for size in sizes]
+    return pod(name, *(sleeper(f"c{at}", resources={"limits": amount}) for at, amount in enumerate(amounts)))
+
+
+class Node:
+    """A kubelet, and what the kernel and its files say of its pods."""
+
+    def __init__(self, kubelet: KubeletProcess, cri: CRIClient) -> None:
+        self.kubelet = kubelet
+        self.cri = cri
+
+    def allowed(self, name: str) -> set[str]:
+        """From which NUMA nodes the containers of a pod may have memory, as the kernel lists them."""
+        running = self.cri.running_containers(self.kubelet.full_name(name))
+        texts = [Path(f"/proc/{self.cri.container_pid(container.id)}/status").read_text() for container in running]
+        return {line.split()[1] for text in texts for line in text.splitlines() if line.startswith("Mems_allowed_list")}
+
+    @property
+    def state_file(self) -> Path:
+        return self.kubelet.root_dir / "memory_manager_state"
+
+    def state(self) -> dict[str, Any]:
+        return dict(json.loads(self.state_file.read_text()))
+
+    def sizes(self, uid: str) -> dict[str, int]:
+        """MiB that each container of a pod has of the first NUMA node, by the checkpoint."""
+        entries = self.state().get("entries", {}).get(uid, {})
+        return {name: sum(block["size"] for block in blocks) // MIB for name, blocks in entries.items()}
+
+    def reserved(self) -> int:
+        """MiB of all NUMA nodes that containers have, by the checkpoint."""
+        nodes = self.state()["machineState"].values()
+        return sum(node["memoryMap"]["memory"]["reserved"] for node in nodes) // MIB
+
+
+@pytest.fixture(scope="module")
+def node(new_kubelet: Callable[..., KubeletProcess], cri: CRIClient) -> Node:
+    kubelet = new_kubelet("memory", STATIC)
+    # With what the kernel has to say about the first of them the last test begins.
+    kubelet.write(pod("hog", shell("exec tail /dev/zero", resources={"limits": {"memory": "16Mi"}})))
+    kubelet.write(guaranteed("two", 32, 64))
+    kubelet.write(pod("shares", sleeper(resources={"requests": {"memory": "16Mi"}})))
+    kubelet.start()
+    kubelet.wait_for_running("two", "shares")
+    return Node(kubelet, cri)
+
+
+def test_memory_is_given_and_kept_over_a_restart(node: Node) -> None:
+    kubelet = node.kubelet
+    (two,) = kubelet.wait_for_running("two")
+    ids = [two.container_id(name) for name in ("c0", "c1")]
+    assert node.sizes(two.uid) == {"c0": 32, "c1": 64}
+    assert list(node.state()["entries"]) == [two.uid], "who is not guaranteed has no memory of its own"
+    blocks = [block for each in node.state()["entries"][two.uid].values() for block in each]
+    assert node.allowed("two") == {",".join(map(str, block["numaAffinity"])) for block in blocks}
+    assert node.reserved() == 96
+    table = node.state()["machineState"][str(NUMA_NODES[0])]["memoryMap"]["memory"]
+    assert table["systemReserved"] == (KUBE + EVICTION) * MIB
+
+    kubelet.kill()
+    before = node.state_file.read_bytes()
+    kubelet.start()
+    (two,) = kubelet.wait_for_running("two")
+
+    assert [two.container_id(name) for name in ("c0", "c1")] == ids
+    assert node.state_file.read_bytes() == before
+    kubelet.remove("two")
+    kubelet.wait_for("two gone", lambda pods: "two" not in pods)
+    kubelet.write(guaranteed("next", 48))
+    (later,) = kubelet.wait_for_running("next")
+    assert node.sizes(later.uid) == {"c0": 48}
+    assert node.reserved() == 48, "what the one had that is gone has come free"
+
+
+def test_kernel_tells_who_was_killed(node: Node) -> None:
+    """And the kubelet says so of the container, which nobody else has to suffer for."""
+    dead = node.kubelet.wait_for_pod("hog", lambda found: found.state(which="lastState"))
+
+    state = dead.state(which="lastState")
+    assert (state["reason"], state["exitCode"]) == ("OOMKilled", 137)
+    seen = _oom_of(state["containerID"].rpartition("/")[2])
+    assert (seen.process_name, seen.constraint) == ("tail", "CONSTRAINT_MEMCG")
+    assert seen.victim_container_name != "/"
+    assert not node.kubelet.logged("SystemOOM"), "the machine itself had memory enough"
+    (shares,) = node.kubelet.wait_for_running("shares")
+    assert shares.restarts() == 0
+    node.kubelet.remove("hog")
+
+
+def _oom_of(container_id: str) -> OomInstance:
+    """What the kernel's log tells of a container that was over its limit."""
+    ctx, cancel = golang.with_cancel(golang.background())
+    found: golang.Channel[OomInstance] = golang.Channel(1)
+
+    def read() -> None:
+        for instance in OomParser().stream_ooms(ctx):
+            if container_id in instance.container_name:
+                found.send(instance, ctx)
+                return
+
+    thread = golang.go(read, name="kernel-log")
+    instance, ok = found.recv(10)
+    cancel()
+    thread.join(10)
+    assert ok and instance is not None, f"the kernel's log tells nothing of {container_id}"
+    return instance
+
+
+def test_what_does_not_fit_the_machine_is_refused_by_name(node: Node) -> None:
+    kubelet = node.kubelet
+    kubelet.stop()
+    good = node.state_file.read_bytes()
+    other_machine = json.loads(good)
+    other_machine["machineState"][str(NUMA_NODES[0])]["memoryMap"]["memory"]["total"] += 1
+    delete = f'delete the memory manager checkpoint file \\"{node.state_file}'
+    bad = {
+        ("checkpoint is corrupted", delete): good.replace(b'"checksum":', b'"checksum":1'),
+        ("truncated", delete): good[:20],
+        ('differs from state checkpoint policy \\"None\\"', delete): b'{"policyName":"None","machineState":{}}',
+        ("the expected machine state is different from the real one",): json.dumps(
+            other_machine | {"checksum": 0}
+        ).encode(),
+    }
+    for reasons, content in bad.items():
+        node.state_file.write_bytes(content)
+        kubelet.spawn()
+        assert kubelet.wait_for_exit(timeout=30) != 0
+        assert kubelet.logged(*reasons), reasons
+    node.state_file.write_bytes(good)
+    kubelet.start()
+    kubelet.wait_for_running("next")

@@ -18,9 +18,10 @@ def read(directory: str, name: str) -> str:
     descriptor = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(descriptor, _CHUNK)
-        if len(data) == _CHUNK:
-            while more := os.read(descriptor, _CHUNK):
-                data += more
+        # The kernel gives a list, such as that of mounts or of a cgroup's processes, in pieces smaller than were asked
+        # for, which says nothing of its end.
+        while more := os.read(descriptor, _CHUNK):
+            data += more
     finally:
         os.close(descriptor)
     return data.decode(errors="replace")

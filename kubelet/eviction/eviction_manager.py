@@ -396,10 +396,13 @@ class ManagerImpl:
         klog.info_s("Eviction manager: unable to evict any pods from the node")
         return []
 
-    def _grace_period(self, threshold: evictionapi.Threshold, pod: v1.Pod) -> int:
+    def _grace_period(self, threshold: evictionapi.Threshold, pod: v1.Pod) -> int | None:
+        """None for the pod's own. DIVERGES: a negative maximum means that, as documented; Go takes it for a second."""
         if helpers.is_hard_eviction_threshold(threshold):
             return IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS
         longest = self._config.max_pod_grace_period_seconds
+        if longest < 0:
+            return None
         own = pod.spec.termination_grace_period_seconds
         return longest if own is None else min(longest, own)
 
@@ -527,7 +530,7 @@ class ManagerImpl:
     def _evict_pod(
         self,
         pod: v1.Pod,
-        grace_period_override: int,
+        grace_period_override: int | None,
         message: str,
         annotations: dict[str, str],
         condition: v1.PodCondition | None,

@@ -667,6 +667,20 @@ def test_a_pod_that_does_not_end_in_time_counts_as_evicted(err: Exception, evict
     assert world.synchronize("500Mi") == evicted
 
 
+@pytest.mark.parametrize(
+    ("longest", "own", "expected"),
+    [(5, 3, 3), (5, 30, 5), (5, None, 5), (0, 30, 0), (-1, 30, None)],
+)
+def test_the_grace_period_of_a_soft_threshold(longest: int, own: int | None, expected: int | None) -> None:
+    world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi", 1)], memory_pods(), memory_summary)
+    world.manager._config.max_pod_grace_period_seconds = longest
+    for pod in world.active_pods():
+        pod.spec.termination_grace_period_seconds = own
+    assert world.synchronize("500Mi") == []
+    assert world.synchronize("500Mi", after=MINUTE) == [_BEST_EFFORT]
+    assert world.killer.grace_period_override == expected
+
+
 def test_nobody_to_evict_and_no_figures() -> None:
     world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi")], {}, memory_summary)
     assert (world.synchronize("500Mi"), world.under_pressure()) == ([], ["memory"])

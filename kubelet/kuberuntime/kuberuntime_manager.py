@@ -601,7 +601,7 @@ class KubeGenericRuntimeManager(ResizeMethods):
         metrics.STARTED_PODS_TOTAL.inc()
         create_result = kubecontainer.SyncResult(kubecontainer.CREATE_POD_SANDBOX, format.pod(pod))
         result.add_sync_result(create_result)
-        if not self._prepare_dynamic_resources(ctx, pod):
+        if not self._prepare_dynamic_resources(ctx, pod, result):
             return None
         try:
             pod_sandbox_id = self.create_pod_sandbox(ctx, pod, changes.attempt)
@@ -626,7 +626,9 @@ class KubeGenericRuntimeManager(ResizeMethods):
             )
         return pod_sandbox_id, pod_ips
 
-    def _prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> bool:
+    def _prepare_dynamic_resources(
+        self, ctx: golang.Context, pod: v1.Pod, result: kubecontainer.PodSyncResult
+    ) -> bool:
         if not features.feature_gate.enabled(features.DYNAMIC_RESOURCE_ALLOCATION):
             return True
         try:
@@ -637,6 +639,8 @@ class KubeGenericRuntimeManager(ResizeMethods):
                 _pod_reference(pod), v1.EVENT_TYPE_WARNING, events.FAILED_PREPARE_DYNAMIC_RESOURCES, message
             )
             klog.error_s(err, "Failed to prepare dynamic resources", pod=klog.kobj(pod))
+            # DIVERGES: in Go the sync has not failed, and the next one comes only after a minute or more.
+            result.fail(err)
             return False
         return True
 

@@ -1,22 +1,15 @@
-"""The CSI driver for tests as a process: started, killed, told to fail, and asked what was asked of it."""
+"""The CSI driver for tests as a process, and what it has mounted."""
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from csi_driver import calls as call_log
-from csi_driver import faults, protocol, volumes
-from csi_driver.calls import Call
+from csi_driver import protocol, volumes
 
-from framework.containerd import ROOT
-from framework.waiting import wait_for
+from framework.driver_process import DriverProcess
 
-TIMEOUT = 30.0
 STAGE, PUBLISH, UNPUBLISH, UNSTAGE, EXPAND = (
     "NodeStageVolume",
     "NodePublishVolume",
@@ -26,7 +19,7 @@ STAGE, PUBLISH, UNPUBLISH, UNSTAGE, EXPAND = (
 )
 
 
-class CSIDriver:
+class CSIDriver(DriverProcess):
     """A context manager; what it mounted is unmounted when it ends.
 
     `state` has its volumes, the log of its calls and its faults. `socket` is where it serves.
@@ -40,76 +33,10 @@ class CSIDriver:
         node_id: str = "test-node",
         options: Mapping[str, object] | None = None,
     ) -> None:
-        self.name = name
-        self.state = folder / name
         self.socket = kubelet_root / "plugins" / name / "csi.sock"
         self._kubelet_root = kubelet_root
-        registrations = kubelet_root / "plugins_registry"
-        registrations.mkdir(parents=True, exist_ok=True)
-        flags = {
-            "name": name,
-            "socket": self.socket,
-            "registration-dir": registrations,
-            "state": self.state,
-            "node-id": node_id,
-            **(options or {}),
-        }
-        self._command = [sys.executable, "-m", "csi_driver", *(f"--{flag}={value}" for flag, value in flags.items())]
-        self._process: subprocess.Popen[bytes] | None = None
-        self.log = folder / f"{name}.log"
-        self.state.mkdir(parents=True, exist_ok=True)
-        (self.state / "faults").mkdir(exist_ok=True)
-
-    # The process.
-
-    def start(self) -> None:
-        """Returns when it serves."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'test'}"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline():
-            raise RuntimeError(f"the CSI driver did not start: {self.log.read_text()[-2000:]}")
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def kill(self) -> None:
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """Ask it to end, and wait until it has."""
-        self._end(signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(number)
-        self._process.wait(TIMEOUT)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._process = None
-
-    def wait_for_death(self) -> None:
-        """Wait until a fault has killed it."""
-        wait_for(f"driver {self.name} is dead", lambda: not self.running, TIMEOUT)
-        self._end(signal.SIGKILL)
-
-    def __enter__(self) -> CSIDriver:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-        self.clean()
+        flags = {"socket": self.socket, "node-id": node_id, **(options or {})}
+        super().__init__(folder, name, kubelet_root, "csi_driver", flags)
 
     def clean(self) -> None:
         """Unmount and detach what it left, for a test that failed."""
@@ -126,68 +53,8 @@ class CSIDriver:
         """Those of its disks, and after each those that the kubelet has made of it."""
         return [device for disk in self.state.glob("volumes/*/disk") for device in loop_devices(disk)]
 
-    # Faults.
-
-    def let(self, method: str, what: str, where: str = faults.BEFORE, volume: str = "", **more: object) -> None:
-        """Let the next call of a method, for one volume or any, meet a fault."""
-        fault = faults.Fault(what, where, **more)  # type: ignore[arg-type]
-        faults.write(self.state / "faults", faults.of_volume(method, volume), fault)
-
-    def wait_for_waiting(self, method: str, volume: str = "", timeout: float = TIMEOUT) -> None:
-        """Wait until a call waits that was told to."""
-        waiting = self._waiting(method, volume)
-        wait_for(f"a call of {method} for {volume} that waits", waiting.exists, timeout, self.describe)
-
-    def go_on(self, method: str, volume: str = "") -> None:
-        """Let a call that waits go on."""
-        self._waiting(method, volume).unlink(missing_ok=True)
-
-    def forget_faults(self) -> None:
-        """What waits goes on, and nothing else fails."""
-        for path in (self.state / "faults").iterdir():
-            path.unlink()
-
-    def _waiting(self, method: str, volume: str) -> Path:
-        return self.state / "faults" / f"{faults.of_volume(method, volume)}.waiting"
-
-    # What it was asked.
-
-    def mark(self, what: str) -> None:
-        call_log.mark(self.state / "calls.jsonl", what)
-
-    def calls(self, *methods: str, volume: str = "") -> list[Call]:
-        """All calls in the order in which they began, or those of some methods or about one volume."""
-        found = call_log.read(self.state / "calls.jsonl")
-        return [call for call in found if (not methods or call.method in methods) and volume in ("", call.volume)]
-
-    def wait_for_call(self, method: str, code: str = "OK", count: int = 1, timeout: float = TIMEOUT) -> Call:
-        """Wait until so many calls of a method have ended like this, and return the last of them."""
-
-        def look() -> list[Call]:
-            found = [call for call in self.calls(method) if call.code == code]
-            return found if len(found) >= count else []
-
-        return wait_for(f"{count} x {method} with {code}", look, timeout, self.describe)[count - 1]
-
-    def wait_for_call_of(self, method: str, volume: str, timeout: float = TIMEOUT) -> Call:
-        """Wait until a call for a volume has succeeded, and return the last of them."""
-
-        def look() -> Call | None:
-            return next((call for call in reversed(self.calls(method, volume=volume)) if call.code == "OK"), None)
-
-        found = wait_for(f"{method} for {volume}", look, timeout, self.describe)
-        assert found is not None
-        return found
-
     def violations(self, stages: bool = True) -> list[str]:
         return protocol.violations(self.calls(), stages)
-
-    def describe(self) -> str:
-        lines = [
-            f"{each.began}-{each.ended} {each.method} {each.volume} {each.path} {each.code or 'open'} {each.message}"
-            for each in self.calls()
-        ]
-        return "\n".join(["", *lines])
 
 
 def loop_devices(backing: Path) -> list[str]:

@@ -8,6 +8,7 @@ Errors show in the events of a pod, so they name neither it nor its namespace, a
 from __future__ import annotations
 
 import copy
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -82,6 +83,9 @@ class Manager:
         health_state = str(Path(state_file_directory) / DRA_HEALTH_STATE_FILE_NAME)
         self._health_info_cache = HealthInfoCache(health_state, self._clock)
         self._update: golang.Channel[Update] = golang.Channel(100)
+        self._waiting_lock = threading.Lock()  # guards _waiting
+        # By driver, the pods that could not be helped as it was not there.
+        self._waiting: dict[str, set[str]] = {}
         # Set by start.
         self._dra_plugins: draplugin.DRAPluginManager | None = None
         self._active_pods: ActivePodsFunc | None = None
@@ -102,9 +106,15 @@ class Manager:
         self._active_pods = active_pods
         self._sources_ready = sources_ready
         self._register_collectors(ctx)
-        golang.go(
-            wait.until, lambda: self.reconcile_loop(ctx), DEFAULT_RECONCILE_PERIOD, ctx, self._clock, name="dra-manager"
-        )
+        golang.go(self._reconcile, ctx, name="dra-manager")
+
+    def _reconcile(self, ctx: golang.Context) -> None:
+        """DIVERGES: Go looks once a minute, and so first a minute after a restart; here also soon after a failure."""
+        backoff = _reconcile_backoff()
+        while ctx.err() is None:
+            if done := self.reconcile_loop(ctx):
+                backoff = _reconcile_backoff()
+            wait.sleep(ctx, DEFAULT_RECONCILE_PERIOD if done else backoff.step(), self._clock)
 
     def _register_collectors(self, ctx: golang.Context) -> None:
         collector = self.new_metrics_collector()
@@ -117,28 +127,33 @@ class Manager:
 
     def init_dra_plugin_manager(self, ctx: golang.Context, get_node: GetNodeFunc, wiping_delay: float) -> None:
         """As start, but without the reconciliation."""
-        self._dra_plugins = draplugin.DRAPluginManager(ctx, self._kube_client, get_node, self, wiping_delay)
+        self._dra_plugins = draplugin.DRAPluginManager(
+            ctx, self._kube_client, get_node, self, wiping_delay, self._announce_driver
+        )
 
     def _plugins(self) -> draplugin.DRAPluginManager:
         assert self._dra_plugins is not None, "the DRA manager was not started"
         return self._dra_plugins
 
-    def reconcile_loop(self, ctx: golang.Context) -> None:
-        """Give back what was prepared for pods that are no longer there."""
+    def reconcile_loop(self, ctx: golang.Context) -> bool:
+        """Give back what was prepared for pods that are no longer there; returns whether nothing of it is left."""
         if self._active_pods is None or self._sources_ready is None or not self._sources_ready.all_ready():
             # The pods that are there are not known yet.
-            return
+            return False
         active_pods = {pod.metadata.uid for pod in self._active_pods()}
         inactive: dict[tuple[str, str], list[str]] = {}
         with self._cache.rlock():
             for info in self._cache.values():
                 for pod_uid in info.pod_uids - active_pods:
                     inactive.setdefault((pod_uid, info.namespace), []).append(info.claim_name)
+        done = True
         for (pod_uid, namespace), claim_names in inactive.items():
             try:
                 self._unprepare_resources(ctx, pod_uid, namespace, claim_names)
             except Exception as err:  # Drivers fail in many ways; other pods' claims are to be given back all the same.
                 klog.info_s("Unpreparing pod resources in reconcile loop failed, will retry", podUID=pod_uid, err=err)
+                done = False
+        return done
 
     # ---- Preparing ----
 
@@ -176,9 +191,25 @@ class Manager:
             except ValueError as err:
                 raise ValueError(f"ResourceClaim {claim.metadata.name}: {err}") from err
             # Even if the claim is prepared: a driver that is gone means that something is wrong with the node.
-            plugins = {driver_name: self._plugins().get_plugin(driver_name) for driver_name in info.driver_state}
+            plugins = {name: self._plugin_for(pod.metadata.uid, name) for name in info.driver_state}
             found.append(_PodClaim(pod_claim, claim, info, plugins))
         return found
+
+    def _plugin_for(self, pod_uid: str, driver_name: str) -> draplugin.DRAPlugin:
+        """The driver's plugin. Raises LookupError, and has the pod synced once there is one."""
+        with self._waiting_lock:
+            self._waiting.setdefault(driver_name, set()).add(pod_uid)
+        plugin = self._plugins().get_plugin(driver_name)
+        with self._waiting_lock:
+            self._waiting.get(driver_name, set()).discard(pod_uid)
+        return plugin
+
+    def _announce_driver(self, driver_name: str) -> None:
+        """DIVERGES: in Go pods that wait for a driver come to know of it when they happen to be synced."""
+        with self._waiting_lock:
+            pod_uids = self._waiting.pop(driver_name, set())
+        if pod_uids:
+            self._send_update(pod_uids)
 
     def _get_claim(self, ctx: golang.Context, namespace: str, name: str) -> resourceapi.ResourceClaim:
         try:
@@ -294,17 +325,25 @@ class Manager:
     def unprepare_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Have drivers take back the pod's claims that no other pod has. May be called again, for the same pod."""
         with _observed("UnprepareResources"):
+            self._forget_waiting(pod.metadata.uid)
             names = (resourceclaim.name(pod, pod_claim).name for pod_claim in _pod_resource_claims(pod))
             claim_names = [name for name in names if name is not None]
             if claim_names:
                 self._unprepare_resources(ctx, pod.metadata.uid, pod.metadata.namespace, claim_names)
+
+    def _forget_waiting(self, pod_uid: str) -> None:
+        with self._waiting_lock:
+            for driver_name, pod_uids in list(self._waiting.items()):
+                pod_uids.discard(pod_uid)
+                if not pod_uids:
+                    del self._waiting[driver_name]
 
     def _unprepare_resources(
         self, ctx: golang.Context, pod_uid: str, namespace: str, claim_names: Iterable[str]
     ) -> None:
         infos = self._dereference_claims(pod_uid, namespace, claim_names)
         try:
-            self._unprepare_batches(ctx, infos)
+            self._unprepare_batches(ctx, pod_uid, infos)
         except BaseException:
             with self._cache.lock():
                 for info in infos:
@@ -332,13 +371,13 @@ class Manager:
                 infos.append(info)
         return infos
 
-    def _unprepare_batches(self, ctx: golang.Context, infos: Iterable[ClaimInfo]) -> None:
+    def _unprepare_batches(self, ctx: golang.Context, pod_uid: str, infos: Iterable[ClaimInfo]) -> None:
         batches: dict[str, list[drapb.Claim]] = {}
         for info in infos:
             for driver_name in info.driver_state:
                 batches.setdefault(driver_name, []).append(_claim_of(info))
         for driver_name, claims in batches.items():
-            plugin = self._plugins().get_plugin(driver_name)
+            plugin = self._plugin_for(pod_uid, driver_name)
             with _named("NodeUnprepareResources"):
                 response = plugin.node_unprepare_resources(ctx, drapb.NodeUnprepareResourcesRequest(claims=claims))
             errors = {claim_uid: result.error for claim_uid, result in response.claims.items()}
@@ -416,14 +455,21 @@ class Manager:
         if not pod_uids:
             return
         klog.info_s("Sending health update notification for pods", pluginName=driver_name, pods=sorted(pod_uids))
-        if not self._update.try_send(Update(tuple(sorted(pod_uids)))):
-            klog.error_s(
-                None, "DRA health update channel is full, discarding pod update notification", pods=sorted(pod_uids)
-            )
+        self._send_update(pod_uids)
+
+    def _send_update(self, pod_uids: Iterable[str]) -> None:
+        update = Update(tuple(sorted(pod_uids)))
+        if not self._update.try_send(update):
+            message = "DRA health update channel is full, discarding pod update notification"
+            klog.error_s(None, message, pods=update.pod_uids)
 
     def updates(self) -> golang.Channel[Update]:
-        """Where pods are announced whose devices' health has changed."""
+        """Where pods are announced whose devices' health has changed, or whose driver has come."""
         return self._update
+
+
+def _reconcile_backoff() -> wait.Backoff:
+    return wait.Backoff(duration=1.0, factor=2.0, steps=100, cap=DEFAULT_RECONCILE_PERIOD)
 
 
 @contextmanager

@@ -531,6 +531,18 @@ def test_claim_of_a_driver_that_is_gone_is_kept_until_it_is_back(node: Node) -> 
     assert node.driver.asked("unprepare") == [["uid-of-claim"]]
 
 
+def test_pods_that_wait_for_a_driver_are_told_when_it_comes(node: Node, stack: ExitStack) -> None:
+    node.client.add(new_claim(drivers=(OTHER,), pods=("p", "q")))
+    for name in ("p", "q"):
+        with pytest.raises(dramanager.ResourcesError, match="is not registered"):
+            node.prepare(new_pod(named("claim"), name=name))
+    node.unprepare(new_pod(named("claim"), name="q"))
+    assert node.manager.updates().try_recv()[2] is False
+    node.register(stack.enter_context(FakeDRADriver(node.directory / "nic.sock")), OTHER)
+    update, _ = node.manager.updates().recv(10)
+    assert update is not None and update.pod_uids == (POD_UID,)
+
+
 def test_no_pod_gets_a_claim_that_is_being_given_back(node: Node) -> None:
     node.client.add(new_claim(pods=("p", "q")))
     first, second = new_pod(named("claim")), new_pod(named("claim"), name="q")

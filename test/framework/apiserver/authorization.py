@@ -133,6 +133,8 @@ class NodeAuthorizer:
                 return _csi_node(node, request)
             case "resource.k8s.io", "resourceslices":
                 return self._slice(node, request)
+            case "resource.k8s.io", "resourceclaims":
+                return self._get(node, request, self._uses_resource_claim)
             case "", "nodes":
                 return _node(node, request)
             case "", "pods":
@@ -229,6 +231,9 @@ class NodeAuthorizer:
 
     def _uses_claim(self, node: str, namespace: str, name: str) -> bool:
         return self._any_pod(node, namespace, lambda pod: name in references.claim_names(pod))
+
+    def _uses_resource_claim(self, node: str, namespace: str, name: str) -> bool:
+        return self._any_pod(node, namespace, lambda pod: name in references.resource_claim_names(pod))
 
     def _uses_volume(self, node: str, namespace: str, name: str) -> bool:
         volume = self._find("persistentvolumes", name)

@@ -27,7 +27,7 @@ def store() -> FakeStore:
     store = FakeStore()
     for node in ("n1", "n2"):
         store.add("nodes", {"metadata": {"name": node}})
-        store.add("pods", pod(f"{node}-pod", node, **_references(node)))
+        store.add("pods", {**pod(f"{node}-pod", node, **_references(node)), "status": _claim_statuses(node)})
         claim = {"namespace": "ns", "name": f"{node}-claim"}
         secret = {"name": f"{node}-of-volume", "namespace": "elsewhere"}
         csi = {"driver": "d", "nodeStageSecretRef": secret, "controllerPublishSecretRef": {"name": "controllers"}}
@@ -40,6 +40,14 @@ def store() -> FakeStore:
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     store.add("pods", mirror)
     return store
+
+
+def _claim_statuses(node: str) -> Object:
+    """Names of claims of devices that were made for the pod."""
+    return {
+        "resourceClaimStatuses": [{"name": "made", "resourceClaimName": f"{node}-made-devices"}, {"name": "none"}],
+        "extendedResourceClaimStatus": {"resourceClaimName": f"{node}-extended-devices"},
+    }
 
 
 def _references(node: str) -> Object:
@@ -67,6 +75,11 @@ def _references(node: str) -> Object:
         "initContainers": [{"envFrom": [{"secretRef": reference("init-secret")}]}],
         "containers": [container],
         "ephemeralContainers": [{"envFrom": [{"configMapRef": reference("ephemeral-map")}]}],
+        "resourceClaims": [
+            {"name": "named", "resourceClaimName": f"{node}-devices"},
+            {"name": "made", "resourceClaimTemplateName": "template"},
+            {"name": "none", "resourceClaimTemplateName": "template"},
+        ],
         "volumes": [
             {"name": "a", "secret": {"secretName": f"{node}-secret"}},
             {"name": "b", "configMap": reference("map")},
@@ -101,7 +114,7 @@ def ask(verb: str, what: str, name: str = "", namespace: str = "", selector: str
 
 ONLY_GET = "can only get individual resources of this type"
 LEASES, CSI_NODES = "coordination.k8s.io/leases", "storage.k8s.io/csinodes"
-SLICES = "resource.k8s.io/resourceslices"
+SLICES, CLAIMS = "resource.k8s.io/resourceslices", "resource.k8s.io/resourceclaims"
 CSRS = "certificates.k8s.io/certificatesigningrequests"
 ATTACHMENTS = "storage.k8s.io/volumeattachments"
 POD_SELECTOR = "can only list/watch pods with spec.nodeName field selector"
@@ -154,6 +167,11 @@ NODE_CHECKS: list[tuple[Request, str | None]] = [
     (ask("get", ATTACHMENTS, "n1-attachment"), None),
     (ask("get", ATTACHMENTS, "n2-attachment"), NO_RELATION),
     (ask("list", ATTACHMENTS), ONLY_GET),
+    # claims of devices
+    *[(ask("get", CLAIMS, f"n1-{name}", "ns"), None) for name in ("devices", "made-devices", "extended-devices")],
+    (ask("get", CLAIMS, "n2-devices", "ns"), NO_RELATION),
+    (ask("list", CLAIMS, "", "ns"), ONLY_GET),
+    (ask("get", f"{CLAIMS}:status", "n1-devices", "ns"), "cannot get subresource"),
     # resource slices
     (ask("create", SLICES), None),
     (ask("get", SLICES, "n1-slice"), None),

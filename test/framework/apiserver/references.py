@@ -91,6 +91,16 @@ def claim_names(pod: Object) -> set[str]:
     return {name for name in names if name}
 
 
+def resource_claim_names(pod: Object) -> set[str]:
+    """The claims of devices that the pod has, those made for it included."""
+    status = pod.get("status") or {}
+    made = {each["name"]: each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or []}
+    names = {(status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")}
+    for claim in (pod.get("spec") or {}).get("resourceClaims") or []:
+        names.add(claim.get("resourceClaimName") or made.get(claim["name"]))
+    return {name for name in names if name}
+
+
 def volume_secrets(volume: Object) -> set[tuple[str, str]]:
     """The secrets, by namespace and name, that a kubelet needs for a persistent volume."""
     spec = volume.get("spec") or {}

@@ -60,12 +60,15 @@ class DRAPluginManager:
         get_node: Callable[[golang.Context], v1.Node],
         stream_handler: types.StreamHandler | None,
         wiping_delay: float,
+        registered: Callable[[str], None] = lambda driver_name: None,
     ) -> None:
+        """`registered` is told the name of each driver of which a plugin has come."""
         self._background_ctx, self._cancel = golang.with_cancel(ctx)
         self._kube_client = kube_client
         self._get_node = get_node
         self._stream_handler = stream_handler
         self._wiping_delay = wiping_delay
+        self._registered = registered
         self._mutex = threading.Lock()  # guards all below, and which plugins are connected
         # By driver, in the order in which they came.
         self._store: dict[str, list[MonitoredPlugin]] = {}
@@ -120,6 +123,7 @@ class DRAPluginManager:
         chosen_service = self._chosen_service(plugin_name, endpoint, versions)
         timeout = dra_plugin.DEFAULT_CLIENT_CALL_TIMEOUT if plugin_client_timeout is None else plugin_client_timeout
         self._add(plugin_name, endpoint, chosen_service, timeout)
+        self._registered(plugin_name)
 
     def deregister_plugin(self, plugin_name: str, endpoint: str) -> None:
         self._remove(plugin_name, endpoint)

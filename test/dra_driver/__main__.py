@@ -1,0 +1,73 @@
+"""The driver as a program: serves until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from collections.abc import Sequence
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+from csi_driver.calls import CallLog
+from csi_driver.faults import Faults
+
+from dra_driver.services import SERVICES, DRAPlugin, Health, Registration, V1Beta1, Work
+from kubelet.apis.dra.v1 import api_pb2_grpc as dra_grpc
+from kubelet.apis.dra.v1beta1 import api_pb2_grpc as v1beta1_grpc
+from kubelet.apis.dra_health.v1alpha1 import api_pb2_grpc as health_grpc
+from kubelet.apis.pluginregistration.v1 import api_pb2_grpc as registration_grpc
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    cdi = options.cdi_dir or options.state / "cdi"
+    for folder in (options.socket.parent, options.state / "claims", options.state / "faults", cdi):
+        folder.mkdir(parents=True, exist_ok=True)
+    log = CallLog(options.state / "calls.jsonl")
+    work = Work(options.name, options.pool, options.state, cdi, log, Faults(options.state / "faults"))
+    ended = threading.Event()
+    server = _server(options.socket)
+    dra_grpc.add_DRAPluginServicer_to_server(DRAPlugin(work), server)
+    v1beta1_grpc.add_DRAPluginServicer_to_server(V1Beta1(work), server)
+    health_grpc.add_DRAResourceHealthServicer_to_server(Health(work, ended), server)
+    server.start()
+    registration = options.registration_dir / f"{options.name}-reg.sock"
+    registrar = _server(registration)
+    services = options.services.split(",")
+    registration_grpc.add_RegistrationServicer_to_server(Registration(work, options.socket, services), registrar)
+    registrar.start()
+    print("serving", flush=True)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
+    registration.unlink(missing_ok=True)
+    for each in (registrar, server):
+        each.stop(grace=1).wait()
+    log.close()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dra_driver", description="Prepare claims of devices for a kubelet.")
+    parser.add_argument("--name", required=True, help="the driver's")
+    parser.add_argument("--socket", type=Path, required=True, help="where to serve")
+    parser.add_argument("--registration-dir", type=Path, required=True, help="where the kubelet looks for plugins")
+    parser.add_argument("--state", type=Path, required=True, help="for devices, the log of calls, and faults")
+    parser.add_argument("--cdi-dir", type=Path, help="where the runtime looks for CDI specs, if it is to find these")
+    parser.add_argument("--pool", default="test-node", help="of the devices")
+    parser.add_argument("--services", default=",".join(SERVICES), help="what to offer the kubelet")
+    return parser
+
+
+def _server(socket: Path) -> grpc.Server:
+    """Listens at a socket, in the place of one that a killed driver left."""
+    socket.unlink(missing_ok=True)
+    server = grpc.server(futures.ThreadPoolExecutor(50))
+    server.add_insecure_port(f"unix://{socket}")
+    return server
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

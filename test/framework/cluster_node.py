@@ -1,4 +1,4 @@
-"""A hollow node that belongs to a test cluster: pods come from the API server, and their statuses go there."""
+"""Nodes that belong to a test cluster: pods come from the API server, and their statuses go there."""
 
 from __future__ import annotations
 
@@ -12,36 +12,24 @@ from csi_driver.volumes import mount_points
 
 from framework.apiserver.cluster import Cluster
 from framework.apiserver.interfaces import Object
+from framework.containerd import Containerd
 from framework.hollow_kubelet import HollowKubelet
+from framework.kubelet_process import KubeletProcess
 from framework.pod_history import PodHistory, Version
 from framework.pods import Manifest, summaries
 
 T = TypeVar("T")
 
 
-class ClusterNode(HollowKubelet):
-    """`history` has all that ever became of the cluster's pods.
+class ClusterMember(KubeletProcess):
+    """A kubelet that belongs to a cluster. `history` has all that ever became of the cluster's pods.
 
-    What is said in HollowKubelet to be about a pod takes the name that the pod has in the cluster: that of a static
+    What is said in KubeletProcess to be about a pod takes the name that the pod has in the cluster: that of a static
     pod's mirror is its manifest's with `-NODE` at the end.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        node: str,
-        cluster: Cluster,
-        history: PodHistory,
-        config: Mapping[str, object] | None = None,
-        flags: Mapping[str, object] | None = None,
-        root_dir: Path | None = None,
-    ) -> None:
-        self.cluster = cluster
-        self.history = history
-        joined: dict[str, object] = {}
-        if "kubeconfig" not in (flags or {}) and "bootstrap-kubeconfig" not in (flags or {}):
-            joined["kubeconfig"] = cluster.node_kubeconfig(node)
-        super().__init__(folder, node, config, {**joined, **(flags or {})}, root_dir)
+    cluster: Cluster
+    history: PodHistory
 
     def join(self) -> None:
         """Start the kubelet and wait until the API server knows that the node is ready."""
@@ -148,6 +136,55 @@ class ClusterNode(HollowKubelet):
 
     def _describe(self) -> str:
         return f"{summaries(self.history.present())}\n--- end of {self.log.name}\n{self.end_of_log()}"
+
+
+class ClusterNode(ClusterMember, HollowKubelet):
+    """A hollow one."""
+
+    def __init__(
+        self,
+        folder: Path,
+        node: str,
+        cluster: Cluster,
+        history: PodHistory,
+        config: Mapping[str, object] | None = None,
+        flags: Mapping[str, object] | None = None,
+        root_dir: Path | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.history = history
+        joined: dict[str, object] = {}
+        if "kubeconfig" not in (flags or {}) and "bootstrap-kubeconfig" not in (flags or {}):
+            joined["kubeconfig"] = cluster.node_kubeconfig(node)
+        super().__init__(folder, node, config, {**joined, **(flags or {})}, root_dir)
+
+
+class ContainerdNode(ClusterMember):
+    """One whose pods run, on a containerd."""
+
+    def __init__(
+        self,
+        node: str,
+        containerd: Containerd,
+        cluster: Cluster,
+        history: PodHistory,
+        config: Mapping[str, object] | None = None,
+        root_dir: Path | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.history = history
+        own = {
+            "cgroupRoot": containerd.cgroup_root,
+            "podLogsDir": str(containerd.run_dir / f"{node}-logs"),
+            "makeIPTablesUtilChains": False,
+        }
+        flags = {"kubeconfig": cluster.node_kubeconfig(node)}
+        super().__init__(containerd.run_dir, node, containerd.endpoint, {**own, **(config or {})}, flags, root_dir)
+
+    def end(self) -> None:
+        """Kill the process if it runs; what its pods left in the runtime goes with the runtime."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
 
 
 class RealKubelet(ClusterNode):

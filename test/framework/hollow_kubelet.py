@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
@@ -13,8 +12,6 @@ from framework.kubelet_process import KubeletProcess
 from framework.pods import Manifest
 from framework.waiting import wait_for
 from kubelet.cri.remote import fake
-
-T = TypeVar("T")
 
 # Threads that belong to gRPC and come and go as it likes.
 _OF_GRPC = ("event_engine", "grpc_", "lifeguard", "timer_manager")
@@ -68,28 +65,10 @@ class HollowKubelet(KubeletProcess):
 
     # What it says.
 
-    def logged(self, *texts: str) -> list[str]:
-        """The lines of its log that have all these texts."""
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return [line for line in lines if all(text in line for text in texts)]
-
-    def wait_for_log(self, *texts: str, count: int = 1, timeout: float = 60) -> list[str]:
-        """Wait until so many lines of the log have all these texts, and return them."""
-
-        def look() -> list[str]:
-            found = self.logged(*texts)
-            return found if len(found) >= count else []
-
-        return self.wait_for_condition(f"{count} lines with {texts} in the log", look, timeout)
-
     def wait_for_event(self, name: str, reason: str, *texts: str) -> str:
         """Wait for an event at a pod, by the name in its manifest, and return the line of the log that has it."""
         of_pod = f'object="default/{self.full_name(name)}"'
         return self.wait_for_log("Event occurred", of_pod, f'reason="{reason}"', *texts)[0]
-
-    def wait_for_condition(self, what: str, look: Callable[[], T], timeout: float = 60) -> T:
-        """Wait until look returns something true, which it may see anywhere, while the process lives."""
-        return self._wait(what, look, timeout)
 
     def threads(self) -> int:
         """How many threads of its own the process has."""

@@ -221,6 +221,11 @@ class KubeletProcess:
         (value,) = (line.split()[1] for line in self.get("/metrics").splitlines() if line.startswith(f"{name} "))
         return float(value)
 
+    def logged(self, *texts: str) -> list[str]:
+        """The lines of its log that have all these texts."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return [line for line in lines if all(text in line for text in texts)]
+
     def full_name(self, name: str) -> str:
         """The name that the pod of a manifest has in the API and in the runtime."""
         return f"{name}-{self.node}"
@@ -249,6 +254,19 @@ class KubeletProcess:
             return found if len(found) == len(names) else []
 
         return self.wait_for(f"{', '.join(names)} running", look, timeout)
+
+    def wait_for_condition(self, what: str, look: Callable[[], T], timeout: float = 60) -> T:
+        """Wait until look returns something true, which it may see anywhere, while the process lives."""
+        return self._wait(what, look, timeout)
+
+    def wait_for_log(self, *texts: str, count: int = 1, timeout: float = 60) -> list[str]:
+        """Wait until so many lines of the log have all these texts, and return them."""
+
+        def look() -> list[str]:
+            found = self.logged(*texts)
+            return found if len(found) >= count else []
+
+        return self.wait_for_condition(f"{count} lines with {texts} in the log", look, timeout)
 
     def _wait(self, what: str, look: Callable[[], T], timeout: float) -> T:
         def alive_and_look() -> T:

@@ -20,6 +20,8 @@ longest pause between restarts is set to 4 s.
   test_messages_of_many_containers_share_a_cap
 - stdin, tty, stdinOnce: test_input_is_open_if_asked_for, test_container_has_a_terminal_if_asked_for,
   test_input_once_reaches_the_runtime
+- memory over the limit, of a container and of one process of several:
+  test_container_that_takes_too_much_memory_is_killed_alone, test_process_that_takes_too_much_memory
 - hooks, the environment, runtime classes and user namespaces: hooks_test.py, environment_test.py and others
 """
 
@@ -32,6 +34,7 @@ from pathlib import Path
 
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
+from framework.cgroups import V2
 from framework.cluster_client import (
     Namespace,
     conditions,
@@ -68,7 +71,7 @@ def _impatient_kubelet(environment: Environment) -> Iterator[None]:
 def _pods(_impatient_kubelet: None, environment: Environment, both_ways: dict[str, Pods], namespace: Namespace) -> None:
     manifests = [init(), init_fails(), sidecars(), processes(shared=True), processes(shared=False), *policies()]
     manifests += [container_policies(), exit_codes(), all_again(), crashes(), deadline()]
-    manifests += [messages(), long_messages(), many_messages(), terminal()]
+    manifests += [messages(), long_messages(), many_messages(), terminal(), hungry()]
     if environment.local is not None:
         # Its image is only there.
         manifests.append(signalled())
@@ -227,6 +230,14 @@ def terminal() -> Manifest:
         grace=1,
         restartPolicy="Never",
     )
+
+
+def hungry() -> Manifest:
+    """A container that takes more memory than it may have, one of which a child does, and one that has enough."""
+    limits = {"resources": {"limits": {"memory": "16Mi"}}}
+    parent = f"tail /dev/zero; echo -n $? > {MESSAGE}; exit 0"
+    containers = [shell("exec tail /dev/zero", "hog", **limits), shell(parent, "parent", **limits), sleeper("beside")]
+    return pod("hungry", *containers, restartPolicy="Never")
 
 
 def message(found: v1.Pod, name: str = "main") -> str | None:
@@ -482,3 +493,28 @@ def test_input_once_reaches_the_runtime(pods: Pods, environment: Environment) ->
         info = json.loads(environment.local.cri.runtime.ContainerStatus(request, timeout=10).info["info"])
         asked[name] = (info["config"].get("stdin", False), info["config"].get("stdin_once", False))
     assert asked == {"open": (True, False), "once": (True, True)}
+
+
+# Memory.
+
+
+def test_container_that_takes_too_much_memory_is_killed_alone(pods: Pods) -> None:
+    found = pods.wait_for("hungry", "the hog ended", lambda found: terminated(found, "hog") is not None)
+
+    state = terminated(found, "hog")
+    assert state is not None and (state.reason, state.exit_code) == ("OOMKilled", 137)
+    beside = container(found, "beside")
+    assert beside is not None and beside.state.running is not None and beside.restart_count == 0
+
+
+@pytest.mark.local
+def test_process_that_takes_too_much_memory(pods: Pods) -> None:
+    """With cgroups of version 2 all processes of its container die, else it alone, which its parent is told."""
+    found = pods.wait_for("hungry", "the parent ended", lambda found: terminated(found, "parent") is not None)
+
+    state = terminated(found, "parent")
+    assert state is not None
+    if V2:
+        assert (state.reason, state.exit_code, state.message) == ("OOMKilled", 137, "")
+    else:
+        assert (state.exit_code, state.message) == (0, "137")

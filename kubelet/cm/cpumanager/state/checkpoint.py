@@ -1,7 +1,7 @@
 """The forms in which the CPU manager's state stands on disk: byte for byte Go's, their checksums too.
 
 Written is version 2. Version 1, of kubelets before 1.18, names containers by id alone. Version 3 belongs to Go's gate
-PodLevelResourceManagers, which is off.
+PodLevelResourceManagers, which is off; it can be used as long as no pod had processors as a whole.
 
 Go: pkg/kubelet/cm/cpumanager/state/checkpoint.go
 """
@@ -33,6 +33,7 @@ class _DocumentV1(_Document):
 
 class _DocumentV2(_Document):
     entries: Entries = msgspec.field(default_factory=dict)
+    pod_entries: dict[str, object] = msgspec.field(default_factory=dict, name="podEntries")
 
 
 class CPUManagerCheckpoint:
@@ -60,17 +61,20 @@ class CPUManagerCheckpoint:
     def unmarshal_checkpoint(self, blob: bytes) -> None:
         """Raises ValueError, which names the field that is wrong."""
         document = msgspec.json.decode(blob, type=_DocumentV2)
+        if document.pod_entries:
+            raise ValueError("checkpoint is of a kubelet with feature gate PodLevelResourceManagers, which is off here")
         self.policy_name, self.default_cpu_set = document.policy_name, document.default_cpu_set
         self.entries, self.checksum = document.entries, document.checksum
 
     def verify_checksum(self) -> None:
-        """Raises CorruptCheckpointError. Some kubelets put another name of the type into the sum."""
-        if self.checksum not in (0, self._checksum("CPUManagerCheckpointV2")):
+        """Raises CorruptCheckpointError. Some kubelets put another name of the type, or version 3, into the sum."""
+        version_3 = self._checksum("CPUManagerCheckpoint", " PodEntries:(state.PodCPUAssignments)map[]")
+        if self.checksum not in (0, self._checksum("CPUManagerCheckpointV2"), version_3):
             _verify(self.checksum, self._checksum("CPUManagerCheckpoint"))
 
-    def _checksum(self, type_name: str) -> int:
+    def _checksum(self, type_name: str, more: str = "") -> int:
         entries = _dump_map({pod_uid: _dump_map(cpus) for pod_uid, cpus in self.entries.items()})
-        entries = f"(map[string]map[string]string){entries}"
+        entries = f"(map[string]map[string]string){entries}{more}"
         return _checksum(type_name, self.policy_name, self.default_cpu_set, entries)
 
 

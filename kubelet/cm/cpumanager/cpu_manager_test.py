@@ -1,0 +1,303 @@
+"""Go: pkg/kubelet/cm/cpumanager/cpu_manager_test.go, policy_static_restore_test.go"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+
+from kubelet.cadvisor.info import v1 as cadvisorapi
+from kubelet.cm.containermap import ContainerMap
+from kubelet.cm.cpumanager import Manager
+from kubelet.cm.cpumanager.testing import pod
+from kubelet.cm.topologymanager.testing import FakeManager
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+from pkg.utils import cpuset
+
+# A period in which no test gets.
+_LONG = 3600.0
+
+
+def _machine(threads: int = 2, cores: int = 4) -> cadvisorapi.MachineInfo:
+    """Its processors are numbered as usual: 0 and 4 are of one core."""
+    of_core = [tuple(range(core, cores * threads, cores)) for core in range(cores)]
+    nodes = (cadvisorapi.Node(id=0, cores=tuple(cadvisorapi.Core(id=i, threads=t) for i, t in enumerate(of_core))),)
+    return cadvisorapi.MachineInfo(num_cores=cores * threads, memory_capacity=0, num_sockets=1, topology=nodes)
+
+
+class FakeNode:
+    """Who runs on the node, and what the runtime was told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pods: list[v1.Pod] = []
+        self.ready = True
+        self.statuses: dict[str, v1.PodStatus] = {}
+        self.err: Exception | None = None
+        # By container id, what it was told last.
+        self.told: dict[str, str] = {}
+        # A container's id whenever one was told.
+        self.updates: golang.Channel[str] = golang.Channel(100)
+
+    def add_source(self, source: str) -> None: ...
+
+    def all_ready(self) -> bool:
+        return self.ready
+
+    def get_pod_status(self, uid: str) -> tuple[v1.PodStatus, bool]:
+        return self.statuses.get(uid, v1.PodStatus()), uid in self.statuses
+
+    def update_container_resources(
+        self, ctx: golang.Context, container_id: str, resources: runtimeapi.ContainerResources
+    ) -> None:
+        if self.err is not None:
+            raise self.err
+        self.told[container_id] = resources.linux.cpuset_cpus
+        self.updates.send(container_id)
+
+    def manager(self, policy: str = "static", options: dict[str, str] | None = None, cpu: str = "1") -> Manager:
+        reserved = {v1.RESOURCE_CPU: resource.parse_quantity(cpu)}
+        machine = _machine()
+        return Manager(policy, options or {}, _LONG, machine, cpuset.new(), reserved, str(self.folder), FakeManager())
+
+    def start(self, manager: Manager, ctx: golang.Context, containers: ContainerMap | None = None) -> None:
+        manager.start(ctx, lambda: self.pods, self, self, self, containers or ContainerMap())
+
+    def run(self, wants: v1.Pod, **state: object) -> None:
+        """All of the pod's containers are in that state, running without one."""
+        self.pods.append(wants)
+        of = v1.ContainerState(**(state or {"running": v1.ContainerStateRunning()}))  # type: ignore[arg-type]
+
+        def statuses(containers: list[v1.Container]) -> list[v1.ContainerStatus]:
+            uid = wants.metadata.uid
+            return [v1.ContainerStatus(name=c.name, container_id=f"x://{uid}-{c.name}", state=of) for c in containers]
+
+        self.statuses[wants.metadata.uid] = v1.PodStatus(
+            init_container_statuses=statuses(wants.spec.init_containers),
+            container_statuses=statuses(wants.spec.containers),
+        )
+
+    def next_told(self) -> str:
+        found, ok = self.updates.recv(timeout=30)
+        assert ok and found is not None, "nobody was told"
+        return found
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    return FakeNode(tmp_path)
+
+
+@pytest.fixture
+def cancelled() -> golang.Context:
+    """So that a manager that starts does not reconcile by itself."""
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    return ctx
+
+
+@pytest.fixture
+def running() -> Iterator[tuple[golang.Context, Callable[[], None]]]:
+    ctx, cancel = golang.with_cancel(golang.background())
+    yield ctx, cancel
+    cancel()
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "cpu", "want"),
+    [
+        ("other", {}, "1", 'unknown policy: "other"'),
+        ("none", {"full-pcpus-only": "true"}, "1", "new none policy error: None policy: received unsupported options="),
+        ("static", {"fake": "true"}, "1", 'new static policy error: unknown CPU Manager Policy option: "fake"'),
+        ("static", {}, "9", "new static policy error: [cpumanager] unable to reserve the required amount of CPUs"),
+        (
+            "static",
+            {},
+            "0",
+            "[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater",
+        ),
+    ],
+)
+def test_new_manager_refuses(node: FakeNode, policy: str, options: dict[str, str], cpu: str, want: str) -> None:
+    with pytest.raises(ValueError) as err:
+        node.manager(policy, options, cpu)
+    assert str(err.value).startswith(want)
+
+
+def test_nothing_reserved() -> None:
+    with pytest.raises(ValueError, match="unable to determine reserved CPU resources for static policy"):
+        Manager("static", {}, _LONG, _machine(), cpuset.new(), {}, "/nowhere", FakeManager())
+
+
+@pytest.mark.parametrize(("cpu", "reserved"), [("100m", "0"), ("1", "0"), ("1001m", "0,4"), ("2500m", "0-1,4")])
+def test_reserved_are_whole_processors(node: FakeNode, cancelled: golang.Context, cpu: str, reserved: str) -> None:
+    manager = node.manager(cpu=cpu)
+    node.start(manager, cancelled)
+    assert manager.get_all_cpus() - manager.get_allocatable_cpus() == cpuset.parse(reserved)
+    assert str(manager.get_cpu_affinity("pod", "anybody")) == "0-7", "everybody else may use them too"
+
+
+def test_none_gives_out_nothing(node: FakeNode, cancelled: golang.Context) -> None:
+    manager = node.manager("none")
+    node.start(manager, cancelled)
+    wants = pod("2")
+    manager.allocate(wants, wants.spec.containers[0])
+    assert manager.get_cpu_affinity("pod", "c0").is_empty() and manager.get_exclusive_cpus("pod", "c0").is_empty()
+    assert (manager.get_allocatable_cpus(), str(manager.get_all_cpus())) == (cpuset.new(), "0-7")
+
+
+def test_what_was_given_is_found_again(node: FakeNode, cancelled: golang.Context) -> None:
+    wants = pod("2", "1")
+    node.pods.append(wants)
+    manager = node.manager()
+    node.start(manager, cancelled)
+    for container in wants.spec.containers:
+        manager.allocate(wants, container)
+    want = {"pod": {"c0": cpuset.new(1, 5), "c1": cpuset.new(4)}}
+    assert manager.state().get_cpu_assignments() == want
+    again = node.manager()
+    node.start(again, cancelled)
+    for container in wants.spec.containers:
+        again.allocate(wants, container)
+    assert again.state().get_cpu_assignments() == want
+    assert str(again.get_cpu_affinity("other", "c0")) == "0,2-3,6-7"
+    with pytest.raises(ValueError, match='configured policy "none" differs from state checkpoint policy "static"'):
+        node.start(node.manager("none"), cancelled)
+
+
+def test_another_reservation_does_not_fit(node: FakeNode, cancelled: golang.Context) -> None:
+    wants = pod("2")
+    node.pods.append(wants)
+    manager = node.manager()
+    node.start(manager, cancelled)
+    manager.allocate(wants, wants.spec.containers[0])
+    with pytest.raises(ValueError, match='not all reserved cpus: "0-1,4" are present in defaultCpuSet: "0,2-4,6-7"'):
+        node.start(node.manager(cpu="3"), cancelled)
+
+
+def test_too_many(node: FakeNode, cancelled: golang.Context) -> None:
+    wants = pod("8")
+    node.pods.append(wants)
+    manager = node.manager()
+    node.start(manager, cancelled)
+    with pytest.raises(ValueError, match="not enough cpus available to satisfy request: requested=8, available=7"):
+        manager.allocate(wants, wants.spec.containers[0])
+
+
+def test_who_is_gone_has_nothing_any_more(node: FakeNode, cancelled: golang.Context) -> None:
+    gone, comes = pod("4", uid="gone"), pod("6", uid="comes")
+    manager = node.manager()
+    node.start(manager, cancelled)
+    node.pods.append(gone)
+    manager.allocate(gone, gone.spec.containers[0])
+    manager.add_container(gone, gone.spec.containers[0], "gone-id")
+    node.pods[:] = [comes]
+    node.ready = False
+    with pytest.raises(ValueError, match="not enough cpus"):
+        manager.allocate(comes, comes.spec.containers[0])
+    node.ready = True
+    manager.allocate(comes, comes.spec.containers[0])
+    assert set(manager.state().get_cpu_assignments()) == {"comes"}
+    manager.remove_container("gone-id")
+
+
+def test_remove_container(node: FakeNode, cancelled: golang.Context) -> None:
+    wants = pod("2")
+    node.pods.append(wants)
+    manager = node.manager()
+    node.start(manager, cancelled)
+    manager.allocate(wants, wants.spec.containers[0])
+    manager.add_container(wants, wants.spec.containers[0], "id")
+    manager.remove_container("unknown")
+    assert not manager.get_exclusive_cpus("pod", "c0").is_empty()
+    manager.remove_container("id")
+    manager.remove_container("id")
+    assert manager.get_exclusive_cpus("pod", "c0").is_empty()
+    assert str(manager.get_cpu_affinity("pod", "c0")) == "0-7"
+
+
+_WAITING = {"waiting": v1.ContainerStateWaiting()}
+_TERMINATED = {"terminated": v1.ContainerStateTerminated(exit_code=0)}
+
+
+@pytest.mark.parametrize(
+    ("state", "err", "success", "failure"),
+    [
+        ({}, None, True, False),
+        ({}, ConnectionError("away"), False, True),
+        (_WAITING, None, False, True),
+        (_TERMINATED, None, False, False),
+        ({"running": None}, None, False, True),
+    ],
+    ids=["runs", "runtime is away", "waits", "has ended", "in no state"],
+)
+def test_reconcile_state(
+    node: FakeNode,
+    cancelled: golang.Context,
+    state: dict[str, object],
+    err: Exception | None,
+    success: bool,
+    failure: bool,
+) -> None:
+    manager = node.manager()
+    node.start(manager, cancelled)
+    node.run(pod("1/2", init=["1"]), **state)
+    node.err = err
+    found = [
+        {container.container_name for container in containers} for containers in manager.reconcile_state(cancelled)
+    ]
+    both = {"i0", "c0"}
+    assert found == [both if success else set(), both if failure else set()]
+    assert node.told == ({"pod-i0": "0-7", "pod-c0": "0-7"} if success else {})
+
+
+def test_reconcile_pods_of_which_too_little_is_known(node: FakeNode, cancelled: golang.Context) -> None:
+    manager = node.manager()
+    node.start(manager, cancelled)
+    node.pods = [pod("1/2", uid="without-status"), pod("1/2", uid="without-container")]
+    node.statuses["without-container"] = v1.PodStatus()
+    success, failure = manager.reconcile_state(cancelled)
+    assert success == []
+    assert [tuple(container) for container in failure] == [
+        ("without-status", "", ""),
+        ("without-container", "c0", ""),
+    ]
+
+
+def test_reconcile_tells_once(node: FakeNode, cancelled: golang.Context) -> None:
+    manager = node.manager()
+    node.start(manager, cancelled)
+    alone, shares = pod("2", uid="alone"), pod("1/2", uid="shares")
+    node.run(alone)
+    node.run(shares)
+    manager.allocate(alone, alone.spec.containers[0])
+    # It was made with what it has.
+    manager.add_container(alone, alone.spec.containers[0], "alone-c0")
+    manager.reconcile_state(cancelled)
+    assert node.told == {"shares-c0": "0,2-4,6-7"}
+    node.told.clear()
+    assert len(manager.reconcile_state(cancelled)[0]) == 2
+    assert node.told == {}
+    node.pods.remove(alone)
+    manager.reconcile_state(cancelled)
+    assert node.told == {"shares-c0": "0-7"}
+
+
+def test_who_shares_is_told_as_soon_as_somebody_gets_or_leaves_processors(
+    node: FakeNode, running: tuple[golang.Context, Callable[[], None]]
+) -> None:
+    manager = node.manager()
+    alone, shares = pod("2", uid="alone"), pod("1/2", uid="shares")
+    node.run(shares)
+    node.start(manager, running[0])
+    assert (node.next_told(), node.told) == ("shares-c0", {"shares-c0": "0-7"})
+    node.pods.append(alone)
+    manager.allocate(alone, alone.spec.containers[0])
+    assert (node.next_told(), node.told) == ("shares-c0", {"shares-c0": "0,2-4,6-7"})
+    node.pods.remove(alone)
+    manager.get_topology_hints(shares, shares.spec.containers[0])
+    assert (node.next_told(), node.told) == ("shares-c0", {"shares-c0": "0-7"})

@@ -1,0 +1,185 @@
+"""Containers with processors of their own: who runs where, as the kernel says it, through restarts and bad state."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework.cri import CRIClient
+from framework.kubelet_process import KubeletProcess
+from framework.pods import Manifest, pod, sleeper
+
+CPUS = frozenset(os.sched_getaffinity(0))
+RESERVED = frozenset([min(CPUS)])
+# What containers can have for themselves.
+ASSIGNABLE = CPUS - RESERVED
+STATIC = {
+    "cpuManagerPolicy": "static",
+    "cpuManagerReconcilePeriod": "1s",
+    "reservedSystemCPUs": ",".join(map(str, RESERVED)),
+}
+
+
+def exclusive(name: str, number: int = len(ASSIGNABLE)) -> Manifest:
+    """A guaranteed pod that requests whole processors, and so has them alone."""
+    amounts = {"cpu": str(number), "memory": "32Mi"}
+    return pod(name, sleeper(resources={"requests": amounts, "limits": amounts}))
+
+
+def parse(text: str) -> frozenset[int]:
+    """A list as the kernel writes it."""
+    cpus: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
+
+
+class Node:
+    """A kubelet, and what the kernel and its files say of its pods."""
+
+    def __init__(self, kubelet: KubeletProcess, cri: CRIClient) -> None:
+        self.kubelet = kubelet
+        self.cri = cri
+
+    def pids(self, name: str) -> set[int]:
+        """Of the first processes of a pod's containers."""
+        running = self.cri.running_containers(self.kubelet.full_name(name))
+        return {self.cri.container_pid(container.id) for container in running}
+
+    def allowed(self, name: str) -> frozenset[int]:
+        """Where the pod's only container may run."""
+        (pid,) = self.pids(name)
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return parse(next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:")))
+
+    def wait_for_allowed(self, name: str, cpus: frozenset[int]) -> None:
+        self.kubelet.wait_for_condition(f"{name} runs on {sorted(cpus)}", lambda: self.allowed(name) == cpus)
+
+    @property
+    def state_file(self) -> Path:
+        return self.kubelet.root_dir / "cpu_manager_state"
+
+    def state(self) -> dict[str, Any]:
+        return json.loads(self.state_file.read_text())  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def node(new_kubelet: Callable[..., KubeletProcess], cri: CRIClient) -> Node:
+    """A node with a pod that shares; each test leaves it so."""
+    assert len(CPUS) > 1, "these tests need two processors: one for all, and one for a container alone"
+    kubelet = new_kubelet("cpus", STATIC)
+    kubelet.write(pod("shares", sleeper()))
+    kubelet.start()
+    kubelet.wait_for_running("shares")
+    return Node(kubelet, cri)
+
+
+def test_exclusive_processors_are_nobody_else_s_and_survive_restarts(node: Node) -> None:
+    kubelet = node.kubelet
+    assert node.allowed("shares") == CPUS
+
+    kubelet.write(exclusive("alone"))
+    kubelet.write(pod("beside", sleeper()))
+    alone, _ = kubelet.wait_for_running("alone", "beside")
+
+    assert node.allowed("alone") == ASSIGNABLE
+    # Those that ran already are moved, and those that come are kept off.
+    node.wait_for_allowed("shares", RESERVED)
+    assert node.allowed("beside") == RESERVED
+    before = {name: node.pids(name) for name in ("alone", "beside", "shares")}
+    state = node.state()
+    assert state["entries"][alone.uid] == {"main": ",".join(map(str, sorted(ASSIGNABLE)))}
+
+    kubelet.kill()
+    kubelet.remove("beside")
+    kubelet.start()
+    kubelet.wait_for_running("alone", "shares")
+
+    assert node.state()["entries"] == state["entries"]
+    assert (node.pids("alone"), node.allowed("alone")) == (before["alone"], ASSIGNABLE)
+    kubelet.write(pod("later", sleeper()))
+    kubelet.wait_for_running("later")
+    assert node.allowed("later") == RESERVED, "the share is what it was before the restart"
+
+    kubelet.remove("alone")
+    kubelet.wait_for("alone gone", lambda pods: "alone" not in pods)
+    node.wait_for_allowed("later", CPUS)
+    node.wait_for_allowed("shares", CPUS)
+    assert "entries" not in node.state()
+    kubelet.remove("later")
+
+
+def test_who_asks_for_more_than_there_are_is_rejected(node: Node) -> None:
+    node.kubelet.write(exclusive("all"))
+    node.kubelet.wait_for_running("all")
+
+    node.kubelet.write(exclusive("one-too-many", 1))
+
+    rejected = node.kubelet.wait_for_pod("one-too-many", lambda found: found.phase == "Failed")
+    # Not OutOfcpu: processors are given out before the sums are looked at.
+    assert rejected.status["reason"] == "UnexpectedAdmissionError"
+    assert "not enough cpus available to satisfy request: requested=1, available=0" in rejected.status["message"]
+    assert node.allowed("all") == ASSIGNABLE
+    node.kubelet.remove("one-too-many")
+    node.kubelet.remove("all")
+    node.kubelet.wait_for("both gone", lambda pods: set(pods) == {"shares"})
+
+
+def test_state_that_cannot_be_used_is_refused_by_name(node: Node) -> None:
+    kubelet = node.kubelet
+    node.wait_for_allowed("shares", CPUS)
+    kubelet.stop()
+    good = node.state_file.read_bytes()
+    with_other_policy = b'{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
+    bad = {
+        "checkpoint is corrupted": good.replace(b'"checksum":', b'"checksum":1'),
+        "truncated": good[:20],
+        'configured policy \\"static\\" differs from state checkpoint policy \\"none\\"': with_other_policy,
+    }
+    for reason, content in bad.items():
+        node.state_file.write_bytes(content)
+        kubelet.spawn()
+        assert kubelet.wait_for_exit(timeout=30) != 0
+        assert kubelet.logged(reason, f'delete the CPU manager checkpoint file \\"{node.state_file}'), reason
+        assert node.state_file.read_bytes() == content, "it is the operator's to delete"
+    node.state_file.unlink()
+    kubelet.start()
+    kubelet.wait_for_running("shares")
+    assert node.state_file.read_bytes() == good
+    node.wait_for_allowed("shares", CPUS)
+
+
+def test_strict_reservation_keeps_everybody_off(
+    node: Node, new_kubelet: Callable[..., KubeletProcess], cri: CRIClient
+) -> None:
+    # Each takes the other's pods for orphans.
+    node.kubelet.stop()
+    options = {"cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}
+    strict = Node(new_kubelet("strict", {**STATIC, **options}), cri)
+    strict.kubelet.write(pod("shares", sleeper()))
+    strict.kubelet.start()
+    strict.kubelet.wait_for_running("shares")
+    assert strict.allowed("shares") == ASSIGNABLE
+    strict.kubelet.stop()
+    strict.kubelet.start()
+    strict.kubelet.wait_for_running("shares")
+    assert strict.allowed("shares") == ASSIGNABLE
+    strict.kubelet.stop()
+
+
+def test_without_a_policy_state_that_is_garbage_is_set_aside(new_kubelet: Callable[..., KubeletProcess]) -> None:
+    kubelet = new_kubelet("garbage")
+    kubelet.root_dir.mkdir()
+    state = kubelet.root_dir / "cpu_manager_state"
+    state.write_text("{")
+    kubelet.start()
+    kubelet.wait_for_log("CPU manager started")
+    assert kubelet.logged("Could not restore state from checkpoint, going on without", str(state))
+    assert state.with_suffix(".corrupt").read_text() == "{"
+    assert json.loads(state.read_text())["policyName"] == "none"
+    kubelet.stop()

@@ -153,6 +153,11 @@ class DBusManager:
                 self._version = -1
         return self._version
 
+    def close(self) -> None:
+        """Leave the bus until something is asked again."""
+        with self._lock:
+            self._disconnect()
+
     def start_slice(self, unit: str, properties: Sequence[Property]) -> None:
         body: tuple[Any, ...] = (unit, "replace", list(properties), [])
         try:

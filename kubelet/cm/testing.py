@@ -24,7 +24,7 @@ V1_FILES = {
 }
 V2_FILES = {
     "cpu": {"cpu.weight": "100", "cpu.max": "max 100000"},
-    "memory": {"memory.max": "max"},
+    "memory": {"memory.max": "max", "memory.min": "0", "memory.low": "0"},
     "pids": {"pids.max": "max"},
 }
 

@@ -6,7 +6,9 @@ Go: pkg/kubelet/eviction/memory_threshold_notifier_test.go
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -180,9 +182,41 @@ def test_the_end_of_the_context_ends_the_reader(cgroup: Path) -> None:
     assert not thread.is_alive()
 
 
-def test_cgroups_of_version_2_tell_nothing(monkeypatch: pytest.MonkeyPatch, ctx: golang.Context) -> None:
+def test_a_cgroup_of_version_2_tells_of_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ctx: golang.Context
+) -> None:
     monkeypatch.setattr(threshold_notifier, "is_cgroup2_unified_mode", lambda: True)
-    notifier = threshold_notifier.new_cgroup_notifier("/nowhere", "memory.usage_in_bytes", 1)
+    pressure = tmp_path / "memory.pressure"
+    pressure.touch()
+    notifier = threshold_notifier.new_cgroup_notifier(str(tmp_path), "memory.usage_in_bytes", 1)
+    assert isinstance(notifier, threshold_notifier.PressureNotifier)
+    assert pressure.read_bytes() == b"some 200000 2000000\0"
+    # A file has nothing urgent to tell, as the kernel's has; a connection can.
+    events: golang.Channel[None] = golang.Channel(1)
+    with _connection() as (kernel, told):
+        os.dup2(told.fileno(), notifier._file)
+        thread = golang.go(notifier.start, ctx, events, name="test-memory-pressure")
+        kernel.send(b"!", socket.MSG_OOB)
+        assert events.recv(timeout=10)[1]
+        notifier.stop()
+        thread.join(10)
+    assert not thread.is_alive()
+    notifier.stop()
+
+
+@contextmanager
+def _connection() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
+        other, _ = server.accept()
+        with other:
+            yield one, other
+
+
+def test_without_figures_of_waiting_nothing_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ctx: golang.Context
+) -> None:
+    monkeypatch.setattr(threshold_notifier, "is_cgroup2_unified_mode", lambda: True)
+    notifier = threshold_notifier.new_cgroup_notifier(str(tmp_path), "memory.usage_in_bytes", 1)
     events: golang.Channel[None] = golang.Channel(1)
     notifier.start(ctx, events)
     notifier.stop()

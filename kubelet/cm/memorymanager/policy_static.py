@@ -39,9 +39,17 @@ class PolicyStatic:
     """See Policy. The manager calls it with its lock held where something changes."""
 
     def __init__(self, machine_info: MachineInfo, reserved: SystemReservedMemory, affinity: Store) -> None:
-        """Raises ValueError unless some memory is kept for the system."""
+        """Raises ValueError unless some memory is kept for the system, and for NUMA nodes that bit masks cannot hold.
+
+        DIVERGES: Go crashes with the first guaranteed pod where there are such nodes, as those of GPUs are.
+        """
         if not any(node.get(v1.RESOURCE_MEMORY, 0) for node in reserved.values()):
             raise ValueError("[memorymanager] you should specify the system reserved memory")
+        try:
+            bitmask.BitMask(*(node.id for node in machine_info.topology))
+        except ValueError as err:
+            nodes = [node.id for node in machine_info.topology]
+            raise ValueError(f"[memorymanager] memory of the NUMA nodes {nodes} cannot be managed: {err}") from err
         self._machine_info = machine_info
         self._system_reserved = reserved
         self._affinity = affinity

@@ -55,6 +55,13 @@ def test_static_policy_new() -> None:
     assert policy(machine(4)).name() == "Static"
 
 
+def test_nodes_that_are_memory_of_gpus() -> None:
+    nodes = (cadvisor.Node(id=0, memory=4 * GB), cadvisor.Node(id=250, memory=4 * GB))
+    info = cadvisor.MachineInfo(num_cores=1, memory_capacity=8 * GB, topology=nodes)
+    with pytest.raises(ValueError, match=r"memory of the NUMA nodes \[0, 250\] cannot be managed: bit number must be"):
+        policy(info)
+
+
 def test_default_state() -> None:
     """Huge pages are no regular memory any more, and what is reserved is nobody's."""
     made = policy(machine(4, 2, pages=1), reserved={0: {"memory": 512 * MB, PAGES: GB}})

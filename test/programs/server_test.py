@@ -12,8 +12,10 @@ import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet_cmd.kubelet.app import lockfile, options, server
 
+from kubelet import oom
 from kubelet.cri.errors import RemoteError
 from pkg import golang
+from pkg.client_go.tools import record
 
 
 def _server() -> options.KubeletServer:
@@ -152,3 +154,15 @@ def test_swap(tmp_path: Path, swaps: str | None, fail: bool, refused: bool) -> N
         return
     with pytest.raises(ValueError, match="running with swap on is not supported"):
         server.check_swap(kubelet_server, str(path))
+
+
+def test_kernel_log_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The kubelet comes up without those events, and says so."""
+
+    def refuse(recorder: object) -> None:
+        raise PermissionError(1, "Operation not permitted", "/dev/kmsg")
+
+    monkeypatch.setattr(oom, "OomWatcher", refuse)
+
+    assert server._new_oom_watcher(record.FakeRecorder(1)) is None
+    assert "Operation not permitted: '/dev/kmsg'" in capsys.readouterr().err

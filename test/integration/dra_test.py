@@ -1,0 +1,232 @@
+"""Claims of devices: a driver prepares them before a pod's containers are made, and takes them back after.
+
+The kubelet is the real one, on the runtime that runs nothing; the driver is a program of its own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from csi_driver import faults
+from framework.apiserver.cluster import Cluster
+from framework.cluster_node import RealKubelet, real_node
+from framework.dra import PREPARE, UNPREPARE, DRADriver, allocated, claim, with_claims
+from framework.pod_history import PodHistory
+from framework.pods import pod, sleeper
+
+NODE = "dra-node"
+DRIVER, OLD = "gpu.example.com", "old.example.com"
+TIMEOUT = 60.0
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster, history: PodHistory) -> Iterator[RealKubelet]:
+    with tempfile.TemporaryDirectory(prefix="dra-") as name, real_node(Path(name), NODE, cluster, history) as node:
+        node.join()
+        yield node
+
+
+@pytest.fixture(scope="module")
+def driver(node: RealKubelet) -> Iterator[DRADriver]:
+    with new_driver(node, DRIVER) as driver:
+        driver.let(PREPARE, faults.FAIL, volume="fails", message="no power")
+        driver.let(UNPREPARE, faults.FAIL, volume="fails", message="still in use")
+        start(node, "fails", DRIVER)
+        yield driver
+
+
+def new_driver(node: RealKubelet, name: str, **options: object) -> DRADriver:
+    return DRADriver(node.root_dir.parent, name, node.root_dir, options={"pool": NODE, **options})
+
+
+def put_claim(node: RealKubelet, name: str, *drivers: str) -> None:
+    node.cluster.store.create("resourceclaims", _in_default(claim(name, drivers)))
+
+
+def allocate(node: RealKubelet, name: str, pods: list[str], *drivers: str) -> None:
+    """What the scheduler does before it binds the pods."""
+    store = node.cluster.store
+    users = [(each, store.get("pods", each, "default")["metadata"]["uid"]) for each in pods]
+    store.patch("resourceclaims", name, {"status": allocated(drivers, users, NODE)}, "default", subresource="status")
+
+
+def put_pod(node: RealKubelet, name: str, **claims: str) -> None:
+    """A pod that nobody schedules."""
+    manifest = with_claims(pod(name, sleeper(), schedulerName="nobody", nodeName=None), **claims)
+    node.create(manifest)
+
+
+def bind(node: RealKubelet, *names: str) -> None:
+    for name in names:
+        target = {"kind": "Node", "name": NODE}
+        binding = {"metadata": {"name": name, "namespace": "default"}, "target": target}
+        node.cluster.store.create("pods", binding, subresource="binding")
+
+
+def start(node: RealKubelet, name: str, *drivers: str) -> str:
+    """A pod with a claim of its own that has its name; returns the claim's UID."""
+    put_claim(node, name, *drivers)
+    put_pod(node, name, mine=name)
+    allocate(node, name, [name], *drivers)
+    bind(node, name)
+    uid: str = node.cluster.store.get("resourceclaims", name, "default")["metadata"]["uid"]
+    return uid
+
+
+def _in_default(manifest: dict[str, Any]) -> dict[str, Any]:
+    manifest["metadata"]["namespace"] = "default"
+    return manifest
+
+
+def devices_of(node: RealKubelet, name: str) -> list[str]:
+    """The devices that the runtime was told of when it made the pod's last container."""
+    config = node.calls(name, "CreateContainer")[-1].request.config
+    return [device.name for device in config.CDI_devices]
+
+
+def end(node: RealKubelet, *names: str) -> None:
+    for name in names:
+        node.delete(name)
+    for name in names:
+        node.wait_until_gone(name, timeout=TIMEOUT)
+
+
+def asked(driver: DRADriver, method: str, name: str) -> int:
+    """How often a driver has been asked with success for the claim."""
+    return sum(name in names for names in driver.asked(method))
+
+
+def test_claim_is_prepared_and_given_back(node: RealKubelet, driver: DRADriver) -> None:
+    driver.give("plain", {"device": "gpu-1"}, {"device": "gpu-2", "requests": ["device"]})
+    uid = start(node, "plain", DRIVER)
+    node.wait_for_api_running("plain")
+    ids = [f"{DRIVER}/claim={uid}-gpu-1", f"{DRIVER}/claim={uid}-gpu-2"]
+    assert devices_of(node, "plain") == ids
+    assert set(ids) <= set(driver.prepared())
+    prepared = driver.calls(PREPARE)[-1].request
+    assert prepared == {"claims": [{"namespace": "default", "uid": uid, "name": "plain"}]}
+    node.wait_for_condition("the driver's registration", lambda: driver.calls("NotifyRegistrationStatus"), TIMEOUT)
+    end(node, "plain")
+    assert (asked(driver, PREPARE, "plain"), asked(driver, UNPREPARE, "plain")) == (1, 1)
+    assert not set(ids) & set(driver.prepared())
+
+
+def test_two_pods_share_a_claim(node: RealKubelet, driver: DRADriver) -> None:
+    """And a driver that knows but the older version of the service."""
+    with new_driver(node, OLD, services="v1beta1.DRAPlugin") as old:
+        old.wait_for_call("NotifyRegistrationStatus", timeout=TIMEOUT)
+        put_claim(node, "shared", DRIVER, OLD)
+        for name in ("first", "second"):
+            put_pod(node, name, ours="shared")
+        allocate(node, "shared", ["first", "second"], DRIVER, OLD)
+        for name in ("first", "second"):
+            bind(node, name)
+            node.wait_for_api_running(name)
+        assert len(devices_of(node, "first")) == 2
+        assert devices_of(node, "first") == devices_of(node, "second")
+        end(node, "first")
+        for each in (driver, old):
+            assert (asked(each, PREPARE, "shared"), asked(each, UNPREPARE, "shared")) == (1, 0)
+        end(node, "second")
+        for each in (driver, old):
+            assert (asked(each, PREPARE, "shared"), asked(each, UNPREPARE, "shared")) == (1, 1)
+
+
+def test_claim_that_the_pod_may_not_use(node: RealKubelet, driver: DRADriver) -> None:
+    """It ends all the same, and nothing is taken from the pod that has the claim."""
+    start(node, "owner", DRIVER)
+    put_pod(node, "thief", mine="owner")
+    bind(node, "thief")
+    node.wait_for_api_event("thief", "FailedPrepareDynamicResources", "is not allowed to use ResourceClaim owner")
+    node.wait_for_api_running("owner")
+    end(node, "thief")
+    assert asked(driver, UNPREPARE, "owner") == 0
+    end(node, "owner")
+    assert asked(driver, UNPREPARE, "owner") == 1
+
+
+def test_driver_that_is_not_there(node: RealKubelet) -> None:
+    start(node, "waits", "late.example.com")
+    reason = "prepare dynamic resources: DRA driver late.example.com is not registered"
+    node.wait_for_api_event("waits", "FailedPrepareDynamicResources", reason)
+    with new_driver(node, "late.example.com") as late:
+        node.wait_for_api_running("waits")
+        late.stop()
+        node.delete("waits")
+        # It must not be given to another pod as long as nobody has taken it back.
+        node.wait_for_condition("its containers gone", lambda: node.calls("waits", "StopPodSandbox"), TIMEOUT)
+        late.start()
+        node.wait_until_gone("waits", timeout=TIMEOUT)
+        assert asked(late, UNPREPARE, "waits") == 1
+
+
+def test_health_of_devices_is_in_the_status(node: RealKubelet, driver: DRADriver) -> None:
+    driver.give("healthy", {"device": "gpu-9"})
+    uid = start(node, "healthy", DRIVER)
+    node.wait_for_api_running("healthy")
+
+    def shown(health: str, message: str | None) -> None:
+        resource = {"resourceID": f"{DRIVER}/claim={uid}-gpu-9", "health": health}
+        if message is not None:
+            resource["message"] = message
+        expected = [{"name": "claim:mine", "resources": [resource]}]
+        node.wait_for_api_pod(
+            "healthy", health, lambda seen: seen.container().get("allocatedResourcesStatus") == expected
+        )
+
+    driver.tell_health(gpu_9=("UNHEALTHY", "hot"))
+    shown("Unhealthy", "hot")
+    driver.tell_health(gpu_9=("HEALTHY", ""))
+    shown("Healthy", None)
+    end(node, "healthy")
+
+
+def test_driver_that_fails_is_asked_again(node: RealKubelet, driver: DRADriver) -> None:
+    text = "Failed to prepare dynamic resources: prepare dynamic resources: NodePrepareResources failed for "
+    node.wait_for_api_event("fails", "FailedPrepareDynamicResources", f"{text}ResourceClaim fails: no power")
+    node.wait_for_api_running("fails")
+    end(node, "fails")
+    assert (asked(driver, PREPARE, "fails"), asked(driver, UNPREPARE, "fails")) == (2, 2)
+
+
+def test_kubelet_and_driver_start_again(node: RealKubelet, driver: DRADriver) -> None:
+    """A container that is made anew has its devices; a pod that was deleted meanwhile gives its own back."""
+    uid = start(node, "stays", DRIVER)
+    start(node, "goes", DRIVER)
+    node.wait_for_api_running("stays", "goes")
+    node.kill()
+    driver.kill()
+    store = node.cluster.store
+    store.delete("pods", "goes", "default", grace_period_seconds=0)
+    for name, owner in (("mine", NODE), ("of-another", "another")):
+        spec = {"nodeName": owner, "driver": DRIVER, "pool": {"name": owner, "generation": 1, "resourceSliceCount": 1}}
+        store.create("resourceslices", {"metadata": {"name": name}, "spec": spec})
+    _try_with_half_a_checkpoint(node)
+    driver.start()
+    node.join()
+    node.runtime.end_container(node.container_ids("stays")[0], 1)
+    node.wait_for_condition("a new container", lambda: len(node.calls("stays", "CreateContainer")) == 2, TIMEOUT)
+    assert devices_of(node, "stays") == [f"{DRIVER}/claim={uid}-of-stays"]
+    node.wait_for_condition("what the other had given back", lambda: asked(driver, UNPREPARE, "goes"), TIMEOUT)
+    assert asked(driver, UNPREPARE, "stays") == 0
+    # Those of the node went before it was known which drivers come back.
+    assert [each["metadata"]["name"] for each in store.list("resourceslices")] == ["of-another"]
+    end(node, "stays")
+    assert asked(driver, UNPREPARE, "stays") == 1
+
+
+def _try_with_half_a_checkpoint(node: RealKubelet) -> None:
+    """Nobody could give back what stood in it, so the kubelet does not start."""
+    checkpoint = node.root_dir / "dra_manager_state"
+    content = checkpoint.read_bytes()
+    checkpoint.write_bytes(content[: len(content) // 2])
+    node.spawn()
+    assert node.wait_for_exit(TIMEOUT) != 0
+    said = node.end_of_log()
+    assert f"cannot read {checkpoint}: failed to get checkpoint dra_manager_state" in said
+    assert "please drain the node and remove the DRA state file" in said
+    checkpoint.write_bytes(content)

@@ -9,8 +9,8 @@ import os
 import select
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from pkg import golang, klog
 
@@ -19,12 +19,19 @@ KMSG = "/dev/kmsg"
 _LONGEST = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A line of the log: its text without what stands before the semicolon."""
+class Message(NamedTuple):
+    """A line of the log: its text without what stands before the semicolon, and when after the start of the machine.
 
-    timestamp: datetime
+    The time is worked out when somebody asks: of thousands of lines that there are at the start few matter.
+    """
+
+    boot_time: datetime
+    microseconds: int
     text: str
+
+    @property
+    def timestamp(self) -> datetime:
+        return self.boot_time + timedelta(microseconds=self.microseconds)
 
 
 class KmsgParser:
@@ -83,8 +90,7 @@ class KmsgParser:
             _priority, _sequence, microseconds, *_rest = head.split(",")
             if not separator:
                 raise ValueError("it has no ';'")
-            timestamp = self._boot_time + timedelta(microseconds=int(microseconds))
-        except (ValueError, OverflowError) as err:
+            return Message(self._boot_time, int(microseconds), text)
+        except ValueError as err:
             klog.v(2).info_s("Unable to parse kmsg message", message=entry, err=err)
             return None
-        return Message(timestamp, text)

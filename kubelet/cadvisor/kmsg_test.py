@@ -50,7 +50,7 @@ def test_entries(log: Log) -> None:
     assert abs((found[0].timestamp - datetime.now(UTC)).total_seconds()) > 1, "the machine was started some time ago"
 
 
-@pytest.mark.parametrize("entry", ["no semicolon", "6,1;text", "6,1,x,-;text", ";", "6,1,99999999999999999999,-;text"])
+@pytest.mark.parametrize("entry", ["no semicolon", "6,1;text", "6,1,x,-;text", ";"])
 def test_what_is_no_entry_is_passed_over(log: Log, entry: str) -> None:
     log.write(entry, "6,1,0,-;good")
     log.end()

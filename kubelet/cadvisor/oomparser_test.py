@@ -47,7 +47,7 @@ class _Log:
 
     def parse(self, ctx: golang.Context) -> Iterator[Message]:
         for seconds, line in enumerate(self._lines):
-            yield Message(_START + timedelta(seconds=seconds), line)
+            yield Message(_START, seconds * 1_000_000, line)
 
 
 def _read(text: str) -> list[OomInstance]:

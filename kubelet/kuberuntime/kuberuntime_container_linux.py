@@ -80,6 +80,8 @@ class ContainerLinuxMethods(SecurityContextMethods):
             container.resources.requests.get(v1.RESOURCE_CPU),
             _limit(pod, container, v1.RESOURCE_CPU),
             _limit(pod, container, v1.RESOURCE_MEMORY),
+            disable_cpu_quota=unlimits_exclusive_cpus()
+            and self.container_manager.container_has_exclusive_cpus(pod, container),
         )
         lcr.oom_score_adj = qos.get_container_oom_score_adjust(pod, container, self.machine_info.memory_capacity)
         lcr.hugepage_limits.extend(get_hugepage_limits_from_resources(pod, container.resources))
@@ -183,6 +185,7 @@ class ContainerLinuxMethods(SecurityContextMethods):
         cpu_request: resource.Quantity | None,
         cpu_limit: resource.Quantity,
         memory_limit: resource.Quantity,
+        disable_cpu_quota: bool = False,
     ) -> runtimeapi.LinuxContainerResources:
         """CPU shares, quota and memory limit; a CPU request that is not given is taken from the limit."""
         cpu = cpu_request if cpu_request is not None else cpu_limit
@@ -194,12 +197,18 @@ class ContainerLinuxMethods(SecurityContextMethods):
             period = cm.QUOTA_PERIOD
             if features.feature_gate.enabled(features.CPU_CFS_QUOTA_PERIOD):
                 period = int(self.cpu_cfs_quota_period * _MICROSECONDS)
-            resources.cpu_quota = cm.milli_cpu_to_quota(cpu_limit.milli_value(), period)
+            quota = cm.milli_cpu_to_quota(cpu_limit.milli_value(), period)
+            resources.cpu_quota = -1 if disable_cpu_quota else quota
             resources.cpu_period = period
         if self.single_process_oom_kill is False and cm.is_cgroup2_unified_mode():
             # Out of memory, all processes of the container are killed together.
             resources.unified["memory.oom.group"] = "1"
         return resources
+
+
+def unlimits_exclusive_cpus() -> bool:
+    """Whether cores of one's own are had without a quota, which could only slow their owner down."""
+    return features.feature_gate.enabled(features.DISABLE_CPU_QUOTA_WITH_EXCLUSIVE_CPUS)
 
 
 def _enforce_memory_qos() -> bool:

@@ -619,3 +619,30 @@ def test_status_message_is_without_preamble() -> None:
     err = crierror.RemoteError(grpc.StatusCode.UNKNOWN, "no such file")
     assert helpers.status_message(err) == "no such file"
     assert helpers.status_message(ValueError("plain")) == "plain"
+
+
+class ExclusiveCPUs(cm.ContainerManagerStub):
+    """Has given the container "pinned" cores of its own."""
+
+    def container_has_exclusive_cpus(self, pod: v1.Pod, container: v1.Container) -> bool:
+        return container.name == "pinned"
+
+    def pod_has_exclusive_cpus(self, pod: v1.Pod) -> bool:
+        return any(container.name == "pinned" for container in pod.spec.containers)
+
+
+@pytest.mark.usefixtures("cgroup1")
+@pytest.mark.parametrize(("gate", "pinned"), [(True, -1), (False, 200_000)])
+def test_who_has_cores_of_its_own_has_no_quota(tmp_path: Path, gate: bool, pinned: int) -> None:
+    fake = _manager(tmp_path, container_manager=ExclusiveCPUs(), cpu_cfs_quota=True)
+    own, shared = (
+        v1.Container(name=name, resources=_resources(requests_cpu="2", limits_cpu="2")) for name in ("pinned", "c")
+    )
+    pod = _pod(own, shared)
+    with set_feature_gate_during_test(
+        features.feature_gate, features.DISABLE_CPU_QUOTA_WITH_EXCLUSIVE_CPUS, gate
+    ):
+        quotas = [fake.manager.generate_linux_container_resources(pod, c, False).cpu_quota for c in (own, shared)]
+        assert quotas == [pinned, 200_000]
+        assert fake.manager.calculate_sandbox_resources(pod).cpu_quota == (pinned if gate else 400_000)
+        assert fake.manager.calculate_sandbox_resources(_pod(shared)).cpu_quota == 200_000

@@ -18,6 +18,7 @@ from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import helpers
 from kubelet.kuberuntime.kuberuntime_container import ContainerMethods
+from kubelet.kuberuntime.kuberuntime_container_linux import unlimits_exclusive_cpus
 from kubelet.kuberuntime.pod_actions import (
     ContainerToKillInfo,
     ContainerToUpdateInfo,
@@ -139,7 +140,11 @@ class ResizeMethods(ContainerMethods):
 
     def _prepare_resize(self, ctx: golang.Context, pod: v1.Pod, changes: PodActions) -> _Resize:
         period = int(self.cpu_cfs_quota_period * _MICROSECONDS)
-        desired = cm.resource_config_for_pod(pod, self.cpu_cfs_quota, period)
+        enforce_cpu_limits = self.cpu_cfs_quota
+        if unlimits_exclusive_cpus() and self.container_manager.pod_has_exclusive_cpus(pod):
+            klog.v(2).info_s("Disabled CFS quota", pod=klog.kobj(pod))
+            enforce_cpu_limits = False
+        desired = cm.resource_config_for_pod(pod, enforce_cpu_limits, period)
         pcm = self.container_manager.new_pod_container_manager()
         found = {}
         for name in _RESIZABLE:

@@ -13,7 +13,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import cm, metrics
 from kubelet import container as kubecontainer
 from kubelet.apis.stats import v1alpha1 as statsapi
-from kubelet.cm import cgroup_manager
+from kubelet.cm import cgroup_v2_manager
 from kubelet.container import testing as containertest
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import ACTUATED_PODS_STATE_FILE, PodActions, testing
@@ -270,7 +270,7 @@ def test_pod_that_has_grown_is_left_alone(resizes: Resizes, unified: bool, monke
     assert config.cpu_shares is not None
     # In version 2 a weight covers many requests.
     shares = (
-        cgroup_manager.cpu_weight_to_cpu_shares(cm.cpu_shares_to_weight(config.cpu_shares))
+        cgroup_v2_manager.cpu_weight_to_cpu_shares(cm.cpu_shares_to_weight(config.cpu_shares))
         if unified
         else config.cpu_shares
     )

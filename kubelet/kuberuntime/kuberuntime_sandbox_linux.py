@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
-from kubelet.kuberuntime.kuberuntime_container_linux import ZERO, ContainerLinuxMethods
+from kubelet.kuberuntime.kuberuntime_container_linux import ZERO, ContainerLinuxMethods, unlimits_exclusive_cpus
 from pkg import features
 from pkg.api.core import v1
 from pkg.component_helpers import resource as resourcehelper
@@ -28,6 +28,7 @@ class SandboxLinuxMethods(ContainerLinuxMethods):
             requests.get(v1.RESOURCE_CPU),
             limits.get(v1.RESOURCE_CPU, ZERO),
             limits.get(v1.RESOURCE_MEMORY, ZERO),
+            disable_cpu_quota=unlimits_exclusive_cpus() and self.container_manager.pod_has_exclusive_cpus(pod),
         )
 
     def apply_sandbox_resources(self, pod: v1.Pod, config: runtimeapi.PodSandboxConfig) -> None:

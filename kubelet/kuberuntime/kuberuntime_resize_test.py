@@ -13,7 +13,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import cm, metrics
 from kubelet import container as kubecontainer
 from kubelet.apis.stats import v1alpha1 as statsapi
-from kubelet.cm import cgroup_v2_manager
+from kubelet.cm import cgroup_manager, cgroup_v2_manager
 from kubelet.container import testing as containertest
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import ACTUATED_PODS_STATE_FILE, PodActions, testing

@@ -113,6 +113,22 @@ def test_plugin_that_refuses(kubelet: KubeletProcess, plugin: DevicePlugin, user
     kubelet.remove("unlucky")
 
 
+def test_plugin_that_takes_its_time(kubelet: KubeletProcess, plugin: DevicePlugin, user: str) -> None:
+    """Its pod waits, and others do not."""
+    (plugin.state / "hang").touch()
+    kubelet.write(user_of("slow", 1))
+    kubelet.wait_for_log(f"waits for the device plugin of {RESOURCE} to allocate devices")
+    kubelet.write(pod("quick", sleeper()))
+    kubelet.wait_for_running("quick")
+    assert is_waiting(kubelet.pods()["slow"])
+    (plugin.state / "hang").unlink()
+    kubelet.wait_for_running("slow")
+    assert plugin.calls("Allocate")[-1] == "dev-1"
+    for name in ("slow", "quick"):
+        kubelet.remove(name)
+    kubelet.wait_for("they are gone", lambda pods: set(pods) == {user})
+
+
 def test_health(kubelet: KubeletProcess, plugin: DevicePlugin, user: str) -> None:
     def health(found: Pod) -> dict[str, str]:
         statuses = found.container().get("allocatedResourcesStatus") or []

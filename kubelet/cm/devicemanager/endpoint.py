@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Seconds that a plugin may take. DIVERGES: Go waits for ever, and the whole node with it.
 PREFERRED_ALLOCATION_TIMEOUT = 10.0
-ALLOCATE_TIMEOUT = 30.0
+ALLOCATE_TIMEOUT = 120.0
 
 
 class EndpointStoppedError(Exception):
@@ -36,7 +36,7 @@ class Endpoint(Protocol):
         self, available: Iterable[str], must_include: Iterable[str], size: int
     ) -> pluginapi.PreferredAllocationResponse: ...
 
-    def allocate(self, devs: Iterable[str]) -> pluginapi.AllocateResponse: ...
+    def allocate(self, devs: Iterable[str]) -> plugin.PendingCall[pluginapi.AllocateResponse]: ...
 
     def pre_start_container(self, devs: Iterable[str]) -> pluginapi.PreStartContainerResponse: ...
 
@@ -83,17 +83,17 @@ class EndpointImpl:
             available_deviceIDs=sorted(available), must_include_deviceIDs=sorted(must_include), allocation_size=size
         )
         method = self._running_plugin().api.GetPreferredAllocation
-        return plugin.call(method, request, PREFERRED_ALLOCATION_TIMEOUT)
+        return plugin.call(method, request, PREFERRED_ALLOCATION_TIMEOUT, self._resource_name)
 
-    def allocate(self, devs: Iterable[str]) -> pluginapi.AllocateResponse:
+    def allocate(self, devs: Iterable[str]) -> plugin.PendingCall[pluginapi.AllocateResponse]:
         request = pluginapi.AllocateRequest()
         request.container_requests.add(devices_ids=sorted(devs))
-        return plugin.call(self._running_plugin().api.Allocate, request, ALLOCATE_TIMEOUT)
+        return plugin.begin(self._running_plugin().api.Allocate, request, ALLOCATE_TIMEOUT, self._resource_name)
 
     def pre_start_container(self, devs: Iterable[str]) -> pluginapi.PreStartContainerResponse:
         request = pluginapi.PreStartContainerRequest(devices_ids=sorted(devs))
         method = self._running_plugin().api.PreStartContainer
-        return plugin.call(method, request, api.KUBELET_PRE_START_CONTAINER_RPC_TIMEOUT)
+        return plugin.call(method, request, api.KUBELET_PRE_START_CONTAINER_RPC_TIMEOUT, self._resource_name)
 
     def _running_plugin(self) -> plugin.DevicePlugin:
         if self._plugin is None or self.is_stopped():

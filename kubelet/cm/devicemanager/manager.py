@@ -50,6 +50,8 @@ _UPDATES_CAPACITY = 100
 _DEVICE_PLUGINS_DIR = "device-plugins"
 # Seconds that a plugin which registers may take to say what it can.
 _OPTIONS_TIMEOUT = 10.0
+# Seconds that the admission of a pod, and with it the main loop, waits for an allocation before others get their turn.
+_PATIENCE = 1.0
 
 
 class AllocationError(Exception):
@@ -67,6 +69,22 @@ class EndpointInfo(NamedTuple):
 
     e: Endpoint
     opts: pluginapi.DevicePluginOptions | None
+
+
+class _Container(NamedTuple):
+    """A container, and one of the resources that it wants."""
+
+    pod_uid: str
+    container_name: str
+    resource_name: str
+
+
+class _Allocation(NamedTuple):
+    """A call of a plugin that goes on, and when it began, by the monotonic clock."""
+
+    devices: set[str]
+    call: plugin.PendingCall[pluginapi.AllocateResponse]
+    start: float
 
 
 class ManagerImpl:
@@ -118,6 +136,8 @@ class ManagerImpl:
         self._awaited: dict[str, float] = {}
         # Pods that wait for that.
         self._waiting_pods: dict[str, set[str]] = {}
+        # What plugins are asked for just now.
+        self._allocations: dict[_Container, _Allocation] = {}
         # The pod that allocates, and by resource the devices of its init containers that others of it can have.
         self._devices_to_reuse: tuple[str, dict[str, set[str]]] = ("", {})
         # Has a lock of its own.
@@ -182,7 +202,9 @@ class ManagerImpl:
 
     def plugin_connected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
         """For the server. Raises grpcstatus.StatusError."""
-        options = plugin.call(device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), _OPTIONS_TIMEOUT)
+        options = plugin.call(
+            device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), _OPTIONS_TIMEOUT, resource_name
+        )
         with self._lock:
             self._endpoints[resource_name] = EndpointInfo(
                 EndpointImpl(resource_name, device_plugin, self._clock), options
@@ -342,6 +364,9 @@ class ManagerImpl:
         active = {pod.metadata.uid for pod in self._active_pods()}
         if not self._sources_ready():
             return
+        with self._lock:
+            for key in [key for key in self._allocations if key.pod_uid not in active]:
+                del self._allocations[key]
         if gone := self._pod_devices.pods() - active:
             klog.v(3).info_s("Pods to be removed", podUIDs=sorted(gone))
             self._pod_devices.delete(gone)
@@ -392,41 +417,75 @@ class ManagerImpl:
             if not allocated_devices_updated:
                 self.update_allocated_devices()
                 allocated_devices_updated = True
-            uid, needed = pod.metadata.uid, quantity.value()
-            reuse = reusable.get(resource_name, set())
-            devices = self._devices_to_allocate(uid, container.name, resource_name, needed, reuse)
-            if devices:
-                needs_update_checkpoint = True
-                self._call_allocate(pod, container.name, resource_name, devices)
+            uid, reuse = pod.metadata.uid, reusable.get(resource_name, set())
+            key = _Container(uid, container.name, resource_name)
+            with self._lock:
+                allocation, patience = self._allocations.get(key), 0.0
+            if allocation is None:
+                devices = self._devices_to_allocate(uid, container.name, resource_name, quantity.value(), reuse)
+                if not devices:
+                    continue
+                allocation, patience = self._begin_allocation(pod, key, devices), _PATIENCE
+            self._finish_allocation(key, allocation, patience)
+            needs_update_checkpoint = True
         if needs_update_checkpoint:
             self._write_checkpoint()
 
-    def _call_allocate(self, pod: v1.Pod, container_name: str, resource_name: str, devices: set[str]) -> None:
+    def _begin_allocation(self, pod: v1.Pod, key: _Container, devices: set[str]) -> _Allocation:
+        """Have the plugin allocate the devices, which nobody else gets meanwhile."""
         with self._lock:
-            info = self._endpoints.get(resource_name)
+            info = self._endpoints.get(key.resource_name)
         if info is None:
-            raise AllocationError(f"unknown Device Plugin {resource_name}")
+            raise AllocationError(f"unknown Device Plugin {key.resource_name}")
         klog.v(4).info_s(
             "Making allocation request for device plugin",
             devices=sorted(devices),
-            resourceName=resource_name,
+            resourceName=key.resource_name,
             pod=klog.kobj(pod),
-            containerName=container_name,
+            containerName=key.container_name,
         )
-        start = self._clock.monotonic()
+        allocation = _Allocation(devices, info.e.allocate(devices), self._clock.monotonic())
+        with self._lock:
+            self._allocations[key] = allocation
+        return allocation
+
+    def _finish_allocation(self, key: _Container, allocation: _Allocation, patience: float) -> None:
+        """Give the container what the plugin allocates. Raises DevicesAwaitedError if that takes longer.
+
+        DIVERGES: Go, and all pods of the node with it, waits for the plugin.
+        """
         try:
-            response = info.e.allocate(devices)
-        finally:
-            metrics.DEVICE_PLUGIN_ALLOCATION_DURATION.labels(resource_name).observe(self._clock.monotonic() - start)
+            response = allocation.call.result(patience)
+        except TimeoutError:
+            allocation.call.when_done(lambda: self._tell(key.pod_uid))
+            message = f"waits for the device plugin of {key.resource_name} to allocate devices"
+            raise DevicesAwaitedError(message) from None
+        except Exception:
+            self._end_allocation(key, allocation)
+            raise
         if not response.container_responses:
-            raise AllocationError(f"no containers return in allocation response of device plugin {resource_name}")
-        self._pod_devices.insert(
-            pod.metadata.uid,
-            container_name,
-            resource_name,
-            self._by_numa_node(resource_name, devices),
-            response.container_responses[0],
-        )
+            self._end_allocation(key, allocation)
+            raise AllocationError(f"no containers return in allocation response of device plugin {key.resource_name}")
+        devices = self._by_numa_node(key.resource_name, allocation.devices)
+        self._pod_devices.insert(*key, devices, response.container_responses[0])
+        self._end_allocation(key, allocation)
+
+    def _tell(self, pod_uid: str) -> None:
+        """Have the pod synced. If nobody listens it is not long until its next sync."""
+        self._updates.try_send(Update((pod_uid,)))
+
+    def _end_allocation(self, key: _Container, allocation: _Allocation) -> None:
+        with self._lock:
+            self._allocations.pop(key, None)
+        seconds = self._clock.monotonic() - allocation.start
+        metrics.DEVICE_PLUGIN_ALLOCATION_DURATION.labels(key.resource_name).observe(seconds)
+
+    def _devices_in_use(self, resource_name: str) -> set[str]:
+        """The resource's devices that a container has, or gets just now."""
+        with self._lock:
+            going_on = list(self._allocations.items())
+        allocations = (each.devices for key, each in going_on if key.resource_name == resource_name)
+        return self._pod_devices.devices().get(resource_name, set()).union(*allocations)
 
     def _by_numa_node(self, resource_name: str, devices: Iterable[str]) -> checkpoint.DevicesPerNUMA:
         by_node = checkpoint.DevicesPerNUMA()
@@ -467,7 +526,7 @@ class ManagerImpl:
         chosen = set(sorted(reusable)[:required])
         if len(chosen) == required:
             return chosen
-        available = healthy - self._pod_devices.devices().get(resource_name, set())
+        available = healthy - self._devices_in_use(resource_name)
         if len(available) < required - len(chosen):
             raise AllocationError(
                 f"requested number of devices unavailable for {resource_name}. "
@@ -671,7 +730,7 @@ class ManagerImpl:
                 return []
             klog.info_s("Regenerating TopologyHints for resource already allocated to pod", **log)
             return generate_device_topology_hints(devices, allocated, set(), requested, self._numa_nodes)
-        available = healthy - self._pod_devices.devices().get(resource_name, set())
+        available = healthy - self._devices_in_use(resource_name)
         if len(available | reusable) < requested:
             message = "Unable to generate topology hints: requested number of devices unavailable"
             klog.info_s(message, **log, available=len(available | reusable))

@@ -15,7 +15,7 @@ from kubelet.cm import admission
 from kubelet.cm.containermap import ContainerMap
 from kubelet.cm.devicemanager import AllocationError, DevicesAwaitedError
 from kubelet.cm.devicemanager.endpoint import EndpointStoppedError
-from kubelet.cm.devicemanager.testing import World, container, device, pod, response
+from kubelet.cm.devicemanager.testing import FakeFuture, World, container, device, pod, response
 from kubelet.cm.devicemanager.types import ENDPOINT_STOP_GRACE_PERIOD, KUBELET_DEVICE_MANAGER_CHECKPOINT
 from kubelet.cm.topologymanager import TopologyHint
 from kubelet.cm.topologymanager.bitmask import BitMask
@@ -191,9 +191,57 @@ def test_plugin_that_refuses(world: World) -> None:
 
 def test_plugin_that_answers_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = world.connect(_R, device("1"))
-    monkeypatch.setattr(plugin, "Allocate", lambda request, timeout: pluginapi.AllocateResponse())
+    monkeypatch.setattr(plugin, "future", lambda request, timeout: _answered(pluginapi.AllocateResponse()))
     with pytest.raises(AllocationError, match=f"no containers return in allocation response of device plugin {_R}"):
         world.allocate(pod(limits={_R: 1}))
+
+
+def _answered(response: pluginapi.AllocateResponse) -> FakeFuture:
+    future = FakeFuture(response)
+    future.answer()
+    return future
+
+
+def test_plugin_that_takes_its_time(world: World) -> None:
+    """Others get their turn meanwhile, but not its devices."""
+    plugin = world.connect(_R, *_devices("1", "2"))
+    plugin.hangs = True
+    slow, other = pod("slow", {_R: 1}), pod("other", {_R: 1})
+    for _ in range(2):
+        with pytest.raises(DevicesAwaitedError) as waiting:
+            world.allocate(slow)
+        assert str(waiting.value) == f"waits for the device plugin of {_R} to allocate devices"
+    plugin.hangs = False
+    world.allocate(other)
+    assert plugin.calls == ["allocate 1", "allocate 2"]
+    with pytest.raises(AllocationError, match="Requested: 1, Available: 0"):
+        world.allocate(pod("third", {_R: 1}))
+    plugin.futures[0].answer()
+    assert ("slow",) in _told(world)
+    world.allocate(slow)
+    assert (world.devices(slow), world.devices(other)) == ({_R: {"1"}}, {_R: {"2"}})
+
+
+def test_plugin_that_refuses_late(world: World) -> None:
+    plugin = world.connect(_R, device("1"))
+    plugin.hangs, plugin.err = True, ValueError("not today")
+    with pytest.raises(DevicesAwaitedError):
+        world.allocate(pod("one", {_R: 1}))
+    plugin.futures[0].answer()
+    with pytest.raises(ValueError, match="not today"):
+        world.allocate(pod("one", {_R: 1}))
+    plugin.hangs, plugin.err = False, None
+    world.allocate(pod("two", {_R: 1}))
+
+
+def test_pod_that_ends_while_its_plugin_takes_its_time(world: World) -> None:
+    plugin = world.connect(_R, device("1"))
+    plugin.hangs = True
+    with pytest.raises(DevicesAwaitedError):
+        world.allocate(pod("one", {_R: 1}))
+    world.active_pods, plugin.hangs = [], False
+    world.allocate(pod("two", {_R: 1}))
+    assert plugin.calls == ["allocate 1", "allocate 1"]
 
 
 def test_no_healthy_devices(world: World) -> None:

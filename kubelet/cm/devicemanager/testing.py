@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import grpc
+
 from kubelet import cadvisor
 from kubelet.apis.deviceplugin import v1beta1 as pluginv1beta1
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
@@ -69,6 +71,30 @@ def container(name: str, limits: dict[str, int] | None = None, restart_policy: s
     return v1.Container(name=name, resources=resources, restart_policy=restart_policy)
 
 
+class FakeFuture:
+    """A grpc.CallFuture whose result is known, and comes when the test wants."""
+
+    def __init__(self, result: pluginapi.AllocateResponse | Exception) -> None:
+        self._result = result
+        self._answered = False
+        self._callbacks: list[Callable[[object], None]] = []
+
+    def answer(self) -> None:
+        self._answered = True
+        for callback in self._callbacks:
+            callback(self)
+
+    def result(self, timeout: float) -> pluginapi.AllocateResponse:
+        if not self._answered:
+            raise grpc.FutureTimeoutError
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
+
+    def add_done_callback(self, callback: Callable[[object], None]) -> None:
+        self._callbacks.append(callback)
+
+
 class FakeDevicePlugin:
     """A plugin.DevicePlugin, and its own api. `calls` has what changes something."""
 
@@ -82,6 +108,8 @@ class FakeDevicePlugin:
             envs={f"{resource.rpartition('/')[2].upper()}": ",".join(ids)}
         )
         self.calls: list[str] = []
+        self.hangs = False
+        self.futures: list[FakeFuture] = []
 
     @property
     def api(self) -> Any:
@@ -100,12 +128,19 @@ class FakeDevicePlugin:
         answer.container_responses.add(deviceIDs=self.preferred)
         return answer
 
-    def Allocate(self, request: pluginapi.AllocateRequest, timeout: float) -> pluginapi.AllocateResponse:
+    @property
+    def Allocate(self) -> FakeDevicePlugin:
+        return self
+
+    def future(self, request: pluginapi.AllocateRequest, timeout: float) -> FakeFuture:
+        """Begin an Allocate. With `hangs` it is the test that answers it."""
         ids = list(request.container_requests[0].devices_ids)
         self.calls.append(f"allocate {' '.join(ids)}")
-        if self.err is not None:
-            raise self.err
-        return pluginapi.AllocateResponse(container_responses=[self.allocate(ids)])
+        answer = self.err or pluginapi.AllocateResponse(container_responses=[self.allocate(ids)])
+        self.futures.append(FakeFuture(answer))
+        if not self.hangs:
+            self.futures[-1].answer()
+        return self.futures[-1]
 
     def PreStartContainer(
         self, request: pluginapi.PreStartContainerRequest, timeout: float

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import grpc
 
@@ -48,22 +48,57 @@ class DevicePlugin(Protocol):
     def socket_path(self) -> str: ...
 
 
-def call(method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float) -> _Response:
-    """Raises grpcstatus.StatusError for what the plugin answers, and when it has not after so many seconds.
+def call(
+    method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float, resource: str
+) -> _Response:
+    """Ask the plugin of a resource.
+
+    Raises grpcstatus.StatusError for what the plugin answers, and when it has not after so many seconds.
 
     DIVERGES: Go waits for a plugin that hangs, and the pods of the node with it, for ever.
     """
     try:
         return method(request, timeout=timeout)
     except grpc.RpcError as err:
-        raise _status(err, timeout) from err
+        raise _status(err, timeout, resource) from err
 
 
-def _status(err: grpc.RpcError, timeout: float) -> grpcstatus.StatusError:
+class PendingCall(Generic[_Response]):
+    """A call that the plugin may take its time for."""
+
+    def __init__(self, future: grpc.Future[_Response], timeout: float, resource: str) -> None:
+        self._future = future
+        self._timeout = timeout
+        self._resource = resource
+
+    def result(self, patience: float) -> _Response:
+        """Raises TimeoutError when there is no answer after so many seconds, and what call raises."""
+        try:
+            return self._future.result(patience)
+        except grpc.FutureTimeoutError as err:
+            raise TimeoutError from err
+        except grpc.RpcError as err:
+            raise _status(err, self._timeout, self._resource) from err
+        except grpc.FutureCancelledError as err:
+            raise grpcstatus.StatusError(grpc.StatusCode.CANCELLED, "the plugin was let go") from err
+
+    def when_done(self, tell: Callable[[], None]) -> None:
+        """Call tell, on any thread, once there is a result; at once if there is one already."""
+        self._future.add_done_callback(lambda _: tell())
+
+
+def begin(
+    method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float, resource: str
+) -> PendingCall[_Response]:
+    """As call, but without waiting for the answer."""
+    return PendingCall(method.future(request, timeout=timeout), timeout, resource)
+
+
+def _status(err: grpc.RpcError, timeout: float, resource: str) -> grpcstatus.StatusError:
     assert isinstance(err, grpc.Call)
     code = err.code()
-    late = code is grpc.StatusCode.DEADLINE_EXCEEDED
-    return grpcstatus.StatusError(code, f"no answer within {timeout:g} s" if late else err.details() or "")
+    late = f"the device plugin of {resource} has not answered within {timeout:g} s"
+    return grpcstatus.StatusError(code, late if code is grpc.StatusCode.DEADLINE_EXCEEDED else err.details() or "")
 
 
 class PluginClient:
@@ -132,7 +167,7 @@ class PluginClient:
                     self._handler.plugin_list_and_watch_receiver(self._resource, response)
             err: Exception = EOFError("EOF")
         except grpc.RpcError as failure:
-            err = _status(failure, 0)
+            err = _status(failure, 0, self._resource)
         except ValueError as failure:
             # Closed before the call began.
             err = failure

@@ -42,7 +42,7 @@ class _Handler:
         self._note("cleanup")
 
     def plugin_connected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
-        options = plugin.call(device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), 1.0)
+        options = plugin.call(device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), 1.0, resource_name)
         self.plugin = device_plugin
         required = " with pre start" if options.pre_start_required else ""
         self._note(f"connected {Path(device_plugin.socket_path).name}{required}")
@@ -189,7 +189,10 @@ def test_plugin_that_hangs_when_it_registers(world: _World, monkeypatch: pytest.
         stub, "GetDevicePluginOptions", lambda *_: goes_on.wait(_DEADLINE) and pluginapi.DevicePluginOptions()
     )
     stub.start()
-    assert world.refused(stub) == "rpc error: code = DeadlineExceeded desc = no answer within 1 s"
+    assert (
+        world.refused(stub)
+        == f"rpc error: code = DeadlineExceeded desc = the device plugin of {_RESOURCE} has not answered within 1 s"
+    )
     goes_on.set()
 
 
@@ -205,7 +208,7 @@ def _endpoint(world: _World, alloc: Callable[[Sequence[str]], pluginapi.Allocate
 def test_allocate(world: _World) -> None:
     answer = pluginapi.AllocateResponse()
     answer.container_responses.add(envs={"A": "1"}).devices.add(host_path="/dev/a", container_path="/dev/b")
-    assert _endpoint(world, lambda ids: answer).allocate(["2", "1"]) == answer
+    assert _endpoint(world, lambda ids: answer).allocate(["2", "1"]).result(_DEADLINE) == answer
     assert world.stubs[0].calls == ["allocate 1 2"]
 
 
@@ -217,9 +220,15 @@ def test_plugin_that_hangs_in_allocate(world: _World, monkeypatch: pytest.Monkey
         goes_on.wait(_DEADLINE)
         return pluginapi.AllocateResponse()
 
+    call = _endpoint(world, hang).allocate(["1"])
+    with pytest.raises(TimeoutError):
+        call.result(0)
     with pytest.raises(grpcstatus.StatusError) as late:
-        _endpoint(world, hang).allocate(["1"])
-    assert str(late.value) == "rpc error: code = DeadlineExceeded desc = no answer within 0.2 s"
+        call.result(_DEADLINE)
+    assert (
+        str(late.value)
+        == f"rpc error: code = DeadlineExceeded desc = the device plugin of {_RESOURCE} has not answered within 0.2 s"
+    )
     goes_on.set()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubelet import standalone
+from kubelet import eviction, standalone
 from kubelet.apis import config as kubeletconfig
 from kubelet.kubelet_build import build_standalone_objects, new_crash_loop_back_off
 from kubelet.testing import TestKubelet, new_pod
@@ -65,4 +65,17 @@ def test_pods_follow_objects_of_the_manifest_folder(tmp_path: Path) -> None:
     assert world.volumes.changes == ["forget uid-using"]
     assert world.kubelet.secret_manager is not None
     assert world.kubelet.secret_manager.get_secret("ns", "pull") is secret
+    world.close()
+
+
+def test_a_node_under_pressure_admits_no_pod(tmp_path: Path) -> None:
+    world = TestKubelet(tmp_path)
+    manager = world.kubelet.eviction_manager
+    assert isinstance(manager, eviction.ManagerImpl) and world.admit_handlers[0] is manager
+    world.kubelet.allocation_manager.add_pod_admit_handlers([manager])
+    assert world.kubelet.allocation_manager.add_pod([], new_pod("before")).admit
+    manager._node_conditions = [v1.NODE_DISK_PRESSURE]
+    result = world.kubelet.allocation_manager.add_pod([], new_pod("pod"))
+    assert (result.admit, result.reason) == (False, "Evicted")
+    assert result.message == "The node had condition: [DiskPressure]. "
     world.close()

@@ -21,6 +21,7 @@ from kubelet import cadvisor, cm, eviction, kubelet_node_status
 from kubelet import container as kubecontainer
 from kubelet.cadvisor.testing import FakeCadvisor
 from kubelet.cm.helpers import hard_eviction_reservation
+from kubelet.eviction import testing as evictiontesting
 from kubelet.testing import TestKubelet
 from pkg import features, golang
 from pkg.api.core import v1
@@ -339,6 +340,18 @@ def test_update_new_node_status(node_kubelet: NodeKubelet) -> None:
     assert types == ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"], "Ready is the last"
     assert node.status.conditions[-1].status == "True"
     assert node.status.node_info.kubelet_version == "v1.36.2"
+
+
+def test_update_node_status_under_pressure(node_kubelet: NodeKubelet) -> None:
+    node_kubelet.kubelet.eviction_manager = evictiontesting.FakeManager(memory=True, disk=True)
+    registered(node_kubelet)
+    node_kubelet.kubelet.update_node_status(CTX)
+    conditions = server_node(node_kubelet).status.conditions
+    assert [(c.type, c.status, c.reason) for c in conditions[:3]] == [
+        ("MemoryPressure", "True", "KubeletHasInsufficientMemory"),
+        ("DiskPressure", "True", "KubeletHasDiskPressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID"),
+    ]
 
 
 @pytest.mark.parametrize(

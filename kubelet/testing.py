@@ -159,6 +159,8 @@ class TestKubelet:
         kubelet.runtime_cache = containertesting.FakeRuntimeCache(self.runtime)
         kubelet.pleg = self.pleg
         kubelet.runtime_state.set_network_state(None)
+        # Whom the kubelet would ask whether a pod may run; here all may.
+        self.admit_handlers = list(kubelet.allocation_manager._admit_handlers)
         kubelet.allocation_manager._admit_handlers.clear()
         # The real PLEG, which never relists here, would say that it is not healthy.
         kubelet.runtime_state._health_checks.clear()

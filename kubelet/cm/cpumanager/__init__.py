@@ -7,14 +7,12 @@ Go: pkg/kubelet/cm/cpumanager
 """
 
 from kubelet.cm.cpumanager.cpu_manager import CPU_MANAGER_STATE_FILE_NAME, Manager
+from kubelet.cm.cpumanager.policy import POLICY_STATIC
 from kubelet.cm.cpumanager.policy_none import POLICY_NONE
-from kubelet.cm.cpumanager.policy_static import ERROR_SMT_ALIGNMENT, POLICY_STATIC, SMTAlignmentError
 
 __all__ = [
     "CPU_MANAGER_STATE_FILE_NAME",
-    "ERROR_SMT_ALIGNMENT",
     "POLICY_NONE",
     "POLICY_STATIC",
     "Manager",
-    "SMTAlignmentError",
 ]

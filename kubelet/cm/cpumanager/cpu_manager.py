@@ -16,9 +16,8 @@ from kubelet import container as kubecontainer
 from kubelet.cm import topologymanager
 from kubelet.cm.containermap import ContainerMap
 from kubelet.cm.cpumanager import state
-from kubelet.cm.cpumanager.policy import Policy
+from kubelet.cm.cpumanager.policy import POLICY_STATIC, Policy
 from kubelet.cm.cpumanager.policy_none import POLICY_NONE, NonePolicy
-from kubelet.cm.cpumanager.policy_static import POLICY_STATIC, StaticPolicy
 from kubelet.cm.cpumanager.topology import CPUTopology, discover
 from kubelet.cm.topologymanager import Hints
 from pkg import golang, klog
@@ -324,6 +323,9 @@ def _new_policy(
             raise ValueError(f"new none policy error: {err}") from err
     if name != POLICY_STATIC:
         raise ValueError(f'unknown policy: "{name}"')
+    # Few nodes have it, and all have to start soon.
+    from kubelet.cm.cpumanager.policy_static import StaticPolicy
+
     klog.info_s("Detected CPU topology", topology=topo)
     num_reserved_cpus = _num_reserved_cpus(node_allocatable_reservation)
     try:

@@ -12,6 +12,8 @@ from kubelet.cm.topologymanager import Hints
 from pkg.api.core import v1
 from pkg.utils.cpuset import CPUSet
 
+POLICY_STATIC = "static"
+
 
 class Policy(Protocol):
     """Gives processors to containers and takes them back; what it gave is in the state.

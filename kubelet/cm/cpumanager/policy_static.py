@@ -26,6 +26,7 @@ from kubelet.cm.cpumanager.cpu_assignment import (
     take_by_topology_numa_distributed,
     take_by_topology_numa_packed,
 )
+from kubelet.cm.cpumanager.policy import POLICY_STATIC
 from kubelet.cm.cpumanager.policy_options import new_static_policy_options, validate_static_policy_options
 from kubelet.cm.cpumanager.state import State
 from kubelet.cm.cpumanager.topology import Allocation, CPUTopology
@@ -43,7 +44,6 @@ from pkg.utils.cpuset import CPUSet
 if TYPE_CHECKING:
     from kubelet.cm.cpumanager.policy import Policy
 
-POLICY_STATIC = "static"
 ERROR_SMT_ALIGNMENT = "SMTAlignmentError"
 
 _ZERO = resource.parse_quantity("0")

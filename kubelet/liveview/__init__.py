@@ -6,6 +6,7 @@ Go: none
 - collector: a snapshot of everything, made when somebody looks
 - activity: what a pod worker is at, read from its stack
 - explanation: the one sentence about a pod or the node, with its evidence
+- evictions: who would be evicted now
 - handlers, page.html: the page, its data and its stream
 
 A kubelet that nobody looks at has loaded the first of these alone.
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
     from kubelet.kubelet import Kubelet
     from pkg.golang import http
 
-PATHS = ("/debug/syncloop", "/debug/syncloop.json", "/debug/syncloop/events", "/debug/syncloop/explain")
+PATHS = (
+    "/debug/syncloop",
+    "/debug/syncloop.json",
+    "/debug/syncloop/events",
+    "/debug/syncloop/explain",
+    "/debug/syncloop/evictions",
+)
 
 
 def install(mux: http.ServeMux, kubelet: Kubelet) -> None:

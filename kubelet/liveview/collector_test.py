@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kubelet import config, kuberuntime, liveview
+from kubelet import config, eviction, kuberuntime, liveview
 from kubelet import types as kubetypes
-from kubelet.liveview import collector, handlers
+from kubelet.liveview import collector, evictions, handlers
 from kubelet.pod_workers import PodSyncStatus, UpdatePodOptions
 from kubelet.testing import TestKubelet, new_pod
 from pkg import golang
@@ -290,6 +290,18 @@ def test_pod_that_the_loop_has_not_taken(mux: http.ServeMux, test_kubelet: TestK
 def test_explain_of_what_is_no_name(mux: http.ServeMux, pod: str) -> None:
     answer = httptesting.record(mux, "GET", f"/debug/syncloop/explain?pod={pod}")
     assert (answer.status, "is not of the form NAMESPACE/NAME" in answer.text) == (400, True)
+
+
+def test_evictions(mux: http.ServeMux, test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = httptesting.record(mux, "GET", "/debug/syncloop/evictions")
+    assert (answer.status, answer.json()["sentence"]) == (200, evictions.NO_THRESHOLDS)
+
+    def fail(ctx: golang.Context) -> eviction.Preview:
+        raise OSError("the runtime is gone")
+
+    monkeypatch.setattr(test_kubelet.kubelet.eviction_manager, "preview", fail)
+    answer = httptesting.record(mux, "GET", "/debug/syncloop/evictions")
+    assert (answer.status, answer.text.strip()) == (503, "the node cannot be measured: the runtime is gone")
 
 
 @pytest.mark.parametrize("method", ["POST", "HEAD"])

@@ -11,12 +11,15 @@ import hashlib
 import re
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kubelet.liveview import evictions
 from kubelet.liveview.collector import Collector
+from pkg import golang
 from pkg.golang import http
 
 if TYPE_CHECKING:
@@ -28,12 +31,15 @@ PAGE = Path(__file__).with_name("page.html")
 INTERVAL = 1.0
 _MIN_INTERVAL, _MAX_INTERVAL = 0.25, 60.0
 _MAX_STREAMS = 20
+# Seconds for the figures of pods, for which the runtime is asked.
+_MEASURE_TIMEOUT = 20.0
 
 
 class LiveView:
     """The handlers, which share one collector. Made by the first request."""
 
     def __init__(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
         self._collector = Collector(kubelet)
         self._lock = threading.Lock()  # guards the fields below
         self._streams = 0
@@ -85,6 +91,18 @@ class LiveView:
             raise http.HTTPError(404, f"this kubelet knows no pod {full_name}, and has known none since its start")
         _answer_json(w, msgspec.json.encode(found))
 
+    def evictions(self, w: http.ResponseWriter, r: http.Request) -> None:
+        """Who would be evicted now. Unlike the rest it measures, so it waits for a runtime that does not answer."""
+        ctx, cancel = golang.with_timeout(r.ctx, _MEASURE_TIMEOUT)
+        try:
+            preview = self._kubelet.eviction_manager.preview(ctx)
+        except Exception as err:
+            # Whatever it was, who asked is to know, and the kubelet is none the worse.
+            raise http.HTTPError(503, f"the node cannot be measured: {err or type(err).__name__}") from err
+        finally:
+            cancel()
+        _answer_json(w, msgspec.json.encode(evictions.explain(preview, datetime.now(UTC))))
+
     def _snapshot(self) -> bytes:
         """As JSON; encoded once for all that look at the same time."""
         snapshot = self._collector.snapshot()
@@ -102,6 +120,7 @@ def routes(kubelet: Kubelet) -> dict[str, http.Handler]:
         "/debug/syncloop.json": view.data,
         "/debug/syncloop/events": view.events,
         "/debug/syncloop/explain": view.explain,
+        "/debug/syncloop/evictions": view.evictions,
     }
 
 

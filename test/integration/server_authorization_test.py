@@ -75,6 +75,7 @@ REQUESTS = {
     ("GET", "/debug/syncloop"): ("proxy",),
     ("GET", "/debug/syncloop.json"): ("proxy",),
     ("GET", "/debug/syncloop/explain"): ("proxy",),
+    ("GET", "/debug/syncloop/evictions"): ("proxy",),
     # Other methods than those that are served.
     ("DELETE", "/pods"): ("pods", "proxy"),
     ("POST", "/containerLogs/default/pod/container"): ("proxy",),

@@ -82,7 +82,8 @@ _ROOTS = st.sampled_from(
         "pods", "runningpods", "run", "exec", "attach", "portForward", "containerLogs", "checkpoint", "logs", "stats",
         "stats/summary", "metrics", "metrics/cadvisor", "metrics/resource", "metrics/probes", "metrics/slis", "configz",
         "flagz", "statusz", "healthz", "healthz/syncloop", "debug/pprof", "debug/pprof/goroutine", "debug/pprof/heap",
-        "debug/flags/v", "debug/syncloop", "debug/syncloop.json", "debug/syncloop/explain", "..", "",
+        "debug/flags/v", "debug/syncloop", "debug/syncloop.json", "debug/syncloop/explain",
+        "debug/syncloop/evictions", "..", "",
     ]
 )  # fmt: skip
 _NAMES = st.sampled_from(

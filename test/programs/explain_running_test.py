@@ -1,4 +1,4 @@
-"""`kubelet explain pod` and `kubelet explain node`: what is asked, and how the answer is shown."""
+"""`kubelet explain pod`, `node` and `evictions`: what is asked, and how the answer is shown."""
 
 from __future__ import annotations
 
@@ -82,6 +82,47 @@ ANSWER: dict[str, Any] = {
 }
 
 
+def threshold(**fields: Any) -> dict[str, Any]:
+    quiet = {"quantity": "100Mi", "reclaim_until": "100Mi", "grace_period": 0.0, "met": False, "acts_at": None}
+    return {**quiet, **fields}
+
+
+def candidate(number: int, spared: bool = False) -> dict[str, Any]:
+    return {"pod": f"ns/pod-{number}", "why": f"priority {number}", "spared": spared}
+
+
+EVICTIONS: dict[str, Any] = {
+    "now": NOW,
+    "sentence": "The node is short of memory (memory.available): ns/pod-1 would go now.",
+    "conditions": [
+        {"type": "MemoryPressure", "not_before": NOW + 60},
+        {"type": "PIDPressure", "not_before": NOW - 60},
+    ],
+    "broken_limits": [{"pod": "ns/dns", "message": "It takes too much.", "spared": True}],
+    "signals": [
+        {
+            "signal": "memory.available",
+            "available": "50Mi",
+            "capacity": "2Gi",
+            "thresholds": [
+                threshold(met=True, acts_at=NOW, reclaim_until="150Mi"),
+                threshold(met=True, quantity="1Gi", reclaim_until="1Gi", grace_period=90.0, acts_at=NOW + 30),
+            ],
+            "reclaims": [],
+            "ranking": [candidate(0, spared=True), *map(candidate, range(1, 8))],
+        },
+        {
+            "signal": "nodefs.available",
+            "available": None,
+            "capacity": None,
+            "thresholds": [threshold(quantity=None, reclaim_until=None)],
+            "reclaims": ["dead containers", "unused images"],
+            "ranking": [],
+        },
+    ],
+}
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
     """The root directory of something that answers as a kubelet does."""
@@ -93,6 +134,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
         w.write(json.dumps(ANSWER).encode())
 
     mux.handle("/debug/syncloop/explain", answer)
+    mux.handle("/debug/syncloop/evictions", lambda w, r: w.write(json.dumps(EVICTIONS).encode()))
     served = http.Server(mux, name="test")
     served.listen_unix(str(tmp_path / explain_running.SOCKET))
     thread = golang.go(served.serve, name="test")
@@ -151,18 +193,51 @@ def test_node(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
     assert "    ns/shop  stuck      Its container app ended with exit code 1. Starts again in 12 s" in out
 
 
+def test_evictions(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
+    code, out, _ = run("evictions", f"--root-dir={root}")
+
+    assert code == 0
+    assert out.splitlines() == [
+        "The node is short of memory (memory.available): ns/pod-1 would go now.",
+        "  MemoryPressure: stays for 1 min at least",
+        "  PIDPressure: goes with the next look at the node that finds no pressure",
+        "  ns/dns: It takes too much. It is critical, and stays.",
+        "",
+        "  memory.available: 50Mi of 2Gi left",
+        "    less than 100Mi at any time, until 150Mi are left: yes",
+        "    less than 1Gi for 1 min 30 s: yes, in 30 s",
+        "    1. ns/pod-0  priority 0; critical, stays",
+        "    2. ns/pod-1  priority 1",
+        "    3. ns/pod-2  priority 2",
+        "    4. ns/pod-3  priority 3",
+        "    5. ns/pod-4  priority 4",
+        "    and 3 more; -o json has them all",
+        "",
+        "  nodefs.available: cannot be measured",
+        "    less than a share that is unknown at any time: no",
+        "    before pods: dead containers, unused images",
+    ]
+
+
+def test_evictions_as_json(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
+    code, out, _ = run("evictions", "-o", "json", f"--root-dir={root}")
+    assert (code, json.loads(out)) == (0, EVICTIONS)
+
+
 def test_json(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
     code, out, _ = run("pod", "ns/shop", "-o", "json", f"--root-dir={root}")
     assert (code, json.loads(out)) == (0, ANSWER)
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("pod",), ("pods", "ns/shop"), ("node", "a"), ("pod", "ns/shop", "ns/other")], ids=" ".join
+    "arguments",
+    [(), ("pod",), ("pods", "ns/shop"), ("node", "a"), ("evictions", "a"), ("pod", "ns/shop", "ns/other")],
+    ids=" ".join,
 )
 def test_what_cannot_be_explained(run: Callable[..., tuple[int, str, str]], arguments: tuple[str, ...]) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (1, "")
-    assert "explain what? `explain pod NAMESPACE/NAME`, or `explain node`" in err
+    assert "explain what? `explain pod NAMESPACE/NAME`, `explain node`, or `explain evictions`" in err
 
 
 def test_pod_that_is_not_there(run: Callable[..., tuple[int, str, str]], root: Path) -> None:

@@ -1,4 +1,5 @@
-"""`kubelet explain pod NAMESPACE/NAME` and `kubelet explain node`: asks the kubelet that runs on this machine.
+"""`kubelet explain pod NAMESPACE/NAME`, `kubelet explain node` and `kubelet explain evictions`: asks the kubelet that
+runs on this machine.
 
 Not to be mixed up with `kubelet config explain` (explain.py), which reads the configuration and needs no kubelet.
 
@@ -19,9 +20,11 @@ from urllib.parse import quote
 from . import explain
 
 SOCKET = "debug.sock"
-POD, NODE = "pod", "node"
+POD, NODE, EVICTIONS = "pod", "node", "evictions"
 
 _TIMEOUT = 30.0
+# How many pods are named of those that may be evicted.
+_RANKED = 5
 # Characters that the whole of a timeline is drawn in.
 _WIDTH = 48
 # States in which nothing is to be done about a pod.
@@ -32,15 +35,15 @@ class NoKubeletError(OSError):
     """There is no kubelet to ask."""
 
 
-def ask(root_directory: str, pod: str = "") -> dict[str, Any]:
-    """What the kubelet with this root directory says of a pod, or of itself.
+def ask(root_directory: str, what: str, pod: str = "") -> dict[str, Any]:
+    """What the kubelet with this root directory says of a pod, of itself, or of evictions.
 
     Raises NoKubeletError when none answers, ValueError when it knows no such pod.
     """
     path = os.path.join(root_directory, SOCKET)
     connection = _UnixConnection(path)
     try:
-        connection.request("GET", "/debug/syncloop/explain" + (f"?pod={quote(pod, safe='')}" if pod else ""))
+        connection.request("GET", _path(what, pod))
         answer = connection.getresponse()
         body = answer.read()
     except (FileNotFoundError, ConnectionRefusedError) as err:
@@ -60,6 +63,12 @@ def ask(root_directory: str, pod: str = "") -> dict[str, Any]:
     return found
 
 
+def _path(what: str, pod: str) -> str:
+    if what == EVICTIONS:
+        return "/debug/syncloop/evictions"
+    return "/debug/syncloop/explain" + (f"?pod={quote(pod, safe='')}" if pod else "")
+
+
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=_TIMEOUT)
@@ -75,7 +84,7 @@ def render(found: dict[str, Any], what: str, output: str) -> str:
     """The answer as text or as JSON."""
     if output == explain.JSON:
         return json.dumps(found, indent=2) + "\n"
-    lines = _node(found) if what == NODE else _pods(found)
+    lines = {POD: _pods, NODE: _node, EVICTIONS: _evictions}[what](found)
     return "".join(f"{line}".rstrip() + "\n" for line in lines)
 
 
@@ -208,6 +217,62 @@ def _runtime(found: dict[str, Any]) -> Iterator[str]:
         if call["operation"] != "get_container_events":
             whose = f" for {call['pod']}" if call["pod"] else ""
             yield f"  Call under way: {call['operation']}{whose} for {_span(now - call['began'])}"
+
+
+# ---- Evictions ----
+
+
+def _evictions(found: dict[str, Any]) -> Iterator[str]:
+    now = found["now"]
+    yield found["sentence"]
+    for condition in found["conditions"]:
+        yield f"  {condition['type']}: {_stays(condition['not_before'], now)}"
+    for limit in found["broken_limits"]:
+        spared = " It is critical, and stays." if limit["spared"] else ""
+        yield f"  {limit['pod']}: {limit['message']}{spared}"
+    for signal in found["signals"]:
+        yield ""
+        yield f"  {signal['signal']}: {_left(signal)}"
+        for threshold in signal["thresholds"]:
+            yield f"    {_threshold(threshold, now)}"
+        if signal["reclaims"]:
+            yield f"    before pods: {', '.join(signal['reclaims'])}"
+        yield from _ranking(signal["ranking"])
+
+
+def _stays(until: float | None, now: float) -> str:
+    if until is None or until <= now:
+        return "goes with the next look at the node that finds no pressure"
+    return f"stays for {_span(until - now)} at least"
+
+
+def _left(signal: dict[str, Any]) -> str:
+    if signal["available"] is None:
+        return "cannot be measured"
+    return f"{signal['available']} of {signal['capacity']} left"
+
+
+def _threshold(threshold: dict[str, Any], now: float) -> str:
+    grace = threshold["grace_period"]
+    text = f"less than {threshold['quantity'] or 'a share that is unknown'}"
+    text += f" for {_span(grace)}" if grace else " at any time"
+    if not threshold["met"]:
+        return f"{text}: no"
+    if threshold["reclaim_until"] != threshold["quantity"]:
+        text += f", until {threshold['reclaim_until']} are left"
+    left = threshold["acts_at"] - now
+    return f"{text}: yes" + (f", in {_span(left)}" if left > 0 else "")
+
+
+def _ranking(ranking: list[dict[str, Any]]) -> Iterator[str]:
+    """The first that would go; the others are in the JSON."""
+    shown = ranking[:_RANKED]
+    width = max((len(each["pod"]) for each in shown), default=0)
+    for place, each in enumerate(shown, 1):
+        spared = "; critical, stays" if each["spared"] else ""
+        yield f"    {place}. {each['pod']:<{width}}  {each['why']}{spared}"
+    if len(ranking) > len(shown):
+        yield f"    and {len(ranking) - len(shown)} more; -o json has them all"
 
 
 def _clock(at: float) -> str:

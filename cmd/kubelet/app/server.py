@@ -74,6 +74,8 @@ _USAGE = """Usage:
   kubelet explain pod NAMESPACE/NAME [-o table|json] [flags]
                                                    ask the running kubelet why a pod is as it is, with evidence
   kubelet explain node [-o table|json] [flags]     ask it how the node is and how each pod is
+  kubelet explain evictions [-o table|json] [flags]
+                                                   ask it who would be evicted now, and why
   kubelet orphans [--remove] [-o table|json] [flags]
                                                    list directories of pods that are gone and what is in them, and
                                                    remove them, but none that something is mounted below
@@ -165,12 +167,12 @@ def _explain_running(args: list[str]) -> int:
     match loaded.arguments:
         case [explain_running.POD, pod]:
             what = explain_running.POD
-        case [explain_running.NODE]:
-            what, pod = explain_running.NODE, ""
+        case [(explain_running.NODE | explain_running.EVICTIONS) as what]:
+            pod = ""
         case _:
-            raise ValueError("explain what? `explain pod NAMESPACE/NAME`, or `explain node`")
+            raise ValueError("explain what? `explain pod NAMESPACE/NAME`, `explain node`, or `explain evictions`")
     configuration.load(loaded, rest)
-    found = explain_running.ask(loaded.kubelet_flags.root_directory, pod)
+    found = explain_running.ask(loaded.kubelet_flags.root_directory, what, pod)
     sys.stdout.write(explain_running.render(found, what, output))
     sys.stdout.flush()
     return 0

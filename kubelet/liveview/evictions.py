@@ -1,0 +1,134 @@
+"""Who would be evicted now, and why.
+
+Go: none
+
+The eviction manager gives the facts (its `preview`); here they become sentences. Times are seconds since the epoch,
+quantities are written as in the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from kubelet import eviction
+from pkg import klog
+
+# A JSON object.
+Object = dict[str, Any]
+
+FINE = "Nothing is short on this node, and nobody would be evicted."
+NO_THRESHOLDS = "No thresholds are set on this node: whatever is short, nobody is evicted."
+
+
+def explain(preview: eviction.Preview, now: datetime) -> Object:
+    """All of it, for programs, with a sentence for people."""
+    return {
+        "now": now.timestamp(),
+        "sentence": _sentence(preview, now),
+        "conditions": list(_conditions(preview)),
+        "broken_limits": [
+            {"pod": klog.kobj(each.pod), "signal": each.signal, "message": each.message.strip(), "spared": each.spared}
+            for each in preview.broken_limits
+        ],
+        "signals": [_signal(each, now) for each in preview.signals],
+    }
+
+
+def _sentence(preview: eviction.Preview, now: datetime) -> str:
+    """What is done next. Limits of pods come before what the node is short of, as the manager deals with them."""
+    going = [each for each in preview.broken_limits if not each.spared]
+    if going:
+        whose = "its limit" if len(going) == 1 else "their limits"
+        return f"{_names([klog.kobj(each.pod) for each in going])} would go now, for {whose} of the node's disk."
+    acting = next((each for each in preview.signals if _state(each, now) == "met"), None)
+    if acting is not None:
+        return f"The node is short of {_short_of(acting)}: {_what_is_done(acting)}."
+    waiting = next((each for each in preview.signals if _state(each, now) == "in grace"), None)
+    if waiting is not None:
+        return f"The node is short of {_short_of(waiting)}, but nothing is done about it yet."
+    return FINE if preview.signals else NO_THRESHOLDS
+
+
+def _short_of(signal: eviction.SignalPreview) -> str:
+    return f"{signal.resource} ({signal.signal})"
+
+
+def _what_is_done(signal: eviction.SignalPreview) -> str:
+    victim = signal.victim
+    if not signal.ranking:
+        who = "no pod runs that could go"
+    elif victim is None:
+        who = "no pod goes, for all that run are critical"
+    else:
+        who = f"{klog.kobj(victim.pod)} would go now"
+    if not signal.reclaims:
+        return who
+    return f"{' and '.join(signal.reclaims)} are removed, and unless that is enough, {who}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def _conditions(preview: eviction.Preview) -> Iterator[Object]:
+    for kind in preview.conditions:
+        last = preview.conditions_last_observed.get(kind)
+        until = None if last is None else last.timestamp() + preview.pressure_transition_period
+        yield {"type": kind, "not_before": until}
+
+
+def _state(signal: eviction.SignalPreview, now: datetime) -> str:
+    """One word: unknown, fine, "in grace" when less is left than a soft threshold asks for, met."""
+    if signal.observation is None:
+        return "unknown"
+    met = [each for each in signal.thresholds if each.met]
+    if not met:
+        return "fine"
+    return "met" if any(_acts_at(each, now) <= now.timestamp() for each in met) else "in grace"
+
+
+def _acts_at(state: eviction.ThresholdState, now: datetime) -> float:
+    """When something is done about a threshold that is met, if it stays so. What was not seen yet begins now."""
+    return (state.since or now).timestamp() + state.threshold.grace_period
+
+
+def _signal(signal: eviction.SignalPreview, now: datetime) -> Object:
+    observed = signal.observation
+    return {
+        "signal": str(signal.signal),
+        "resource": signal.resource,
+        "condition": signal.condition,
+        "state": _state(signal, now),
+        "available": None if observed is None else str(observed.available),
+        "capacity": None if observed is None else str(observed.capacity),
+        "thresholds": [_threshold(each, now) for each in signal.thresholds],
+        "reclaims": signal.reclaims,
+        "goes_first": None if signal.victim is None else klog.kobj(signal.victim.pod),
+        "ranking": [_ranked(each) for each in signal.ranking],
+    }
+
+
+def _threshold(state: eviction.ThresholdState, now: datetime) -> Object:
+    met = state.met
+    return {
+        "quantity": None if state.quantity is None else str(state.quantity),
+        "reclaim_until": None if state.reclaim_quantity is None else str(state.reclaim_quantity),
+        "grace_period": state.threshold.grace_period,
+        "met": met,
+        "since": state.since.timestamp() if met and state.since is not None else None,
+        "acts_at": _acts_at(state, now) if met else None,
+    }
+
+
+def _ranked(ranked: eviction.RankedPod) -> Object:
+    return {
+        "pod": klog.kobj(ranked.pod),
+        "why": str(ranked),
+        "priority": ranked.priority,
+        "usage": None if ranked.usage is None else str(ranked.usage),
+        "request": None if ranked.request is None else str(ranked.request),
+        "exceeds_request": ranked.exceeds_request,
+        "spared": ranked.spared,
+    }

@@ -1,0 +1,141 @@
+"""What is said of who would be evicted, on facts alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kubelet import eviction
+from kubelet.eviction import api as evictionapi
+from kubelet.eviction.types import SignalObservation
+from kubelet.liveview import evictions
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
+from pkg.apimachinery.apis.meta import v1 as metav1
+
+NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
+Q = resource.parse_quantity
+MEMORY = evictionapi.Signal("memory.available")
+DISK = evictionapi.Signal("nodefs.available")
+
+
+def pod(name: str, critical: bool = False) -> v1.Pod:
+    spec = v1.PodSpec(priority=2_000_000_000 if critical else 0)
+    return v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name=name), spec=spec)
+
+
+def ranked(name: str, critical: bool = False) -> eviction.RankedPod:
+    found = pod(name, critical)
+    return eviction.RankedPod(found, "memory", found.spec.priority or 0, Q("700Mi"), Q("1Gi"))
+
+
+def threshold(met: bool = False, grace: float = 0.0, since: float | None = None) -> eviction.ThresholdState:
+    value = evictionapi.Threshold(MEMORY, evictionapi.ThresholdValue(quantity=Q("100Mi")), grace)
+    began = None if since is None else NOW - timedelta(seconds=since)
+    return eviction.ThresholdState(value, Q("100Mi"), Q("150Mi"), met, began)
+
+
+def signal(
+    *thresholds: eviction.ThresholdState,
+    pods: tuple[eviction.RankedPod, ...] = (ranked("hog"), ranked("other")),
+    reclaims: tuple[str, ...] = (),
+    name: evictionapi.Signal = MEMORY,
+    measured: bool = True,
+) -> eviction.SignalPreview:
+    seen = SignalObservation(available=Q("50Mi"), capacity=Q("2Gi"), time=NOW) if measured else None
+    kind = "memory" if name == MEMORY else "ephemeral-storage"
+    return eviction.SignalPreview(name, kind, "MemoryPressure", seen, list(thresholds), list(reclaims), list(pods))
+
+
+def explained(*signals: eviction.SignalPreview, limits: tuple[eviction.BrokenLimit, ...] = ()) -> dict[str, Any]:
+    observed = {"MemoryPressure": NOW - timedelta(seconds=10), "DiskPressure": NOW - timedelta(days=1)}
+    preview = eviction.Preview(observed, ["MemoryPressure"], 300.0, list(signals), list(limits))
+    return evictions.explain(preview, NOW)
+
+
+def broken(name: str, critical: bool = False) -> eviction.BrokenLimit:
+    return eviction.BrokenLimit(pod(name, critical), "emptydirfs.limit", "Too much. ", critical)
+
+
+SHORT = "The node is short of memory (memory.available)"
+CLEARED = "The node is short of ephemeral-storage (nodefs.available): dead containers and unused images are removed"
+GARBAGE = ("dead containers", "unused images")
+SENTENCES: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing is set": (explained(), evictions.NO_THRESHOLDS),
+    "nothing is short": (explained(signal(threshold())), evictions.FINE),
+    "not measured": (explained(signal(threshold(), measured=False)), evictions.FINE),
+    "short": (explained(signal(threshold(met=True))), f"{SHORT}: ns/hog would go now."),
+    "the first is critical": (
+        explained(signal(threshold(met=True), pods=(ranked("dns", critical=True), ranked("hog")))),
+        f"{SHORT}: ns/hog would go now.",
+    ),
+    "all are critical": (
+        explained(signal(threshold(met=True), pods=(ranked("dns", critical=True),))),
+        f"{SHORT}: no pod goes, for all that run are critical.",
+    ),
+    "nobody is there": (
+        explained(signal(threshold(met=True), pods=())),
+        f"{SHORT}: no pod runs that could go.",
+    ),
+    "something to clear away": (
+        explained(signal(threshold(met=True), reclaims=GARBAGE, name=DISK)),
+        f"{CLEARED}, and unless that is enough, ns/hog would go now.",
+    ),
+    "in grace": (
+        explained(signal(threshold(met=True, grace=30, since=20))),
+        f"{SHORT}, but nothing is done about it yet.",
+    ),
+    "not seen yet by the manager": (
+        explained(signal(threshold(met=True, grace=30))),
+        f"{SHORT}, but nothing is done about it yet.",
+    ),
+    "grace is over": (explained(signal(threshold(met=True, grace=30, since=30))), f"{SHORT}: ns/hog would go now."),
+    "the hard threshold beside the soft one": (
+        explained(signal(threshold(met=True, grace=30, since=1), threshold(met=True))),
+        f"{SHORT}: ns/hog would go now.",
+    ),
+    "what acts comes before what waits": (
+        explained(signal(threshold(met=True, grace=9)), signal(threshold(met=True), reclaims=GARBAGE, name=DISK)),
+        f"{CLEARED}, and unless that is enough, ns/hog would go now.",
+    ),
+    "a limit": (
+        explained(signal(threshold(met=True)), limits=(broken("a"), broken("dns", critical=True))),
+        "ns/a would go now, for its limit of the node's disk.",
+    ),
+    "three limits": (
+        explained(limits=(broken("a"), broken("b"), broken("c"))),
+        "ns/a, ns/b and ns/c would go now, for their limits of the node's disk.",
+    ),
+    "limit of a critical pod": (
+        explained(signal(threshold()), limits=(broken("dns", critical=True),)),
+        evictions.FINE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "sentence"), SENTENCES.values(), ids=SENTENCES)
+def test_sentence(found: dict[str, Any], sentence: str) -> None:
+    assert found["sentence"] == sentence
+
+
+def test_figures() -> None:
+    found = explained(signal(threshold(met=True, grace=30, since=20), threshold()))
+
+    assert found["conditions"] == [{"type": "MemoryPressure", "not_before": NOW.timestamp() + 290}]
+    (memory,) = found["signals"]
+    assert (memory["state"], memory["goes_first"]) == ("in grace", "ns/hog")
+    assert (memory["available"], memory["capacity"]) == ("50Mi", "2Gi")
+    soft, hard = memory["thresholds"]
+    assert (soft["since"], soft["acts_at"]) == (NOW.timestamp() - 20, NOW.timestamp() + 10)
+    assert (hard["met"], hard["since"], hard["acts_at"]) == (False, None, None)
+    assert memory["ranking"][0] == {
+        "pod": "ns/hog",
+        "why": "within its request, priority 0, usage 700Mi, request 1Gi",
+        "priority": 0,
+        "usage": "700Mi",
+        "request": "1Gi",
+        "exceeds_request": False,
+        "spared": False,
+    }

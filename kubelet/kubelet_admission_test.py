@@ -1,0 +1,127 @@
+"""Tests of pods that are asked to wait before they are admitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubelet import container as kubecontainer
+from kubelet import lifecycle
+from kubelet import types as kubetypes
+from kubelet.kubelet_admission import WaitingPods
+from kubelet.lifecycle import PodAdmitResult
+from kubelet.testing import TestKubelet, new_pod
+from pkg.api.core import v1
+
+_WAIT = PodAdmitResult(False, "UnexpectedAdmissionError", "waits for a device", wait=True)
+_REFUSE = PodAdmitResult(False, "UnexpectedAdmissionError", "no device")
+
+
+class _AdmitHandler:
+    """Answers each pod as told by its name, and others with yes; `asked` has them with the pods beside them."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, PodAdmitResult] = {}
+        self.asked: list[tuple[str, list[str]]] = []
+
+    def admit(self, attributes: lifecycle.PodAdmitAttributes) -> PodAdmitResult:
+        name = attributes.pod.metadata.name
+        self.asked.append((name, [pod.metadata.name for pod in attributes.other_pods]))
+        return self.answers.get(name, PodAdmitResult(True))
+
+
+class _World:
+    def __init__(self, kubelet: TestKubelet) -> None:
+        self.kubelet = kubelet
+        self.handler = _AdmitHandler()
+        kubelet.kubelet.allocation_manager.add_pod_admit_handlers([self.handler])
+
+    def add(self, *names: str) -> None:
+        """Pods come that have to wait."""
+        for name in names:
+            self.handler.answers[name] = _WAIT
+            self.kubelet.kubelet.handle_pod_additions(self.kubelet.ctx, [new_pod(name)])
+
+    def sync(self, name: str) -> bool:
+        """The pod's worker works; whether the pod has come to its end."""
+        pod, status = new_pod(name), kubecontainer.PodStatus(id=f"uid-{name}", name=name, namespace="ns")
+        ctx = self.kubelet.ctx
+        return self.kubelet.kubelet.sync_pod(ctx, kubetypes.SYNC_POD_SYNC, pod, None, status)[0]
+
+    def phase(self, name: str) -> str:
+        return self.kubelet.status_manager.get_pod_status(f"uid-{name}")[0].phase
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[_World]:
+    kubelet = TestKubelet(tmp_path)
+    yield _World(kubelet)
+    kubelet.close()
+
+
+def test_pod_waits_and_is_admitted(world: _World) -> None:
+    world.add("p")
+    assert world.kubelet.workers.update_types() == [("CREATE", "p")]
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="pod is not admitted yet: waits for a device"):
+            world.sync("p")
+    assert world.kubelet.events() == ["Warning WaitingForResources waits for a device"]
+    assert (world.phase("p"), world.kubelet.runtime.started_pods) == (v1.POD_PENDING, [])
+    del world.handler.answers["p"]
+    assert not world.sync("p")
+    assert len(world.handler.asked) == 4
+    world.sync("p")
+    assert len(world.handler.asked) == 4, "it is asked about no more"
+    assert len(world.kubelet.runtime.started_pods) == 2
+
+
+def test_pod_waits_in_vain(world: _World) -> None:
+    world.add("p")
+    world.handler.answers["p"] = _REFUSE
+    assert world.sync("p")
+    status, _ = world.kubelet.status_manager.get_pod_status("uid-p")
+    assert (status.phase, status.reason, status.message) == (
+        v1.POD_FAILED,
+        "UnexpectedAdmissionError",
+        "Pod was rejected: no device",
+    )
+    assert world.kubelet.runtime.started_pods == []
+
+
+def test_what_a_pod_waits_for_can_change(world: _World) -> None:
+    world.add("p")
+    world.handler.answers["p"] = PodAdmitResult(False, "X", "waits for another device", wait=True)
+    with pytest.raises(RuntimeError, match="another device"):
+        world.sync("p")
+    assert world.kubelet.events() == [
+        "Warning WaitingForResources waits for a device",
+        "Warning WaitingForResources waits for another device",
+    ]
+
+
+def test_pods_that_wait_have_nothing_that_another_could_not_get(world: _World) -> None:
+    world.add("one", "two")
+    world.kubelet.kubelet.handle_pod_additions(world.kubelet.ctx, [new_pod("runs")])
+    world.handler.answers.clear()
+    world.handler.asked.clear()
+    for name in ("one", "two"):
+        world.sync(name)
+    assert world.handler.asked == [("one", ["runs"]), ("two", ["one", "runs"])]
+
+
+def test_pod_that_goes_while_it_waits(world: _World) -> None:
+    world.add("p")
+    world.kubelet.kubelet.handle_pod_removes(world.kubelet.ctx, [new_pod("p")])
+    assert "uid-p" not in world.kubelet.kubelet.waiting_pods
+
+
+def test_waiting_pods() -> None:
+    waiting = WaitingPods()
+    assert [waiting.note("a", "x"), waiting.note("a", "x"), waiting.note("a", "y")] == [True, False, True]
+    pods = [new_pod("a", uid="a"), new_pod("b", uid="b")]
+    assert [pod.metadata.name for pod in waiting.without(pods)] == ["b"]
+    for _ in range(2):
+        waiting.discard("a")
+    assert "a" not in waiting and waiting.without(pods) == pods

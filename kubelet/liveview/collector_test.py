@@ -13,6 +13,7 @@ import pytest
 
 from kubelet import config, eviction, kuberuntime, liveview
 from kubelet import types as kubetypes
+from kubelet.eviction import testing as evictiontesting
 from kubelet.liveview import collector, evictions, handlers
 from kubelet.pod_workers import PodSyncStatus, UpdatePodOptions
 from kubelet.testing import TestKubelet, new_pod
@@ -293,13 +294,15 @@ def test_explain_of_what_is_no_name(mux: http.ServeMux, pod: str) -> None:
 
 
 def test_evictions(mux: http.ServeMux, test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = evictiontesting.FakeManager()
+    test_kubelet.kubelet.eviction_manager = manager
     answer = httptesting.record(mux, "GET", "/debug/syncloop/evictions")
     assert (answer.status, answer.json()["sentence"]) == (200, evictions.NO_THRESHOLDS)
 
     def fail(ctx: golang.Context) -> eviction.Preview:
         raise OSError("the runtime is gone")
 
-    monkeypatch.setattr(test_kubelet.kubelet.eviction_manager, "preview", fail)
+    monkeypatch.setattr(manager, "preview", fail)
     answer = httptesting.record(mux, "GET", "/debug/syncloop/evictions")
     assert (answer.status, answer.text.strip()) == (503, "the node cannot be measured: the runtime is gone")
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import cast
 
 import grpc
+import msgspec
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
@@ -453,6 +454,7 @@ def test_image_fs_stats(world: World) -> None:
     )
     assert containers == image, "one file system for both"
     assert world.provider().image_fs_device(CTX) == "/dev/test"
+    assert world.provider().container_fs_device(CTX) == "/dev/test"
 
 
 def test_containers_on_a_file_system_of_their_own(world: World) -> None:
@@ -462,6 +464,12 @@ def test_containers_on_a_file_system_of_their_own(world: World) -> None:
     )
     _, containers = world.provider().image_fs_stats(CTX)
     assert (containers.used_bytes, containers.capacity_bytes) == (600, 31)
+    world.cadvisor.dir_fs["/containers"] = msgspec.structs.replace(testing.fs_info(0), device="/dev/layers")
+    assert world.provider().image_fs_device(CTX) == "/dev/test"
+    assert world.provider().container_fs_device(CTX) == "/dev/layers"
+    # A runtime that says nothing of layers keeps them with images.
+    world.images.file_systems = runtimeapi.ImageFsInfoResponse(image_filesystems=[file_system(IMAGES, 500)])
+    assert world.provider().container_fs_device(CTX) == "/dev/test"
 
 
 def test_runtime_without_file_systems(world: World) -> None:

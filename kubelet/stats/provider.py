@@ -103,11 +103,12 @@ class Provider:
         )
 
     def has_dedicated_image_fs(self, ctx: golang.Context) -> bool:
-        """Whether images, or containers' layers, are elsewhere than the kubelet's root directory."""
-        if self._containers.image_fs_device(ctx) != self._cadvisor.root_fs_info().device:
-            return True
-        image, container = self.image_fs_stats(ctx)
-        return not equal_file_systems(image, container)
+        """Whether images, or containers' layers, are elsewhere than the kubelet's root directory.
+
+        DIVERGES: of layers Go compares how full their file system is, which may change between two looks at one.
+        """
+        root = self._cadvisor.root_fs_info().device
+        return self._containers.image_fs_device(ctx) != root or self._containers.container_fs_device(ctx) != root
 
     def has_dedicated_container_fs(self, ctx: golang.Context) -> bool:
         """Whether containers' layers are elsewhere than images.
@@ -115,14 +116,3 @@ class Provider:
         DIVERGES: Go asks cAdvisor, which knows of CRI-O alone; here the runtime says where they are.
         """
         return self._containers.container_fs_device(ctx) != self._containers.image_fs_device(ctx)
-
-
-def equal_file_systems(first: statsapi.FsStats, second: statsapi.FsStats) -> bool:
-    """Whether the figures are those of one file system."""
-    return (
-        first.available_bytes == second.available_bytes
-        and first.capacity_bytes == second.capacity_bytes
-        and first.inodes_used == second.inodes_used
-        and first.inodes_free == second.inodes_free
-        and first.inodes == second.inodes
-    )

@@ -22,15 +22,14 @@ CTX = golang.background()
 class Containers:
     """Says where images and containers' layers are."""
 
-    def __init__(self, device: str, image: statsapi.FsStats, container: statsapi.FsStats) -> None:
-        self._device = device
-        self._file_systems = image, container
+    def __init__(self, images: str, layers: str) -> None:
+        self._images, self._layers = images, layers
 
     def image_fs_device(self, ctx: golang.Context) -> str:
-        return self._device
+        return self._images
 
-    def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
-        return self._file_systems
+    def container_fs_device(self, ctx: golang.Context) -> str:
+        return self._layers
 
 
 def provider(cadvisor: FakeCadvisor, containers: Containers | None = None) -> stats.Provider:
@@ -74,24 +73,21 @@ def test_root_fs_stats() -> None:
     assert provider(cadvisor).root_fs_stats().inodes_used is None
 
 
-ROOT = statsapi.FsStats(available_bytes=1, capacity_bytes=2, inodes_used=3, inodes_free=4, inodes=7)
-OTHER = statsapi.FsStats(available_bytes=1, capacity_bytes=2, inodes_used=3, inodes_free=5, inodes=8)
-
-
 @pytest.mark.parametrize(
-    ("device", "image", "container", "dedicated"),
+    ("images", "layers", "dedicated_image_fs", "dedicated_container_fs"),
     [
-        ("/dev/test", ROOT, ROOT, False),
-        ("/dev/other", ROOT, ROOT, True),
-        ("/dev/test", ROOT, OTHER, True),
+        pytest.param("/dev/test", "/dev/test", False, False, id="one file system"),
+        pytest.param("/dev/other", "/dev/other", True, False, id="images and layers apart"),
+        pytest.param("/dev/other", "/dev/test", True, True, id="images apart"),
+        pytest.param("/dev/test", "/dev/other", True, True, id="layers apart"),
     ],
-    ids=["no dedicated device for image filesystem", "dedicated device", "layers are elsewhere than images"],
 )
-def test_has_dedicated_image_fs(
-    device: str, image: statsapi.FsStats, container: statsapi.FsStats, dedicated: bool
+def test_dedicated_file_systems(
+    images: str, layers: str, dedicated_image_fs: bool, dedicated_container_fs: bool
 ) -> None:
-    cadvisor = FakeCadvisor(root_fs=testing.fs_info(1))
-    assert provider(cadvisor, Containers(device, image, container)).has_dedicated_image_fs(CTX) is dedicated
+    found = provider(FakeCadvisor(root_fs=testing.fs_info(1)), Containers(images, layers))
+    assert found.has_dedicated_image_fs(CTX) is dedicated_image_fs
+    assert found.has_dedicated_container_fs(CTX) is dedicated_container_fs
 
 
 def test_rlimit_stats() -> None:

@@ -8,7 +8,6 @@ Go: pkg/kubelet/apis/config/validation/validation.go
 from __future__ import annotations
 
 import os.path
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
@@ -23,10 +22,10 @@ from pkg.component_base import version
 from pkg.component_base.cli.flag import format_duration
 from pkg.component_base.featuregate import FeatureGate, FeatureGateError
 from pkg.util import taints
+from pkg.utils import cpuset
 
 _MAX_INT32 = 2**31 - 1
 _INVALID = "invalid configuration: "
-_CPU_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 
 
 class ConfigurationError(ExceptionGroup[ValueError]):
@@ -328,11 +327,10 @@ def _validate_reserved(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[
                 f"{_INVALID}can't use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup "
                 "(--system-reserved-cgroup) or kubeReservedCgroup (--kube-reserved-cgroup)"
             )
-        if not _CPU_LIST.fullmatch(cpus):
-            yield (
-                f"{_INVALID}unable to parse reservedSystemCPUs (--reserved-cpus) {cpus}, "
-                "error: expected a list of cpus and ranges such as 0-3,8"
-            )
+        try:
+            cpuset.parse(cpus)
+        except ValueError as err:
+            yield f"{_INVALID}unable to parse reservedSystemCPUs (--reserved-cpus) {cpus}, error: {err}"
     yield from validate_reserved_memory_configuration(kc)
     yield from validate_kubelet_os_configuration(kc)
 

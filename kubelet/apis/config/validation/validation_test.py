@@ -45,6 +45,20 @@ def test_defaults_are_valid() -> None:
     assert _faults(_configuration()) == []
 
 
+def test_all_faults_of_thresholds_are_told() -> None:
+    kc = _configuration()
+    kc.eviction_hard = {"memory.available": "-1Gi", "disk.available": "1Gi"}
+    kc.eviction_soft = {"nodefs.available": "10%"}
+    kc.eviction_minimum_reclaim = {"nodefs.available": "much"}
+    assert _faults(kc) == [
+        f"{_INVALID}evictionHard: eviction threshold memory.available must be positive: -1Gi",
+        f"{_INVALID}evictionHard: unsupported eviction signal disk.available",
+        f"{_INVALID}evictionMinimumReclaim: eviction minimum reclaim nodefs.available: quantities must match the "
+        "regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        f"{_INVALID}grace period must be specified for the soft eviction threshold nodefs.available",
+    ]
+
+
 _CASES: list[tuple[dict[str, Any], dict[str, bool], str]] = [
     ({"node_lease_duration_seconds": 0}, {}, "nodeLeaseDurationSeconds must be greater than 0"),
     (
@@ -282,7 +296,7 @@ _CASES: list[tuple[dict[str, Any], dict[str, bool], str]] = [
         {"reserved_system_cpus": "0-"},
         {},
         "unable to parse reservedSystemCPUs (--reserved-cpus) 0-, error: "
-        "expected a list of cpus and ranges such as 0-3,8",
+        'strconv.Atoi: parsing "": invalid syntax',
     ),
     (
         {"memory_throttling_factor": 1.1},

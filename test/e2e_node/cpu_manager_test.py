@@ -130,28 +130,26 @@ def test_who_asks_for_more_than_there_are_is_rejected(node: Node) -> None:
     node.kubelet.wait_for("both gone", lambda pods: set(pods) == {"shares"})
 
 
-def test_state_that_cannot_be_used_is_refused_by_name(node: Node) -> None:
-    kubelet = node.kubelet
+def test_state_that_cannot_be_used_is_refused_by_name(node: Node, new_kubelet: Callable[..., KubeletProcess]) -> None:
     node.wait_for_allowed("shares", CPUS)
-    kubelet.stop()
     good = node.state_file.read_bytes()
-    with_other_policy = b'{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
     bad = {
         "checkpoint is corrupted": good.replace(b'"checksum":', b'"checksum":1'),
         "truncated": good[:20],
-        'configured policy \\"static\\" differs from state checkpoint policy \\"none\\"': with_other_policy,
+        'configured policy \\"static\\" differs from state checkpoint policy \\"none\\"': (
+            b'{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
+        ),
     }
-    for reason, content in bad.items():
-        node.state_file.write_bytes(content)
-        kubelet.spawn()
-        assert kubelet.wait_for_exit(timeout=30) != 0
-        assert kubelet.logged(reason, f'delete the CPU manager checkpoint file \\"{node.state_file}'), reason
-        assert node.state_file.read_bytes() == content, "it is the operator's to delete"
-    node.state_file.unlink()
-    kubelet.start()
-    kubelet.wait_for_running("shares")
-    assert node.state_file.read_bytes() == good
-    node.wait_for_allowed("shares", CPUS)
+    nodes = [(Node(new_kubelet(f"bad{i}", STATIC), node.cri), *case) for i, case in enumerate(bad.items())]
+    for refusing, _, content in nodes:
+        refusing.kubelet.root_dir.mkdir()
+        refusing.state_file.write_bytes(content)
+        refusing.kubelet.spawn()
+    for refusing, reason, content in nodes:
+        assert refusing.kubelet.wait_for_exit(timeout=30) != 0
+        told = f'delete the CPU manager checkpoint file \\"{refusing.state_file}'
+        assert refusing.kubelet.logged(reason, told), reason
+        assert refusing.state_file.read_bytes() == content, "it is the operator's to delete"
 
 
 def test_strict_reservation_keeps_everybody_off(
@@ -162,10 +160,6 @@ def test_strict_reservation_keeps_everybody_off(
     options = {"cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}
     strict = Node(new_kubelet("strict", {**STATIC, **options}), cri)
     strict.kubelet.write(pod("shares", sleeper()))
-    strict.kubelet.start()
-    strict.kubelet.wait_for_running("shares")
-    assert strict.allowed("shares") == ASSIGNABLE
-    strict.kubelet.stop()
     strict.kubelet.start()
     strict.kubelet.wait_for_running("shares")
     assert strict.allowed("shares") == ASSIGNABLE

@@ -13,9 +13,11 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet_cmd.kubelet.app import lockfile, options, server
 
 from kubelet import oom
+from kubelet.cadvisor.info import v1 as cadvisorapi
 from kubelet.cri.errors import RemoteError
 from pkg import golang
 from pkg.client_go.tools import record
+from pkg.utils import cpuset
 
 
 def _server() -> options.KubeletServer:
@@ -117,6 +119,30 @@ def test_resource_list(values: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         server.parse_resource_list(values, "--kube-reserved")
     assert str(caught.value).startswith(message)
+
+
+def _machine(cpus: int) -> cadvisorapi.MachineInfo:
+    cores = tuple(cadvisorapi.Core(id=cpu, threads=(cpu,)) for cpu in range(cpus))
+    node = cadvisorapi.Node(id=0, cores=cores)
+    return cadvisorapi.MachineInfo(num_cores=cpus, memory_capacity=0, num_sockets=1, topology=(node,))
+
+
+def test_reserved_cpus() -> None:
+    assert server.get_reserved_cpus(_machine(4), "0,2-3") == cpuset.new(0, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "text", "message"),
+    [
+        (0, "0", "unable to discover CPU topology info: could not detect number of cpus"),
+        (4, "first", 'unable to parse reserved-cpus list: strconv.Atoi: parsing "first": invalid syntax'),
+        (4, "3-4", "reserved-cpus: 3-4 is not a subset of online-cpus: 0-3"),
+    ],
+)
+def test_reserved_cpus_that_cannot_be_had(cpus: int, text: str, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        server.get_reserved_cpus(_machine(cpus), text)
+    assert str(caught.value) == message
 
 
 def test_the_lock_file_is_given_up_when_another_opens_it(tmp_path: Path) -> None:

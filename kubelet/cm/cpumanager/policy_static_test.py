@@ -67,6 +67,16 @@ def test_start(case: dict[str, Any]) -> None:
     assert str(state.get_default_cpu_set()) == case["want"]
 
 
+@pytest.mark.parametrize("options", [(), ("strict-cpu-reservation",)])
+def test_start_again(options: tuple[str, ...]) -> None:
+    policy, state = _policy("single_socket_ht", 2, options=options), _state("")
+    policy.start(state)
+    assert _allocated(policy, state, pod("2")) == ["1,5"]
+    before = state.get_default_cpu_set()
+    policy.start(state)
+    assert state.get_default_cpu_set() == before
+
+
 @pytest.mark.parametrize("case", _CASES["allocate"])
 def test_allocate(case: dict[str, Any]) -> None:
     policy, state = _of_case(case)

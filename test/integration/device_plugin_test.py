@@ -83,6 +83,23 @@ def test_refused_and_shown_with_its_devices(node: RealKubelet, plugin: DevicePlu
     node.wait_until_gone("owner")
 
 
+def test_cdi_devices(node: RealKubelet, tmp_path: Path) -> None:
+    """Of a plugin that names its devices, and that the kubelet finds by itself."""
+    resource = "example.com/named"
+    plugin = DevicePlugin(tmp_path, resource, node.root_dir, probed=True, cdi_kind="example.com/device")
+    plugin.offer(x=True)
+    with plugin:
+        node.wait_for_condition("a device", lambda: resource in (node.api_object() or {})["status"]["allocatable"])
+        limits = {"limits": {resource: 1}, "requests": {resource: 1}}
+        node.create(pod("named", sleeper(resources=limits)))
+        node.wait_for_api_running("named")
+        config = node.calls("named", "CreateContainer")[-1].request.config
+        assert [device.name for device in config.CDI_devices] == ["example.com/device=x"]
+        assert [(env.key, env.value) for env in config.envs if env.key == "DEVICES"] == [("DEVICES", "x")]
+        node.delete("named", 0)
+        node.wait_until_gone("named")
+
+
 def test_pods_wait_for_a_plugin(node: RealKubelet, plugin: DevicePlugin) -> None:
     """Two of them, which are not in each other's way; the kubelet is restarted, and one is deleted meanwhile."""
     plugin.kill()

@@ -18,6 +18,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -32,7 +34,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from framework.apiserver.cluster import Cluster
 from framework.apiserver.interfaces import Object
 from framework.cluster_node import ContainerdNode
-from framework.containerd import BUSYBOX, PAUSE, WEB, Containerd, new_run_dir
+from framework.containerd import BUSYBOX, PAUSE, ROOT, WEB, Containerd, new_run_dir
 from framework.cri import CRIClient
 from framework.disks import mount_small_disk
 from framework.images import import_filler
@@ -423,6 +425,27 @@ def free(place: Path) -> tuple[int, int]:
 
 
 # ---- Memory of the pods ----
+
+
+def test_explain_who_would_go(begun: dict[str, Pressed]) -> None:
+    """Asked while nothing is short."""
+    kubelet = begun["memory"].node
+    command = [sys.executable, "-m", "cmd.kubelet", "explain", "evictions", f"--root-dir={kubelet.root_dir}"]
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    found = json.loads(run("-o", "json"))
+    assert found["sentence"] == "Nothing is short on this node, and nobody would be evicted."
+    signals = {each["signal"]: each for each in found["signals"]}
+    shared = signals["allocatableMemory.available"]
+    assert (shared["state"], shared["goes_first"]) == ("fine", "default/hog")
+    assert [each["quantity"] for each in shared["thresholds"]] == [f"{LEFT}Mi"]
+    order = ["hog", "above-request", "important", "careful"]
+    assert [each["pod"] for each in shared["ranking"]] == [f"default/{name}" for name in order]
+    assert [each["exceeds_request"] for each in shared["ranking"]] == [True, True, True, False]
+    assert re.search(r"    1\. default/hog +over its request, priority 0, usage \d+Ki, request 0\n", run())
 
 
 def test_memory_hog_goes(nodes: dict[str, Pressed]) -> None:

@@ -81,9 +81,10 @@ class ClusterKubelet(KubeletProcess):
             "clusterDomain": "cluster.local",
             "podLogsDir": str(folder / "pod-logs"),
             "nodeStatusReportFrequency": f"{STATUS_REPORT_FREQUENCY}s",
-            # So that logs are rotated within the time that a test can wait.
+            # So that logs are rotated and volumes measured within the time that a test can wait.
             "containerLogMaxSize": "64Ki",
             "containerLogMonitorInterval": "3s",
+            "volumeStatsAggPeriod": "2s",
             "rotateCertificates": bootstrap_kubeconfig is not None,
             "enableServer": True,
             "authentication": {"x509": {"clientCAFile": str(client_ca)}},

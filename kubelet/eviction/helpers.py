@@ -631,8 +631,11 @@ def node_conditions_last_observed_at(
 def node_conditions_observed_since(
     observed_at: NodeConditionsObservedAt, period: float, now: datetime.datetime
 ) -> list[str]:
-    """Those that were there less than so many seconds ago."""
-    return [condition for condition, at in observed_at.items() if (now - at).total_seconds() < period]
+    """Those that were there less than so many seconds ago.
+
+    DIVERGES: those that are there now show without a transition period, too; in Go they never do then.
+    """
+    return [c for c, at in observed_at.items() if at == now or (now - at).total_seconds() < period]
 
 
 def merge_thresholds(

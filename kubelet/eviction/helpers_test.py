@@ -576,8 +576,9 @@ def test_node_conditions_last_observed_at_and_since() -> None:
     assert found == {memory: NOW, disk: before, pid: NOW}
     assert helpers.node_conditions_observed_since(found, 61, NOW) == [memory, disk, pid]
     assert helpers.node_conditions_observed_since(found, 60, NOW) == [memory, pid]
-    # Without a transition period no condition would ever show.
-    assert helpers.node_conditions_observed_since(found, 0, NOW) == []
+    # Without a transition period conditions show as long as they are there.
+    assert helpers.node_conditions_observed_since(found, 0, NOW) == [memory, pid]
+    assert helpers.node_conditions_observed_since(found, 0, NOW + timedelta(seconds=1)) == []
 
 
 def test_merge_thresholds() -> None:

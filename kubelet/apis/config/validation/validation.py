@@ -414,6 +414,11 @@ def _validate_eviction(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[
         )
     except eviction.ThresholdsError as err:
         yield from (f"{_INVALID}{fault}" for fault in err.faults)
+    if kc.eviction_pressure_transition_period < 0:
+        yield (
+            f"{_INVALID}evictionPressureTransitionPeriod (--eviction-pressure-transition-period) "
+            f"{format_duration(kc.eviction_pressure_transition_period)} must not be negative"
+        )
 
 
 def _validate_memory_qos(kc: KubeletConfiguration, gate: FeatureGate) -> Iterator[str]:

@@ -50,12 +50,14 @@ def test_all_faults_of_thresholds_are_told() -> None:
     kc.eviction_hard = {"memory.available": "-1Gi", "disk.available": "1Gi"}
     kc.eviction_soft = {"nodefs.available": "10%"}
     kc.eviction_minimum_reclaim = {"nodefs.available": "much"}
+    kc.eviction_pressure_transition_period = -5.0
     assert _faults(kc) == [
         f"{_INVALID}evictionHard: eviction threshold memory.available must be positive: -1Gi",
         f"{_INVALID}evictionHard: unsupported eviction signal disk.available",
         f"{_INVALID}evictionMinimumReclaim: eviction minimum reclaim nodefs.available: quantities must match the "
         "regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
         f"{_INVALID}grace period must be specified for the soft eviction threshold nodefs.available",
+        f"{_INVALID}evictionPressureTransitionPeriod (--eviction-pressure-transition-period) -5s must not be negative",
     ]
 
 

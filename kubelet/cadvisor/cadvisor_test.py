@@ -87,6 +87,22 @@ def test_cores_where_cpuinfo_does_not_tell(tmp_path: Path) -> None:
     assert (info.num_physical_cores, info.num_sockets) == (2, 1)
 
 
+def test_memory_modules(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:       16384 kB\n")
+    modules = {"mc0/dimm0": ("Registered-DDR4", "16384"), "mc0/dimm1": ("Registered-DDR4", "16384")}
+    modules |= {"mc1/dimm0": ("Unbuffered-DDR4", "8192"), "mc1/dimm1": ("Unbuffered-DDR4", "broken")}
+    for name, (kind, mebibytes) in modules.items():
+        directory = tmp_path / "sys/devices/system/edac/mc" / name
+        directory.mkdir(parents=True)
+        (directory / "dimm_mem_type").write_text(f"{kind}\n")
+        (directory / "size").write_text(f"{mebibytes}\n")
+    assert cadvisor.Cadvisor(str(tmp_path)).machine_info().memory_by_type == {
+        "Registered-DDR4": cadvisorapi.MemoryInfo(32 << 30, 2),
+        "Unbuffered-DDR4": cadvisorapi.MemoryInfo(8 << 30, 1),
+    }
+
+
 def test_figures_in_both_ways(tmp_path: Path) -> None:
     root = unpack_tree("v2.tree", tmp_path)
     found = cadvisor.Cadvisor(root, cgroup_roots=["/kubepods.slice"])

@@ -66,6 +66,7 @@ class Machine:
             num_physical_cores=self._count_of(_CORE_ID, "core_id"),
             num_sockets=self._count_of(_PHYSICAL_ID, "physical_package_id"),
             topology=topology,
+            memory_by_type=self._memory_by_type(),
         )
 
     def _topology(self) -> tuple[tuple[info.Node, ...], int]:
@@ -78,6 +79,20 @@ class Machine:
         except (OSError, ValueError, LookupError) as err:
             klog.error_s(err, "Failed to get topology information")
             return (), len(os.sched_getaffinity(0))
+
+    def _memory_by_type(self) -> dict[str, info.MemoryInfo]:
+        """Go: GetMachineMemoryByType. Modules that tell nonsense do not count."""
+        found: dict[str, info.MemoryInfo] = {}
+        for dimm in sorted((self._root / "sys/devices/system/edac/mc").glob("mc[0-9]*/dimm[0-9]*")):
+            try:
+                kind = (dimm / "dimm_mem_type").read_text().strip()
+                size = int((dimm / "size").read_text()) << 20
+            except (OSError, ValueError) as err:
+                klog.warning_s("Cannot read a memory module", directory=dimm, err=err)
+                continue
+            before = found.get(kind, info.MemoryInfo())
+            found[kind] = info.MemoryInfo(before.capacity + size, before.dimm_count + 1)
+        return found
 
     @cached_property
     def disks(self) -> dict[tuple[int, int], info.DiskInfo]:

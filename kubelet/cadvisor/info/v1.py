@@ -272,6 +272,13 @@ class DiskInfo(msgspec.Struct, frozen=True):
     size: int
 
 
+class MemoryInfo(msgspec.Struct, frozen=True):
+    """Memory modules of one kind: bytes of all, and how many."""
+
+    capacity: int = 0
+    dimm_count: int = 0
+
+
 class Cache(msgspec.Struct, frozen=True):
     """A cache of processors; size in bytes. type is Data, Instruction or Unified; 1 is the level next to the core."""
 
@@ -318,6 +325,8 @@ class MachineInfo(msgspec.Struct, frozen=True):
     num_physical_cores: int = 0
     num_sockets: int = 0
     topology: tuple[Node, ...] = ()
+    # By kind; empty where the kernel does not tell, as on virtual machines.
+    memory_by_type: dict[str, MemoryInfo] = {}
 
 
 class VersionInfo(msgspec.Struct, frozen=True):

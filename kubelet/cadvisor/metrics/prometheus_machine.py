@@ -70,6 +70,13 @@ def _of_machine(machine: info.MachineInfo) -> Iterator[Metric]:
         made = new_family(name, help, GAUGE)
         made.add_sample(name, labels, value(machine))
         yield made
+    if machine.memory_by_type:
+        count = new_family("machine_dimm_count", "Memory modules, by their kind.", GAUGE)
+        capacity = new_family("machine_dimm_capacity_bytes", "Bytes of memory modules, by their kind.", GAUGE)
+        for kind, modules in machine.memory_by_type.items():
+            count.add_sample(count.name, labels | {"type": kind}, modules.dimm_count)
+            capacity.add_sample(capacity.name, labels | {"type": kind}, modules.capacity)
+        yield from (count, capacity)
     nvm = new_family("machine_nvm_capacity", _NVM_HELP, GAUGE)
     for mode in ("app_direct_mode", "memory_mode"):
         nvm.add_sample(nvm.name, labels | {"mode": mode}, 0)

@@ -26,6 +26,7 @@ class Provider:
     def __init__(self, *containers: info.ContainerInfo) -> None:
         self.containers = {container.reference.name: container for container in containers}
         self.err: Exception | None = None
+        self.modules: dict[str, info.MemoryInfo] = {}
 
     def get_requested_containers_info(
         self, container_name: str, options: v2.RequestOptions
@@ -43,7 +44,9 @@ class Provider:
     def get_cached_machine_info(self) -> info.MachineInfo:
         if self.err is not None:
             raise self.err
-        return info.MachineInfo(2, 1024, 512, "machine", "system", "boot", num_physical_cores=1, num_sockets=1)
+        return info.MachineInfo(
+            2, 1024, 512, "machine", "system", "boot", num_physical_cores=1, num_sockets=1, memory_by_type=self.modules
+        )
 
 
 def page(provider: Provider, include_pressure: bool = True) -> str:
@@ -264,10 +267,20 @@ def test_machine() -> None:
         name: {labels: value} for name, value in expected.items()
     }
     assert len(values(text, "machine_nvm_capacity")) == 2
+    assert values(text, "machine_dimm_count") == {}, "the kernel told nothing of modules"
     version = 'cadvisorRevision="",cadvisorVersion="",dockerVersion="",kernelVersion="6.18.44",'
     version += 'osVersion="Debian GNU/Linux 12 (bookworm)"'
     assert values(text, "cadvisor_version_info") == {version: "1"}
     assert values(text, "machine_scrape_error") == {"": "0"}
+
+
+def test_memory_modules() -> None:
+    provider = Provider()
+    provider.modules = {"Registered-DDR4": info.MemoryInfo(32 << 30, 2)}
+    text = page(provider)
+    labels = 'boot_id="boot",machine_id="machine",system_uuid="system",type="Registered-DDR4"'
+    assert values(text, "machine_dimm_count") == {labels: "2"}
+    assert values(text, "machine_dimm_capacity_bytes") == {labels: "3.4359738368e+10"}
 
 
 @pytest.mark.parametrize("err", [OSError("disk gone"), FileNotFoundError("x")])

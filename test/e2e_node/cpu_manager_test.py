@@ -20,6 +20,8 @@ ASSIGNABLE = CPUS - RESERVED
 STATIC = {
     "cpuManagerPolicy": "static",
     "cpuManagerReconcilePeriod": "1s",
+    "topologyManagerPolicy": "best-effort",
+    "topologyManagerScope": "pod",
     "reservedSystemCPUs": ",".join(map(str, RESERVED)),
 }
 

@@ -12,6 +12,7 @@ from kubelet.cm.topologymanager import Hints
 from pkg.api.core import v1
 from pkg.utils.cpuset import CPUSet
 
+# Here, so that the policy itself is loaded only where it is wanted.
 POLICY_STATIC = "static"
 
 

@@ -64,6 +64,9 @@ class KubeletStats(KubeletStruct):
     def list_pod_stats_and_update_cpu_nano_core_usage(self, ctx: golang.Context) -> list[statsapi.PodStats]:
         return self.stats_provider.list_pod_stats_and_update_cpu_nano_core_usage(ctx)
 
+    def list_pod_disk_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
+        return self.stats_provider.list_pod_disk_stats(ctx)
+
     def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
         return self.stats_provider.image_fs_stats(ctx)
 

@@ -221,9 +221,9 @@ class ManagerImpl:
             self._detect_file_systems(ctx, disk_info_provider)
         active_pods = pod_func()
         limited = self._local_storage_capacity_isolation and any(map(helpers.has_storage_limit, active_pods))
-        observed = self._observe(ctx, self._summary_provider.get if limited else self._summary_provider.get_node)
-        if observed is not None and not limited and self._thresholds_met_now(observed[0]):
-            # DIVERGES: only now are pods measured. In Go that costs nothing, for cAdvisor does so all the time.
+        observed = self._observe(ctx, self._summary_provider.get_disks if limited else self._summary_provider.get_node)
+        if observed is not None and self._thresholds_met_now(observed[0]):
+            # DIVERGES: only now is all of pods measured. In Go that costs nothing, for cAdvisor does so all the time.
             observed = self._observe(ctx, self._summary_provider.get)
         if observed is None:
             return []

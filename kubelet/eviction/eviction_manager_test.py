@@ -719,9 +719,9 @@ def test_pods_are_measured_only_when_it_matters() -> None:
     world.synchronize("500Mi")
     assert world.provider.pods_measured == 1
     limited = new_pod("limited", volumes=[_volume("1Gi")])
-    world.pods["limited"] = limited, evictiontesting.disk_stats(limited, "0", "0", "0")
-    world.synchronize("2Gi", after=MINUTE)
-    assert world.provider.pods_measured == 2
+    world.pods["limited"] = limited, evictiontesting.disk_stats(limited, "0", "0", "2Gi")
+    assert world.synchronize("2Gi", after=MINUTE) == ["limited"]
+    assert world.provider.pods_measured == 1
 
 
 class Notifier:

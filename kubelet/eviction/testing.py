@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.eviction import api as evictionapi
 from kubelet.eviction.preview import Preview
@@ -79,6 +81,13 @@ class FakeSummaryProvider:
         if self.err is not None:
             raise self.err
         return statsapi.Summary(node=self.result.node)
+
+    def get_disks(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        """Of pods no memory and no processes."""
+        pods = [
+            msgspec.structs.replace(pod, cpu=None, memory=None, process_stats=None) for pod in self.result.pods
+        ]
+        return statsapi.Summary(node=self.get_node(ctx, update_stats).node, pods=pods)
 
     def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary:
         return self.get(ctx, False)

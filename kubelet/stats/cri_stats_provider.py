@@ -107,6 +107,26 @@ class CRIStatsProvider:
         """Meant for one caller that comes back every few seconds: the pause between two calls is what is averaged."""
         return self._list_pod_stats(ctx, update_cpu_nano_core_usage=True)
 
+    def list_pod_disk_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
+        """What layers, logs and volumes of pods take, and nothing else: no control group is read."""
+        pods: dict[str, statsapi.PodStats] = {}
+        collection = _Collection(self._cadvisor.root_fs_info(), update_cpu_nano_core_usage=False)
+        known = self._get_pod_and_container_maps(ctx)
+        for entry in self._runtime_service.list_container_stats(ctx, runtimeapi.ContainerStatsFilter()):
+            container = known.containers.get(entry.attributes.id)
+            sandbox = None if container is None else known.sandboxes.get(container.pod_sandbox_id)
+            if container is None or sandbox is None:
+                continue
+            stats = statsapi.ContainerStats(
+                name=container.metadata.name,
+                rootfs=self._rootfs_stats(entry, collection),
+                logs=self._log_stats(container, sandbox.metadata, collection),
+            )
+            pods.setdefault(sandbox.id, build_pod_stats(sandbox)).containers.append(stats)
+        for pod in pods.values():
+            self._make_pod_storage_stats(pod, collection)
+        return list(pods.values())
+
     def _list_pod_stats(self, ctx: golang.Context, update_cpu_nano_core_usage: bool) -> list[statsapi.PodStats]:
         collection = _Collection(self._cadvisor.root_fs_info(), update_cpu_nano_core_usage)
         known = self._get_pod_and_container_maps(ctx)
@@ -320,7 +340,7 @@ class CRIStatsProvider:
         collection: _Collection,
     ) -> statsapi.ContainerStats:
         """All that the runtime and the node's disk say of a container."""
-        result = statsapi.ContainerStats(
+        return statsapi.ContainerStats(
             name=entry.attributes.metadata.name,
             start_time=time_from_nanoseconds(container.created_at),
             cpu=self._cpu_stats(entry, collection.update_cpu_nano_core_usage),
@@ -328,14 +348,20 @@ class CRIStatsProvider:
             swap=_swap_stats(entry) or self._no_swap(),
             io=_io_stats(entry) or statsapi.IOStats(time=self._clock.now()),
             rootfs=self._rootfs_stats(entry, collection),
+            logs=self._log_stats(container, meta, collection),
         )
+
+    def _log_stats(
+        self, container: runtimeapi.Container, meta: runtimeapi.PodSandboxMetadata, collection: _Collection
+    ) -> statsapi.FsStats | None:
+        name = container.metadata.name
         try:
-            result.logs = self._host_stats_provider.get_pod_container_log_stats(
-                meta.namespace, meta.name, meta.uid, container.metadata.name, collection.root_fs
+            return self._host_stats_provider.get_pod_container_log_stats(
+                meta.namespace, meta.name, meta.uid, name, collection.root_fs
             )
         except OSError as err:
-            klog.error_s(err, "Unable to fetch container log stats", containerName=container.metadata.name)
-        return result
+            klog.error_s(err, "Unable to fetch container log stats", containerName=name)
+            return None
 
     def _cpu_stats(self, entry: runtimeapi.ContainerStats, update: bool) -> statsapi.CPUStats:
         if not entry.HasField("cpu"):

@@ -208,6 +208,24 @@ def test_list_pod_stats(world: World) -> None:
     assert [options.recursive for _, options in world.cadvisor.calls] == [True], "cAdvisor is asked once"
 
 
+def test_list_pod_disk_stats(world: World) -> None:
+    pod = world.add_sandbox("pod0")
+    world.add_stats(world.add_container(pod, "c0"), 100)
+    world.add_stats(world.add_container(pod, "c1"), 200)
+    world.add_cgroups("pod0", 10_000)
+    world.analyzer.volumes = serverstats.PodVolumeStats([volume("local", 5)], [volume("claim", 1_000_000)])
+    world.host.logs = {"ns/pod0": (1, 1), "ns/pod0/c0": (20, 2), "ns/pod0/c1": (300, 3)}
+    (found,) = world.provider().list_pod_disk_stats(CTX)
+    assert world.cadvisor.calls == [], "no control group is read"
+    (everything,) = world.provider().list_pod_stats(CTX)
+    assert found.pod_ref == everything.pod_ref
+    assert found.volume_stats == everything.volume_stats
+    assert found.ephemeral_storage == everything.ephemeral_storage
+    parts = [[(c.name, c.rootfs, c.logs) for c in stats.containers] for stats in (found, everything)]
+    assert parts[0] == parts[1] and len(parts[0]) == 2
+    assert (found.memory, found.process_stats, found.containers[0].memory) == (None, None, None)
+
+
 def test_what_runs_no_more_is_not_listed(world: World) -> None:
     running = world.add_sandbox("pod0")
     world.add_stats(world.add_container(running, "c0", running=False), 1)

@@ -31,6 +31,10 @@ class ContainerStatsProvider(Protocol):
 
     def list_pod_stats_and_update_cpu_nano_core_usage(self, ctx: golang.Context) -> list[statsapi.PodStats]: ...
 
+    def list_pod_disk_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
+        """What pods take of the node's disk. Go has all figures at hand, and no such method."""
+        ...
+
     def list_pod_cpu_and_memory_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]: ...
 
     def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
@@ -63,6 +67,9 @@ class Provider:
 
     def list_pod_stats_and_update_cpu_nano_core_usage(self, ctx: golang.Context) -> list[statsapi.PodStats]:
         return self._containers.list_pod_stats_and_update_cpu_nano_core_usage(ctx)
+
+    def list_pod_disk_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
+        return self._containers.list_pod_disk_stats(ctx)
 
     def list_pod_cpu_and_memory_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
         return self._containers.list_pod_cpu_and_memory_stats(ctx)

@@ -40,6 +40,10 @@ class Provider(Protocol):
         """As list_pod_stats; what containers use of the processors now is counted since the last such call."""
         ...
 
+    def list_pod_disk_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
+        """What layers, logs and volumes of pods take, and nothing else."""
+        ...
+
     def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
         """The file systems of images and of containers' writable layers."""
         ...

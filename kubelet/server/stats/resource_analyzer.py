@@ -45,6 +45,10 @@ class ResourceAnalyzer:
         """The summary without pods. Raises StatsError."""
         return self._summary_provider.get_node(ctx, update_stats)
 
+    def get_disks(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        """The same, and of pods what they take of the node's disk. Raises StatsError."""
+        return self._summary_provider.get_disks(ctx, update_stats)
+
     def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary:
         """The summary without storage and network. Raises StatsError."""
         return self._summary_provider.get_cpu_and_memory_stats(ctx)

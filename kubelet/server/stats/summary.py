@@ -37,6 +37,10 @@ class SummaryProvider(Protocol):
         """The same without pods. Go has no such method: there pods' figures are at hand, here they cost."""
         ...
 
+    def get_disks(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        """The same, and of pods what they take of the node's disk."""
+        ...
+
     def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary: ...
 
 
@@ -97,6 +101,12 @@ class SummaryProviderImpl:
                 system_containers=self.get_system_containers_stats(provider.get_node_config(), update_stats),
             ),
         )
+
+    def get_disks(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        summary = self.get_node(ctx, update_stats)
+        with _needed("list pod stats"):
+            summary.pods = self._provider.list_pod_disk_stats(ctx)
+        return summary
 
     def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary:
         provider = self._provider

@@ -75,6 +75,16 @@ def test_get(provider: FakeProvider, update: bool) -> None:
     assert {f"get_cgroup_stats / {update}", "get_cgroup_stats /kubelet False"} <= set(provider.calls)
 
 
+def test_get_node_and_disks(provider: FakeProvider) -> None:
+    summaries = SummaryProviderImpl(provider)
+    whole = summaries.get(CTX, True)
+    provider.calls.clear()
+    assert summaries.get_node(CTX, True) == statsapi.Summary(node=whole.node)
+    assert not [call for call in provider.calls if call.startswith("list_pod")]
+    assert summaries.get_disks(CTX, True) == whole
+    assert [call for call in provider.calls if call.startswith("list_pod")] == ["list_pod_disk_stats"]
+
+
 def test_system_containers(provider: FakeProvider) -> None:
     found = by_name(SummaryProviderImpl(provider).get(CTX, True).node)
     assert set(found) == {"kubelet", "runtime", "misc", "pods"}

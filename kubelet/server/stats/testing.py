@@ -58,6 +58,10 @@ class FakeProvider:
         self._called("list_pod_stats_and_update_cpu_nano_core_usage")
         return self.pod_stats
 
+    def list_pod_disk_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
+        self._called("list_pod_disk_stats")
+        return self.pod_stats
+
     def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
         self._called("image_fs_stats")
         return self.image_fs, self.container_fs

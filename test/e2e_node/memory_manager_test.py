@@ -61,7 +61,7 @@ class Node:
     def reserved(self) -> int:
         """MiB of all NUMA nodes that containers have, by the checkpoint."""
         nodes = self.state()["machineState"].values()
-        return sum(node["memoryMap"]["memory"]["reserved"] for node in nodes) // MIB
+        return sum(int(node["memoryMap"]["memory"]["reserved"]) for node in nodes) // MIB
 
 
 @pytest.fixture(scope="module")

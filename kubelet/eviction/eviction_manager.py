@@ -30,6 +30,7 @@ from kubelet.eviction.types import (
     SignalObservation,
     SignalObservations,
     StatsFunc,
+    SummaryProvider,
     ThresholdNotifier,
     ThresholdsObservedAt,
 )
@@ -42,9 +43,6 @@ from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.client_go.tools import record
 from pkg.component_helpers import resource as resourcehelper
 from pkg.component_helpers.scheduling import corev1 as corev1helpers
-
-if TYPE_CHECKING:
-    from kubelet.server import stats as serverstats
 
 # Seconds.
 POD_CLEANUP_TIMEOUT = 30.0
@@ -72,7 +70,7 @@ class ManagerImpl:
 
     def __init__(
         self,
-        summary_provider: serverstats.SummaryProvider,
+        summary_provider: SummaryProvider,
         config: Config,
         kill_pod_func: KillPodFunc,
         image_gc: ImageGC,

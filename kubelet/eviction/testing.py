@@ -89,9 +89,6 @@ class FakeSummaryProvider:
         ]
         return statsapi.Summary(node=self.get_node(ctx, update_stats).node, pods=pods)
 
-    def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary:
-        return self.get(ctx, False)
-
 
 @dataclass
 class FakeDiskGC:

@@ -85,6 +85,20 @@ class DiskInfoProvider(Protocol):
         ...
 
 
+class SummaryProvider(Protocol):
+    """Makes summaries. In Go there is only the first: there all figures are at hand, here they have to be read."""
+
+    def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary: ...
+
+    def get_node(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        """Without pods."""
+        ...
+
+    def get_disks(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        """Of pods only what they take of the node's disk."""
+        ...
+
+
 class ImageGC(Protocol):
     """Removes unused images."""
 

@@ -29,17 +29,9 @@ class StatsError(Exception):
 
 
 class SummaryProvider(Protocol):
-    """Makes summaries; safe from any thread. All methods raise StatsError."""
+    """Makes summaries; safe from any thread. Both methods raise StatsError."""
 
     def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary: ...
-
-    def get_node(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
-        """The same without pods. Go has no such method: there pods' figures are at hand, here they cost."""
-        ...
-
-    def get_disks(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
-        """The same, and of pods what they take of the node's disk."""
-        ...
 
     def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary: ...
 
@@ -75,6 +67,7 @@ class SummaryProviderImpl:
         return summary
 
     def get_node(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        """The same without pods."""
         provider = self._provider
         with _needed("get node info"):
             node = provider.get_node(ctx)
@@ -103,6 +96,7 @@ class SummaryProviderImpl:
         )
 
     def get_disks(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
+        """The same, and of pods what they take of the node's disk."""
         summary = self.get_node(ctx, update_stats)
         with _needed("list pod stats"):
             summary.pods = self._provider.list_pod_disk_stats(ctx)

@@ -73,6 +73,8 @@ class Manager:
         self._policy = _new_policy(
             cpu_policy_name, cpu_policy_options, topo, specific_cpus, node_allocatable_reservation, affinity
         )
+        if self._policy.name() != POLICY_NONE and reconcile_period <= 0:
+            raise ValueError(f"cpuManagerReconcilePeriod must be greater than 0 seconds, not {reconcile_period:g}")
         self._reconcile_period = reconcile_period
         self._state_file_directory = state_file_directory
         self._all_cpus = topo.cpu_details.cpus()

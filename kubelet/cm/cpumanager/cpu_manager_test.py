@@ -128,6 +128,12 @@ def test_new_manager_refuses(node: FakeNode, policy: str, options: dict[str, str
     assert str(err.value).startswith(want)
 
 
+def test_a_period_that_is_none() -> None:
+    with pytest.raises(ValueError, match="cpuManagerReconcilePeriod must be greater than 0 seconds, not -1"):
+        reserved = {v1.RESOURCE_CPU: resource.parse_quantity("1")}
+        Manager("static", {}, -1.0, _machine(), cpuset.new(), reserved, "/nowhere", FakeManager())
+
+
 def test_nothing_reserved() -> None:
     with pytest.raises(ValueError, match="unable to determine reserved CPU resources for static policy"):
         Manager("static", {}, _LONG, _machine(), cpuset.new(), {}, "/nowhere", FakeManager())

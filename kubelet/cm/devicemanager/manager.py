@@ -233,6 +233,9 @@ class ManagerImpl:
     def generic_device_update_callback(self, resource_name: str, devices: Iterable[pluginapi.Device]) -> None:
         """These are all devices of the resource: note them, and name the pods that this is news for."""
         now = {device.ID: device for device in devices}
+        if now.pop("", None) is not None:
+            # DIVERGES: Go counts it as a device.
+            klog.error_s(ValueError("device has no ID"), "Ignoring device", resourceName=resource_name)
         with self._lock:
             before = self._all_devices.get(resource_name, {})
             self._all_devices[resource_name] = now

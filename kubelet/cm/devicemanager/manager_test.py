@@ -60,6 +60,19 @@ def test_capacity_and_allocatable(world: World) -> None:
     assert world.capacity() == ({_R: 2, _R2: 1}, {_R: 0, _R2: 1}, [])
 
 
+def test_devices_that_are_garbage(world: World, log: io.StringIO) -> None:
+    odd = pluginapi.Device(ID="3", health="Splendid")
+    far = device("4", -1, 64, 1 << 60)
+    world.connect(_R, device("1"), device("1"), device(""), odd, far)
+    assert world.capacity() == ({_R: 3}, {_R: 2}, [])
+    assert 'err="device has no ID"' in log.getvalue()
+    world.prefer_nodes(TopologyHint(BitMask(0), True))
+    asking = pod(limits={_R: 2})
+    assert world.manager.get_pod_topology_hints(asking) == {_R: []}
+    world.allocate(asking)
+    assert world.devices(asking) == {_R: {"1", "4"}}
+
+
 def test_plugin_that_goes_for_good(world: World) -> None:
     world.connect(_R, *_devices("1", "2"))
     world.connect(_R2, device("1"))

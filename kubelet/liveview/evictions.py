@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from kubelet import eviction
-from pkg import klog
+from pkg.api.core import v1
 
 # A JSON object.
 Object = dict[str, Any]
@@ -29,11 +29,15 @@ def explain(preview: eviction.Preview, now: datetime) -> Object:
         "sentence": _sentence(preview, now),
         "conditions": list(_conditions(preview)),
         "broken_limits": [
-            {"pod": klog.kobj(each.pod), "signal": each.signal, "message": each.message.strip(), "spared": each.spared}
+            {"pod": _name(each.pod), "signal": each.signal, "message": each.message.strip(), "spared": each.spared}
             for each in preview.broken_limits
         ],
         "signals": [_signal(each, now) for each in preview.signals],
     }
+
+
+def _name(pod: v1.Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 def _sentence(preview: eviction.Preview, now: datetime) -> str:
@@ -41,7 +45,7 @@ def _sentence(preview: eviction.Preview, now: datetime) -> str:
     going = [each for each in preview.broken_limits if not each.spared]
     if going:
         whose = "its limit" if len(going) == 1 else "their limits"
-        return f"{_names([klog.kobj(each.pod) for each in going])} would go now, for {whose} of the node's disk."
+        return f"{_names([_name(each.pod) for each in going])} would go now, for {whose} of the node's disk."
     acting = next((each for each in preview.signals if _state(each, now) == "met"), None)
     if acting is not None:
         return f"The node is short of {_short_of(acting)}: {_what_is_done(acting)}."
@@ -62,7 +66,7 @@ def _what_is_done(signal: eviction.SignalPreview) -> str:
     elif victim is None:
         who = "no pod goes, for all that run are critical"
     else:
-        who = f"{klog.kobj(victim.pod)} would go now"
+        who = f"{_name(victim.pod)} would go now"
     if not signal.reclaims:
         return who
     return f"{' and '.join(signal.reclaims)} are removed, and unless that is enough, {who}"
@@ -105,7 +109,7 @@ def _signal(signal: eviction.SignalPreview, now: datetime) -> Object:
         "capacity": None if observed is None else str(observed.capacity),
         "thresholds": [_threshold(each, now) for each in signal.thresholds],
         "reclaims": signal.reclaims,
-        "goes_first": None if signal.victim is None else klog.kobj(signal.victim.pod),
+        "goes_first": None if signal.victim is None else _name(signal.victim.pod),
         "ranking": [_ranked(each) for each in signal.ranking],
     }
 
@@ -124,7 +128,7 @@ def _threshold(state: eviction.ThresholdState, now: datetime) -> Object:
 
 def _ranked(ranked: eviction.RankedPod) -> Object:
     return {
-        "pod": klog.kobj(ranked.pod),
+        "pod": _name(ranked.pod),
         "why": str(ranked),
         "priority": ranked.priority,
         "usage": None if ranked.usage is None else str(ranked.usage),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubelet import eviction
@@ -52,7 +53,9 @@ def signal(
 def explained(*signals: eviction.SignalPreview, limits: tuple[eviction.BrokenLimit, ...] = ()) -> dict[str, Any]:
     observed = {"MemoryPressure": NOW - timedelta(seconds=10), "DiskPressure": NOW - timedelta(days=1)}
     preview = eviction.Preview(observed, ["MemoryPressure"], 300.0, list(signals), list(limits))
-    return evictions.explain(preview, NOW)
+    # As it comes over the wire.
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(evictions.explain(preview, NOW)))
+    return found
 
 
 def broken(name: str, critical: bool = False) -> eviction.BrokenLimit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from kubelet.cm.cgroup_manager import new_cgroup_manager
 from kubelet.cm.system_containers import (
     ensure_process_in_container_with_oom_score,
     ensure_system_cgroups,
+    is_process_running_in_host,
     new_kubelet_cgroups,
     new_system_cgroups,
 )
@@ -69,6 +71,23 @@ def test_process_of_a_container_is_left_alone(world: World) -> None:
     world.process(7, namespace="pid:[2]")
     world.ensure(7, "/own")
     assert (world.proc / "7/oom_score_adj").read_text() == "0"
+
+
+def test_who_may_not_look_at_the_first_process_knows_the_hosts_namespace(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readlink = os.readlink
+
+    def refuse(path: str) -> str:
+        if path.endswith("/1/ns/pid"):
+            raise PermissionError(path)
+        return readlink(path)
+
+    monkeypatch.setattr(os, "readlink", refuse)
+    world.process(7, namespace="pid:[4026531836]")
+    world.process(8, namespace="pid:[4026532000]")
+    assert is_process_running_in_host(7, str(world.proc))
+    assert not is_process_running_in_host(8, str(world.proc))
 
 
 def test_a_process_that_may_not_be_spared_is_moved_all_the_same(world: World) -> None:

@@ -121,6 +121,7 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess], top: Cgroup) -> KubeletP
             "kubeReserved": {"cpu": f"{KUBE_CPU}m", "memory": str(KUBE_MEMORY)},
             "kubeReservedCgroup": f"/{top.path}/kube",
             "enforceNodeAllocatable": ["pods", "kube-reserved"],
+            "kubeletCgroups": f"/{top.path}/own",
         },
     )
     for manifest in PODS:
@@ -177,6 +178,11 @@ def test_pods_together_get_what_is_not_reserved(kubelet: KubeletProcess, top: Cg
 
     assert pods.problems(expected(cores * 1000 - RESERVED_CPU, None, memory, min(maxima))) == []
     assert (top / "kube").problems(expected(KUBE_CPU, None, KUBE_MEMORY)) == []
+
+
+def test_kubelet_moves_to_a_cgroup_of_its_own(kubelet: KubeletProcess, top: Cgroup) -> None:
+    wait_for("the kubelet has moved", lambda: cgroup_of(kubelet.pid).path == f"{top.path}/own", 60)
+    assert Path(f"/proc/{kubelet.pid}/oom_score_adj").read_text() in ("-999\n", "0\n"), "unless it may not lower it"
 
 
 def test_scores_for_when_memory_runs_out(kubelet: KubeletProcess, cri: CRIClient, containerd: Containerd) -> None:

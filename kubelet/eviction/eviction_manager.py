@@ -39,6 +39,7 @@ from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api.resource import Quantity
+from pkg.apimachinery.util import wait
 from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.client_go.tools import record
 from pkg.component_helpers import resource as resourcehelper
@@ -48,6 +49,8 @@ from pkg.component_helpers.scheduling import corev1 as corev1helpers
 POD_CLEANUP_TIMEOUT = 30.0
 POD_CLEANUP_POLL_FREQ = 1.0
 NOTIFIER_REFRESH_INTERVAL = 10.0
+# Between two looks, however often a memory threshold is crossed. DIVERGES: Go looks each time.
+MIN_INTERVAL = 1.0
 # The grace period of pods that have to go at once.
 IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS = 1
 
@@ -175,6 +178,7 @@ class ManagerImpl:
         monitoring_interval: float,
     ) -> None:
         while ctx.err() is None:
+            looked = self._clock.monotonic()
             try:
                 evicted = self.synchronize(ctx, disk_info_provider, pod_func)
             except golang.ContextError:
@@ -194,6 +198,7 @@ class ManagerImpl:
             timer.stop()
             if selected.index == 0:
                 klog.info_s(selected.value)
+                wait.sleep(ctx, looked + MIN_INTERVAL - self._clock.monotonic(), self._clock)
 
     def is_under_memory_pressure(self) -> bool:
         return self._has_node_condition(v1.NODE_MEMORY_PRESSURE)

@@ -1,0 +1,115 @@
+"""Plugins of all kinds at once: found by their sockets, deregistered with them, and found again after a kill."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from framework.apiserver.cluster import Cluster
+from framework.apiserver.controllers import base
+from framework.cluster_node import RealKubelet, real_node
+from framework.csi import CSIDriver
+from framework.device_plugin import DevicePlugin
+from framework.dra import DRADriver
+from framework.pod_history import PodHistory
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+
+NODE = "plugins"
+CSI, DRA, RESOURCE = "plugins.csi", "plugins.dra", "example.com/plugin"
+TIMEOUT = 60.0
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster, history: PodHistory) -> Iterator[RealKubelet]:
+    config = {"nodeStatusUpdateFrequency": "1s"}
+    with (
+        tempfile.TemporaryDirectory(prefix="plug-") as name,
+        real_node(Path(name), NODE, cluster, history, config) as node,
+    ):
+        node.join()
+        yield node
+
+
+def told(driver: CSIDriver | DRADriver) -> list[str]:
+    """The errors that a driver was told, empty for success, one for each time it was to be registered."""
+    return [call.request.get("error", "") for call in driver.calls("NotifyRegistrationStatus")]
+
+
+def csi_drivers(node: RealKubelet) -> list[str]:
+    found = base.find(node.cluster.store, "csinodes", NODE)
+    return [each["name"] for each in ((found or {}).get("spec") or {}).get("drivers") or []]
+
+
+def devices(node: RealKubelet, which: str) -> str:
+    """How many devices the node says that it has, or that pods may use; empty if none ever was there."""
+    status = (node.api_object() or {}).get("status") or {}
+    return str((status.get(which) or {}).get(RESOURCE, ""))
+
+
+def plugins(node: RealKubelet) -> set[str]:
+    """What is registered, by the names of sockets."""
+    lines = (line for line in node.get("/metrics").splitlines() if line.startswith("plugin_manager_total_plugins{"))
+    return {line.split('"')[1].rpartition("/")[2] for line in lines if 'state="actual_state_of_world"' in line}
+
+
+def wait_until_told(node: RealKubelet, driver: CSIDriver | DRADriver, times: int) -> None:
+    node.wait_for_condition(f"{driver.name} told {times} times", lambda: len(told(driver)) >= times, TIMEOUT)
+    assert told(driver)[-1] == ""
+
+
+def wait_for_all(node: RealKubelet, csi: CSIDriver, dra: DRADriver, times: int) -> None:
+    wait_until_told(node, csi, times)
+    wait_until_told(node, dra, times)
+    node.wait_for_condition("the CSI driver in the CSINode", lambda: csi_drivers(node) == [CSI], TIMEOUT)
+    node.wait_for_condition("its devices", lambda: devices(node, "allocatable") == "2", TIMEOUT)
+
+
+def test_plugins_of_all_kinds(node: RealKubelet) -> None:
+    folder, root = node.root_dir.parent, node.root_dir
+    csi, dra = CSIDriver(folder, CSI, root, NODE), DRADriver(folder, DRA, root)
+    device = DevicePlugin(folder, RESOURCE, root, probed=True)
+    device.offer(one=True, two=True)
+    names = {f"{CSI}-reg.sock", f"{DRA}-reg.sock", device.socket.name}
+    with ExitStack() as stack:
+        for plugin in (csi, dra, device):
+            stack.enter_context(plugin)
+        wait_for_all(node, csi, dra, 1)
+        assert plugins(node) == names
+
+        node.kill()
+        node.join()
+        wait_for_all(node, csi, dra, 2)
+        assert plugins(node) == names
+
+        # Each goes by itself, and the others stay.
+        dra.stop()
+        node.wait_for_condition("no DRA driver", lambda: plugins(node) == names - {f"{DRA}-reg.sock"}, TIMEOUT)
+        csi.stop()
+        node.wait_for_condition("no CSI driver", lambda: plugins(node) == {device.socket.name}, TIMEOUT)
+        assert csi_drivers(node) == []
+        device.kill()
+        device.socket.unlink()
+        node.wait_for_condition("no device is healthy", lambda: devices(node, "allocatable") == "0", TIMEOUT)
+        assert devices(node, "capacity") == "2"
+        assert plugins(node) == set()
+
+        for plugin in (csi, dra, device):
+            plugin.start()
+        wait_for_all(node, csi, dra, 3)
+
+
+def test_driver_without_a_service_that_is_known(node: RealKubelet) -> None:
+    """It is told so, and the kubelet does not use it."""
+    options = {"services": "v1alpha4.Node,1.0.0"}
+    with DRADriver(node.root_dir.parent, "old.dra", node.root_dir, options=options) as driver:
+        node.wait_for_condition("the driver is told", lambda: told(driver), TIMEOUT)
+        assert told(driver)[0] == (
+            "RegisterPlugin error -- plugin validation failed with err: invalid supported gRPC versions of DRA driver "
+            f'plugin old.dra at endpoint {driver.socket}: none of services supported by the plugin (["v1alpha4.Node" '
+            '"1.0.0"]) are supported by the kubelet (["v1.DRAPlugin" "v1beta1.DRAPlugin"])'
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from framework.cri import CRIClient
@@ -15,7 +14,7 @@ from framework.pods import Manifest, Pod, pod, sleeper
 from kubelet.apis.podresources import client
 from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
 
-RESOURCE, OTHER = "example.com/device", "example.com/other"
+RESOURCE = "example.com/device"
 _REFUSED = "Pod was rejected: Allocate failed due to {}, which is unexpected"
 
 
@@ -44,8 +43,8 @@ def user(kubelet: KubeletProcess, plugin: DevicePlugin) -> str:
     return "user"
 
 
-def user_of(name: str, count: int, resource: str = RESOURCE) -> Manifest:
-    return pod(name, sleeper(resources={"limits": {resource: count}}))
+def user_of(name: str, count: int) -> Manifest:
+    return pod(name, sleeper(resources={"limits": {RESOURCE: count}}))
 
 
 def podresources(kubelet: KubeletProcess) -> podresourcesapi.ListPodResourcesResponse:
@@ -54,12 +53,12 @@ def podresources(kubelet: KubeletProcess) -> podresourcesapi.ListPodResourcesRes
         return stub.List(podresourcesapi.ListPodResourcesRequest(), timeout=10)
 
 
-def allocatable(kubelet: KubeletProcess, resource: str = RESOURCE) -> set[str]:
+def allocatable(kubelet: KubeletProcess) -> set[str]:
     """The ids of the devices that the kubelet holds for healthy."""
     stub, channel = client.get_v1_client(f"unix://{kubelet.root_dir}/pod-resources/kubelet.sock", 10, 1 << 20)
     with channel:
         found = stub.GetAllocatableResources(podresourcesapi.AllocatableResourcesRequest(), timeout=10)
-    return {id for each in found.devices if each.resource_name == resource for id in each.device_ids}
+    return {id for each in found.devices if each.resource_name == RESOURCE for id in each.device_ids}
 
 
 def given(kubelet: KubeletProcess, name: str) -> list[str]:
@@ -190,19 +189,6 @@ def test_node_is_restarted(kubelet: KubeletProcess, plugin: DevicePlugin, user: 
     plugin.start()
     (after,) = kubelet.wait_for_running(user)
     assert (after.uid, output(cri, after, "sh", "-c", "echo $DEVICES")) == (before.uid, "dev-0")
-
-
-def test_plugin_that_the_kubelet_finds(kubelet: KubeletProcess, tmp_path: Path) -> None:
-    """The newer way to register, beside the other one."""
-    other = DevicePlugin(tmp_path, OTHER, kubelet.root_dir, probed=True)
-    other.offer(x=True)
-    with other:
-        kubelet.wait_for_condition("its device", lambda: allocatable(kubelet, OTHER) == {"x"})
-        kubelet.write(user_of("other", 1, OTHER))
-        kubelet.wait_for_running("other")
-        assert other.calls("Allocate") == ["x"]
-        kubelet.remove("other")
-        kubelet.wait_for("it is gone", lambda pods: "other" not in pods)
 
 
 def test_checkpoint_that_is_damaged(kubelet: KubeletProcess, plugin: DevicePlugin, user: str) -> None:

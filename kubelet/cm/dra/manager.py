@@ -326,10 +326,27 @@ class Manager:
         """Have drivers take back the pod's claims that no other pod has. May be called again, for the same pod."""
         with _observed("UnprepareResources"):
             self._forget_waiting(pod.metadata.uid)
-            names = (resourceclaim.name(pod, pod_claim).name for pod_claim in _pod_resource_claims(pod))
-            claim_names = [name for name in names if name is not None]
+            claim_names = self._claim_names(pod)
             if claim_names:
                 self._unprepare_resources(ctx, pod.metadata.uid, pod.metadata.namespace, claim_names)
+
+    def _claim_names(self, pod: v1.Pod) -> list[str]:
+        """The claims of the pod, and those that were prepared for it."""
+        names: dict[str, None] = {}
+        for pod_claim in _pod_resource_claims(pod):
+            try:
+                name = resourceclaim.name(pod, pod_claim).name
+            except (resourceclaim.ErrClaimNotFound, resourceclaim.ErrAPIUnsupported) as err:
+                # DIVERGES: in Go a pod for which a claim has never been made does not end either.
+                klog.v(4).info_s("Nothing to give back of a claim", pod=klog.kobj(pod), err=err)
+                continue
+            if name is not None:
+                names[name] = None
+        meta = pod.metadata
+        with self._cache.rlock():
+            held = [info for info in self._cache.values() if info.has_pod_reference(meta.uid)]
+            names |= {info.claim_name: None for info in held if info.namespace == meta.namespace}
+        return list(names)
 
     def _forget_waiting(self, pod_uid: str) -> None:
         with self._waiting_lock:

@@ -853,6 +853,28 @@ def test_pod_that_the_runtime_has_forgotten_is_terminated(test_kubelet: TestKube
     assert test_kubelet.runtime.called_functions.count("get_pod_status") == 1
 
 
+def test_pod_has_not_ended_before_its_claims_are_given_back(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod, manager = new_pod("p"), test_kubelet.kubelet.container_manager
+    held = {pod.metadata.uid}
+
+    def unprepare(ctx: golang.Context, pod: v1.Pod) -> None:
+        assert test_kubelet.runtime.killed_pods
+        raise RuntimeError("driver is away")
+
+    monkeypatch.setattr(manager, "unprepare_dynamic_resources", unprepare)
+    monkeypatch.setattr(manager, "pod_might_need_to_unprepare_resources", held.__contains__)
+    test_kubelet.runtime.pod_list = [runtime_pod(pod)]
+    with pytest.raises(RuntimeError, match="driver is away"):
+        terminate(test_kubelet, pod)
+    status, _ = test_kubelet.status_manager.get_pod_status(pod.metadata.uid)
+    assert status.phase != "Failed"
+    assert test_kubelet.kubelet.pod_could_have_running_containers(pod)
+    held.clear()
+    assert not test_kubelet.kubelet.pod_could_have_running_containers(pod)
+
+
 def test_runtime_that_says_killed_and_runs_on_is_not_believed(test_kubelet: TestKubelet) -> None:
     still = kubecontainer.Status(id=CONTAINER, name="c", state=State.RUNNING)
     test_kubelet.runtime.pod_status = kubecontainer.PodStatus(container_statuses=[still])

@@ -281,6 +281,20 @@ def test_sandbox_that_is_there_and_cannot_be_configured_is_told(fake: testing.Te
     assert fake.recorder.drain()[-1] == f"Warning FailedSync {text}"
 
 
+def test_claims_that_cannot_be_prepared_are_told(fake: testing.TestRuntime) -> None:
+    """Nothing is made for the pod then, and the sync has failed, so that the next one is soon."""
+
+    def refuse(ctx: golang.Context, pod: v1.Pod) -> None:
+        raise ValueError("no such driver")
+
+    fake.helper.prepare_dynamic_resources = refuse  # type: ignore[method-assign]
+    result = _sync(fake, _pod())
+    assert str(result.error()) == "failed to SyncPod: no such driver"
+    assert "RunPodSandbox" not in fake.runtime.called()
+    text = "Failed to prepare dynamic resources: no such driver"
+    assert fake.recorder.drain() == [f"Warning FailedPrepareDynamicResources {text}"]
+
+
 def test_failed_sandbox_of_a_deleted_pod_is_no_error(fake: testing.TestRuntime) -> None:
     fake.runtime.inject_error("RunPodSandbox", _down("no network"))
     fake.pod_state.removed.add(_UID)

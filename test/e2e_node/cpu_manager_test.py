@@ -147,6 +147,16 @@ def test_state_that_cannot_be_used_is_refused_by_name(node: Node, new_kubelet: C
         refusing.kubelet.root_dir.mkdir()
         refusing.state_file.write_bytes(content)
         refusing.kubelet.spawn()
+    # Where nobody has processors of his own nothing is lost with the file.
+    careless = Node(new_kubelet("careless"), node.cri)
+    careless.kubelet.root_dir.mkdir()
+    careless.state_file.write_text("{")
+    careless.kubelet.spawn()
+    careless.kubelet.wait_for_log("CPU manager started")
+    careless.kubelet.stop()
+    assert careless.kubelet.logged("Could not restore state from checkpoint, going on", str(careless.state_file))
+    assert careless.state_file.with_suffix(".corrupt").read_text() == "{"
+    assert careless.state()["policyName"] == "none"
     for refusing, reason, content in nodes:
         assert refusing.kubelet.wait_for_exit(timeout=30) != 0
         told = f'delete the CPU manager checkpoint file \\"{refusing.state_file}'
@@ -166,16 +176,3 @@ def test_strict_reservation_keeps_everybody_off(
     strict.kubelet.wait_for_running("shares")
     assert strict.allowed("shares") == ASSIGNABLE
     strict.kubelet.stop()
-
-
-def test_without_a_policy_state_that_is_garbage_is_set_aside(new_kubelet: Callable[..., KubeletProcess]) -> None:
-    kubelet = new_kubelet("garbage")
-    kubelet.root_dir.mkdir()
-    state = kubelet.root_dir / "cpu_manager_state"
-    state.write_text("{")
-    kubelet.start()
-    kubelet.wait_for_log("CPU manager started")
-    assert kubelet.logged("Could not restore state from checkpoint, going on without", str(state))
-    assert state.with_suffix(".corrupt").read_text() == "{"
-    assert json.loads(state.read_text())["policyName"] == "none"
-    kubelet.stop()

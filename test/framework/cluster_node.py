@@ -170,6 +170,7 @@ class ContainerdNode(ClusterMember):
         history: PodHistory,
         config: Mapping[str, object] | None = None,
         root_dir: Path | None = None,
+        flags: Mapping[str, object] | None = None,
     ) -> None:
         self.cluster = cluster
         self.history = history
@@ -178,8 +179,8 @@ class ContainerdNode(ClusterMember):
             "podLogsDir": str(containerd.run_dir / f"{node}-logs"),
             "makeIPTablesUtilChains": False,
         }
-        flags = {"kubeconfig": cluster.node_kubeconfig(node)}
-        super().__init__(containerd.run_dir, node, containerd.endpoint, {**own, **(config or {})}, flags, root_dir)
+        joined = {"kubeconfig": cluster.node_kubeconfig(node), **(flags or {})}
+        super().__init__(containerd.run_dir, node, containerd.endpoint, {**own, **(config or {})}, joined, root_dir)
 
     def end(self) -> None:
         """Kill the process if it runs; what its pods left in the runtime goes with the runtime."""

@@ -1,0 +1,95 @@
+"""A node full of pods that share too little memory, when one takes it all: who goes, and how the sync loop fares.
+
+Takes root and a containerd. The pods' cgroup has a limit, so the machine's own memory is not at stake.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+from framework.apiserver.cluster import Cluster
+from framework.cluster_node import ContainerdNode
+from framework.containerd import PAUSE, Containerd
+from framework.pod_history import PodHistory, Version
+from framework.pods import Manifest, pod, shell
+from framework.waiting import wait_for
+
+from kubelet.kubelet import SYNC_PERIOD, LoopCase
+
+# MiB: what all pods have together, what has to be left of it, what the hog takes in each step, and how many.
+_SHARED, _LEFT, _STEP, _STEPS = 1536, 512, 64, 18
+# Seconds of the loop without any pressure, to compare with; and after the hog is gone.
+_CALM, _AFTERWARDS = 15.0, 12.0
+_TIMEOUT = 180.0
+
+
+def pressure(count: int = 110) -> dict[str, float]:
+    """Seconds until the hog is gone, lateness of the loop's ticks, and how many others went or were started again."""
+    with tempfile.TemporaryDirectory(prefix="bench.") as name, Cluster(Path(name, "cluster")) as cluster:
+        history, containerd = PodHistory(cluster.store), Containerd(Path(name))
+        node: ContainerdNode | None = None
+        try:
+            containerd.start()
+            containerd.import_images()
+            node = ContainerdNode("bench", containerd, cluster, history, _config(count), flags={"v": 2})
+            node.join()
+            return _press(node, history, [f"pod-{number:03}" for number in range(count)])
+        finally:
+            if node is not None:
+                node.end()
+            history.stop()
+            containerd.clean()
+
+
+def _config(count: int) -> dict[str, object]:
+    total = int(re.findall(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text())[0])
+    return {
+        "kernelMemcgNotification": True,
+        "maxPods": count + 1,
+        "systemReserved": {"memory": f"{total - _SHARED * 1024}Ki"},
+        "evictionHard": {"memory.available": f"{_LEFT}Mi"},
+        "evictionPressureTransitionPeriod": "5s",
+    }
+
+
+def _press(node: ContainerdNode, history: PodHistory, names: list[str]) -> dict[str, float]:
+    for name in names:
+        node.create(pod(name, {"name": "main", "image": PAUSE}))
+    node.wait_for_api_running(*names, timeout=_TIMEOUT)
+    time.sleep(_CALM)
+    calm = _lateness(node, _CALM)
+    node.create(_hog())
+    node.wait_for_api_running("hog")
+    begin = time.monotonic()
+    wait_for("the hog evicted", lambda: _evicted(history.latest("hog")), _TIMEOUT, node.end_of_log)
+    evicted = time.monotonic() - begin
+    time.sleep(_AFTERWARDS)
+    pressed = _lateness(node, time.monotonic() - begin)
+    others = [history.of(name)[-1] for name in names]
+    return {
+        "hog runs to evicted": evicted,
+        "ticks late, calm": max(calm) * 1000,
+        "ticks late, under pressure": max(pressed) * 1000,
+        "others evicted": sum(_evicted(found) for found in others),
+        "others restarted": sum(found.restarts() for found in others),
+    }
+
+
+def _hog() -> Manifest:
+    take = f"dd if=/dev/zero bs={_STEP}M count=1 2>/dev/null | sleep 100000 &"
+    return pod("hog", shell(f"i=0; while [ $i -lt {_STEPS} ]; do {take} i=$((i+1)); sleep 0.2; done; wait"))
+
+
+def _evicted(found: Version | None) -> bool:
+    return found is not None and found.status.get("reason") == "Evicted"
+
+
+def _lateness(node: ContainerdNode, seconds: float) -> list[float]:
+    """By how many seconds more than its period after the one before each tick of the loop of the latest time came."""
+    snapshot = node.debug("/debug/syncloop.json")
+    ticks = [at for at, case, _ in snapshot["loop"]["tape"] if case == LoopCase.SYNC and at > snapshot["now"] - seconds]
+    return [max(0.0, after - before - SYNC_PERIOD) for before, after in pairwise(ticks)]

@@ -1,14 +1,16 @@
-"""Many pods at once, a kubelet that is killed under them, and their end."""
+"""Many pods at once, a kubelet that is killed under them, one that takes all the memory, and their end."""
 
 from __future__ import annotations
 
+import re
 import signal
+from pathlib import Path
 
 import pytest
-from framework.cluster_client import Namespace, is_true, restarts
+from framework.cluster_client import Namespace, is_running, is_true, restarts
 from framework.containerd import PAUSE
 from framework.local_cluster import LocalCluster
-from framework.pods import pod
+from framework.pods import pod, shell
 from framework.recorder import Recorder
 
 from pkg.api.core import v1
@@ -63,6 +65,30 @@ def test_killed_kubelet_comes_again_and_no_pod_takes_notice(
     still = {each.id for each in local.cri.running_containers()}
     gone = {each.container_id.rpartition("/")[2] for each in before[NAMES[0]].status.container_statuses}
     assert containers - gone <= still
+
+
+@pytest.mark.local
+def test_one_that_takes_all_memory_goes_and_no_other(local: LocalCluster, namespace: Namespace) -> None:
+    """Pods have a GiB together meanwhile, of which a quarter is to be left."""
+    namespace.wait_for_running(*NAMES[1:], timeout=TIMEOUT)
+    seen = {name: len(namespace.history(name)) for name in NAMES[1:]}
+    total = int(re.findall(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text())[0])
+    short = {
+        "systemReserved": {"memory": f"{total - 1024 * 1024}Ki"},
+        "evictionHard": {"memory.available": "256Mi"},
+        "evictionPressureTransitionPeriod": "1s",
+        "kernelMemcgNotification": True,
+    }
+    take = "dd if=/dev/zero bs=64M count=1 2>/dev/null | sleep 100000 &"
+    script = f"i=0; while [ $i -lt 13 ]; do {take} i=$((i+1)); sleep 0.2; done; wait"
+    with local.kubelet.configured(short):
+        namespace.create(pod("hog", shell(script)))
+        namespace.wait_for("hog", "evicted", lambda found: found.status.reason == "Evicted", TIMEOUT)
+    for name in NAMES[1:]:
+        for each in namespace.history(name)[seen[name] :]:
+            assert is_running(each.object), f"{name} was said not to be ready"
+            assert restarts(each.object) == 0, name
+        assert not [each for each in namespace.events_of(name) if each.reason == "Evicted"]
 
 
 def test_pods_that_are_deleted_all_at_once_all_go(namespace: Namespace) -> None:

@@ -17,6 +17,7 @@ from framework.processes import LeftOut, SlowestFirst, logs_folder, worker
 HERE = Path(__file__).parent
 NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
 SLOWEST = (
+    "eviction_test.py",
     "registry_test.py",
     "static_pod_test.py",
     "density_test.py",

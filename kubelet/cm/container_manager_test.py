@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from kubelet import cm, config
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet.cadvisor import testing as cadvisortest
 from kubelet.cadvisor.info import v1 as cadvisorapi
 from kubelet.cm.container_manager import parse_qos_reserved
 from kubelet.cm.container_manager_linux import ContainerManagerImpl, Host
+from kubelet.cm.resourceupdates import Update
 from kubelet.cm.testing import FakeCgroupfs, FakeSystemd
 from kubelet.cri.testing import FakeRuntimeService
 from kubelet.status.testing import FakePodStatusProvider
@@ -312,6 +314,25 @@ def test_resources_are_the_callers_own(world: World) -> None:
         ctx, container = golang.background(), v1.Container()
         first = manager.get_resources(ctx, POD, container)
         assert first is not manager.get_resources(ctx, POD, container)
+
+
+def test_news_of_managers_come_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = world.manager()
+    news: golang.Channel[Update] = golang.Channel(1)
+    monkeypatch.setattr(manager._device_manager, "updates", lambda: news)
+    start(manager, world.ctx, [])
+    news.send(Update(("a", "b")))
+    assert manager.updates().recv(timeout=30) == (Update(("a", "b")), True)
+
+
+def test_devices_are_shown_by_numa_node(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = deviceplugin.TopologyInfo(nodes=[deviceplugin.NUMANode(ID=0), deviceplugin.NUMANode(ID=1)])
+    given = {"a.com/dev": {"x": deviceplugin.Device(ID="x"), "y": deviceplugin.Device(ID="y", topology=near)}}
+    manager = world.manager()
+    monkeypatch.setattr(manager._device_manager, "get_devices", lambda pod_uid, container_name: given)
+    shown = manager.get_devices("u", "c")
+    found = [(d.resource_name, list(d.device_ids), [n.ID for n in d.topology.nodes]) for d in shown]
+    assert found == [("a.com/dev", ["x"], []), ("a.com/dev", ["y"], [0]), ("a.com/dev", ["y"], [1])]
 
 
 def test_claims_are_refused_where_there_is_no_api_server(world: World) -> None:

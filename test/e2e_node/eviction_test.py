@@ -455,7 +455,8 @@ def test_memory_hog_goes(nodes: dict[str, Pressed]) -> None:
 
     assert re.match(
         rf"The node was low on resource: memory\. Threshold quantity: {LEFT}Mi, available: \d+Ki\. "
-        r"Container main was using \d+Ki, request is 0, has larger consumption of memory\. ",
+        r"Container main was using \d+Ki, request is 0, has larger consumption of memory\. "
+        r"Ranked 1 of 4 pods: over its request, priority 0, usage \d+Ki, request 0\. $",
         evicted.status["message"],
     )
     target = evicted.conditions["DisruptionTarget"]

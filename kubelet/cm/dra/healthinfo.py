@@ -70,11 +70,13 @@ class HealthInfoCache:
                 self._save_locked()
         return changed
 
-    def clear_driver(self, driver_name: str) -> None:
-        """Forget the driver's devices."""
+    def clear_driver(self, driver_name: str) -> list[state.DeviceHealth]:
+        """Forget the driver's devices; returns them. DIVERGES: in Go pods show for a minute how they were."""
         with self._lock:
-            if self._health_info.pop(driver_name, None) is not None:
+            devices = self._health_info.pop(driver_name, {})
+            if devices:
                 self._save_locked()
+        return list(devices.values())
 
     def _is_old(self, device: state.DeviceHealth) -> bool:
         if device.last_updated is None:

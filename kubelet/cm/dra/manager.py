@@ -459,7 +459,7 @@ class Manager:
                 self._announce(plugin_name, changed)
         finally:
             klog.v(4).info_s("Clearing health cache for driver upon stream exit", pluginName=plugin_name)
-            self._health_info_cache.clear_driver(plugin_name)
+            self._announce(plugin_name, self._health_info_cache.clear_driver(plugin_name))
 
     def _announce(self, driver_name: str, changed: Iterable[state.DeviceHealth]) -> None:
         keys = {(device.pool_name, device.device_name) for device in changed}

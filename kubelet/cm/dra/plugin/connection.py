@@ -1,70 +1,33 @@
 """Whether a plugin is there, without calling it.
 
 Go: HandleConn in pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, google.golang.org/grpc/stats
-
-DIVERGES: Go hears of it from the connection that its calls use. gRPC for Python would look at that connection five
-times a second, so here a second one is held open on which nothing is said.
 """
 
 from __future__ import annotations
 
-import contextlib
-import socket
+import time
 from collections.abc import Callable
+from typing import Any
 
-from pkg import golang
-from pkg.apimachinery.util import wait
+import grpc
 
-# How every HTTP/2 client begins: the preface, and settings that change nothing.
-_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-# Seconds, at first, until it is tried again to connect.
-RECONNECT_DURATION = 1.0
-# Seconds that a server may take to greet back.
-_GREETING_TIMEOUT = 20.0
+# Seconds for which a state is waited for to change, until that is begun anew: closing the connection waits for it.
+_LONGEST_WAIT = 0.2
+_READY = grpc.ChannelConnectivity.READY.value[0]
 
 
-def watch_connection(ctx: golang.Context, endpoint: str, changed: Callable[[bool], None]) -> None:
-    """Tell `changed` when the server at the socket has greeted, and when it is gone, until ctx is cancelled."""
-    backoff = _backoff()
-    while ctx.err() is None:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as conn:
-            stop = golang.after_func(ctx, lambda conn=conn: _shut(conn))  # type: ignore[misc]
-            try:
-                if _greet(conn, endpoint):
-                    backoff = _backoff()
-                    changed(True)
-                    _read_to_the_end(conn)
-            finally:
-                stop()
-        changed(False)
-        ctx.wait(backoff.step())
+def watch_connection(conn: grpc.Channel, changed: Callable[[bool], None]) -> None:
+    """Have it connected all the time, and tell `changed` whether it is, until it is closed.
 
-
-def _backoff() -> wait.Backoff:
-    return wait.Backoff(duration=RECONNECT_DURATION, factor=1.6, jitter=0.2, steps=100, cap=5.0)
-
-
-def _greet(conn: socket.socket, endpoint: str) -> bool:
+    What gRPC has for that, `subscribe`, would end the kubelet: its thread dies of an exception when the connection is
+    closed at the wrong moment. So it is done here as it is done there.
+    """
+    channel: Any = conn._channel  # type: ignore[attr-defined]
     try:
-        conn.settimeout(_GREETING_TIMEOUT)
-        conn.connect(endpoint)
-        conn.sendall(_GREETING)
-        return bool(conn.recv(4096))
-    except OSError:
-        return False
-
-
-def _read_to_the_end(conn: socket.socket) -> None:
-    """What a server says on an idle connection need not be answered: at worst it closes it, and a new one is made."""
-    try:
-        conn.settimeout(None)
-        while conn.recv(4096):
-            pass
-    except OSError:
-        return
-
-
-def _shut(conn: socket.socket) -> None:
-    # It may not be connected yet, or closed already.
-    with contextlib.suppress(OSError):
-        conn.shutdown(socket.SHUT_RDWR)
+        while True:
+            # One that is idle, as after its server has gone, does not try by itself.
+            state = channel.check_connectivity_state(True)
+            changed(state == _READY)
+            channel.watch_connectivity_state(state, time.time() + _LONGEST_WAIT)
+    except ValueError:
+        return  # closed

@@ -197,7 +197,7 @@ class DRAPluginManager:
     # ---- Slices of drivers that are gone ----
 
     def _watch_connection(self, plugin: MonitoredPlugin) -> None:
-        watch_connection(plugin.ctx, plugin.endpoint, lambda connected: self._handle_conn(plugin, connected))
+        watch_connection(plugin.conn, lambda connected: self._handle_conn(plugin, connected))
 
     def _handle_conn(self, plugin: MonitoredPlugin, connected: bool) -> None:
         with self._mutex:

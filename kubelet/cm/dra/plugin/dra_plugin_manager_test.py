@@ -14,6 +14,7 @@ from kubelet.apis.dra.v1 import api_pb2 as drapb
 from kubelet.apis.dra.v1beta1 import DRA_PLUGIN_SERVICE as V1BETA1
 from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealth
 from kubelet.cm.dra import plugin as draplugin
+from kubelet.cm.dra.plugin import dra_plugin_manager
 from kubelet.cm.dra.testing import FakeDRADriver, wait_until
 from pkg import golang
 from pkg.api.core import v1
@@ -53,9 +54,8 @@ def stack() -> Iterator[ExitStack]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is so without a pause."""
-    monkeypatch.setattr("kubelet.cm.dra.plugin.connection.RECONNECT_DURATION", 0.01)
-    monkeypatch.setattr("kubelet.cm.dra.plugin.dra_plugin_manager.WIPE_RETRY_DURATION", 0.01)
-    monkeypatch.setattr("kubelet.cm.dra.plugin.dra_plugin_manager.HEALTH_STREAM_RETRY_PERIOD", 0.01)
+    monkeypatch.setattr(dra_plugin_manager, "WIPE_RETRY_DURATION", 0.01)
+    monkeypatch.setattr(dra_plugin_manager, "HEALTH_STREAM_RETRY_PERIOD", 0.01)
 
 
 @pytest.fixture
@@ -189,6 +189,24 @@ def test_calls_of_each_version(make: Make, tmp_path: Path, served: str, service:
         unprepared = plugin.node_unprepare_resources(ctx, drapb.NodeUnprepareResourcesRequest(claims=[claim]))
         assert list(unprepared.claims) == ["u"]
         assert driver.calls == [("prepare", ["u"]), ("unprepare", ["u"])]
+
+
+def connections(endpoint: str) -> int:
+    """How many a server has at the socket now."""
+    fields = (line.split() for line in Path("/proc/net/unix").read_text().splitlines())
+    return sum(each[-1] == endpoint and each[5] == "03" for each in fields)
+
+
+def test_one_connection_does_for_everything(make: Make, tmp_path: Path) -> None:
+    listener = Listener()
+    manager = make(listener=listener)
+    with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        wait_until(lambda: connected(manager) and listener.streams)
+        manager.get_plugin(DRIVER).node_prepare_resources(golang.background(), drapb.NodePrepareResourcesRequest())
+        assert connections(driver.endpoint) == 1
+        manager.deregister_plugin(DRIVER, driver.endpoint)
+        wait_until(lambda: connections(driver.endpoint) == 0)
 
 
 def test_service_that_is_not_there_after_all(make: Make, tmp_path: Path) -> None:

@@ -51,7 +51,19 @@ def exponential_buckets(start: float, factor: float, count: int) -> tuple[float,
 
 def exponential_buckets_range(minimum: float, maximum: float, count: int) -> tuple[float, ...]:
     """`count` bounds from minimum to maximum, evenly spaced on a logarithmic scale."""
-    return exponential_buckets(minimum, (maximum / minimum) ** (1 / (count - 1)), count)
+    factor = (maximum / minimum) ** (1 / (count - 1))
+    return tuple(minimum * _power(factor, i) for i in range(count))
+
+
+def _power(base: float, exponent: int) -> float:
+    """By squaring, as Go does it: bounds are label values, which have to be the same to the last digit."""
+    result = 1.0
+    while exponent:
+        if exponent & 1:
+            result *= base
+        base *= base
+        exponent >>= 1
+    return result
 
 
 class Counter(prometheus_client.Counter):

@@ -95,8 +95,14 @@ def test_foreign_counter() -> None:
 
 def test_buckets() -> None:
     assert metrics.exponential_buckets(1, 2, 4) == (1, 2, 4, 8)
-    low, *_, high = metrics.exponential_buckets_range(0.1, 40, 15)
-    assert (low, round(high, 6)) == (0.1, 40)
+    bounds = metrics.exponential_buckets_range(0.1, 40, 15)
+    # As a Go kubelet shows them.
+    assert (bounds[0], bounds[5], bounds[11], bounds[14]) == (
+        0.1,
+        0.849781240983936,
+        11.078365961221499,
+        39.99999999999997,
+    )
 
 
 def test_kubelet_metrics_register_once() -> None:

@@ -191,24 +191,6 @@ def test_calls_of_each_version(make: Make, tmp_path: Path, served: str, service:
         assert driver.calls == [("prepare", ["u"]), ("unprepare", ["u"])]
 
 
-def connections(endpoint: str) -> int:
-    """How many a server has at the socket now."""
-    fields = (line.split() for line in Path("/proc/net/unix").read_text().splitlines())
-    return sum(each[-1] == endpoint and each[5] == "03" for each in fields)
-
-
-def test_one_connection_does_for_everything(make: Make, tmp_path: Path) -> None:
-    listener = Listener()
-    manager = make(listener=listener)
-    with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
-        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
-        wait_until(lambda: connected(manager) and listener.streams)
-        manager.get_plugin(DRIVER).node_prepare_resources(golang.background(), drapb.NodePrepareResourcesRequest())
-        assert connections(driver.endpoint) == 1
-        manager.deregister_plugin(DRIVER, driver.endpoint)
-        wait_until(lambda: connections(driver.endpoint) == 0)
-
-
 def test_service_that_is_not_there_after_all(make: Make, tmp_path: Path) -> None:
     manager = make()
     with FakeDRADriver(tmp_path / "dra.sock", ("v1beta1",)) as driver:

@@ -10,13 +10,17 @@ import os
 from pathlib import Path
 
 from kubelet.cm.cgroup_manager import CgroupCommon, page_size_name, read_int
-from kubelet.cm.subsystems import CgroupSubsystems
+from kubelet.cm.subsystems import UNIFIED, CgroupSubsystems
 from kubelet.cm.systemd import Manager, Property
 from kubelet.cm.types import CgroupName, ResourceConfig
 from pkg.api.core import v1
 
-# The hierarchies in which pods get a cgroup of their own, those of them that the node has mounted.
-CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "devices", "freezer", "blkio", "systemd")
+# The hierarchies in which pods get a cgroup of their own, those of them that the node has mounted. Runtimes make
+# cgroups in all of them, and remove those of containers alone.
+CONTROLLERS = (
+    *("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "devices", "freezer", "blkio", "systemd"),
+    *("net_cls", "net_prio", "perf_event", "rdma", "misc", UNIFIED),
+)
 # Those without which a cgroup counts as missing. A runtime or another kubelet may leave out the rest.
 REQUIRED = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "systemd")
 
@@ -25,7 +29,10 @@ class CgroupV1Manager(CgroupCommon):
     """Makes every cgroup in all hierarchies."""
 
     def __init__(self, driver: str, subsystems: CgroupSubsystems, systemd: Manager | None = None) -> None:
-        self._mount_points = {c: subsystems.mount_points[c] for c in CONTROLLERS if c in subsystems.mount_points}
+        usable = {
+            c: path for c, path in subsystems.mount_points.items() if c in REQUIRED or path not in subsystems.read_only
+        }
+        self._mount_points = {c: usable[c] for c in CONTROLLERS if c in usable}
         # Controllers that are mounted together have one directory.
         super().__init__(driver, list(dict.fromkeys(self._mount_points.values())), systemd)
         self._cpu_load_balance_disable = False

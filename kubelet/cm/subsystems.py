@@ -17,11 +17,13 @@ MOUNT_INFO = "/proc/self/mountinfo"
 _REQUIRED_V1 = frozenset({"cpu", "cpuacct", "cpuset", "memory"})
 _REQUIRED_V2 = frozenset({"cpu", "memory"})
 _NAMED = "name="
+# What version 2 is called where it is mounted beside the hierarchies of version 1, with few controllers or none.
+UNIFIED = "unified"
 
 
 @dataclass(slots=True)
 class CgroupSubsystems:
-    """Where each controller of version 1 is mounted."""
+    """Where each controller of version 1 is mounted, and version 2 beside them."""
 
     mount_points: dict[str, str] = field(default_factory=dict)
     # Those of the mount points that cannot be written to.
@@ -38,6 +40,8 @@ def get_cgroup_subsystems(root: str = CGROUP_ROOT, mount_info: str = MOUNT_INFO)
         if "ro" in info.mount_options:
             found.read_only.add(info.mount_point)
         if info.fs_type == "cgroup2":
+            if info.mount_point == f"{root}/{UNIFIED}":
+                found.mount_points[UNIFIED] = info.mount_point
             continue
         for option in info.super_options:
             controller = option.removeprefix(_NAMED)

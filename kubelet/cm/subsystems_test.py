@@ -29,6 +29,21 @@ def test_machine_with_both_versions() -> None:
     assert found.read_only == set(), "that on which they are mounted does not count"
     paths = new_cgroup_manager("cgroupfs", "/nonexistent", found).paths(CgroupName(("kubepods",)))
     assert f"{together}/kubepods" in paths and len(paths) == len(set(paths)), "no hierarchy twice"
+    for left_by_runtimes in ("unified", "perf_event", "rdma", "net_cls,net_prio"):
+        assert f"{ROOT}/{left_by_runtimes}/kubepods" in paths
+
+
+def test_hierarchy_that_limits_nothing_may_be_read_only(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    text = (MOUNTS / "ubuntu_hybrid.txt").read_text()
+    for name in ("unified", "perf_event"):
+        text = text.replace(f"{ROOT}/{name} rw,", f"{ROOT}/{name} ro,")
+    mounts.write_text(text)
+    found = get_cgroup_subsystems(ROOT, str(mounts))
+    assert found.read_only == {f"{ROOT}/unified", f"{ROOT}/perf_event"}
+    paths = new_cgroup_manager("cgroupfs", "/nonexistent", found).paths(CgroupName(("kubepods",)))
+    assert f"{ROOT}/rdma/kubepods" in paths
+    assert not {f"{ROOT}/unified/kubepods", f"{ROOT}/perf_event/kubepods"} & set(paths)
 
 
 def test_machine_with_version_2_alone() -> None:

@@ -34,6 +34,7 @@ from kubelet import (
     status,
     sysctl,
     userns,
+    util,
 )
 from kubelet import container as kubecontainer
 from kubelet import pod as kubepod
@@ -493,6 +494,11 @@ def _build_stats(kubelet: Kubelet, kube_deps: Dependencies) -> None:
     kubelet.stats_provider = stats.Provider(kubelet.cadvisor, containers)
 
 
+def single_process_oom_kill(kube_cfg: kubeletconfig.KubeletConfiguration) -> bool:
+    """Whether one process alone is killed for want of memory: all that version 1 of cgroups can do, asked for in 2."""
+    return not util.is_cgroup2_unified_mode() or bool(kube_cfg.single_process_oom_kill)
+
+
 def _runtime_manager_options(
     ctx: golang.Context,
     kubelet: Kubelet,
@@ -521,7 +527,7 @@ def _runtime_manager_options(
         image_pulls_credential_verification_policy=kube_cfg.image_pull_credentials_verification_policy,
         preloaded_images_credential_verification_whitelist=kube_cfg.preloaded_images_verification_allowlist,
         external_credentials=_register_credential_providers(ctx, kubelet, options),
-        single_process_oom_kill=kube_cfg.single_process_oom_kill,
+        single_process_oom_kill=single_process_oom_kill(kube_cfg),
         cpu_cfs_quota=kube_cfg.cpu_cfs_quota,
         cpu_cfs_quota_period=kube_cfg.cpu_cfs_quota_period,
         runtime_service=kube_deps.remote_runtime_service,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kubelet import eviction, standalone
+from kubelet import eviction, standalone, util
 from kubelet.apis import config as kubeletconfig
-from kubelet.kubelet_build import build_standalone_objects, new_crash_loop_back_off
+from kubelet.kubelet_build import build_standalone_objects, new_crash_loop_back_off, single_process_oom_kill
 from kubelet.testing import TestKubelet, new_pod
 from pkg import features
 from pkg.api.core import v1
@@ -79,3 +79,15 @@ def test_a_node_under_pressure_admits_no_pod(tmp_path: Path) -> None:
     assert (result.admit, result.reason) == (False, "Evicted")
     assert result.message == "The node had condition: [DiskPressure]. "
     world.close()
+
+
+@pytest.mark.parametrize(
+    ("unified", "configured", "single"),
+    [(True, None, False), (True, False, False), (True, True, True), (False, None, True), (False, False, True)],
+)
+def test_single_process_oom_kill(
+    monkeypatch: pytest.MonkeyPatch, unified: bool, configured: bool | None, single: bool
+) -> None:
+    monkeypatch.setattr(util, "is_cgroup2_unified_mode", lambda: unified)
+    config = kubeletconfig.KubeletConfiguration(single_process_oom_kill=configured)
+    assert single_process_oom_kill(config) is single

@@ -236,11 +236,11 @@ def test_controller_without_a_mount_is_refused(world: World) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_read_only_hierarchies_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
-    world = World(tmp_path, version, monkeypatch)
-    world.write_proc("self/mountinfo", world.fake.mount_info("ro"))
-    with pytest.raises(ValueError, match=r"cgroup hierarchies are mounted read-only: \[.*cgroup"):
-        world.manager()
-    world.manager(cgroups_per_qos=False)
+    for world in _world(tmp_path, version, monkeypatch):
+        world.write_proc("self/mountinfo", world.fake.mount_info("ro"))
+        with pytest.raises(ValueError, match=r"cgroup hierarchies are mounted read-only: \[.*cgroup"):
+            world.manager()
+        world.manager(cgroups_per_qos=False)
 
 
 def test_v2_without_memory_is_refused(world2: World) -> None:

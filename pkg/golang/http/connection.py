@@ -109,6 +109,10 @@ class Connection:
         if event.http_version not in (b"1.0", b"1.1"):
             self._refuse(505)
             return False
+        if event.method == b"CONNECT":
+            # DIVERGES: Go's handlers answer it as any method. To clients a success opens a tunnel, and there is none.
+            self._refuse(405)
+            return False
         self.busy = True
         self._conn.set_deadline(time.monotonic() + self._settings.write_timeout)
         hijacked = self._respond(event)

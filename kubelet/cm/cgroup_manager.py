@@ -307,6 +307,11 @@ def same_cpu_shares(a: int | None, b: int | None) -> bool:
     return cpu_shares_to_weight(a) == cpu_shares_to_weight(b)
 
 
+def pids_max(limit: int) -> str:
+    """What stands in the file for a limit; systemd takes no 0, and so there is none with either driver."""
+    return "max" if limit < 0 else str(max(limit, 1))
+
+
 def page_size_name(size: int) -> str:
     """2097152 as 2MB, as the files of the hugetlb controller are named."""
     for unit, factor in (("GB", 2**30), ("MB", 2**20), ("KB", 2**10)):

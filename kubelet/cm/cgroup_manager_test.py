@@ -127,6 +127,7 @@ def test_v1_create(v1: FakeCgroupfs, driver: str) -> None:
             "memory.limit_in_bytes",
             "pids.max",
             "hugetlb.2MB.limit_in_bytes",
+            "hugetlb.2MB.rsvd.limit_in_bytes",
             "hugetlb.1GB.limit_in_bytes",
             "cpuset.cpus",
             "cpuset.mems",
@@ -138,6 +139,7 @@ def test_v1_create(v1: FakeCgroupfs, driver: str) -> None:
         "memory.limit_in_bytes": str(1 << 20),
         "pids.max": "100",
         "hugetlb.2MB.limit_in_bytes": str(4 << 20),
+        "hugetlb.2MB.rsvd.limit_in_bytes": str(4 << 20),
         "hugetlb.1GB.limit_in_bytes": "0",
         "cpuset.cpus": "0-1",
         "cpuset.mems": "0",
@@ -155,7 +157,7 @@ def test_v1_cpuset_that_was_set_stays(v1: FakeCgroupfs) -> None:
 def test_v1_what_is_none_is_left_alone(v1: FakeCgroupfs) -> None:
     manager = manager_of(v1)
     manager.create(POD, FULL)
-    manager.update(POD, ResourceConfig(cpu_shares=2))
+    manager.update(POD, ResourceConfig(cpu_shares=2, memory=0))
     where = POD_PATHS["cgroupfs"]
     assert v1.read(f"cpu/{where}/cpu.shares") == "2"
     assert v1.read(f"cpu/{where}/cpu.cfs_quota_us") == "20000"
@@ -205,7 +207,9 @@ def test_v2_create(v2: FakeCgroupfs, driver: str) -> None:
         (ResourceConfig(cpu_quota=-1, cpu_period=100000), "cpu.max", "max 100000"),
         (ResourceConfig(cpu_quota=5000), "cpu.max", "5000"),
         (ResourceConfig(memory=-1), "memory.max", "max"),
+        (ResourceConfig(memory=0), "memory.max", str(1 << 20)),
         (ResourceConfig(pids_limit=-1), "pids.max", "max"),
+        (ResourceConfig(pids_limit=0), "pids.max", "1"),
         (ResourceConfig(cpu_shares=2), "cpu.weight", "1"),
     ],
 )

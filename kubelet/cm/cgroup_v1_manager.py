@@ -9,7 +9,7 @@ import errno
 import os
 from pathlib import Path
 
-from kubelet.cm.cgroup_manager import CgroupCommon, page_size_name, read_int
+from kubelet.cm.cgroup_manager import NO_LIMIT, CgroupCommon, page_size_name, pids_max, read_int
 from kubelet.cm.subsystems import UNIFIED, CgroupSubsystems
 from kubelet.cm.systemd import Manager, Property
 from kubelet.cm.types import CgroupName, ResourceConfig
@@ -68,14 +68,16 @@ class CgroupV1Manager(CgroupCommon):
 
     def _write(self, name: CgroupName, config: ResourceConfig) -> None:
         self._write_cpu(name, config)
-        if config.memory is not None:
+        # A limit of 0 is none that anybody asked for: no process could be in the cgroup.
+        if config.memory:
             self._write_memory(name, config.memory)
         settings: list[tuple[str, str, int | str | None]] = [
             ("cpuset", "cpuset.cpus", config.cpuset or None),
-            ("pids", "pids.max", _pids_max(config.pids_limit)),
+            ("pids", "pids.max", None if config.pids_limit is None else pids_max(config.pids_limit)),
         ]
         for size, limit in config.huge_page_limit.items():
-            settings.append(("hugetlb", f"hugetlb.{page_size_name(size)}.limit_in_bytes", limit))
+            for kind in ("", ".rsvd"):
+                settings.append(("hugetlb", f"hugetlb.{page_size_name(size)}{kind}.limit_in_bytes", limit))
         for controller, file, value in settings:
             self._write_file(controller, name, file, value)
 
@@ -102,7 +104,7 @@ class CgroupV1Manager(CgroupCommon):
         directory = self._path("memory", name)
         if directory is None:
             return
-        if limit == -1:
+        if limit == NO_LIMIT:
             # No limit of memory below one of memory and swap would be refused.
             self._write_file("memory", name, "memory.memsw.limit_in_bytes", limit)
         try:
@@ -117,7 +119,7 @@ class CgroupV1Manager(CgroupCommon):
 
     def _properties(self, config: ResourceConfig) -> list[Property]:
         found: list[Property] = []
-        if config.memory is not None:
+        if config.memory:
             found.append(("MemoryLimit", ("t", config.memory % (1 << 64))))
         if config.cpu_shares is not None:
             found.append(("CPUShares", ("t", config.cpu_shares)))
@@ -143,10 +145,6 @@ class CgroupV1Manager(CgroupCommon):
         if path is None:
             raise ValueError("no cgroup v1 mountpoint for memory controller found")
         return read_int(path, "memory.usage_in_bytes")
-
-
-def _pids_max(limit: int | None) -> int | str | None:
-    return "max" if limit is not None and limit < 0 else limit
 
 
 def _inherit_cpuset(path: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kubelet.cm.cgroup_manager import NO_LIMIT, CgroupCommon, page_size_name, read_int
+from kubelet.cm.cgroup_manager import NO_LIMIT, CgroupCommon, page_size_name, pids_max, read_int
 from kubelet.cm.systemd import INFINITY, Manager, Property, unified_properties
 from kubelet.cm.types import CgroupName, ResourceConfig
 from kubelet.util import CGROUP_ROOT
@@ -68,12 +68,14 @@ class CgroupV2Manager(CgroupCommon):
             settings["cpu.max"] = f"{quota} {config.cpu_period}" if config.cpu_period else quota
         if config.cpuset:
             settings["cpuset.cpus"] = config.cpuset
-        if config.memory is not None:
-            settings["memory.max"] = "max" if config.memory < 0 else str(config.memory)
+        # A limit of 0 is none that anybody asked for: the kernel would kill all that is in the cgroup.
+        if config.memory:
+            settings["memory.max"] = "max" if config.memory == NO_LIMIT else str(config.memory)
         if config.pids_limit is not None:
-            settings["pids.max"] = "max" if config.pids_limit <= 0 else str(config.pids_limit)
+            settings["pids.max"] = pids_max(config.pids_limit)
         for size, limit in config.huge_page_limit.items():
-            settings[f"hugetlb.{page_size_name(size)}.max"] = str(limit)
+            for kind in ("", ".rsvd"):
+                settings[f"hugetlb.{page_size_name(size)}{kind}.max"] = str(limit)
         for file, value in (settings | config.unified).items():
             target = Path(path, file)
             if target.exists():
@@ -81,7 +83,7 @@ class CgroupV2Manager(CgroupCommon):
 
     def _properties(self, config: ResourceConfig) -> list[Property]:
         found: list[Property] = []
-        if config.memory is not None:
+        if config.memory:
             found.append(("MemoryMax", ("t", INFINITY if config.memory < 0 else config.memory)))
         if config.cpu_shares is not None:
             found.append(("CPUWeight", ("t", cpu_shares_to_weight(config.cpu_shares))))

@@ -69,7 +69,8 @@ def test_classes_do_not_limit_huge_pages(tmp_path: Path, monkeypatch: pytest.Mon
     world = World(tmp_path, 1, monkeypatch)
     world.start(PODS)
     for path in (".", "burstable", "besteffort"):
-        assert world.read("hugetlb", path, "hugetlb.2MB.limit_in_bytes") == str(1 << 62)
+        for kind in ("", ".rsvd"):
+            assert world.read("hugetlb", path, f"hugetlb.2MB{kind}.limit_in_bytes") == str(1 << 62)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,10 @@ V1_FILES = {
     "cpuset": {"cpuset.cpus": "", "cpuset.mems": ""},
     "memory": {"memory.limit_in_bytes": "9223372036854771712"},
     "pids": {"pids.max": "max"},
-    "hugetlb": {"hugetlb.2MB.limit_in_bytes": "9223372036854771712", "hugetlb.1GB.limit_in_bytes": "0"},
+    "hugetlb": {
+        **{f"hugetlb.2MB{kind}.limit_in_bytes": "9223372036854771712" for kind in ("", ".rsvd")},
+        "hugetlb.1GB.limit_in_bytes": "0",
+    },
     "devices": {},
     "freezer": {},
 }

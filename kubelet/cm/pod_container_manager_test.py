@@ -178,10 +178,12 @@ def test_shares_of_the_classes(world: World) -> None:
 
 def test_start_mends_what_an_earlier_kubelet_left(world: World) -> None:
     info = world.qos.get_qos_containers_info()
-    where = f"cpu{world.cgroups.name(info.best_effort)}/cpu.shares"
-    world.fake.write(where, "1024")
+    where = {name: f"cpu{world.cgroups.name(name)}/cpu.shares" for name in (info.burstable, info.best_effort)}
+    for path in where.values():
+        world.fake.write(path, "1024")
     world.qos.start(world.ctx, dict, list)
-    assert world.fake.read(where) == "2"
+    assert world.fake.read(where[info.best_effort]) == "2"
+    assert world.fake.read(where[info.burstable]) == "1024", "its pods still run, though none is known yet"
 
 
 def test_without_cgroups_all_pods_stand_at_the_root() -> None:

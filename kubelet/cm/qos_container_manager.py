@@ -66,18 +66,25 @@ class QOSContainerManager:
             self._cgroup_manager.validate(info.guaranteed)
         except ValueError as err:
             raise ValueError(f"error validating root container {list(info.guaranteed)} : {err}") from err
-        for name in (info.burstable, info.best_effort):
-            shares = MIN_SHARES if name == info.best_effort else None
-            config = ResourceConfig(cpu_shares=shares, huge_page_limit=_huge_pages_unbounded())
-            if self._cgroup_manager.exists(name):
-                # Somebody may have changed what an earlier kubelet set.
-                self._cgroup_manager.update(name, config)
-            else:
-                self._cgroup_manager.create(name, config)
+        is_new = [self._ensure_exists(name) for name in (info.burstable, info.best_effort)]
         self._active_pods = active_pods
         self._get_node_allocatable = get_node_allocatable
-        self._try_update()
+        # DIVERGES: Go does so in any case. After a restart no pod is known yet, and all that run would have as good
+        # as no shares and no protection for a minute.
+        if any(is_new):
+            self._try_update()
         golang.go(self._update_periodically, ctx, name="qos-cgroups")
+
+    def _ensure_exists(self, name: CgroupName) -> bool:
+        """Whether the class had no cgroup yet."""
+        shares = MIN_SHARES if name == self._info.best_effort else None
+        config = ResourceConfig(cpu_shares=shares, huge_page_limit=_huge_pages_unbounded())
+        if self._cgroup_manager.exists(name):
+            # Somebody may have changed what an earlier kubelet set.
+            self._cgroup_manager.update(name, config)
+            return False
+        self._cgroup_manager.create(name, config)
+        return True
 
     def _update_periodically(self, ctx: golang.Context) -> None:
         if not ctx.wait(PERIODIC_QOS_CGROUP_UPDATE_INTERVAL):
@@ -106,13 +113,14 @@ class QOSContainerManager:
             klog.v(4).info_s("Updated QoS cgroup configuration")
 
     def _all_updated(self, configs: dict[CgroupName, ResourceConfig]) -> bool:
-        try:
-            for name, config in configs.items():
+        all_updated = True
+        for name, config in configs.items():
+            try:
                 self._cgroup_manager.update(name, config)
-        except OSError as err:
-            klog.v(2).info_s("Failed to update QoS cgroup configuration", err=err)
-            return False
-        return True
+            except OSError as err:
+                klog.v(2).info_s("Failed to update QoS cgroup configuration", cgroupName=list(name), err=err)
+                all_updated = False
+        return all_updated
 
     def _configs(self) -> dict[CgroupName, ResourceConfig]:
         info, pods = self._info, self._active_pods()

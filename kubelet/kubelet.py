@@ -33,6 +33,7 @@ from kubelet import (
 from kubelet import container as kubecontainer
 from kubelet import pod as kubepod
 from kubelet import types as kubetypes
+from kubelet.cm import topologymanager
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
 from kubelet.kubelet_node_declared_features import missing_for_update
 from kubelet.kubelet_pods import KubeletPods
@@ -91,6 +92,7 @@ _REJECTION_REASONS = frozenset(
         lifecycle.UNEXPECTED_PREDICATE_FAILURE_TYPE,
         nodeshutdown.NODE_SHUTDOWN_NOT_ADMITTED_REASON,
         sysctl.FORBIDDEN_REASON,
+        topologymanager.ERROR_TOPOLOGY_AFFINITY,
         volumemanager.VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON,
         *(lifecycle.INSUFFICIENT_RESOURCE_PREFIX + name for name in ("cpu", "memory", "ephemeral-storage", "pods")),
     }

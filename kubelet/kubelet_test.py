@@ -403,6 +403,7 @@ def test_first_refusal_counts(test_kubelet: TestKubelet) -> None:
         ("OutOfcpu", "OutOfcpu"),
         ("OutOfexample.com/gpu", "OutOfExtendedResources"),
         ("SysctlForbidden", "SysctlForbidden"),
+        ("TopologyAffinityError", "TopologyAffinityError"),
         ("WhateverAPluginSays", "Other"),
     ],
 )

@@ -71,7 +71,10 @@ class Manager:
         self._initialize_metrics()
 
     def _initialize_metrics(self) -> None:
-        """So that they are there with 0 before the first pod comes."""
+        """So that they are there with 0 before the first pod comes.
+
+        DIVERGES: Go wants that too, but does so before the metrics are registered, which is in vain.
+        """
         for scope in (metrics.ALIGN_SCOPE_CONTAINER, metrics.ALIGN_SCOPE_POD):
             metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES.labels(scope, metrics.ALIGNED_NUMA_NODE)
             metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES_FAILURE.labels(scope, metrics.ALIGNED_NUMA_NODE)

@@ -64,6 +64,9 @@ class KubeletProcess:
             "cgroupDriver": "cgroupfs",
             # Refused by default; the machine that runs tests may have either version.
             "failCgroupV1": False,
+            # A disk that is nearly full is no fault of what is tested.
+            "evictionHard": {"memory.available": "100Mi"},
+            "imageGCHighThresholdPercent": 100,
             **(config or {}),
         }
         self._config_file = folder / f"{node}.yaml"

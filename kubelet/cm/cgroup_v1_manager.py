@@ -12,7 +12,7 @@ from pathlib import Path
 from kubelet.cm.cgroup_manager import NO_LIMIT, CgroupCommon, page_size_name, pids_max, read_int
 from kubelet.cm.subsystems import UNIFIED, CgroupSubsystems
 from kubelet.cm.systemd import Manager, Property
-from kubelet.cm.types import CgroupName, ResourceConfig
+from kubelet.cm.types import CgroupName, ResourceConfig, quoted
 from pkg.api.core import v1
 
 # The hierarchies in which pods get a cgroup of their own, those of them that the node has mounted. Runtimes make
@@ -43,7 +43,7 @@ class CgroupV1Manager(CgroupCommon):
     def validate(self, name: CgroupName) -> None:
         needed = {self._mount_points[c] + self.name(name) for c in REQUIRED if c in self._mount_points}
         if missing := sorted(path for path in needed if not os.path.isdir(path)):
-            raise ValueError(f"cgroup {list(name)} has some missing paths: {', '.join(missing)}")
+            raise ValueError(f"cgroup {quoted(name)} has some missing paths: {', '.join(missing)}")
 
     def set_cpu_load_balance_disable(self) -> None:
         self._cpu_load_balance_disable = True

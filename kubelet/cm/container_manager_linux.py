@@ -374,7 +374,11 @@ class ContainerManagerImpl:
     def get_capacity(self, local_storage_capacity_isolation: bool) -> dict[str, Quantity]:
         capacity = cadvisor.capacity_from_machine_info(self._cadvisor.machine_info())
         if local_storage_capacity_isolation:
-            capacity |= cadvisor.ephemeral_storage_capacity_from_fs_info(self._cadvisor.root_fs_info())
+            try:
+                capacity |= cadvisor.ephemeral_storage_capacity_from_fs_info(self._cadvisor.root_fs_info())
+            except OSError as err:
+                # The rest is known all the same.
+                klog.error_s(err, "Unable to get rootfs data from cAdvisor interface")
         return capacity
 
     # ---- What containers are given ----

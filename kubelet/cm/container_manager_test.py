@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubelet import cm, config
+from kubelet import cm, config, eviction
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet.cadvisor import testing as cadvisortest
 from kubelet.cadvisor.info import v1 as cadvisorapi
@@ -116,7 +116,7 @@ def test_start_lays_out_the_cgroups(world: World) -> None:
 
 
 def test_cgroup_root_must_be_there(world: World) -> None:
-    expected = r"invalid configuration: cgroup \['gone'\] has some missing paths: .*/cpu/gone"
+    expected = r'invalid configuration: cgroup \["gone"\] has some missing paths: .*/cpu/gone'
     with pytest.raises(ValueError, match=expected):
         world.manager(cgroup_root="/gone")
     with pytest.raises(ValueError, match="cgroup-root was not specified"):
@@ -220,6 +220,14 @@ def test_reservations_are_added_up(world: World) -> None:
     assert {name: str(quantity) for name, quantity in found.items()} == {"cpu": "300m", "memory": "1Gi"}
     absolute = manager.get_node_allocatable_absolute()
     assert (str(absolute["cpu"]), absolute["memory"].value()) == ("1700m", 3 << 30)
+
+
+def test_disk_that_does_not_answer_has_no_capacity(world: World) -> None:
+    nodefs = eviction.parse_threshold_config([], {"nodefs.available": "10%"}, {}, {}, {})
+    manager = world.manager(hard_eviction_thresholds=nodefs)
+    world.cadvisor.fs_err = OSError("gone")
+    assert manager.get_capacity(True) == manager.get_capacity(False)
+    assert manager.get_node_allocatable_reservation() == {}
 
 
 # ---- Machines that will not do ----

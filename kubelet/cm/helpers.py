@@ -38,6 +38,7 @@ MEMORY_LOW = "memory.low"
 TIERED_RESERVATION = "TieredReservation"
 # A limit below this cannot be told from it in the cgroup.
 MIN_MILLI_CPU_LIMIT = 10
+_ZERO = quantities.new_quantity(0)
 
 
 def milli_cpu_to_quota(milli_cpu: int, period: int) -> int:
@@ -168,7 +169,7 @@ def hard_eviction_reservation(
     for threshold in thresholds:
         name = resources.get(threshold.signal)
         if name is not None:
-            reserved[name] = evictionapi.get_threshold_quantity(threshold.value, capacity[name])
+            reserved[name] = evictionapi.get_threshold_quantity(threshold.value, capacity.get(name, _ZERO))
     return reserved
 
 

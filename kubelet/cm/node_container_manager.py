@@ -13,7 +13,7 @@ from kubelet import types as kubetypes
 from kubelet.cm.cgroup_manager import CgroupManager
 from kubelet.cm.container_manager import NodeConfig
 from kubelet.cm.helpers import MEMORY_MIN, hard_eviction_reservation, huge_page_limits, milli_cpu_to_shares
-from kubelet.cm.types import CgroupName, ResourceConfig
+from kubelet.cm.types import CgroupName, ResourceConfig, quoted
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -94,7 +94,7 @@ class NodeContainerManager:
             config = self._get_cgroup_config(self._node_allocatable(), compressible_only=False)
             self._cgroup_manager.update(self._cgroup_root, config)
         except OSError as err:
-            message = f"Failed to update Node Allocatable Limits {list(self._cgroup_root)}: {err}"
+            message = f"Failed to update Node Allocatable Limits {quoted(self._cgroup_root)}: {err}"
             klog.warning_s(message)
             self._warn(message)
             return False
@@ -123,7 +123,7 @@ class NodeContainerManager:
         """Limit a cgroup that somebody else has made. Raises ValueError when it is not there, OSError."""
         cgroup = self._cgroup_manager.cgroup_name(name)
         if not reserved:
-            raise ValueError(f"{list(cgroup)} cgroup is not configured properly")
+            raise ValueError(f"{quoted(cgroup)} cgroup is not configured properly")
         config = self._get_cgroup_config(reserved, compressible_only)
         if features.feature_gate.enabled(features.MEMORY_QOS) and config.memory is not None:
             config.unified[MEMORY_MIN] = str(config.memory)

@@ -168,7 +168,11 @@ class PodContainerManagerImpl:
 
 
 class PodContainerManagerNoop:
-    """For nodes without pod cgroups: all pods stand right below the cgroup root."""
+    """For nodes without pod cgroups: all pods stand right below the cgroup root.
+
+    DIVERGES: Go tells the runtime nothing of a root that was configured, although its documentation says that the
+    runtime gets it.
+    """
 
     def __init__(self, cgroup_root: CgroupName) -> None:
         self._cgroup_root = cgroup_root

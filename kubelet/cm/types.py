@@ -5,6 +5,7 @@ Go: pkg/kubelet/cm/types.go
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import NewType
 
@@ -21,6 +22,11 @@ def cgroup_name(base: tuple[str, ...], *components: str) -> CgroupName:
         if "/" in component or "_" in component:
             raise ValueError(f"invalid character in component [{component!r}] of cgroup name")
     return CgroupName((*base, *components))
+
+
+def quoted(name: CgroupName) -> str:
+    """For messages that people look for: as in ["kubepods" "burstable"]."""
+    return f"[{' '.join(map(json.dumps, name))}]"
 
 
 @dataclass(slots=True)

@@ -34,7 +34,7 @@ class Endpoint(Protocol):
 
     def get_preferred_allocation(
         self, available: Iterable[str], must_include: Iterable[str], size: int
-    ) -> pluginapi.PreferredAllocationResponse: ...
+    ) -> plugin.PendingCall[pluginapi.PreferredAllocationResponse]: ...
 
     def allocate(self, devs: Iterable[str]) -> plugin.PendingCall[pluginapi.AllocateResponse]: ...
 
@@ -77,13 +77,13 @@ class EndpointImpl:
 
     def get_preferred_allocation(
         self, available: Iterable[str], must_include: Iterable[str], size: int
-    ) -> pluginapi.PreferredAllocationResponse:
+    ) -> plugin.PendingCall[pluginapi.PreferredAllocationResponse]:
         request = pluginapi.PreferredAllocationRequest()
         request.container_requests.add(
             available_deviceIDs=sorted(available), must_include_deviceIDs=sorted(must_include), allocation_size=size
         )
         method = self._running_plugin().api.GetPreferredAllocation
-        return plugin.call(method, request, PREFERRED_ALLOCATION_TIMEOUT, self._resource_name)
+        return plugin.begin(method, request, PREFERRED_ALLOCATION_TIMEOUT, self._resource_name)
 
     def allocate(self, devs: Iterable[str]) -> plugin.PendingCall[pluginapi.AllocateResponse]:
         request = pluginapi.AllocateRequest()

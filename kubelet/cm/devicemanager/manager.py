@@ -10,7 +10,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kubelet import checkpointmanager, metrics
 from kubelet.apis.deviceplugin import v1beta1 as api
@@ -54,6 +54,9 @@ _OPTIONS_TIMEOUT = 10.0
 _PATIENCE = 1.0
 
 
+_Answer = TypeVar("_Answer")
+
+
 class AllocationError(Exception):
     """A container cannot have its devices."""
 
@@ -65,10 +68,11 @@ class DevicesAwaitedError(admission.Error):
 
 
 class EndpointInfo(NamedTuple):
-    """A resource's plugin; without options if it has not come back since the kubelet started."""
+    """A resource's plugin; without the last two if it has not come back since the kubelet started."""
 
     e: Endpoint
-    opts: pluginapi.DevicePluginOptions | None
+    opts: pluginapi.DevicePluginOptions | None = None
+    plugin: plugin.DevicePlugin | None = None
 
 
 class _Container(NamedTuple):
@@ -136,8 +140,9 @@ class ManagerImpl:
         self._awaited: dict[str, float] = {}
         # Pods that wait for that.
         self._waiting_pods: dict[str, set[str]] = {}
-        # What plugins are asked for just now.
+        # What plugins are asked just now.
         self._allocations: dict[_Container, _Allocation] = {}
+        self._preferences: dict[_Container, plugin.PendingCall[pluginapi.PreferredAllocationResponse]] = {}
         # The pod that allocates, and by resource the devices of its init containers that others of it can have.
         self._devices_to_reuse: tuple[str, dict[str, set[str]]] = ("", {})
         # Has a lock of its own.
@@ -207,15 +212,18 @@ class ManagerImpl:
         )
         with self._lock:
             self._endpoints[resource_name] = EndpointInfo(
-                EndpointImpl(resource_name, device_plugin, self._clock), options
+                EndpointImpl(resource_name, device_plugin, self._clock), options, device_plugin
             )
         klog.v(2).info_s("Device plugin connected", resourceName=resource_name)
 
-    def plugin_disconnected(self, resource_name: str) -> None:
-        """For the server: all the resource's devices count as unhealthy."""
+    def plugin_disconnected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
+        """For the server: all the resource's devices count as unhealthy.
+
+        DIVERGES: Go takes it for the end of a plugin that has connected in the meantime, too.
+        """
         with self._lock:
             info = self._endpoints.get(resource_name)
-            if info is None:
+            if info is None or info.plugin is not device_plugin:
                 return
             klog.v(2).info_s("Mark all resources Unhealthy for resource", resourceName=resource_name)
             healthy = self._healthy_devices.pop(resource_name, set())
@@ -246,12 +254,9 @@ class ManagerImpl:
             concerned = self._waiting_pods.pop(resource_name, set())
         if features.feature_gate.enabled(features.RESOURCE_HEALTH_STATUS):
             # One that is new may have been a pod's before it disappeared for a while.
-            changed = (id for id in now if id not in before or before[id].health != now[id].health)
-            concerned.update(self._pod_devices.get_pod_for_device(resource_name, id) for id in changed)
-        concerned.discard("")
-        if concerned and not self._updates.try_send(Update(tuple(sorted(concerned)))):
-            err = RuntimeError("device update channel is full")
-            klog.error_s(err, "discard pods info", podsToUpdate=sorted(concerned))
+            changed = {id for id in now if id not in before or before[id].health != now[id].health}
+            concerned |= self._pod_devices.get_pods_for_devices(resource_name, changed)
+        self._tell(concerned)
         try:
             self._write_checkpoint()
         except OSError as err:
@@ -274,9 +279,11 @@ class ManagerImpl:
             for name in gone:
                 for by_resource in (self._endpoints, self._healthy_devices, self._unhealthy_devices, self._awaited):
                     by_resource.pop(name, None)
+            in_vain = set[str]().union(*(self._waiting_pods.get(name, ()) for name in gone))
             allocatable = {name: len(ids) for name, ids in self._healthy_devices.items()}
             capacity = {name: count + len(self._unhealthy_devices.get(name, ())) for name, count in allocatable.items()}
         if gone:
+            self._tell(in_vain)
             try:
                 self._write_checkpoint()
             except OSError as err:
@@ -357,7 +364,7 @@ class ManagerImpl:
             for resource_name in registered:
                 self._healthy_devices[resource_name] = set()
                 self._unhealthy_devices[resource_name] = set()
-                self._endpoints[resource_name] = EndpointInfo(EndpointImpl(resource_name, None, self._clock), None)
+                self._endpoints[resource_name] = EndpointInfo(EndpointImpl(resource_name, None, self._clock))
                 self._awaited[resource_name] = self._clock.monotonic()
         klog.v(4).info_s("Read data from checkpoint file", checkpoint=KUBELET_DEVICE_MANAGER_CHECKPOINT)
 
@@ -368,8 +375,13 @@ class ManagerImpl:
         if not self._sources_ready():
             return
         with self._lock:
-            for key in [key for key in self._allocations if key.pod_uid not in active]:
-                del self._allocations[key]
+            for calls in (self._allocations, self._preferences):
+                for key in [key for key in calls if key.pod_uid not in active]:
+                    del calls[key]
+            for name, waiting in list(self._waiting_pods.items()):
+                waiting &= active
+                if not waiting:
+                    del self._waiting_pods[name]
         if gone := self._pod_devices.pods() - active:
             klog.v(3).info_s("Pods to be removed", podUIDs=sorted(gone))
             self._pod_devices.delete(gone)
@@ -403,36 +415,55 @@ class ManagerImpl:
         self, pod: v1.Pod, container: v1.Container, reusable: dict[str, set[str]]
     ) -> None:
         needs_update_checkpoint = allocated_devices_updated = False
-        # Extended resources are not overcommitted: what is requested is the limit.
-        for resource_name, quantity in container.resources.limits.items():
-            if features.feature_gate.enabled(features.DRA_EXTENDED_RESOURCE) and _is_dra_extended_resource(
-                pod, container.name, resource_name
-            ):
-                klog.v(3).info_s(
-                    "Skipping allocation for DRA-backed extended resource",
-                    resourceName=resource_name,
-                    pod=klog.kobj(pod),
-                    containerName=container.name,
-                )
-                continue
-            if not self._is_device_plugin_resource(resource_name):
-                continue
-            if not allocated_devices_updated:
-                self.update_allocated_devices()
-                allocated_devices_updated = True
-            uid, reuse = pod.metadata.uid, reusable.get(resource_name, set())
-            key = _Container(uid, container.name, resource_name)
-            with self._lock:
-                allocation, patience = self._allocations.get(key), 0.0
-            if allocation is None:
-                devices = self._devices_to_allocate(uid, container.name, resource_name, quantity.value(), reuse)
-                if not devices:
+        try:
+            # Extended resources are not overcommitted: what is requested is the limit.
+            for resource_name, quantity in container.resources.limits.items():
+                if features.feature_gate.enabled(features.DRA_EXTENDED_RESOURCE) and _is_dra_extended_resource(
+                    pod, container.name, resource_name
+                ):
+                    klog.v(3).info_s(
+                        "Skipping allocation for DRA-backed extended resource",
+                        resourceName=resource_name,
+                        pod=klog.kobj(pod),
+                        containerName=container.name,
+                    )
                     continue
-                allocation, patience = self._begin_allocation(pod, key, devices), _PATIENCE
-            self._finish_allocation(key, allocation, patience)
-            needs_update_checkpoint = True
-        if needs_update_checkpoint:
-            self._write_checkpoint()
+                if not self._is_device_plugin_resource(resource_name):
+                    continue
+                if not allocated_devices_updated:
+                    self.update_allocated_devices()
+                    allocated_devices_updated = True
+                reuse = reusable.get(resource_name, set())
+                if self._allocate_resource(pod, container, resource_name, quantity.value(), reuse):
+                    needs_update_checkpoint = True
+        finally:
+            # Also of a container that waits for another resource.
+            if needs_update_checkpoint:
+                self._write_checkpoint()
+
+    def _allocate_resource(
+        self, pod: v1.Pod, container: v1.Container, resource_name: str, required: int, reusable: set[str]
+    ) -> bool:
+        """Whether the container was given something."""
+        key = _Container(pod.metadata.uid, container.name, resource_name)
+        with self._lock:
+            allocation, patience = self._allocations.get(key), 0.0
+        if allocation is None:
+            devices = self._devices_to_allocate(pod, key, required, reusable)
+            if not devices:
+                return False
+            patience = self._patience(resource_name)
+            allocation = self._begin_allocation(pod, key, devices)
+        self._finish_allocation(key, allocation, patience)
+        return True
+
+    def _patience(self, resource_name: str) -> float:
+        """Seconds to wait for an answer; none where the plugin has others waiting already."""
+        with self._lock:
+            allocations = [each.call for key, each in self._allocations.items() if key.resource_name == resource_name]
+            preferences = [call for key, call in self._preferences.items() if key.resource_name == resource_name]
+        answered = all(call.done() for call in allocations) and all(call.done() for call in preferences)
+        return _PATIENCE if answered else 0.0
 
     def _begin_allocation(self, pod: v1.Pod, key: _Container, devices: set[str]) -> _Allocation:
         """Have the plugin allocate the devices, which nobody else gets meanwhile."""
@@ -453,16 +484,11 @@ class ManagerImpl:
         return allocation
 
     def _finish_allocation(self, key: _Container, allocation: _Allocation, patience: float) -> None:
-        """Give the container what the plugin allocates. Raises DevicesAwaitedError if that takes longer.
-
-        DIVERGES: Go, and all pods of the node with it, waits for the plugin.
-        """
+        """Give the container what the plugin allocates. Raises DevicesAwaitedError if that takes longer."""
         try:
-            response = allocation.call.result(patience)
-        except TimeoutError:
-            allocation.call.when_done(lambda: self._tell(key.pod_uid))
-            message = f"waits for the device plugin of {key.resource_name} to allocate devices"
-            raise DevicesAwaitedError(message) from None
+            response = self._result(key, allocation.call, patience, "allocate devices")
+        except DevicesAwaitedError:
+            raise
         except Exception:
             self._end_allocation(key, allocation)
             raise
@@ -473,9 +499,22 @@ class ManagerImpl:
         self._pod_devices.insert(*key, devices, response.container_responses[0])
         self._end_allocation(key, allocation)
 
-    def _tell(self, pod_uid: str) -> None:
-        """Have the pod synced. If nobody listens it is not long until its next sync."""
-        self._updates.try_send(Update((pod_uid,)))
+    def _result(self, key: _Container, call: plugin.PendingCall[_Answer], patience: float, what: str) -> _Answer:
+        """The plugin's answer. Raises DevicesAwaitedError if that takes longer, and has the pod synced then.
+
+        DIVERGES: Go, and all pods of the node with it, waits for the plugin.
+        """
+        try:
+            return call.result(patience)
+        except TimeoutError:
+            call.when_done(lambda: self._tell({key.pod_uid}))
+            raise DevicesAwaitedError(f"waits for the device plugin of {key.resource_name} to {what}") from None
+
+    def _tell(self, pod_uids: set[str]) -> None:
+        """Have the pods synced. If nobody listens it is not long until their next sync."""
+        if pod_uids and not self._updates.try_send(Update(tuple(sorted(pod_uids)))):
+            err = RuntimeError("device update channel is full")
+            klog.error_s(err, "discard pods info", podsToUpdate=sorted(pod_uids))
 
     def _end_allocation(self, key: _Container, allocation: _Allocation) -> None:
         with self._lock:
@@ -500,14 +539,13 @@ class ManagerImpl:
                     by_node.setdefault(node, []).append(id)
         return by_node
 
-    def _devices_to_allocate(
-        self, pod_uid: str, container_name: str, resource_name: str, required: int, reusable: set[str]
-    ) -> set[str]:
+    def _devices_to_allocate(self, pod: v1.Pod, key: _Container, required: int, reusable: set[str]) -> set[str]:
         """The devices that the plugin is to allocate for the container; none if it has them, or needs none.
 
         Raises DevicesAwaitedError, AllocationError, and what the plugin answers when it is asked which it prefers.
         """
-        before = self._pod_devices.container_devices(pod_uid, container_name, resource_name)
+        pod_uid, container_name, resource_name = key
+        before = self._pod_devices.container_devices(*key)
         log = {"resourceName": resource_name, "podUID": pod_uid, "containerName": container_name}
         if before is not None:
             klog.v(3).info_s("Found pre-allocated devices for resource on pod", **log, devices=sorted(before))
@@ -518,7 +556,7 @@ class ManagerImpl:
                 )
         # While not all sources are known the kubelet has just started. A container that runs then has its devices, and
         # its plugin need not be back yet. After a reboot of the node none runs.
-        if not self._sources_ready() and self._is_container_already_running(pod_uid, container_name):
+        if not self._sources_ready() and self._has_got_its_devices(pod, container_name):
             klog.v(3).info_s("Container detected running, nothing to do", deviceNumber=required, **log)
             return set()
         klog.v(3).info_s("Need devices to allocate for pod", deviceNumber=required, **log)
@@ -535,7 +573,7 @@ class ManagerImpl:
                 f"requested number of devices unavailable for {resource_name}. "
                 f"Requested: {required - len(chosen)}, Available: {len(available)}"
             )
-        return self._choose(pod_uid, container_name, resource_name, required, chosen, available)
+        return self._choose(key, required, chosen, available)
 
     def _require_healthy(self, pod_uid: str, resource_name: str, before: set[str]) -> set[str]:
         """The resource's healthy devices. Raises if there are none, or if one of those before is not among them."""
@@ -561,20 +599,12 @@ class ManagerImpl:
             )
         return healthy
 
-    def _choose(
-        self,
-        pod_uid: str,
-        container_name: str,
-        resource_name: str,
-        required: int,
-        chosen: set[str],
-        available: set[str],
-    ) -> set[str]:
+    def _choose(self, key: _Container, required: int, chosen: set[str], available: set[str]) -> set[str]:
         """Fill up those that are chosen already, from the NUMA nodes the container is to be on as far as they go.
 
         The plugin is asked which it prefers, once there is something to prefer.
         """
-        aligned, unaligned, no_affinity = self._filter_by_affinity(pod_uid, container_name, resource_name, available)
+        aligned, unaligned, no_affinity = self._filter_by_affinity(*key, available)
         missing = required - len(chosen)
         if missing < len(aligned):
             candidates, fallback = aligned, [aligned]
@@ -583,30 +613,44 @@ class ManagerImpl:
             candidates, fallback = available, [unaligned, no_affinity]
         if missing == 0:
             return chosen
-        preferred = self._call_get_preferred_allocation_if_available(
-            resource_name, candidates | chosen, chosen, required
-        )
+        preferred = self._call_get_preferred_allocation_if_available(key, candidates | chosen, chosen, required)
         for source in (preferred & candidates, *fallback):
             more = sorted(source - chosen)[: required - len(chosen)]
             chosen = chosen | set(more)
         return chosen
 
     def _call_get_preferred_allocation_if_available(
-        self, resource_name: str, available: set[str], must_include: set[str], size: int
+        self, key: _Container, available: set[str], must_include: set[str], size: int
     ) -> set[str]:
+        """The plugin's choice; if the pod had to wait for it, of what was available then."""
+        resource_name = key.resource_name
         with self._lock:
             info = self._endpoints.get(resource_name)
+            call, patience = self._preferences.get(key), 0.0
         if info is None:
             raise AllocationError(f"endpoint not found in cache for a registered resource: {resource_name}")
         if info.opts is None or not info.opts.get_preferred_allocation_available:
             klog.v(5).info_s("Plugin options indicate to skip GetPreferredAllocation", resourceName=resource_name)
             return set()
-        klog.v(4).info_s("Issuing a GetPreferredAllocation call for container", resourceName=resource_name)
         try:
-            response = info.e.get_preferred_allocation(available, must_include, size)
+            if call is None:
+                klog.v(4).info_s("Issuing a GetPreferredAllocation call for container", resourceName=resource_name)
+                patience = self._patience(resource_name)
+                call = info.e.get_preferred_allocation(available, must_include, size)
+                with self._lock:
+                    self._preferences[key] = call
+            response = self._result(key, call, patience, "say which devices it prefers")
+        except DevicesAwaitedError:
+            raise
         except Exception as err:
+            self._forget_preference(key)
             raise AllocationError(f"device plugin GetPreferredAllocation rpc failed with err: {err}") from err
+        self._forget_preference(key)
         return set(response.container_responses[0].deviceIDs) if response.container_responses else set()
+
+    def _forget_preference(self, key: _Container) -> None:
+        with self._lock:
+            self._preferences.pop(key, None)
 
     def _filter_by_affinity(
         self, pod_uid: str, container_name: str, resource_name: str, available: set[str]
@@ -624,11 +668,24 @@ class ManagerImpl:
         return aligned, available - aligned - no_affinity, no_affinity
 
     def _is_device_plugin_resource(self, resource_name: str) -> bool:
-        """Whether a plugin has it, or had it when somebody got it."""
+        """Whether a plugin has it, or had it when somebody got it, or somebody waits for one that had it."""
         with self._lock:
-            if resource_name in self._healthy_devices:
+            if resource_name in self._healthy_devices or resource_name in self._waiting_pods:
                 return True
         return resource_name in self._pod_devices.devices()
+
+    def _has_got_its_devices(self, pod: v1.Pod, container_name: str) -> bool:
+        """Whether the container ran when the kubelet started, or had already initialized its pod.
+
+        DIVERGES: Go refuses a pod that runs when it does not find a plugin whose devices an init container once had.
+        """
+        uid = pod.metadata.uid
+        if self._is_container_already_running(uid, container_name):
+            return True
+        return any(
+            init.name == container_name and not podutil.is_restartable_init_container(init)
+            for init in pod.spec.init_containers
+        ) and any(self._is_container_already_running(uid, container.name) for container in pod.spec.containers)
 
     def _is_container_already_running(self, pod_uid: str, container_name: str) -> bool:
         """Whether it ran when the kubelet started; one that was restarted is known several times."""

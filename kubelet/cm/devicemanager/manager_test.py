@@ -15,7 +15,7 @@ from kubelet.cm import admission
 from kubelet.cm.containermap import ContainerMap
 from kubelet.cm.devicemanager import AllocationError, DevicesAwaitedError
 from kubelet.cm.devicemanager.endpoint import EndpointStoppedError
-from kubelet.cm.devicemanager.testing import FakeFuture, World, container, device, pod, response
+from kubelet.cm.devicemanager.testing import World, container, device, pod, response
 from kubelet.cm.devicemanager.types import ENDPOINT_STOP_GRACE_PERIOD, KUBELET_DEVICE_MANAGER_CHECKPOINT
 from kubelet.cm.topologymanager import TopologyHint
 from kubelet.cm.topologymanager.bitmask import BitMask
@@ -76,7 +76,7 @@ def test_devices_that_are_garbage(world: World, log: io.StringIO) -> None:
 def test_plugin_that_goes_for_good(world: World) -> None:
     world.connect(_R, *_devices("1", "2"))
     world.connect(_R2, device("1"))
-    world.manager.plugin_disconnected(_R)
+    world.disconnect(_R)
     assert world.capacity() == ({_R: 2, _R2: 1}, {_R: 0, _R2: 1}, [])
     world.clock.step(_AFTER_GRACE)
     assert world.capacity() == ({_R2: 1}, {_R2: 1}, [_R])
@@ -85,7 +85,7 @@ def test_plugin_that_goes_for_good(world: World) -> None:
 
 def test_plugin_that_comes_back(world: World) -> None:
     world.connect(_R, *_devices("1", "2"))
-    world.manager.plugin_disconnected(_R)
+    world.disconnect(_R)
     world.clock.step(ENDPOINT_STOP_GRACE_PERIOD - 1)
     world.connect(_R, *_devices("1", "2", "3"))
     world.clock.step(_AFTER_GRACE)
@@ -107,7 +107,7 @@ def test_node_has_what_pods_have(world: World) -> None:
     world.connect(_R, *_devices("1", "2"))
     asking = pod(limits={_R: 2})
     world.allocate(asking)
-    world.manager.plugin_disconnected(_R)
+    world.disconnect(_R)
     info = framework.NodeInfo()
     info.allocatable.scalar_resources = {_R: 0, _R2: 7}
     world.manager.update_plugin_resources(info, lifecycle.PodAdmitAttributes(pod("another")))
@@ -202,17 +202,10 @@ def test_plugin_that_refuses(world: World) -> None:
     assert plugin.calls == ["allocate 1", "allocate 1"]
 
 
-def test_plugin_that_answers_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin = world.connect(_R, device("1"))
-    monkeypatch.setattr(plugin, "future", lambda request, timeout: _answered(pluginapi.AllocateResponse()))
+def test_plugin_that_answers_nothing(world: World) -> None:
+    world.connect(_R, device("1")).answer = pluginapi.AllocateResponse()
     with pytest.raises(AllocationError, match=f"no containers return in allocation response of device plugin {_R}"):
         world.allocate(pod(limits={_R: 1}))
-
-
-def _answered(response: pluginapi.AllocateResponse) -> FakeFuture:
-    future = FakeFuture(response)
-    future.answer()
-    return future
 
 
 def test_plugin_that_takes_its_time(world: World) -> None:
@@ -233,6 +226,49 @@ def test_plugin_that_takes_its_time(world: World) -> None:
     assert ("slow",) in _told(world)
     world.allocate(slow)
     assert (world.devices(slow), world.devices(other)) == ({_R: {"1"}}, {_R: {"2"}})
+
+
+def test_plugin_that_takes_its_time_to_say_what_it_prefers(world: World) -> None:
+    """Of what it says counts what is still to be had then."""
+    options = pluginapi.DevicePluginOptions(get_preferred_allocation_available=True)
+    plugin = world.connect(_R, *_devices("1", "2", "3"), options=options)
+    plugin.hangs, plugin.preferred = True, ["2", "3"]
+    slow = pod("slow", {_R: 2})
+    for _ in range(2):
+        with pytest.raises(DevicesAwaitedError) as waiting:
+            world.allocate(slow)
+        assert str(waiting.value) == f"waits for the device plugin of {_R} to say which devices it prefers"
+    plugin.hangs, plugin.preferred = False, ["2"]
+    world.allocate(pod("other", {_R: 1}))
+    plugin.futures[0].answer()
+    assert ("slow",) in _told(world)
+    world.allocate(slow)
+    assert plugin.calls == [
+        "prefer 2 of 1 2 3 with",
+        "prefer 1 of 1 2 3 with",
+        "allocate 2",
+        "allocate 1 3",
+    ]
+
+
+def test_plugin_that_does_not_say_what_it_prefers(world: World) -> None:
+    options = pluginapi.DevicePluginOptions(get_preferred_allocation_available=True)
+    plugin = world.connect(_R, *_devices("1", "2"), options=options)
+    plugin.err = ValueError("no idea")
+    for _ in range(2):
+        with pytest.raises(AllocationError, match="GetPreferredAllocation rpc failed with err: no idea"):
+            world.allocate(pod(limits={_R: 1}))
+    assert plugin.calls == ["prefer 1 of 1 2 with"] * 2
+
+
+def test_many_wait_for_a_plugin_that_hangs(world: World) -> None:
+    """Only the first of them has the others wait for an answer."""
+    plugin = world.connect(_R, *_devices("1", "2", "3"))
+    plugin.hangs = True
+    for name in ("one", "two", "three"):
+        with pytest.raises(DevicesAwaitedError):
+            world.allocate(pod(name, {_R: 1}))
+    assert [future.patience for future in plugin.futures] == [[1.0], [0.0], [0.0]]
 
 
 def test_plugin_that_refuses_late(world: World) -> None:
@@ -280,7 +316,7 @@ def test_resource_that_is_gone(world: World) -> None:
     world.connect(_R, device("1"))
     asking = pod(limits={_R: 1})
     world.allocate(asking)
-    world.manager.plugin_disconnected(_R)
+    world.disconnect(_R)
     world.clock.step(_AFTER_GRACE)
     world.capacity()
     with pytest.raises(AllocationError, match=f"cannot allocate unregistered device {_R}"):
@@ -346,6 +382,55 @@ def test_plugin_that_registers_between_admission_and_start(world: World) -> None
 # ---- Restarts ----
 
 
+def test_init_container_of_a_pod_that_runs(world: World, ctx: golang.Context) -> None:
+    """It ended long ago, and does not need its devices any more."""
+    asking = pod(containers=[container("c")], init_containers=[container("i", {_R: 1})])
+    world.connect(_R, device("1"))
+    world.allocate(asking)
+    _restarted(world, ctx, running=True)
+    world.allocate(asking)
+    assert world.devices(asking, "i") == {_R: {"1"}}
+    _restarted(world, ctx, running=False)
+    with pytest.raises(DevicesAwaitedError):
+        world.allocate(asking)
+
+
+def test_pod_that_waits_for_one_of_two_resources(world: World, ctx: golang.Context) -> None:
+    """What it has got already is its own, even if the kubelet ends while it waits for the other."""
+    here, missing = world.connect(_R, *_devices("1", "2")), "example.com/missing"
+    world.connect(missing, device("a"))
+    world.disconnect(missing)
+    asking = pod("asking", {_R: 1, missing: 1})
+    with pytest.raises(DevicesAwaitedError, match=missing):
+        world.allocate(asking)
+    world.start(ctx)
+    world.connect(_R, *_devices("1", "2"))
+    other = pod("other", {_R: 1})
+    world.allocate(other)
+    world.connect(missing, device("a"))
+    world.allocate(asking)
+    assert (world.devices(asking), world.devices(other)) == ({_R: {"1"}, missing: {"a"}}, {_R: {"2"}})
+    assert here.calls == ["allocate 1"]
+
+
+def test_pod_that_waits_until_the_resource_is_gone(world: World) -> None:
+    """It does not start without its device, and is told at once."""
+    world.connect(_R, device("1"))
+    world.disconnect(_R)
+    asking = pod(limits={_R: 1})
+    with pytest.raises(DevicesAwaitedError):
+        world.allocate(asking)
+    world.clock.step(ENDPOINT_STOP_GRACE_PERIOD + 1)
+    assert world.capacity() == ({}, {}, [_R])
+    assert _told(world) == [("pod",)]
+    with pytest.raises(AllocationError, match=f"cannot allocate unregistered device {_R}"):
+        world.allocate(asking)
+    # Nobody waits any more: it is a resource of nobody, as any that was never heard of.
+    world.active_pods = []
+    world.manager.update_allocated_devices()
+    world.allocate(pod("other", {_R: 1}))
+
+
 def _restarted(world: World, ctx: golang.Context, running: bool, pod_uid: str = "pod") -> None:
     containers = ContainerMap()
     containers.add(pod_uid, "c", "old")
@@ -405,7 +490,7 @@ def test_plugin_that_does_not_come_back(world: World, ctx: golang.Context) -> No
 
 def test_plugin_that_is_restarted(world: World) -> None:
     world.connect(_R, device("1"))
-    world.manager.plugin_disconnected(_R)
+    world.disconnect(_R)
     asking = pod(limits={_R: 1})
     with pytest.raises(DevicesAwaitedError):
         world.allocate(asking)
@@ -415,12 +500,24 @@ def test_plugin_that_is_restarted(world: World) -> None:
         world.allocate(asking)
 
 
+def test_plugin_that_ends_when_another_has_come(world: World) -> None:
+    old = world.connect(_R, device("1"))
+    world.connect(_R, device("2"))
+    world.manager.plugin_disconnected(_R, old)
+    assert world.capacity() == ({_R: 1}, {_R: 1}, [])
+    world.clock.step(ENDPOINT_STOP_GRACE_PERIOD + 1)
+    assert world.capacity() == ({_R: 1}, {_R: 1}, [])
+    asking = pod(limits={_R: 1})
+    world.allocate(asking)
+    assert world.devices(asking) == {_R: {"2"}}
+
+
 def test_plugin_that_is_gone_is_not_asked(world: World) -> None:
     plugin = world.connect(_R, *_devices("1", "2"), options=pluginapi.DevicePluginOptions(pre_start_required=True))
     asking = pod(limits={_R: 1})
     world.allocate(asking)
     endpoint = world.manager._endpoints[_R].e
-    world.manager.plugin_disconnected(_R)
+    world.disconnect(_R)
     with pytest.raises(EndpointStoppedError, match=f"endpoint {_R} has been stopped"):
         endpoint.allocate(["2"])
     with pytest.raises(AllocationError, match="rpc failed with err: endpoint"):

@@ -119,17 +119,18 @@ class PodDevices:
                         found.setdefault(resource, set()).update(given.device_ids.devices())
         return found
 
-    def get_pod_for_device(self, resource: str, device_id: str) -> str:
-        """The uid of a pod that has the device; "" if none has.
+    def get_pods_for_devices(self, resource: str, device_ids: set[str]) -> set[str]:
+        """The uids of pods that have any of the devices.
 
         DIVERGES: Go, whose getPodAndContainerForDevice knows no resource, takes a device of the same id for it.
         """
         with self._lock:
-            for pod_uid, containers in self._devs.items():
-                for resources in containers.values():
-                    if resource in resources and device_id in resources[resource].device_ids.devices():
-                        return pod_uid
-        return ""
+            return {
+                pod_uid
+                for pod_uid, containers in self._devs.items()
+                for resources in containers.values()
+                if resource in resources and not device_ids.isdisjoint(resources[resource].device_ids.devices())
+            }
 
     # ---- The checkpoint ----
 

@@ -84,9 +84,9 @@ def test_whose_a_device_is() -> None:
     devices = PodDevices()
     devices.insert("pod1", "con1", _RESOURCE, DevicesPerNUMA({0: ["dev1"]}), response())
     devices.insert("pod2", "con1", _OTHER, DevicesPerNUMA({0: ["dev1"]}), response())
-    assert devices.get_pod_for_device(_RESOURCE, "dev1") == "pod1"
-    assert devices.get_pod_for_device(_OTHER, "dev1") == "pod2"
-    assert devices.get_pod_for_device(_RESOURCE, "dev2") == ""
+    assert devices.get_pods_for_devices(_RESOURCE, {"dev1", "dev3"}) == {"pod1"}
+    assert devices.get_pods_for_devices(_OTHER, {"dev1"}) == {"pod2"}
+    assert devices.get_pods_for_devices(_RESOURCE, {"dev2"}) == set()
 
 
 def test_there_and_back() -> None:

@@ -74,17 +74,23 @@ def container(name: str, limits: dict[str, int] | None = None, restart_policy: s
 class FakeFuture:
     """A grpc.CallFuture whose result is known, and comes when the test wants."""
 
-    def __init__(self, result: pluginapi.AllocateResponse | Exception) -> None:
+    def __init__(self, result: Any) -> None:
         self._result = result
         self._answered = False
         self._callbacks: list[Callable[[object], None]] = []
+        # Seconds that were waited for it each time.
+        self.patience: list[float] = []
 
     def answer(self) -> None:
         self._answered = True
         for callback in self._callbacks:
             callback(self)
 
-    def result(self, timeout: float) -> pluginapi.AllocateResponse:
+    def done(self) -> bool:
+        return self._answered
+
+    def result(self, timeout: float) -> Any:
+        self.patience.append(timeout)
         if not self._answered:
             raise grpc.FutureTimeoutError
         if isinstance(self._result, Exception):
@@ -95,6 +101,13 @@ class FakeFuture:
         self._callbacks.append(callback)
 
 
+class _Method:
+    """A method of a plugin, that is called in the background."""
+
+    def __init__(self, begin: Callable[..., FakeFuture]) -> None:
+        self.future = begin
+
+
 class FakeDevicePlugin:
     """A plugin.DevicePlugin, and its own api. `calls` has what changes something."""
 
@@ -103,6 +116,8 @@ class FakeDevicePlugin:
         self.socket_path = f"/{resource}.sock"
         self.options = options or pluginapi.DevicePluginOptions()
         self.err: Exception | None = None
+        # Instead of what `allocate` makes.
+        self.answer: pluginapi.AllocateResponse | None = None
         self.preferred: Sequence[str] = ()
         self.allocate: Callable[[Sequence[str]], pluginapi.ContainerAllocateResponse] = lambda ids: response(
             envs={f"{resource.rpartition('/')[2].upper()}": ",".join(ids)}
@@ -118,26 +133,30 @@ class FakeDevicePlugin:
     def GetDevicePluginOptions(self, request: pluginapi.Empty, timeout: float) -> pluginapi.DevicePluginOptions:
         return self.options
 
-    def GetPreferredAllocation(
-        self, request: pluginapi.PreferredAllocationRequest, timeout: float
-    ) -> pluginapi.PreferredAllocationResponse:
+    @property
+    def GetPreferredAllocation(self) -> _Method:
+        return _Method(self._prefer)
+
+    def _prefer(self, request: pluginapi.PreferredAllocationRequest, timeout: float) -> FakeFuture:
         asked = request.container_requests[0]
         available, included = " ".join(asked.available_deviceIDs), " ".join(asked.must_include_deviceIDs)
         self.calls.append(f"prefer {asked.allocation_size} of {available} with {included}".rstrip())
         answer = pluginapi.PreferredAllocationResponse()
         answer.container_responses.add(deviceIDs=self.preferred)
-        return answer
+        return self._begin(answer)
 
     @property
-    def Allocate(self) -> FakeDevicePlugin:
-        return self
+    def Allocate(self) -> _Method:
+        return _Method(self._allocate)
 
-    def future(self, request: pluginapi.AllocateRequest, timeout: float) -> FakeFuture:
-        """Begin an Allocate. With `hangs` it is the test that answers it."""
+    def _allocate(self, request: pluginapi.AllocateRequest, timeout: float) -> FakeFuture:
         ids = list(request.container_requests[0].devices_ids)
         self.calls.append(f"allocate {' '.join(ids)}")
-        answer = self.err or pluginapi.AllocateResponse(container_responses=[self.allocate(ids)])
-        self.futures.append(FakeFuture(answer))
+        return self._begin(self.answer or pluginapi.AllocateResponse(container_responses=[self.allocate(ids)]))
+
+    def _begin(self, answer: Any) -> FakeFuture:
+        """Begin a call. With `hangs` it is the test that answers it."""
+        self.futures.append(FakeFuture(self.err or answer))
         if not self.hangs:
             self.futures[-1].answer()
         return self.futures[-1]
@@ -161,6 +180,7 @@ class World:
         self.numa_nodes = numa_nodes
         self.active_pods: list[v1.Pod] = []
         self.sources_ready = True
+        self.plugins: dict[str, FakeDevicePlugin] = {}
         self.manager = self._new_manager()
 
     def _new_manager(self) -> ManagerImpl:
@@ -192,10 +212,14 @@ class World:
         options: pluginapi.DevicePluginOptions | None = None,
     ) -> FakeDevicePlugin:
         """A plugin comes, and tells of its devices."""
-        plugin = FakeDevicePlugin(resource, options)
+        plugin = self.plugins[resource] = FakeDevicePlugin(resource, options)
         self.manager.plugin_connected(resource, plugin)
         self.tell(resource, *devices)
         return plugin
+
+    def disconnect(self, resource: str) -> None:
+        """The resource's plugin goes."""
+        self.manager.plugin_disconnected(resource, self.plugins[resource])
 
     def tell(self, resource: str, *devices: pluginapi.Device) -> None:
         """The resource's plugin tells of its devices."""

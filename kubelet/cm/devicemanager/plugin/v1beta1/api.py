@@ -26,8 +26,8 @@ class ClientHandler(Protocol):
         """A plugin can be asked from now on. Raises what makes it unfit."""
         ...
 
-    def plugin_disconnected(self, resource_name: str) -> None:
-        """The resource's plugin is gone."""
+    def plugin_disconnected(self, resource_name: str, plugin: DevicePlugin) -> None:
+        """This plugin of the resource is gone; another may have connected since."""
         ...
 
     def plugin_list_and_watch_receiver(self, resource_name: str, response: pluginapi.ListAndWatchResponse) -> None:

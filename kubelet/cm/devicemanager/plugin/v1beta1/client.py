@@ -82,6 +82,9 @@ class PendingCall(Generic[_Response]):
         except grpc.FutureCancelledError as err:
             raise grpcstatus.StatusError(grpc.StatusCode.CANCELLED, "the plugin was let go") from err
 
+    def done(self) -> bool:
+        return self._future.done()
+
     def when_done(self, tell: Callable[[], None]) -> None:
         """Call tell, on any thread, once there is a result; at once if there is one already."""
         self._future.add_done_callback(lambda _: tell())
@@ -187,5 +190,5 @@ class PluginClient:
     def disconnect(self) -> None:
         """Give the connection up, and tell the device manager that the plugin is gone."""
         self.close()
-        self._handler.plugin_disconnected(self._resource)
+        self._handler.plugin_disconnected(self._resource, self)
         klog.v(2).info_s("Device plugin disconnected", resource=self._resource)

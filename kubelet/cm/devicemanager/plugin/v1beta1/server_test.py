@@ -5,11 +5,14 @@ Go: pkg/kubelet/cm/devicemanager/endpoint_test.go, manager_test.go (TestDevicePl
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -22,6 +25,7 @@ from kubelet.cm.devicemanager.plugin import v1beta1 as plugin
 from kubelet.cm.devicemanager.plugin.v1beta1 import client as pluginclient
 from kubelet.cm.devicemanager.plugin.v1beta1.stub import Stub
 from kubelet.cm.devicemanager.testing import device
+from kubelet.cm.dra.testing import wait_until
 from pkg import golang
 from pkg.apimachinery import clock as clocklib
 from pkg.util import grpcstatus
@@ -47,7 +51,7 @@ class _Handler:
         required = " with pre start" if options.pre_start_required else ""
         self._note(f"connected {Path(device_plugin.socket_path).name}{required}")
 
-    def plugin_disconnected(self, resource_name: str) -> None:
+    def plugin_disconnected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
         self._note(f"disconnected {resource_name}")
 
     def plugin_list_and_watch_receiver(self, resource_name: str, response: pluginapi.ListAndWatchResponse) -> None:
@@ -173,6 +177,60 @@ def test_garbage_is_refused(request_: dict[str, str], fault: str, world: _World)
     world.handler.expect()
 
 
+_TOO_LONG = pluginapi.ListAndWatchResponse(devices=[device("x" * 10_000_000)]).SerializeToString()
+# A device whose id is no UTF-8.
+_NO_TEXT = b"\x0a\x03\x0a\x01\xff"
+
+
+@pytest.mark.parametrize("garbage", [_TOO_LONG, _NO_TEXT, b"\xff"], ids=["too long", "no text", "no message"])
+def test_garbage_instead_of_devices(garbage: bytes, world: _World) -> None:
+    """The plugin is let go, and can come again."""
+    world.start()
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    methods: dict[str, Any] = {
+        "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(lambda request, context: b""),
+        "ListAndWatch": grpc.unary_stream_rpc_method_handler(lambda request, context: iter([garbage])),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", methods),))
+    server.add_insecure_port(f"unix:{world.directory}/p.sock")
+    server.start()
+    stub = Stub([device("1")], world.directory / "p.sock", _RESOURCE)
+    stub.register(world.socket)
+    world.handler.expect("connected p.sock", f"disconnected {_RESOURCE}")
+    server.stop(None).wait(_DEADLINE)
+    world.stubs.append(stub)
+    stub.start()
+    stub.register(world.socket)
+    world.handler.expect("connected p.sock", "devices 1:Healthy")
+
+
+def test_nothing_is_left_of_plugins_that_come_and_go(world: _World) -> None:
+    """Neither threads nor connections, whether they say that they go or not."""
+    world.start()
+    stub = world.stub("p.sock", device("1"))
+    threads, files = 0, 0
+    for turn in range(12):
+        for _ in range(3):
+            stub.register(world.socket)
+            world.handler.expect("connected p.sock", "devices 1:Healthy")
+        stub.stop()
+        world.handler.expect(f"disconnected {_RESOURCE}")
+        if turn == 1:
+            threads, files = _threads(), _files()
+        stub.start()
+    stub.stop()
+    wait_until(lambda: _threads() <= threads and _files() <= files)
+
+
+def _threads() -> int:
+    """Those of the plugin itself do not count."""
+    return sum(not thread.name.startswith("device-plugin-stub") for thread in threading.enumerate())
+
+
+def _files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
 def test_endpoint_where_nobody_serves(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pluginclient, "_DIAL_TIMEOUT", 0.2)
     world.start()
@@ -245,7 +303,7 @@ def test_preferred_allocation_and_pre_start(world: _World) -> None:
         return answer
 
     world.stubs[0].get_preferred_alloc_func = prefer
-    assert ends.get_preferred_allocation({"1", "2"}, {"2"}, 1) == answer
+    assert ends.get_preferred_allocation({"1", "2"}, {"2"}, 1).result(_DEADLINE) == answer
     expected = pluginapi.PreferredAllocationRequest()
     expected.container_requests.add(available_deviceIDs=["1", "2"], must_include_deviceIDs=["2"], allocation_size=1)
     assert asked == [expected]

@@ -212,6 +212,22 @@ def test_restart(tmp_path: Path) -> None:
         Node(tmp_path)
 
 
+@pytest.mark.parametrize("size", ["2Gi", "256Mi"], ids=["more than is free", "less"])
+def test_restart_after_init_containers_have_ended(tmp_path: Path, size: str) -> None:
+    """They get no memory again: nobody would use it."""
+    first = Node(tmp_path, hint=hint_of(1))
+    init = (container("init", size), container("side", "64Mi", restart_policy="Always"), container("last", size))
+    asking = pod("pod1", container("app", "3Gi"), init=init)
+    first.run(asking)
+    text = (tmp_path / "memory_manager_state").read_text()
+    second = Node(tmp_path, hint=hint_of(1))
+    second.pods.append(asking)
+    hints = second.manager.get_topology_hints
+    assert [bool(hints(asking, c)) for c in (*asking.spec.init_containers, *asking.spec.containers)] == [0, 1, 0, 1]
+    second.run(asking)
+    assert (tmp_path / "memory_manager_state").read_text() == text
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"policyName": "None"}', '{"policyName": "Static", "checksum": 1}'])
 def test_checkpoint_that_cannot_be_trusted(tmp_path: Path, text: str) -> None:
     (tmp_path / "memory_manager_state").write_text(text)

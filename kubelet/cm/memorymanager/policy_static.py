@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 POLICY_TYPE_STATIC = "Static"
 _KIB = 1024
+_OF_NODE = (metrics.RESOURCE_MANAGER_MEMORY, metrics.RESOURCE_MANAGER_NODE)
 
 # Bytes by resource: of a request, or of what is free.
 Amounts = dict[str, int]
@@ -76,6 +77,7 @@ class PolicyStatic:
             self._allocate(s, pod, container)
         except ValueError:
             metrics.MEMORY_MANAGER_PINNING_ERRORS_TOTAL.inc()
+            metrics.RESOURCE_MANAGER_ALLOCATION_ERRORS_TOTAL.labels(*_OF_NODE).inc()
             raise
 
     def _allocate(self, s: state.State, pod: v1.Pod, container: v1.Container) -> None:
@@ -86,6 +88,9 @@ class PolicyStatic:
                 "Container already present in state, skipping", pod=klog.kobj(pod), containerName=container.name
             )
             return
+        if _has_given_back(s, pod, container):
+            klog.v(4).info_s("Init container has ended, skipping", pod=klog.kobj(pod), containerName=container.name)
+            return
         machine_state = s.get_machine_state()
         requested = _get_container_requested_resources(container)
         nodes = self._choose_nodes(machine_state, pod, container, requested)
@@ -93,10 +98,13 @@ class PolicyStatic:
         for block in blocks:
             fresh = max(block.size - self._get_pod_reusable_memory(pod, nodes, block.type), 0)
             _update_machine_state(machine_state, block.numa_affinity, block.type, fresh)
+            metrics.RESOURCE_MANAGER_ALLOCATIONS_TOTAL.labels(*_OF_NODE).inc()
         self._update_pod_reusable_memory(pod, container, blocks)
         s.set_machine_state(machine_state)
         s.set_memory_blocks(uid, container.name, blocks)
         _update_init_containers_memory_blocks(s, pod, container, blocks)
+        assigned = metrics.RESOURCE_MANAGER_MEMORY, metrics.RESOURCE_MANAGER_EXCLUSIVE_NODE
+        metrics.RESOURCE_MANAGER_CONTAINER_ASSIGNMENTS.labels(*assigned).inc()
         klog.v(4).info_s("Allocated exclusive memory", pod=klog.kobj(pod), containerName=container.name)
 
     def _choose_nodes(
@@ -160,6 +168,8 @@ class PolicyStatic:
         # One that has its memory, after a restart of the kubelet for example, keeps it.
         if (blocks := s.get_memory_blocks(uid, container.name)) is not None:
             return _regenerate_hints(pod, container, blocks, requested)
+        if _has_given_back(s, pod, container):
+            return {}
         return self._calculate_hints(s.get_machine_state(), pod, requested)
 
     def get_allocatable_memory(self, s: state.State) -> list[state.Block]:
@@ -293,6 +303,19 @@ def _is_managed(pod: v1.Pod) -> bool:
 def _is_regular_init_container(pod: v1.Pod, container: v1.Container) -> bool:
     found = next((c for c in pod.spec.init_containers if c.name == container.name), None)
     return found is not None and not podutil.is_restartable_init_container(found)
+
+
+def _has_given_back(s: state.State, pod: v1.Pod, container: v1.Container) -> bool:
+    """Whether it is an init container that has ended, and a container after it has been started.
+
+    DIVERGES: when the kubelet is started again, Go gives it memory a second time, which nobody uses, or rejects a pod
+    that runs where there is not as much free.
+    """
+    if not _is_regular_init_container(pod, container):
+        return False
+    names = [c.name for c in (*pod.spec.init_containers, *pod.spec.containers)]
+    later = names[names.index(container.name) + 1 :]
+    return any(s.get_memory_blocks(pod.metadata.uid, name) is not None for name in later)
 
 
 def _get_container_requested_resources(container: v1.Container) -> Amounts:

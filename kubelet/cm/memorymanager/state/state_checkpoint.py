@@ -16,6 +16,13 @@ from kubelet.cm.memorymanager.state.state import Block, ContainerMemoryAssignmen
 from kubelet.cm.memorymanager.state.state_mem import StateMemory
 from pkg import klog
 
+# The policy that gives out nothing, and to which the file does not matter.
+_POLICY_NONE = "None"
+
+
+class _OtherPolicyError(ValueError):
+    """The file can be trusted, and is of another policy."""
+
 
 class StateCheckpoint:
     """Memory that writes itself to a file with every change. See State."""
@@ -31,10 +38,18 @@ class StateCheckpoint:
         self._policy_name = policy_name
         self._lock = threading.Lock()  # one writes at a time
         self._cache: State = StateMemory()
+        path = os.path.join(state_dir, checkpoint_name)
         try:
             self._restore_state()
         except ValueError as err:
-            path = os.path.join(state_dir, checkpoint_name)
+            if policy_name == _POLICY_NONE and not isinstance(err, _OtherPolicyError):
+                # DIVERGES: Go does not start with the policy None either. With it nobody has memory of his own, and
+                # so nothing is lost with the file.
+                aside = f"{path}.corrupt"
+                klog.error_s(err, "Could not restore state from checkpoint, going on without", path=path, movedTo=aside)
+                os.replace(path, aside)
+                self._store_state()
+                return
             raise ValueError(
                 f"could not restore state from checkpoint: {err}, please drain this node and delete "
                 f'the memory manager checkpoint file "{path}" before restarting Kubelet'
@@ -49,7 +64,7 @@ class StateCheckpoint:
             self._store_state()
             return
         if self._policy_name != checkpoint.policy_name:
-            raise ValueError(
+            raise _OtherPolicyError(
                 f'[memorymanager] configured policy "{self._policy_name}" differs from '
                 f'state checkpoint policy "{checkpoint.policy_name}"'
             )

@@ -61,6 +61,15 @@ def test_checkpoint_that_cannot_be_trusted(tmp_path: Path, text: str, fault: str
     assert (tmp_path / _NAME).read_text() == text
 
 
+def test_without_a_policy_garbage_is_set_aside(tmp_path: Path) -> None:
+    restored = _restore(tmp_path, "{", "None")
+    assert restored.get_machine_state() == {}
+    assert (tmp_path / f"{_NAME}.corrupt").read_text() == "{"
+    assert (tmp_path / _NAME).read_text() == (_TESTDATA / "none.json").read_text()
+    with pytest.raises(ValueError, match='configured policy "None" differs from state checkpoint policy "static"'):
+        _restore(tmp_path, json.dumps(_DOCUMENT), "None")
+
+
 @pytest.mark.parametrize("name", ["none", "static_one_node", "static_two_sockets"])
 def test_checkpoint_of_go(tmp_path: Path, name: str) -> None:
     """It is read, and what is written then is the same to the byte."""

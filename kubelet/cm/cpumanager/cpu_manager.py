@@ -73,7 +73,9 @@ class Manager:
         self._policy = _new_policy(
             cpu_policy_name, cpu_policy_options, topo, specific_cpus, node_allocatable_reservation, affinity
         )
-        if self._policy.name() != POLICY_NONE and reconcile_period <= 0:
+        # Nothing is given out, and so nobody need be kept track of.
+        self._is_idle = self._policy.name() == POLICY_NONE
+        if not self._is_idle and reconcile_period <= 0:
             raise ValueError(f"cpuManagerReconcilePeriod must be greater than 0 seconds, not {reconcile_period:g}")
         self._reconcile_period = reconcile_period
         self._state_file_directory = state_file_directory
@@ -124,7 +126,7 @@ class Manager:
         self._policy.start(self._state)
         klog.v(4).info_s("CPU manager started", policy=self._policy.name())
         self._allocatable_cpus = self._policy.get_allocatable_cpus(self._state)
-        if self._policy.name() != POLICY_NONE:
+        if not self._is_idle:
             golang.go(self._run, ctx, name="cpu-manager")
 
     def _run(self, ctx: golang.Context) -> None:
@@ -158,6 +160,8 @@ class Manager:
 
     def add_container(self, pod: v1.Pod, container: v1.Container, container_id: str) -> None:
         """The container was made with what get_cpu_affinity tells."""
+        if self._is_idle:
+            return
         uid = pod.metadata.uid
         with self._lock:
             cpus = self._state.get_cpu_set(uid, container.name)
@@ -209,7 +213,7 @@ class Manager:
 
     def _remove_stale_state(self) -> None:
         """Takes back what containers had that are gone, once it is known which pods there are."""
-        if self._sources_ready is None or not self._sources_ready.all_ready():
+        if self._is_idle or self._sources_ready is None or not self._sources_ready.all_ready():
             return
         with self._lock:
             active = {

@@ -181,9 +181,9 @@ class ManagerImpl:
             looked = self._clock.monotonic()
             try:
                 evicted = self.synchronize(ctx, disk_info_provider, pod_func)
-            except golang.ContextError:
-                return
             except Exception as err:
+                if ctx.err() is not None:
+                    return
                 # The node must be watched on, whatever went wrong this time.
                 klog.error_s(err, "Eviction manager: failed to synchronize")
                 evicted = []

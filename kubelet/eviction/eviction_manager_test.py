@@ -795,10 +795,11 @@ def test_the_loop_looks_waits_for_victims_and_ends() -> None:
         world.cancel()
 
 
-def test_the_loop_survives_what_goes_wrong_and_gives_up_waiting() -> None:
+@pytest.mark.parametrize("err", [OSError("the runtime is away"), golang.DeadlineExceeded()])
+def test_the_loop_survives_what_goes_wrong_and_gives_up_waiting(err: Exception) -> None:
     world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi")], memory_pods(), memory_summary)
     world.provider.result = world.make("500Mi")
-    world.disks.err = OSError("the runtime is away")
+    world.disks.err = err
     killed: golang.Channel[str] = golang.Channel(100)
     world.manager._kill_pod_func = lambda pod, evict, grace, status: killed.send(pod.metadata.name)
     world.manager.start(world.ctx, world.disks, world.active_pods, lambda pod: False, 10)

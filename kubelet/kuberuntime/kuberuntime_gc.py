@@ -61,7 +61,7 @@ def _newest_first(infos: Sequence[ContainerGCInfo]) -> list[ContainerGCInfo]:
 
 
 class ContainerGC:
-    """Go: containerGC. Called by one thread at a time."""
+    """Go: containerGC. Safe from any thread: what two want to remove at once is logged by the later one."""
 
     def __init__(self, pod_state_provider: PodStateProvider, manager: ContainerMethods, tracer: tracing.Tracer) -> None:
         self._pod_state_provider = pod_state_provider

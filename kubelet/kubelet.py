@@ -790,11 +790,13 @@ class Kubelet(KubeletPods, KubeletStats):
 
     def _admit_after_waiting(self, pod: v1.Pod) -> bool:
         """Whether a pod that had to wait was admitted, and not refused for good. Raises while it has to wait on."""
-        result = self.allocation_manager.add_pod(self.waiting_pods.without(self.get_active_pods()), pod)
+        with self.waiting_pods.admission_lock:
+            result = self.allocation_manager.add_pod(self.waiting_pods.without(self.get_active_pods()), pod)
+            if not result.wait:
+                self.waiting_pods.discard(pod.metadata.uid)
         if result.wait:
             self._wait_for_admission(pod, result)
             raise RuntimeError(f"pod is not admitted yet: {result.message}")
-        self.waiting_pods.discard(pod.metadata.uid)
         return self._admit_or_reject(pod, result)
 
     def _register_references(self, pod: v1.Pod) -> None:

@@ -15,6 +15,8 @@ class WaitingPods:
     """Pods by their uids, with what they wait for. Thread-safe."""
 
     def __init__(self) -> None:
+        # Held while one of them is admitted, so that it counts for the next. Taken before all other locks.
+        self.admission_lock = threading.Lock()
         self._lock = threading.Lock()  # guards _reasons
         self._reasons: dict[str, str] = {}
 

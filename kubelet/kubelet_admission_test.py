@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from kubelet import types as kubetypes
 from kubelet.kubelet_admission import WaitingPods
 from kubelet.lifecycle import PodAdmitResult
 from kubelet.testing import TestKubelet, new_pod
+from pkg import golang
 from pkg.api.core import v1
 
 _WAIT = PodAdmitResult(False, "UnexpectedAdmissionError", "waits for a device", wait=True)
@@ -25,10 +26,14 @@ class _AdmitHandler:
     def __init__(self) -> None:
         self.answers: dict[str, PodAdmitResult] = {}
         self.asked: list[tuple[str, list[str]]] = []
+        # Done while a pod is asked about.
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def admit(self, attributes: lifecycle.PodAdmitAttributes) -> PodAdmitResult:
         name = attributes.pod.metadata.name
         self.asked.append((name, [pod.metadata.name for pod in attributes.other_pods]))
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
         return self.answers.get(name, PodAdmitResult(True))
 
 
@@ -109,6 +114,23 @@ def test_pods_that_wait_have_nothing_that_another_could_not_get(world: _World) -
     for name in ("one", "two"):
         world.sync(name)
     assert world.handler.asked == [("one", ["runs"]), ("two", ["one", "runs"])]
+
+
+def test_of_two_that_are_admitted_at_once_one_counts_for_the_other(world: _World) -> None:
+    world.add("one", "two")
+    world.handler.answers.clear()
+    world.handler.asked.clear()
+    threads = []
+
+    def begin_the_other() -> None:
+        threads.append(golang.go(world.sync, "two", name="two"))
+        # It gets as far as it can.
+        threads[0].join(0.3)
+
+    world.handler.meanwhile = begin_the_other
+    world.sync("one")
+    threads[0].join(10)
+    assert world.handler.asked == [("one", []), ("two", ["one"])]
 
 
 def test_pod_that_goes_while_it_waits(world: _World) -> None:

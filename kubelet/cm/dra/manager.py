@@ -384,8 +384,13 @@ class Manager:
                     # DIVERGES: Go takes the claim from the one pod that has it when another pod goes that never got it.
                     info.delete_pod_reference(pod_uid)
                     continue
-                info.unpreparing = True
                 infos.append(info)
+            # The pod's worker and the reconciliation may both be at it when a pod was deleted by force.
+            if busy := [info.claim_name for info in infos if info.unpreparing]:
+                # DIVERGES: in Go the one that is later takes the claim from a pod that has got it in the meantime.
+                raise ValueError(f"ResourceClaim {busy[0]} is being unprepared")
+            for info in infos:
+                info.unpreparing = True
         return infos
 
     def _unprepare_batches(self, ctx: golang.Context, pod_uid: str, infos: Iterable[ClaimInfo]) -> None:

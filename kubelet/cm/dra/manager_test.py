@@ -568,6 +568,21 @@ def test_no_pod_gets_a_claim_that_is_being_given_back(node: Node) -> None:
     assert len(node.driver.asked("prepare")) == 2
 
 
+def test_only_one_at_a_time_gives_a_claim_back(node: Node) -> None:
+    """The other comes too late to take it from a pod that has got it since."""
+    pod = new_pod(named("claim"))
+    node.prepare(pod)
+    gate = node.driver.gate = threading.Event()
+    thread = golang.go(node.unprepare, pod, name="unprepare")
+    wait_until(lambda: node.driver.asked("unprepare"))
+    with pytest.raises(dramanager.ResourcesError, match="ResourceClaim claim is being unprepared"):
+        node.unprepare(pod)
+    gate.set()
+    thread.join(10)
+    node.unprepare(pod)
+    assert len(node.driver.asked("unprepare")) == 1
+
+
 def test_many_pods_at_once(node: Node) -> None:
     names = [f"p{number}" for number in range(20)]
     for name in names:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -171,6 +173,35 @@ def test_newest_plugin_is_called_that_is_connected(make: Make, tmp_path: Path) -
     manager.register_plugin(DRIVER, new.endpoint, [V1], None)
     # None of them is there: perhaps the last one still comes.
     assert manager.get_plugin(DRIVER).endpoint == new.endpoint
+
+
+def test_nothing_is_left_of_plugins_that_come_and_go(make: Make, tmp_path: Path) -> None:
+    """Neither threads nor connections, whether the plugin or its registration ends first."""
+    listener = Listener()
+    manager = make(FakeClientset(), listener=listener)
+    threads = files = 0
+    for turn in range(12):
+        with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
+            manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+            wait_until(lambda: connected(manager))
+            if turn % 2:
+                manager.deregister_plugin(DRIVER, driver.endpoint)
+        manager.deregister_plugin(DRIVER, driver.endpoint)
+        del driver
+        if turn == 3:
+            wait_until(lambda: manager.threads() == [f"dra-wipe-{DRIVER}"])
+            threads, files = _threads(), _files()
+    wait_until(lambda: _threads() <= threads and _files() <= files)
+    assert manager.threads() == [f"dra-wipe-{DRIVER}"]
+
+
+def _threads() -> int:
+    """Those of the plugin's server do not count."""
+    return sum(not thread.name.startswith("ThreadPoolExecutor") for thread in threading.enumerate())
+
+
+def _files() -> int:
+    return len(os.listdir("/proc/self/fd"))
 
 
 # Calls

@@ -312,6 +312,13 @@ def pids_max(limit: int) -> str:
     return "max" if limit < 0 else str(max(limit, 1))
 
 
+def write_setting(directory: str, file: str, text: str) -> None:
+    """Leave out what this kernel does not have. Raises OSError also for a cgroup that is gone."""
+    target = os.path.join(directory, file)
+    if os.path.exists(target) or not os.path.isdir(directory):
+        Path(target).write_text(text)
+
+
 def page_size_name(size: int) -> str:
     """2097152 as 2MB, as the files of the hugetlb controller are named."""
     for unit, factor in (("GB", 2**30), ("MB", 2**20), ("KB", 2**10)):

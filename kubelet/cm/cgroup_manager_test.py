@@ -266,6 +266,14 @@ class TestBothVersions:
             manager.destroy(POD)
         assert not any(os.path.exists(path) for path in others), "the other hierarchies are cleared all the same"
 
+    def test_what_is_gone_cannot_be_limited(self, fake: FakeCgroupfs, driver: str) -> None:
+        manager = manager_of(fake, driver)
+        manager.create(POD, FULL)
+        manager.destroy(POD)
+        for config in (ResourceConfig(cpu_shares=2), ResourceConfig(memory=1), ResourceConfig(cpu_quota=5000)):
+            with pytest.raises(FileNotFoundError):
+                manager.update(POD, config)
+
     def test_pids(self, fake: FakeCgroupfs, driver: str) -> None:
         manager = manager_of(fake, driver)
         assert manager.pids(POD) == []

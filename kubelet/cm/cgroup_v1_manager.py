@@ -9,7 +9,7 @@ import errno
 import os
 from pathlib import Path
 
-from kubelet.cm.cgroup_manager import NO_LIMIT, CgroupCommon, page_size_name, pids_max, read_int
+from kubelet.cm.cgroup_manager import NO_LIMIT, CgroupCommon, page_size_name, pids_max, read_int, write_setting
 from kubelet.cm.subsystems import UNIFIED, CgroupSubsystems
 from kubelet.cm.systemd import Manager, Property
 from kubelet.cm.types import CgroupName, ResourceConfig, quoted
@@ -82,10 +82,10 @@ class CgroupV1Manager(CgroupCommon):
             self._write_file(controller, name, file, value)
 
     def _write_file(self, controller: str, name: CgroupName, file: str, value: int | str | None) -> None:
-        """Leave alone what nobody asked for, and what this kernel does not have."""
+        """Leave alone what nobody asked for, and what this node does not have."""
         directory = self._path(controller, name)
-        if value is not None and directory is not None and os.path.exists(os.path.join(directory, file)):
-            Path(directory, file).write_text(str(value))
+        if value is not None and directory is not None:
+            write_setting(directory, file, str(value))
 
     def _write_cpu(self, name: CgroupName, config: ResourceConfig) -> None:
         self._write_file("cpu", name, "cpu.shares", config.cpu_shares)

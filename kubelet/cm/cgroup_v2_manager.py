@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kubelet.cm.cgroup_manager import NO_LIMIT, CgroupCommon, page_size_name, pids_max, read_int
+from kubelet.cm.cgroup_manager import NO_LIMIT, CgroupCommon, page_size_name, pids_max, read_int, write_setting
 from kubelet.cm.systemd import INFINITY, Manager, Property, unified_properties
 from kubelet.cm.types import CgroupName, ResourceConfig, quoted
 from kubelet.util import CGROUP_ROOT
@@ -77,9 +77,7 @@ class CgroupV2Manager(CgroupCommon):
             for kind in ("", ".rsvd"):
                 settings[f"hugetlb.{page_size_name(size)}{kind}.max"] = str(limit)
         for file, value in (settings | config.unified).items():
-            target = Path(path, file)
-            if target.exists():
-                target.write_text(value)
+            write_setting(path, file, value)
 
     def _properties(self, config: ResourceConfig) -> list[Property]:
         found: list[Property] = []

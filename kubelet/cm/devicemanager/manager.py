@@ -371,20 +371,23 @@ class ManagerImpl:
     # ---- Giving devices to containers ----
 
     def update_allocated_devices(self) -> None:
-        active = {pod.metadata.uid for pod in self._active_pods()}
-        if not self._sources_ready():
+        with self._lock:
+            known = {key.pod_uid for key in (*self._allocations, *self._preferences)}
+            known |= self._pod_devices.pods().union(*self._waiting_pods.values())
+        # DIVERGES: Go asks first who is active, and takes the devices of a pod that is admitted at that moment.
+        gone = known - {pod.metadata.uid for pod in self._active_pods()}
+        if not gone or not self._sources_ready():
             return
+        klog.v(3).info_s("Pods to be removed", podUIDs=sorted(gone))
         with self._lock:
             for calls in (self._allocations, self._preferences):
-                for key in [key for key in calls if key.pod_uid not in active]:
+                for key in [key for key in calls if key.pod_uid in gone]:
                     del calls[key]
             for name, waiting in list(self._waiting_pods.items()):
-                waiting &= active
+                waiting -= gone
                 if not waiting:
                     del self._waiting_pods[name]
-        if gone := self._pod_devices.pods() - active:
-            klog.v(3).info_s("Pods to be removed", podUIDs=sorted(gone))
-            self._pod_devices.delete(gone)
+        self._pod_devices.delete(gone)
 
     def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
         """Callers give init containers their devices first. Raises DevicesAwaitedError, and what else stands against.

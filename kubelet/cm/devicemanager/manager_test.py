@@ -138,6 +138,22 @@ def test_allocation(world: World) -> None:
     assert world.devices(three) == {_R2: {"dev4"}}
 
 
+def test_pod_that_is_admitted_while_others_are_looked_for_that_have_ended(world: World) -> None:
+    world.connect(_R, *_devices("1", "2"))
+    new = pod("new", {_R: 1})
+
+    def active_pods() -> list[v1.Pod]:
+        before = list(world.active_pods)
+        world.manager._active_pods = lambda: world.active_pods
+        world.allocate(new)
+        return before
+
+    world.allocate(pod("old", {_R: 1}))
+    world.manager._active_pods = active_pods
+    world.manager.update_allocated_devices()
+    assert world.devices(new) == {_R: {"2"}}
+
+
 def test_devices_of_pods_that_have_ended(world: World) -> None:
     world.connect(_R, device("1"))
     one, two = pod("one", {_R: 1}), pod("two", {_R: 1})

@@ -112,6 +112,8 @@ class PodContainerManagerImpl:
         )
         if self._pod_pids_limit > 0:
             config.pids_limit = self._pod_pids_limit
+        # DIVERGES: Go takes away pages that are not named with every change of any cgroup, and so all of a pod's when
+        # it is resized, and those of the daemons in a reserved cgroup.
         for size in huge_page_sizes():
             config.huge_page_limit.setdefault(size, 0)
         self._cgroup_manager.create(name, config)

@@ -5,11 +5,12 @@ Go: pkg/kubelet/cm/devicemanager/topology_hints.go
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.cm.topologymanager import TopologyHint
-from kubelet.cm.topologymanager.bitmask import iterate_bit_masks
+from kubelet.cm.topologymanager.bitmask import BitMask, iterate_bit_masks
 from pkg import klog
 
 
@@ -33,26 +34,33 @@ def generate_device_topology_hints(
 
     `devices` are all that the resource has; ids that are not among them are left out.
     """
-    nodes = {id: get_numa_node_ids(device) for id, device in devices.items()}
-    candidates = _device_numa_nodes(nodes, numa_nodes) or list(numa_nodes)
-    reusable_nodes = [nodes[id] for id in reusable if nodes.get(id)]
-    available_nodes = [nodes[id] for id in available if id in nodes]
+    nodes = {id: tuple(get_numa_node_ids(device)) for id, device in devices.items()}
+    # Thousands of devices are in a few places: masks are tried on those.
+    places = Counter(nodes.values())
+    available_places = Counter(nodes[id] for id in available if id in nodes)
+    reusable_places = Counter(nodes[id] for id in reusable if nodes.get(id))
+    candidates = _device_numa_nodes(places, numa_nodes) or list(numa_nodes)
     min_affinity_size = len(candidates)
     masks = []
     for mask in iterate_bit_masks(candidates):
         # What an idle machine could do says which of the masks are good ones.
-        if mask.count() < min_affinity_size and sum(mask.any_set(each) for each in nodes.values()) >= request:
+        if mask.count() < min_affinity_size and _count(mask, places) >= request:
             min_affinity_size = mask.count()
-        if not all(mask.any_set(each) for each in reusable_nodes):
+        if not all(mask.any_set(place) for place in reusable_places):
             continue
-        if len(reusable_nodes) + sum(mask.any_set(each) for each in available_nodes) >= request:
+        if reusable_places.total() + _count(mask, available_places) >= request:
             masks.append(mask)
     return [TopologyHint(mask, mask.count() == min_affinity_size) for mask in masks]
 
 
-def _device_numa_nodes(nodes: Mapping[str, Sequence[int]], known: Sequence[int]) -> list[int]:
+def _count(mask: BitMask, places: Counter[tuple[int, ...]]) -> int:
+    """How many devices are near to the mask's nodes."""
+    return sum(count for place, count in places.items() if mask.any_set(place))
+
+
+def _device_numa_nodes(places: Iterable[tuple[int, ...]], known: Sequence[int]) -> list[int]:
     """The nodes that have devices, ascending: all others would only make for more masks."""
-    found = {node for each in nodes.values() for node in each}
+    found = {node for place in places for node in place}
     if unknown := found.difference(known):
         klog.info_s(
             "Ignoring NUMA node IDs reported by device plugin that are unknown to cadvisor",

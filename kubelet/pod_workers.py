@@ -27,7 +27,7 @@ The life of a pod as its worker sees it, and what the queries say meanwhile:
     G  sync_known_pods finds the pod wanted no more, or asked for anew, and forgets it.
 
     *  Also true before A, once all sources have been read: what nobody has asked for by then may go.
-       The content of an evicted pod may go from C on, that of a pod that was not deleted only from G on.
+       The content of a pod that was neither deleted nor evicted may go only from G on.
 
 A pod never goes back. After G the same uid may start again from the beginning.
 """
@@ -425,12 +425,13 @@ class PodWorkers:
             return self.pods_synced if status is None else status.is_terminated()
 
     def should_pod_content_be_removed(self, uid: str) -> bool:
-        """Whether all that the pod left can go: it was evicted, or deleted and has ended."""
+        """Whether all that the pod left can go: it was evicted or deleted, and has ended."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             if status is None:
                 return self.pods_synced
-            return status.evicted or (status.deleted and status.is_terminated())
+            # DIVERGES: that of an evicted pod goes in Go while it is being ended, and how its containers ended is lost.
+            return (status.evicted or status.deleted) and status.is_terminated()
 
     def is_pod_for_mirror_pod_terminating_by_full_name(self, pod_full_name: str) -> bool:
         """Whether the static pod of this full name is ending: then its mirror pod must stay for now."""

@@ -385,14 +385,7 @@ class ManagerImpl:
             pod = ranked.pod
             message, annotations = helpers.eviction_message(name, pod, stats_func, thresholds, observations)
             message += helpers.ranking_message(ranking, index)
-            condition = v1.PodCondition(
-                type=v1.DISRUPTION_TARGET,
-                observed_generation=pod.metadata.generation,
-                status=v1.CONDITION_TRUE,
-                reason=v1.POD_REASON_TERMINATION_BY_KUBELET,
-                message=message,
-            )
-            if self._evict_pod(pod, self._grace_period(threshold, pod), message, annotations, condition):
+            if self._evict_pod(pod, self._grace_period(threshold, pod), message, annotations, disrupts=True):
                 metrics.EVICTIONS.labels(threshold.signal).inc()
                 # At most one at a time: what it gives back may do.
                 return [pod]
@@ -479,7 +472,7 @@ class ManagerImpl:
             if broken is None:
                 continue
             signal, message = broken
-            if self._evict_pod(pod, IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS, message, {}, None):
+            if self._evict_pod(pod, IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS, message, {}, disrupts=False):
                 metrics.EVICTIONS.labels(signal).inc()
                 evicted.append(pod)
         return evicted
@@ -536,11 +529,12 @@ class ManagerImpl:
         grace_period_override: int | None,
         message: str,
         annotations: dict[str, str],
-        condition: v1.PodCondition | None,
+        *,
+        disrupts: bool,
     ) -> bool:
         """Returns when the pod has ended, or has not in time; False for one that is spared.
 
-        Static pods are: they would not be admitted again.
+        Static pods are: they would not be admitted again. disrupts if it goes for no fault of its own.
         """
         if kubetypes.is_critical_pod(pod):
             klog.error_s(None, "Eviction manager: cannot evict a critical pod", pod=klog.kobj(pod))
@@ -552,11 +546,9 @@ class ManagerImpl:
             status.phase = v1.POD_FAILED
             status.reason = helpers.REASON
             status.message = message
-            if condition is not None:
-                condition.observed_generation = podutil.calculate_pod_condition_observed_generation(
-                    status, pod.metadata.generation, v1.DISRUPTION_TARGET
-                )
-                podutil.update_pod_condition(status, condition)
+            if disrupts:
+                # A new one each time: the status keeps it.
+                podutil.update_pod_condition(status, _disruption_target(status, pod, message))
 
         try:
             self._kill_pod_func(pod, True, grace_period_override, set_evicted)
@@ -633,6 +625,18 @@ class ManagerImpl:
             for pod, broken in found
             if broken is not None
         ]
+
+
+def _disruption_target(status: v1.PodStatus, pod: v1.Pod, message: str) -> v1.PodCondition:
+    return v1.PodCondition(
+        type=v1.DISRUPTION_TARGET,
+        observed_generation=podutil.calculate_pod_condition_observed_generation(
+            status, pod.metadata.generation, v1.DISRUPTION_TARGET
+        ),
+        status=v1.CONDITION_TRUE,
+        reason=v1.POD_REASON_TERMINATION_BY_KUBELET,
+        message=message,
+    )
 
 
 if TYPE_CHECKING:

@@ -386,6 +386,9 @@ def test_pod_status_and_event(case: Told) -> None:
     (condition,) = status.conditions
     assert (condition.type, condition.status, condition.reason) == ("DisruptionTarget", "True", "TerminationByKubelet")
     assert (condition.message, condition.observed_generation) == (case.message, 3)
+    again = v1.deepcopy(status)
+    world.killer.status_fn(again)
+    assert again == status and again.conditions[0] is not condition
     events = world.recorder.drain()
     resource = case.annotations["starved_resource"]
     assert events[0] == f"Warning EvictionThresholdMet Attempting to reclaim {resource}"

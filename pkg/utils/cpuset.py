@@ -9,6 +9,8 @@ import builtins
 import re
 from collections.abc import Iterable
 
+# More than any kernel is built for: a slip of the pen must not fill the memory with numbers.
+_MOST = 1 << 16
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -70,6 +72,8 @@ def parse(text: str) -> CPUSet:
         last = _atoi(last_text) if dash else first
         if first > last:
             raise ValueError(f'invalid range "{part}" ({first} > {last})')
+        if last >= _MOST:
+            raise ValueError(f'invalid CPU number "{part}" (there can be {_MOST})')
         cpus.extend(range(first, last + 1))
     return CPUSet(cpus)
 

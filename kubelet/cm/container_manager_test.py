@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from kubelet import cm, config, eviction
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet.cadvisor import testing as cadvisortest
 from kubelet.cadvisor.info import v1 as cadvisorapi
+from kubelet.cm import node_container_manager
+from kubelet.cm.cgroup_v1_manager import CgroupV1Manager
 from kubelet.cm.container_manager import parse_qos_reserved
 from kubelet.cm.container_manager_linux import ContainerManagerImpl, Host
 from kubelet.cm.resourceupdates import Update
@@ -75,6 +78,9 @@ class World:
     def started(self, **settings: Any) -> ContainerManagerImpl:
         manager = self.manager(**settings)
         start(manager, self.ctx, self.pods)
+        for thread in threading.enumerate():
+            if thread.name == "node-allocatable":
+                thread.join(30)
         return manager
 
     def file(self, controller: str, cgroup: str, name: str) -> str:
@@ -145,6 +151,23 @@ def test_limits_follow_a_new_configuration(world: World) -> None:
     world.started(enforce_node_allocatable=frozenset({"pods"}))
     world.started(system_reserved=AMOUNTS, enforce_node_allocatable=frozenset({"pods"}))
     assert world.file("memory", "kubepods", "memory.limit_in_bytes") == str(3 << 30)
+
+
+def test_limits_are_tried_again_until_pods_have_made_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, refusals = CgroupV1Manager.update, [OSError("in use")]
+
+    def update(self: CgroupV1Manager, name: cm.CgroupName, config: cm.ResourceConfig) -> None:
+        if config.memory is not None and refusals:
+            raise refusals.pop()
+        real(self, name, config)
+
+    monkeypatch.setattr(CgroupV1Manager, "update", update)
+    monkeypatch.setattr(node_container_manager, "_RETRY_PERIOD", 0.0)
+    world.started()
+    assert world.recorder.drain() == [
+        'Warning FailedNodeAllocatableEnforcement Failed to update Node Allocatable Limits ["kubepods"]: in use',
+        "Normal NodeAllocatableEnforced Updated Node Allocatable limit across pods",
+    ]
 
 
 def test_reserved_cgroups_are_limited(world2: World) -> None:

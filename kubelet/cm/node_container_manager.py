@@ -74,9 +74,9 @@ class NodeContainerManager:
         """
         config = self._config
         klog.v(4).info_s("Attempting to enforce Node Allocatable", config=sorted(config.enforce_node_allocatable))
-        if self._cgroup_root and not self._update_node_allocatable():
-            # More may be in use than is allowed now, until pods are evicted.
-            golang.go(self._retry_node_allocatable, ctx, name="node-allocatable")
+        if self._cgroup_root:
+            # More may be in use than is allowed now. The kernel takes its time then, or refuses until pods are evicted.
+            golang.go(self._enforce_node_allocatable, ctx, name="node-allocatable")
         system = ("system", "System", config.system_reserved_cgroup_name, config.system_reserved)
         kube = ("kube", "Kube", config.kube_reserved_cgroup_name, config.kube_reserved)
         for key, (who, title, name, reserved), compressible in (
@@ -101,9 +101,9 @@ class NodeContainerManager:
         self._tell("Updated Node Allocatable limit across pods")
         return True
 
-    def _retry_node_allocatable(self, ctx: golang.Context) -> None:
-        while not ctx.wait(_RETRY_PERIOD):
-            if self._update_node_allocatable():
+    def _enforce_node_allocatable(self, ctx: golang.Context) -> None:
+        while not self._update_node_allocatable():
+            if ctx.wait(_RETRY_PERIOD):
                 return
 
     def _enforce_reserved(

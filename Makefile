@@ -11,6 +11,9 @@ PARALLEL = --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 PROCESSES := 3
 SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-divergences hack/update-protos hack/verify_docs hack/verify_go_map hack/watch_pods.py
 
+# Tests start many processes, each of which would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup run cluster test unit integration e2e-node e2e verify bench clean

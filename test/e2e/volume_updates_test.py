@@ -117,7 +117,9 @@ def reads(name: str) -> Manifest:
     ]
     mounts = [mounted(each, f"/{each}") for each in (*DIRECTORIES, "token")]
     mounts.append(mounted("map", "/sub", subPath="a"))
-    made = pod(name, teller(READ, volumeMounts=mounts), volumes=volumes)
+    # Others want to run beside one that never rests.
+    limits = {"limits": {"cpu": "250m"}}
+    made = pod(name, teller(READ, volumeMounts=mounts, resources=limits), volumes=volumes)
     made["metadata"]["labels"] = {"number": "1"}
     return made
 

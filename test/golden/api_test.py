@@ -25,10 +25,9 @@ KNOWN = [
     ),
     Known(r"^static-labnode: delete preconditions: recorded {}, ours null$", "no precondition either way"),
     Known(r"^00-register node: create spec drivers: recorded null, ours \[\]$", "no driver either way"),
-    # Later issues.
-    Known(r" node: only recorded: deletecollection .*/resourceslices\?", "dynamic resource allocation: a later issue"),
-    Known(r" events: only recorded: create .*\"NodeAllocatableEnforced\"", "limits of cgroups: a later issue"),
     # A hollow node.
+    Known(r" node: only recorded: deletecollection .*/resourceslices\?", "a hollow node manages no dynamic resources"),
+    Known(r" events: only recorded: create .*\"NodeAllocatableEnforced\"", "a hollow node limits no cgroups"),
     Known(
         r"^everything runtime: CreateContainer <main#0> config mounts\[3\] host_path: recorded .*/volume-subpaths/",
         "a hollow node binds no part of a volume, but has it where it is",

@@ -20,20 +20,25 @@ from pkg import golang
 # How long threads that were told to stop may take to do so.
 _GRACE = 5.0
 SLOWEST = (
+    "api_identity_test.py",
+    "api_killed_at_step_test.py",
     "csi_killed_test.py",
     "csi_driver_killed_test.py",
-    "csi_registration_test.py",
-    "api_identity_test.py",
-    "api_outage_test.py",
-    "api_restart_test.py",
     "pods_test.py",
-    "api_node_test.py",
-    "api_killed_at_step_test.py",
     "api_admission_test.py",
+    "api_node_test.py",
+    "api_outage_test.py",
     "api_watch_test.py",
+    "csi_registration_test.py",
+    "api_restart_test.py",
+    "api_clock_test.py",
     "api_environment_test.py",
     "kubelet_restart_test.py",
     "api_resize_test.py",
+    "device_plugin_test.py",
+    "api_deletion_test.py",
+    "csi_attach_test.py",
+    "dra_test.py",
 )
 
 

@@ -107,8 +107,9 @@ def test_claim_is_prepared_and_given_back(node: RealKubelet, driver: DRADriver) 
     ids = [f"{DRIVER}/claim={uid}-gpu-1", f"{DRIVER}/claim={uid}-gpu-2"]
     assert devices_of(node, "plain") == ids
     assert set(ids) <= set(driver.prepared())
-    prepared = driver.calls(PREPARE)[-1].request
-    assert prepared == {"claims": [{"namespace": "default", "uid": uid, "name": "plain"}]}
+    request = {"claims": [{"namespace": "default", "uid": uid, "name": "plain"}]}
+    # One that fails is asked for again meanwhile.
+    assert request in [call.request for call in driver.calls(PREPARE)]
     node.wait_for_condition("the driver's registration", lambda: driver.calls("NotifyRegistrationStatus"), TIMEOUT)
     end(node, "plain")
     assert (asked(driver, PREPARE, "plain"), asked(driver, UNPREPARE, "plain")) == (1, 1)

@@ -580,18 +580,10 @@ class ManagerImpl:
 
     def _require_healthy(self, pod_uid: str, resource_name: str, before: set[str]) -> set[str]:
         """The resource's healthy devices. Raises if there are none, or if one of those before is not among them."""
+        self._require_plugin(pod_uid, resource_name)
         with self._lock:
             healthy = set(self._healthy_devices.get(resource_name, set()))
             registered = resource_name in self._healthy_devices
-            awaited_since = self._awaited.get(resource_name)
-            end = -math.inf if awaited_since is None else awaited_since + ENDPOINT_STOP_GRACE_PERIOD
-            if not healthy and self._clock.monotonic() <= end:
-                self._waiting_pods.setdefault(resource_name, set()).add(pod_uid)
-                # DIVERGES: Go turns the pod away for good.
-                minutes = ENDPOINT_STOP_GRACE_PERIOD / 60
-                raise DevicesAwaitedError(
-                    f"waits for the device plugin of {resource_name}, for {minutes:.0f} minutes at most"
-                )
         if not registered:
             raise AllocationError(f"cannot allocate unregistered device {resource_name}")
         if not healthy:
@@ -601,6 +593,20 @@ class ManagerImpl:
                 f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource_name}"
             )
         return healthy
+
+    def _require_plugin(self, pod_uid: str, resource_name: str) -> None:
+        """Raises DevicesAwaitedError as long as the resource's plugin is expected to come back.
+
+        DIVERGES: Go turns the pod away for good.
+        """
+        with self._lock:
+            awaited_since = self._awaited.get(resource_name)
+            end = -math.inf if awaited_since is None else awaited_since + ENDPOINT_STOP_GRACE_PERIOD
+            if self._healthy_devices.get(resource_name) or self._clock.monotonic() > end:
+                return
+            self._waiting_pods.setdefault(resource_name, set()).add(pod_uid)
+        minutes = ENDPOINT_STOP_GRACE_PERIOD / 60
+        raise DevicesAwaitedError(f"waits for the device plugin of {resource_name}, for {minutes:.0f} minutes at most")
 
     def _choose(self, key: _Container, required: int, chosen: set[str], available: set[str]) -> set[str]:
         """Fill up those that are chosen already, from the NUMA nodes the container is to be on as far as they go.
@@ -756,10 +762,13 @@ class ManagerImpl:
         self.update_allocated_devices()
         hints: topologymanager.Hints = {}
         for resource_name, requested in self._device_requests(container.resources.limits).items():
-            allocated = self._pod_devices.container_devices(pod.metadata.uid, container.name, resource_name)
+            key = _Container(pod.metadata.uid, container.name, resource_name)
+            allocated = self._pod_devices.container_devices(*key)
             with self._lock:
                 reuse_pod, reusable = self._devices_to_reuse
-                reuse = set(reusable.get(resource_name, ())) if reuse_pod == pod.metadata.uid else set()
+                reuse = set(reusable.get(resource_name, ())) if reuse_pod == key.pod_uid else set()
+                if key in self._allocations:
+                    allocated = self._allocations[key].devices
             hints[resource_name] = self._hints(pod, resource_name, requested, allocated or set(), reuse)
         return hints
 
@@ -769,6 +778,10 @@ class ManagerImpl:
         hints: topologymanager.Hints = {}
         for resource_name, requested in self._device_requests(resourcehelper.pod_limits(pod, options)).items():
             allocated = self._pod_devices.pod_devices(pod.metadata.uid, resource_name)
+            with self._lock:
+                for key, allocation in self._allocations.items():
+                    if (key.pod_uid, key.resource_name) == (pod.metadata.uid, resource_name):
+                        allocated |= allocation.devices
             hints[resource_name] = self._hints(pod, resource_name, requested, allocated, set())
         return hints
 
@@ -778,7 +791,10 @@ class ManagerImpl:
     def _hints(
         self, pod: v1.Pod, resource_name: str, requested: int, allocated: set[str], reusable: set[str]
     ) -> list[topologymanager.TopologyHint] | None:
-        """None where it does not matter; no hint where there are not enough."""
+        """None where it does not matter; no hint where there are not enough. Raises DevicesAwaitedError."""
+        if not allocated:
+            # Before anything else is given to the pod, and where its devices are is known.
+            self._require_plugin(pod.metadata.uid, resource_name)
         with self._lock:
             devices = self._all_devices.get(resource_name, {})
             healthy = set(self._healthy_devices.get(resource_name, ()))

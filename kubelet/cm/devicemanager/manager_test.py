@@ -395,6 +395,52 @@ def test_plugin_that_registers_between_admission_and_start(world: World) -> None
     assert world.manager.get_device_run_container_options(golang.background(), gone, gone.spec.containers[0]) is None
 
 
+def test_hints_for_a_pod_that_waits(world: World) -> None:
+    """It is not turned away for want of nodes with devices; nor when its own are being allocated."""
+    plugin = world.connect(_R, device("1", 0))
+    world.disconnect(_R)
+    asking = pod(limits={_R: 1})
+    world.active_pods.append(asking)
+
+    def hints() -> list[object]:
+        found = world.manager.get_topology_hints(asking, asking.spec.containers[0])
+        return [found, world.manager.get_pod_topology_hints(asking)]
+
+    with pytest.raises(DevicesAwaitedError):
+        world.manager.get_topology_hints(asking, asking.spec.containers[0])
+    with pytest.raises(DevicesAwaitedError):
+        world.manager.get_pod_topology_hints(asking)
+    plugin = world.connect(_R, device("1", 0))
+    assert _told(world) == [("pod",)]
+    on_node_0 = {_R: [TopologyHint(BitMask(0), True)]}
+    assert hints() == [on_node_0, on_node_0]
+    plugin.hangs = True
+    with pytest.raises(DevicesAwaitedError):
+        world.allocate(asking)
+    assert hints() == [on_node_0, on_node_0]
+    world.clock.step(1000)
+    world.disconnect(_R)
+    world.clock.step(1000)
+    other = pod("other", {_R: 1})
+    assert world.manager.get_topology_hints(other, other.spec.containers[0]) == {_R: []}
+
+
+def test_init_container_for_which_a_plugin_takes_its_time(world: World) -> None:
+    """What it had is the pod's, though others were admitted meanwhile."""
+    plugin = world.connect(_R, device("1"))
+    plugin.hangs = True
+    asking = pod("asking", containers=[container("c", {_R: 1})], init_containers=[container("i", {_R: 1})])
+    for number in range(2):
+        with pytest.raises(DevicesAwaitedError):
+            world.allocate(asking)
+        with pytest.raises(AllocationError, match="Requested: 1, Available: 0"):
+            world.allocate(pod("other", {_R: 1}))
+        plugin.futures[number].answer()
+    world.allocate(asking)
+    assert (world.devices(asking, "i"), world.devices(asking)) == ({_R: {"1"}}, {_R: {"1"}})
+    assert plugin.calls == ["allocate 1", "allocate 1"]
+
+
 # ---- Restarts ----
 
 

@@ -9,7 +9,7 @@ import itertools
 import threading
 from collections.abc import Iterator
 
-from kubelet import lifecycle
+from kubelet import lifecycle, metrics
 from kubelet.cm import admission, containermap
 from kubelet.cm.topologymanager.hints import HintProvider, TopologyHint
 from kubelet.cm.topologymanager.policy import Policy
@@ -87,6 +87,13 @@ class Scope:
             if (err := self.allocate_aligned_resources(pod, container)) is not None:
                 return admission.get_pod_admit_result(err)
         return admission.get_pod_admit_result(None)
+
+    def result(self, err: Exception | None) -> lifecycle.PodAdmitResult:
+        """The answer to a pod, which is counted if the pod is turned away."""
+        result = admission.get_pod_admit_result(err)
+        if not result.admit and not result.wait:
+            metrics.TOPOLOGY_MANAGER_ADMISSION_ERRORS_TOTAL.inc()
+        return result
 
     def allocate_aligned_resources(self, pod: v1.Pod, container: v1.Container) -> Exception | None:
         """Has each provider give out the container's resources; returns what the first raised that could not."""

@@ -26,13 +26,15 @@ class ContainerScope(Scope):
     def admit(self, pod: v1.Pod) -> lifecycle.PodAdmitResult:
         for container in all_containers(pod):
             if (err := self._admit_container(pod, container)) is not None:
-                metrics.TOPOLOGY_MANAGER_ADMISSION_ERRORS_TOTAL.inc()
-                return admission.get_pod_admit_result(err)
-        return admission.get_pod_admit_result(None)
+                return self.result(err)
+        return self.result(None)
 
     def _admit_container(self, pod: v1.Pod, container: v1.Container) -> Exception | None:
         guaranteed = is_alignment_guaranteed(self.policy)
-        best_hint, admit = self._calculate_affinity(pod, container)
+        try:
+            best_hint, admit = self._calculate_affinity(pod, container)
+        except admission.Error as not_yet:
+            return not_yet
         klog.info_s("Best TopologyHint", bestHint=best_hint, pod=klog.kobj(pod), containerName=container.name)
         if not admit:
             if guaranteed:

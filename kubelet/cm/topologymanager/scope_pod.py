@@ -24,14 +24,14 @@ class PodScope(Scope):
         super().__init__(POD_TOPOLOGY_SCOPE, policy)
 
     def admit(self, pod: v1.Pod) -> lifecycle.PodAdmitResult:
-        err = self._admit_pod(pod)
-        if err is not None:
-            metrics.TOPOLOGY_MANAGER_ADMISSION_ERRORS_TOTAL.inc()
-        return admission.get_pod_admit_result(err)
+        return self.result(self._admit_pod(pod))
 
     def _admit_pod(self, pod: v1.Pod) -> Exception | None:
         guaranteed = is_alignment_guaranteed(self.policy)
-        best_hint, admit = self._calculate_affinity(pod)
+        try:
+            best_hint, admit = self._calculate_affinity(pod)
+        except admission.Error as not_yet:
+            return not_yet
         klog.info_s("Best TopologyHint", bestHint=best_hint, pod=klog.kobj(pod))
         if not admit:
             if guaranteed:

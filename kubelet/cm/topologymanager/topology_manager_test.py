@@ -23,6 +23,10 @@ class NoMore(admission.Error):
     type = "NoMoreOfIt"
 
 
+class NotYet(admission.Error):
+    wait = True
+
+
 class FakeProvider:
     """Has what it is told to have, and notes who was given something on which nodes."""
 
@@ -30,13 +34,17 @@ class FakeProvider:
         self.hints = hints or {}
         self.err = err
         self.fails_for = of
+        # Instead of hints.
+        self.no_hints: Exception | None = None
         self.manager: Manager | None = None
         self.allocated: list[tuple[str, TopologyHint]] = []
 
     def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> Hints:
-        return self.hints
+        return self.get_pod_topology_hints(pod)
 
     def get_pod_topology_hints(self, pod: v1.Pod) -> Hints:
+        if self.no_hints is not None:
+            raise self.no_hints
         return self.hints
 
     def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
@@ -191,6 +199,17 @@ def test_allocation_that_fails(policy: str, scope: str, err: Exception, reason: 
     result = _admit(Manager(_TWO, policy, scope, {}), fails, after)
     assert result == lifecycle.PodAdmitResult(admit=False, reason=reason, message=message)
     assert [name for name, _ in after.allocated] == ["init"], "nothing is given out after the first that failed"
+
+
+@pytest.mark.parametrize("scope", ["container", "pod"])
+def test_provider_that_cannot_tell_yet(scope: str) -> None:
+    """The pod waits, gets nothing, and does not count as turned away."""
+    errors = "kubelet_topology_manager_admission_errors_total"
+    before, other, waits = _metric(errors), FakeProvider(), FakeProvider()
+    waits.no_hints = NotYet("waits for it")
+    result = _admit(Manager(_TWO, "restricted", scope, {}), other, waits)
+    assert (result.admit, result.wait, result.message) == (False, True, "waits for it")
+    assert (other.allocated, _metric(errors)) == ([], before)
 
 
 @pytest.mark.parametrize("scope", ["container", "pod"])

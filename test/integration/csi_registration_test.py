@@ -55,9 +55,9 @@ def test_driver_that_is_killed_registers_again(story: Story) -> None:
 
 
 def test_driver_that_ends_is_no_longer_the_nodes(story: Story) -> None:
-    before = len(registrations(story))
     story.driver.stop()
     story.node.wait_for_condition("the driver is forgotten", lambda: not registered(story), TIMEOUT)
+    before = len(registrations(story))
     story.driver.start()
     wait_for_registrations(story, before + 1)
     assert registered(story)

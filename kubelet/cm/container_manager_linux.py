@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -249,13 +250,16 @@ class ContainerManagerImpl:
     ) -> None:
         container_map, running = build_container_map_and_running_set_from_runtime(ctx, runtime_service)
         if self._dra_manager is not None:
-            self._dra_manager.start(ctx, active_pods, get_node, sources_ready)
-        self._cpu_manager.start(
-            ctx, active_pods, sources_ready, pod_status_provider, runtime_service, container_map.clone()
-        )
-        self._memory_manager.start(
-            ctx, active_pods, sources_ready, pod_status_provider, runtime_service, container_map.clone()
-        )
+            with _naming("dra manager"):
+                self._dra_manager.start(ctx, active_pods, get_node, sources_ready)
+        with _naming("cpu manager"):
+            self._cpu_manager.start(
+                ctx, active_pods, sources_ready, pod_status_provider, runtime_service, container_map.clone()
+            )
+        with _naming("memory manager"):
+            self._memory_manager.start(
+                ctx, active_pods, sources_ready, pod_status_provider, runtime_service, container_map.clone()
+            )
         self._setup_node(ctx, active_pods)
         self._device_manager.start(ctx, active_pods, sources_ready, container_map.clone(), running)
         self._forward_updates(ctx)
@@ -490,6 +494,15 @@ class ContainerManagerImpl:
             klog.error_s(err, "Unable to get container claim info state")
             return []
         return [_dynamic_resource(claim) for claim in claims]
+
+
+@contextmanager
+def _naming(manager: str) -> Iterator[None]:
+    """Of a fault that another start does not mend, say whose start it was."""
+    try:
+        yield
+    except ValueError as err:
+        raise ValueError(f"start {manager} error: {err}") from err
 
 
 def _validate_host(config: NodeConfig, subsystems: CgroupSubsystems, host: Host) -> Status:

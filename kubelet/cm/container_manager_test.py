@@ -295,6 +295,13 @@ def test_kernel_without_quota_is_a_soft_fault(world: World) -> None:
     assert str(world.manager().status().soft_requirements) == "CPU hardcapping unsupported"
 
 
+def test_manager_that_does_not_start_is_named(world: World) -> None:
+    state = '{"policyName":"static","defaultCpuSet":"0-1","checksum":1636926438}'
+    Path(world.root_dir, "cpu_manager_state").write_text(state)
+    with pytest.raises(ValueError, match='^start cpu manager error: .* configured policy "none" differs'):
+        world.started()
+
+
 def test_hybrid_node_counts_as_version_1(world: World) -> None:
     lines = world.fake.mount_info() + f"99 31 0:99 / {world.fake.root}/unified rw - cgroup2 cgroup2 rw\n"
     world.write_proc("self/mountinfo", lines)

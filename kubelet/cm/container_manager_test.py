@@ -298,7 +298,7 @@ def test_kernel_without_quota_is_a_soft_fault(world: World) -> None:
 def test_manager_that_does_not_start_is_named(world: World) -> None:
     state = '{"policyName":"static","defaultCpuSet":"0-1","checksum":1636926438}'
     Path(world.root_dir, "cpu_manager_state").write_text(state)
-    with pytest.raises(ValueError, match='^start cpu manager error: .* configured policy "none" differs'):
+    with pytest.raises(ValueError, match=r'^start cpu manager error: .* configured policy "none" differs'):
         world.started()
 
 

@@ -158,7 +158,7 @@ def test_state_that_cannot_be_used_is_refused_by_name(node: Node, new_kubelet: C
     assert careless.state_file.with_suffix(".corrupt").read_text() == "{"
     assert careless.state()["policyName"] == "none"
     for refusing, reason, content in nodes:
-        assert refusing.kubelet.wait_for_exit(timeout=30) != 0
+        assert refusing.kubelet.wait_for_exit(timeout=60) != 0
         told = f'delete the CPU manager checkpoint file \\"{refusing.state_file}'
         assert refusing.kubelet.logged(reason, told), reason
         assert refusing.state_file.read_bytes() == content, "it is the operator's to delete"

@@ -135,11 +135,11 @@ def test_health(kubelet: KubeletProcess, plugin: DevicePlugin, user: str) -> Non
 
     kubelet.wait_for_pod(user, lambda found: health(found) == {"dev-0": "Healthy"})
     plugin.offer(**{"dev-0": False, "dev-1": True})
-    found = kubelet.wait_for_pod(user, lambda found: health(found) == {"dev-0": "Unhealthy"}, timeout=20)
+    found = kubelet.wait_for_pod(user, lambda found: health(found) == {"dev-0": "Unhealthy"})
     assert found.running
     assert allocatable(kubelet) == {"dev-1"}
     plugin.offer(**{"dev-0": True, "dev-1": True})
-    kubelet.wait_for_pod(user, lambda found: health(found) == {"dev-0": "Healthy"}, timeout=20)
+    kubelet.wait_for_pod(user, lambda found: health(found) == {"dev-0": "Healthy"})
 
 
 def test_plugin_goes_and_comes_back(kubelet: KubeletProcess, plugin: DevicePlugin, user: str) -> None:
@@ -150,7 +150,7 @@ def test_plugin_goes_and_comes_back(kubelet: KubeletProcess, plugin: DevicePlugi
     kubelet.wait_for_pod("patient", is_waiting)
     kubelet.wait_for_log(f"waits for the device plugin of {RESOURCE}")
     plugin.start()
-    kubelet.wait_for_running("patient", timeout=20)
+    kubelet.wait_for_running("patient")
     assert (given(kubelet, user), given(kubelet, "patient")) == (["dev-0"], ["dev-1"])
     (after,) = kubelet.wait_for_running(user)
     assert after.container_id() == before.container_id()

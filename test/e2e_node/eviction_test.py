@@ -49,7 +49,7 @@ MIB = 1 << 20
 # Seconds that a condition stays when the node has recovered; where more is tried meanwhile it is longer.
 TRANSITION, LONG_TRANSITION = 5, 10
 # Seconds for the eviction manager to see, to act, and to see that it is over.
-TIMEOUT = 60.0
+TIMEOUT = 120.0
 # Seconds for threads that were told to stop.
 _GRACE = 5.0
 FILLER = "registry.k8s.io/e2e-test-images/filler:1.0"

@@ -130,7 +130,7 @@ def _oom_of(container_id: str) -> OomInstance:
                 return
 
     thread = golang.go(read, name="kernel-log")
-    instance, ok = found.recv(10)
+    instance, ok = found.recv(60)
     cancel()
     thread.join(10)
     assert ok and instance is not None, f"the kernel's log tells nothing of {container_id}"
@@ -154,7 +154,7 @@ def test_what_does_not_fit_the_machine_is_refused_by_name(node: Node) -> None:
     for reasons, content in bad.items():
         node.state_file.write_bytes(content)
         kubelet.spawn()
-        assert kubelet.wait_for_exit(timeout=30) != 0
+        assert kubelet.wait_for_exit(timeout=60) != 0
         assert kubelet.logged(*reasons), reasons
     node.state_file.write_bytes(good)
     kubelet.start()

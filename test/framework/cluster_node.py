@@ -78,7 +78,7 @@ class ClusterMember(KubeletProcess):
             self.cluster.server.compact()
 
     def wait_for_api_pod(
-        self, name: str, what: str, condition: Callable[[Version], object], timeout: float = 30
+        self, name: str, what: str, condition: Callable[[Version], object], timeout: float = 60
     ) -> Version:
         """Wait until the pod is there and condition is true of it."""
 

@@ -80,7 +80,7 @@ class Containerd:
         return (self.run_dir / "cgroup-root").read_text()
 
     def node_cgroup_root(self, node: str) -> str:
-        """A cgroup below that for one kubelet alone, which takes cgroups of pods that it does not know for left over."""
+        """A cgroup below it for one kubelet alone, which takes cgroups of pods that it does not know for left over."""
         path = f"{self.cgroup_root}/{node}"
         hierarchies = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]
         for hierarchy in hierarchies:

@@ -126,14 +126,14 @@ class KubeletProcess:
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
-    def stop(self, timeout: float = 10) -> int:
+    def stop(self, timeout: float = 30) -> int:
         """End it as an operator does, and return its exit status."""
         self.signal(signal.SIGTERM)
         return self.wait_for_exit(timeout)
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
-        self.wait_for_exit(10)
+        self.wait_for_exit(30)
 
     @contextmanager
     def configured(self, config: Mapping[str, object]) -> Iterator[None]:

@@ -182,6 +182,20 @@ def test_swap(tmp_path: Path, swaps: str | None, fail: bool, refused: bool) -> N
         server.check_swap(kubelet_server, str(path))
 
 
+@pytest.mark.parametrize("unified", [False, True])
+def test_limited_swap_needs_version_2_of_cgroups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unified: bool
+) -> None:
+    monkeypatch.setattr("kubelet.util.is_cgroup2_unified_mode", lambda: unified)
+    kubelet_server = _server()
+    kubelet_server.kubelet_configuration.memory_swap.swap_behavior = "LimitedSwap"
+    if unified:
+        server.check_swap(kubelet_server, str(tmp_path / "none"))
+        return
+    with pytest.raises(ValueError, match="LimitedSwap but it is only supported with cgroupv2"):
+        server.check_swap(kubelet_server, str(tmp_path / "none"))
+
+
 def test_kernel_log_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The kubelet comes up without those events, and says so."""
 

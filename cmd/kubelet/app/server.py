@@ -417,12 +417,22 @@ def connect_to_api_server(
 
 
 def check_swap(server: options.KubeletServer, swaps: str = "/proc/swaps") -> None:
-    """Go: pkg/kubelet/cm/container_manager_linux.go, NewContainerManager"""
+    """Go: run, and pkg/kubelet/cm/container_manager_linux.go, NewContainerManager"""
+    from kubelet import util
+    from kubelet.types import constants
     from kubelet.util import swap
 
-    if server.kubelet_configuration.fail_swap_on and swap.is_swap_on(swaps):
+    config = server.kubelet_configuration
+    behavior = config.memory_swap.swap_behavior
+    if behavior == constants.LIMITED_SWAP and not util.is_cgroup2_unified_mode():
+        raise ValueError("swap feature is enabled and LimitedSwap but it is only supported with cgroupv2")
+    if config.fail_swap_on and swap.is_swap_on(swaps):
         raise ValueError(
             "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
+        )
+    if not config.fail_swap_on and not behavior:
+        klog.info_s(
+            "NoSwap is set due to memorySwapBehavior not specified", memorySwapBehavior=behavior, FailSwapOn=False
         )
 
 

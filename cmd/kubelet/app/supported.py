@@ -1,6 +1,6 @@
-"""Fields of the configuration that this kubelet reads and does not, or not yet, act on.
+"""Fields of the configuration that this kubelet reads and does not act on.
 
-A user who sets one is told at start. A field leaves its list when the code that acts on it comes.
+A user who sets one is told at start.
 
 Go: no counterpart
 """
@@ -47,6 +47,7 @@ NOT_ACTED_ON_STANDALONE: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
 )
+
 
 def check_supported(loaded: Loaded) -> None:
     """Log each field that was set in vain."""

@@ -22,6 +22,8 @@ class PodScope(Scope):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(POD_TOPOLOGY_SCOPE, policy)
+        # What was decided for pods that wait with a part of their resources, by uid; guarded by _lock.
+        self._decided: dict[str, TopologyHint] = {}
 
     def admit(self, pod: v1.Pod) -> lifecycle.PodAdmitResult:
         return self.result(self._admit_pod(pod))
@@ -41,6 +43,9 @@ class PodScope(Scope):
             klog.info_s("Topology Affinity", bestHint=best_hint, pod=klog.kobj(pod), containerName=container.name)
             self.set_topology_hints(pod.metadata.uid, container.name, best_hint)
             if (err := self.allocate_aligned_resources(pod, container)) is not None:
+                if isinstance(err, admission.Error) and err.wait:
+                    with self._lock:
+                        self._decided[pod.metadata.uid] = best_hint
                 return err
         if guaranteed:
             klog.v(4).info_s("Resource alignment at pod scope guaranteed", pod=klog.kobj(pod))
@@ -57,6 +62,10 @@ class PodScope(Scope):
         return providers_hints
 
     def _calculate_affinity(self, pod: v1.Pod) -> tuple[TopologyHint, bool]:
+        with self._lock:
+            decided = self._decided.pop(pod.metadata.uid, None)
+        if decided is not None:
+            return decided, True
         providers_hints = self.accumulate_providers_hints(pod)
         best_hint, admit = self.policy.merge(providers_hints)
         klog.info_s("PodTopologyHint", bestHint=best_hint, pod=klog.kobj(pod))

@@ -212,6 +212,18 @@ def test_provider_that_cannot_tell_yet(scope: str) -> None:
     assert (other.allocated, _metric(errors)) == ([], before)
 
 
+def test_pod_that_waits_with_a_part_of_its_resources() -> None:
+    """It goes on with the nodes that were decided on, though its providers now speak of what is left."""
+    manager, provider = Manager(_TWO, "restricted", "pod", {}), FakeProvider(_ON_ANY, NotYet("waits for it"))
+    assert _admit(manager, provider).wait
+    ((_, decided),) = provider.allocated
+    provider.hints, provider.err = _ON_NONE, None
+    assert manager.admit(lifecycle.PodAdmitAttributes(pod=_pod())).admit
+    assert provider.allocated[1:] == [("init", decided), ("c1", decided), ("c2", decided)]
+    # Another time it is decided anew.
+    assert not manager.admit(lifecycle.PodAdmitAttributes(pod=_pod())).admit
+
+
 @pytest.mark.parametrize("scope", ["container", "pod"])
 def test_guaranteed_alignment_is_counted(scope: str) -> None:
     labels = {"scope": scope, "boundary": "numa_node"}

@@ -1113,9 +1113,10 @@ def test_allow_pod_start(tc: StartCase, harness: Harness) -> None:
     assert retried == (["0"] if tc.allowed_ever and not tc.allowed else [])
 
 
-@pytest.mark.parametrize("why", [{"evicted": True}, {"deleted": True}, {}], ids=["evicted", "deleted", "killed"])
-def test_content_stays_until_it_is_known_how_the_containers_ended(why: dict[str, bool], harness: Harness) -> None:
-    status = harness.workers.pod_sync_statuses["0"] = PodSyncStatus(fullname="pod_ns", terminating_at=NOW, **why)
+@pytest.mark.parametrize("why", ["evicted", "deleted", ""])
+def test_content_stays_until_it_is_known_how_the_containers_ended(why: str, harness: Harness) -> None:
+    status = harness.workers.pod_sync_statuses["0"] = PodSyncStatus(fullname="pod_ns", terminating_at=NOW)
+    status.evicted, status.deleted = why == "evicted", why == "deleted"
     assert not harness.workers.should_pod_content_be_removed("0")
     status.terminated_at = NOW
     assert harness.workers.should_pod_content_be_removed("0") == bool(why)

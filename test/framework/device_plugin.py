@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
-from framework.containerd import ROOT
 from framework.pods import lines_of
-
-TIMEOUT = 30.0
+from framework.program import Program
 
 
 class DevicePlugin:
@@ -28,11 +23,11 @@ class DevicePlugin:
         directory = kubelet_root / ("plugins_registry" if probed else "device-plugins")
         directory.mkdir(parents=True, exist_ok=True)
         self.socket = directory / f"{self.state.name}.sock"
-        self._command = [sys.executable, "-m", "device_plugin", f"--resource={resource}", f"--state={self.state}"]
-        self._command += [f"--socket={self.socket}", f"--cdi-kind={cdi_kind}"]
+        arguments = [f"--resource={resource}", f"--state={self.state}"]
+        arguments += [f"--socket={self.socket}", f"--cdi-kind={cdi_kind}"]
         if not probed:
-            self._command.append(f"--kubelet-socket={directory / 'kubelet.sock'}")
-        self._process: subprocess.Popen[bytes] | None = None
+            arguments.append(f"--kubelet-socket={directory / 'kubelet.sock'}")
+        self._program = Program("device_plugin", arguments, self.log)
 
     def offer(self, **devices: bool) -> None:
         """Have these devices from now on, and whether each is healthy."""
@@ -43,29 +38,11 @@ class DevicePlugin:
 
     def start(self) -> None:
         """Returns when it serves; it registers by itself."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'test'}"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline():
-            raise RuntimeError(f"the device plugin did not start: {self.log.read_text()[-2000:]}")
+        self._program.start()
 
     def kill(self) -> None:
         """End it at once; twice does nothing."""
-        if self._process is None:
-            return
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait(TIMEOUT)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._process = None
+        self._program.end(signal.SIGKILL)
 
     def __enter__(self) -> DevicePlugin:
         self.start()

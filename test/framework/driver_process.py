@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -14,7 +11,7 @@ from csi_driver import calls as call_log
 from csi_driver import faults
 from csi_driver.calls import Call
 
-from framework.containerd import ROOT
+from framework.program import Program
 from framework.waiting import wait_for
 
 TIMEOUT = 30.0
@@ -32,9 +29,8 @@ class DriverProcess:
         registrations = kubelet_root / "plugins_registry"
         registrations.mkdir(parents=True, exist_ok=True)
         flags = {"name": name, "registration-dir": registrations, "state": self.state, **flags}
-        self._command = [sys.executable, "-m", program, *(f"--{flag}={value}" for flag, value in flags.items())]
-        self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / f"{name}.log"
+        self._program = Program(program, [f"--{flag}={value}" for flag, value in flags.items()], self.log)
         self.state.mkdir(parents=True, exist_ok=True)
         (self.state / "faults").mkdir(exist_ok=True)
 
@@ -42,44 +38,23 @@ class DriverProcess:
 
     def start(self) -> None:
         """Returns when it serves."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'test'}"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline():
-            raise RuntimeError(f"driver {self.name} did not start: {self.log.read_text()[-2000:]}")
+        self._program.start()
 
     @property
     def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._program.running
 
     def kill(self) -> None:
-        self._end(signal.SIGKILL)
+        self._program.end(signal.SIGKILL)
 
     def stop(self) -> None:
         """Ask it to end, and wait until it has."""
-        self._end(signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(number)
-        self._process.wait(TIMEOUT)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._process = None
+        self._program.end(signal.SIGTERM)
 
     def wait_for_death(self) -> None:
         """Wait until a fault has killed it."""
         wait_for(f"driver {self.name} is dead", lambda: not self.running, TIMEOUT)
-        self._end(signal.SIGKILL)
+        self.kill()
 
     def __enter__(self) -> Self:
         self.start()

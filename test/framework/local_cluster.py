@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from framework.cluster_client import Images
-from framework.containerd import ROOT, Containerd
+from framework.containerd import Containerd
 from framework.cri import CRIClient
 from framework.kubelet_process import KubeletProcess
+from framework.program import Program
 from pkg.client_go import kubernetes
 
 NODE = "e2e-node"
@@ -32,35 +30,14 @@ class APIServerProcess:
 
     def __init__(self, directory: Path) -> None:
         self.log = directory.parent / "apiserver.log"
-        command = [sys.executable, "-m", "framework.apiserver.cluster", "--directory", str(directory)]
-        command += ["--mount-tokens", f"--longest-token={LONGEST_TOKEN}"]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'test'}"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the API server did not start: {self.log.read_text()[-2000:]}")
-        written = json.loads(line)
+        arguments = [f"--directory={directory}", "--mount-tokens", f"--longest-token={LONGEST_TOKEN}"]
+        self._program = Program("framework.apiserver.cluster", arguments, self.log)
+        written = json.loads(self._program.start())
         self.admin_kubeconfig = Path(written["admin"])
         self.bootstrap_kubeconfig = Path(written["bootstrap"])
 
     def stop(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(STOP_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._program.end(signal.SIGTERM, STOP_TIMEOUT)
 
 
 class ClusterKubelet(KubeletProcess):

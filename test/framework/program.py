@@ -1,0 +1,58 @@
+"""A program of the tests as a process, which says a line on its standard output once it serves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from framework.containerd import ROOT
+
+
+class Program:
+    """`python -m` of a module in the checkout or under test/. It can be started again once it has ended."""
+
+    def __init__(self, module: str, arguments: Sequence[str], log: Path) -> None:
+        self._module = module
+        self._command = [sys.executable, "-m", module, *arguments]
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> str:
+        """Returns, when it serves, the line that it said. Raises RuntimeError when it ends instead."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'test'}"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._module} did not start: {self._log.read_text()[-2000:]}")
+        return line.decode()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def end(self, number: signal.Signals, timeout: float = 30) -> None:
+        """Send it a signal and wait until it has ended; twice does nothing. It is killed after timeout seconds."""
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process = None

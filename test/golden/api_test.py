@@ -57,6 +57,12 @@ KNOWN = [
     Known(r" events: only (ours|recorded): create .*\"CgroupV1\"", _AWAY, always=False),
     # What comes at random, and did in the recording.
     Known(
+        r"^00-register (node: create status conditions\[3\] message: recorded \"CSINode is not yet initialized\", ours "
+        r"\"failed to initialize CSINode: .* timed out waiting|reads: get /api/v1/nodes/labnode 404: recorded 3, )",
+        "the CSINode waits a third of a second for its node, and a busy machine takes longer to register that",
+        always=False,
+    ),
+    Known(
         r": calls: get pods: 1 more ",
         "a pod's last two statuses go out in one batch or in two, each of which reads the pod first; "
         "the recorded kubelet did either, too",

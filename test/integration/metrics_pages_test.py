@@ -83,6 +83,14 @@ def collector() -> Iterator[tracingtesting.Collector]:
         yield running
 
 
+def of_sandboxes(spans: list[Any]) -> set[str]:
+    """The pods in whose syncs sandboxes were made; a sync comes when it has ended, after what it did."""
+    syncs = {(span.trace_id, span.span_id): span for span in spans if span.name == "syncPod"}
+    made = [span for span in spans if span.name == "runtime.v1.RuntimeService/RunPodSandbox"]
+    found = [syncs.get((span.trace_id, span.parent_span_id)) for span in made]
+    return {tracingtesting.attributes(sync)["k8s.pod.name"] for sync in found if sync is not None}
+
+
 @pytest.fixture(scope="module")
 def kubelet(tmp_path_factory: pytest.TempPathFactory, collector: tracingtesting.Collector) -> Iterator[HollowKubelet]:
     """With pods that run, cannot run, are probed, and have gone again; started twice. It sends spans of all it does."""
@@ -103,6 +111,8 @@ def kubelet(tmp_path_factory: pytest.TempPathFactory, collector: tracingtesting.
     try:
         node.start()
         node.wait_for_running("runs", "left")
+        # What has not been sent by then is lost.
+        collector.wait_for(lambda spans: of_sandboxes(spans) == {f"runs-{NODE}", f"left-{NODE}"})
         # What is there when a kubelet starts: a pod that nobody wants any more, and volumes to be made out.
         node.kill()
         (node.manifests / "left.json").unlink()
@@ -197,14 +207,6 @@ def test_pages_are_compressed_on_demand(kubelet: HollowKubelet) -> None:
 
 def test_syncs_are_traced_down_to_the_runtime(kubelet: HollowKubelet, collector: tracingtesting.Collector) -> None:
     pods = {f"{name}-{NODE}" for name in ("runs", "left", "probed", "goes", "broken", "homeless", "private", "image")}
-
-    def of_sandboxes(spans: list[Any]) -> set[str]:
-        """The pods in whose syncs sandboxes were made; a sync comes when it has ended, after what it did."""
-        syncs = {(span.trace_id, span.span_id): span for span in spans if span.name == "syncPod"}
-        made = [span for span in spans if span.name == "runtime.v1.RuntimeService/RunPodSandbox"]
-        found = [syncs.get((span.trace_id, span.parent_span_id)) for span in made]
-        return {tracingtesting.attributes(sync)["k8s.pod.name"] for sync in found if sync is not None}
-
     wanted = {"syncTerminatingPod", "syncTerminatedPod", "/healthz"}
     collector.wait_for(lambda spans: of_sandboxes(spans) == pods and wanted <= {span.name for span in spans})
     assert collector.resources()[0] == {"service.name": "kubelet", "host.name": NODE}

@@ -9,9 +9,11 @@ follower who is slow, or just reads the end of the file that is being moved, mis
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import os
 import re
+import signal
 import zlib
 from pathlib import Path
 from types import TracebackType
@@ -102,11 +104,12 @@ class LogFiles:
     ) -> None:
         self._close()
 
-    def read(self, follow: bool) -> bytes:
+    def read(self, follow: bool, ended: bool = False) -> bytes:
         """Some of the next lines; nothing at the end of what is there.
 
         The very last may lack its newline, but not with follow: an unfinished line is read again when it is whole. With
-        follow, and only then, a newer file is gone over to. Raises OSError.
+        follow, and only then, a newer file is gone over to, once nobody writes to ours any more; ended: nobody does.
+        Raises OSError.
         """
         while True:
             if self._file is None and not self._open_next():
@@ -116,7 +119,7 @@ class LogFiles:
                 return data
             if not self._newest:
                 self._close()
-            elif not follow or not self._was_rotated():
+            elif not follow or not self._was_rotated(ended):
                 return b""
 
     def _read_block(self, follow: bool) -> bytes:
@@ -140,7 +143,7 @@ class LogFiles:
     def _log_broken(self, err: Exception) -> None:
         klog.error_s(err, "Left out the rest of a compressed log that is broken", path=self._path)
 
-    def _was_rotated(self) -> bool:
+    def _was_rotated(self, ended: bool) -> bool:
         """Whether the runtime writes elsewhere by now. What it wrote to our file before is then to be read first."""
         assert self._file is not None
         ours = os.fstat(self._file.fileno())
@@ -154,6 +157,9 @@ class LogFiles:
                 # Somebody cut the log short, instead of moving it.
                 self._file.seek(0)
                 return True
+            return False
+        if not ended and _is_written_to(self._file):
+            # The runtime makes the new file before it has written to ours all that it has at hand.
             return False
         self._newest = False
         self._mark_ours_seen(ours)
@@ -211,6 +217,21 @@ def _open(path: str) -> BinaryIO | None:
         return Path(path).open("rb")
     except FileNotFoundError:
         return None
+
+
+def _is_written_to(f: BinaryIO) -> bool:
+    """Whether somebody has the file open to write: only then the kernel refuses a lease to read it."""
+    try:
+        # Who opens it to write within the lease is not to have us killed, which is what the usual signal does.
+        fcntl.fcntl(f, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        # A file system without leases. Then nobody knows.
+        return False
+    fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return False
 
 
 def _open_rotated(name: str) -> BinaryIO | None:

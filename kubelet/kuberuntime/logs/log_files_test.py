@@ -133,6 +133,21 @@ def test_slow_follower_misses_nothing(log: Path, tail: int | None, rotate: Calla
         assert files.read(True) == b""
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_file_is_followed_until_nobody_writes_to_it(log: Path, ended: bool) -> None:
+    """The runtime makes the new one before it is done with the old one."""
+    with LogFiles(str(log), 1, 0.0) as files, log.open("ab", buffering=0) as old:
+        assert files.read(True) == _lines(8)
+        _rotate(log, "20260102-050607", 10)
+        assert files.read(True) == b""
+        old.write(_lines(9))
+        assert files.read(True) == _lines(9)
+        assert files.read(True) == b""
+        if not ended:
+            old.close()
+        assert files.read(True, ended=ended) == _lines(10)
+
+
 def test_rotated_before_the_first_line_is_read(log: Path) -> None:
     with LogFiles(str(log), None, 0.0) as files:
         _twice(log)

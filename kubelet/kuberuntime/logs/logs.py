@@ -303,7 +303,7 @@ def _followed_blocks(
     with Follower(path, container_id, runtime_service) as follower:
         running = True
         while True:
-            while data := files.read(follow=True):
+            while data := files.read(follow=True, ended=not running):
                 yield data
                 if (err := ctx.err()) is not None:
                     raise err

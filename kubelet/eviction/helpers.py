@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -550,16 +550,24 @@ def debug_log_thresholds_with_observation(
 # ---- Thresholds met ----
 
 
-def thresholds_met(
-    thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations, enforce_min_reclaim: bool
-) -> list[evictionapi.Threshold]:
-    """Those of which less is left than they say; with enforce_min_reclaim, than they and their minimum say."""
-    results = []
+def _observed(
+    thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations
+) -> Iterator[tuple[evictionapi.Threshold, SignalObservation]]:
+    """Those whose signals were observed, with what was seen; the others are logged."""
     for threshold in thresholds:
         observed = observations.get(threshold.signal)
         if observed is None:
             klog.info_s("Eviction manager: no observation found for eviction signal", signal=threshold.signal)
             continue
+        yield threshold, observed
+
+
+def thresholds_met(
+    thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations, enforce_min_reclaim: bool
+) -> list[evictionapi.Threshold]:
+    """Those of which less is left than they say; with enforce_min_reclaim, than they and their minimum say."""
+    results = []
+    for threshold, observed in _observed(thresholds, observations):
         if threshold_quantity(threshold, observed, enforce_min_reclaim).cmp(observed.available) > 0:
             results.append(threshold)
     return results
@@ -580,11 +588,7 @@ def thresholds_updated_stats(
 ) -> list[evictionapi.Threshold]:
     """Those that were measured anew since the last time."""
     results = []
-    for threshold in thresholds:
-        observed = observations.get(threshold.signal)
-        if observed is None:
-            klog.info_s("Eviction manager: no observation found for eviction signal", signal=threshold.signal)
-            continue
+    for threshold, observed in _observed(thresholds, observations):
         last = last_observations.get(threshold.signal)
         if last is None or last.time is None or observed.time is None or observed.time > last.time:
             results.append(threshold)

@@ -47,6 +47,8 @@ class LogFiles:
         self._file: BinaryIO | None = None
         # Whether that is the newest file, as far as is known.
         self._newest = False
+        # Whether nobody writes to it any more.
+        self._finished = False
         self._start(tail, since)
 
     def _start(self, tail: int | None, since: float) -> None:
@@ -108,8 +110,8 @@ class LogFiles:
         """Some of the next lines; nothing at the end of what is there.
 
         The very last may lack its newline, but not with follow: an unfinished line is read again when it is whole. With
-        follow, and only then, a newer file is gone over to, once nobody writes to ours any more; ended: nobody does.
-        Raises OSError.
+        follow, and only then, the newest file is left for a newer, and any file only once nobody writes to it any more;
+        ended: nobody does. Raises OSError.
         """
         while True:
             if self._file is None and not self._open_next():
@@ -117,9 +119,9 @@ class LogFiles:
             data = self._read_block(follow)
             if data:
                 return data
-            if not self._newest:
+            if self._finished or not (follow or self._newest):
                 self._close()
-            elif not follow or not self._was_rotated(ended):
+            elif not follow or not self._has_more(ended):
                 return b""
 
     def _read_block(self, follow: bool) -> bytes:
@@ -134,7 +136,7 @@ class LogFiles:
         if not data or data.endswith(b"\n"):
             return data
         end = data.rfind(b"\n") + 1
-        if follow and self._newest:
+        if follow and not self._finished:
             self._file.seek(end - len(data), os.SEEK_CUR)
             return data[:end]
         klog.info_s("Incomplete line in log file", path=self._path, line=data[end:])
@@ -143,8 +145,19 @@ class LogFiles:
     def _log_broken(self, err: Exception) -> None:
         klog.error_s(err, "Left out the rest of a compressed log that is broken", path=self._path)
 
-    def _was_rotated(self, ended: bool) -> bool:
-        """Whether the runtime writes elsewhere by now. What it wrote to our file before is then to be read first."""
+    def _has_more(self, ended: bool) -> bool:
+        """Whether it is worth while to read our file again, after its end.
+
+        If nobody writes to it any more: what was written before that was seen.
+        """
+        assert self._file is not None
+        if self._newest and not self._was_rotated():
+            return self._was_cut_short()
+        # The runtime makes the new file before it has written to the old one all that it has at hand.
+        self._finished = ended or not _is_written_to(self._file)
+        return self._finished
+
+    def _was_rotated(self) -> bool:
         assert self._file is not None
         ours = os.fstat(self._file.fileno())
         try:
@@ -153,16 +166,17 @@ class LogFiles:
             # The log was moved, and the runtime has not been told.
             return False
         if os.path.samestat(ours, current):
-            if ours.st_size < self._file.tell():
-                # Somebody cut the log short, instead of moving it.
-                self._file.seek(0)
-                return True
-            return False
-        if not ended and _is_written_to(self._file):
-            # The runtime makes the new file before it has written to ours all that it has at hand.
             return False
         self._newest = False
         self._mark_ours_seen(ours)
+        return True
+
+    def _was_cut_short(self) -> bool:
+        """Whether somebody emptied the log, instead of moving it; then it is read from its new beginning."""
+        assert self._file is not None
+        if os.fstat(self._file.fileno()).st_size >= self._file.tell():
+            return False
+        self._file.seek(0)
         return True
 
     def _mark_ours_seen(self, ours: os.stat_result) -> None:
@@ -205,6 +219,8 @@ class LogFiles:
     def _use(self, f: BinaryIO, newest: bool) -> None:
         self._close()
         self._file, self._newest = f, newest
+        # What is compressed was finished before.
+        self._finished = isinstance(f, gzip.GzipFile)
 
     def _close(self) -> None:
         if self._file is not None:

@@ -148,6 +148,20 @@ def test_file_is_followed_until_nobody_writes_to_it(log: Path, ended: bool) -> N
         assert files.read(True, ended=ended) == _lines(10)
 
 
+def test_file_that_a_slow_follower_comes_to_late_is_followed_too(log: Path) -> None:
+    with LogFiles(str(log), None, 0.0) as files, log.open("ab", buffering=0) as old:
+        assert files.read(True) == _lines(1, 2, 3)
+        _rotate(log, "20260102-050607", 10)
+        old.write(b"line ")
+        assert files.read(True) + files.read(True) == _lines(4, 5, 6, 7, 8)
+        assert files.read(True) == b""
+        old.write(b"9\n")
+        assert files.read(True) == _lines(9)
+        assert files.read(True) == b""
+        old.close()
+        assert files.read(True) == _lines(10)
+
+
 def test_rotated_before_the_first_line_is_read(log: Path) -> None:
     with LogFiles(str(log), None, 0.0) as files:
         _twice(log)

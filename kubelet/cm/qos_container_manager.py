@@ -99,11 +99,12 @@ class QOSContainerManager:
     def update_cgroups(self) -> None:
         """Bring the classes' cgroups up to date with their pods. Raises OSError."""
         with self._lock:
-            configs = self._configs()
+            pods = self._active_pods()
+            configs = self._configs(pods)
             if features.feature_gate.enabled(features.QOS_RESERVED):
                 percent = self._qos_reserved.get(v1.RESOURCE_MEMORY)
                 if percent is not None:
-                    self._set_memory_reserve(configs, percent)
+                    self._set_memory_reserve(configs, pods, percent)
                 if self._all_updated(configs):
                     return
                 if percent is not None:
@@ -122,8 +123,8 @@ class QOSContainerManager:
                 all_updated = False
         return all_updated
 
-    def _configs(self) -> dict[CgroupName, ResourceConfig]:
-        info, pods = self._info, self._active_pods()
+    def _configs(self, pods: list[v1.Pod]) -> dict[CgroupName, ResourceConfig]:
+        info = self._info
         unbounded = _huge_pages_unbounded()
         burstable = milli_cpu_to_shares(_requested(pods, v1.POD_QOS_BURSTABLE, v1.RESOURCE_CPU))
         configs = {
@@ -149,13 +150,14 @@ class QOSContainerManager:
         configs[self._info.guaranteed].unified[MEMORY_MIN] = str(guaranteed + burstable)
         configs[self._info.burstable].unified[MEMORY_LOW] = str(burstable)
 
-    def _set_memory_reserve(self, configs: dict[CgroupName, ResourceConfig], percent: int) -> None:
+    def _set_memory_reserve(
+        self, configs: dict[CgroupName, ResourceConfig], pods: list[v1.Pod], percent: int
+    ) -> None:
         """Leave lower classes only what is not reserved for higher ones."""
         allocatable = self._get_node_allocatable().get(v1.RESOURCE_MEMORY)
         if allocatable is None or allocatable.is_zero():
             klog.v(2).info_s("Allocatable memory value could not be determined, not setting QoS memory limits")
             return
-        pods = self._active_pods()
         limit = allocatable.value()
         for qos, below in (
             (v1.POD_QOS_GUARANTEED, self._info.burstable),

@@ -19,6 +19,7 @@ from kubelet.userns.types import UserNsPodsManager
 from kubelet.util import store as utilstore
 from pkg import klog
 from pkg.api.core import v1
+from pkg.apimachinery.runtime import codec
 from pkg.registry.core.service import allocator
 
 # The number of ids of a pod is a multiple of this.
@@ -115,7 +116,7 @@ class UsernsManager:
     def _ranges_in(self, content: bytes) -> frozenset[int] | None:
         """The numbers of all ranges that a record touches; None if it does not say."""
         try:
-            user_ns = msgspec.json.decode(content, type=UserNamespace)
+            user_ns = codec.json_decoder(UserNamespace).decode(content)
         except msgspec.DecodeError:
             return None
         mappings = [*user_ns.uid_mappings, *user_ns.gid_mappings]
@@ -218,7 +219,7 @@ class UsernsManager:
     def parse_user_ns_file_and_record(self, pod_uid: str, content: bytes) -> UserNamespace:
         """The record, whose range is taken for the pod from now on. Raises ValueError if we did not write this."""
         try:
-            user_ns = msgspec.json.decode(content, type=UserNamespace)
+            user_ns = codec.json_decoder(UserNamespace).decode(content)
         except msgspec.DecodeError as err:
             raise ValueError(f"invalid user namespace mappings file: {err}") from err
         if len(user_ns.uid_mappings) != 1:

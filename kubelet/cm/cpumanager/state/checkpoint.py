@@ -9,10 +9,12 @@ Go: pkg/kubelet/cm/cpumanager/state/checkpoint.go
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from kubelet.checkpointmanager.errors import CorruptCheckpointError
+from pkg.apimachinery.runtime import codec
 from pkg.util import hash
 
 # By the pod's uid and the container's name.
@@ -33,7 +35,7 @@ class _DocumentV1(_Document):
 
 class _DocumentV2(_Document):
     entries: Entries = msgspec.field(default_factory=dict)
-    pod_entries: dict[str, object] = msgspec.field(default_factory=dict, name="podEntries")
+    pod_entries: dict[str, Any] = msgspec.field(default_factory=dict, name="podEntries")
 
 
 class CPUManagerCheckpoint:
@@ -60,7 +62,7 @@ class CPUManagerCheckpoint:
 
     def unmarshal_checkpoint(self, blob: bytes) -> None:
         """Raises ValueError, which names the field that is wrong."""
-        document = msgspec.json.decode(blob, type=_DocumentV2)
+        document = codec.json_decoder(_DocumentV2).decode(blob)
         if document.pod_entries:
             raise ValueError("checkpoint is of a kubelet with feature gate PodLevelResourceManagers, which is off here")
         self.policy_name, self.default_cpu_set = document.policy_name, document.default_cpu_set
@@ -91,7 +93,7 @@ class CPUManagerCheckpointV1:
 
     def unmarshal_checkpoint(self, blob: bytes) -> None:
         """Raises ValueError, which names the field that is wrong."""
-        document = msgspec.json.decode(blob, type=_DocumentV1)
+        document = codec.json_decoder(_DocumentV1).decode(blob)
         self.policy_name, self.default_cpu_set = document.policy_name, document.default_cpu_set
         self.entries, self.checksum = document.entries, document.checksum
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from kubelet.checkpointmanager import errors
+from pkg.apimachinery.runtime import codec
 from pkg.util import hash
 
 _Key = TypeVar("_Key", str, int)
@@ -64,7 +65,7 @@ class Data:
     def unmarshal_checkpoint(self, blob: bytes) -> None:
         """Raises ValueError."""
         try:
-            file = msgspec.json.decode(blob, type=_File)
+            file = codec.json_decoder(_File).decode(blob)
         except msgspec.DecodeError as err:
             raise ValueError(f"not a checkpoint of devices: {err}") from err
         self._data, self._checksum = file.data, file.checksum

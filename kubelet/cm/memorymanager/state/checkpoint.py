@@ -19,6 +19,7 @@ from kubelet.cm.memorymanager.state.state import (
     NUMANodeMap,
     NUMANodeState,
 )
+from pkg.apimachinery.runtime import codec
 from pkg.util import hash
 
 
@@ -57,7 +58,7 @@ class MemoryManagerCheckpoint:
 
     def unmarshal_checkpoint(self, blob: bytes) -> None:
         """Raises ValueError, which names the field that is wrong."""
-        document = msgspec.json.decode(blob, type=_Document)
+        document = codec.json_decoder(_Document).decode(blob)
         self.policy_name, self.checksum = document.policy_name, document.checksum
         self.machine_state, self.entries = document.machine_state, document.entries
 

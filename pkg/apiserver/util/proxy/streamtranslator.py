@@ -183,7 +183,7 @@ class _Session:
 
     def _resize(self, message: bytes) -> None:
         try:
-            size = msgspec.json.decode(message, type=dict[str, int])
+            size = codec.json_decoder(dict[str, int]).decode(message)
         except msgspec.DecodeError as err:
             klog.v(4).info_s("Not a terminal size", err=str(err))
             return

@@ -5,11 +5,13 @@ Go: pkg/kubelet/checkpointmanager/checkpoint_manager.go
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Protocol
 
 from kubelet.checkpointmanager.errors import ErrCheckpointNotFound
 from kubelet.util import store
+from pkg import klog
 
 
 class Checkpoint(Protocol):
@@ -31,6 +33,7 @@ class CheckpointManager:
 
     def __init__(self, checkpoint_dir: str) -> None:
         """Makes the directory if it is not there. Raises OSError."""
+        self._dir = checkpoint_dir
         self._store: store.Store = store.FileStore(checkpoint_dir)
         self._lock = threading.Lock()  # one reads or writes at a time
 
@@ -53,6 +56,13 @@ class CheckpointManager:
         """One that is not there is no error. Raises OSError."""
         with self._lock:
             self._store.delete(key)
+
+    def set_aside(self, key: str, err: ValueError) -> None:
+        """Give the file that cannot be used another name, and say so, to go on without. Raises OSError."""
+        path = os.path.join(self._dir, key)
+        aside = f"{path}.corrupt"
+        klog.error_s(err, "Could not restore state from checkpoint, going on without", path=path, movedTo=aside)
+        os.replace(path, aside)
 
     def list_checkpoints(self) -> list[str]:
         """The names. Raises OSError."""

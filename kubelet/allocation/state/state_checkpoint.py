@@ -5,7 +5,6 @@ Go: pkg/kubelet/allocation/state/state_checkpoint.go
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Collection
 
@@ -32,10 +31,7 @@ class StateCheckpoint:
         except ValueError as err:
             # DIVERGES: Go does not start until somebody has drained the node and deleted the file. Here pods have
             # what they want, unless the node has not so much, and containers are told once more what they have.
-            path = os.path.join(state_dir, checkpoint_name)
-            aside = f"{path}.corrupt"
-            klog.error_s(err, "Could not restore state from checkpoint, going on without", path=path, movedTo=aside)
-            os.replace(path, aside)
+            self._checkpoint_manager.set_aside(checkpoint_name, err)
             resources, self._last_data = {}, ""
         self._cache: State = StateMemory(resources)
 

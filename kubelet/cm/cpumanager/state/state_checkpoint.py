@@ -44,9 +44,7 @@ class StateCheckpoint(StateMemory):
                 raise ValueError(_drain_message(err, path)) from err
             # DIVERGES: Go does not start with the policy none either. With it nobody has processors of his own, and
             # so nothing is lost with the file.
-            aside = f"{path}.corrupt"
-            klog.error_s(err, "Could not restore state from checkpoint, going on without", path=path, movedTo=aside)
-            os.replace(path, aside)
+            self._checkpoint_manager.set_aside(checkpoint_name, err)
             self._store_state()
         except ValueError as err:
             raise ValueError(_drain_message(err, path)) from err

@@ -45,9 +45,7 @@ class StateCheckpoint:
             if policy_name == _POLICY_NONE and not isinstance(err, _OtherPolicyError):
                 # DIVERGES: Go does not start with the policy None either. With it nobody has memory of his own, and
                 # so nothing is lost with the file.
-                aside = f"{path}.corrupt"
-                klog.error_s(err, "Could not restore state from checkpoint, going on without", path=path, movedTo=aside)
-                os.replace(path, aside)
+                self._checkpoint_manager.set_aside(checkpoint_name, err)
                 self._store_state()
                 return
             raise ValueError(

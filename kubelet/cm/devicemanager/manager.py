@@ -39,6 +39,7 @@ from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api import resource as apiresource
 from pkg.apiserver.server import healthz
 from pkg.component_helpers import resource as resourcehelper
+from pkg.util import grpcstatus
 
 if TYPE_CHECKING:
     from kubelet import cadvisor, config, lifecycle
@@ -206,10 +207,13 @@ class ManagerImpl:
     # ---- What plugins tell ----
 
     def plugin_connected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
-        """For the server. Raises grpcstatus.StatusError."""
-        options = plugin.call(
-            device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), _OPTIONS_TIMEOUT, resource_name
-        )
+        """For the server. Raises ValueError for a plugin that does not say what it can do."""
+        try:
+            options = plugin.call(
+                device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), _OPTIONS_TIMEOUT, resource_name
+            )
+        except grpcstatus.StatusError as err:
+            raise ValueError(f"failed to get device plugin options: {err}") from err
         with self._lock:
             self._endpoints[resource_name] = EndpointInfo(
                 EndpointImpl(resource_name, device_plugin, self._clock), options, device_plugin

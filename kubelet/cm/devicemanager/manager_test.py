@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from kubelet import lifecycle
@@ -15,7 +16,7 @@ from kubelet.cm import admission
 from kubelet.cm.containermap import ContainerMap
 from kubelet.cm.devicemanager import AllocationError, DevicesAwaitedError
 from kubelet.cm.devicemanager.endpoint import EndpointStoppedError
-from kubelet.cm.devicemanager.testing import World, container, device, pod, response
+from kubelet.cm.devicemanager.testing import FakeDevicePlugin, World, container, device, pod, response
 from kubelet.cm.devicemanager.types import ENDPOINT_STOP_GRACE_PERIOD, KUBELET_DEVICE_MANAGER_CHECKPOINT
 from kubelet.cm.topologymanager import TopologyHint
 from kubelet.cm.topologymanager.bitmask import BitMask
@@ -23,6 +24,7 @@ from pkg import features, golang
 from pkg.api.core import v1
 from pkg.component_base.featuregate import testing as featuregatetesting
 from pkg.scheduler import framework
+from pkg.util import grpcstatus
 
 _R, _R2 = "domain1.com/resource1", "domain2.com/resource2"
 _AFTER_GRACE = ENDPOINT_STOP_GRACE_PERIOD + 1
@@ -71,6 +73,18 @@ def test_devices_that_are_garbage(world: World, log: io.StringIO) -> None:
     assert world.manager.get_pod_topology_hints(asking) == {_R: []}
     world.allocate(asking)
     assert world.devices(asking) == {_R: {"1", "4"}}
+
+
+def test_plugin_that_does_not_say_what_it_can_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(request: pluginapi.Empty, timeout: float) -> pluginapi.DevicePluginOptions:
+        raise grpcstatus.StatusError(grpc.StatusCode.UNKNOWN, "no idea")
+
+    plugin = FakeDevicePlugin(_R)
+    monkeypatch.setattr(plugin, "GetDevicePluginOptions", fail)
+    why = "failed to get device plugin options: rpc error: code = Unknown desc = no idea"
+    with pytest.raises(ValueError, match=why):
+        world.manager.plugin_connected(_R, plugin)
+    assert world.manager.get_capacity() == ({}, {}, [])
 
 
 def test_plugin_that_goes_for_good(world: World) -> None:

@@ -43,7 +43,7 @@ class PluginClients:
     def register_plugin(
         self, plugin_name: str, endpoint: str, versions: Sequence[str], plugin_client_timeout: float | None
     ) -> None:
-        """Raises ConnectionError, grpcstatus.StatusError."""
+        """Raises ConnectionError, ValueError."""
         klog.v(2).info_s("Registering plugin at endpoint", plugin=plugin_name, endpoint=endpoint)
         self.connect_client(plugin_name, endpoint)
 

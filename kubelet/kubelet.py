@@ -74,6 +74,8 @@ RUNTIME_ERROR_BACK_OFF_MAX = 5.0
 # In the root directory.
 DEBUG_SOCKET = "debug.sock"
 
+# How long, in seconds, local agents wait for the API server to tell of its pods.
+POD_RESOURCES_PATIENCE = 5.0
 CONTAINER_GC_PERIOD = 60.0
 IMAGE_GC_PERIOD = 300.0
 EVICTION_MONITORING_PERIOD = 10.0
@@ -474,6 +476,7 @@ class Kubelet(KubeletPods, KubeletStats):
             # DIVERGES: Go looks at the resizes that waited before its start only half a minute later.
             self.allocation_manager.retry_pending_resizes(allocation.TRIGGER_REASON_PODS_ADDED)
             self.volume_manager.sources_changed()
+            self.all_sources_seen.close()
 
     def _housekeep(self, ctx: golang.Context, handler: SyncHandler) -> None:
         start = self.clock.monotonic()
@@ -1240,8 +1243,11 @@ class Kubelet(KubeletPods, KubeletStats):
     def listen_and_serve_pod_resources(self, ctx: golang.Context) -> None:
         """Tell local agents what containers were given, until ctx ends. Without the socket the kubelet does its work.
 
-        DIVERGES: Go ends the process when the socket cannot be made.
+        DIVERGES: Go ends the process when the socket cannot be made. And it listens at once, when the pods of the API
+        server are not known yet: who asks a kubelet that has just been started is told of too few.
         """
+        self._wait_for_sources(ctx, POD_RESOURCES_PATIENCE)
+
         from kubelet.apis import podresources
         from kubelet.apis.podresources import server as podresources_server
 
@@ -1252,6 +1258,11 @@ class Kubelet(KubeletPods, KubeletStats):
             podresources_server.listen_and_serve_pod_resources(ctx, endpoint, providers)
         except OSError as err:
             klog.error_s(err, "Failed to create listener for podResources endpoint", endpoint=endpoint)
+
+    def _wait_for_sources(self, ctx: golang.Context, patience: float) -> None:
+        """Until the pods of all sources are known, but no longer than so many seconds."""
+        if not self.sources_ready.all_ready():
+            golang.select(self.all_sources_seen, self.clock.after(patience), ctx.done())
 
     def list_metric_descriptors(self, ctx: golang.Context) -> Sequence[runtimeapi.MetricDescriptor]:
         """Which metrics the runtime has. Raises what the runtime says."""

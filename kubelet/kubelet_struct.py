@@ -248,6 +248,8 @@ class KubeletStruct:
     # What fills in the node's status, made at its first use.
     set_node_status_funcs: list[nodestatus.Setter] = field(default_factory=list)
 
+    # Closed once the pods of all sources are known.
+    all_sources_seen: golang.Channel[None] = field(init=False, default_factory=golang.Channel)
     # Says that the node's status must tell of other volumes in use, before they can be attached or detached.
     volumes_in_use_changed: golang.Channel[None] = field(default_factory=lambda: golang.Channel(1))
     # Held while the node's status is found out and reported; guards the next four.

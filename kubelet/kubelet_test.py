@@ -138,6 +138,7 @@ def test_volumes_are_looked_at_when_the_last_source_has_spoken(
     for _ in range(2):
         test_kubelet.kubelet._dispatch_config_update(test_kubelet.ctx, update, test_kubelet.kubelet)
     assert test_kubelet.volumes.changes == ["sources"]
+    assert test_kubelet.kubelet.all_sources_seen.try_recv() == (None, False, True)
 
 
 def test_loop_ends_with_its_config_channel(loop: Loop) -> None:
@@ -236,6 +237,28 @@ def test_container_manager_update(loop: Loop) -> None:
     loop.kubelet.container_manager.updates().send(resourceupdates.Update(("gone",)))
     assert loop.iterate()
     assert loop.handler.calls == [("syncs", ["p"])]
+
+
+@pytest.mark.parametrize("event", ["nothing", "sources", "clock", "end"])
+def test_local_agents_wait_for_the_last_source(test_kubelet: TestKubelet, event: str) -> None:
+    kubelet = test_kubelet.kubelet
+    kubelet.sources_ready = Sources(event == "nothing")
+    ctx, cancel = golang.with_cancel(test_kubelet.ctx)
+    waiting = golang.go(kubelet._wait_for_sources, ctx, 5.0, name="waits-for-sources")
+    match event:
+        case "sources":
+            kubelet.all_sources_seen.close()
+        case "clock":
+            while not test_kubelet.clock.has_waiters():
+                waiting.join(0.01)
+            test_kubelet.clock.step(4.9)
+            assert waiting.is_alive()
+            test_kubelet.clock.step(0.2)
+        case "end":
+            cancel()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    cancel()
 
 
 class Sources:

@@ -71,9 +71,6 @@ HOUSEKEEPING_WARNING_DURATION = 1.0
 RUNTIME_ERROR_BACK_OFF_BASE = 0.1
 RUNTIME_ERROR_BACK_OFF_MAX = 5.0
 
-# In the root directory.
-DEBUG_SOCKET = "debug.sock"
-
 # How long, in seconds, local agents wait for the API server to tell of its pods.
 POD_RESOURCES_PATIENCE = 5.0
 CONTAINER_GC_PERIOD = 60.0
@@ -1225,7 +1222,7 @@ class Kubelet(KubeletPods, KubeletStats):
 
     def listen_and_serve_debug(self, ctx: golang.Context) -> None:
         """Serve the live view on a socket for root alone; `kubelet explain` asks there. Go has no counterpart."""
-        path = os.path.join(self.get_root_dir(), DEBUG_SOCKET)
+        path = self.get_debug_socket()
         try:
             bound = server.listen_debug_server(self, path)
         except OSError as err:

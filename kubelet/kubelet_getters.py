@@ -139,6 +139,10 @@ class KubeletGetters(KubeletStruct):
     def get_pod_resources_dir(self) -> str:
         return os.path.join(self.get_root_dir(), kubeletconfig.DEFAULT_KUBELET_POD_RESOURCES_DIR_NAME)
 
+    def get_debug_socket(self) -> str:
+        """Where the kubelet answers to root alone. Not of Go."""
+        return os.path.join(self.get_root_dir(), kubeletconfig.DEBUG_SOCKET_NAME)
+
     def get_pods(self) -> list[v1.Pod]:
         """All pods bound to this node, static ones with the status the kubelet knows of them."""
         return [self._with_known_status(pod) for pod in self.pod_manager.get_pods()]

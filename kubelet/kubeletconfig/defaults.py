@@ -12,6 +12,8 @@ DEFAULT_KUBELET_PLUGINS_REGISTRATION_DIR_NAME = "plugins_registry"
 DEFAULT_KUBELET_CONTAINERS_DIR_NAME = "containers"
 DEFAULT_KUBELET_POD_RESOURCES_DIR_NAME = "pod-resources"
 DEFAULT_KUBELET_CHECKPOINTS_DIR_NAME = "checkpoints"
+# Not of Go: who asks there may see everything.
+DEBUG_SOCKET_NAME = "debug.sock"
 
 # How many user and group ids a pod with a user namespace of its own has.
 DEFAULT_KUBELET_USER_NAMESPACES_IDS_PER_POD = 65536

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubelet_cmd.kubelet.app import explain_running, server
+from kubelet_cmd.kubelet.app import server
 
+from kubelet import kubeletconfig
 from pkg import golang, klog
 from pkg.golang import http
 
@@ -136,7 +137,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
     mux.handle("/debug/syncloop/explain", answer)
     mux.handle("/debug/syncloop/evictions", lambda w, r: w.write(json.dumps(EVICTIONS).encode()))
     served = http.Server(mux, name="test")
-    served.listen_unix(str(tmp_path / explain_running.SOCKET))
+    served.listen_unix(str(tmp_path / kubeletconfig.DEBUG_SOCKET_NAME))
     thread = golang.go(served.serve, name="test")
     yield tmp_path
     served.close()

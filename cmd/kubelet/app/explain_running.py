@@ -17,9 +17,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
+from kubelet import kubeletconfig
+
 from . import explain
 
-SOCKET = "debug.sock"
 POD, NODE, EVICTIONS = "pod", "node", "evictions"
 
 _TIMEOUT = 30.0
@@ -40,7 +41,7 @@ def ask(root_directory: str, what: str, pod: str = "") -> dict[str, Any]:
 
     Raises NoKubeletError when none answers, ValueError when it knows no such pod.
     """
-    path = os.path.join(root_directory, SOCKET)
+    path = os.path.join(root_directory, kubeletconfig.DEBUG_SOCKET_NAME)
     connection = _UnixConnection(path)
     try:
         connection.request("GET", _path(what, pod))

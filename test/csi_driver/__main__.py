@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
 from collections.abc import Sequence
-from concurrent import futures
 from pathlib import Path
 
-import grpc
-
+from csi_driver import serving
 from csi_driver.calls import CallLog
 from csi_driver.faults import Faults
 from csi_driver.services import CAPABILITIES, Handler, Identity, Node, Registration, Settings
 from kubelet.apis.pluginregistration.v1 import api_pb2_grpc as registration_grpc
 from pkg.csi_spec import csi_pb2_grpc
-
-# A call that waits takes one.
-_THREADS = 100
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,19 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     log = CallLog(options.state / "calls.jsonl")
     handler = Handler(log, Faults(options.state / "faults"))
-    server = _server(options.socket)
+    server = serving.listen(options.socket)
     csi_pb2_grpc.add_IdentityServicer_to_server(Identity(settings, handler), server)
     csi_pb2_grpc.add_NodeServicer_to_server(Node(settings, handler), server)
-    server.start()
     registration = options.registration_dir / f"{options.name}-reg.sock"
-    registrar = _server(registration)
+    registrar = serving.listen(registration)
     registration_grpc.add_RegistrationServicer_to_server(Registration(settings, options.socket, handler), registrar)
-    registrar.start()
-    print("serving", flush=True)
-    _wait_for_end()
-    registration.unlink(missing_ok=True)
-    for each in (registrar, server):
-        each.stop(grace=1).wait()
+    serving.serve(server, registrar, registration, serving.ended_by_signal())
     log.close()
     return 0
 
@@ -63,21 +50,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--topology", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--max-volumes", type=int, default=0)
     return parser
-
-
-def _server(socket: Path) -> grpc.Server:
-    """Listens at a socket, in the place of one that a killed driver left."""
-    socket.unlink(missing_ok=True)
-    server = grpc.server(futures.ThreadPoolExecutor(_THREADS))
-    server.add_insecure_port(f"unix://{socket}")
-    return server
-
-
-def _wait_for_end() -> None:
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
-    ended.wait()
 
 
 if __name__ == "__main__":

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
 from collections.abc import Sequence
-from concurrent import futures
 from pathlib import Path
 
-import grpc
+from csi_driver import serving
 from csi_driver.calls import CallLog
 from csi_driver.faults import Faults
 
@@ -27,24 +24,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     log = CallLog(options.state / "calls.jsonl")
     work = Work(options.name, options.pool, options.state, cdi, log, Faults(options.state / "faults"))
-    ended = threading.Event()
-    server = _server(options.socket)
+    ended = serving.ended_by_signal()
+    server = serving.listen(options.socket)
     dra_grpc.add_DRAPluginServicer_to_server(DRAPlugin(work), server)
     v1beta1_grpc.add_DRAPluginServicer_to_server(V1Beta1(work), server)
     health_grpc.add_DRAResourceHealthServicer_to_server(Health(work, ended), server)
-    server.start()
     registration = options.registration_dir / f"{options.name}-reg.sock"
-    registrar = _server(registration)
+    registrar = serving.listen(registration)
     services = options.services.split(",")
     registration_grpc.add_RegistrationServicer_to_server(Registration(work, options.socket, services), registrar)
-    registrar.start()
-    print("serving", flush=True)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
-    ended.wait()
-    registration.unlink(missing_ok=True)
-    for each in (registrar, server):
-        each.stop(grace=1).wait()
+    serving.serve(server, registrar, registration, ended)
     log.close()
     return 0
 
@@ -59,14 +48,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pool", default="test-node", help="of the devices")
     parser.add_argument("--services", default=",".join(SERVICES), help="what to offer the kubelet")
     return parser
-
-
-def _server(socket: Path) -> grpc.Server:
-    """Listens at a socket, in the place of one that a killed driver left."""
-    socket.unlink(missing_ok=True)
-    server = grpc.server(futures.ThreadPoolExecutor(50))
-    server.add_insecure_port(f"unix://{socket}")
-    return server
 
 
 if __name__ == "__main__":

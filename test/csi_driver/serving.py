@@ -1,0 +1,40 @@
+"""What the drivers of the tests have in common: they serve at two sockets until SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+
+# A call that waits takes one.
+_THREADS = 100
+
+
+def ended_by_signal() -> threading.Event:
+    """Set once somebody wants the program to end."""
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    return ended
+
+
+def listen(socket: Path) -> grpc.Server:
+    """Listens at a socket, in the place of one that a killed driver left."""
+    socket.unlink(missing_ok=True)
+    server = grpc.server(futures.ThreadPoolExecutor(_THREADS))
+    server.add_insecure_port(f"unix://{socket}")
+    return server
+
+
+def serve(driver: grpc.Server, registrar: grpc.Server, registration: Path, ended: threading.Event) -> None:
+    """Serve until the end. registration: the registrar's socket, by which kubelets find the driver."""
+    driver.start()
+    registrar.start()
+    print("serving", flush=True)
+    ended.wait()
+    registration.unlink(missing_ok=True)
+    for each in (registrar, driver):
+        each.stop(grace=1).wait()

@@ -10,6 +10,7 @@ _ROOT = Path(__file__).parents[2]
 
 # A hollow kubelet in standalone mode, built and not run, and then the modules that it took.
 _BUILD = """
+import os
 import sys
 from kubelet.cri.remote import fake
 from kubelet_cmd.kubelet.app import options, server
@@ -35,7 +36,9 @@ with fake.FakeServer(f"unix://{folder}/cri.sock", runtime) as cri:
     server.create_and_init_kubelet(ctx, settings, dependencies)
     cancel()
 runtime.close()
-print(*sys.modules, sep="\\n")
+print(*sys.modules, sep="\\n", flush=True)
+# As the kubelet ends: some of its threads may still be at work, and are not to be waited for.
+os._exit(0)
 """
 _OF_THE_CLIENT = (
     "cryptography",

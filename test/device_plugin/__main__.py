@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import grpc
+from csi_driver import serving
 
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.cm.devicemanager.plugin.v1beta1.stub import Stub
@@ -32,10 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cdi-kind", default="", help="name devices of this kind instead of device nodes")
     options = parser.parse_args(arguments)
     plugin = Plugin(options.resource, options.state, options.socket, options.cdi_kind)
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
-    plugin.run(ended, options.kubelet_socket)
+    plugin.run(serving.ended_by_signal(), options.kubelet_socket)
     return 0
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-from contextlib import ExitStack
+import subprocess
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,8 @@ class APIServerProcess:
         self.bootstrap_kubeconfig = Path(written["bootstrap"])
 
     def stop(self) -> None:
-        self._program.end(signal.SIGTERM, STOP_TIMEOUT)
+        with suppress(subprocess.TimeoutExpired):
+            self._program.end(signal.SIGTERM, STOP_TIMEOUT)
 
 
 class ClusterKubelet(KubeletProcess):

@@ -44,7 +44,10 @@ class Program:
         return self._process is not None and self._process.poll() is None
 
     def end(self, number: signal.Signals, timeout: float = 30) -> None:
-        """Send it a signal and wait until it has ended; twice does nothing. It is killed after timeout seconds."""
+        """Send it a signal and wait until it has ended; twice does nothing.
+
+        It is killed after timeout seconds, which raises subprocess.TimeoutExpired.
+        """
         if self._process is None:
             return
         self._process.send_signal(number)
@@ -53,6 +56,8 @@ class Program:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._process = None
+            raise
+        finally:
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None

@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from framework.apiserver.interfaces import Object, Store
-from pkg import golang
 
 
 class NodeHistory:
-    """Records the nodes of a store from when it is made until it is stopped. Use it from any thread."""
+    """Records the nodes of a store from when it is made until it is stopped; what somebody has seen in the store before
+    asking is always known here, too. Use it from any thread.
+    """
 
     def __init__(self, store: Store) -> None:
         self._watch = store.watch("nodes")
-        # Guards the versions.
+        # Guards the versions, and the watch.
         self._lock = threading.Lock()
         self._versions: dict[str, list[Object]] = {}
-        self._thread = golang.go(self._record, name="node-history")
 
     def stop(self) -> None:
-        self._watch.stop()
-        self._thread.join()
+        with self._caught_up():
+            self._watch.stop()
 
-    def _record(self) -> None:
-        for event in self._watch:
-            with self._lock:
+    @contextmanager
+    def _caught_up(self) -> Iterator[None]:
+        """Hold the lock, with all that has happened recorded."""
+        with self._lock:
+            for event in self._watch.pending():
                 self._versions.setdefault(event.object["metadata"]["name"], []).append(event.object)
+            yield
 
     def of(self, name: str) -> list[Object]:
         """The versions of a node."""
-        with self._lock:
+        with self._caught_up():
             return list(self._versions.get(name, []))
 
     def conditions(self, name: str, kind: str) -> list[dict[str, Any]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from framework.apiserver.interfaces import Store
 from framework.pods import Pod
-from pkg import golang
 
 DELETED = "DELETED"
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
@@ -56,39 +56,42 @@ class Version(Pod):
 class PodHistory:
     """Records the pods of a store from when it is made until it is stopped, what has been before excepted.
 
-    It looks into the store itself, so that no fault of the server hides anything. Use it from any thread.
+    It looks into the store itself, so that no fault of the server hides anything; what somebody has seen there before
+    asking is always known here, too. Use it from any thread.
     """
 
     def __init__(self, store: Store) -> None:
         self._watch = store.watch("pods")
-        # Guards the versions.
+        # Guards the versions, and the watch.
         self._lock = threading.Lock()
         self._versions: dict[tuple[str, str], list[Version]] = {}
         self._all: list[Version] = []
-        self._thread = golang.go(self._record, name="pod-history")
 
     def stop(self) -> None:
-        self._watch.stop()
-        self._thread.join()
+        with self._caught_up():
+            self._watch.stop()
 
-    def _record(self) -> None:
-        for event in self._watch:
-            metadata = event.object["metadata"]
-            with self._lock:
+    @contextmanager
+    def _caught_up(self) -> Iterator[None]:
+        """Hold the lock, with all that has happened recorded."""
+        with self._lock:
+            for event in self._watch.pending():
+                metadata = event.object["metadata"]
                 version = Version(event.object, event.type)
                 self._all.append(version)
                 self._versions.setdefault((metadata["namespace"], metadata["name"]), []).append(version)
+            yield
 
     # What has been.
 
     def all(self) -> list[Version]:
         """The versions of all pods."""
-        with self._lock:
+        with self._caught_up():
             return list(self._all)
 
     def of(self, name: str, uid: str = "", namespace: str = "default") -> list[Version]:
         """The versions of a pod, or of all that had the name if no uid is given."""
-        with self._lock:
+        with self._caught_up():
             found = self._versions.get((namespace, name), [])
             return [each for each in found if uid in ("", each.uid)]
 
@@ -99,7 +102,7 @@ class PodHistory:
 
     def present(self) -> list[Version]:
         """All pods as they are now."""
-        with self._lock:
+        with self._caught_up():
             return [found[-1] for found in self._versions.values() if found[-1].type != DELETED]
 
 

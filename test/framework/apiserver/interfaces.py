@@ -163,6 +163,9 @@ class Watch(Protocol):
 
     def __iter__(self) -> Iterator[WatchEvent]: ...
 
+    def pending(self) -> Iterator[WatchEvent]:
+        """Those that have come and were not taken yet, without waiting: a write that has returned is among them."""
+
     def stop(self) -> None: ...
 
 

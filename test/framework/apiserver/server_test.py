@@ -667,6 +667,26 @@ def test_the_store_is_what_clients_see(api: APIServer, client: Client) -> None:
     assert "data" not in api.store.get("configmaps", "m", "default")
 
 
+def test_what_a_watch_was_told_can_be_taken_without_waiting(api: APIServer) -> None:
+    for name in ("before", "deleted"):
+        api.store.create("configmaps", {"metadata": {"name": name, "namespace": "default"}})
+    watch = api.store.watch("configmaps", "default", field_selector="metadata.name!=other")
+
+    def taken() -> list[tuple[str, str]]:
+        return [(event.type, event.object["metadata"]["name"]) for event in watch.pending()]
+
+    assert taken() == [("ADDED", "before"), ("ADDED", "deleted")]
+    assert taken() == []
+    for name in ("other", "after"):
+        api.store.create("configmaps", {"metadata": {"name": name, "namespace": "default"}})
+    api.store.delete("configmaps", "deleted", "default")
+    assert taken() == [("ADDED", "after"), ("DELETED", "deleted")]
+    api.store.create("configmaps", {"metadata": {"name": "last", "namespace": "default"}})
+    watch.stop()
+    assert taken() == [("ADDED", "last")]
+    assert taken() == []
+
+
 def test_a_server_keeps_its_port_and_objects_over_a_stop(api: APIServer) -> None:
     api.store.create("configmaps", {"metadata": {"name": "m", "namespace": "default"}})
     url = api.url

@@ -111,9 +111,13 @@ class Watcher:
         except queue.Empty:
             return None
 
+    def is_empty(self) -> bool:
+        """Whether the consumer has had everything that has come."""
+        return self._queue.empty()
+
     def caught_up(self) -> int | None:
         """The version up to which the consumer has seen everything; None if there are changes waiting."""
-        return self._storage.version_if(self._queue.empty)
+        return self._storage.version_if(self.is_empty)
 
     def stop(self) -> None:
         self.stopped = True

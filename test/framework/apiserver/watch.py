@@ -131,16 +131,28 @@ class LocalWatch:
         self._selected = selected
 
     def __iter__(self) -> Iterator[WatchEvent]:
+        yield from self._initial()
+        while not self._watcher.stopped:
+            if (event := self._next(None)) is not None:
+                yield event
+
+    def pending(self) -> Iterator[WatchEvent]:
+        yield from self._initial()
+        while not self._watcher.is_empty():
+            if (event := self._next(0)) is not None:
+                yield event
+
+    def stop(self) -> None:
+        self._watcher.stop()
+
+    def _initial(self) -> Iterator[WatchEvent]:
         for entry in self._watcher.initial:
             if self._selected is None or self._selected(entry):
                 yield WatchEvent(ADDED, entry.copy())
         self._watcher.initial = []
-        while not self._watcher.stopped:
-            change = self._watcher.next(None)
-            if change is None:
-                continue
-            if (translated := translate(change, self._selected)) is not None:
-                yield WatchEvent(translated[0], translated[1].copy())
 
-    def stop(self) -> None:
-        self._watcher.stop()
+    def _next(self, timeout: float | None) -> WatchEvent | None:
+        change = self._watcher.next(timeout)
+        if change is None or (translated := translate(change, self._selected)) is None:
+            return None
+        return WatchEvent(translated[0], translated[1].copy())

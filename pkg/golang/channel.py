@@ -179,11 +179,15 @@ class Channel(Generic[T]):
         """Always true, so that `if ch` asks for a nil channel and not for an empty one."""
         return True
 
-    # Channel as a receive case of select; Send below has the same four methods.
+    # Channel as a receive case of select; Send below has the same five methods.
 
     def _ready_locked(self) -> bool:
         if self._deadline is not None and monotonic() >= self._deadline:
             self._expire_locked()
+        return bool(self._buffer) or bool(self._senders) or self._closed
+
+    def _still_ready_locked(self) -> bool:
+        """As _ready_locked said, unless another case's deadline has since woken whoever waited here."""
         return bool(self._buffer) or bool(self._senders) or self._closed
 
     def _complete_locked(self) -> tuple[T | None, bool]:
@@ -255,6 +259,8 @@ class Send(Generic[T]):
     def _ready_locked(self) -> bool:
         return self.channel is not None and self.channel._send_ready_locked()
 
+    _still_ready_locked = _ready_locked
+
     def _complete_locked(self) -> tuple[None, bool]:
         assert self.channel is not None
         self.channel._put_locked(self.value)
@@ -282,7 +288,8 @@ def select(*cases: Case, default: bool = False, timeout: float | None = None) ->
     while True:
         with lock:
             ready = [i for i, case in enumerate(cases) if case is not None and case._ready_locked()]
-            if ready:
+            # To notice a deadline wakes others, who then leave the queues in which an earlier case has seen them.
+            if ready and (ready := [i for i in ready if cases[i]._still_ready_locked()]):  # type: ignore[union-attr]
                 index = ready[0] if len(ready) == 1 else ready[int(_random.random() * len(ready))]
                 return Selected(index, *cases[index]._complete_locked())  # type: ignore[union-attr]
             if default or (limit is not None and monotonic() >= limit):

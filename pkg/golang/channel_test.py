@@ -253,6 +253,44 @@ def test_the_same_channel_twice_in_one_select() -> None:
     thread.join(WAIT)
 
 
+def test_a_deadline_noticed_by_a_select_takes_away_whom_it_would_have_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two wait for each other or for a deadline; who comes after it finds nobody, and not a closed channel."""
+    now = channel_.monotonic()
+    for other_sends in (True, False):
+        for _ in range(20):  # the case taken is chosen at random
+            ch: golang.Channel[str] = golang.Channel()
+            ctx, cancel = golang.with_deadline(golang.background(), now + 3600)
+            ours, theirs = (ch, golang.Send(ch, "x")) if other_sends else (golang.Send(ch, "x"), ch)
+            other = selecting(theirs, ctx.done())
+            wait_for_blocked(ch, receivers=not other_sends, senders=other_sends)
+            with monkeypatch.context() as later:
+                later.setattr(channel_, "monotonic", lambda: now + 3600)
+                assert golang.select(ours, ctx.done()) == (1, None, False)
+            assert other.recv(WAIT) == ((1, None, False), True)
+            assert len(ch) == 0
+            cancel()
+
+
+def test_a_timer_that_fires_for_another_leaves_nothing_to_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = channel_.monotonic()
+    timer = golang.Timer(3600)
+    ch: golang.Channel[str] = golang.Channel()
+    other = selecting(golang.Send(ch, "x"), timer.channel)
+    wait_for_blocked(ch, senders=1)
+    with monkeypatch.context() as later:
+        later.setattr(channel_, "monotonic", lambda: now + 3601)
+        assert golang.select(ch, timer.channel, default=True).index == -1
+    taken, _ = other.recv(WAIT)
+    assert taken and taken.index == 1
+
+
+def selecting(*cases: channel_.Case) -> golang.Channel[golang.Selected]:
+    """What a thread's select over the cases returns."""
+    taken: golang.Channel[golang.Selected] = golang.Channel(1)
+    golang.go(lambda: taken.send(golang.select(*cases)), name="selector")
+    return taken
+
+
 def test_choice_is_uniform() -> None:
     """Chi square over 7 ready cases; the seed makes the outcome certain, the bound is that of p = 0.001."""
     golang.seed(1)
@@ -321,10 +359,12 @@ def test_stress_every_value_arrives_once() -> None:
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive(), "deadlock"
-    rest = [value for ch in channels for value in drain(ch)]
     done.close()
     for thread in receivers:
-        thread.join(WAIT)
+        thread.join(60)
+        assert not thread.is_alive(), "deadlock"
+    # Only now: a receiver could take what drain has counted.
+    rest = [value for ch in channels for value in drain(ch)]
     assert sorted(got + rest) == list(range(per_sender * senders))
     assert all(not ch._receivers and not ch._senders for ch in channels)
 

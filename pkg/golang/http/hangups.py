@@ -59,5 +59,13 @@ class HangUps:
                     return
                 with self._lock:
                     callback = self._callbacks.get(fd)
-                if callback is not None:
+                    # Since the event, the number may have become that of another socket, which is still there.
+                    gone = callback is not None and _has_gone(fd)
+                if callback is not None and gone:
                     callback()
+
+
+def _has_gone(fd: int) -> bool:
+    waiter = select.poll()
+    waiter.register(fd, select.POLLRDHUP)
+    return bool(waiter.poll(0))

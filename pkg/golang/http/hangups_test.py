@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ import pytest
 
 from pkg.golang.http import HangUps
 
-TIMEOUT = 10.0
+TIMEOUT = 30.0
 
 
 @pytest.fixture
@@ -60,3 +62,50 @@ def test_removed_is_not_told(hang_ups: HangUps) -> None:
     hang_ups.remove(second[0].fileno())
     first[0].close()
     second[0].close()
+
+
+class SlowEpoll:
+    """Keeps its first events back until it may go on."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self.register = self._epoll.register
+        self.unregister = self._epoll.unregister
+        self.close = self._epoll.close
+        self.polled = threading.Event()
+        self.go_on = threading.Event()
+
+    def poll(self) -> list[tuple[int, int]]:
+        events = self._epoll.poll()
+        self.polled.set()
+        assert self.go_on.wait(TIMEOUT)
+        return events
+
+
+def test_the_next_one_with_the_same_descriptor_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client of one request goes, and another one's connection gets the descriptor before that is noticed."""
+    slow = SlowEpoll()
+    with monkeypatch.context() as making:
+        making.setattr(select, "epoll", lambda: slow)
+        hang_ups = HangUps("test-hang-ups")
+    (first, first_client), (second, second_client), (third, third_client) = (socket.socketpair() for _ in range(3))
+    calls: list[str] = []
+    told = [threading.Event(), threading.Event()]
+    with first, second_client, third:
+        hang_ups.add(first.fileno(), lambda: calls.append("first"))
+        first_client.close()
+        assert slow.polled.wait(TIMEOUT)
+        hang_ups.remove(first.fileno())
+        os.dup2(second.fileno(), first.fileno())
+        second.close()
+        hang_ups.add(first.fileno(), told[0].set)
+        hang_ups.add(third.fileno(), told[1].set)
+        third_client.close()
+        slow.go_on.set()
+        assert told[1].wait(TIMEOUT)
+        assert calls == [] and not told[0].is_set()
+        second_client.close()
+        assert told[0].wait(TIMEOUT), "the one who took the descriptor over is watched all the same"
+        hang_ups.remove(first.fileno())
+        hang_ups.remove(third.fileno())
+        hang_ups.close()

@@ -162,6 +162,8 @@ class Server:
         if self._unix_path:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._unix_path)
+            # `close` comes here again, when the path may be that of the next server.
+            self._unix_path = ""
 
     def connections(self) -> int:
         """How many there are."""

@@ -21,7 +21,7 @@ from pkg import golang
 from pkg.client_go.util.certificate.testing import Authority
 from pkg.golang import debug, http
 
-_TIMEOUT = 10.0
+_TIMEOUT = 30.0
 # The head of a request after which the server ends the connection, without its last line.
 CLOSING = b"%b %b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
 
@@ -156,9 +156,9 @@ def test_old_client() -> None:
 def test_bad_requests(data: bytes, status: int) -> None:
     with serving(echo) as server, connect(server) as sock:
         # The server may have answered and closed before all was sent.
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):
             sock.sendall(data)
-        sock.shutdown(socket.SHUT_WR)
+            sock.shutdown(socket.SHUT_WR)
         answer = b""
         with contextlib.suppress(ConnectionError):
             answer = sock.recv(100)
@@ -315,12 +315,22 @@ def test_unix_socket(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_open() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     with serving(echo) as server, contextlib.ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(connect(server)).sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_for(lambda: server.connections() == 20)
-    assert len(os.listdir("/proc/self/fd")) == before
+    # What others have open in this process comes and goes; a leak stays.
+    wait_for(lambda: open_files() <= before)
+
+
+def open_files() -> set[tuple[str, str]]:
+    """Descriptors, and what they are of."""
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # as the one of the listing itself
+            found.add((fd, os.readlink(f"/proc/self/fd/{fd}")))
+    return found
 
 
 def test_a_connection_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,12 +63,31 @@ class Action:
 Reaction = Callable[[Action], tuple[bool, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    resource: str
+    kind: str
+    obj: Any
+    old: Any
+
+    def is_newer_than(self, version: str) -> bool:
+        return int(self.obj.metadata.resource_version) > int(version)
+
+
 @dataclass(slots=True)
 class _Watch:
     resource: str
     namespace: str
     options: metav1.ListOptions
     watcher: FakeWatcher[Any]
+
+    def see(self, change: _Change) -> None:
+        if change.resource != self.resource or self.namespace not in ("", change.obj.metadata.namespace):
+            return
+        was_selected = change.old is not None and _selected(change.old, self.options)
+        sent = _event_for(change.kind, _selected(change.obj, self.options), was_selected)
+        if sent:
+            self.watcher.action(sent, codec.deepcopy(change.obj))
 
 
 @dataclass(slots=True)
@@ -80,6 +99,8 @@ class _State:
     actions: list[Action] = field(default_factory=list)
     reactors: list[tuple[str, str, Reaction]] = field(default_factory=list)
     watches: list[_Watch] = field(default_factory=list)
+    # All there have been: who watches from a version on is told of those since.
+    changes: list[_Change] = field(default_factory=list)
     versions: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     version: int = 0
 
@@ -359,6 +380,7 @@ class FakeResourceClient(ResourceClient[T]):
 
     def _watch(self, ctx: golang.Context, options: metav1.ListOptions) -> Watch[T]:
         watcher: FakeWatcher[T] = FakeWatcher()
+        one = _Watch(self._resource.name, self._namespace, options, watcher)
         with self._state.lock:
             if options.send_initial_events:
                 for obj in self._list(options).items:
@@ -371,7 +393,11 @@ class FakeResourceClient(ResourceClient[T]):
                     )
                 )
                 watcher.bookmark(end)
-            self._state.watches.append(_Watch(self._resource.name, self._namespace, options, watcher))
+            elif options.resource_version.isdigit() and int(options.resource_version):
+                for change in self._state.changes:
+                    if change.is_newer_than(options.resource_version):
+                        one.see(change)
+            self._state.watches.append(one)
         golang.after_func(ctx, watcher.stop)
         return watcher
 
@@ -399,13 +425,11 @@ class FakeResourceClient(ResourceClient[T]):
         return obj  # type: ignore[no-any-return]
 
     def _tell_locked(self, kind: str, obj: T, old: T | None) -> None:
+        change = _Change(self._resource.name, kind, obj, old)
+        self._state.changes.append(change)
         self._state.watches = [one for one in self._state.watches if not one.watcher.stopped]
         for one in self._state.watches:
-            if one.resource != self._resource.name or one.namespace not in ("", _meta(obj).namespace):
-                continue
-            sent = _event_for(kind, _selected(obj, one.options), old is not None and _selected(old, one.options))
-            if sent:
-                one.watcher.action(sent, codec.deepcopy(obj))
+            one.see(change)
 
 
 def _event_for(kind: str, selected: bool, was_selected: bool) -> str:

@@ -75,6 +75,19 @@ def test_watch_with_selector_sees_objects_come_and_go() -> None:
     assert client.core_v1.pods("").list(CTX, options).items == []
 
 
+def test_watch_begins_where_the_list_ended() -> None:
+    client = testing.FakeClientset(pod("a"), pod("b"))
+    version = client.core_v1.pods("n").list(CTX).metadata.resource_version
+    client.add(pod("c"))
+    client.remove(pod("a"))
+    client.add(v1.Node(metadata=metav1.ObjectMeta(name="c")))
+    watcher = client.core_v1.pods("n").watch(CTX, metav1.ListOptions(resource_version=version))
+    client.add(pod("c"))
+    client.stop_watches()
+    seen = [(event.type, event.object.metadata.name) for event in watcher.result_chan()]
+    assert seen == [(watch.ADDED, "c"), (watch.DELETED, "a"), (watch.MODIFIED, "c")]
+
+
 def test_reactors() -> None:
     client = testing.FakeClientset(pod("a"))
 

@@ -17,7 +17,7 @@ from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.component_base.metrics import testing as metricstesting
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 RUNNING = kubecontainer.CONTAINER_STATE_RUNNING
 EXITED = kubecontainer.CONTAINER_STATE_EXITED

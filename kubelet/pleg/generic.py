@@ -289,9 +289,10 @@ class GenericPLEG:
 
     def _explain(self) -> str:
         """What keeps the PLEG from working, as far as is known."""
-        if self._call is not None:
-            return f"; {self._call}"
-        return f"; the last relist failed: {self._last_error}" if self._last_error is not None else ""
+        # Each is read once: the relisting thread may take it away at any time.
+        if (call := self._call) is not None:
+            return f"; {call}"
+        return f"; the last relist failed: {err}" if (err := self._last_error) is not None else ""
 
     @contextmanager
     def _calling(self, call: _Call) -> Iterator[None]:

@@ -12,7 +12,7 @@ import pytest
 from pkg import golang
 from pkg.golang import channel as channel_
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 def wait_for_blocked(ch: golang.Channel[Any], receivers: int = 0, senders: int = 0) -> None:

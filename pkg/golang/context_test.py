@@ -7,7 +7,7 @@ import pytest
 from pkg import golang
 from pkg.golang.channel_test import wait_for_blocked
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 def test_background_is_never_done() -> None:

@@ -8,7 +8,7 @@ from pkg import golang
 from pkg.apimachinery.clock import testing
 from pkg.golang.channel_test import wait_for_blocked
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 def test_real_ticker_wakes_a_select_again_and_again() -> None:

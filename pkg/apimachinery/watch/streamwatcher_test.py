@@ -6,7 +6,7 @@ from pkg import golang
 from pkg.apimachinery import watch
 from pkg.apimachinery.watch.testing import FakeWatcher
 
-_WAIT = 5.0
+_WAIT = 30.0
 
 
 class FakeDecoder:

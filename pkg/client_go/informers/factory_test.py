@@ -18,7 +18,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go import informers
 from pkg.client_go.tools.cache import testing
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 class Client:

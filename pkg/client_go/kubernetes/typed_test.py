@@ -16,7 +16,7 @@ from pkg.client_go import kubernetes, rest
 from pkg.client_go.rest import testing
 
 CTX = golang.background()
-_WAIT = 5.0
+_WAIT = 30.0
 
 POD = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"%s","namespace":"n"},"spec":{"newField":{"a":1}}}'
 BAD = b'{"metadata":{"name":"bad","namespace":"n"},"spec":{"hostNetwork":"yes"}}'

@@ -18,7 +18,7 @@ from pkg.client_go.tools.clientcmd import api
 
 CA = testing.new_pair("ca")
 SERVER = testing.new_pair("server", CA)
-_WAIT = 5.0
+_WAIT = 30.0
 
 
 def client(server: testing.Server, ca: testing.Pair = CA, **fields: Any) -> rest.RESTClient:

@@ -9,7 +9,7 @@ import pytest
 from pkg import golang
 from pkg.util import config
 
-_DEADLINE = 10.0
+_DEADLINE = 30.0
 
 
 class FakeMerger:

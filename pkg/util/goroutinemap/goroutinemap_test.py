@@ -11,7 +11,7 @@ from pkg.apimachinery.clock import testing
 from pkg.util import goroutinemap
 from pkg.util.goroutinemap import exponentialbackoff
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 def fail() -> None:

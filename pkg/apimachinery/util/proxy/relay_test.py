@@ -16,7 +16,7 @@ from pkg import golang
 from pkg.apimachinery.util.proxy import relay as relaylib
 from pkg.golang.http.conn import PlainConn
 
-_TIMEOUT = 20.0
+_TIMEOUT = 30.0
 
 
 @dataclass

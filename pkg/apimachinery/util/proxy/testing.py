@@ -13,7 +13,7 @@ from wsproto import ConnectionType, WSConnection, events
 from pkg import golang
 from pkg.apimachinery.util.httpstream import spdy
 
-TIMEOUT = 20.0
+TIMEOUT = 30.0
 _READ_SIZE = 1 << 16
 _UPGRADED = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
 

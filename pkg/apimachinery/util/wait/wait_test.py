@@ -11,7 +11,7 @@ from pkg import golang
 from pkg.apimachinery.clock import testing
 from pkg.apimachinery.util import wait
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 class Stepper:

@@ -12,7 +12,7 @@ from pkg.client_go.tools import cache
 from pkg.client_go.tools.cache import DeletedFinalStateUnknown as Gone
 from pkg.client_go.tools.cache import Delta, DeltaFIFO, DeltaType
 
-WAIT = 10.0
+WAIT = 30.0
 ADDED, UPDATED, DELETED, REPLACED, SYNC = DeltaType
 
 Obj = tuple[str, int]

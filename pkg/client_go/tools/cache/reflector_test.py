@@ -20,7 +20,7 @@ from pkg.client_go.tools import cache, pager
 from pkg.client_go.tools.cache import reflector as reflector_
 from pkg.client_go.tools.cache import testing
 
-WAIT = 10.0
+WAIT = 30.0
 BACKGROUND = golang.background()
 NO_PAUSE = wait.Backoff(0.0)
 
@@ -70,6 +70,10 @@ class Run:
         if self.thread is not None:
             self.thread.join(WAIT)
             assert not self.thread.is_alive(), "the reflector does not end"
+
+    def await_resync_timer(self) -> None:
+        """Wait until the watch goes on after the list: before, the one timer could be that of its warning."""
+        wait_until(lambda: self.reflector.last_sync_resource_version != "" and self.clock.waiters() == 1)
 
     def await_names(self, *names: str) -> None:
         wait_until(lambda: sorted(self.store.list_keys()) == sorted(names), f"{names}, has {self.store.list_keys()}")
@@ -486,7 +490,7 @@ def test_resync() -> None:
     run.reflector.should_resync = should_resync
     run.start()
     for n in range(1, 5):
-        wait_until(lambda: run.clock.waiters() == 1)
+        run.await_resync_timer()
         run.clock.step(30)
         wait_until(lambda n=n: len(wanted) == n)  # type: ignore[misc]
     run.stop()
@@ -501,7 +505,7 @@ def test_a_resync_that_fails_begins_a_new_round() -> None:
 
     run = Run(testing.FakeControllerSource(v1.Pod), store=Store(cache.meta_namespace_key_func), resync_period=30.0)
     run.start()
-    wait_until(lambda: run.clock.waiters() == 1)
+    run.await_resync_timer()
     run.clock.step(30)
     run.await_calls("watch", "watch")
     run.stop()

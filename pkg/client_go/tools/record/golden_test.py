@@ -59,7 +59,7 @@ class Kubelet:
     def report(self, about: v1.ObjectReference, event_type: str, reason: str, message: str) -> tuple[str, Any]:
         """Returns the call that this leads to."""
         self.recorder.event(about, event_type, reason, message)
-        written, ok = self.sink.calls.recv(timeout=10)
+        written, ok = self.sink.calls.recv(timeout=30)
         assert ok and written is not None, "nothing was sent"
         return written[0], json.loads(written[1])
 

@@ -10,7 +10,7 @@ from pkg import golang
 from pkg.apimachinery.clock import testing
 from pkg.client_go.util import flowcontrol
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 def test_back_off_doubles_up_to_the_maximum() -> None:

@@ -14,7 +14,7 @@ from pkg.volume.util import types as volumetypes
 from pkg.volume.util.nestedpendingoperations import AlreadyExistsError, NestedPendingOperations
 
 VOLUME, POD_1, POD_2, NODE_1, NODE_2 = "volume-name", "pod-1", "pod-2", "node-1", "node-2"
-WAIT = 10.0
+WAIT = 30.0
 
 
 class Gate:

@@ -25,7 +25,7 @@ from pkg.volume.util.operationexecutor import (
 )
 from pkg.volume.util.operationexecutor.testing import FakeActualStateOfWorld, FakePlugin
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 class Generator:

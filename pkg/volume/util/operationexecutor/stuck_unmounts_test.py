@@ -20,7 +20,7 @@ from pkg.volume.util.operationexecutor import AttachedVolume, MountedVolume, Stu
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 
-WAIT = 10.0
+WAIT = 30.0
 SPEC = Spec(volume=v1.Volume(name="data"))
 POD = v1.Pod(metadata=metav1.ObjectMeta(name="p", namespace="ns", uid="u"))
 

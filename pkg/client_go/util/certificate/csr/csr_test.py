@@ -16,7 +16,7 @@ from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import keyutil
 from pkg.client_go.util.certificate import csr, testing
 
-WAIT = 10.0
+WAIT = 30.0
 SIGNER = certificatesv1.KUBE_API_SERVER_CLIENT_KUBELET_SIGNER_NAME
 USAGES = [certificatesv1.USAGE_CLIENT_AUTH]
 AUTHORITY = testing.Authority()

@@ -156,9 +156,9 @@ class FakeBasicVolumePlugin:
             raise err
 
     def wait_for_call(self, *call: str, times: int = 1) -> None:
-        """Return when it was called so often. Raises AssertionError after ten seconds."""
+        """Return when it was called so often. Raises AssertionError after half a minute."""
         with self._changed:
-            came = self._changed.wait_for(lambda: self.calls.count(call) >= times, 10)
+            came = self._changed.wait_for(lambda: self.calls.count(call) >= times, 30)
         assert came, f"{call} was not called {times} times: {self.calls}"
 
     def init(self, host: VolumeHost) -> None:

@@ -55,6 +55,7 @@ class World:
         (root / "pods").mkdir(exist_ok=True)
         self.ctx, self.cancel = golang.with_cancel(golang.background())
         self.client = client
+        self.clock = clock
         self.host = FakeVolumeHost(str(root), client)
         self.pods = testing.FakePods()
         self.recorder = FakeRecorder(100)
@@ -87,7 +88,7 @@ class World:
     def stop(self) -> None:
         self.cancel()
         if hasattr(self, "thread"):
-            self.thread.join(10)
+            self.thread.join(30)
 
     def add(self, *volumes: v1.Volume, uid: str = "u", devices: bool = False) -> v1.Pod:
         self.pods.pods[uid] = testing.new_pod(uid, *volumes, devices=devices)
@@ -112,7 +113,7 @@ class World:
     def report_in_use(self, attach: bool = True) -> None:
         """Do as node status and the controller that attaches do, once there is something to report."""
         assert self.client is not None
-        assert self.in_use_changes.recv(10)[1]
+        assert self.in_use_changes.recv(30)[1]
         names = self.manager.get_volumes_in_use()
         attached = [v1.AttachedVolume(name=name, device_path=testing.FAKE_DEVICE_PATH) for name in names]
         if attach:
@@ -133,8 +134,20 @@ def world(tmp_path: Path) -> Iterator[World]:
 @pytest.fixture
 def attached(tmp_path: Path) -> Iterator[World]:
     """With an API server, and volumes that must be attached."""
+    world = new_attached_world(tmp_path)
+    yield world
+    world.stop()
+
+
+def new_attached_world(root: Path, clock: Clock | None = None) -> World:
     node = v1.Node(metadata=metav1.ObjectMeta(name="node"))
-    world = World(tmp_path, testing.FakeAttachableVolumePlugin(), FakeClientset(node))
+    return World(root, testing.FakeAttachableVolumePlugin(), FakeClientset(node), clock)
+
+
+@pytest.fixture
+def timeless(tmp_path: Path) -> Iterator[World]:
+    """Where no pause after a failure ever ends, and no wait unless the test lets it."""
+    world = World(tmp_path, clock=FakeClock())
     yield world
     world.stop()
 
@@ -144,10 +157,33 @@ CLAIM = testing.new_claim_volume("v", "claim")
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), 10)
+    ctx, cancel = golang.with_timeout(golang.background(), 30)
     while not condition():
-        assert not ctx.wait(0.01), "condition did not come true within 10 s"
+        assert not ctx.wait(0.01), "condition did not come true within 30 s"
     cancel()
+
+
+def wait_in_vain(
+    wait: Callable[[golang.Context, v1.Pod], None], world: World, pod: v1.Pod, until: Callable[[], bool]
+) -> Exception:
+    """What the wait raises when its time is up, which is once the condition holds."""
+    raised: golang.Channel[Exception] = golang.Channel(1)
+
+    def wait_and_tell() -> None:
+        try:
+            wait(world.ctx, pod)
+        except Exception as err:
+            raised.send(err)
+
+    thread = golang.go(wait_and_tell, name="wait-test")
+    assert isinstance(world.clock, FakeClock)
+    eventually(until)
+    eventually(world.clock.has_waiters)
+    world.clock.step(volume_manager.POD_ATTACH_AND_MOUNT_TIMEOUT)
+    thread.join(30)
+    err, ok, _ = raised.try_recv()
+    assert ok and err is not None, "the wait has not failed"
+    return err
 
 
 def in_background(wait: Callable[[golang.Context, v1.Pod], None], world: World, pod: v1.Pod) -> golang.Thread:
@@ -211,17 +247,17 @@ def test_volume_of_unknown_kind_ends_the_wait_with_its_name(world: World) -> Non
         world.manager.wait_for_attach_and_mount(world.ctx, pod)
 
 
-def test_failed_mount_is_an_event_and_the_wait_names_the_volume(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(volume_manager, "POD_ATTACH_AND_MOUNT_TIMEOUT", 0.2)
+def test_failed_mount_is_an_event_and_the_wait_names_the_volume(timeless: World) -> None:
+    world = timeless
     world.start()
     source = v1.HostPathVolumeSource(path="/not/there", type="Directory")
     pod = world.add(v1.Volume(name="h", host_path=source))
-    with pytest.raises(TimeoutError) as caught:
-        world.manager.wait_for_attach_and_mount(world.ctx, pod)
-    assert str(caught.value) == (
+    wait = world.manager.wait_for_attach_and_mount
+    err = wait_in_vain(wait, world, pod, until=lambda: len(world.recorder.events) > 0)
+    assert isinstance(err, TimeoutError) and str(err) == (
         "unmounted volumes=[h], unattached volumes=[], failed to process volumes=[]: context deadline exceeded"
     )
-    event, _ = world.recorder.events.recv(timeout=5)
+    event, _ = world.recorder.events.recv(timeout=30)
     assert 'FailedMount MountVolume.SetUp failed for volume "h"' in str(event)
     assert "/not/there is not a directory" in str(event)
 
@@ -232,14 +268,6 @@ def test_failed_mount_is_tried_again_without_anybody_asking(world: World) -> Non
     pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
     world.manager.wait_for_attach_and_mount(world.ctx, pod)
     assert world.plugin.calls == [("set_up", "d", "u")] * 3
-
-
-@pytest.fixture
-def timeless(tmp_path: Path) -> Iterator[World]:
-    """Where no pause after a failure ever ends."""
-    world = World(tmp_path, clock=FakeClock())
-    yield world
-    world.stop()
 
 
 def test_failures_that_are_forgotten_are_tried_again_at_once(timeless: World) -> None:
@@ -301,13 +329,14 @@ def test_waiting_for_several_pods_to_unmount(world: World) -> None:
     assert not world.manager.has_possibly_mounted_volumes_for_pod("u")
 
 
-def test_wait_for_unmount_names_what_is_mounted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_for_unmount_names_what_is_mounted(timeless: World) -> None:
+    world = timeless
     world.start()
     pod = world.add(EMPTY)
     world.manager.wait_for_attach_and_mount(world.ctx, pod)
-    monkeypatch.setattr(volume_manager, "POD_ATTACH_AND_MOUNT_TIMEOUT", 0.1)
-    with pytest.raises(TimeoutError, match=r"mounted volumes=\[kubernetes.io/empty-dir/u-e\]: context deadline"):
-        world.manager.wait_for_unmount(world.ctx, pod)
+    err = wait_in_vain(world.manager.wait_for_unmount, world, pod, until=lambda: world.stuck.said == ["u waits"])
+    assert isinstance(err, TimeoutError)
+    assert str(err) == "mounted volumes=[kubernetes.io/empty-dir/u-e]: context deadline exceeded"
 
 
 def test_slow_mount_holds_up_nothing_else(world: World) -> None:
@@ -324,7 +353,7 @@ def test_slow_mount_holds_up_nothing_else(world: World) -> None:
     world.pods.removed.add("other")
     world.manager.wait_for_unmount(world.ctx, other)
     gate.close()
-    waiting.join(10)
+    waiting.join(30)
     assert "d" in world.manager.get_mounted_volumes_for_pod("slow")
 
 
@@ -341,7 +370,7 @@ def test_pod_that_ends_while_its_volume_comes_up_loses_it(world: World) -> None:
     world.plugin.wait_for_call("tear_down", "d", "u")
     eventually(lambda: not world.manager.has_possibly_mounted_volumes_for_pod("u"))
     world.cancel()
-    waiting.join(10)
+    waiting.join(30)
 
 
 @pytest.mark.parametrize("final", [False, True])
@@ -359,7 +388,7 @@ def test_uncertain_mount_is_unmounted_and_a_failed_one_is_not(world: World, fina
     world.manager.wait_for_unmount(world.ctx, pod)
     assert (("tear_down", "d", "u") in world.plugin.calls) != final
     world.cancel()
-    waiting.join(10)
+    waiting.join(30)
 
 
 def test_volume_that_changes_is_set_up_again_at_each_sync(world: World) -> None:
@@ -381,7 +410,7 @@ def test_claimed_volume_is_attached_and_mounted_once_it_is_reported_in_use(attac
     pod = attached.add(CLAIM)
     waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
     attached.report_in_use()
-    waiting.join(10)
+    waiting.join(30)
     mounted = attached.manager.get_mounted_volumes_for_pod("u")
     assert mounted["v"].inner_volume_spec_name == "pv" and attached.manager.volume_is_attached(PV)
     device = testing.FAKE_DEVICE_PATH
@@ -399,25 +428,29 @@ def test_claimed_volume_is_attached_and_mounted_once_it_is_reported_in_use(attac
     attached.plugin.wait_for_call("unmount_device", "pv")
     eventually(lambda: attached.manager.get_volumes_in_use() == [])
     assert attached.plugin.calls[3:] == [("tear_down", "pv", "u"), ("unmount_device", "pv")]
-    assert attached.in_use_changes.recv(10)[1], "only then it may be detached"
+    assert attached.in_use_changes.recv(30)[1], "only then it may be detached"
 
 
 @pytest.mark.parametrize("exhausted", [False, True])
-def test_volume_that_is_not_attached_is_named(
-    attached: World, exhausted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(volume_manager, "POD_ATTACH_AND_MOUNT_TIMEOUT", 0.3)
+def test_volume_that_is_not_attached_is_named(tmp_path: Path, exhausted: bool) -> None:
+    attached = new_attached_world(tmp_path, FakeClock())
     assert isinstance(attached.plugin, testing.FakeAttachableVolumePlugin)
     attached.plugin.exhausted = exhausted
     attached.add_bound()
     attached.start()
     pod = attached.add(CLAIM, EMPTY)
-    message = r"unmounted volumes=\[v\], unattached volumes=\[v\], failed to process volumes=\[\]: context deadline"
-    kind = VolumeAttachLimitExceededError if exhausted else TimeoutError
-    with pytest.raises(kind, match=message) as caught:
-        attached.manager.wait_for_attach_and_mount(attached.ctx, pod)
-    assert str(caught.value).startswith("Node has reached its volume attachment limit") == exhausted
+    manager = attached.manager
+
+    def all_but_the_claim() -> bool:
+        return manager.get_volumes_in_use() == [PV] and manager.get_missing_volumes_for_pod(pod) == ["v"]
+
+    err = wait_in_vain(manager.wait_for_attach_and_mount, attached, pod, until=all_but_the_claim)
+    assert isinstance(err, VolumeAttachLimitExceededError if exhausted else TimeoutError)
+    message = "unmounted volumes=[v], unattached volumes=[v], failed to process volumes=[]: context deadline"
+    assert message in str(err)
+    assert str(err).startswith("Node has reached its volume attachment limit") == exhausted
     assert attached.plugin.calls == []
+    attached.stop()
 
 
 def test_claim_that_is_not_bound_is_named_at_once(attached: World) -> None:
@@ -434,7 +467,7 @@ def test_claim_that_is_not_bound_is_named_at_once(attached: World) -> None:
     attached.add_bound()
     waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
     attached.report_in_use()
-    waiting.join(10)
+    waiting.join(30)
     assert "v" in attached.manager.get_mounted_volumes_for_pod("u"), "the error before is forgotten"
 
 
@@ -445,7 +478,7 @@ def test_two_pods_share_the_device(attached: World) -> None:
     waiting = [in_background(attached.manager.wait_for_attach_and_mount, attached, pod) for pod in pods]
     attached.report_in_use()
     for thread in waiting:
-        thread.join(10)
+        thread.join(30)
     assert attached.plugin.calls.count(("mount_device", "pv", testing.FAKE_DEVICE_PATH)) == 1
     attached.pods.removed.add("a")
     attached.manager.wait_for_unmount(attached.ctx, pods[0])
@@ -463,7 +496,7 @@ def test_claim_under_two_names_is_mounted_once(attached: World) -> None:
     pod = attached.add(CLAIM, testing.new_claim_volume("w", "claim"))
     waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
     attached.report_in_use()
-    waiting.join(10)
+    waiting.join(30)
     assert sorted(attached.manager.get_mounted_volumes_for_pod("u")) == ["v", "w"]
     assert attached.plugin.calls.count(("set_up", "pv", "u")) == 1
 
@@ -482,7 +515,7 @@ def test_uncertain_device_is_unmounted_before_the_volume_is_given_up(attached: W
     attached.plugin.wait_for_call("unmount_device", "pv")
     eventually(lambda: not attached.manager.volume_is_attached(PV))
     attached.cancel()
-    waiting.join(10)
+    waiting.join(30)
 
 
 def test_larger_volume_is_expanded_while_in_use(attached: World) -> None:
@@ -491,7 +524,7 @@ def test_larger_volume_is_expanded_while_in_use(attached: World) -> None:
     pod = attached.add(CLAIM)
     waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
     attached.report_in_use()
-    waiting.join(10)
+    waiting.join(30)
     attached.add_bound(size="10G")
     attached.manager.wait_for_attach_and_mount(attached.ctx, pod)
     attached.plugin.wait_for_call("node_expand", "pv")
@@ -580,7 +613,7 @@ def test_device_found_on_disk_serves_the_pod_that_has_it_still(attached: World) 
     attached.start()
     waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
     attached.report_in_use()
-    waiting.join(10)
+    waiting.join(30)
     assert "v" in attached.manager.get_mounted_volumes_for_pod("u") and path.exists() and device.exists()
     assert not [call for call in attached.plugin.calls if call[0] in ("tear_down", "unmount_device")]
 

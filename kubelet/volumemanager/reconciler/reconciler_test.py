@@ -118,7 +118,7 @@ class World:
         """Rounds, each begun when an operation has ended, and one more that begins none."""
         self.reconciler.reconcile()
         for _ in range(operations):
-            assert self.ended.recv(3)[1], f"an operation did not end: {self.plugin.calls}"
+            assert self.ended.recv(30)[1], f"an operation did not end: {self.plugin.calls}"
             self.reconciler.reconcile()
         assert not self.executor.is_operation_pending(PV, "", "")
 

@@ -59,7 +59,11 @@ class GoRoutineMap:
                 raise AlreadyExistsError(operation_name)
             operation.exp_backoff.safe_to_retry(operation_name, self._clock.now())
             operation.pending = True
-        golang.go(self._execute, operation_name, operation_func, name=f"operation-{operation_name}")
+        try:
+            golang.go(self._execute, operation_name, operation_func, name=f"operation-{operation_name}")
+        except RuntimeError as err:  # there can be no more threads
+            self._operation_complete(operation_name, err)
+            raise
 
     def is_operation_pending(self, operation_name: str) -> bool:
         """Whether it is running."""

@@ -76,3 +76,19 @@ def test_what_completes_is_told_when_the_next_may_run() -> None:
     for operation in (lambda: None, fail):
         grm.run("op", operation)
         assert completed.recv(WAIT) == (False, True)
+
+
+def test_operation_that_cannot_be_started_may_be_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = testing.FakeClock()
+    grm = goroutinemap.GoRoutineMap(True, clock)
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="can't start new thread"):
+        patch.setattr(golang, "go", refuse)
+        grm.run("op", lambda: None)
+    assert not grm.is_operation_pending("op")
+    clock.step(0.6)
+    grm.run("op", lambda: None)
+    grm.wait()

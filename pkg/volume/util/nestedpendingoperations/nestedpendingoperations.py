@@ -198,8 +198,8 @@ class NestedPendingOperations:
     def _operation_complete(self, key: OperationKey, err: Exception | None) -> None:
         with self._changed:
             operations = self._operations.get(key.volume_name, [])
-            # Without a volume several may have one key; they are all alike.
-            operation = next(op for op in operations if op.key == key)
+            # Without a volume several may have one key; those that run are all alike.
+            operation = next(op for op in operations if op.key == key and op.pending)
             if err is None or not self._back_off_on_error:
                 operations.remove(operation)
                 if not operations:

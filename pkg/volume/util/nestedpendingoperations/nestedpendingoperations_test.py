@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -147,6 +147,31 @@ def test_failure_of_what_nobody_wants_any_more_is_forgotten() -> None:
         for _ in range(2):
             operations.run(VOLUME, POD_1, "", failing())
             operations.wait_for_completion()
+
+
+def test_without_a_volume_each_completes_for_itself(gate: Gate) -> None:
+    """One that has failed is not taken for another of the same key that still runs."""
+    operations = NestedPendingOperations(True)
+    other = Gate(err=ValueError("bad"))
+    operations.run("", POD_1, "", other.operations)
+    operations.run("", POD_1, "", gate.operations)
+    assert gate.started.recv(WAIT)[1] and other.started.recv(WAIT)[1]
+
+    def pending() -> list[bool]:
+        return [operation.pending for operation in operations._operations.get("", [])]
+
+    wait_until(lambda: len(pending()) == 2)
+    other.release.close()
+    wait_until(lambda: pending() == [False, True])
+    gate.release.send(None)
+    wait_until(lambda: pending() == [False])
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    ctx, cancel = golang.with_timeout(golang.background(), WAIT)
+    while not condition():
+        assert not ctx.wait(0.001)
+    cancel()
 
 
 def test_operation_that_cannot_be_started_may_be_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,9 @@ class FakeRuntime:
     def _answer_one(self, sock: socket.socket) -> None:
         head = b""
         while b"\r\n\r\n" not in head:
-            head += sock.recv(1)
+            piece = sock.recv(1)
+            assert piece, f"the connection ended within its head: {head!r}"
+            head += piece
         self.heads.append(head.decode())
         sock.sendall(self._answer)
         if self._answer.startswith(b"HTTP/1.1 101"):

@@ -82,8 +82,9 @@ class Worker:
         # random. A hash spreads as well, can be foretold, and does so too for pods that come at once. On average
         # nobody waits longer: at once there is no container yet, and one that has to get ready is a reason to trigger.
         first = self._share_of_period() * period
-        ticks = self._manager.clock.new_timer_channel(first, period)
+        # Before the ticks begin: one that comes before it is due would not move it on.
         self._due = self._manager.clock.monotonic() + first
+        ticks = self._manager.clock.new_timer_channel(first, period)
         try:
             while self._wait(ctx, ticks, period) and self.do_probe(ctx):
                 pass
@@ -110,8 +111,8 @@ class Worker:
                 # Ticks that were missed are not made up for.
                 self._due += period * (1 + late // period)
             case 3:
-                ticks.start(period, period)
                 self._due = clock.monotonic() + period
+                ticks.start(period, period)
                 klog.v(4).info_s(
                     "Triggered Probe by manual run",
                     probeType=self.probe_type,

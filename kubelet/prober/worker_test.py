@@ -372,7 +372,7 @@ class Running:
         self.world.clock.step(self.worker._due + 0.001)
 
     def next_result(self) -> results.Result:
-        update, ok = self.world.manager.results_manager(READINESS).updates().recv(timeout=10)
+        update, ok = self.world.manager.results_manager(READINESS).updates().recv(timeout=30)
         assert ok
         assert update is not None
         return update.result
@@ -382,7 +382,7 @@ class Running:
         assert eventually(lambda: self.world.runner.runs >= runs)
 
 
-def eventually(condition: object, seconds: float = 10.0) -> bool:
+def eventually(condition: object, seconds: float = 30.0) -> bool:
     assert callable(condition)
     ctx, cancel = golang.with_timeout(golang.background(), seconds)
     while not condition() and not ctx.wait(0.005):
@@ -473,6 +473,39 @@ def test_ticks_that_were_missed_are_not_made_up_for(world: ProbeWorld, late: flo
     world.clock.step(late)
     assert worker._wait(CTX, ticks, 10.0)
     assert worker._due == next_due
+
+
+def test_first_tick_that_comes_while_its_worker_is_held_up(world: ProbeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = world.clock.new_timer_channel
+
+    def begin_and_be_held_up(delay: float, period: float | None) -> golang.TimerChannel:
+        ticks = begin(delay, period)
+        world.clock.step(delay + 1)
+        return ticks
+
+    monkeypatch.setattr(world.clock, "new_timer_channel", begin_and_be_held_up)
+    worker = world.worker(LIVENESS, period_seconds=10)
+    world.set_status(v1.PodStatus(phase=v1.POD_FAILED))
+    worker.run(CTX)
+    assert worker._due == pytest.approx(10 * worker._share_of_period() + 10)
+
+
+def test_tick_after_a_trigger_that_comes_while_the_worker_is_held_up(
+    world: ProbeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = world.worker(LIVENESS)
+    ticks = world.clock.new_timer_channel(10.0, 10.0)
+    begin = golang.TimerChannel.start
+
+    def begin_and_be_held_up(self: golang.TimerChannel, delay: float, period: float | None) -> None:
+        begin(self, delay, period)
+        world.clock.step(delay + 1)
+
+    monkeypatch.setattr(golang.TimerChannel, "start", begin_and_be_held_up)
+    worker.trigger()
+    for due in (10.0, 20.0):
+        assert worker._wait(CTX, ticks, 10.0)
+        assert worker._due == due
 
 
 def test_lateness_is_measured(world: ProbeWorld) -> None:

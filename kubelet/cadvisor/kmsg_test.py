@@ -68,11 +68,11 @@ def test_ends_when_it_is_told_to(log: Log) -> None:
 
     thread = golang.go(read, name="kmsg")
     log.write("6,1,0,-;one")
-    assert seen.recv(10) == ("one", True)
+    assert seen.recv(30) == ("one", True)
     log.write("6,2,0,-;two")
-    assert seen.recv(10) == ("two", True)
+    assert seen.recv(30) == ("two", True)
     cancel()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
 
 

@@ -13,7 +13,7 @@ from pkg import features, golang
 from pkg.component_base.featuregate import testing as featuregatetesting
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 def at(seconds: float) -> datetime.datetime:

@@ -243,7 +243,7 @@ def test_image_list_is_kept_biggest_first() -> None:
     def listed() -> bool:
         return bool(world.manager.get_image_list())
 
-    wait.poll_until_context_timeout(_CTX, 0.001, 10.0, True, listed)
+    wait.poll_until_context_timeout(_CTX, 0.001, 30.0, True, listed)
     cancel()
     assert [image.id for image in world.manager.get_image_list()] == ["9", "5", "2"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -510,7 +511,7 @@ class _Gate:
 
     def __call__(self) -> None:
         self.entered.send(None)
-        self.release.recv(timeout=10)
+        self.release.recv(timeout=30)
 
 
 @pytest.mark.parametrize(
@@ -522,14 +523,14 @@ def test_pulls_at_the_same_time(limit: int | None, serial: bool, at_once: int) -
     a_puller = puller.SerialImagePuller(service) if serial else puller.ParallelImagePuller(service, limit)
     threads = _pull_at_once(a_puller, 4)
     for _ in range(at_once):
-        assert gate.entered.recv(timeout=10)[1]
+        assert gate.entered.recv(timeout=30)[1]
     if a_puller._turns is not None:
         turns = a_puller._turns
         _eventually(lambda: len(turns._waiting) == 4 - at_once)
     assert not len(gate.entered)
     gate.release.close()
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join(timeout=30)
     assert service.calls.count("PullImage") == 4
 
 
@@ -549,7 +550,7 @@ def test_pull_of_a_deleted_pod_does_not_wait_for_its_turn(serial: bool) -> None:
     if not serial:
         a_puller = puller.ParallelImagePuller(service, 1)
     (busy,) = _pull_at_once(a_puller, 1)
-    assert gate.entered.recv(timeout=10)[1]
+    assert gate.entered.recv(timeout=30)[1]
     ctx, cancel = golang.with_cancel(_CTX)
     cancel()
     request = puller.ImagePullRequest(ctx, kubecontainer.ImageSpec(image="img"), [], None)
@@ -557,12 +558,12 @@ def test_pull_of_a_deleted_pod_does_not_wait_for_its_turn(serial: bool) -> None:
     (later,) = _pull_at_once(a_puller, 1)
     gate.release.close()
     for thread in (busy, later):
-        thread.join(timeout=10)
+        thread.join(timeout=30)
     assert service.calls.count("PullImage") == 2
 
 
 def _eventually(look: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not look():
         assert time.monotonic() < deadline
         _CTX.wait(0.01)
@@ -585,14 +586,14 @@ def test_critical_pods_first(serial: bool) -> None:
         threads.append(golang.go(pull, pod, critical, name=f"pull-{pod}"))
         # They are to ask in this order; the first one has its turn at once.
         if number == 0:
-            assert gate.entered.recv(timeout=10)[1]
+            assert gate.entered.recv(timeout=30)[1]
         else:
             _eventually(lambda n=number: len(a_puller._turns._waiting) == n)  # type: ignore[misc, union-attr]
     for done in range(1, 6):
         gate.release.send(None)
         _eventually(lambda n=done: len(order) == n)  # type: ignore[misc]
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join(timeout=30)
     assert order == ["busy", "z", "y", "b", "a"]
 
 
@@ -604,10 +605,11 @@ def test_who_waits_is_told_how_many_are_ahead(capfd: pytest.CaptureFixture[str])
     _eventually(lambda: len(a_puller._turns._waiting) == 2)  # type: ignore[union-attr]
     gate.release.close()
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join(timeout=30)
     lines = [line for line in capfd.readouterr().err.splitlines() if "waits for its turn" in line]
-    assert ["waitingAhead=0" in lines[0], "waitingAhead=1" in lines[1], len(lines)] == [True, True, 2]
-    assert "maxParallelImagePulls=1" in lines[0]
+    # Who waits says so by himself: it need not be in the order of their turns.
+    assert sorted(re.findall(r"waitingAhead=\d+", "".join(lines))) == ["waitingAhead=0", "waitingAhead=1"]
+    assert all("maxParallelImagePulls=1" in line for line in lines)
 
 
 class _FileSystem:

@@ -172,13 +172,13 @@ class TestPreStop:
         class Runner(testing.FakeCommandRunner):
             def run(self, ctx: golang.Context, *args: Any) -> str:
                 clock.step(31)
-                ctx.done().recv(timeout=5)
+                ctx.done().recv(timeout=30)
                 stopped_before_end.send(bool(fake.runtime.requests("StopContainer")))
                 raise HookError(RuntimeError("canceled"), "canceled")
 
         fake.manager.runner = Runner()
         assert self._kill(fake) == 2
-        assert stopped_before_end.recv(timeout=5) == (True, True), "the hook goes on until its container is gone"
+        assert stopped_before_end.recv(timeout=30) == (True, True), "the hook goes on until its container is gone"
         assert fake.recorder.drain() == [
             "Normal Killing Stopping container foo",
             "Warning FailedPreStopHook PreStopHook failed: not completed in grace period of 30s",

@@ -125,7 +125,7 @@ def test_sync_pod_starts_sandbox_and_containers(fake: testing.TestRuntime) -> No
     statuses = fake.runtime.containers.values()
     assert [c.status.state for c in statuses] == [runtimeapi.CONTAINER_RUNNING] * 2
     assert {c.sandbox_id for c in statuses} == {_SANDBOX}
-    took = re.compile(r"in \d+m?s \(\d+m?s including waiting\)")
+    took = re.compile(r"in [\d.]+m?s \([\d.]+m?s including waiting\)")
     assert [took.sub("in 0s (0s including waiting)", event) for event in fake.recorder.drain()] == [
         'Normal Pulling Pulling image "busybox"',
         'Normal Pulled Successfully pulled image "busybox" in 0s (0s including waiting). Image size: 1 bytes.',
@@ -434,7 +434,7 @@ def test_post_start_hook_is_cut_when_its_pod_is_to_end(fake: testing.TestRuntime
             if pod_ends:
                 fake.pod_state.removed.add(_UID)
             cancel()
-            assert ctx.wait(10)
+            assert ctx.wait(30)
             raise HookError(RuntimeError("cancelled"), "cut")
 
     fake.manager.runner = Runner()

@@ -28,7 +28,7 @@ def test_order_is_main_then_sidecars_backwards() -> None:
     sidecars = [golang.go(kill, name, name=f"kill-{name}") for name in ("one", "two", "three")]
     kill("main")
     for thread in sidecars:
-        thread.join(timeout=10)
+        thread.join(timeout=30)
     assert [order.recv()[0] for _ in range(4)] == ["main", "three", "two", "one"]
 
 
@@ -43,10 +43,10 @@ def test_wait_ends_with_the_grace_period() -> None:
     ordering = TerminationOrdering(_pod("one"), ["main", "one"], clock)
     waited: golang.Channel[float] = golang.Channel(1)
     thread = golang.go(lambda: waited.send(ordering.wait_for_turn(golang.background(), "one", 5)), name="wait")
-    wait.poll_until_context_timeout(golang.background(), 0.001, 10.0, True, clock.has_waiters)
+    wait.poll_until_context_timeout(golang.background(), 0.001, 30.0, True, clock.has_waiters)
     clock.step(5)
-    assert waited.recv(timeout=10) == (5, True)
-    thread.join(timeout=10)
+    assert waited.recv(timeout=30) == (5, True)
+    thread.join(timeout=30)
 
 
 def test_wait_ends_when_the_kill_is_cancelled() -> None:
@@ -55,8 +55,8 @@ def test_wait_ends_when_the_kill_is_cancelled() -> None:
     waited: golang.Channel[float] = golang.Channel(1)
     thread = golang.go(lambda: waited.send(ordering.wait_for_turn(ctx, "one", 300)), name="wait")
     cancel()
-    assert waited.recv(timeout=10) == (0, True)
-    thread.join(timeout=10)
+    assert waited.recv(timeout=30) == (0, True)
+    thread.join(timeout=30)
 
 
 def test_no_grace_period_no_wait() -> None:

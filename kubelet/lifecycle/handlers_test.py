@@ -317,7 +317,7 @@ def test_client_ends_with_its_context(scheme: str) -> None:
         thread = golang.go(accept_and_cancel, name="silent-server")
         with pytest.raises(HTTPRequestError):
             HTTPClient().do(ctx, f"{scheme}://127.0.0.1:{port}/", [])
-        thread.join(timeout=10)
+        thread.join(timeout=30)
 
 
 def test_client_ends_with_its_context_while_it_connects() -> None:
@@ -341,14 +341,14 @@ def test_client_ends_with_its_context_while_it_connects() -> None:
         thread = golang.go(request, name="connecting")
         wait_for_connecting(address[1])
         cancel()
-        thread.join(timeout=10)
+        thread.join(timeout=30)
     assert "dial tcp" in str(done[0])
 
 
 def wait_for_connecting(port: int) -> None:
     """Wait until four sockets are connected to the port, or trying to."""
     wanted = f"0100007F:{port:04X}"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
         if sum(line.split()[2] == wanted for line in lines) >= 4:

@@ -99,7 +99,7 @@ def test_workers_are_given_running_containers_alone(tmp_path: Path) -> None:
 
     world.runtime.on_call = on_call
     world.manager.start(ctx)
-    assert [reopened.recv(timeout=10)[0] for _ in range(2)] == ["c1", "c3"]
+    assert [reopened.recv(timeout=30)[0] for _ in range(2)] == ["c1", "c3"]
     cancel()
     assert "2.log" in world.files()
 
@@ -149,15 +149,15 @@ class _HeldRotation:
         def on_call(call: testing.Call) -> None:
             if call.method == "ReopenContainerLog":
                 held.send(None)
-                self._release.recv(timeout=10)
+                self._release.recv(timeout=30)
 
         world.runtime.on_call = on_call
         self._thread = golang.go(world.manager.process_container, _CTX, "c1", 1, name="rotation")
-        held.recv(timeout=10)
+        held.recv(timeout=30)
 
     def finish(self) -> None:
         self._release.close()
-        self._thread.join(timeout=10)
+        self._thread.join(timeout=30)
 
 
 def test_clean_waits_for_the_rotation_of_the_container(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_clean_waits_for_the_rotation_of_the_container(tmp_path: Path) -> None:
     cleaning.join(timeout=0.1)
     assert cleaning.is_alive()
     rotation.finish()
-    cleaning.join(timeout=10)
+    cleaning.join(timeout=30)
     assert world.files() == []
 
 

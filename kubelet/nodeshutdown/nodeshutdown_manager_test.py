@@ -79,14 +79,14 @@ class World:
         set_status(status)
         self.statuses[pod.metadata.name] = status
         self.kills.send((pod.metadata.name, grace))
-        self.let_end.wait(10)
+        self.let_end.wait(30)
         if self.kill_err is not None:
             raise self.kill_err
 
     def wait_for_all_pods_unmount(self, ctx: golang.Context, pods: Sequence[v1.Pod], /) -> None:
         self.unmounts.send([pod.metadata.name for pod in pods])
         if self.unmount_stuck:
-            ctx.wait(10)
+            ctx.wait(30)
             raise TimeoutError("mounted volumes=[v]")
 
     def start(self) -> nodeshutdown.Manager:
@@ -97,7 +97,7 @@ class World:
     def killed(self, count: int) -> dict[str, int | None]:
         found = {}
         for _ in range(count):
-            item, ok = self.kills.recv(timeout=10)
+            item, ok = self.kills.recv(timeout=30)
             assert ok and item is not None, "no other pod is killed"
             found[item[0]] = item[1]
         return found
@@ -113,7 +113,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    ctx, cancel = golang.with_timeout(golang.background(), 10)
+    ctx, cancel = golang.with_timeout(golang.background(), 30)
     while not condition():
         if ctx.wait(0.002):
             return False
@@ -154,7 +154,7 @@ def test_grace_periods(
     assert world.killed(len(expected)) == expected
     assert eventually(lambda: world.bus.locks == set()), "the shutdown may go on"
     assert not admits(manager) and str(manager.shutdown_status()) == "node is shutting down"
-    assert world.synced.recv(timeout=10)[1], "the node's status says so"
+    assert world.synced.recv(timeout=30)[1], "the node's status says so"
     assert world.recorder.drain() == ["Normal Shutdown Shutdown manager detected shutdown event"]
 
 
@@ -183,7 +183,7 @@ def test_critical_pods_go_after_the_others_and_their_volumes(world: World) -> No
     assert world.killed(1) == {"normal": 20}
     assert world.kills.recv(timeout=0.05) == (None, False), "the critical pod waits"
     world.let_end.set()
-    assert world.unmounts.recv(timeout=10)[0] == ["normal"]
+    assert world.unmounts.recv(timeout=30)[0] == ["normal"]
     assert world.killed(1) == {"urgent": 10}
 
 
@@ -225,7 +225,7 @@ def test_status_that_cannot_be_reported_holds_nobody_up(world: World, fault: Exc
     world.pods, world.conf.sync_node_status_func = [NORMAL], fail
     world.start()
     world.bus.shut_down()
-    assert world.synced.recv(timeout=10)[1]
+    assert world.synced.recv(timeout=30)[1]
     assert world.killed(1) == {"normal": 20}
 
 
@@ -260,7 +260,7 @@ def test_delay_that_cannot_be_overridden(world: World, delay: int) -> None:
     for _ in range(4):
         assert eventually(world.clock.has_waiters)
         world.clock.step(1)
-    starter.join(10)
+    starter.join(30)
     assert world.recorder.drain() == [
         "Warning Shutdown Graceful node shutdown is configured but not active: node shutdown manager was timed out "
         "after 5 attempts waiting for logind InhibitDelayMaxSec to update to 30s (ShutdownGracePeriod), "

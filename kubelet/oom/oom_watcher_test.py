@@ -54,6 +54,6 @@ def test_events(instances: list[OomInstance], messages: list[str]) -> None:
     last = _instance(99, "last")
     oom.OomWatcher(recorder, _Streamer(*instances, last), FakeClock(_NOW)).start(ctx, _NODE)
     for message in (*messages, "System OOM encountered, victim process: last, pid: 99"):
-        event, ok = recorder.events.recv(10)
+        event, ok = recorder.events.recv(30)
         assert (event, ok) == (f"Warning SystemOOM {message}", True)
     cancel()

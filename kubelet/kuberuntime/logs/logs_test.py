@@ -175,11 +175,11 @@ class _Follower:
         return len(data)
 
     def next(self) -> bytes | None:
-        return self.lines.recv(timeout=10)[0]
+        return self.lines.recv(timeout=30)[0]
 
     def stop(self) -> None:
         self.runtime.exit_container("cid", 0)
-        self.thread.join(timeout=10)
+        self.thread.join(timeout=30)
         assert not self.thread.is_alive()
 
 
@@ -202,7 +202,7 @@ def test_follow_goes_on_in_the_new_file_after_a_rotation(log: Path) -> None:
     def watching() -> bool:
         return "ContainerStatus" in follower.runtime.called()
 
-    wait.poll_until_context_timeout(_CTX, 0.001, 10.0, True, watching)
+    wait.poll_until_context_timeout(_CTX, 0.001, 30.0, True, watching)
     os.rename(log, f"{log}.20200927-111804")
     log.write_text("2020-09-27T11:18:05Z stdout F five\n")
     assert follower.next() == b"five\n"
@@ -214,7 +214,7 @@ def test_follow_ends_with_its_context(log: Path) -> None:
     follower = _Follower(log, ctx, tail_lines=1)
     assert follower.next() == b"three\n"
     cancel()
-    follower.thread.join(timeout=10)
+    follower.thread.join(timeout=30)
     assert isinstance(follower.error, golang.Canceled)
 
 

@@ -175,7 +175,7 @@ def test_stop_container(node: Node, life: fake.Behaviour, grace: int, waits: flo
         _wait_for(lambda: node.runtime.sleeping)
         assert node.status(container_id).state == RUNNING
         node.clock.step(waits)
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
     assert (node.status(container_id).state, node.status(container_id).exit_code) == (EXITED, code)
 
@@ -252,7 +252,7 @@ def test_latency_is_on_the_clock(node: Node) -> None:
     thread = golang.go(node.service.version, CTX, "", name="caller")
     _wait_for(lambda: node.runtime.sleeping)
     node.clock.step(10)
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
 
 
@@ -266,7 +266,7 @@ def test_hang_of_one_sandbox_leaves_others_alone(node: Node) -> None:
     node.service.list_containers(CTX, None)
     assert listing.hits == 0
     node.runtime.faults.remove(fault)
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
 
 
@@ -280,7 +280,7 @@ def test_answer_that_hangs_comes_after_the_deed(node: Node) -> None:
     assert thread.is_alive()
     assert other.hits == 0
     node.runtime.faults.remove(wanted)
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
 
 
@@ -346,11 +346,11 @@ def test_as_a_process(tmp_path: Path) -> None:
         assert service.status(CTX, False).status.conditions[0].status
         service.close(CTX)
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
 
 
 def _wait_for(condition: Any) -> None:
-    ctx, cancel = golang.with_timeout(CTX, 10)
+    ctx, cancel = golang.with_timeout(CTX, 30)
     while not condition():
         assert not ctx.wait(0.005), "condition not met in time"
     cancel()

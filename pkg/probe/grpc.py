@@ -17,6 +17,7 @@ from pkg.component_base import version
 from pkg.component_base.cli.flag.duration import format_duration
 from pkg.probe.dialer import join_host_port
 from pkg.probe.probe import Result
+from pkg.util import grpcconn
 
 _METHOD = "/grpc.health.v1.Health/Check"
 
@@ -60,7 +61,7 @@ def probe_grpc(host: str, service: str, port: int, timeout: float) -> tuple[Resu
         try:
             response = check(_Request(value=service), timeout=timeout, wait_for_ready=True)
         except grpc.RpcError as err:
-            message = _failure(err, channel, join_host_port(host, port), format_duration(timeout))
+            message = _failure(err, grpcconn.is_ready(channel), join_host_port(host, port), format_duration(timeout))
             klog.v(4).info_s("gRPC probe failed", host=host, port=port, service=service, message=message)
             return Result.FAILURE, message
     if response.value != ServingStatus.SERVING:
@@ -77,10 +78,10 @@ def _target(host: str, port: int) -> str:
     return f"{family}:{join_host_port(host, port)}"
 
 
-def _failure(err: Any, channel: Any, address: str, timeout: str) -> str:
-    """What went wrong, in the words of Go's prober."""
+def _failure(err: Any, connected: bool, address: str, timeout: str) -> str:
+    """What went wrong, in the words of Go's prober; connected, whether the call got to a server that speaks gRPC."""
     match err.code():
-        case grpc.StatusCode.DEADLINE_EXCEEDED if not _is_connected(channel):
+        case grpc.StatusCode.DEADLINE_EXCEEDED if not connected:
             return f'timeout: failed to connect service "{address}" within {timeout}: context deadline exceeded'
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return f"timeout: health rpc did not complete within {timeout}"
@@ -89,15 +90,6 @@ def _failure(err: Any, channel: Any, address: str, timeout: str) -> str:
             return f"error: {reason}: {err.details()}"
         case code:
             return f"error: health rpc probe failed: rpc error: code = {_code_name(code)} desc = {err.details()}"
-
-
-def _is_connected(channel: Any) -> bool:
-    """Whether the call got as far as a server that speaks gRPC.
-
-    The public way to ask has a thread watch the channel, and that can crash when the channel is closed.
-    """
-    state = channel._channel.check_connectivity_state(False)
-    return bool(state == grpc.ChannelConnectivity.READY.value[0])
 
 
 def _code_name(code: grpc.StatusCode) -> str:

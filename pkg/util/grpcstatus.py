@@ -15,6 +15,8 @@ _CODE_NAMES = {code: "".join(word.title() for word in code.name.split("_")) for 
 _CODE_NAMES[grpc.StatusCode.OK] = "OK"
 _CODE_NAMES[grpc.StatusCode.CANCELLED] = "Canceled"
 
+CLIENT_CONN_CLOSING = "grpc: the client connection is closing"
+
 
 class StatusError(Exception):
     """A call that was refused or that did not arrive: `code` tells which, `message` is the server's own text."""
@@ -42,6 +44,11 @@ def code(err: BaseException | None) -> grpc.StatusCode | None:
             return err.code
         err = err.__cause__
     return None
+
+
+def client_conn_closing() -> StatusError:
+    """What becomes of a call that begins when its connection is closed. Go: grpc.ErrClientConnClosing"""
+    return StatusError(grpc.StatusCode.CANCELLED, CLIENT_CONN_CLOSING)
 
 
 def from_call(err: Any, addr: str) -> StatusError:

@@ -10,6 +10,7 @@ import grpc
 from kubelet.apis.podresources.v1 import api_pb2_grpc as v1
 from kubelet.apis.podresources.v1alpha1 import api_pb2_grpc as v1alpha1
 from kubelet.cri.remote import util
+from pkg.util import grpcconn
 
 
 def get_v1_client(
@@ -31,9 +32,7 @@ def get_v1alpha1_client(
 def _dial(socket: str, connection_timeout: float, max_msg_size: int) -> grpc.Channel:
     options = [("grpc.default_authority", "localhost"), ("grpc.max_receive_message_length", max_msg_size)]
     channel = grpc.insecure_channel(f"unix:{util.get_address(socket)}", options)
-    try:
-        grpc.channel_ready_future(channel).result(connection_timeout)
-    except grpc.FutureTimeoutError as err:
+    if not grpcconn.wait_until_ready(channel, connection_timeout):
         channel.close()
-        raise ConnectionError(f"error dialing socket {socket}: no answer within {connection_timeout:g} s") from err
+        raise ConnectionError(f"error dialing socket {socket}: no answer within {connection_timeout:g} s")
     return channel

@@ -19,6 +19,7 @@ from kubelet.cri import errors
 from kubelet.cri.remote import util, utils
 from pkg import golang, klog
 from pkg.component_base import tracing
+from pkg.util import grpcstatus
 
 _OPTIONS = [
     ("grpc.default_authority", "localhost"),
@@ -103,8 +104,7 @@ class GRPCClient:
         # What has begun is cancelled too late: the runtime may already have stopped what it was to stop.
         if isinstance(ctx.err(), golang.Canceled):
             raise errors.RemoteCanceledError
-        metadata = self._tracer_provider.inject(ctx)
-        call = multi_callable(request, timeout=_shorter(timeout, ctx.remaining()), metadata=metadata)
+        call = self._start(ctx, multi_callable, request, _shorter(timeout, ctx.remaining()))
         take_back = golang.after_func(ctx, call.cancel)
         try:
             response = next(call, None)
@@ -117,10 +117,18 @@ class GRPCClient:
             raise errors.RemoteError(grpc.StatusCode.INTERNAL, "the runtime sent no response")
         return response
 
+    def _start(
+        self, ctx: golang.Context, multi_callable: Callable[..., Any], request: Any, timeout: float | None
+    ) -> Any:
+        try:
+            return multi_callable(request, timeout=timeout, metadata=self._tracer_provider.inject(ctx))
+        except ValueError as err:
+            # The connection was closed meanwhile.
+            raise errors.RemoteError(grpc.StatusCode.CANCELLED, grpcstatus.CLIENT_CONN_CLOSING) from err
+
     def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Any]:
         span = self._start_span(ctx, method)
-        metadata = self._tracer_provider.inject(span.ctx)
-        call = self._methods[method](request, timeout=ctx.remaining(), metadata=metadata)
+        call = self._start(span.ctx, self._methods[method], request, ctx.remaining())
         return self._read(ctx, call, golang.after_func(ctx, call.cancel), span)
 
     def _read(self, ctx: golang.Context, call: Any, take_back: Callable[[], bool], span: tracing.Span) -> Iterator[Any]:

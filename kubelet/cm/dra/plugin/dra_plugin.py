@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -28,6 +29,14 @@ DEFAULT_CLIENT_CALL_TIMEOUT = 45.0
 SERVICES_SUPPORTED_BY_KUBELET = (drapbv1.DRA_PLUGIN_SERVICE, drapbv1beta1.DRA_PLUGIN_SERVICE)
 
 T = TypeVar("T", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Method(Generic[T]):
+    name: str
+    full_name: str
+    call: grpc.UnaryUnaryMultiCallable[Message, T]
+
 
 _OPTIONS = [
     # The name that Go sends, which some servers check.
@@ -54,27 +63,44 @@ class DRAPlugin:
         self._client_call_timeout = client_call_timeout
         # Connects when it is used, and again when it was cut.
         self.conn = grpc.insecure_channel(f"unix:{endpoint}", options=_OPTIONS)
+        # What can be called is made here and not with each call: on a connection that was closed in the meantime,
+        # which a deregistration does at any time, gRPC takes the whole process with it.
+        self._node_prepare_resources = self._method(
+            "NodePrepareResources", drapb.NodePrepareResourcesRequest, drapb.NodePrepareResourcesResponse
+        )
+        self._node_unprepare_resources = self._method(
+            "NodeUnprepareResources", drapb.NodeUnprepareResourcesRequest, drapb.NodeUnprepareResourcesResponse
+        )
+        self._health = drahealthv1alpha1_grpc.DRAResourceHealthStub(self.conn)
+
+    def _method(self, name: str, request_type: type[Message], response_type: type[T]) -> _Method[T]:
+        # The same messages whatever the service's version, which is but in the method's name.
+        full_name = f"/k8s.io.kubelet.pkg.apis.dra.{self.chosen_service}/{name}"
+        call = self.conn.unary_unary(full_name, request_type.SerializeToString, response_type.FromString)
+        return _Method(name, full_name, call)
 
     def node_prepare_resources(
         self, ctx: golang.Context, req: drapb.NodePrepareResourcesRequest
     ) -> drapb.NodePrepareResourcesResponse:
         """Have the claims prepared. What went wrong with single ones stands in the response."""
-        return self._call(ctx, "NodePrepareResources", req, drapb.NodePrepareResourcesResponse)
+        return self._call(ctx, self._node_prepare_resources, req)
 
     def node_unprepare_resources(
         self, ctx: golang.Context, req: drapb.NodeUnprepareResourcesRequest
     ) -> drapb.NodeUnprepareResourcesResponse:
         """Have the claims given back. What went wrong with single ones stands in the response."""
-        return self._call(ctx, "NodeUnprepareResources", req, drapb.NodeUnprepareResourcesResponse)
+        return self._call(ctx, self._node_unprepare_resources, req)
 
     @contextmanager
     def node_watch_resources(
         self, ctx: golang.Context
     ) -> Iterator[Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]]:
         """How the plugin's devices are, from now until ctx is cancelled or the plugin ends it."""
-        client = drahealthv1alpha1_grpc.DRAResourceHealthStub(self.conn)
         klog.v(4).info_s("Starting WatchResources stream", driverName=self.driver_name, endpoint=self.endpoint)
-        call = client.NodeWatchResources(drahealthv1alpha1.NodeWatchResourcesRequest())
+        try:
+            call = self._health.NodeWatchResources(drahealthv1alpha1.NodeWatchResourcesRequest())
+        except ValueError as err:
+            raise grpcstatus.client_conn_closing() from err
         stop = golang.after_func(ctx, call.cancel)
         try:
             yield self._responses(call)
@@ -92,25 +118,22 @@ class DRAPlugin:
         """Cut the connection: calls in flight fail, and none is made any more."""
         self.conn.close()
 
-    def _call(self, ctx: golang.Context, method: str, request: Message, response_type: type[T]) -> T:
+    def _call(self, ctx: golang.Context, method: _Method[T], request: Message) -> T:
         subject = {"driverName": self.driver_name, "endpoint": self.endpoint}
-        full_method = f"/k8s.io.kubelet.pkg.apis.dra.{self.chosen_service}/{method}"
-        klog.v(4).info_s(f"Calling {method} rpc", request=request, **subject)
-        with _observed(self.driver_name, full_method):
-            response = self._invoke(ctx, full_method, request, response_type)
-        klog.v(4).info_s(f"Done calling {method} rpc", response=response, **subject)
+        klog.v(4).info_s(f"Calling {method.name} rpc", request=request, **subject)
+        with _observed(self.driver_name, method.full_name):
+            response = self._invoke(ctx, method, request)
+        klog.v(4).info_s(f"Done calling {method.name} rpc", response=response, **subject)
         return response
 
-    def _invoke(self, ctx: golang.Context, full_method: str, request: Message, response_type: type[T]) -> T:
+    def _invoke(self, ctx: golang.Context, method: _Method[T], request: Message) -> T:
         remaining = ctx.remaining()
         timeout = self._client_call_timeout if remaining is None else min(self._client_call_timeout, remaining)
         try:
-            # The same messages whatever the service's version, which is but in the method's name.
-            method = self.conn.unary_unary(full_method, type(request).SerializeToString, response_type.FromString)
-            call = method.future(request, timeout=timeout)
+            call = method.call.future(request, timeout=timeout)
         except ValueError as err:
             # The plugin was deregistered meanwhile.
-            raise grpcstatus.StatusError(grpc.StatusCode.CANCELLED, "grpc: the client connection is closing") from err
+            raise grpcstatus.client_conn_closing() from err
         stop = golang.after_func(ctx, call.cancel)
         try:
             return call.result()

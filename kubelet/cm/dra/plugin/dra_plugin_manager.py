@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 import grpc
 
 from kubelet.cm.dra.plugin import dra_plugin, types
-from kubelet.cm.dra.plugin.connection import watch_connection
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.resource import v1 as resourceapi
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import wait
-from pkg.util import grpcstatus
+from pkg.util import grpcconn, grpcstatus
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
@@ -37,13 +36,13 @@ class MonitoredPlugin(dra_plugin.DRAPlugin):
         self, ctx: golang.Context, driver_name: str, endpoint: str, chosen_service: str, client_call_timeout: float
     ) -> None:
         super().__init__(driver_name, endpoint, chosen_service, client_call_timeout)
-        # Ends when the plugin is deregistered, and with it what goes on in the background.
+        # Ends when the plugin is deregistered, or all are, and with it what goes on in the background.
         self.ctx, self._cancel = golang.with_cancel(ctx)
+        golang.after_func(self.ctx, super().close)
         self.connected = False
 
     def close(self) -> None:
         self._cancel()
-        super().close()
 
 
 class DRAPluginManager:
@@ -75,7 +74,6 @@ class DRAPluginManager:
         # How to call off the deletion of a driver's slices.
         self._pending_wipes: dict[str, Callable[[], None]] = {}
         self._threads: list[golang.Thread] = []
-        golang.after_func(self._background_ctx, self._close_all)
         # No driver has registered yet, and perhaps none will: what was there before may be of no use to pods now.
         if kube_client is not None:
             self._go(self._wipe_resource_slices, self._background_ctx, "", name="dra-wipe-slices")
@@ -197,7 +195,7 @@ class DRAPluginManager:
     # ---- Slices of drivers that are gone ----
 
     def _watch_connection(self, plugin: MonitoredPlugin) -> None:
-        watch_connection(plugin.conn, lambda connected: self._handle_conn(plugin, connected))
+        grpcconn.watch(plugin.conn, lambda connected: self._handle_conn(plugin, connected))
 
     def _handle_conn(self, plugin: MonitoredPlugin, connected: bool) -> None:
         with self._mutex:
@@ -274,12 +272,6 @@ class DRAPluginManager:
     def _go_locked(self, fn: Callable[..., object], *args: object, name: str) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         self._threads.append(golang.go(fn, *args, name=name))
-
-    def _close_all(self) -> None:
-        with self._mutex:
-            plugins = [plugin for plugins in self._store.values() for plugin in plugins]
-        for plugin in plugins:
-            plugin.close()
 
 
 def choose_service(supported_services: Iterable[str]) -> str:

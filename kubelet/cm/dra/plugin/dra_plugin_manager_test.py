@@ -236,8 +236,28 @@ def test_call_of_a_plugin_that_was_deregistered(make: Make, tmp_path: Path) -> N
         manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
         plugin = manager.get_plugin(DRIVER)
         manager.deregister_plugin(DRIVER, driver.endpoint)
-        with pytest.raises(grpcstatus.StatusError, match="the client connection is closing"):
-            plugin.node_prepare_resources(golang.background(), drapb.NodePrepareResourcesRequest())
+        _assert_closed(plugin)
+
+
+def test_plugin_that_registers_when_all_has_ended(make: Make, tmp_path: Path) -> None:
+    """Nobody else would close its connection, for which its threads wait."""
+    manager = make(listener=Listener())
+    manager.stop()
+    with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        _assert_closed(manager.get_plugin(DRIVER))
+        wait_until(lambda: manager.threads() == [])
+
+
+def _assert_closed(plugin: draplugin.DRAPlugin) -> None:
+    """No call crashes, though it begins when the connection is closed already."""
+    ctx, closing = golang.background(), r"^rpc error: code = Canceled desc = grpc: the client connection is closing$"
+    with pytest.raises(grpcstatus.StatusError, match=closing):
+        plugin.node_prepare_resources(ctx, drapb.NodePrepareResourcesRequest())
+    with pytest.raises(grpcstatus.StatusError, match=closing):
+        plugin.node_unprepare_resources(ctx, drapb.NodeUnprepareResourcesRequest())
+    with pytest.raises(grpcstatus.StatusError, match=closing), plugin.node_watch_resources(ctx):
+        pass
 
 
 # Slices of drivers that are gone

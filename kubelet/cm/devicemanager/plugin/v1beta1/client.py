@@ -14,7 +14,7 @@ import grpc
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2_grpc
 from pkg import golang, klog
-from pkg.util import grpcstatus
+from pkg.util import grpcconn, grpcstatus
 
 if TYPE_CHECKING:
     from kubelet.cm.devicemanager.plugin.v1beta1.api import ClientHandler
@@ -59,6 +59,9 @@ def call(
     """
     try:
         return method(request, timeout=timeout)
+    except ValueError as err:
+        # The plugin was let go meanwhile.
+        raise grpcstatus.client_conn_closing() from err
     except grpc.RpcError as err:
         raise _status(err, timeout, resource) from err
 
@@ -94,7 +97,10 @@ def begin(
     method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float, resource: str
 ) -> PendingCall[_Response]:
     """As call, but without waiting for the answer."""
-    return PendingCall(method.future(request, timeout=timeout), timeout, resource)
+    try:
+        return PendingCall(method.future(request, timeout=timeout), timeout, resource)
+    except ValueError as err:
+        raise grpcstatus.client_conn_closing() from err
 
 
 def _status(err: grpc.RpcError, timeout: float, resource: str) -> grpcstatus.StatusError:
@@ -135,13 +141,11 @@ class PluginClient:
     def connect(self) -> None:
         """Reach the plugin, and hand it to the device manager. Raises ConnectionError, and what the manager raises."""
         channel = grpc.insecure_channel(f"unix:{self._socket_path}", options=_OPTIONS)
-        try:
-            grpc.channel_ready_future(channel).result(_DIAL_TIMEOUT)
-        except grpc.FutureTimeoutError as err:
+        if not grpcconn.wait_until_ready(channel, _DIAL_TIMEOUT):
             channel.close()
             failure = ConnectionError(f"failed to dial device plugin: nobody answers at {self._socket_path}")
             klog.error_s(failure, "Unable to connect to device plugin client with socket path", path=self._socket_path)
-            raise failure from err
+            raise failure
         with self._lock:
             self._channel = channel
             self._api = api_pb2_grpc.DevicePluginStub(channel)

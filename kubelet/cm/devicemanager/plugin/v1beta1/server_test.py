@@ -31,7 +31,7 @@ from pkg.apimachinery import clock as clocklib
 from pkg.util import grpcstatus
 
 _RESOURCE = "fake-domain/resource"
-_DEADLINE = 10.0
+_DEADLINE = 30.0
 
 
 class _Handler:
@@ -41,12 +41,14 @@ class _Handler:
         self.changed = threading.Condition()  # guards events
         self.events: list[str] = []
         self.plugin: plugin.DevicePlugin | None = None
+        # Seconds for which a plugin is waited for that registers.
+        self.patience = _DEADLINE
 
     def cleanup_plugin_directory(self, directory: str) -> None:
         self._note("cleanup")
 
     def plugin_connected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
-        options = plugin.call(device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), 1.0, resource_name)
+        options = plugin.call(device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), self.patience, resource_name)
         self.plugin = device_plugin
         required = " with pre start" if options.pre_start_required else ""
         self._note(f"connected {Path(device_plugin.socket_path).name}{required}")
@@ -242,6 +244,7 @@ def test_endpoint_where_nobody_serves(world: _World, monkeypatch: pytest.MonkeyP
 
 def test_plugin_that_hangs_when_it_registers(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.start()
+    world.handler.patience = 0.2
     stub, goes_on = world.stub("p.sock", device("1")), threading.Event()
     monkeypatch.setattr(
         stub, "GetDevicePluginOptions", lambda *_: goes_on.wait(_DEADLINE) and pluginapi.DevicePluginOptions()
@@ -249,7 +252,7 @@ def test_plugin_that_hangs_when_it_registers(world: _World, monkeypatch: pytest.
     stub.start()
     assert (
         world.refused(stub)
-        == f"rpc error: code = DeadlineExceeded desc = the device plugin of {_RESOURCE} has not answered within 1 s"
+        == f"rpc error: code = DeadlineExceeded desc = the device plugin of {_RESOURCE} has not answered within 0.2 s"
     )
     goes_on.set()
 
@@ -309,6 +312,21 @@ def test_preferred_allocation_and_pre_start(world: _World) -> None:
     assert asked == [expected]
     ends.pre_start_container(["1"])
     assert world.stubs[0].calls == ["pre start 1"]
+
+
+def test_calls_of_a_plugin_that_was_let_go_meanwhile(world: _World) -> None:
+    """As when another one registers just then: who calls does not know it yet."""
+    ends = _endpoint(world, lambda ids: pluginapi.AllocateResponse())
+    assert isinstance(world.handler.plugin, pluginclient.PluginClient)
+    world.handler.plugin.close()
+    calls: list[Callable[[], object]] = [
+        lambda: ends.get_preferred_allocation({"1"}, set(), 1),
+        lambda: ends.allocate(["1"]),
+        lambda: ends.pre_start_container(["1"]),
+    ]
+    for call in calls:
+        with pytest.raises(grpcstatus.StatusError, match="code = Canceled desc = grpc: the client connection is clos"):
+            call()
 
 
 def test_plugin_that_the_plugin_manager_finds(world: _World) -> None:

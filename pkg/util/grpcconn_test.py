@@ -1,0 +1,76 @@
+"""Tests of what is known of a connection."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+import pytest
+
+from pkg import golang
+from pkg.util import grpcconn
+
+_DEADLINE = 30.0
+
+
+@pytest.fixture
+def conn(tmp_path: Path) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(f"unix:{tmp_path}/s.sock") as conn:
+        yield conn
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[grpc.Server]:
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    server.add_insecure_port(f"unix:{tmp_path}/s.sock")
+    server.start()
+    yield server
+    server.stop(None).wait(_DEADLINE)
+
+
+@pytest.mark.usefixtures("server")
+def test_server_that_is_there(conn: grpc.Channel) -> None:
+    assert not grpcconn.is_ready(conn)
+    assert grpcconn.wait_until_ready(conn, _DEADLINE)
+    assert grpcconn.is_ready(conn)
+
+
+@pytest.mark.usefixtures("server")
+def test_no_thread_goes_on_watching_what_may_be_closed_at_once(conn: grpc.Channel) -> None:
+    before = set(threading.enumerate())
+    assert grpcconn.wait_until_ready(conn, _DEADLINE)
+    assert set(threading.enumerate()) <= before
+
+
+def test_server_that_is_not_there(conn: grpc.Channel) -> None:
+    before = set(threading.enumerate())
+    assert not grpcconn.wait_until_ready(conn, 0.1)
+    assert set(threading.enumerate()) <= before
+
+
+def test_connection_that_is_closed(conn: grpc.Channel) -> None:
+    conn.close()
+    with pytest.raises(ValueError, match="Channel closed"):
+        grpcconn.wait_until_ready(conn, _DEADLINE)
+    with pytest.raises(ValueError, match="Channel closed"):
+        grpcconn.is_ready(conn)
+    grpcconn.watch(conn, lambda connected: pytest.fail("nothing can be told of it"))
+
+
+def test_connection_that_is_watched_until_it_is_closed(conn: grpc.Channel, server: grpc.Server) -> None:
+    told: golang.Channel[bool] = golang.Channel(1000)
+    thread = golang.go(grpcconn.watch, conn, told.send, name="watch")
+    _wait_for(told, True)
+    server.stop(None).wait(_DEADLINE)
+    _wait_for(told, False)
+    conn.close()
+    thread.join(_DEADLINE)
+    assert not thread.is_alive()
+
+
+def _wait_for(told: golang.Channel[bool], connected: bool) -> None:
+    while (news := told.recv(_DEADLINE)) != (connected, True):
+        assert news == (not connected, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import warnings
 from collections.abc import Iterator
 from urllib.parse import quote, urlencode
 
@@ -30,11 +31,14 @@ FUZZ = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
-# The kubelet's threads take numbers from the same source of chance as the tests.
-pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
-
 # What the runtime refuses to do is told as 500, as by upstream, with the runtime's words.
 _ASK_THE_RUNTIME = ("run", "exec", "attach", "portForward", "checkpoint")
+
+
+@pytest.fixture(autouse=True)
+def _chance_is_shared(_no_warnings: None) -> None:
+    """The kubelet's threads take numbers from the same source of chance as the tests, which Hypothesis warns of."""
+    warnings.filterwarnings("ignore", "Do not use the `random` module inside strategies")
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +49,9 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     with HollowNode(None, NODE, config={"staticPodPath": str(manifests)}) as node:
         kubelet = node.kubelet
         assert kubelet is not None
-        wait_for("the pod runs", lambda: node.runtime.recorder.counts.get("StartContainer", 0) > 0, timeout=30)
+        wait_for("the pod runs", lambda: node.runtime.recorder.counts.get("StartContainer", 0) > 0, timeout=60)
         handler = server.Server(kubelet, kubelet.resource_analyzer, kube_cfg=kubelet.kubelet_configuration)
-        listening = http.Server(handler, name="fuzzed-server", read_header_timeout=0.5, body_timeout=0.5)
+        listening = http.Server(handler, name="fuzzed-server", read_header_timeout=TIMEOUT, body_timeout=0.5)
         listening.listen("127.0.0.1", 0)
         thread = golang.go(listening.serve, name="fuzzed-server")
         yield listening.port

@@ -31,7 +31,7 @@ def test_signal_ends_the_kubelet_and_leaves_containers(kubelet: HollowKubelet, n
 
     kubelet.signal(number)
 
-    assert kubelet.wait_for_exit(timeout=5) == 0
+    assert kubelet.wait_for_exit(timeout=30) == 0
     kubelet.runtime.faults.remove(hang)
     assert kubelet.container_ids("stays") == before
     kubelet.start()
@@ -58,7 +58,8 @@ def test_killed_kubelet_takes_over_and_reconciles(kubelet: HollowKubelet) -> Non
     kubelet.wait_for_condition(
         "the removed pod's container ended", lambda: not kubelet.container_ids("removed-meanwhile")
     )
-    (stopped,) = kubelet.calls("removed-meanwhile", "StopContainer")
+    # A call is noted when it is answered.
+    (stopped,) = kubelet.wait_for_condition("its stop", lambda: kubelet.calls("removed-meanwhile", "StopContainer"))
     assert stopped.request.timeout == 2
     restarted = kubelet.wait_for_pod("ended-meanwhile", lambda found: found.running and found.restarts() == 1)
     assert restarted.state(which="lastState")["exitCode"] == 5

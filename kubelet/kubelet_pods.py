@@ -373,6 +373,8 @@ class KubeletPods(KubeletLogs):
 
         active_pods = self.filter_out_inactive_pods(all_pods)
         self._restart_unknown_pods(ctx, active_pods, working_pods)
+        # DIVERGES: Go may destroy the cgroup of such a pod's next life, having found the last one's about to go.
+        possibly_running |= {uid for uid, sync in working_pods.items() if sync.state is PodWorkerState.SYNC_POD}
         self._hand_terminal_pods_to_workers(ctx, all_pods, running_runtime_pods, working_pods)
         self._terminate_orphaned_runtime_pods(ctx, running_runtime_pods, working_pods)
         _record_pod_counts(all_pods, active_pods, mirror_pods, working_pods)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
+from kubelet import cm, kubelet_pods
 from kubelet import container as kubecontainer
-from kubelet import kubelet_pods
 from kubelet import types as kubetypes
 from kubelet.pod_workers import PodWorkerState, PodWorkerSync
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
-from pkg import features
+from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -290,6 +291,39 @@ def test_wanted_pod_without_a_worker_is_started_and_not_taken_for_an_orphan(test
     test_kubelet.kubelet.pod_manager.add_pod(pod)
     test_kubelet.runtime.pod_list = [runtime_pod(pod)]
     assert clean_up(test_kubelet) == [("CREATE", "p")]
+
+
+class FakePodContainerManager(cm.PodContainerManagerNoop):
+    """There are the cgroups of `found`; the names of those that are destroyed are sent."""
+
+    def __init__(self, found: dict[str, cm.CgroupName]) -> None:
+        super().__init__(cm.CgroupName(()))
+        self.found = found
+        self.destroyed: golang.Channel[cm.CgroupName] = golang.Channel(10)
+
+    def get_all_pods_from_cgroups(self) -> dict[str, cm.CgroupName]:
+        return self.found
+
+    def destroy(self, name: cm.CgroupName) -> None:
+        self.destroyed.send(name)
+
+
+def test_pod_that_is_started_again_keeps_its_cgroup(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet, pod = test_kubelet.kubelet, new_pod("p")
+    pod.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = kubetypes.FILE_SOURCE
+    kubelet.pod_manager.add_pod(pod)
+    names = {uid: cm.CgroupName(("kubepods", uid)) for uid in (pod.metadata.uid, "uid-gone")}
+    cgroups = FakePodContainerManager(names)
+    monkeypatch.setattr(kubelet, "cgroups_per_qos", True)
+    monkeypatch.setattr(kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    assert clean_up(test_kubelet) == [("CREATE", "p")]
+    assert cgroups.destroyed.recv(30) == (names["uid-gone"], True)
+    for thread in threading.enumerate():
+        if thread.name.startswith("cgroup-cleanup-"):
+            thread.join(30)
+    assert len(cgroups.destroyed) == 0
 
 
 def test_pods_that_were_refused_are_not_started(test_kubelet: TestKubelet) -> None:

@@ -1114,7 +1114,12 @@ class Kubelet(KubeletPods, KubeletStats):
             self.container_deletor.delete_containers_in_pod(exited_container_id, pod_status, remove_all)
 
     def sync_pod_now(self, pod: v1.Pod) -> None:
-        """Have the pod synced, and the PLEG look at what came of it."""
+        """Have the pod synced, and the PLEG look at what came of it; from any thread.
+
+        DIVERGES: in Go that may give a worker to a pod that has not been admitted yet. The sync loop alone does so.
+        """
+        if not self.pod_workers.is_pod_known(pod.metadata.uid):
+            return
         self.handle_pod_syncs(golang.background(), [pod])
         self.request_pod_relist(pod.metadata.uid)
 

@@ -690,6 +690,17 @@ def test_sync_that_did_something_is_looked_at_at_once(test_kubelet: TestKubelet)
     assert test_kubelet.pleg.relists == [pod.metadata.uid]
 
 
+def test_pod_is_synced_out_of_turn_only_once_the_sync_loop_has_admitted_it(test_kubelet: TestKubelet) -> None:
+    kubelet, pod = test_kubelet.kubelet, new_pod("p")
+    kubelet.pod_manager.add_pod(pod)
+    test_kubelet.workers.unknown.add(pod.metadata.uid)
+    kubelet.retry_pod_now(pod)
+    assert test_kubelet.workers.updates == []
+    test_kubelet.workers.unknown.clear()
+    kubelet.retry_pod_now(pod)
+    assert test_kubelet.workers.update_types() == [("SYNC", "p")]
+
+
 def test_container_is_probed_once_its_status_is_known(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

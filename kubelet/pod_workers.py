@@ -382,6 +382,11 @@ class PodWorkers:
 
     # ---- Queries ----
 
+    def is_pod_known(self, uid: str) -> bool:
+        """Whether the pod was given to update_pod, and has not been forgotten since."""
+        with self.pod_lock:
+            return uid in self.pod_sync_statuses
+
     def is_pod_known_terminated(self, uid: str) -> bool:
         """Whether the pod is known here and has no running container left.
 

@@ -1147,20 +1147,21 @@ def test_sync_known_pods(harness: Harness) -> None:
         workers.should_pod_content_be_removed,
         workers.should_pod_be_finished,
         workers.is_pod_known_terminated,
+        workers.is_pod_known,
     ]
     answers = {uid: [query(uid) for query in queries] for uid in ("0", "1", "2", "abc")}
     assert answers == {
-        "0": [True, True, False, True, True, True, True],  # deleted
-        "1": [True, True, False, True, False, True, True],  # killed
-        "2": [False, False, True, False, False, False, False],  # running
-        "abc": [False, False, True, False, False, False, False],  # unknown, and sources not read
+        "0": [True, True, False, True, True, True, True, True],  # deleted
+        "1": [True, True, False, True, False, True, True, True],  # killed
+        "2": [False, False, True, False, False, False, False, True],  # running
+        "abc": [False, False, True, False, False, False, False, False],  # unknown, and sources not read
     }
 
     workers.sync_known_pods([pods["2"], pods["14"]])
     assert set(workers.pod_updates) == {"2", "14"}
     assert set(workers.pod_sync_statuses) == {"2", "14"}
     # Unknown, and all sources read.
-    assert [query("abc") for query in queries] == [True, False, False, True, True, True, False]
+    assert [query("abc") for query in queries] == [True, False, False, True, True, True, False, False]
 
     # Those that are not wanted any more are ended first.
     workers.sync_known_pods([])

@@ -40,6 +40,7 @@ class FakePodWorkers:
         self.pod_sync_statuses: dict[str, PodSyncStatus] = {}
         self.started_static_pods_by_fullname: dict[str, str] = {}
         self.known: dict[str, PodWorkerSync] = {}
+        self.unknown: set[str] = set()
         self.terminating: set[str] = set()
         self.terminated: set[str] = set()
         self.running: set[str] = set()
@@ -61,6 +62,9 @@ class FakePodWorkers:
 
     def sync_known_pods(self, desired_pods: Iterable[v1.Pod]) -> dict[str, PodWorkerSync]:
         return dict(self.known)
+
+    def is_pod_known(self, uid: str) -> bool:
+        return uid not in self.unknown
 
     def is_pod_known_terminated(self, uid: str) -> bool:
         return uid in self.terminated

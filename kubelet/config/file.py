@@ -96,7 +96,7 @@ def new_source_file(
 
 
 class SourceFile:
-    """Follows one path. All state belongs to the thread that lists and consumes events."""
+    """Follows one path. Its state belongs to the thread that lists and consumes events, and is alone to send."""
 
     def __init__(
         self,
@@ -118,6 +118,7 @@ class SourceFile:
         self._store: dict[str, _Manifest] = {}
         self._reported: dict[str, set[str]] = {}  # the faults last told in events, by file
         self._watch_events: golang.Channel[WatchEvent] = golang.Channel(_EVENT_BUFFER_LEN)
+        self._told_missing = False  # the watch's own: it has let the path be listed since that is not there
 
     def run(self, ctx: golang.Context) -> None:
         """Start the threads that list and watch."""
@@ -313,9 +314,12 @@ class SourceFile:
         try:
             is_dir = stat.S_ISDIR(Path(self._path).stat().st_mode)
         except FileNotFoundError as err:
-            # So that the source counts as seen.
-            self._updates.send(kubetypes.PodUpdate([], kubetypes.SET, kubetypes.FILE_SOURCE), ctx)
+            # DIVERGES: Go sends from here that there are no pods, maybe after those of a path that has just been made.
+            if not self._told_missing:
+                self._watch_events.send(WatchEvent(self._path, PodEventType.LIST), ctx)
+                self._told_missing = True
             raise RetryableError("path does not exist, ignoring") from err
+        self._told_missing = False
         # DIVERGES: of a single file the directory is watched. Go watches the file itself, and when another is
         # renamed onto it ends the pod, follows the dead inode, and sees the new file with the next list.
         watched = self._path if is_dir else str(Path(self._path).parent)

@@ -85,7 +85,26 @@ def test_extract_from_non_existent_file(tmp_path: Path) -> None:
     source = file.SourceFile(str(tmp_path / "no"), NODE, 1.0, updates, recordtesting.FakeRecorder(1))
     with pytest.raises(file.RetryableError, match="path does not exist, ignoring"):
         source.do_watch(golang.background())
+    event, _, _ = source._watch_events.try_recv()
+    assert event is not None
+    with pytest.raises(file.ManifestError, match="path does not exist, ignoring"):
+        source.consume_watch_event(golang.background(), event)
     assert updates.try_recv()[0] == kubetypes.PodUpdate([], kubetypes.SET, kubetypes.FILE_SOURCE)
+
+
+def test_path_that_is_made_while_it_is_missed_keeps_its_pods(tmp_path: Path) -> None:
+    updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(2)
+    path = tmp_path / "pod.yaml"
+    source = file.SourceFile(str(path), NODE, 1.0, updates, recordtesting.FakeRecorder(1))
+    for _ in range(2):
+        with pytest.raises(file.RetryableError, match="path does not exist, ignoring"):
+            source.do_watch(golang.background())
+    path.write_bytes(manifest())
+    source.list_config(golang.background())
+    event, _, _ = source._watch_events.try_recv()
+    assert event is not None and len(source._watch_events) == 0
+    source.consume_watch_event(golang.background(), event)
+    assert [len(update.pods) for update in (updates.try_recv()[0], updates.try_recv()[0]) if update] == [1, 1]
 
 
 def test_read_pods_from_file_exist_already(tmp_path: Path, watch: Watch) -> None:

@@ -5,6 +5,7 @@ Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -138,11 +139,12 @@ class DesiredStateOfWorldPopulator:
         self._volume_plugin_mgr = volume_plugin_mgr
         self._on_populated = on_populated or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
-        self._lock = threading.Lock()  # guards the five below
+        self._lock = threading.Lock()  # guards the six below
         # Those that find out about claims, by pod.
         self._claim_threads: dict[str, golang.Thread] = {}
-        # Pods whose workers have come to need their volumes.
-        self._begun_pods: set[str] = set()
+        # Pods whose workers have come to need their volumes, with a number for the last time they did.
+        self._begun_pods: dict[str, int] = {}
+        self._beginnings = itertools.count()
         # Pods seen; whether all their volumes are in the desired state, or there is no use in trying at once again.
         self._processed_pods: dict[str, bool] = {}
         self._has_added_pods = False
@@ -183,7 +185,7 @@ class DesiredStateOfWorldPopulator:
     def begin_pod(self, pod_name: str) -> None:
         """The pod's worker needs its volumes from now on; look at them anew."""
         with self._lock:
-            self._begun_pods.add(pod_name)
+            self._begun_pods[pod_name] = next(self._beginnings)
         self.reprocess_pod(pod_name)
 
     def has_begun(self, pod_name: str) -> bool:
@@ -232,6 +234,8 @@ class DesiredStateOfWorldPopulator:
         """Take out what pods wanted that have no containers any more, and what is known of pods that are gone."""
         pods_from_cache: set[str] = set()
         awaits_operations = False
+        with self._lock:
+            begun = dict(self._begun_pods)
         for volume in self._desired_state_of_world.get_volumes_to_mount():
             pods_from_cache.add(volume.pod_name)
             if not self._is_unneeded(volume):
@@ -248,10 +252,10 @@ class DesiredStateOfWorldPopulator:
                 continue
             self._log_volume("Removing volume from desired state", volume)
             self._desired_state_of_world.delete_pod_from_volume(volume.pod_name, volume.volume_name)
-            self._delete_processed_pod(volume.pod_name)
+            self._delete_processed_pod(volume.pod_name, begun)
         with self._lock:
             self._awaits_operations = awaits_operations
-        self._forget_gone_pods(pods_from_cache)
+        self._forget_gone_pods(pods_from_cache, begun)
 
     def _is_unneeded(self, volume: VolumeToMount) -> bool:
         """Whether the pod has no container any more that could use the volume."""
@@ -282,13 +286,13 @@ class DesiredStateOfWorldPopulator:
             volumeName=volume.volume_spec.name(),
         )
 
-    def _forget_gone_pods(self, pods_from_cache: set[str]) -> None:
+    def _forget_gone_pods(self, pods_from_cache: set[str], begun: dict[str, int]) -> None:
         with self._lock:
             without_volumes = [name for name in self._processed_pods if name not in pods_from_cache]
         for name in without_volumes:
             gone = self._pod_manager.get_pod_by_uid(name) is None
             if gone and self._pod_state_provider.should_pod_runtime_be_removed(name):
-                self._delete_processed_pod(name)
+                self._delete_processed_pod(name, begun)
         for name in self._desired_state_of_world.get_pods_with_errors():
             if self._pod_manager.get_pod_by_uid(name) is None:
                 self._desired_state_of_world.pop_pod_errors(name)
@@ -406,10 +410,12 @@ class DesiredStateOfWorldPopulator:
             if self._processed_pods.get(pod_name):
                 del self._processed_pods[pod_name]
 
-    def _delete_processed_pod(self, pod_name: str) -> None:
+    def _delete_processed_pod(self, pod_name: str, begun: dict[str, int]) -> None:
+        """Unless the worker of its next life has begun to need volumes since then."""
         with self._lock:
-            self._processed_pods.pop(pod_name, None)
-            self._begun_pods.discard(pod_name)
+            if self._begun_pods.get(pod_name) == begun.get(pod_name):
+                self._processed_pods.pop(pod_name, None)
+                self._begun_pods.pop(pod_name, None)
 
     # ---- Claims ----
 

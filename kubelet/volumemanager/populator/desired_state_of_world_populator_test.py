@@ -55,7 +55,7 @@ class World:
 
     def start(self) -> golang.Thread:
         thread = golang.go(self.populator.run, self.ctx, self.pods, name="populator-test")
-        assert self.populated.recv(10)[1]
+        assert self.populated.recv(30)[1]
         return thread
 
     def loop(self) -> list[str]:
@@ -63,7 +63,7 @@ class World:
         self.populator.populator_loop()
         for thread in threading.enumerate():
             if thread.name.startswith("volume-claims-"):
-                thread.join(10)
+                thread.join(30)
         return [volume.volume_name for volume in self.desired.get_volumes_to_mount()]
 
     def add_bound(self, claim: str = "claim", volume: str = "pv", **options: Any) -> None:
@@ -113,15 +113,37 @@ def test_pods_whose_containers_may_run_get_volumes(
     assert world.loop() == ([VOLUME] if expected else [])
 
 
+def test_pod_that_begins_its_next_life_while_it_is_forgotten_has_begun(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.add_bound()
+    world.add_pod()
+    world.populator.begin_pod("u")
+    assert world.loop() == [VOLUME]
+    world.mount()
+
+    def removed_until_now(uid: str) -> bool:
+        world.populator.begin_pod(uid)
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.pods, "should_pod_runtime_be_removed", removed_until_now)
+        world.populator.find_and_remove_deleted_pods()
+    assert world.populator.has_begun("u"), "or nothing would be mounted for it"
+    assert world.loop() == [VOLUME]
+    world.pods.removed.add("u")
+    assert world.loop() == [] and not world.populator.has_begun("u")
+
+
 def test_all_pods_are_there_when_a_round_has_ended_that_began_with_ready_sources(world: World) -> None:
     world.pods.ready = False
     world.start()
     world.populator.wake()
-    world.populated.recv(10)
+    world.populated.recv(30)
     assert not world.populator.has_added_pods()
     world.pods.ready = True
     world.populator.wake()
-    world.populated.recv(10)
+    world.populated.recv(30)
     assert world.populator.has_added_pods()
 
 
@@ -131,9 +153,9 @@ def test_asking_for_a_pod_wakes_the_populator(world: World) -> None:
     pod = world.add_pod()
     world.populator.reprocess_pod(pod.metadata.uid)
     while "u" not in world.desired.get_pods():
-        assert world.populated.recv(10)[1]
+        assert world.populated.recv(30)[1]
     world.cancel()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
 
 
@@ -173,17 +195,17 @@ def test_pods_do_not_wait_for_claims_of_another(world: World, monkeypatch: pytes
     world.add_bound()
     world.add_pod("slow")
     world.populator.wake()
-    assert asked.recv(10)[1]
+    assert asked.recv(30)[1]
     disk = v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
     world.pods.pods["quick"] = testing.new_pod("quick", disk)
     world.populator.wake()
     while world.desired.get_pods() != {"quick"}:
-        assert world.populated.recv(10)[1]
+        assert world.populated.recv(30)[1]
     gate.close()
     while world.desired.get_pods() != {"quick", "slow"}:
-        assert world.populated.recv(10)[1]
+        assert world.populated.recv(30)[1]
     world.cancel()
-    thread.join(10)
+    thread.join(30)
 
 
 def test_pod_that_ends_while_its_claim_is_asked_for_loses_its_volumes(
@@ -202,10 +224,10 @@ def test_pod_that_ends_while_its_claim_is_asked_for_loses_its_volumes(
     world.add_pod()
     world.populator.wake()
     for _ in range(3):  # the round that has the claim asked for, its answer, and the round after that
-        assert world.populated.recv(10)[1]
+        assert world.populated.recv(30)[1]
     assert world.desired.get_pods() == set()
     world.cancel()
-    thread.join(10)
+    thread.join(30)
 
 
 def test_volumes_that_no_container_uses_are_not_looked_at(world: World) -> None:
@@ -439,7 +461,7 @@ def test_volume_of_an_ended_pod_goes_when_it_can_be_unmounted(world: World, stat
         pass
     world.mount(state=state)
     world.populator.operation_ended()
-    world.populated.recv(10)
+    world.populated.recv(30)
     assert world.desired.get_volumes_to_mount() == []
 
 

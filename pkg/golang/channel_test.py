@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -255,7 +256,7 @@ def test_the_same_channel_twice_in_one_select() -> None:
 
 def test_a_deadline_noticed_by_a_select_takes_away_whom_it_would_have_met(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two wait for each other or for a deadline; who comes after it finds nobody, and not a closed channel."""
-    now = channel_.monotonic()
+    now = monotonic()
     for other_sends in (True, False):
         for _ in range(20):  # the case taken is chosen at random
             ch: golang.Channel[str] = golang.Channel()
@@ -272,7 +273,7 @@ def test_a_deadline_noticed_by_a_select_takes_away_whom_it_would_have_met(monkey
 
 
 def test_a_timer_that_fires_for_another_leaves_nothing_to_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = channel_.monotonic()
+    now = monotonic()
     timer = golang.Timer(3600)
     ch: golang.Channel[str] = golang.Channel()
     other = selecting(golang.Send(ch, "x"), timer.channel)

@@ -12,8 +12,8 @@ from pkg import golang
 def test_go_names_and_runs() -> None:
     got: golang.Channel[tuple[str, int]] = golang.Channel(1)
     thread = golang.go(lambda n: got.send((threading.current_thread().name, n)), 5, name="worker-5")
-    assert got.recv(10) == (("worker-5", 5), True)
-    thread.join(10)
+    assert got.recv(30) == (("worker-5", 5), True)
+    thread.join(30)
     assert thread.daemon
 
 
@@ -25,14 +25,14 @@ def test_a_group_has_the_threads_of_its_threads() -> None:
         with golang.ThreadGroup() as other:
             others = golang.go(ctx.wait, 60, name="other")
     stranger = golang.go(ctx.wait, 60, name="stranger")
-    child, _ = started.recv(10)
+    child, _ = started.recv(30)
     assert child is not None
-    parent.join(10)
+    parent.join(30)
     assert (group.alive(), other.alive()) == ([child], [others])
     assert group.join(0) == [child]
     cancel()
-    assert group.join(10) == other.join(10) == []
-    stranger.join(10)
+    assert group.join(30) == other.join(30) == []
+    stranger.join(30)
 
 
 def test_an_exception_in_a_thread_ends_the_process() -> None:

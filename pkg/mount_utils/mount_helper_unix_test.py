@@ -127,8 +127,8 @@ def test_asks_again_when_a_mount_is_gone(tmp_path: Path, monkeypatch: pytest.Mon
 
     waiting = golang.go(mount_helper_unix.wait_until, golang.background(), is_gone, name="wait-test")
     try:
-        assert asked.recv(10)[1]
+        assert asked.recv(30)[1]
     finally:
         subprocess.run(["umount", tmp_path], check=True)
-    waiting.join(10)
+    waiting.join(30)
     assert not waiting.is_alive()

@@ -41,7 +41,7 @@ def start(statement: str, *prefix: str) -> subprocess.Popen[str]:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    process.communicate(timeout=10)
+    process.communicate(timeout=30)
 
 
 def holders(path: Path) -> dict[int, str]:

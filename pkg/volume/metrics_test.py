@@ -172,10 +172,12 @@ class DeadServer:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.was_asked = threading.Event()
         self._answer = threading.Event()
 
     def __call__(self, path: str) -> os.statvfs_result:
         self.asked += 1
+        self.was_asked.set()
         self._answer.wait()
         raise OSError("server is gone")
 
@@ -199,4 +201,4 @@ def test_dead_server_holds_up_nobody(server: DeadServer) -> None:
     # The next does not even wait, nor does one more thread.
     with pytest.raises(volume.MetricsError, match="/dead: the file system has not answered yet"):
         provider.get_metrics()
-    assert server.asked == 1
+    assert server.was_asked.wait(30) and server.asked == 1

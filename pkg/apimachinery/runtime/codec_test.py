@@ -120,7 +120,7 @@ met, go_on = threading.Event(), threading.Event()
 
 def slowly() -> type:
     met.set()
-    go_on.wait(10)
+    go_on.wait(30)
     return int
 
 class Nested(msgspec.Struct):
@@ -133,7 +133,7 @@ class Outer(msgspec.Struct):
 first = threading.Thread(target=codec.decode_json, args=(b'{"nested": {}}', Outer))
 second = threading.Thread(target=codec.convert, args=({"nested": {}, "name": "a"}, Outer))
 first.start()
-met.wait(10)
+met.wait(30)
 second.start()
 second.join(0.2)
 go_on.set()
@@ -145,5 +145,5 @@ print(codec.convert({"nested": {}, "name": "a"}, Outer).name)
 
 def test_threads_that_meet_a_type_at_the_same_time() -> None:
     """In a process of its own, for what it tests is that there is no crash."""
-    done = subprocess.run([sys.executable, "-c", _TWO_THREADS], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", _TWO_THREADS], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.strip()) == (0, "a"), done.stderr

@@ -147,7 +147,7 @@ def serve(
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(5.0)
+        thread.join(30)
 
 
 def _peer(connection: object) -> str:

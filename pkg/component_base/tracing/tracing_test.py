@@ -176,7 +176,7 @@ def test_end_does_not_wait_for_a_collector_that_is_not_there() -> None:
     with made.tracer("scope").start(CTX, "work"):
         pass
     started = golang.go(made.shutdown, 0.1, name="shutdown")
-    started.join(20)
+    started.join(30)
     assert not started.is_alive()
 
 

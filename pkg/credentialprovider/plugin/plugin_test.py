@@ -46,7 +46,7 @@ class _Plugin:
         self.tokens.append(token)
         self.annotations.append(annotations)
         if self.hold is not None:
-            assert self.hold.wait(10)
+            assert self.hold.wait(30)
         if self.err is not None:
             raise self.err
         return CredentialProviderResponse(
@@ -146,7 +146,7 @@ def test_those_who_ask_at_once_share_one_run() -> None:
     _eventually(lambda: lock.count == 5)
     world.plugin.hold.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert users == ["1"] * 5
     assert world.plugin.images == ["reg.io/a"]
     assert world.user() == "2"

@@ -90,7 +90,7 @@ def busy() -> Iterator[None]:
     thread = golang.go(burn_the_processor, name="burner")
     yield
     stop.set()
-    thread.join(5)
+    thread.join(30)
 
 
 def test_profile_shows_who_uses_the_processor(busy: None) -> None:

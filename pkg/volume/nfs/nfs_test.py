@@ -136,5 +136,5 @@ def test_server_that_never_answers_holds_up_its_own_volume_alone(
     monkeypatch.setattr(host, "mounter", FakeMounter())
     plugin.new_mounter(persistent(), POD).set_up(MounterArgs())
     connection.close()
-    thread.join(10)
+    thread.join(30)
     assert ended.is_set() and "exit status 32" in str(raised[0])

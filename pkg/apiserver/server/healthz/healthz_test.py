@@ -71,14 +71,14 @@ def test_a_log_that_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def flush() -> None:
         blocked.set()
-        release.wait(10)
+        release.wait(30)
 
     monkeypatch.setattr(klog, "flush", flush)
     monkeypatch.setattr("pkg.apiserver.server.healthz.healthz.time.monotonic", lambda: now[0])
     mux = _mux(healthz.LOG_HEALTHZ)
     first = threading.Thread(target=record, args=(mux, "GET", "/healthz"))
     first.start()
-    assert blocked.wait(10)
+    assert blocked.wait(30)
     now[0] += 120
     assert record(mux, "GET", "/healthz/log").text == "ok"
     now[0] += 1

@@ -27,7 +27,7 @@ def test_every_piece_once(workers: int, pieces: int, threads: int) -> None:
 
     def work(piece: int) -> None:
         if piece < threads:
-            meeting.wait(10)
+            meeting.wait(30)
         names.add(threading.current_thread().name)
         done.append(piece)
 

@@ -71,7 +71,7 @@ def swapped_in_a_loop(one: Path, other: Path) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(30)
 
 
 Attack = Callable[[Node, Path], None]

@@ -393,7 +393,7 @@ class FakeResourceClient(ResourceClient[T]):
                     )
                 )
                 watcher.bookmark(end)
-            elif options.resource_version.isdigit() and int(options.resource_version):
+            elif options.resource_version.isdigit():
                 for change in self._state.changes:
                     if change.is_newer_than(options.resource_version):
                         one.see(change)

@@ -88,6 +88,15 @@ def test_watch_begins_where_the_list_ended() -> None:
     assert seen == [(watch.ADDED, "c"), (watch.DELETED, "a"), (watch.MODIFIED, "c")]
 
 
+def test_watch_begins_where_the_list_of_nothing_ended() -> None:
+    client = testing.FakeClientset()
+    version = client.core_v1.pods("n").list(CTX).metadata.resource_version
+    client.add(pod("a"))
+    watcher = client.core_v1.pods("n").watch(CTX, metav1.ListOptions(resource_version=version))
+    client.stop_watches()
+    assert [event.type for event in watcher.result_chan()] == [watch.ADDED]
+
+
 def test_reactors() -> None:
     client = testing.FakeClientset(pod("a"))
 

@@ -278,18 +278,24 @@ class ContainerLogManagerImpl:
         try:
             self._runtime_service.reopen_container_log(ctx, container_id)
         except crierror.RemoteError:
-            # The runtime still writes to the file: give it its name back, for the next round.
-            try:
-                self._os.rename(rotated, log)
-            except OSError as err:
-                klog.error_s(
-                    err,
-                    "Failed to rename rotated log",
-                    rotatedLog=rotated,
-                    newLog=log,
-                    containerID=container_id,
-                )
+            self._move_back(container_id, rotated, log)
             raise
+
+    def _move_back(self, container_id: str, rotated: str, log: str) -> None:
+        """The runtime still writes to the file: give it its name back, for the next round.
+
+        DIVERGES: Go does so too when the runtime has opened the new log and its answer came too late; what the
+        container writes from then on is lost with that.
+        """
+        try:
+            os.link(rotated, log)
+            self._os.remove(rotated)
+        except FileExistsError:
+            klog.v(4).info_s("The runtime has reopened the log all the same", path=log, containerID=container_id)
+        except OSError as err:
+            klog.error_s(
+                err, "Failed to rename rotated log", rotatedLog=rotated, newLog=log, containerID=container_id
+            )
 
 
 def _filter_unused_logs(logs: Sequence[str]) -> tuple[list[str], list[str]]:

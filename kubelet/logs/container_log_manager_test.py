@@ -115,6 +115,23 @@ def test_rotation_goes_on_after_the_runtime_was_down(tmp_path: Path) -> None:
     assert world.files() == [f"1.log.{world.stamp}"]
 
 
+def test_log_that_the_runtime_has_reopened_is_kept_when_its_answer_is_lost(tmp_path: Path) -> None:
+    world = _World(tmp_path)
+    world.run(_RUNNING)
+    _fill(world, {"1.log": "longer than 10 bytes"})
+
+    def on_call(call: testing.Call) -> None:
+        if call.method == "ReopenContainerLog":
+            (tmp_path / "1.log").write_text("new")
+
+    world.runtime.on_call = on_call
+    late = crierror.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
+    world.runtime.inject_error("ReopenContainerLog", late)
+    world.manager.process_container(_CTX, "c1", 1)
+    assert world.files() == ["1.log", f"1.log.{world.stamp}"]
+    assert (tmp_path / "1.log").read_text() == "new"
+
+
 def test_log_lost_in_an_interrupted_rotation_is_reopened(tmp_path: Path) -> None:
     world = _World(tmp_path)
     world.run(_RUNNING)

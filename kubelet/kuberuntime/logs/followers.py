@@ -71,6 +71,8 @@ class _Shared:
         if self._inotify is None:
             inotify = inotify_c.InotifyFD()
             inotify.name = "log-followers"
+            # It takes itself to be reading before its thread has begun: stopped by then, nobody would close its files.
+            inotify._is_reading = False
             inotify.start()
             self._inotify = inotify
         callback_id = inotify_c.CallbackId(id(callback))

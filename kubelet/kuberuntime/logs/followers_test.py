@@ -114,6 +114,22 @@ def test_two_hundred_followers_share_one_inotify_instance(tmp_path: Path) -> Non
     assert _watchers() <= threads
 
 
+def test_follower_that_leaves_before_the_thread_has_begun_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = inotify_c.InotifyFD.run
+
+    def begin_late(self: inotify_c.InotifyFD) -> None:
+        self.stopped_event.wait(30)
+        run(self)
+
+    monkeypatch.setattr(inotify_c.InotifyFD, "run", begin_late)
+    before = _inotify_instances()
+    with followers.Follower(str(tmp_path / "0.log"), "c", _runtime(["c"])):
+        assert len(_inotify_instances() - before) == 1
+    assert _inotify_instances() <= before
+
+
 @pytest.mark.usefixtures("_no_force_check")
 def test_followers_of_a_container_ask_for_each_other(tmp_path: Path) -> None:
     (tmp_path / "0.log").write_bytes(_LINE)

@@ -41,7 +41,7 @@ class BusSystemd:
 
     def close(self) -> None:
         self._connection.sock.shutdown(socket.SHUT_RDWR)
-        self._thread.join(10)
+        self._thread.join(30)
         self._connection.close()
 
     def _serve(self) -> None:

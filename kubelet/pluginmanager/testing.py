@@ -19,7 +19,7 @@ from kubelet.apis.pluginregistration.v1 import api_pb2_grpc
 from kubelet.pluginmanager import cache
 from pkg import golang
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 SUPPORTED_VERSIONS = ("v1beta1", "v1beta2")
 
 

@@ -19,7 +19,7 @@ from pkg.probe import BrokenAnswerError, Result, probe_exec, probe_http, probe_t
 from pkg.probe import http as httpprobe
 from pkg.util import exec as utilexec
 
-TIMEOUT = 10.0
+TIMEOUT = 30.0
 # Key and certificate of somebody else, whom nobody has signed for.
 SELF_SIGNED = Path(__file__).parents[2] / "test/data/tls/self-signed.pem"
 Handler = http.server.BaseHTTPRequestHandler
@@ -123,8 +123,9 @@ def test_http_headers(sent: list[tuple[str, str]], there: str, missing: str) -> 
     ],
 )
 def test_header_that_would_end_early_is_a_failure_that_names_it(name: str, value: str, what: str) -> None:
-    url = f"http://127.0.0.1:{free_port()}/"
-    result, output = probe_http(url, headers((name, value)), TIMEOUT)
+    with unused_port() as port:
+        url = f"http://127.0.0.1:{port}/"
+        result, output = probe_http(url, headers((name, value)), TIMEOUT)
     assert (result, output) == (Result.FAILURE, f'Get "{url}": net/http: invalid header field {what}')
 
 
@@ -217,17 +218,18 @@ def test_https_certificate_is_not_verified() -> None:
 
 
 def test_http_without_a_server() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-    result, output = probe_http(url, headers(), TIMEOUT)
+    with unused_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        result, output = probe_http(url, headers(), TIMEOUT)
     assert result is Result.FAILURE
     assert output == f'Get "{url}": dial tcp {urlsplit(url).netloc}: connect: connection refused'
 
 
 def test_http_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(lambda handler: reply(handler, 200, "through a proxy")) as proxy:
+    with serving(lambda handler: reply(handler, 200, "through a proxy")) as proxy, unused_port() as port:
         for name in ("http_proxy", "HTTP_PROXY"):
             monkeypatch.setenv(name, proxy)
-        assert probe_http(f"http://127.0.0.1:{free_port()}", headers(), TIMEOUT)[0] is Result.FAILURE
+        assert probe_http(f"http://127.0.0.1:{port}", headers(), TIMEOUT)[0] is Result.FAILURE
 
 
 @contextmanager
@@ -275,7 +277,7 @@ def test_answer_that_breaks_off_in_its_body_says_nothing() -> None:
         raw_server(drip(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n")) as url,
         pytest.raises(BrokenAnswerError, match="deadline exceeded"),
     ):
-        probe_http(url, headers(), 0.3)
+        probe_http(url, headers(), 2)
 
 
 @pytest.mark.parametrize("length", [b"Transfer-Encoding: chunked\r\n\r\n5\r\n", b"Content-Length: 5\r\n\r\n"])
@@ -339,8 +341,13 @@ def test_tcp() -> None:
         connection, _ = listener.accept()
         with connection:
             assert connection.recv(1) == b"", "the server sees an orderly end, no reset"
+
+
+def test_tcp_without_a_server() -> None:
+    with unused_port() as port:
+        found = probe_tcp("127.0.0.1", port, TIMEOUT)
     refused = (Result.FAILURE, f"dial tcp 127.0.0.1:{port}: connect: connection refused")
-    assert probe_tcp("127.0.0.1", port, TIMEOUT) == refused
+    assert found == refused
 
 
 def test_tcp_time_out() -> None:
@@ -384,7 +391,9 @@ def test_exec_that_could_not_be_carried_out() -> None:
         probe_exec(fail(RuntimeError("unknown")))
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def unused_port() -> Iterator[int]:
+    """A port where nobody listens, nor begins to."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield int(taken.getsockname()[1])

@@ -131,13 +131,13 @@ def running(tmp_path: Path) -> Iterator[Running]:
     while not (tmp_path / "kubelet.sock").exists():
         assert thread.is_alive()
         ctx.wait(0.01)
-    stub, channel = podresources.get_v1_client(endpoint, 10, 1 << 20)
-    alpha_stub, alpha_channel = podresources.get_v1alpha1_client(endpoint, 10, 1 << 20)
+    stub, channel = podresources.get_v1_client(endpoint, 30, 1 << 20)
+    alpha_stub, alpha_channel = podresources.get_v1alpha1_client(endpoint, 30, 1 << 20)
     yield Running(node, endpoint, stub, alpha_stub)
     channel.close()
     alpha_channel.close()
     cancel()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
     assert list(tmp_path.iterdir()) == []
 

@@ -540,7 +540,7 @@ def test_restart_of_the_node(world: World, ctx: golang.Context) -> None:
     assert (result.admit, result.wait) == (False, True)
     assert result.message == f"waits for the device plugin of {_R}, for 5 minutes at most"
     plugin = world.connect(_R, *_devices("1", "2"))
-    update, _ = world.manager.updates().recv(5)
+    update, _ = world.manager.updates().recv(30)
     assert update is not None and update.pod_uids == ("pod",)
     world.allocate(asking)
     # It has what it had before.

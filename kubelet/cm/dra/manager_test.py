@@ -252,7 +252,7 @@ def test_call_ends_with_the_context(node: Node) -> None:
     thread = golang.go(prepare, name="prepare")
     wait_until(lambda: node.driver.calls)
     cancel()
-    thread.join(10)
+    thread.join(30)
     assert "code = Canceled" in str(failures[0])
 
 
@@ -548,7 +548,7 @@ def test_pods_that_wait_for_a_driver_are_told_when_it_comes(node: Node, stack: E
     node.unprepare(new_pod(named("claim"), name="q"))
     assert node.manager.updates().try_recv()[2] is False
     node.register(stack.enter_context(FakeDRADriver(node.directory / "nic.sock")), OTHER)
-    update, _ = node.manager.updates().recv(10)
+    update, _ = node.manager.updates().recv(30)
     assert update is not None and update.pod_uids == (POD_UID,)
 
 
@@ -562,7 +562,7 @@ def test_no_pod_gets_a_claim_that_is_being_given_back(node: Node) -> None:
     with pytest.raises(dramanager.ResourcesError, match="ResourceClaim claim is being unprepared"):
         node.prepare(second)
     gate.set()
-    thread.join(10)
+    thread.join(30)
     node.prepare(second)
     assert node.cdi(second) == ["example.com/gpu=dev-0"]
     assert len(node.driver.asked("prepare")) == 2
@@ -578,7 +578,7 @@ def test_only_one_at_a_time_gives_a_claim_back(node: Node) -> None:
     with pytest.raises(dramanager.ResourcesError, match="ResourceClaim claim is being unprepared"):
         node.unprepare(pod)
     gate.set()
-    thread.join(10)
+    thread.join(30)
     node.unprepare(pod)
     assert len(node.driver.asked("unprepare")) == 1
 
@@ -656,6 +656,8 @@ def test_claims_of_pods_that_are_gone_are_given_back(node: Node, log: Any) -> No
     active = [gone, stays]
     node.manager.start(node.ctx, lambda: active, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
+    # Its own thread is not to be at it at the same time.
+    wait_until(node.clock.has_waiters)
     active.remove(gone)
     node.manager.reconcile_loop(node.ctx)
     # Which pods there are is not known yet.
@@ -731,13 +733,13 @@ def test_health_of_devices_is_told(node: Node) -> None:
     node.prepare(pod)
     assert shown(node, pod) == [("claim:my-claim", [("example.com/gpu=dev-0", "Unknown", None)])]
     node.driver.report(health("dev-0", drahealth.UNHEALTHY, "hot"), health("other", drahealth.HEALTHY))
-    update, _ = node.manager.updates().recv(10)
+    update, _ = node.manager.updates().recv(30)
     assert update is not None and update.pod_uids == (POD_UID,)
     assert shown(node, pod) == [("claim:my-claim", [("example.com/gpu=dev-0", "Unhealthy", "hot")])]
     with set_feature_gate_during_test(features.feature_gate, features.RESOURCE_HEALTH_STATUS_MESSAGE, False):
         assert shown(node, pod) == [("claim:my-claim", [("example.com/gpu=dev-0", "Unhealthy", None)])]
     node.driver.report(health("dev-0", drahealth.HEALTHY))
-    node.manager.updates().recv(10)
+    node.manager.updates().recv(30)
     assert shown(node, pod) == [("claim:my-claim", [("example.com/gpu=dev-0", "Healthy", None)])]
     # Nobody has said anything of it for too long.
     node.clock.step(31)
@@ -748,7 +750,7 @@ def test_health_is_forgotten_with_the_plugin(node: Node) -> None:
     pod = new_pod(named("claim"))
     node.prepare(pod)
     node.driver.report(health("dev-0", drahealth.HEALTHY))
-    node.manager.updates().recv(10)
+    node.manager.updates().recv(30)
     node.manager.get_watcher_handler().deregister_plugin(DRIVER, node.driver.endpoint)
     wait_until(lambda: shown(node, pod) == [("claim:my-claim", [("example.com/gpu=dev-0", "Unknown", None)])])
 

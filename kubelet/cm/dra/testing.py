@@ -148,7 +148,7 @@ class _Health(drahealth_grpc.DRAResourceHealthServicer):
 
 def wait_until(condition: Callable[[], object]) -> None:
     """For what other threads do."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError("it has not come about")

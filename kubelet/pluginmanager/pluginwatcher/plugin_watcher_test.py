@@ -13,7 +13,7 @@ import pytest
 from kubelet.pluginmanager import cache, pluginwatcher
 from pkg import golang
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 class World:

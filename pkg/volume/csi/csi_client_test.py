@@ -258,7 +258,7 @@ def dies_at_first_call(path: str) -> Iterator[None]:
     thread = golang.go(serve_once, name="dying-driver")
     with listener:
         yield
-        thread.join(10)
+        thread.join(30)
 
 
 def test_driver_that_dies_in_the_middle_of_a_call(socket: str) -> None:
@@ -281,7 +281,7 @@ def test_time_limit_of_a_call(socket: str) -> None:
 
     class Slow(FakeNode):
         def NodeStageVolume(self, request: Any, context: Any) -> Any:
-            release.recv(10)
+            release.recv(30)
             return csi_pb2.NodeStageVolumeResponse()
 
     with client_of(Slow(), socket) as client:

@@ -281,7 +281,7 @@ def start(host: Host, clock: FakeClock, ctx: golang.Context = CTX) -> golang.Thr
 
 
 def next_error(host: Host) -> str | None:
-    err, ok = host.told.recv(10)
+    err, ok = host.told.recv(30)
     assert ok, "the kubelet's state does not change"
     return None if err is None else str(err)
 
@@ -299,7 +299,7 @@ def test_node_is_not_ready_without_its_csi_node() -> None:
         CTX.wait(0.001)
     clock.step(1)
     assert next_error(host) is None
-    thread.join(10)
+    thread.join(30)
     first = client.actions()[0]
     assert (first.verb, first.resource) == ("get", "csinodes"), "the API server is asked whether it is there"
     annotations = client.storage_v1.csi_nodes().get(CTX, "node").metadata.annotations
@@ -319,7 +319,7 @@ def test_api_server_is_waited_for() -> None:
     away.clear()
     clock.step(1)
     assert next_error(host) is None
-    thread.join(10)
+    thread.join(30)
 
 
 def test_end_of_the_kubelet_ends_the_attempts() -> None:
@@ -327,7 +327,7 @@ def test_end_of_the_kubelet_ends_the_attempts() -> None:
     host = Host(FakeClientset())
     thread = start(host, FakeClock(), ctx)
     cancel()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
 
 

@@ -33,7 +33,7 @@ NODE_NAME = "fakeNode"
 TEST_DRIVER = "test-driver"
 TEST_VOL = "vol-123"
 # Seconds after which a test gives up.
-_SYNC_TIMEOUT = 10.0
+_SYNC_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)

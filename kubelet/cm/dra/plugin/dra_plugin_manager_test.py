@@ -192,7 +192,7 @@ def test_nothing_is_left_of_plugins_that_come_and_go(make: Make, tmp_path: Path)
             wait_until(lambda: manager.threads() == [f"dra-wipe-{DRIVER}"])
             threads, files = _threads(), _files()
     wait_until(lambda: _threads() <= threads and _files() <= files)
-    assert manager.threads() == [f"dra-wipe-{DRIVER}"]
+    wait_until(lambda: manager.threads() == [f"dra-wipe-{DRIVER}"])
 
 
 def _threads() -> int:

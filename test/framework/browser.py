@@ -57,7 +57,7 @@ class LiveView:
         driver.get(url)
         self.wait("the page shows something", lambda: bool(self.text("#sentence")))
 
-    def wait(self, what: str, look: object, timeout: float = 60) -> None:
+    def wait(self, what: str, look: object, timeout: float = 120) -> None:
         wait_for(f"on the page: {what}", look, timeout, lambda: self.driver.find_element(By.TAG_NAME, "body").text)  # type: ignore[arg-type]
 
     def text(self, selector: str) -> str:
@@ -84,7 +84,7 @@ class LiveView:
         script = f"return document.querySelector(arguments[0])?.{what} ?? ''"
         return str(self.driver.execute_script(script, self.card(pod)))
 
-    def wait_for_state(self, pod: str, *states: str, timeout: float = 60) -> None:
+    def wait_for_state(self, pod: str, *states: str, timeout: float = 120) -> None:
         self.wait(f"{pod} is {' or '.join(states)}", lambda: self.state(pod) in states, timeout)
 
     def click(self, pod: str) -> None:

@@ -25,9 +25,10 @@ from pkg.client_go.tools import clientcmd
 
 T = TypeVar("T")
 
-# Seconds: for a pod to start or to change, where its test says nothing else; and for a namespace to go.
-TIMEOUT = 120.0
-NAMESPACE_TIMEOUT = 120.0
+# Seconds: for a pod to start or to change, where its test says nothing else; and for a namespace to go. Far
+# more than it takes, but on a machine that has much else to do.
+TIMEOUT = 240.0
+NAMESPACE_TIMEOUT = 240.0
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class ClusterMember(KubeletProcess):
         conditions = ((self.api_object() or {}).get("status") or {}).get("conditions") or []
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
-    def wait_until_ready(self, timeout: float = 60) -> None:
+    def wait_until_ready(self, timeout: float = 120) -> None:
         self.wait_for_condition(f"node {self.node} is ready", self.ready, timeout)
 
     # Pods in the API server, all in the namespace "default".
@@ -78,7 +78,7 @@ class ClusterMember(KubeletProcess):
             self.cluster.server.compact()
 
     def wait_for_api_pod(
-        self, name: str, what: str, condition: Callable[[Version], object], timeout: float = 60
+        self, name: str, what: str, condition: Callable[[Version], object], timeout: float = 120
     ) -> Version:
         """Wait until the pod is there and condition is true of it."""
 
@@ -90,7 +90,7 @@ class ClusterMember(KubeletProcess):
         assert found is not None
         return found
 
-    def wait_for_api_running(self, *names: str, timeout: float = 60) -> list[Version]:
+    def wait_for_api_running(self, *names: str, timeout: float = 120) -> list[Version]:
         """Wait until the API server has all these pods as running and ready."""
 
         def look() -> list[Version]:
@@ -99,7 +99,7 @@ class ClusterMember(KubeletProcess):
 
         return self.wait_for_condition(f"{', '.join(names)} running", look, timeout)
 
-    def wait_until_gone(self, name: str, uid: str = "", timeout: float = 60) -> Version:
+    def wait_until_gone(self, name: str, uid: str = "", timeout: float = 120) -> Version:
         """Wait until the API server has no more such pod, and return its last state."""
 
         def look() -> Version | None:
@@ -118,7 +118,7 @@ class ClusterMember(KubeletProcess):
             if name in ("", each["involvedObject"].get("name")) and reason in ("", each["reason"])
         ]
 
-    def wait_for_api_event(self, name: str, reason: str, *texts: str, timeout: float = 60) -> Object:
+    def wait_for_api_event(self, name: str, reason: str, *texts: str, timeout: float = 120) -> Object:
         """Wait for an event about a pod whose message has all these texts."""
 
         def look() -> Object | None:

@@ -12,6 +12,8 @@ from cri_api.v1 import api_pb2_grpc
 POD_UID = "io.kubernetes.pod.uid"
 POD_NAME = "io.kubernetes.pod.name"
 CONTAINER_NAME = "io.kubernetes.container.name"
+# Seconds for an answer, from a runtime that may be busy.
+TIMEOUT = 60.0
 
 
 class CRIClient:
@@ -48,14 +50,14 @@ class CRIClient:
         """The sandboxes in any state, of one pod if its name is given, the newest first."""
         selector = {POD_NAME: pod} if pod else {}
         request = runtimeapi.ListPodSandboxRequest(filter=runtimeapi.PodSandboxFilter(label_selector=selector))
-        found = self.runtime.ListPodSandbox(request, timeout=10).items
+        found = self.runtime.ListPodSandbox(request, timeout=TIMEOUT).items
         return sorted(found, key=lambda sandbox: -sandbox.created_at)
 
     def containers(self, pod: str = "") -> list[runtimeapi.Container]:
         """The containers in any state, of one pod if its name is given, the newest first."""
         selector = {POD_NAME: pod} if pod else {}
         request = runtimeapi.ListContainersRequest(filter=runtimeapi.ContainerFilter(label_selector=selector))
-        found = self.runtime.ListContainers(request, timeout=10).containers
+        found = self.runtime.ListContainers(request, timeout=TIMEOUT).containers
         return sorted(found, key=lambda container: -container.created_at)
 
     def running_containers(self, pod: str = "") -> list[runtimeapi.Container]:
@@ -63,18 +65,18 @@ class CRIClient:
 
     def container_status(self, container_id: str) -> runtimeapi.ContainerStatus:
         request = runtimeapi.ContainerStatusRequest(container_id=container_id)
-        status: runtimeapi.ContainerStatus = self.runtime.ContainerStatus(request, timeout=10).status
+        status: runtimeapi.ContainerStatus = self.runtime.ContainerStatus(request, timeout=TIMEOUT).status
         return status
 
     def container_pid(self, container_id: str) -> int:
         """The pid, on the host, of a container's first process."""
         request = runtimeapi.ContainerStatusRequest(container_id=container_id, verbose=True)
-        info = self.runtime.ContainerStatus(request, timeout=10).info
+        info = self.runtime.ContainerStatus(request, timeout=TIMEOUT).info
         return int(json.loads(info["info"])["pid"])
 
     def exec(self, container_id: str, *command: str) -> runtimeapi.ExecSyncResponse:
-        request = runtimeapi.ExecSyncRequest(container_id=container_id, cmd=command, timeout=10)
-        answer: runtimeapi.ExecSyncResponse = self.runtime.ExecSync(request, timeout=15)
+        request = runtimeapi.ExecSyncRequest(container_id=container_id, cmd=command, timeout=int(TIMEOUT))
+        answer: runtimeapi.ExecSyncResponse = self.runtime.ExecSync(request, timeout=TIMEOUT + 5)
         return answer
 
     def remove_sandbox(self, sandbox_id: str) -> None:

@@ -14,7 +14,7 @@ from csi_driver.calls import Call
 from framework.program import Program
 from framework.waiting import wait_for
 
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 
 
 class DriverProcess:

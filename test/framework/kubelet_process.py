@@ -25,7 +25,12 @@ from framework.waiting import wait_for
 
 T = TypeVar("T")
 
-START_TIMEOUT = 60.0
+# Seconds: until it answers, until it has ended, for an answer, and for anything else that a test waits for. Far
+# more than each takes, but on a machine that has much else to do.
+START_TIMEOUT = 120.0
+EXIT_TIMEOUT = 60.0
+ANSWER_TIMEOUT = 30.0
+TIMEOUT = 180.0
 LOG_LINES_IN_ERRORS = 40
 
 
@@ -126,14 +131,14 @@ class KubeletProcess:
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
-    def stop(self, timeout: float = 30) -> int:
+    def stop(self, timeout: float = EXIT_TIMEOUT) -> int:
         """End it as an operator does, and return its exit status."""
         self.signal(signal.SIGTERM)
         return self.wait_for_exit(timeout)
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
-        self.wait_for_exit(30)
+        self.wait_for_exit(EXIT_TIMEOUT)
 
     @contextmanager
     def configured(self, config: Mapping[str, object]) -> Iterator[None]:
@@ -193,14 +198,14 @@ class KubeletProcess:
     def get(self, path: str, port: int | None = None) -> str:
         """The body of an HTTP answer of the read-only port, or of another."""
         url = f"http://127.0.0.1:{port or self.read_only_port}{path}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=ANSWER_TIMEOUT) as answer:
             return str(answer.read().decode())
 
     def debug(self, path: str) -> Any:
         """What it answers on the socket that is for root alone, decoded from JSON; None for 404."""
-        connection = http.client.HTTPConnection("localhost", timeout=10)
+        connection = http.client.HTTPConnection("localhost", timeout=ANSWER_TIMEOUT)
         connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(10)
+        connection.sock.settimeout(ANSWER_TIMEOUT)
         with contextlib.closing(connection):
             connection.sock.connect(str(self.root_dir / "debug.sock"))
             connection.request("GET", path)
@@ -235,11 +240,11 @@ class KubeletProcess:
 
     # Waiting.
 
-    def wait_for(self, what: str, condition: Callable[[dict[str, Pod]], T], timeout: float = 60) -> T:
+    def wait_for(self, what: str, condition: Callable[[dict[str, Pod]], T], timeout: float = TIMEOUT) -> T:
         """Wait until condition of all pods is true, and return what it returned."""
         return self._wait(what, lambda: condition(self.pods()), timeout)
 
-    def wait_for_pod(self, name: str, condition: Callable[[Pod], object], timeout: float = 60) -> Pod:
+    def wait_for_pod(self, name: str, condition: Callable[[Pod], object], timeout: float = TIMEOUT) -> Pod:
         """Wait until the pod of a manifest is there and condition is true of it."""
 
         def look(pods: dict[str, Pod]) -> Pod | None:
@@ -249,7 +254,7 @@ class KubeletProcess:
         assert found is not None
         return found
 
-    def wait_for_running(self, *names: str, timeout: float = 60) -> list[Pod]:
+    def wait_for_running(self, *names: str, timeout: float = TIMEOUT) -> list[Pod]:
         """Wait until all these pods run and are ready."""
 
         def look(pods: dict[str, Pod]) -> list[Pod]:
@@ -258,11 +263,11 @@ class KubeletProcess:
 
         return self.wait_for(f"{', '.join(names)} running", look, timeout)
 
-    def wait_for_condition(self, what: str, look: Callable[[], T], timeout: float = 60) -> T:
+    def wait_for_condition(self, what: str, look: Callable[[], T], timeout: float = TIMEOUT) -> T:
         """Wait until look returns something true, which it may see anywhere, while the process lives."""
         return self._wait(what, look, timeout)
 
-    def wait_for_log(self, *texts: str, count: int = 1, timeout: float = 60) -> list[str]:
+    def wait_for_log(self, *texts: str, count: int = 1, timeout: float = TIMEOUT) -> list[str]:
         """Wait until so many lines of the log have all these texts, and return them."""
 
         def look() -> list[str]:

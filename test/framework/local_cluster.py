@@ -63,6 +63,8 @@ class ClusterKubelet(KubeletProcess):
             # So that logs are rotated and volumes measured within the time that a test can wait.
             "containerLogMaxSize": "64Ki",
             "containerLogMonitorInterval": "3s",
+            # None of them is to go because a busy node is slow to write and has rotated more often by then.
+            "containerLogMaxFiles": 50,
             "volumeStatsAggPeriod": "2s",
             "rotateCertificates": bootstrap_kubeconfig is not None,
             "enableServer": True,

@@ -35,9 +35,9 @@ _PROGRAM = "docker-registry"
 # The first byte of whoever wants to speak TLS.
 _TLS_HANDSHAKE = b"\x16"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-START_TIMEOUT = 30.0
+START_TIMEOUT = 120.0
 # How long a request may stay at the gate, so that no test hangs for ever.
-GATE_TIMEOUT = 120.0
+GATE_TIMEOUT = 600.0
 
 
 class Registry:

@@ -17,12 +17,12 @@ def fetch(url: str) -> str:
 
     def look() -> list[str]:
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=10) as answer:
                 return [answer.read().decode()]
         except (urllib.error.URLError, ConnectionError):
             return []
 
-    return wait_for(f"an answer from {url}", look, timeout=10)[0]
+    return wait_for(f"an answer from {url}", look, timeout=30)[0]
 
 
 class ManifestServer:
@@ -55,7 +55,7 @@ class ManifestServer:
     def wait_for_requests(self, count: int) -> None:
         """Wait until so many more requests have been answered."""
         goal = self._requests + count
-        wait_for(f"{count} requests", lambda: self._requests >= goal, timeout=30)
+        wait_for(f"{count} requests", lambda: self._requests >= goal, timeout=120)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -24,7 +24,7 @@ from pkg.client_go import kubernetes
 HOST_PORT = 31780
 DEVICE = "e2e.example.org/device"
 PREEMPTED = "Preempted in order to admit critical pod"
-LIVES = "say begun; trap 'sleep 1; say ended; exit 3' TERM; while true; do sleep 1000 & wait $!; done"
+LIVES = "trap 'sleep 1; say ended; exit 3' TERM; say begun; while true; do sleep 1000 & wait $!; done"
 
 
 def with_affinity(name: str, key: str, operator: str, *values: str) -> Manifest:
@@ -114,7 +114,7 @@ def node_with_devices(namespace: Namespace, client: kubernetes.Clientset) -> Ite
     wait_for(
         "the node has devices",
         lambda: DEVICE in nodes.get(namespace.ctx, namespace.node).status.allocatable,
-        60,
+        120,
     )
     yield
     patch(None)
@@ -130,6 +130,7 @@ def test_critical_pod_takes_the_place_of_another(
         namespace.create(devices("large", 3))
         namespace.wait_for_running("small", "large")
         small, large = seen.log("small"), seen.log("large")
+        seen.wait_for_said(small, "begun")
         namespace.create(devices("critical", 1, priorityClassName="system-node-critical"))
 
         namespace.wait_for_running("critical")

@@ -19,7 +19,7 @@ from pkg.client_go import kubernetes
 
 COUNT = 30
 NAMES = [f"burst-{number:02}" for number in range(COUNT)]
-TIMEOUT = 150.0
+TIMEOUT = 300.0
 
 
 def test_pods_that_come_all_at_once_all_run(namespace: Namespace) -> None:
@@ -37,12 +37,11 @@ def test_killed_kubelet_comes_again_and_no_pod_takes_notice(
     local: LocalCluster, namespace: Namespace, client: kubernetes.Clientset
 ) -> None:
     before = {each.metadata.name: each for each in namespace.wait_for_running(*NAMES, timeout=TIMEOUT)}
-    containers = {each.id for each in local.cri.running_containers()}
     nodes = Recorder("nodes", client.core_v1.nodes())
     seen = {name: len(namespace.history(name)) for name in NAMES}
 
     local.kubelet.signal(signal.SIGKILL)
-    local.kubelet.wait_for_exit(10)
+    local.kubelet.wait_for_exit(60)
     namespace.create(pod("meanwhile", {"name": "main", "image": PAUSE}))
     namespace.delete(NAMES[0])
     local.kubelet.start()
@@ -51,7 +50,7 @@ def test_killed_kubelet_comes_again_and_no_pod_takes_notice(
     namespace.wait_for_running("meanwhile")
     namespace.wait_deleted(NAMES[0])
     heartbeat = nodes.wait_for(
-        "a heartbeat after the start", lambda: len(nodes.history(namespace.node)) >= 3, 60, local.kubelet.end_of_log
+        "a heartbeat after the start", lambda: len(nodes.history(namespace.node)) >= 3, 120, local.kubelet.end_of_log
     )
     assert heartbeat
     nodes.stop()
@@ -63,8 +62,8 @@ def test_killed_kubelet_comes_again_and_no_pod_takes_notice(
             assert restarts(each.object) == 0, name
             assert each.object.status.container_statuses == before[name].status.container_statuses, name
     still = {each.id for each in local.cri.running_containers()}
-    gone = {each.container_id.rpartition("/")[2] for each in before[NAMES[0]].status.container_statuses}
-    assert containers - gone <= still
+    kept = [each for name in NAMES[1:] for each in before[name].status.container_statuses]
+    assert {each.container_id.rpartition("/")[2] for each in kept} <= still
 
 
 @pytest.mark.local

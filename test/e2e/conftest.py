@@ -23,7 +23,7 @@ from pkg.client_go import kubernetes
 
 HERE = Path(__file__).parent
 NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
-NODE_TIMEOUT = 60.0
+NODE_TIMEOUT = 120.0
 SLOWEST = (
     "kubectl_streams_test.py",
     "volume_faults_test.py",
@@ -40,7 +40,7 @@ SLOWEST = (
     "registry_test.py",
 )
 # How long threads that were told to stop may take to do so.
-_GRACE = 5.0
+_GRACE = 30.0
 
 
 # Which tests run.

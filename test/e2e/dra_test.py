@@ -24,7 +24,7 @@ from pkg.apimachinery.runtime import codec
 pytestmark = pytest.mark.local
 
 DRIVER = "gpu.e2e.example"
-TIMEOUT = 60.0
+TIMEOUT = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_pod_resources_api_has_claims(local: LocalCluster, namespace: Namespace,
     driver.give("listed", {"device": "gpu-7"})
     uid = start(namespace, pod("listed", sleeper()))
     namespace.wait_for_running("listed")
-    client, channel = get_v1_client(f"unix://{local.kubelet.root_dir}/pod-resources/kubelet.sock", 10, 1 << 20)
+    client, channel = get_v1_client(f"unix://{local.kubelet.root_dir}/pod-resources/kubelet.sock", 60, 1 << 20)
     with channel:
         listed = client.List(podresources.ListPodResourcesRequest()).pod_resources
     (found,) = (each for each in listed if (each.namespace, each.name) == (namespace.name, "listed"))

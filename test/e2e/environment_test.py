@@ -343,10 +343,9 @@ def test_full_name_that_is_too_long_for_the_kernel(pods: Pods) -> None:
         r"\(64 characters is the max, \d+ characters requested\)",
     )
     assert event.type == "Warning"
-    found = pods.latest("full-name-too-long")
-    assert found is not None
+    # The status may come after the event.
+    found = pods.wait_for("full-name-too-long", "waits", lambda found: waiting_reason(found) == "ContainerCreating")
     assert found.status.phase == "Pending"
-    assert waiting_reason(found) == "ContainerCreating"
 
 
 def test_host_name_that_overrides_all(pods: Pods) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from framework import kubectl as kubectls
-from framework.cluster_client import Namespace, terminated
+from framework.cluster_client import TIMEOUT, Namespace, terminated
 from framework.containerd import BUSYBOX
 from framework.kubectl import Kubectl
 from framework.local_cluster import Environment
@@ -82,7 +82,7 @@ def test_talking_to_a_debugger(ways: dict[str, Kubectl], way: str, image: str) -
         # The runtime ends the output with the input, so that has to stay open until all is there.
         process.stdin.write(b"exit\n")
         process.stdin.flush()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate()
@@ -92,7 +92,8 @@ def test_a_copy_with_another_command(debug: Debug, kubectl: Kubectl, namespace: 
     debug(TARGET, "--copy-to=copied", "--same-node", "--container=main", "--", "sh", "-c", "echo copy; exit 3")
     copied = namespace.wait_for("copied", "its command ran", _has_exited)
     assert copied.spec.node_name == namespace.node
-    assert run(kubectl, "logs", "copied", "--container=main") == "copy\n"
+    # It is started again and again, and the log is that of the latest, which may not have said it yet.
+    wait_for("its log", lambda: run(kubectl, "logs", "copied", "--container=main") == "copy\n", TIMEOUT)
     run(kubectl, "delete", "pod", "copied", "--now")
 
 
@@ -107,7 +108,7 @@ def _has_exited(pod: v1.Pod) -> bool:
 
 def test_a_pod_with_the_node_in_it(debug: Debug, kubectl: Kubectl, namespace: Namespace) -> None:
     debug(f"node/{namespace.node}", "--", "sh", "-c", "ls -d /host/proc/1 && ps -o pid | head -2")
-    name = wait_for("the debugging pod", lambda: _node_debugger(kubectl), 30)
+    name = wait_for("the debugging pod", lambda: _node_debugger(kubectl), TIMEOUT)
     namespace.wait_for(name, "the debugger ended", lambda pod: terminated(pod, "debugger"))
     # The node's file system is there, and so are all its processes.
     assert run(kubectl, "logs", name).split() == ["/host/proc/1", "PID", "1"]

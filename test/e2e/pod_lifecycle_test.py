@@ -37,7 +37,8 @@ def pods(namespace: Namespace) -> None:
     hook = {"postStart": {"exec": {"command": ["sh", "-c", "echo not well; exit 4"]}}}
     namespace.create(pod("bad-hook", sleeper(lifecycle=hook), restartPolicy="Never"))
     sidecar = sleeper("sidecar", restartPolicy="Always")
-    namespace.create(pod("sidecar", shell("sleep 1"), initContainers=[sidecar], restartPolicy="Never"))
+    # So long that all is told of it while it runs.
+    namespace.create(pod("sidecar", shell("sleep 10"), initContainers=[sidecar], restartPolicy="Never", grace=30))
     namespace.create(pod("succeeds", shell("echo -n done > /dev/termination-log"), restartPolicy="Never"))
     namespace.create(pod("fails", shell("exit 3"), restartPolicy="Never"))
     again = "test -e /data/tried && exit 0; touch /data/tried; exit 1"

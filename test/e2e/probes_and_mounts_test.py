@@ -22,21 +22,24 @@ GATE = "example.com/gate"
 @pytest.fixture(scope="module", autouse=True)
 def pods(namespace: Namespace) -> None:
     dead = {"exec": {"command": ["sh", "-c", "echo no life; exit 1"]}, **SECONDS}
-    namespace.create(pod("liveness", sleeper(livenessProbe=dead)))
+    # It is to end by itself, which takes its shell to have come so far.
+    namespace.create(pod("liveness", sleeper(livenessProbe={**dead, "initialDelaySeconds": 3}), grace=30))
     http = {"httpGet": {"path": "/not-there", "port": 8080}, **SECONDS}
     namespace.create(pod("readiness", shell(SERVE, readinessProbe=http)))
     healthy = {"httpGet": {"path": "/health", "port": 8080}, **SECONDS, "failureThreshold": 20}
     tcp = {"tcpSocket": {"port": 8080}, **SECONDS, "failureThreshold": 20}
     namespace.create(pod("all-probes", shell(SERVE, readinessProbe=healthy, livenessProbe=tcp, startupProbe=healthy)))
     becomes = {"exec": {"command": ["test", "-e", "/tmp/ready"]}, **SECONDS}
-    late = shell(f"sleep 3; touch /tmp/ready; {FOREVER}", readinessProbe=becomes)
+    # So late that the first status comes before.
+    late = shell(f"sleep 10; touch /tmp/ready; {FOREVER}", readinessProbe=becomes)
     namespace.create(pod("late", late))
     never_started = {"exec": {"command": ["false"]}, **SECONDS, "failureThreshold": 2}
     namespace.create(pod("startup", sleeper(startupProbe=never_started, livenessProbe=dead)))
     missing = [{"name": "v", "hostPath": {"path": "/not/there/at/all", "type": "Directory"}}]
     mount = [{"name": "v", "mountPath": "/v"}]
     namespace.create(pod("no-volume", sleeper(volumeMounts=mount), volumes=missing))
-    namespace.create(pod("deadline", sleeper(), activeDeadlineSeconds=4))
+    # Time enough for a busy node to start all pods of this file.
+    namespace.create(pod("deadline", sleeper(), activeDeadlineSeconds=30))
     namespace.create(pod("deadline-later", sleeper()))
     namespace.create(pod("gated", sleeper(), readinessGates=[{"conditionType": GATE}]))
 

@@ -38,7 +38,7 @@ from typing import Any
 
 import pytest
 from framework.apiserver.certificates import CertificateAuthority
-from framework.cluster_client import Namespace, container, is_true, restarts, summary, terminated
+from framework.cluster_client import TIMEOUT, Namespace, container, is_true, restarts, summary, terminated
 from framework.containerd import ROOT
 from framework.local_cluster import LocalCluster
 from framework.pod_ways import ContainerLog, Pods, Said, teller
@@ -53,13 +53,16 @@ from pkg.apimachinery.api import errors as apierrors
 pytestmark = pytest.mark.local
 
 # Not asked so often that the events about its failures crowd out others.
-SELDOM = {"periodSeconds": 5, "failureThreshold": 1, "timeoutSeconds": 3}
+# They begin when the shell of what they may end has come so far as to heed a signal.
+SELDOM = {"initialDelaySeconds": 2, "periodSeconds": 5, "failureThreshold": 1, "timeoutSeconds": 10}
 ACTIONS = ["exec", "http", "tcp", "grpc"]
 TURNS = [f"turn-{number}" for number in range(8)]
 PERIOD = 10
-# Seconds that an action may take until its effect is seen, on a machine that is busy with tests. Statuses are sent
-# every 10 s and pods synced every 60 s if nothing asks for it.
-AT_ONCE = 5.0
+# Seconds that an action may take until its effect is seen, on a machine that is busy with tests: less than the 10 s
+# after which statuses are sent, and the 60 s after which pods are synced, if nothing asks for it.
+BEFORE_STATUSES, BEFORE_SYNC = 9.0, 40.0
+# Seconds.
+DELAY = 10
 
 
 def http_get(path: str, port: int | str = HTTP, **fields: object) -> dict[str, Any]:
@@ -126,7 +129,7 @@ def passing() -> Manifest:
             probe = {name: dict(what) for name, what in good[action].items()}
             for what in probe.values():
                 what.update({name: value.format(kind) for name, value in what.items() if isinstance(value, str)})
-            found[f"{kind}Probe"] = {**probe, "periodSeconds": 3, "failureThreshold": 3, "timeoutSeconds": 3}
+            found[f"{kind}Probe"] = {**probe, "periodSeconds": 3, "failureThreshold": 3, "timeoutSeconds": 10}
         return found
 
     return pod("passing", *(sleeper(action, **probes(action)) for action in ACTIONS))
@@ -164,17 +167,18 @@ def failing(kind: str, *more: dict[str, Any]) -> Manifest:
     """
     probes = {name: {f"{kind}Probe": {**probe, **SELDOM}} for name, probe in BAD.items()}
     containers = [sleeper(name, **probe) for name, probe in probes.items()]
-    return pod(f"fails-{kind}", *containers, *more, restartPolicy="Never")
+    return pod(f"fails-{kind}", *containers, *more, grace=30, restartPolicy="Never")
 
 
 def timing() -> Manifest:
     gated = {
-        "startupProbe": {**http_get("/from/3/started"), "failureThreshold": 30},
+        # Not so often that it is due again before its success has been seen.
+        "startupProbe": {**http_get("/from/3/started"), "periodSeconds": 5, "failureThreshold": 30},
         "livenessProbe": {**http_get("/ok/after-start-liveness"), "failureThreshold": 10},
         "readinessProbe": http_get("/ok/after-start-readiness"),
     }
     beside = sleeper("beside", restartPolicy="Always", readinessProbe=http_get("/ok/beside"))
-    delayed = {**http_get("/ok/delayed"), "initialDelaySeconds": 5}
+    delayed = {**http_get("/ok/delayed"), "initialDelaySeconds": DELAY}
     return pod(
         "timing",
         teller("say start; exec sleep 1000", "delayed", readinessProbe=delayed),
@@ -187,15 +191,15 @@ def timing() -> Manifest:
 
 
 def killed() -> Manifest:
-    """Its third failure in a row kills it, and it is well after that. It ends 8 s after SIGTERM, if it may."""
-    probe = {**http_get("/between/3/5/killed"), "failureThreshold": 3, "terminationGracePeriodSeconds": 3}
-    stubborn = "trap 'say SIGTERM; i=80' TERM; say start; while [ $((i -= 1)) -ne 0 ]; do sleep 0.1; say tick; done"
+    """Its third failure in a row kills it, and it is well after that. It ends 30 s after SIGTERM, if it may."""
+    probe = {**http_get("/between/3/5/killed"), "failureThreshold": 3, "terminationGracePeriodSeconds": 10}
+    stubborn = "trap 'say SIGTERM; i=300' TERM; say start; while [ $((i -= 1)) -ne 0 ]; do sleep 0.1; say tick; done"
     return pod("killed", teller(stubborn, livenessProbe=probe), grace=60)
 
 
 def terminating() -> Manifest:
     """Its readiness changes while it ends."""
-    ending = "say SIGTERM; sleep 2; wget -q -O /dev/null localhost:8080/set/ended; sleep 3; say end; exit 0"
+    ending = "say SIGTERM; sleep 6; wget -q -O /dev/null localhost:8080/set/ended; sleep 8; say end; exit 0"
     return pod(
         "terminating",
         teller(
@@ -203,14 +207,14 @@ def terminating() -> Manifest:
             readinessProbe=http_get("/unless/ended"),
             livenessProbe=http_get("/ok/alive"),
         ),
-        grace=30,
+        grace=60,
     )
 
 
 def asked(pods: Pods, name: str, path: str, count: int = 1) -> list[Said]:
     """The requests for a path that the witness of a pod has had, once there are so many."""
     log = pods.log(name, "witness")
-    return wait_for(f"{path} asked {count} times", lambda: enough(log, path, count), 60, log.raw)
+    return wait_for(f"{path} asked {count} times", lambda: enough(log, path, count), TIMEOUT, log.raw)
 
 
 def enough(log: ContainerLog, path: str, count: int) -> list[Said]:
@@ -266,10 +270,11 @@ def test_liveness_fails_by_each_action(pods: Pods, action: str) -> None:
 def test_readiness_fails_by_each_action(pods: Pods, action: str) -> None:
     message = f"Readiness probe failed: {FAILURES[action]}"
     pods.wait_for_event("fails-readiness", "Unhealthy", message, f"spec.containers{{{action}}}")
-    versions = statuses(pods, "fails-readiness", action)
-    assert any(status.started for status in versions)
-    assert not any(status.ready for status in versions)
-    assert versions[-1].state.running is not None
+    # What is told of the container may come after the event.
+    found = pods.wait_for("fails-readiness", f"{action} started", lambda found: is_started(found, action))
+    assert not any(status.ready for status in statuses(pods, "fails-readiness", action))
+    status = container(found, action)
+    assert status is not None and status.state.running is not None
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -295,6 +300,11 @@ def test_https_certificate_is_not_verified(pods: Pods) -> None:
 
     assert request.json["scheme"] == "https"
     pods.wait_for("details", "https ready", lambda found: is_ready(found, "https"))
+
+
+def is_started(found: v1.Pod, name: str) -> bool:
+    status = container(found, name)
+    return status is not None and status.started is True
 
 
 def is_ready(found: v1.Pod, name: str) -> bool:
@@ -353,16 +363,16 @@ def test_grpc_asks_for_the_service(pods: Pods) -> None:
 def test_first_probe_waits_for_the_initial_delay(pods: Pods) -> None:
     first = asked(pods, "timing", "/ok/delayed")[0].at
     (started,) = pods.wait_for_said(pods.log("timing", "delayed"), "start")
-    # The runtime's time of the start is a little before.
-    assert first - started >= 4.5
+    # The runtime's time of the start is before, on a busy machine more than a little.
+    assert first - started >= DELAY - 5
 
 
 def test_probes_come_once_a_period(pods: Pods) -> None:
-    times = [request.at for request in asked(pods, "timing", "/ok/beside", 8)]
+    times = [request.at for request in asked(pods, "timing", "/ok/beside", 20)]
 
     gaps = [after - before for before, after in itertools.pairwise(times)]
     # The first result may be waited for with a probe of its own; after that the grid is fixed.
-    assert 0.8 <= (times[-1] - times[1]) / (len(times) - 2) <= 1.5, gaps
+    assert 0.8 <= (times[-1] - times[1]) / (len(times) - 2) <= 2, gaps
 
 
 def test_late_answer_is_a_failure(pods: Pods) -> None:
@@ -401,7 +411,7 @@ def assert_spread(times: list[float]) -> None:
 def test_readiness_is_told_at_once(pods: Pods) -> None:
     """Not with the next sync of the pod, nor with the next batch of statuses."""
     requests = asked(pods, "timing", "/from/2/counted", 4)
-    assert first_ready(pods, "timing", "counted") - requests[3].at < AT_ONCE
+    assert first_ready(pods, "timing", "counted") - requests[3].at < BEFORE_STATUSES
 
 
 def test_nothing_else_is_probed_before_the_start(pods: Pods) -> None:
@@ -440,12 +450,12 @@ def test_container_is_killed_by_the_last_failure_that_it_may_have(pods: Pods, st
 
 def test_failed_liveness_acts_at_once(story: dict[str, list[float]]) -> None:
     """And not with the next regular sync, which comes once a minute."""
-    assert 0 <= story["told"][0] - story["asked"][4] < AT_ONCE
+    assert 0 <= story["told"][0] - story["asked"][4] < BEFORE_SYNC
 
 
 def test_grace_of_the_probe_replaces_that_of_the_pod(story: dict[str, list[float]]) -> None:
-    """It is killed after 3 s, and not after 60."""
-    assert 2.5 <= story["alive"][-1] - story["told"][0] < 6
+    """It is killed after 10 s, and not after 60, nor does it end by itself."""
+    assert 5 <= story["alive"][-1] - story["told"][0] < 28
 
 
 def test_no_probe_between_the_failure_and_the_restart(story: dict[str, list[float]]) -> None:
@@ -505,7 +515,7 @@ def test_terminating_container_is_probed_for_readiness_only(both_ways: dict[str,
     for way, pods in both_ways.items():
         main, witness = logs[way]
         ((told,), (end,)) = pods.wait_for_said(main, "SIGTERM"), pods.wait_for_said(main, "end")
-        during = [said.json["path"] for said in witness.lines() if told + 0.5 < said.at < end]
+        during = [said.json["path"] for said in witness.lines() if told + 3 < said.at < end]
         assert "/ok/alive" not in during
         assert way == "static" or during.count("/unless/ended") >= 2
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
-from framework.cluster_client import Namespace
+from framework.cluster_client import TIMEOUT, Namespace
 from framework.pods import pod, sleeper
 from framework.registry import PASSWORD, USER, Gate, Registry
 from framework.waiting import wait_for
@@ -105,15 +106,15 @@ def test_secret_that_holds_no_credentials(namespace: Namespace, registry: Regist
     waiting = wait_for_reason(namespace, "prose", "ErrImagePull")
     assert waiting.message.startswith(f'image pull secret "{namespace.name}/prose", key ".dockerconfigjson": ')
     assert "sesame" not in waiting.message
-    assert any("image pull secret" in message for message in messages(namespace, "prose", "Failed"))
+    namespace.wait_for_event("prose", "Failed", ".*image pull secret.*")
 
 
 def test_absent_secret_is_told(namespace: Namespace, registry: Registry) -> None:
     start(namespace, "absent", registry.push("absent/busybox", "1.0", test="absent"), "nowhere")
 
     wait_for_reason(namespace, "absent", "ErrImagePull")
-    (message,) = messages(namespace, "absent", "FailedToRetrieveImagePullSecret")
-    assert "nowhere" in message
+    namespace.wait_for_event("absent", "FailedToRetrieveImagePullSecret", ".*nowhere.*")
+    assert len(messages(namespace, "absent", "FailedToRetrieveImagePullSecret")) == 1
 
 
 def test_image_that_is_there_is_closed_to_a_pod_without_the_secret(namespace: Namespace, registry: Registry) -> None:
@@ -127,6 +128,8 @@ def test_image_that_is_there_is_closed_to_a_pod_without_the_secret(namespace: Na
 
     wait_for_reason(namespace, "stranger", "ErrImagePull")
     namespace.wait_for_running("friend")
+    # The last event of a start; then all have come.
+    namespace.wait_for_event("friend", "Started", "Container started")
     (message,) = messages(namespace, "friend", "Pulled")
     assert message == f'Container image "{image}" already present on machine and can be accessed by the pod'
 
@@ -149,15 +152,15 @@ def _pull_for_many(namespace: Namespace, registry: Registry) -> None:
     with Gate(registry) as gate:
         for name in names:
             start(namespace, name, f"{gate.host}/{name}:1.0")
-        wait_for("as many pulls as the cap allows", lambda: len(gate.held()) == CAP, 60, gate.held)
+        wait_for("as many pulls as the cap allows", lambda: len(gate.held()) == CAP, TIMEOUT, gate.held)
         first = gate.held()
-        wait_for("all want to pull", lambda: all(messages(namespace, name, "Pulling") for name in names), 30)
+        wait_for("all want to pull", lambda: all(messages(namespace, name, "Pulling") for name in names), TIMEOUT)
 
         critical = sleeper(image=f"{gate.host}/critical:1.0")
         namespace.create(pod("critical", critical, priorityClassName="system-cluster-critical"))
-        wait_for("its event", lambda: messages(namespace, "critical", "Pulling"), 30)
+        wait_for("its event", lambda: messages(namespace, "critical", "Pulling"), TIMEOUT)
         gate.let_through(first[0])
-        wait_for("the next pull", lambda: {*gate.held()} - {*first}, 30, gate.held)
+        wait_for("the next pull", lambda: {*gate.held()} - {*first}, TIMEOUT, gate.held)
 
         assert {*gate.held()} - {*first} == {"critical"}
         for name in (*names, "critical"):
@@ -171,5 +174,4 @@ def test_wrong_password(namespace: Namespace, image_of_wrong: str) -> None:
     assert wait_for_reason(namespace, "wrong", "ImagePullBackOff").message.startswith(
         f'Back-off pulling image "{image_of_wrong}": ErrImagePull: '
     )
-    failed = messages(namespace, "wrong", "Failed")
-    assert any(message.startswith(f'Failed to pull image "{image_of_wrong}"') for message in failed)
+    namespace.wait_for_event("wrong", "Failed", f'Failed to pull image "{re.escape(image_of_wrong)}".*')

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from framework.cluster_client import Namespace, conditions, container, restarts
+from framework.cluster_client import TIMEOUT, Namespace, conditions, container, restarts
 from framework.local_cluster import LocalCluster
 from framework.pods import Manifest, lines_of, pod, shell, with_evidence
 from framework.waiting import wait_for
@@ -61,7 +61,7 @@ class Cgroups:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def wait(self, name: str, milli_request: int, milli_limit: int, memory: int, timeout: float = 20) -> None:
+    def wait(self, name: str, milli_request: int, milli_limit: int, memory: int, timeout: float = TIMEOUT) -> None:
         """Wait until a container has these thousandths of a cpu and bytes; 0 for no limit."""
         wanted = expected(milli_request, milli_limit, memory)
 
@@ -288,7 +288,7 @@ def test_directory_in_memory_is_as_large_as_the_pod(resizer: Resizer, local: Loc
     assert has_room(path, 40 * MI)
     for memory in (80 * MI, 60 * MI):
         resizer.resize("directory", limits={"memory": str(memory)})
-        wait_for(f"room for {memory}", functools.partial(has_room, path, memory), 20)
+        wait_for(f"room for {memory}", functools.partial(has_room, path, memory), TIMEOUT)
         cgroups.wait("main", 0, 0, memory)
     resizer.wait_resized("directory")
     assert cgroups.starts() == 1
@@ -313,7 +313,7 @@ def test_container_that_crashes_finds_the_memory_its_pod_was_given(resizer: Resi
 
     before = resizer.namespace.wait_for("starved", "waiting after its restart", waits)
     resizer.resize("starved", requests={"memory": "100Mi"}, limits={"memory": "120Mi"})
-    cgroups.wait("main", 0, 0, 120 * MI, timeout=60)
+    cgroups.wait("main", 0, 0, 120 * MI)
     assert pod_cgroup(local, before.metadata.uid)[2] == 120 * MI
     assert cgroups.starts() == 1
     resizer.wait_resized("starved")
@@ -334,7 +334,7 @@ def test_resources_of_the_pod_as_a_whole(resizer: Resizer, local: LocalCluster) 
 
     wider = {"requests": {"cpu": "150m"}, "limits": {"cpu": "300m", "memory": "90Mi"}}
     resizer.namespace.patch("whole", {"spec": {"resources": wider}}, "resize")
-    wait_for("the pod has more", lambda: pod_cgroup(local, uid) == expected(150, 300, 90 * MI), 20)
+    wait_for("the pod has more", lambda: pod_cgroup(local, uid) == expected(150, 300, 90 * MI), TIMEOUT)
 
     def shown(found: v1.Pod) -> bool:
         status, wanted = found.status.resources, found.spec.resources

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
-from framework.cluster_client import Namespace, waiting_reason
+from framework.cluster_client import TIMEOUT, Namespace, waiting_reason
 from framework.local_cluster import LocalCluster
 from framework.pods import Manifest, pod, sleeper
 from framework.waiting import wait_for
@@ -109,7 +109,7 @@ def test_class_that_is_not_there_any_more(
     not_found = f'runtimeclass\\.node\\.k8s\\.io "{name}" not found'
     namespace.wait_for_event("orphaned", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {not_found}")
     new_class("fleeting", "runc")
-    wait_for("a new sandbox", lambda: local.cri.sandboxes("orphaned"), timeout=60)
+    wait_for("a new sandbox", lambda: local.cri.sandboxes("orphaned"), timeout=TIMEOUT)
     namespace.wait_for_running("orphaned")
 
 

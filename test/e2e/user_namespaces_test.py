@@ -19,12 +19,13 @@ SCRATCH = {"name": "scratch", "mountPath": "/scratch"}
 # Root in the pod; the node sees other ids. What the one container writes the other may read and change.
 WRITE = "echo from init > /scratch/file; chown 1000:2000 /scratch/file; chmod 600 /scratch/file"
 READ = """
+trap 'say told; exit 0' TERM
 read inner outer length < /proc/self/uid_map
 say ids $inner $outer $length
 say file $(stat -c %u:%g /scratch/file) $(cat /scratch/file)
 say process $(id -u)
 echo more >> /scratch/file && say written
-trap 'say told; exit 0' TERM; while true; do sleep 1000 & wait $!; done
+while true; do sleep 1000 & wait $!; done
 """
 
 
@@ -33,6 +34,7 @@ def mapped(name: str) -> Manifest:
         name,
         teller(READ, volumeMounts=[SCRATCH]),
         initContainers=[shell(WRITE, "init", volumeMounts=[SCRATCH])],
+        grace=30,
         hostUsers=False,
         volumes=[{"name": "scratch", "emptyDir": {}}],
     )

@@ -31,7 +31,7 @@ from pkg.apimachinery import types
 STRATEGIES = ("Watch", "Cache", "Get")
 # Seconds: between two looks at a pod, up to half as long again; for which an object is kept by who asks again after a
 # while, as the node is told by an annotation; and what a busy machine may take beyond.
-SYNC, TTL, SLACK = 2.0, 3, 20.0
+SYNC, TTL, SLACK = 2.0, 3, 40.0
 TTL_ANNOTATION = "node.alpha.kubernetes.io/ttl"
 AGAIN = 2 * TIMEOUT
 LINES = 1000

@@ -306,7 +306,7 @@ def test_pod_is_synced_when_what_it_lacked_is_there(test_kubelet: TestKubelet) -
     client.add(v1.ConfigMap(metadata=metav1.ObjectMeta(namespace="ns", name="settings"), data={"k": "v"}))
 
     updates = test_kubelet.workers.update_types
-    wait.poll_until_context_timeout(test_kubelet.ctx, 0.01, 10.0, True, lambda: bool(updates()))
+    wait.poll_until_context_timeout(test_kubelet.ctx, 0.01, 30.0, True, lambda: bool(updates()))
     assert updates() == [("SYNC", "p")]
     assert test_kubelet.volumes.changes == ["forget uid-p"]
 

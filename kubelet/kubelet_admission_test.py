@@ -129,7 +129,7 @@ def test_of_two_that_are_admitted_at_once_one_counts_for_the_other(world: _World
 
     world.handler.meanwhile = begin_the_other
     world.sync("one")
-    threads[0].join(10)
+    threads[0].join(30)
     assert world.handler.asked == [("one", []), ("two", ["one"])]
 
 

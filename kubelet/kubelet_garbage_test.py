@@ -48,9 +48,9 @@ def test_images_are_collected_unless_nothing_asks_for_it(
     kubelet.kubelet_configuration.image_gc_high_threshold_percent = threshold
     kubelet.kubelet_configuration.image_maximum_gc_age = max_age
     kubelet.start_garbage_collection(test_kubelet.ctx)
-    assert containers.asked.recv(timeout=10)[1]
+    assert containers.asked.recv(timeout=30)[1]
     if collects:
-        assert images.asked.recv(timeout=10)[0] == test_kubelet.clock.now()
+        assert images.asked.recv(timeout=30)[0] == test_kubelet.clock.now()
     assert len(images.asked) == 0
 
 

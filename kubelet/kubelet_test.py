@@ -256,7 +256,7 @@ def test_local_agents_wait_for_the_last_source(test_kubelet: TestKubelet, event:
             test_kubelet.clock.step(0.2)
         case "end":
             cancel()
-    waiting.join(10)
+    waiting.join(30)
     assert not waiting.is_alive()
     cancel()
 

@@ -227,7 +227,7 @@ def test_orphan_that_went_and_came_back_is_told_again(test_kubelet: TestKubelet)
 def orphan_events(test_kubelet: TestKubelet) -> list[str]:
     for thread in threading.enumerate():
         if thread.name == "orphaned-pod-directories":
-            thread.join(10)
+            thread.join(30)
     return [event for event in test_kubelet.recorder.drain() if "OrphanedPodDirectory" in event]
 
 

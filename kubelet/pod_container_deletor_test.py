@@ -67,7 +67,7 @@ class Runtime(containertest.FakeRuntime):
         self.fail = True
 
     def delete_container(self, ctx: golang.Context, container_id: kubecontainer.ContainerID) -> None:
-        assert self.may_go_on.wait(10)
+        assert self.may_go_on.wait(30)
         self.deleted.send(container_id.id)
         if self.fail:
             self.fail = False
@@ -82,9 +82,9 @@ def test_delete_containers_in_pod(remove_all: bool, expected: list[str]) -> None
     deletor = pod_container_deletor.PodContainerDeletor(ctx, runtime, 1)
     [thread] = [t for t in threading.enumerate() if t.name == "pod-container-deletor"]
     deletor.delete_containers_in_pod("4", FIVE, remove_all)
-    assert [runtime.deleted.recv(10)[0] for _ in expected] == expected
+    assert [runtime.deleted.recv(30)[0] for _ in expected] == expected
     cancel()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
 
 
@@ -97,9 +97,9 @@ def test_requests_beyond_the_limit_are_dropped() -> None:
     runtime.may_go_on.set()
     limit = pod_container_deletor.CONTAINER_DELETOR_BUFFER_LIMIT
     for _ in range(limit):
-        assert runtime.deleted.recv(10)[1]
+        assert runtime.deleted.recv(30)[1]
     cancel()
     [thread] = [t for t in threading.enumerate() if t.name == "pod-container-deletor"]
-    thread.join(10)
+    thread.join(30)
     # One more if the thread had taken the first before the buffer was full.
     assert len(runtime.deleted) <= 1

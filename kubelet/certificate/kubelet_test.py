@@ -21,7 +21,7 @@ from pkg.client_go.util.certificate import testing
 from pkg.component_base.featuregate import testing as featuregatetesting
 from pkg.component_base.metrics import legacyregistry
 
-WAIT = 10.0
+WAIT = 30.0
 AUTHORITY = testing.Authority()
 
 

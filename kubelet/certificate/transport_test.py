@@ -19,7 +19,7 @@ from pkg.apimachinery.clock import testing as clocktesting
 from pkg.client_go import kubernetes, rest
 from pkg.client_go.util.certificate import testing
 
-WAIT = 10.0
+WAIT = 30.0
 EXIT_AFTER = 300.0
 NewClient = Callable[[rest.Config], kubernetes.Clientset]
 AUTHORITY = testing.Authority()

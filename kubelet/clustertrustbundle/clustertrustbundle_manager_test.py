@@ -46,7 +46,7 @@ def ctx() -> Iterator[golang.Context]:
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + 10
+    deadline = monotonic() + 30
     while not condition():
         assert monotonic() < deadline
         golang.background().wait(0.01)

@@ -14,7 +14,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import FakeClientset
 
-TIMEOUT = 10.0
+TIMEOUT = 30.0
 
 
 def make_pod(name: str, node: str = "node", **labels: str) -> v1.Pod:

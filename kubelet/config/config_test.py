@@ -17,7 +17,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.tools.record import testing as recordtesting
 
 TEST_SOURCE = "test"
-_DEADLINE = 10.0
+_DEADLINE = 30.0
 
 
 def valid_pod(name: str, namespace: str, **spec: object) -> v1.Pod:

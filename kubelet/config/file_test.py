@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
@@ -10,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from watchdog.observers import inotify_c
 
 from kubelet import config
 from kubelet import types as kubetypes
@@ -19,7 +21,7 @@ from pkg.api.core import v1
 from pkg.client_go.tools.record import testing as recordtesting
 
 NODE = "random-test-hostname"
-_DEADLINE = 10.0
+_DEADLINE = 30.0
 # So long that what a test sees comes from inotify.
 _NEVER = 3600.0
 
@@ -310,6 +312,36 @@ def test_threads_end_while_nobody_receives(tmp_path: Path) -> None:
         if thread.name.startswith("config-file"):
             thread.join(_DEADLINE)
             assert not thread.is_alive()
+
+
+def test_watch_that_cannot_be_had_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even when its thread has not begun when it is told to end."""
+    run = inotify_c.InotifyFD.run
+
+    def begin_late(self: inotify_c.InotifyFD) -> None:
+        self.stopped_event.wait(_DEADLINE)
+        run(self)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "inotify watch limit reached")
+
+    monkeypatch.setattr(inotify_c.InotifyFD, "run", begin_late)
+    monkeypatch.setattr(inotify_c.InotifyFD, "add_callback", refuse)
+    recorder = recordtesting.FakeRecorder(1)
+    source = file.SourceFile(str(tmp_path), NODE, _NEVER, golang.Channel(), recorder, None)
+    before = inotify_instances()
+    with pytest.raises(OSError, match="inotify watch limit reached"):
+        source.do_watch(golang.background())
+    assert inotify_instances() <= before
+
+
+def inotify_instances() -> set[str]:
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            if "inotify" in os.readlink(f"/proc/self/fd/{name}"):
+                found.add(name)
+    return found
 
 
 class Store:

@@ -184,9 +184,9 @@ def test_runs_until_the_context_ends(server: FakeServer) -> None:
     updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel()
     server.body = pod("one").encode()
     http.new_source_url(ctx, server.url, {}, NODE, 0.01, updates, recordtesting.FakeRecorder(1))
-    first, _ = updates.recv(timeout=10)
+    first, _ = updates.recv(timeout=30)
     server.body = pod("two").encode()
-    second, _ = updates.recv(timeout=10)
+    second, _ = updates.recv(timeout=30)
     assert first is not None and second is not None
     assert second.pods[0].metadata.name == "two-different-value"
     cancel()

@@ -175,7 +175,7 @@ def test_deletion_in_the_background_waits_for_nobody_and_is_asked_for_once() -> 
 
     def hang(action: Action) -> tuple[bool, Any]:
         asked.send(None)
-        answer.recv(5)
+        answer.recv(30)
         return False, None
 
     client.prepend_reactor("delete", "pods", hang)
@@ -183,9 +183,9 @@ def test_deletion_in_the_background_waits_for_nobody_and_is_asked_for_once() -> 
     deletions = client.core_v1.pods("default").watch(CTX)
     for _ in range(3):
         mirror_client.delete_in_background(CTX, ["p_default", "not-a-full-name"])
-    assert asked.recv(5)[1]
+    assert asked.recv(30)[1]
     answer.close()
-    event, _ = deletions.result_chan().recv(5)
+    event, _ = deletions.result_chan().recv(30)
     deletions.stop()
     assert event is not None and event.type == watch.DELETED
     assert not asked.try_recv()[2]

@@ -163,13 +163,13 @@ def test_changes_at_the_same_time_are_written_at_once(tmp_path: Path, monkeypatc
     def slow(self: CheckpointManager, key: str, what: Any) -> None:
         writes.append(what.data)
         begun.set()
-        assert goes_on.wait(10)
+        assert goes_on.wait(30)
         create(self, key, what)
 
     monkeypatch.setattr(CheckpointManager, "create_checkpoint", slow)
     set_one = checkpoint.set_container_resources
     first = golang.go(set_one, "first", "c", requirements("1"), name="first")
-    assert begun.wait(10)
+    assert begun.wait(30)
     others = [golang.go(set_one, str(i), "c", requirements("1"), name=f"other-{i}") for i in range(5)]
     try:
         wait.poll_until_context_timeout(
@@ -178,7 +178,7 @@ def test_changes_at_the_same_time_are_written_at_once(tmp_path: Path, monkeypatc
     finally:
         goes_on.set()
         for thread in (first, *others):
-            thread.join(10)
+            thread.join(30)
     assert len(writes) == 2
     assert len(state.StateCheckpoint(str(tmp_path), _NAME).get_pod_resource_info_map()) == 6
 

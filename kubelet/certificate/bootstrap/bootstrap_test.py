@@ -20,7 +20,7 @@ from pkg.client_go.tools import clientcmd
 from pkg.client_go.util import keyutil
 from pkg.client_go.util.certificate import csr, testing
 
-WAIT = 10.0
+WAIT = 30.0
 AUTHORITY = testing.Authority()
 HOST = "https://cluster-a.example:6443"
 

@@ -326,6 +326,8 @@ class SourceFile:
         lost: golang.Channel[str] = golang.Channel(1)
         inotify = inotify_c.InotifyFD()
         inotify.name = "config-file-inotify"
+        # It takes itself to be reading before its thread has begun: stopped by then, nobody would close its files.
+        inotify._is_reading = False
         inotify.start()
         try:
             callback = _WatchCallback(self, ctx, watched, lost)

@@ -14,7 +14,7 @@ import pytest
 from pkg import golang, klog
 
 # How long threads that were told to stop may take to do so.
-_GRACE = 5.0
+_GRACE = 30.0
 
 
 @pytest.fixture(autouse=True)

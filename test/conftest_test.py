@@ -21,7 +21,7 @@ TESTS = {
 @pytest.mark.parametrize("name", TESTS)
 def test_what_fails_a_test(name: str, tmp_path: Path) -> None:
     statement, expected = TESTS[name]
-    source = (ROOT / "conftest.py").read_text().replace("_GRACE = 5.0", "_GRACE = 0.01")
+    source = (ROOT / "conftest.py").read_text().replace("_GRACE = 30.0", "_GRACE = 0.01")
     (tmp_path / "conftest.py").write_text(source)
     (tmp_path / "some_test.py").write_text(
         f"import warnings\nfrom pkg import golang\n\ndef test_it() -> None:\n    {statement}\n"

@@ -39,7 +39,7 @@ CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": 
 # The node is in the test's process, and no name service or network should be needed to find that out.
 ADDRESS = "127.0.0.1"
 _START_TIMEOUT = 60.0
-_STOP_TIMEOUT = 10.0
+_STOP_TIMEOUT = 30.0
 
 
 class HollowNode:

@@ -64,7 +64,7 @@ class SilentFilesystem:
     def close(self) -> None:
         """End it and all who wait for it, if it has not been unmounted."""
         subprocess.run(["umount", "--force", "--lazy", "--no-canonicalize", self._target], capture_output=True)
-        self._thread.join(10)
+        self._thread.join(30)
         os.close(self._fd)
 
     def _serve(self) -> None:

@@ -133,6 +133,6 @@ def test_pod_with_everything(make_replay: MakeReplay) -> None:
     thread = golang.go(replay.kill, name="pod-killer")
     replay.wait_for_stops(2)
     replay.clock.step(5)
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
     check(replay, LIFE)

@@ -203,7 +203,7 @@ class Replay:
 
     def wait_for_stops(self, number: int) -> None:
         """Until so many containers take their time to stop, or wait for others to do so."""
-        ctx, cancel = golang.with_timeout(golang.background(), 10)
+        ctx, cancel = golang.with_timeout(golang.background(), 30)
         while self.clock.waiters() < number:
             assert not ctx.wait(0.005), "nobody stopped the containers"
         cancel()

@@ -22,7 +22,7 @@ from pkg.client_go.tools import clientcmd, record
 from pkg.client_go.util import certificate
 
 NODE = "node-1"
-WAIT = 20.0
+WAIT = 30.0
 
 
 class Node:
@@ -100,7 +100,7 @@ def test_rotation_does_not_drop_a_watch(node: Node) -> None:
             patch = f'{{"metadata": {{"labels": {{"number": "{number}"}}}}}}'.encode()
             nodes.patch(node.ctx, NODE, types.PatchType.MERGE, patch)
             while True:
-                event, ok = watcher.result_chan().recv(10)
+                event, ok = watcher.result_chan().recv(WAIT)
                 assert ok and event is not None, "the watch ended or brought nothing"
                 if event.object.metadata.labels.get("number") == str(number):
                     break

@@ -18,7 +18,7 @@ from framework.processes import SlowestFirst, logs_folder
 from pkg import golang
 
 # How long threads that were told to stop may take to do so.
-_GRACE = 5.0
+_GRACE = 30.0
 SLOWEST = (
     "api_identity_test.py",
     "api_killed_at_step_test.py",

@@ -42,7 +42,7 @@ def test_only_images_that_nobody_needs_go(tmp_path: Path, config: Mapping[str, o
         kubelet = node.kubelet
         assert kubelet is not None
         pulled = Path(kubelet.get_root_dir(), "image_manager", "pulled")
-        wait_for("the first collection", lambda: node.runtime.recorder.counts.get("ListImages", 0) > 0, 30)
+        wait_for("the first collection", lambda: node.runtime.recorder.counts.get("ListImages", 0) > 0, 60)
         node.runtime.images.add(PINNED)
         pinned = node.runtime.images.find(PINNED)
         assert pinned is not None

@@ -326,5 +326,5 @@ def test_authorities_are_read_again_without_a_restart(cluster: Cluster, tmp_path
         fresh = tmp_path / "fresh"
         fresh.write_bytes(new.pem)
         os.replace(fresh, ca_file)
-        wait_for("the new authority", lambda: kubelet.ask(new_admin, "GET", "/pods")[0] == 200, 10)
+        wait_for("the new authority", lambda: kubelet.ask(new_admin, "GET", "/pods")[0] == 200, _TIMEOUT)
         assert kubelet.ask(old_admin, "GET", "/pods") == (401, "Unauthorized")

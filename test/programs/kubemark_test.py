@@ -28,7 +28,7 @@ def _kubemark(*flags: str, tmp: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.STDOUT,
         text=True,
     ) as process:
-        killer = threading.Timer(30, process.kill)
+        killer = threading.Timer(60, process.kill)
         killer.start()
         try:
             yield process
@@ -51,7 +51,7 @@ def test_with_a_runtime_and_directory_of_its_own(tmp_path: Path) -> None:
         assert (directory / "kubelet" / "pods").is_dir()
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -59,7 +59,7 @@ def test_kubelet_flag_that_is_refused(tmp_path: Path) -> None:
     with _kubemark("--max-pods=-1", tmp=tmp_path) as process:
         assert process.stdout is not None
         assert "maxPods" in process.stdout.read()
-        assert process.wait(10) == 1
+        assert process.wait(30) == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -67,11 +67,11 @@ def test_help_and_own_flags(tmp_path: Path) -> None:
     with _kubemark("--help", tmp=tmp_path) as process:
         assert process.stdout is not None
         assert "--latency" in process.stdout.read()
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
     with _kubemark("--latency=soon", tmp=tmp_path) as process:
         assert process.stdout is not None
         assert "expected METHOD=SECONDS, got 'soon'" in process.stdout.read()
-        assert process.wait(10) == 2
+        assert process.wait(30) == 2
 
 
 def test_pods_run_and_go(tmp_path: Path) -> None:

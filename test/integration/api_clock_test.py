@@ -5,20 +5,20 @@ The clocks of kubelet and runtime jump together, as on one machine; that of the 
 
 from __future__ import annotations
 
-import threading
+import itertools
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from framework import node_history
 from framework.apiserver.cluster import Cluster, Options
 from framework.apiserver.interfaces import Object, Store
 from framework.cluster_node import ClusterNode
 from framework.pod_history import Version, assert_never_unready
 from framework.pods import Manifest, pod, sleeper
 
-from pkg import golang
 from pkg.apimachinery import clock as clocks
 
 NODE = "clock"
@@ -32,10 +32,11 @@ CONFIG = {
     "nodeStatusReportFrequency": "1s",
     "nodeLeaseDurationSeconds": 4,
     "syncFrequency": "2s",
-    "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
+    # Long enough for the API server to hear of it on a busy machine.
+    "crashLoopBackOff": {"maxContainerRestartPeriod": "3s"},
 }
 # After so many seconds of silence the cluster takes a node for lost.
-GRACE_PERIOD = 8.0
+GRACE_PERIOD = 20.0
 
 NewNode = Callable[..., ClusterNode]
 
@@ -78,30 +79,21 @@ class NodeHistory:
     """What the Ready condition of the node ever was after it was first True."""
 
     def __init__(self, store: Store) -> None:
-        self._watch = store.watch("nodes", field_selector=f"metadata.name={NODE}")
-        self._lock = threading.Lock()  # guards _seen
-        self._seen: list[dict[str, Any]] = []
-        self._thread = golang.go(self._record, name="node-history")
-
-    def _record(self) -> None:
-        for event in self._watch:
-            ready = next((each for each in conditions(event.object) if each["type"] == "Ready"), None)
-            with self._lock:
-                if ready is not None and (self._seen or ready["status"] == "True"):
-                    self._seen.append(ready)
+        self._nodes = node_history.NodeHistory(store)
 
     def stop(self) -> None:
-        self._watch.stop()
-        self._thread.join()
+        self._nodes.stop()
+
+    def _seen(self) -> list[dict[str, Any]]:
+        found = (each for version in self._nodes.of(NODE) for each in conditions(version) if each["type"] == "Ready")
+        return list(itertools.dropwhile(lambda each: each["status"] != "True", found))
 
     def assert_always_ready(self) -> None:
-        with self._lock:
-            seen = list(self._seen)
+        seen = self._seen()
         assert seen and [each for each in seen if each["status"] != "True"] == []
 
     def heartbeat(self) -> str:
-        with self._lock:
-            return str(self._seen[-1]["lastHeartbeatTime"])
+        return str(self._seen()[-1]["lastHeartbeatTime"])
 
 
 def conditions(node: Object) -> list[dict[str, Any]]:

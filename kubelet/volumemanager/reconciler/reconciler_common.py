@@ -80,6 +80,9 @@ class ReconcilerCommon:
                 continue
             if self._operation_executor.is_operation_pending(mounted.volume_name, mounted.pod_name, EMPTY_NODE_NAME):
                 continue
+            # DIVERGES: Go may take it away twice, when an operation has done so between its look and its question.
+            if self._actual_state_of_world.pod_removed_from_volume(mounted.pod_name, mounted.volume_name):
+                continue
             with self._starting("UnmountVolume", mounted):
                 self._operation_executor.unmount_volume(mounted, self._actual_state_of_world, self._kubelet_pods_dir)
 

@@ -174,6 +174,25 @@ def test_volume_of_a_controller_is_mounted_and_unmounted(world: World) -> None:
     assert not world.actual.volume_exists(PV), "the controller sees to the rest"
 
 
+def test_volume_whose_unmount_ends_just_now_is_not_unmounted_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.want()
+    world.report()
+    world.rounds(2)
+    world.desired.delete_pod_from_volume("u", PV)
+
+    def ends(*key: str) -> bool:
+        world.actual.mark_volume_as_unmounted("u", PV)
+        return False
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.executor, "is_operation_pending", ends)
+        world.reconciler.unmount_volumes()
+    world.executor._pending_operations.wait_for_completion()
+    assert "tear_down" not in world.names()
+
+
 def test_kubelet_without_a_controller_attaches_and_detaches(tmp_path: Path) -> None:
     world = World(tmp_path, controller_attaches=False)
     world.want()

@@ -314,6 +314,21 @@ def test_unix_socket(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_server_that_has_ended_leaves_the_socket_of_its_successor(tmp_path: Path) -> None:
+    path = str(tmp_path / "debug.sock")
+    ctx, cancel = golang.with_cancel(golang.background())
+    server = http.Server(echo, name="test")
+    server.listen_unix(path)
+    cancel()
+    server.serve(ctx)
+    with serving(echo, unix=path):
+        server.close()
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(path)
+            sock.sendall(CLOSING % (b"GET", b"/") + b"\r\n")
+            assert read_all(sock).endswith(b"GET / ")
+
+
 def test_nothing_is_left_open() -> None:
     before = open_files()
     with serving(echo) as server, contextlib.ExitStack() as stack:

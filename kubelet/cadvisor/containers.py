@@ -40,7 +40,7 @@ class Containers(Protocol):
         ...
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """All but these have no cgroup any more, and do not come back."""
+        """All but these had no cgroup just now."""
         ...
 
     def get(self, id: str) -> Container | None: ...
@@ -87,6 +87,8 @@ class RuntimeContainers:
         self._known: dict[str, Container] = {}
         # When an id was asked for in vain, in monotonic seconds.
         self._unknown: dict[str, float] = {}
+        # Those that were missing when it was last told which ones there are.
+        self._missing: set[str] = set()
 
     def get(self, id: str) -> Container | None:
         with self._lock:
@@ -111,10 +113,13 @@ class RuntimeContainers:
             self._unknown.update(dict.fromkeys(missing - found.keys(), now))
 
     def forget_others(self, ids: Collection[str]) -> None:
-        kept = set(ids)
+        """What is missing for the first time may be younger than the caller's list: another has just learned of it."""
         with self._lock:
-            self._known = {id: container for id, container in self._known.items() if id in kept}
-            self._unknown = {id: moment for id, moment in self._unknown.items() if id in kept}
+            missing = (self._known.keys() | self._unknown.keys()) - set(ids)
+            for id in missing & self._missing:
+                self._known.pop(id, None)
+                self._unknown.pop(id, None)
+            self._missing = missing
 
     def _ask(self, ctx: golang.Context, ids: set[str]) -> dict[str, Container]:
         """Raises crierror.RemoteError."""

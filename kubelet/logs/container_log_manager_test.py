@@ -16,6 +16,7 @@ from kubelet.cri import errors as crierror
 from kubelet.cri import testing
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.apimachinery.util import wait
 
 _CTX = golang.background()
 
@@ -183,6 +184,9 @@ def test_clean_waits_for_the_rotation_of_the_container(tmp_path: Path) -> None:
     _fill(world, {"1.log": "longer than 10 bytes"})
     rotation = _HeldRotation(world)
     cleaning = golang.go(world.manager.clean, _CTX, "c1", name="cleaning")
+    # It asks where the logs are, and then for its turn.
+    asked = ["ContainerStatus", "ReopenContainerLog", "ContainerStatus"]
+    wait.poll_until_context_timeout(_CTX, 0.001, 30.0, True, lambda: world.runtime.called() == asked)
     cleaning.join(timeout=0.1)
     assert cleaning.is_alive()
     rotation.finish()

@@ -35,7 +35,7 @@ class CSINodeUpdater:
         self._csi_drivers = csi_drivers
         self._update_csi_driver = update_csi_driver
         self._clock = clock
-        self._lock = threading.Lock()  # guards _driver_updaters
+        self._lock = threading.Lock()  # held by sync_driver_updater; guards _driver_updaters
         # What ends the thread of a driver.
         self._driver_updaters: dict[str, Callable[[], None]] = {}
 
@@ -75,7 +75,14 @@ class CSINodeUpdater:
             self.sync_driver_updater(obj.metadata.name)
 
     def sync_driver_updater(self, driver_name: str) -> None:
-        """Start, restart or end the driver's thread, as its registration and its object say."""
+        """Start, restart or end the driver's thread, as its registration and its object say.
+
+        DIVERGES: in Go what a registration has read of the object can overwrite what an event has set since.
+        """
+        with self._lock:
+            self._sync_driver_updater_locked(driver_name)
+
+    def _sync_driver_updater_locked(self, driver_name: str) -> None:
         if not self.is_driver_installed(driver_name):
             klog.v(4).info_s("Driver not installed; stopping csiNodeUpdater", driver=driver_name)
             self._unregister_driver(driver_name)
@@ -92,17 +99,14 @@ class CSINodeUpdater:
             )
             self._unregister_driver(driver_name)
             return
-        ctx, cancel = golang.with_cancel(self._ctx)
-        with self._lock:
-            end_previous = self._driver_updaters.get(driver_name)
-            self._driver_updaters[driver_name] = cancel
-        if end_previous is not None:
-            end_previous()
+        # If one is running already, it has another period.
+        self._unregister_driver(driver_name)
+        ctx, self._driver_updaters[driver_name] = golang.with_cancel(self._ctx)
         golang.go(self._run_periodic_update, ctx, driver_name, period, name=f"csi-node-updater-{driver_name}")
 
     def _unregister_driver(self, driver_name: str) -> None:
-        with self._lock:
-            cancel = self._driver_updaters.pop(driver_name, None)
+        """With the lock held."""
+        cancel = self._driver_updaters.pop(driver_name, None)
         if cancel is not None:
             cancel()
 

@@ -17,7 +17,7 @@ from pkg.apimachinery.clock.testing import FakeClock
 from pkg.volume.csi import csi_node_updater
 from pkg.volume.csi.testing import TEST_DRIVER, TestPlugin
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 def csi_driver(period: int | None) -> storagev1.CSIDriver:
@@ -108,6 +108,38 @@ def test_driver_that_registers_after_its_object(world: World) -> None:
         world.updater.sync_driver_updater(TEST_DRIVER)
         world.ctx.wait(0.001)
     world.wait_for_waiters(1)
+
+
+def test_registration_during_a_change_of_the_object(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the registration has read is old by the time at which it would set it."""
+    world.client.add(csi_driver(60))
+    world.wait_for_waiters(1)
+    indexer = world.updater._driver_informer.get_indexer()
+    read, goes_on = golang.Channel[None](), golang.Channel[None]()
+    get_by_key = indexer.get_by_key
+
+    def get_slowly(key: str) -> storagev1.CSIDriver | None:
+        driver = get_by_key(key)
+        monkeypatch.undo()
+        read.send(None)
+        goes_on.recv(WAIT)
+        return driver
+
+    monkeypatch.setattr(indexer, "get_by_key", get_slowly)
+    registration = golang.go(world.updater.sync_driver_updater, TEST_DRIVER, name="registration")
+    read.recv(WAIT)
+    world.client.add(csi_driver(None))
+    deadline = golang.after(WAIT)
+    while get_by_key(TEST_DRIVER).spec.node_allocatable_update_period_seconds is not None:
+        assert not deadline.try_recv()[2], "the change does not arrive"
+        world.ctx.wait(0.001)
+    event = golang.go(world.updater.sync_driver_updater, TEST_DRIVER, name="event")
+    event.join(0.2)
+    goes_on.close()
+    registration.join(WAIT)
+    event.join(WAIT)
+    assert not world.updater._driver_updaters
+    world.wait_for_waiters(0)
 
 
 def test_get_node_allocatable_update_period() -> None:

@@ -771,9 +771,11 @@ class PodWorkers:
                     return
                 if not start.can_start:
                     continue
-                life.progress.began_at = self.clock.now()
+                with self.pod_lock:
+                    life.progress.began_at = self.clock.now()
                 outcome = self._sync(start.ctx, start.update, last_sync_time)
-                life.progress.ended(self.clock.now(), outcome.err)
+                with self.pod_lock:
+                    life.progress.ended(self.clock.now(), outcome.err)
             finally:
                 start.cancel()
             last_sync_time = outcome.last_sync_time

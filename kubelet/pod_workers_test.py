@@ -608,6 +608,18 @@ def test_a_kill_is_completed_when_no_container_runs_any_more(harness: Harness) -
     assert _is_closed(_kill_with_channel(harness, pod)), "nothing is left to kill"
 
 
+def test_progress_changes_while_nobody_looks(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, locked = pod_workers.StepProgress.ended, []
+
+    def note(progress: pod_workers.StepProgress, now: datetime, err: Exception | None) -> None:
+        locked.append(harness.workers.pod_lock.locked())
+        ended(progress, now, err)
+
+    monkeypatch.setattr(pod_workers.StepProgress, "ended", note)
+    harness.sync(_running(), CREATE)
+    assert locked == [True]
+
+
 def test_progress_counts_failures_in_a_row(harness: Harness) -> None:
     pod = _running()
     harness.sync(pod, CREATE)

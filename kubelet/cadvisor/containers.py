@@ -87,7 +87,7 @@ class RuntimeContainers:
         self._known: dict[str, Container] = {}
         # When an id was asked for in vain, in monotonic seconds.
         self._unknown: dict[str, float] = {}
-        # Those that were missing when it was last told which ones there are.
+        # Those that were missing for the first time when it was last told which ones there are.
         self._missing: set[str] = set()
 
     def get(self, id: str) -> Container | None:
@@ -119,7 +119,7 @@ class RuntimeContainers:
             for id in missing & self._missing:
                 self._known.pop(id, None)
                 self._unknown.pop(id, None)
-            self._missing = missing
+            self._missing = missing - self._missing
 
     def _ask(self, ctx: golang.Context, ids: set[str]) -> dict[str, Container]:
         """Raises crierror.RemoteError."""

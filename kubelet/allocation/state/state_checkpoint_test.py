@@ -173,7 +173,7 @@ def test_changes_at_the_same_time_are_written_at_once(tmp_path: Path, monkeypatc
     others = [golang.go(set_one, str(i), "c", requirements("1"), name=f"other-{i}") for i in range(5)]
     try:
         wait.poll_until_context_timeout(
-            golang.background(), 0.01, 10, True, lambda: len(checkpoint.get_pod_resource_info_map()) == 6
+            golang.background(), 0.01, 30, True, lambda: len(checkpoint.get_pod_resource_info_map()) == 6
         )
     finally:
         goes_on.set()

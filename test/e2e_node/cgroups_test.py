@@ -208,7 +208,7 @@ def score(pid: int) -> int:
 
 def test_processes_beyond_the_limit_are_refused(kubelet: KubeletProcess, cri: CRIClient) -> None:
     """Not the file alone: nobody gets more."""
-    script = f"for i in $(seq {2 * PIDS}); do sleep 3 >/dev/null 2>&1 & done"
+    script = f"for i in $(seq {2 * PIDS}); do sleep 10 >/dev/null 2>&1 & done"
 
     answer = cri.exec(kubelet.pods()["besteffort"].container_id(), "sh", "-c", script)
 

@@ -67,7 +67,7 @@ def test_busybox_runs_and_answers_exec(
 
     assert (answer.stdout, answer.exit_code) == (b"raw\n", 3)
     log = tmp_path / "shell.log"
-    wait_for("the first line of output", lambda: log.exists() and "stdout F hello" in log.read_text(), timeout=10)
+    wait_for("the first line of output", lambda: log.exists() and "stdout F hello" in log.read_text(), timeout=60)
 
 
 def test_web_server_answers_on_host_port_and_pod_address(
@@ -81,7 +81,7 @@ def test_web_server_answers_on_host_port_and_pod_address(
 
 
 def test_pause_ends_at_once(cri: CRIClient, sandbox: tuple[str, runtimeapi.PodSandboxConfig]) -> None:
-    cri.runtime.StopPodSandbox(runtimeapi.StopPodSandboxRequest(pod_sandbox_id=sandbox[0]), timeout=5)
+    cri.runtime.StopPodSandbox(runtimeapi.StopPodSandboxRequest(pod_sandbox_id=sandbox[0]), timeout=30)
 
     status = cri.runtime.PodSandboxStatus(runtimeapi.PodSandboxStatusRequest(pod_sandbox_id=sandbox[0])).status
     assert status.state == runtimeapi.SANDBOX_NOTREADY

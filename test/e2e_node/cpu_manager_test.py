@@ -86,8 +86,9 @@ def test_exclusive_processors_are_nobody_else_s_and_survive_restarts(node: Node)
     assert node.allowed("shares") == CPUS
 
     kubelet.write(exclusive("alone"))
+    (alone,) = kubelet.wait_for_running("alone")
     kubelet.write(pod("beside", sleeper()))
-    alone, _ = kubelet.wait_for_running("alone", "beside")
+    kubelet.wait_for_running("beside")
 
     assert node.allowed("alone") == ASSIGNABLE
     # Those that ran already are moved, and those that come are kept off.

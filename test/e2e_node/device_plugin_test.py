@@ -15,6 +15,8 @@ from kubelet.apis.podresources import client
 from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
 
 RESOURCE = "example.com/device"
+# Seconds for an answer.
+TIMEOUT = 60
 _REFUSED = "Pod was rejected: Allocate failed due to {}, which is unexpected"
 
 
@@ -48,16 +50,16 @@ def user_of(name: str, count: int) -> Manifest:
 
 
 def podresources(kubelet: KubeletProcess) -> podresourcesapi.ListPodResourcesResponse:
-    stub, channel = client.get_v1_client(f"unix://{kubelet.root_dir}/pod-resources/kubelet.sock", 10, 1 << 20)
+    stub, channel = client.get_v1_client(f"unix://{kubelet.root_dir}/pod-resources/kubelet.sock", TIMEOUT, 1 << 20)
     with channel:
-        return stub.List(podresourcesapi.ListPodResourcesRequest(), timeout=10)
+        return stub.List(podresourcesapi.ListPodResourcesRequest(), timeout=TIMEOUT)
 
 
 def allocatable(kubelet: KubeletProcess) -> set[str]:
     """The ids of the devices that the kubelet holds for healthy."""
-    stub, channel = client.get_v1_client(f"unix://{kubelet.root_dir}/pod-resources/kubelet.sock", 10, 1 << 20)
+    stub, channel = client.get_v1_client(f"unix://{kubelet.root_dir}/pod-resources/kubelet.sock", TIMEOUT, 1 << 20)
     with channel:
-        found = stub.GetAllocatableResources(podresourcesapi.AllocatableResourcesRequest(), timeout=10)
+        found = stub.GetAllocatableResources(podresourcesapi.AllocatableResourcesRequest(), timeout=TIMEOUT)
     return {id for each in found.devices if each.resource_name == RESOURCE for id in each.device_ids}
 
 
@@ -183,8 +185,8 @@ def test_node_is_restarted(kubelet: KubeletProcess, plugin: DevicePlugin, user: 
         cri.remove_sandbox(sandbox.id)
     kubelet.start()
     kubelet.wait_for_pod(user, is_waiting)
-    explained = kubelet.explained(user)
-    assert explained is not None and f"waits for the device plugin of {RESOURCE}" in str(explained)
+    waits = f"waits for the device plugin of {RESOURCE}"
+    kubelet.wait_for_condition("what it waits for", lambda: waits in str(kubelet.explained(user)))
     assert not cri.running_containers(kubelet.full_name(user))
     plugin.start()
     (after,) = kubelet.wait_for_running(user)

@@ -12,7 +12,7 @@ from framework.pods import pod, sleeper
 
 EVENTED = {"featureGates": {"EventedPLEG": True}}
 # Less than the 300 s between two relists while events are listened to.
-TOLD = 30
+TOLD = 120
 
 
 def test_dead_container_is_restarted_before_any_relist_could_see_it(

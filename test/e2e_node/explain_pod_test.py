@@ -132,7 +132,7 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
 
 def explain(kubelet: KubeletProcess, *what: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cmd.kubelet", "explain", *what, f"--root-dir={kubelet.root_dir}"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_cause_is_named(kubelet: KubeletProcess, manifest: Manifest, cause: str,
         )
 
     try:
-        found = kubelet.wait_for(f"{cause} of {name}", named, timeout=90)
+        found = kubelet.wait_for(f"{cause} of {name}", named)
     except AssertionError as err:
         raise AssertionError(f"{kubelet.explained(name)}") from err
     assert found is not None and found["evidence"], "a cause without evidence"
@@ -183,11 +183,12 @@ def test_static_pod_that_waits_for_its_predecessor(kubelet: KubeletProcess) -> N
     kubelet.write(pod("twice", sleeper("other"), grace=40))
 
     def explanations() -> dict[str, dict[str, Any]]:
+        """Of both at one time; the old one goes when its grace is over."""
         found = kubelet.debug(f"/debug/syncloop/explain?pod=default/{kubelet.full_name('twice')}")
-        return {each["explanation"]["cause"]: each["explanation"] for each in found["pods"]}
+        by_cause = {each["explanation"]["cause"]: each["explanation"] for each in found["pods"]}
+        return by_cause if {"WaitsForSameName", "Terminating"} <= by_cause.keys() else {}
 
-    kubelet.wait_for("both", lambda _: {"WaitsForSameName", "Terminating"} <= explanations().keys(), timeout=30)
-    found = explanations()
+    found = kubelet.wait_for_condition("both", explanations, timeout=40)
     assert "still runs under the same name" in found["WaitsForSameName"]["sentence"]
     assert found["Terminating"]["sentence"] == "It is being stopped: container app still runs (grace period 40 s)."
 
@@ -202,5 +203,9 @@ def test_missing_object_appears(kubelet: KubeletProcess) -> None:
     }
     kubelet.write(settings)
     kubelet.wait_for_running("no-config-map")
-    found = kubelet.explained("no-config-map")
-    assert found is not None and (found["state"], found["sentence"]) == ("ready", "It runs and is ready.")
+
+    def is_well() -> bool:
+        found = kubelet.explained("no-config-map")
+        return found is not None and (found["state"], found["sentence"]) == ("ready", "It runs and is ready.")
+
+    kubelet.wait_for_condition("nothing to explain any more", is_well)

@@ -24,7 +24,7 @@ from framework.waiting import wait_for
 from pkg import golang
 
 # What takes longer waits for a server.
-SOON = 30.0
+SOON = 90.0
 
 MOUNT = """#!/bin/bash
 for word; do
@@ -79,7 +79,7 @@ class Server:
         self._answer.close()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(10)
+        self._thread.join(SOON)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from framework.cri import CRIClient
 from framework.disks import can_make_ext4, loop_device
 from framework.kubelet_process import KubeletProcess
-from framework.pods import Manifest, pod, sleeper
+from framework.pods import Manifest, lines_of, pod, sleeper
 from framework.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(not can_make_ext4(), reason="the machine cannot make file systems")
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not can_make_ext4(), reason="the machine cannot 
 IQN = "iqn.2001-04.com.example:e2e"
 BY_PATH = Path("/dev/disk/by-path")
 DISK = BY_PATH / f"ip-127.0.0.1:3260-iscsi-{IQN}-lun-0"
-SOON = 60.0
+SOON = 180.0
 ISCSIADM = """#!/bin/sh
 echo "$*" >> {log}
 session={classes}/iscsi_host/host7/device/session1
@@ -124,9 +124,10 @@ def test_disk_is_mounted_and_logged_out_of(kubelet: KubeletProcess, cri: CRIClie
     assert seen(kubelet, cri, "first", looks) == " /v ext4 \n2000\n"
     kubelet.remove("first")
     wait_until_gone(kubelet, "first")
-    said = (folder / "log").read_text()
-    assert f"-m node -p 127.0.0.1:3260 -T {IQN} -I default --login" in said
-    assert said.splitlines()[-1] == f"-m node -p 127.0.0.1:3260 -T {IQN} -o delete -I default"
+    # What is known of the target is forgotten after the log-out.
+    forget = f"-m node -p 127.0.0.1:3260 -T {IQN} -o delete -I default"
+    wait_for("the target forgotten", lambda: lines_of(folder / "log")[-1] == forget, SOON, kubelet.end_of_log)
+    assert f"-m node -p 127.0.0.1:3260 -T {IQN} -I default --login" in lines_of(folder / "log")
 
 
 def test_kubelet_that_comes_back_logs_out_of_what_it_finds(kubelet: KubeletProcess, cri: CRIClient) -> None:

@@ -137,7 +137,7 @@ def test_browser_has_nothing_to_complain_of(page: LiveView) -> None:
 
 def test_kubelet_that_is_gone_and_comes_back(page: LiveView, kubelet: KubeletProcess) -> None:
     kubelet.stop()
-    page.wait("that nobody answers", lambda: "The kubelet has not answered since" in page.text("#lost"), timeout=30)
+    page.wait("that nobody answers", lambda: "The kubelet has not answered since" in page.text("#lost"))
     kubelet.start()
-    page.wait("that it is back", lambda: page.text("#live") == "live" and not page.text("#lost"), timeout=60)
+    page.wait("that it is back", lambda: page.text("#live") == "live" and not page.text("#lost"))
     page.wait_for_state(kubelet.full_name("shop-cart"), "ready")

@@ -45,11 +45,10 @@ def refused(kubelet: KubeletProcess, name: str, volume: Manifest, why: str) -> N
     wait_for(
         f"an event with {why}",
         lambda: why in kubelet.log.read_text(errors="replace").partition('reason="FailedMount"')[2],
-        timeout=60,
+        timeout=180,
         describe=kubelet.end_of_log,
     )
-    (found,) = [found for each, found in kubelet.pods().items() if each == name]
-    assert found.state().get("reason") == "ContainerCreating"
+    found = kubelet.wait_for_pod(name, lambda found: found.state().get("reason") == "ContainerCreating")
     kubelet.remove(name)
     kubelet.wait_for("the pod gone", lambda pods: name not in pods)
-    wait_for("its directory gone", lambda: found.uid not in kubelet.pod_directories(), 60, kubelet.end_of_log)
+    wait_for("its directory gone", lambda: found.uid not in kubelet.pod_directories(), 180, kubelet.end_of_log)

@@ -25,7 +25,7 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
 @pytest.fixture
 def runtime(cri: CRIClient) -> runtimeapi.StatusResponse:
     """What the runtime says of itself."""
-    answer: runtimeapi.StatusResponse = cri.runtime.Status(runtimeapi.StatusRequest(), timeout=10)
+    answer: runtimeapi.StatusResponse = cri.runtime.Status(runtimeapi.StatusRequest(), timeout=60)
     return answer
 
 
@@ -70,7 +70,7 @@ def test_cgroup_driver_is_the_runtimes(
     """A wrong one in the configuration does no harm, unless the runtime is too old to tell its own."""
     losing_support = 'kubelet_cri_losing_support{version="1.37.0"} 1'
     try:
-        told = cri.runtime.RuntimeConfig(runtimeapi.RuntimeConfigRequest(), timeout=10)
+        told = cri.runtime.RuntimeConfig(runtimeapi.RuntimeConfigRequest(), timeout=60)
     except grpc.RpcError as err:
         assert err.code() == grpc.StatusCode.UNIMPLEMENTED
         assert losing_support in kubelet.get("/metrics")

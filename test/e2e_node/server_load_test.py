@@ -60,6 +60,6 @@ def test_many_streams_at_once_leave_nothing_behind(kubelet: KubeletProcess) -> N
             now = Usage.of(kubelet.pid)
             return now.threads <= before.threads + 2 and now.descriptors <= before.descriptors + 2
 
-        wait_for("threads and descriptors given back", given_back, 30, lambda: (before, Usage.of(kubelet.pid)))
+        wait_for("threads and descriptors given back", given_back, 120, lambda: (before, Usage.of(kubelet.pid)))
         after.append(Usage.of(kubelet.pid))
     assert after[1].memory - after[0].memory < GROWTH, (before, after)

@@ -44,7 +44,7 @@ def test_file_and_url_at_once_and_one_going_away(
     wait_for(
         "their containers ended",
         lambda: not cri.running_containers(from_url.name),
-        timeout=30,
+        timeout=180,
         describe=kubelet.end_of_log,
     )
     left = kubelet.pods()["from-file"]

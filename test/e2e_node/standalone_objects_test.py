@@ -12,12 +12,12 @@ import pytest
 from framework.containerd import ROOT
 from framework.cri import CRIClient
 from framework.kubelet_process import KubeletProcess
-from framework.pods import Manifest, pod, shell, sleeper
+from framework.pods import Manifest, lines_of, pod, shell, sleeper
 from framework.registry import PASSWORD, USER, Registry
 from framework.waiting import wait_for
 
 # Not by the resync, that comes every minute.
-SOON = 20.0
+SOON = 45.0
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,8 @@ def told(kubelet: KubeletProcess, *texts: str) -> None:
 def test_example(kubelet: KubeletProcess, cri: CRIClient) -> None:
     (kubelet.manifests / "example.yaml").write_bytes((ROOT / "examples/objects.yaml").read_bytes())
     run = running(kubelet, cri, "site")
-    assert run("wget -qO- http://127.0.0.1:8080/") == "<h1>It works</h1>\n"
+    # Its server may not listen yet.
+    wait_for("the page", lambda: run("wget -qO- http://127.0.0.1:8080/") == "<h1>It works</h1>\n", SOON)
     data = kubelet.root_dir / "standalone-volumes/default/site-data"
     assert (data / "starts").read_text() == "hello change-me\n"
     assert (data / "starts").stat().st_uid == 1000
@@ -110,6 +111,7 @@ def test_example_of_volumes(kubelet: KubeletProcess, cri: CRIClient) -> None:
     assert run("cat /about/labels /about/memory") == 'app="volumes"32'
     assert run("stat -fc %T /scratch; cat /settings.ini") == "tmpfs\n[main]\nanswer = 42\n"
     starts = kubelet.root_dir / f"standalone-volumes/default/volumes-diary/{kubelet.full_name('volumes')}/starts"
+    wait_for("its diary", lambda: lines_of(starts), SOON)
     assert f"started on {Path('/etc/hostname').read_text().strip()}" in starts.read_text()
     manifest.write_text(example.replace("greeting: hello", "greeting: good day").replace("answer = 42", "answer = 43"))
     wait_for("the new greeting", lambda: run("cat /config/words/greeting") == "good day", SOON, kubelet.end_of_log)
@@ -177,6 +179,8 @@ def test_claims(kubelet: KubeletProcess, cri: CRIClient, tmp_path: Path) -> None
         ),
     )
     running(kubelet, cri, "claims")
+    # That it runs does not say that it has written.
+    wait_for("the last file", lambda: lines_of(tmp_path / "declared/file"), SOON)
     assert (kubelet.root_dir / "standalone-volumes/default/own/file").read_text() == "own\n"
     assert (tmp_path / "annotated/file").read_text() == "annotated\n"
     assert (tmp_path / "declared/file").read_text() == "declared\n"

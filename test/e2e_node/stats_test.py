@@ -52,14 +52,15 @@ def summary(kubelet: KubeletProcess) -> dict[str, Any]:
 
     def look() -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads(kubelet.get("/stats/summary"))
-        busy = pods(found)["busy"]
-        main = container(busy)
-        written = (*busy.get("volume", []), main["rootfs"], main["logs"])
+        # What has not been measured yet is not there.
+        busy = pods(found).get("busy", {})
+        main: dict[str, Any] = next((each for each in busy.get("containers", []) if each["name"] == "main"), {})
+        written = (*busy.get("volume", []), main.get("rootfs", {}), main.get("logs", {}))
         enough = [each.get("usedBytes", 0) >= least for each, least in zip(written, _WRITTEN, strict=False)]
-        rates = [found["node"]["cpu"]["usageNanoCores"], main["cpu"]["usageNanoCores"]]
+        rates = [each.get("cpu", {}).get("usageNanoCores") for each in (found["node"], main)]
         return found if len(enough) == len(_WRITTEN) and all(enough) and all(rates) else None
 
-    found = wait_for("all of it in the summary", look, timeout=60)
+    found = wait_for("all of it in the summary", look, timeout=180)
     assert found is not None
     return found
 

@@ -14,12 +14,14 @@ from framework.kubelet_process import KubeletProcess
 from framework.pods import pod, sleeper
 from framework.waiting import wait_for
 
+# Seconds for what is done soon or with the next round, on a machine that may be busy.
+TIMEOUT = 180
 HERE = Path(__file__).parents[2]
 VOLUME = "volumes/kubernetes.io~empty-dir/memory"
 # Seconds after which the pauses between attempts are so long that the next is far away.
-PAUSES_ARE_LONG = 60
+PAUSES_ARE_LONG = 180
 # What happens at once takes less than such a pause.
-AT_ONCE = 8
+AT_ONCE = 25
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +52,10 @@ def test_busy_unmount_names_its_holder_and_is_tried_again_when_that_ends(
     kubelet.remove("busy")
 
     said = f"{directory / VOLUME} is held by sleep (pid {holder.pid}, current directory {directory / VOLUME})"
-    wait_for("the event that names the holder", lambda: events(kubelet, "FailedUnmount", said), 60)
+    wait_for("the event that names the holder", lambda: events(kubelet, "FailedUnmount", said), TIMEOUT)
     wait_for(
         "long pauses between attempts",
-        lambda: "durationBeforeRetry 16s" in kubelet.log.read_text(),
+        lambda: "durationBeforeRetry 32s" in kubelet.log.read_text(),
         PAUSES_ARE_LONG,
     )
     assert len(events(kubelet, "FailedUnmount", said)) == 1
@@ -62,7 +64,7 @@ def test_busy_unmount_names_its_holder_and_is_tried_again_when_that_ends(
     holder.kill()
     holder.wait()
     wait_for("the end of the mount", lambda: not mounted_below(directory), AT_ONCE)
-    wait_for("the end of the pod's directory", lambda: not directory.exists(), 60)
+    wait_for("the end of the pod's directory", lambda: not directory.exists(), TIMEOUT)
 
 
 @pytest.fixture
@@ -100,9 +102,9 @@ def test_orphans_are_told_once_explained_and_removed_but_not_across_a_mount(
 
     kubelet.start()
     kubelet.wait_for_running("beside")
-    wait_for("the event of the orphan with data", lambda: told(kubelet, orphans["data"]), 90)
-    wait_for("the event of the orphan with a mount", lambda: told(kubelet, orphans["mounted"]), 90)
-    assert not orphans["leftover"].exists(), "the kubelet removes what holds nothing"
+    wait_for("the event of the orphan with data", lambda: told(kubelet, orphans["data"]), TIMEOUT)
+    wait_for("the event of the orphan with a mount", lambda: told(kubelet, orphans["mounted"]), TIMEOUT)
+    wait_for("the end of what holds nothing", lambda: not orphans["leftover"].exists(), TIMEOUT)
 
     code, results = run_orphans(kubelet, "--remove")
     mount = orphans["mounted"] / "volumes/example.com~gone/v"
@@ -115,7 +117,7 @@ def test_orphans_are_told_once_explained_and_removed_but_not_across_a_mount(
 
     subprocess.run(["umount", mount], check=True)
     mount.rmdir()
-    wait_for("the end of the orphan", lambda: not orphans["mounted"].exists(), 60)
+    wait_for("the end of the orphan", lambda: not orphans["mounted"].exists(), TIMEOUT)
     assert [len(told(kubelet, orphans[name])) for name in ("data", "mounted")] == [1, 1]
     kubelet.remove("beside")
 
@@ -136,6 +138,6 @@ def mounted_below(directory: Path) -> bool:
 
 def run_orphans(kubelet: KubeletProcess, *arguments: str) -> tuple[int, list[dict[str, object]]]:
     command = [sys.executable, "-m", "cmd.kubelet", "orphans", "-o", "json", *arguments, *kubelet.arguments]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=120, check=False)
     assert "Traceback" not in done.stderr
     return done.returncode, json.loads(done.stdout or "[]")

@@ -35,11 +35,11 @@ def test_race_for_a_sub_path(new_kubelet: Callable[..., KubeletProcess], tmp_pat
     wait_for(
         "containers that ran, and others that were refused",
         lambda: len(lines_of(tmp_path / "evidence/ran")) >= ENOUGH and refused() >= ENOUGH,
-        timeout=120,
+        timeout=300,
         describe=lambda: (lines_of(tmp_path / "evidence/ran"), refused(), kubelet.end_of_log()),
     )
     seen = {line for path in (tmp_path / "evidence").glob("*-seen") for line in lines_of(path)}
     assert seen <= {"of-the-volume"}
     kubelet.remove("race")
     kubelet.wait_for("the pod gone", lambda pods: "race" not in pods)
-    wait_for("its directory gone", lambda: not kubelet.pod_directories(), 60, kubelet.end_of_log)
+    wait_for("its directory gone", lambda: not kubelet.pod_directories(), 180, kubelet.end_of_log)

@@ -15,12 +15,12 @@ from framework.pods import Manifest, lines_of, pod, shell, with_evidence
 # Twice the default.
 IDS = 131072
 SCRATCH = {"name": "scratch", "mountPath": "/scratch"}
-# Writes down the ids it has and whose the volume is, and leaves a file of its own there.
+# Leaves a file of its own in the volume, and writes down the ids it has and, at last, whose the volume is.
 LOOK = """
+touch /scratch/{name}
 cat /proc/self/uid_map > /evidence/{name}-uids
 cat /proc/self/gid_map > /evidence/{name}-gids
 stat -c '%u:%g' /scratch > /evidence/{name}-owner
-touch /scratch/{name}
 """
 SLEEP = "trap 'echo bye > /dev/termination-log; exit 3' TERM; while true; do sleep 1000 & wait $!; done"
 
@@ -33,7 +33,7 @@ def _manifest(name: str, evidence: Path) -> Manifest:
 
 
 def _supported(cri: CRIClient) -> bool:
-    answer = cri.runtime.Status(runtimeapi.StatusRequest(), timeout=10)
+    answer = cri.runtime.Status(runtimeapi.StatusRequest(), timeout=60)
     return any(each.features.user_namespaces for each in answer.runtime_handlers if not each.name)
 
 
@@ -115,7 +115,7 @@ def test_a_broken_record_is_the_trouble_of_its_pod_alone(
     refusal = "user namespace: invalid user namespace mappings file"
     kubelet.wait_for("the refusal in the log", lambda _: refusal in kubelet.log.read_text())
     record.write_text(content)
-    again = kubelet.wait_for_pod("broken", lambda found: found.running and found.restarts() == 1, timeout=90)
+    again = kubelet.wait_for_pod("broken", lambda found: found.running and found.restarts() == 1)
     assert again.uid == before.uid
     assert record.read_text() == content
 

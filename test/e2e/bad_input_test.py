@@ -54,9 +54,11 @@ def _pods(before: tuple[int, int], both_ways: dict[str, Pods]) -> None:
         "much": {"exec": {"command": ["sh", "-c", "yes | head -c 1000000; exit 1"]}},
         "endless": {"exec": {"command": ["sh", "-c", "i=0; while true; do echo $((i += 1)); sleep 0.01; done"]}},
     }
-    probed = [sleeper(name, readinessProbe={**probe, **SECONDS}) for name, probe in bad.items()]
-    # Events about one pod are limited: most are to be those of the two whose time-outs are counted.
-    periods = {"much": {"periodSeconds": 30}}
+    # Events about one pod are limited: those of one container are not to crowd out those of the others, and most are to
+    # be those of the two whose time-outs are counted.
+    seldom = {"periodSeconds": 30}
+    probed = [sleeper(name, readinessProbe={**probe, **SECONDS, **seldom}) for name, probe in bad.items()]
+    periods = {"much": seldom}
     loudly = [
         sleeper(name, readinessProbe={**probe, **SECONDS, **periods.get(name, {})}) for name, probe in loud.items()
     ]

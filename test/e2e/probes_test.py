@@ -52,9 +52,10 @@ from pkg.apimachinery.api import errors as apierrors
 
 pytestmark = pytest.mark.local
 
-# Not asked so often that the events about its failures crowd out others.
-# They begin when the shell of what they may end has come so far as to heed a signal.
-SELDOM = {"initialDelaySeconds": 2, "periodSeconds": 5, "failureThreshold": 1, "timeoutSeconds": 10}
+# Once is enough for who is ended by its failure, when its shell has come so far as to heed a signal; others are not
+# asked so often that the events about their failures crowd out others.
+ONCE = {"initialDelaySeconds": 2, "periodSeconds": 5, "failureThreshold": 1, "timeoutSeconds": 10}
+SELDOM = {"periodSeconds": 60, "failureThreshold": 1, "timeoutSeconds": 10}
 ACTIONS = ["exec", "http", "tcp", "grpc"]
 TURNS = [f"turn-{number}" for number in range(8)]
 PERIOD = 10
@@ -94,6 +95,8 @@ def _pods(both_ways: dict[str, Pods], local: LocalCluster, elsewhere: ManifestSe
 
 def add_witness(manifest: Manifest, *command: str) -> None:
     """Put the witness before all others, as a sidecar that listens before they start. It runs on the node's files."""
+    # One probe that waits, for each that fails gives an event, and there are not to be more than 25 about a pod.
+    answers = f"until wget -q -O /dev/null localhost:{HTTP}/ok; do sleep 0.2; done"
     environment = {"PYTHONPATH": str(ROOT / "test"), "PYTHONDONTWRITEBYTECODE": "1"}
     witness = shell(
         "",
@@ -101,7 +104,7 @@ def add_witness(manifest: Manifest, *command: str) -> None:
         command=command,
         env=[{"name": name, "value": value} for name, value in environment.items()],
         restartPolicy="Always",
-        startupProbe={**http_get("/ok"), "initialDelaySeconds": 2, "failureThreshold": 60},
+        startupProbe={"exec": {"command": ["sh", "-c", answers]}, "timeoutSeconds": 300},
         volumeMounts=[{"name": "node", "mountPath": "/host", "readOnly": True}],
     )
     manifest["spec"]["initContainers"] = [witness, *manifest["spec"].get("initContainers", [])]
@@ -165,7 +168,8 @@ def failing(kind: str, *more: dict[str, Any]) -> Manifest:
 
     There is a pod for each kind, for the events about one pod are limited: 25, and then few.
     """
-    probes = {name: {f"{kind}Probe": {**probe, **SELDOM}} for name, probe in BAD.items()}
+    often = SELDOM if kind == "readiness" else ONCE
+    probes = {name: {f"{kind}Probe": {**probe, **often}} for name, probe in BAD.items()}
     containers = [sleeper(name, **probe) for name, probe in probes.items()]
     return pod(f"fails-{kind}", *containers, *more, grace=30, restartPolicy="Never")
 

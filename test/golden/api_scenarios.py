@@ -27,16 +27,25 @@ from google.protobuf import json_format
 
 from kubelet.cri import errors
 from kubelet.cri.remote import fake
+from pkg import golang
 
 NODE = "labnode"
 NAMESPACE = "golden"
 # The config map that the recorded API server adds to volumes of tokens.
 _NOT_UPSTREAM = "openshift-service-ca.crt"
 # A container that has run for less than ten seconds is new to a kubelet that starts.
-_UNTIL_RESTART = 13.5
+_UNTIL_RESTART = 11.0
 # It was recorded for longer: `cut` leaves out what came in between.
 _UNTIL_DELETION = 6.0
-_TIMEOUT = 30.0
+_TIMEOUT = 120.0
+# What ends by itself, by pod and container, and its exit code. As in the recording the API server sees it run first.
+_EXIT_CODES = {
+    ("succeeds", "c"): 0,
+    ("fails", "c"): 3,
+    ("oom", "c"): 137,
+    ("everything", "first"): 0,
+    ("everything", "second"): 0,
+}
 
 
 @dataclass(slots=True)
@@ -87,6 +96,25 @@ class _Node:
         flags = {"kubeconfig": target.node_kubeconfig(NODE), "cert-dir": directory / "pki"}
         self.kubelet = HollowKubelet(directory, NODE, config, flags)
         _script(self.kubelet.runtime)
+        self._watch = self.store.watch("pods", NAMESPACE)
+        self._thread = golang.go(self._end_what_is_seen, name="golden-ends")
+
+    def end(self) -> None:
+        self.kubelet.end()
+        self._watch.stop()
+        self._thread.join()
+
+    def _end_what_is_seen(self) -> None:
+        """Let containers that are to end do so once the API server has them as running."""
+        seen = set()
+        for event in self._watch:
+            pod, status = event.object["metadata"]["name"], event.object["status"]
+            for each in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+                code = _EXIT_CODES.get((pod, each["name"]))
+                if code is not None and "running" in each["state"] and each["containerID"] not in seen:
+                    seen.add(each["containerID"])
+                    container = each["containerID"].rpartition("/")[2]
+                    self.kubelet.runtime.end_container(container, code, oom_killed=pod == "oom")
 
     def wait_until_ready(self) -> None:
         wait_for("the node is ready", self._ready, _TIMEOUT, lambda: self.kubelet.end_of_log())
@@ -99,15 +127,17 @@ class _Node:
         for manifest in manifests:
             self.store.create("pods", manifest)
 
+    def wait_for(self, name: str, what: str, condition: Callable[[dict[str, Any]], bool]) -> None:
+        def look() -> bool:
+            found = self.store.list("pods", NAMESPACE, field_selector=f"metadata.name={name}")
+            return bool(found) and condition(found[0])
+
+        wait_for(f"pod {name} {what}", look, _TIMEOUT, self.kubelet.end_of_log)
+
     def wait_until_at_end(self, name: str, result: Run) -> None:
         """Wait until a pod has become what it was recorded as, and keep it and its events as they are then."""
         ended, settle = _ENDS.get(name, (_running, 2))
-
-        def look() -> bool:
-            found = self.store.list("pods", NAMESPACE, field_selector=f"metadata.name={name}")
-            return bool(found) and ended(found[0])
-
-        wait_for(f"pod {name} comes to its end", look, _TIMEOUT, self.kubelet.end_of_log)
+        self.wait_for(name, "comes to its end", ended)
         time.sleep(settle)
         result.pods[name] = self.store.get("pods", name, NAMESPACE)
         result.events += self.store.list("events", NAMESPACE, field_selector=f"involvedObject.name={name}")
@@ -121,6 +151,13 @@ class _Node:
             return [pod["metadata"]["name"] for pod in self.store.list("pods", NAMESPACE)]
 
         wait_for("the pods are gone", lambda: not names(), _TIMEOUT, names)
+
+
+    def wait_until_forgotten(self, name: str) -> None:
+        """Wait until the kubelet asks no more for a pod that is gone, which it does while it has a status of it."""
+        self.kubelet.wait_for_log("Pod is terminated and will need no more status updates", name)
+        cleaned = "Clean up orphaned pod statuses"
+        self.kubelet.wait_for_log(cleaned, count=len(self.kubelet.logged(cleaned)) + 2)
 
 
 # The service that all pods have variables of.
@@ -143,7 +180,7 @@ def _run(directory: Path, scenario: Callable[[_Node], Run]) -> Run:
             node.wait_until_ready()
             result = scenario(node)
         finally:
-            node.kubelet.end()
+            node.end()
         result.calls = node.recorder.calls()
         result.cri = [json.loads(line) for line in cri_calls.recorded(node.kubelet)]
         result.root_dir = node.kubelet.root_dir
@@ -158,6 +195,7 @@ def _live(node: _Node) -> Run:
     node.wait_until_at_end("static-labnode", result)
     node.kubelet.remove("static")
     node.wait_until_gone()
+    node.wait_until_forgotten("static-labnode")
     manifests = [each for scenario in ("01-plain", "03-ends", "04-host") for each in _manifests(scenario)]
     node.create(manifests)
     names = [each["metadata"]["name"] for each in manifests]
@@ -207,11 +245,13 @@ def _restart(node: _Node) -> Run:
     for resource, manifest in sources("02-everything"):
         node.store.create(resource, manifest)
     node.create(_manifests("02-everything"))
+    node.wait_for("everything", "runs what can run", lambda pod: _waits(pod, "CreateContainerError"))
     time.sleep(_UNTIL_RESTART)
     node.kubelet.stop()
     restarted = node.recorder.calls()[-1].at
     node.kubelet.start()
     time.sleep(_UNTIL_DELETION)
+    node.wait_for("everything", "is as it was before", lambda pod: _waits(pod, "CreateContainerError"))
     held = node.store.get("pods", "everything", NAMESPACE)
     node.store.delete("pods", "everything", NAMESPACE)
     node.wait_until_gone()
@@ -284,11 +324,9 @@ def _script(runtime: fake.FakeRuntime) -> None:
     for pod in ("plain", "deadline", "static-labnode"):
         runtime.behaviours.add(fake.Behaviour(ignore_sigterm=True), pod=pod)
     runtime.behaviours.add(fake.Behaviour(ignore_sigterm=True, exec_exit_code=1), pod="unhealthy")
-    runtime.behaviours.add(fake.Behaviour(run_for=0.5, termination_message="done\n"), pod="succeeds")
-    runtime.behaviours.add(fake.Behaviour(run_for=0.5, exit_code=3, termination_message="broken\n"), pod="fails")
-    runtime.behaviours.add(fake.Behaviour(run_for=0.5, exit_code=137, oom_killed=True), pod="oom")
-    runtime.behaviours.add(fake.Behaviour(run_for=0.15), pod="everything", name="first")
-    runtime.behaviours.add(fake.Behaviour(run_for=0.15), pod="everything", name="second")
+    said = {"succeeds": "done\n", "fails": "broken\n"}
+    for pod, name in _EXIT_CODES:
+        runtime.behaviours.add(fake.Behaviour(termination_message=said.get(pod, "")), pod=pod, name=name)
     runtime.behaviours.add(fake.Behaviour(sigterm_exit_code=0), pod="everything", name="sidecar")
     runtime.behaviours.add(fake.Behaviour(ignore_sigterm=True), pod="everything", name="other")
     for attempt in range(16):

@@ -48,7 +48,7 @@ def change(api: APIServer, name: str, value: str) -> None:
 
 
 def wait_for(recorder: Recorder[v1.ConfigMap], look: Callable[[], object]) -> None:
-    recorder.wait_for("the change", look, 10, recorder.all)
+    recorder.wait_for("the change", look, 30, recorder.all)
 
 
 def types(recorder: Recorder[v1.ConfigMap], name: str) -> list[str]:

@@ -113,7 +113,7 @@ def test_a_node_bootstraps_registers_and_runs_a_pod(cluster: Cluster, tmp_path: 
         "usages": CLIENT_USAGES,
     }
     assert bootstrap("POST", CSRS, {"metadata": {"name": "c"}, "spec": spec})[0] == 201
-    status = wait_for("a certificate", lambda: bootstrap("GET", f"{CSRS}/c")[1]["status"].get("certificate"), 10)
+    status = wait_for("a certificate", lambda: bootstrap("GET", f"{CSRS}/c")[1]["status"].get("certificate"), 30)
     kubeconfig = tmp_path / "n1.kubeconfig"
     pair = certificates.KeyPair(base64.b64decode(status), key)
     kubeconfig.write_bytes(certificates.kubeconfig(cluster.url, cluster.authority.pem, "n1", pair))
@@ -129,7 +129,7 @@ def test_a_node_bootstraps_registers_and_runs_a_pod(cluster: Cluster, tmp_path: 
     assert node("PATCH", "/api/v1/nodes/n1/status", {"status": {"conditions": [ready]}})[0] == 200
 
     mine = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1"
-    found = wait_for("a pod", lambda: node("GET", mine)[1]["items"], 10)
+    found = wait_for("a pod", lambda: node("GET", mine)[1]["items"], 30)
     assert [each["metadata"]["name"] for each in found] == ["p"]
     running = {"status": {"phase": "Running"}}
     assert node("PATCH", "/api/v1/namespaces/default/pods/p/status", running)[0] == 200
@@ -144,7 +144,7 @@ def test_what_was_asked(cluster: Cluster) -> None:
     node("GET", "/api/v1/nodes/n1")
     node("GET", "/api/v1/nodes/n2")
     # A call is noted when it has been answered, which its client may see first.
-    wait_for("all calls", lambda: len(cluster.requests.calls(user="system:node:n1")) == 3, 10)
+    wait_for("all calls", lambda: len(cluster.requests.calls(user="system:node:n1")) == 3, 30)
     assert cluster.requests.count_by_verb(user="system:node:n1") == {"create nodes": 1, "get nodes": 2}
     assert [call.code for call in cluster.requests.calls(verb="get")] == [200, 403]
     assert cluster.requests.calls(verb="create")[0].user_agent == "kubelet/test"
@@ -190,7 +190,7 @@ def test_a_watch_is_cut(cluster: Cluster) -> None:
             while answer.read(1):
                 pass
             raise ConnectionError("it just ended")
-    wait_for("the end of the watch", lambda: not cluster.faults.watches, 10)
+    wait_for("the end of the watch", lambda: not cluster.faults.watches, 30)
 
 
 def test_a_grant(cluster: Cluster) -> None:

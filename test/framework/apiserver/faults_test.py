@@ -97,7 +97,7 @@ def test_what_hangs_goes_on_when_the_fault_ends() -> None:
         done.set()
 
     thread = golang.go(ask, name="asks")
-    wait_for("the request hangs", lambda: fault.hits == 1, timeout=10)
+    wait_for("the request hangs", lambda: fault.hits == 1, timeout=30)
     assert not done.is_set()
     fault.end()
     thread.join()
@@ -143,7 +143,7 @@ def test_cutting_watches_again_and_again() -> None:
     stream = FakeStream()
     every.stream_opened(WATCH, stream)
     with every.cut_watches(every=0.01) as fault:
-        wait_for("three cuts", lambda: stream.cuts >= 3, timeout=10)
+        wait_for("three cuts", lambda: stream.cuts >= 3, timeout=30)
     assert fault.hits == stream.cuts
 
 

@@ -96,15 +96,26 @@ class KubeletNodeStatus(KubeletNetwork):
         """DIVERGES: Go makes the node up whenever it is asked for; here it is brought up to date now and then."""
         known = self.standalone_node
         runtime = (self.runtime_state.runtime_features(), self.runtime_state.runtime_handlers())
-        now = self.clock.monotonic()
-        if known is None:
-            node = self.initial_node(ctx)
-        elif known.runtime != runtime or now - known.made >= self.node_status_update_frequency:
-            node, _ = self._update_node(ctx, known.node)
-        else:
+        if known is not None and self._is_current(known, runtime):
             return known.node
-        self.standalone_node = StandaloneNode(node, now, runtime)
-        return node
+        # One thread does it, or news were told twice. What is merely old does for the others meanwhile.
+        waits = known is None or known.runtime != runtime
+        if not self.standalone_node_mux.acquire(blocking=waits):
+            assert known is not None
+            return known.node
+        try:
+            known = self.standalone_node
+            if known is not None and self._is_current(known, runtime):
+                return known.node
+            now = self.clock.monotonic()
+            node = self.initial_node(ctx) if known is None else self._update_node(ctx, known.node)[0]
+            self.standalone_node = StandaloneNode(node, now, runtime)
+            return node
+        finally:
+            self.standalone_node_mux.release()
+
+    def _is_current(self, known: StandaloneNode, runtime: tuple[Any, Any]) -> bool:
+        return known.runtime == runtime and self.clock.monotonic() - known.made < self.node_status_update_frequency
 
     def get_node_any_way(self, ctx: golang.Context) -> v1.Node:
         """The node, made up from the machine when nobody has a better one; not to be changed."""

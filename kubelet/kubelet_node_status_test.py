@@ -928,6 +928,27 @@ def test_node_of_standalone_mode(node_kubelet: NodeKubelet) -> None:
     assert kubelet.get_host_ips_any_way(CTX) == ["192.0.2.2"]
 
 
+def test_node_of_standalone_mode_is_brought_up_to_date_by_one_thread(
+    node_kubelet: NodeKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet: Any = node_kubelet.kubelet
+    kubelet.kube_client = kubelet.heartbeat_client = kubelet.node_lister = None
+    first = kubelet.get_node(CTX)
+    node_kubelet.step(10)
+    update: Callable[[golang.Context, v1.Node], tuple[v1.Node, bool]] = kubelet._update_node
+    meanwhile: list[v1.Node] = []
+
+    def update_slowly(ctx: golang.Context, original: v1.Node) -> tuple[v1.Node, bool]:
+        if not meanwhile:
+            golang.go(lambda: meanwhile.append(kubelet.get_node(ctx)), name="other").join(30)
+        return update(ctx, original)
+
+    monkeypatch.setattr(kubelet, "_update_node", update_slowly)
+    second = kubelet.get_node(CTX)
+    assert meanwhile == [first] and meanwhile[0] is first and second is not first
+    assert kubelet.get_node(CTX) is second
+
+
 def test_node_that_is_not_registered_yet_is_made_up(node_kubelet: NodeKubelet) -> None:
     assert node_kubelet.kubelet.get_node_any_way(CTX).metadata.name == "labnode"
     with pytest.raises(apierrors.StatusError):

@@ -269,6 +269,8 @@ class KubeletStruct:
     # The newest node that the API server is known to have; replaced as a whole, as is the node of standalone mode.
     cached_node: v1.Node | None = None
     standalone_node: StandaloneNode | None = None
+    # Held by the one thread that brings that one up to date.
+    standalone_node_mux: threading.Lock = field(default_factory=threading.Lock)
 
     # Directories of pods that are gone and that cannot be removed: since when, by the monotonic clock, and None once
     # that has been told. Only for housekeeping.

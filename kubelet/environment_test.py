@@ -16,6 +16,7 @@ from kubelet.configmap.testing import FakeManager as FakeConfigMapManager
 from kubelet.kubelet_build import build_change_detection
 from kubelet.secret.testing import FakeManager as FakeSecretManager
 from kubelet.testing import TestKubelet, new_pod
+from kubelet.util.manager import watch_based_manager
 from pkg import features
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
@@ -269,6 +270,13 @@ def test_pods_are_registered_as_long_as_they_run(test_kubelet: TestKubelet) -> N
     assert [manager.registered for manager in managers] == [[], []]
 
 
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take longer to watch an object than a pod should wait for that."""
+    monkeypatch.setattr(watch_based_manager, "_SYNC_TIMEOUT", 30.0)
+
+
+@pytest.mark.usefixtures("patience")
 @pytest.mark.parametrize("strategy", ["Watch", "Cache", "Get"])
 def test_strategies(test_kubelet: TestKubelet, strategy: str) -> None:
     kubelet = test_kubelet.kubelet
@@ -292,6 +300,7 @@ def test_strategies(test_kubelet: TestKubelet, strategy: str) -> None:
         assert verbs - {"watch"} == ({"list"} if strategy == "Watch" else {"get"})
 
 
+@pytest.mark.usefixtures("patience")
 def test_pod_is_synced_when_what_it_lacked_is_there(test_kubelet: TestKubelet) -> None:
     kubelet, client, pod = test_kubelet.kubelet, FakeClientset(), new_pod("p")
     kubelet.kube_client = client

@@ -175,8 +175,11 @@ def wait_in_vain(
         except Exception as err:
             raised.send(err)
 
-    thread = golang.go(wait_and_tell, name="wait-test")
     assert isinstance(world.clock, FakeClock)
+    # The time of an earlier wait may still run.
+    world.clock.step(volume_manager.POD_ATTACH_AND_MOUNT_TIMEOUT)
+    assert not world.clock.has_waiters()
+    thread = golang.go(wait_and_tell, name="wait-test")
     eventually(until)
     eventually(world.clock.has_waiters)
     world.clock.step(volume_manager.POD_ATTACH_AND_MOUNT_TIMEOUT)

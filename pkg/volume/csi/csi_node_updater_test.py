@@ -130,7 +130,7 @@ def test_registration_during_a_change_of_the_object(world: World, monkeypatch: p
     read.recv(WAIT)
     world.client.add(csi_driver(None))
     deadline = golang.after(WAIT)
-    while get_by_key(TEST_DRIVER).spec.node_allocatable_update_period_seconds is not None:
+    while csi_node_updater.get_node_allocatable_update_period(get_by_key(TEST_DRIVER)):
         assert not deadline.try_recv()[2], "the change does not arrive"
         world.ctx.wait(0.001)
     event = golang.go(world.updater.sync_driver_updater, TEST_DRIVER, name="event")

@@ -171,8 +171,9 @@ class StuckUnmounts:
         others = [holder.pid for holder in holders if holder.pid != os.getpid()]
         watch = _Watch(others, lambda: retry(failure.volume_name))
         with self._lock:
-            if self._closed or self._failures.get(key) is not failure:
-                return  # unmounted meanwhile, or another attempt has failed
+            # When another attempt has failed meanwhile, the next call may come only after a rest: watch until then.
+            if self._closed or key not in self._failures:
+                return  # unmounted meanwhile
             old = self._watches.get(key)
             self._watches[key] = watch
         if old is not None:

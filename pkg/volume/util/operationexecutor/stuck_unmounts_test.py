@@ -50,7 +50,11 @@ class World:
         return holder
 
     def unmount(self, err: Exception | None, volume: MountedVolume | AttachedVolume | None = None) -> None:
-        """An unmount with this outcome."""
+        """An unmount with this outcome, which is then looked into."""
+        self.attempt(err, volume)
+        self.stuck.investigate(lambda name: self.retried.send(name))
+
+    def attempt(self, err: Exception | None, volume: MountedVolume | AttachedVolume | None = None) -> None:
         context = volumetypes.OperationContext(detailed_err=err)
         operations = volumetypes.GeneratedOperations("volume_unmount", lambda: context)
         volume = volume or self.volume
@@ -59,7 +63,6 @@ class World:
         else:
             operations = self.stuck.watch_device(operations, volume)
         operations.run()
-        self.stuck.investigate(lambda name: self.retried.send(name))
 
     def close(self) -> None:
         self.stuck.close()
@@ -86,6 +89,21 @@ def test_holder_is_named_once_and_its_end_is_a_reason_to_try_again(world: World)
     holder.communicate(timeout=WAIT)
     assert world.retried.recv(WAIT) == ("plugin/u-data", True)
     world.unmount(None)
+
+
+def test_holder_is_watched_though_another_attempt_fails_while_it_is_looked_for(world: World) -> None:
+    """Whoever looks may rest for long before it looks into that one."""
+    holder = world.hold()
+    tell = world.recorder.event
+
+    def fail_again(obj: object, *rest: str) -> None:
+        world.attempt(OSError("target is busy"))
+        tell(obj, *rest)  # type: ignore[arg-type]
+
+    world.recorder.event = fail_again  # type: ignore[method-assign]
+    world.unmount(OSError("target is busy"))
+    holder.communicate(timeout=WAIT)
+    assert world.retried.recv(WAIT) == ("plugin/u-data", True)
 
 
 def test_another_holder_is_told_too(world: World) -> None:

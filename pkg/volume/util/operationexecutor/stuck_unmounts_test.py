@@ -98,7 +98,7 @@ def test_holder_is_watched_though_another_attempt_fails_while_it_is_looked_for(w
 
     def fail_again(obj: object, *rest: str) -> None:
         world.attempt(OSError("target is busy"))
-        tell(obj, *rest)  # type: ignore[arg-type]
+        tell(obj, *rest)
 
     world.recorder.event = fail_again  # type: ignore[method-assign]
     world.unmount(OSError("target is busy"))

@@ -461,7 +461,7 @@ def test_what_waits_is_tried_again_from_time_to_time() -> None:
         environment.clock.step(allocation_manager.RETRY_DELAY - 1)
         assert environment.conditions(pod) == [DEFERRED]
         environment.clock.step(1)
-        assert synced.wait(10)
+        assert synced.wait(30)
         assert environment.conditions(pod) == [IN_PROGRESS]
     finally:
         cancel()

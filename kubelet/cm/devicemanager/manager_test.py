@@ -393,7 +393,7 @@ def test_pre_start_container(world: World) -> None:
     world.allocate(asking)
     world.manager.get_device_run_container_options(golang.background(), asking, asking.spec.containers[0])
     assert plugin.calls == ["allocate 1", "pre start 1"]
-    plugin.err = ValueError("broken")
+    plugin.err = RuntimeError("broken")
     with pytest.raises(AllocationError, match="device plugin PreStartContainer rpc failed with err: broken"):
         world.manager.get_device_run_container_options(golang.background(), asking, asking.spec.containers[0])
 

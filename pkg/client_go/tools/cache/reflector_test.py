@@ -415,7 +415,7 @@ def test_a_watch_list_without_its_end_is_stopped_and_tried_again(run: Run) -> No
     run = Run(cache.ListWatch(run.source.list, lambda ctx, options: next(streams))).start()
     run.await_names("a")
     assert first.stopped.is_set() and not second.stopped.is_set()
-    assert run.reflector.last_sync_resource_version == "5"
+    wait_until(lambda: run.reflector.last_sync_resource_version == "5")
     run.stop()
 
 

@@ -31,7 +31,7 @@ def test_what_fails_a_test(name: str, tmp_path: Path) -> None:
         [*command, str(tmp_path / "some_test.py")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
     )

@@ -70,7 +70,7 @@ _OF_THE_SERVER = (
 
 def test_standalone_mode_does_not_load_the_client(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _BUILD, str(tmp_path)]
-    built = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=60, check=False)
+    built = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert built.returncode == 0, built.stderr
     loaded = set(built.stdout.splitlines())
     assert "kubelet.kubelet" in loaded

@@ -64,7 +64,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *("build", f"--build-base={folder}/build"),
         *("bdist_wheel", f"--bdist-dir={folder}/bdist", f"--dist-dir={folder}/dist"),
     ]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
     [made] = (folder / "dist").iterdir()
     return made
 
@@ -92,7 +92,7 @@ def test_a_cluster_for_a_client_in_another_project(wheel: Path, tmp_path: Path) 
         env={**os.environ, "PYTHONPATH": str(site)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert run.returncode == 0, run.stderr[-5000:]
     lines = run.stdout.splitlines()

@@ -36,7 +36,7 @@ server.exit_process(server.new_kubelet_command().execute(sys.argv[1:]))
 
 def _kubelet(*args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cmd.kubelet", *args]
-    return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
 def _start(work: str, root: Path) -> subprocess.Popen[str]:

@@ -168,7 +168,7 @@ def test_runtime_that_does_not_answer_may_have_pods(tmp_path: Path) -> None:
     (tmp_path / "pods/u").mkdir(parents=True)
     flags = [f"--root-dir={tmp_path}", f"--container-runtime-endpoint=unix://{tmp_path}/none.sock"]
     command = [sys.executable, "-m", "cmd.kubelet", "orphans", "--remove", *flags]
-    result = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 1 and "cannot ask the container runtime at" in result.stderr
     assert "Traceback" not in result.stderr and (tmp_path / "pods/u").exists()
 

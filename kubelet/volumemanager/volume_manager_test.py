@@ -606,7 +606,7 @@ def test_nothing_is_unmounted_before_the_node_has_told_where_devices_are(attache
     attached.client.add(v1.Node(metadata=metav1.ObjectMeta(name="node")))
     attached.manager.wait_for_unmount(attached.ctx, other)
     eventually(lambda: not path.exists() and not device.exists())
-    assert attached.manager.reconciler_states_have_been_synced()
+    eventually(attached.manager.reconciler_states_have_been_synced)
 
 
 def test_device_found_on_disk_serves_the_pod_that_has_it_still(attached: World) -> None:

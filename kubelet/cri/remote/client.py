@@ -147,12 +147,15 @@ class GRPCClient:
     def _translate(self, ctx: golang.Context, err: Any) -> errors.RemoteError:
         if isinstance(ctx.err(), golang.Canceled):
             return errors.RemoteCanceledError()
+        if isinstance(ctx.err(), golang.DeadlineExceeded) and err.code() is grpc.StatusCode.CANCELLED:
+            # We have cancelled the call at the end of ctx, a moment before gRPC would have.
+            return errors.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
         code, details = err.code(), err.details() or ""
         if code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details:
             details = f"connection error: dial unix {self._path}: {_why_unreachable(self._path, details)}"
         elif code is grpc.StatusCode.DEADLINE_EXCEEDED and details == "Deadline Exceeded":
             details = "context deadline exceeded"  # as Go says when it is our own limit that was reached
-        klog.v(10).info_s("Call failed", endpoint=self.endpoint, debug=err.debug_error_string())
+        klog.v(10).info_s("Call failed", endpoint=self.endpoint, debug=str(err))
         return errors.RemoteError(code, details)
 
 

@@ -16,7 +16,7 @@ import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet.cri import remote
-from kubelet.cri.remote import fake
+from kubelet.cri.remote import client, fake
 from pkg import golang
 from pkg.util import exec as utilexec
 
@@ -239,6 +239,17 @@ def test_deadline_of_the_context_counts(server: fake.FakeServer, service: remote
     ctx, cancel = golang.with_timeout(CTX, 0.2)
     with pytest.raises(remote.RemoteError, match="code = DeadlineExceeded"):
         service.version(ctx, "")
+    cancel()
+
+
+def test_deadline_that_ends_the_call_before_grpc_does() -> None:
+    class Cancelled(grpc.RpcError):
+        def code(self) -> grpc.StatusCode:
+            return grpc.StatusCode.CANCELLED
+
+    ctx, cancel = golang.with_timeout(CTX, 0.0)
+    err = client.GRPCClient("unix:///x.sock", "RuntimeService")._translate(ctx, Cancelled())
+    assert str(err) == "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     cancel()
 
 

@@ -578,7 +578,7 @@ class Kubelet(KubeletPods, KubeletStats):
         )
 
     def _take_over_mirror(self, added: v1.Pod) -> None:
-        """Go on with what a static pod's mirror says of its containers, once both are there.
+        """Go on with what a static pod's mirror says of it and its containers, once both are there.
 
         That is before the pod manager knows them both, for then the static pod's status goes to the mirror.
         """
@@ -596,6 +596,7 @@ class Kubelet(KubeletPods, KubeletStats):
                 self.status_manager.set_container_startup(pod.metadata.uid, container_id, True)
             if before.ready:
                 self.status_manager.set_container_readiness(pod.metadata.uid, container_id, True)
+        self.status_manager.inherit(pod.metadata.uid, mirror_pod.status)
 
     def handle_pod_updates(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """Pass on that the specs of pods changed, or that they are being deleted."""

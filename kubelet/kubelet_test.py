@@ -461,24 +461,25 @@ def test_static_pod_is_as_its_mirror_tells_before_anything_is_sent(test_kubelet:
     """A status that is known to be worse than the mirror's must not meet the mirror."""
     kubelet = test_kubelet.kubelet
     static, mirror = static_and_mirror()
-    running = v1.ContainerState(
-        running=v1.ContainerStateRunning(started_at=test_kubelet.clock.now() - datetime.timedelta(seconds=60))
-    )
+    started = test_kubelet.clock.now() - datetime.timedelta(seconds=60)
+    running = v1.ContainerState(running=v1.ContainerStateRunning(started_at=started))
     container = v1.ContainerStatus(name="c", container_id="fake://c", state=running)
     kubelet.pod_manager.add_pod(static)
     kubelet.status_manager.set_pod_status(static, v1.PodStatus(phase=v1.POD_RUNNING, container_statuses=[container]))
     mirror.status.container_statuses = [v1.ContainerStatus(**{**msgspec.structs.asdict(container), "ready": True})]
+    mirror.status.start_time = started
     # What the status manager would find if it sent at the very moment in which both are known.
     found = []
     add_pod = kubelet.pod_manager.add_pod
 
     def add_and_look(pod: v1.Pod) -> None:
         add_pod(pod)
-        found.append(kubelet.status_manager.get_pod_status(static.metadata.uid)[0].container_statuses[0].ready)
+        status, _ = kubelet.status_manager.get_pod_status(static.metadata.uid)
+        found.append((status.container_statuses[0].ready, status.start_time))
 
     kubelet.pod_manager.add_pod = add_and_look  # type: ignore[method-assign]
     kubelet.handle_pod_additions(test_kubelet.ctx, [mirror])
-    assert found == [True]
+    assert found == [(True, started)]
 
 
 def test_updates_and_syncs(test_kubelet: TestKubelet) -> None:

@@ -165,8 +165,10 @@ class Manager:
         self.pod_manager = pod_manager
         self._pod_deletion_safety = pod_deletion_safety
         self._pod_startup_latency_helper = pod_startup_latency_helper
-        self._pod_statuses_lock = threading.Lock()  # guards the three fields below
+        self._pod_statuses_lock = threading.Lock()  # guards the four fields below
         self._pod_statuses: dict[str, VersionedPodStatus] = {}
+        # What the kubelet before this one said of static pods.
+        self._inherited: dict[str, v1.PodStatus] = {}
         self._pod_resize_conditions: dict[str, PodResizeConditions] = {}
         self._notifiers: list[PodUpdateNotifier] = []
         # A message says that there is something to send.
@@ -449,9 +451,7 @@ class Manager:
         if fault is not None:
             klog.error_s(fault, "Status update on pod aborted", pod=klog.kobj(pod))
             return None
-        for condition_type in _TIMED_CONDITIONS:
-            update_last_transition_time(status, old_status, condition_type)
-        status.start_time = old_status.start_time or status.start_time or metav1.now()
+        _keep_times(status, old_status)
         status.observed_generation = max(status.observed_generation, old_status.observed_generation)
         normalize_status(pod, status)
         version = 1 if cached is None else cached.version + 1
@@ -476,7 +476,22 @@ class Manager:
         if cached is not None:
             return cached.status
         mirror_pod = self.pod_manager.get_mirror_pod_by_pod(pod)
-        return pod.status if mirror_pod is None else mirror_pod.status
+        return self._inherited.get(pod.metadata.uid, pod.status) if mirror_pod is None else mirror_pod.status
+
+    def inherit(self, pod_uid: str, status: v1.PodStatus) -> None:
+        """Go on with the times of what a static pod's mirror says, before the pod manager knows the mirror.
+
+        DIVERGES: in Go a static pod whose status is found before the API server is heard has been started anew.
+        """
+        if status.start_time is None:
+            return
+        with self._pod_statuses_lock:
+            self._inherited[pod_uid] = status
+            cached = self._pod_statuses.get(pod_uid)
+            if cached is not None:
+                inherited = codec.deepcopy(cached.status)
+                _keep_times(inherited, status)
+                self._pod_statuses[pod_uid] = replace(cached, status=inherited)
 
     def _send_notification(self, notification: _Notification | None) -> None:
         if notification is None:
@@ -501,6 +516,7 @@ class Manager:
     def _delete_pod_status(self, uid: str) -> None:
         with self._pod_statuses_lock:
             self._pod_statuses.pop(uid, None)
+            self._inherited.pop(uid, None)
             self._forget_resize_locked(uid)
         self._pod_startup_latency_helper.delete_pod_startup_state(uid)
 
@@ -511,6 +527,7 @@ class Manager:
                 klog.v(5).info_s("Removing pod from status map", podUID=uid)
                 del self._pod_statuses[uid]
                 self._forget_resize_locked(uid)
+            self._inherited = {uid: status for uid, status in self._inherited.items() if uid in pod_uids}
 
     # ---- To the API server; all of this on the sync thread ----
 
@@ -856,6 +873,13 @@ def _revived(
             if container.name == old.name and podutil.container_should_restart(container, pod_spec, exit_code):
                 return False
     return any(new.name == old.name and new.state.terminated is None for new in new_statuses)
+
+
+def _keep_times(status: v1.PodStatus, old_status: v1.PodStatus) -> None:
+    """Sets when the pod started and when its conditions changed, in place: as before if they are as before."""
+    for condition_type in _TIMED_CONDITIONS:
+        update_last_transition_time(status, old_status, condition_type)
+    status.start_time = old_status.start_time or status.start_time or metav1.now()
 
 
 def update_last_transition_time(status: v1.PodStatus, old_status: v1.PodStatus, condition_type: str) -> None:

@@ -885,6 +885,41 @@ def test_static_pod() -> None:
     assert m.actions() == ["get"]
 
 
+@pytest.mark.parametrize("is_set_first", [True, False], ids=["set first", "told first"])
+def test_static_pod_goes_on_with_the_times_of_its_mirror(is_set_first: bool) -> None:
+    """Whether the mirror comes when its pod has been looked at, or just before the pod manager knows it."""
+    static, mirror = static_and_mirror_pod()
+    old, new = CUT - timedelta(hours=1), CUT - timedelta(minutes=1)
+    ready = v1.PodCondition(type=v1.POD_READY, status=TRUE, last_transition_time=old)
+    initialized = v1.PodCondition(type=v1.POD_INITIALIZED, status=FALSE, last_transition_time=old)
+    mirror.status = v1.PodStatus(start_time=old, conditions=[ready, initialized])
+    m = Manager(static)
+    found = ready_status()
+    found.conditions.append(v1.PodCondition(type=v1.POD_INITIALIZED, status=TRUE, last_transition_time=new))
+    if is_set_first:
+        m.set_pod_status(static, found)
+    m.inherit(static.metadata.uid, mirror.status)
+    if not is_set_first:
+        m.set_pod_status(static, found)
+    status = m.expect(static)
+    times = {condition.type: condition.last_transition_time for condition in status.conditions}
+    assert (status.start_time, times[v1.POD_READY]) == (old, old)
+    assert times[v1.POD_INITIALIZED] is not None and times[v1.POD_INITIALIZED] > old, "it has become so since"
+
+
+def test_static_pod_inherits_nothing_from_a_mirror_without_status_or_once_it_is_forgotten() -> None:
+    static, _ = static_and_mirror_pod()
+    m = Manager(static)
+    m.set_pod_status(static, random_status())
+    started = m.expect(static).start_time
+    m.inherit(static.metadata.uid, v1.PodStatus())
+    assert m.expect(static).start_time == started
+    m.inherit(static.metadata.uid, v1.PodStatus(start_time=CUT))
+    m.remove_orphaned_statuses([])
+    m.set_pod_status(static, random_status())
+    assert m.expect(static).start_time != CUT
+
+
 def test_sync_batch_cleans_up_versions() -> None:
     static, mirror = static_and_mirror_pod()
     static.metadata.uid, static.metadata.name, mirror.metadata.name = "static", "static", "static"

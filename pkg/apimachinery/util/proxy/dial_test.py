@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,8 +48,8 @@ def certificate(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def echo(certificate: Path) -> Iterator[int]:
-    """A server that says what it was told once it has been told all; the port."""
+def echo(certificate: Path, may_answer: threading.Event | None = None) -> Iterator[int]:
+    """A server that says what it was told once it has been told all, and the event is set if there is one; the port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
@@ -62,6 +63,7 @@ def echo(certificate: Path) -> Iterator[int]:
                 return
             with secured:
                 told = b"".join(iter(lambda: secured.recv(1 << 16), b""))
+                assert may_answer is None or may_answer.wait(TIMEOUT)
                 secured.sendall(told)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -73,12 +75,13 @@ def echo(certificate: Path) -> Iterator[int]:
 def test_a_runtime_behind_tls(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a certificate that the machine trusts; what is sent ends before what comes back begins."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    data = bytes(range(256)) * 2000
-    with echo(certificate) as port:
+    data, ended = bytes(range(256)) * 2000, threading.Event()
+    with echo(certificate, ended) as port:
         conn = proxy.dial_url(urlsplit(f"https://127.0.0.1:{port}/exec/token"))
         conn.settimeout(TIMEOUT)
         conn.sendall(data)
         conn.shutdown_write()
+        ended.set()
         assert b"".join(iter(lambda: conn.recv(1 << 16), b"")) == data
         conn.close()
 

@@ -47,8 +47,8 @@ class TLSClientConn(WaitingConn):
                 self._wait(_event(err))
 
     def shutdown_write(self) -> None:
-        # It sends the end, and then asks for the other side's, which is not there yet. If data is, that is an error that
-        # ends the connection: the standard library cannot send the end alone.
+        # It sends the end, and then asks for the other side's, which is not there yet. If data is, that is an error,
+        # which ends the connection: the standard library cannot send the end alone.
         with contextlib.suppress(ssl.SSLWantReadError):
             self._secured.unwrap()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import threading
@@ -19,6 +18,7 @@ from kubelet.config import common, file
 from pkg import golang
 from pkg.api.core import v1
 from pkg.client_go.tools.record import testing as recordtesting
+from pkg.util.testing import open_inotify_instances
 
 NODE = "random-test-hostname"
 _DEADLINE = 30.0
@@ -329,19 +329,10 @@ def test_watch_that_cannot_be_had_leaves_nothing_open(tmp_path: Path, monkeypatc
     monkeypatch.setattr(inotify_c.InotifyFD, "add_callback", refuse)
     recorder = recordtesting.FakeRecorder(1)
     source = file.SourceFile(str(tmp_path), NODE, _NEVER, golang.Channel(), recorder, None)
-    before = inotify_instances()
+    before = open_inotify_instances()
     with pytest.raises(OSError, match="inotify watch limit reached"):
         source.do_watch(golang.background())
-    assert inotify_instances() <= before
-
-
-def inotify_instances() -> set[str]:
-    found = set()
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            if "inotify" in os.readlink(f"/proc/self/fd/{name}"):
-                found.add(name)
-    return found
+    assert open_inotify_instances() <= before
 
 
 class Store:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from kubelet.eviction import threshold_notifier
 from kubelet.eviction.memory_threshold_notifier import LinuxMemoryThresholdNotifier
 from kubelet.eviction.testing import FakeCgroupNotifier, FakeNotifierFactory, amount, threshold
 from pkg import golang
+from pkg.util.testing import open_files
 
 MEMORY, ALLOCATABLE = evictionapi.Signal.MEMORY_AVAILABLE, evictionapi.Signal.ALLOCATABLE_MEMORY_AVAILABLE
 
@@ -138,15 +139,6 @@ def test_description(hierarchy: Path, signal: evictionapi.Signal, grace_period: 
         threshold(signal, "2Gi", grace_period), "/kubepods", FakeNotifierFactory(), lambda m: None, str(hierarchy)
     )
     assert notifier.description() == description
-
-
-def open_files() -> set[tuple[str, str]]:
-    """Descriptors of this process, and what they are."""
-    found = set()
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one of this look, and those of others that end
-            found.add((name, os.readlink(f"/proc/self/fd/{name}")))
-    return found
 
 
 def test_a_notifier_that_was_not_granted_leaves_nothing(tmp_path: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -22,6 +21,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.util import exec as utilexec
+from pkg.util.testing import open_files
 
 CTX = golang.background()
 POD = v1.Pod(metadata=metav1.ObjectMeta(name="p", namespace="ns", uid="u"))
@@ -157,15 +157,6 @@ def test_port_that_is_not_there_is_told_of(world: World, handler: dict[str, Any]
     with pytest.raises(ValueError, match=message):
         world.probe(v1.Probe(timeout_seconds=1, **handler))
     assert world.events() == [f"Warning Unhealthy Liveness probe errored and resulted in unknown state: {message}"]
-
-
-def open_files() -> set[tuple[str, str]]:
-    """Descriptors of this process, and what they are: sockets have names of their own."""
-    found = set()
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one of this look, and those of others that end
-            found.add((name, os.readlink(f"/proc/self/fd/{name}")))
-    return found
 
 
 @contextmanager

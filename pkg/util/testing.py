@@ -1,13 +1,32 @@
-"""A stand-in for the commands of a machine.
+"""A stand-in for the commands of a machine, and what a test has left open.
 
 Go: k8s.io/utils/exec/testing/fake_exec.go
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Sequence
 
 from pkg.util.exec import CodeExitError
+
+
+def open_files() -> set[tuple[str, str]]:
+    """Descriptors of this process, and what they are of: sockets have names of their own, pipes too.
+
+    What others have open in the process comes and goes: ask whether there is something new, not how many there are.
+    """
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the one of this look, and those of others that end
+            found.add((fd, os.readlink(f"/proc/self/fd/{fd}")))
+    return found
+
+
+def open_inotify_instances() -> set[tuple[str, str]]:
+    """Those of open_files that are inotify instances, which all have one name."""
+    return {(fd, name) for fd, name in open_files() if "inotify" in name}
 
 
 class FakeExec:

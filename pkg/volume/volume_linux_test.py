@@ -5,7 +5,6 @@ Go: pkg/volume/volume_linux_test.go
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.client_go.tools.record.testing import FakeRecorder
+from pkg.util.testing import open_files
 from pkg.volume import Attributes, MetricsNil, MounterArgs, VolumeOwnership, volume_linux
 from pkg.volume.util import types
 
@@ -179,11 +179,7 @@ def test_walk_leaves_nothing_open(tmp_path: Path) -> None:
 
 def open_in_tree(path: Path) -> list[str]:
     """What of it this process has open; others have their own files open in this process, which come and go."""
-    found = []
-    for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            found.append(os.readlink(f"/proc/self/fd/{fd}"))
-    return [name for name in found if name.startswith(str(path))]
+    return [name for _, name in open_files() if name.startswith(str(path))]
 
 
 def test_missing_directory_is_an_error_that_counts(tmp_path: Path) -> None:

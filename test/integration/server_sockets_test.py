@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import os
 import socket
 import ssl
 import stat
@@ -20,6 +19,7 @@ from framework.ports import free_port
 from framework.waiting import wait_for
 
 from pkg.client_go.util.certificate.testing import Authority
+from pkg.util.testing import open_files
 
 TIMEOUT = 30.0
 OPEN_TO_ALL = {
@@ -60,13 +60,9 @@ def serving_threads() -> int:
     return sum(thread.name == "kubelet-server-connection" for thread in threading.enumerate())
 
 
-def open_files() -> Counter[str]:
+def open_kinds() -> Counter[str]:
     """What this process has open, and how often."""
-    found: Counter[str] = Counter()
-    for each in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            found[os.readlink(f"/proc/self/fd/{each}")] += 1
-    return found
+    return Counter(name for _, name in open_files())
 
 
 def hold_open(port: int, stack: contextlib.ExitStack) -> None:
@@ -88,14 +84,14 @@ def hold_open(port: int, stack: contextlib.ExitStack) -> None:
 def test_clients_that_hold_on_hinder_nobody_and_leave_nothing(port: int) -> None:
     assert get(port, "/healthz") == (200, b"ok")
     wait_for("the connection has ended", lambda: serving_threads() == 0, timeout=TIMEOUT)
-    files = open_files()
+    files = open_kinds()
     with contextlib.ExitStack() as stack:
         hold_open(port, stack)
         wait_for("all are being served", lambda: serving_threads() == 50, timeout=TIMEOUT)
         assert get(port, "/healthz") == (200, b"ok")
     wait_for("their threads have ended", lambda: serving_threads() == 0, timeout=TIMEOUT)
     # The node and what earlier tests left open and close files of their own meanwhile.
-    wait_for("no more files are open", lambda: not open_files() - files, TIMEOUT, lambda: open_files() - files)
+    wait_for("no more files are open", lambda: not open_kinds() - files, TIMEOUT, lambda: open_kinds() - files)
 
 
 @pytest.mark.parametrize(

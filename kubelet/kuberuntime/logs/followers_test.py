@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import contextlib
 import errno
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,7 @@ from kubelet.kuberuntime import logs
 from kubelet.kuberuntime.logs import followers
 from pkg import golang
 from pkg.apimachinery.util import wait
+from pkg.util.testing import open_inotify_instances
 
 _CTX = golang.background()
 _LINE = b"2026-01-02T03:04:05.6Z stdout F text\n"
@@ -34,15 +33,6 @@ def _runtime(ids: list[str]) -> testing.FakeRuntimeService:
 
 def _wait_for(condition: Callable[[], bool]) -> None:
     wait.poll_until_context_timeout(_CTX, 0.005, 30.0, True, condition)
-
-
-def _inotify_instances() -> set[str]:
-    found = set()
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            if "inotify" in os.readlink(f"/proc/self/fd/{name}"):
-                found.add(name)
-    return found
 
 
 def _watchers() -> set[threading.Thread]:
@@ -88,10 +78,10 @@ def test_two_hundred_followers_share_one_inotify_instance(tmp_path: Path) -> Non
         (tmp_path / each).mkdir()
         (tmp_path / each / "0.log").write_bytes(_LINE)
     runtime = _runtime(ids)
-    before, threads = _inotify_instances(), _watchers()
+    before, threads = open_inotify_instances(), _watchers()
     readers = [_Reader(tmp_path / each / "0.log", each, runtime) for each in ids for _ in range(10)]
     _wait_for(lambda: all(reader.data for reader in readers))
-    assert len(_inotify_instances() - before) == 1
+    assert len(open_inotify_instances() - before) == 1
     assert len(_watchers() - threads) == 1
 
     for each in ids:
@@ -110,7 +100,7 @@ def test_two_hundred_followers_share_one_inotify_instance(tmp_path: Path) -> Non
         reader.join()
     assert all(isinstance(reader.error, golang.Canceled) for reader in readers[:100])
     assert all(reader.error is None for reader in readers[100:])
-    assert _inotify_instances() <= before
+    assert open_inotify_instances() <= before
     assert _watchers() <= threads
 
 
@@ -124,10 +114,10 @@ def test_follower_that_leaves_before_the_thread_has_begun_leaves_nothing(
         run(self)
 
     monkeypatch.setattr(inotify_c.InotifyFD, "run", begin_late)
-    before = _inotify_instances()
+    before = open_inotify_instances()
     with followers.Follower(str(tmp_path / "0.log"), "c", _runtime(["c"])):
-        assert len(_inotify_instances() - before) == 1
-    assert _inotify_instances() <= before
+        assert len(open_inotify_instances() - before) == 1
+    assert open_inotify_instances() <= before
 
 
 @pytest.mark.usefixtures("_no_force_check")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from jeepney.io import blocking
 
 from kubelet.nodeshutdown import systemd
 from pkg import golang
+from pkg.util.testing import open_files
 
 LOGIND = jeepney.DBusAddress("/org/freedesktop/login1", interface="org.freedesktop.login1.Manager")
 
@@ -215,13 +214,6 @@ def test_override(connection: systemd.DBusCon, tmp_path: Path) -> None:
 
 
 def test_descriptors_are_given_back(logind: FakeLogind) -> None:
-    def open_files() -> set[tuple[str, str]]:
-        found = set()
-        for name in os.listdir("/proc/self/fd"):
-            with suppress(FileNotFoundError):  # the one of this look, and those of others that end
-                found.add((name, os.readlink(f"/proc/self/fd/{name}")))
-        return found
-
     before = open_files()
     for _ in range(3):
         connection = systemd.DBusCon()

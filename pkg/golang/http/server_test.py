@@ -20,6 +20,7 @@ from OpenSSL import SSL
 from pkg import golang
 from pkg.client_go.util.certificate.testing import Authority
 from pkg.golang import debug, http
+from pkg.util.testing import open_files
 
 _TIMEOUT = 30.0
 # The head of a request after which the server ends the connection, without its last line.
@@ -335,17 +336,7 @@ def test_nothing_is_left_open() -> None:
         for _ in range(20):
             stack.enter_context(connect(server)).sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_for(lambda: server.connections() == 20)
-    # What others have open in this process comes and goes; a leak stays.
     wait_for(lambda: open_files() <= before)
-
-
-def open_files() -> set[tuple[str, str]]:
-    """Descriptors, and what they are of."""
-    found = set()
-    for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # as the one of the listing itself
-            found.add((fd, os.readlink(f"/proc/self/fd/{fd}")))
-    return found
 
 
 def test_a_connection_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

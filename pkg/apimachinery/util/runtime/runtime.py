@@ -1,0 +1,29 @@
+"""Contain the failure of work that is done for one pod, client, plugin or file.
+
+Go: k8s.io/apimachinery/pkg/util/runtime/runtime.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pkg import golang, klog
+
+
+@contextmanager
+def contain(message: str, **keys: object) -> Iterator[None]:
+    """Log an exception that leaves the block, with its stack, and go on after the block.
+
+    Use it around the smallest step that serves one pod, client, plugin or file, inside the loop that serves them
+    all: Python raises where Go has no counterpart (RecursionError, UnicodeError, "can't start new thread"), and an
+    exception that leaves a thread ends the process. A ContextError passes through, because it ends the caller too.
+    Safe for use by several threads.
+    """
+    try:
+        yield
+    except golang.ContextError:
+        raise
+    except Exception as err:
+        # The caller decides by using this function that nobody else may suffer for the failure.
+        klog.error_s(err, message, **keys, stacktrace=klog.stacktrace(err))

@@ -17,7 +17,7 @@ from pkg.golang.context import (
     with_value,
     without_cancel,
 )
-from pkg.golang.thread import Thread, ThreadGroup, go, install_crash_handler
+from pkg.golang.thread import Thread, ThreadError, ThreadGroup, go, install_crash_handler
 from pkg.golang.ticker import Ticker, Timer, TimerChannel, TimerSource, after
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Selected",
     "Send",
     "Thread",
+    "ThreadError",
     "ThreadGroup",
     "Ticker",
     "Timer",

@@ -1,15 +1,22 @@
-"""Authorities and certificates of every kind, for tests. Made by hand: what makes real ones makes no wrong ones."""
+"""A machine without threads, for tests; and authorities and certificates of every kind.
+
+The latter are made by hand: what makes real ones makes no wrong ones.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from unittest import mock
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from pkg import golang
 
 CLIENT_AUTH = ExtendedKeyUsageOID.CLIENT_AUTH
 SERVER_AUTH = ExtendedKeyUsageOID.SERVER_AUTH
@@ -17,6 +24,22 @@ ANY_USAGE = ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE
 UID_OID = "1.3.6.1.4.1.57683.2"
 
 HOUR = datetime.timedelta(hours=1)
+
+
+@contextmanager
+def out_of_threads(prefix: str = "") -> Iterator[list[str]]:
+    """Let golang.go start no thread whose name begins with `prefix`; gives the names of those that were refused."""
+    refused: list[str] = []
+    start = golang.Thread.start
+
+    def refuse(thread: golang.Thread) -> None:
+        if not thread.name.startswith(prefix):
+            return start(thread)
+        refused.append(thread.name)
+        raise RuntimeError("can't start new thread")
+
+    with mock.patch.object(golang.Thread, "start", refuse):
+        yield refused
 
 
 def subject(common_name: str = "", organization: Sequence[str] = (), uids: Sequence[str] = ()) -> x509.Name:

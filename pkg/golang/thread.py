@@ -61,12 +61,25 @@ class ThreadGroup:
         return alive
 
 
+class ThreadError(RuntimeError):
+    """The machine has no more threads for this process, or no memory for one more. Go has no such error."""
+
+
 def go(fn: Callable[..., object], *args: Any, name: str = "") -> Thread:
-    """Run fn(*args) in a new thread. Name it after what it does and for whom: `podworker-<uid>`."""
+    """Run fn(*args) in a new thread. Name it after what it does and for whom: `podworker-<uid>`.
+
+    Raises ThreadError when no thread can be started. The caller must then be as it was before, and try again later.
+    """
     if threading.stack_size() != _STACK_SIZE:
         threading.stack_size(_STACK_SIZE)
     thread = Thread(fn, args, name or getattr(fn, "__name__", "go"))
-    thread.start()
+    try:
+        thread.start()
+    except (RuntimeError, MemoryError) as err:
+        raise ThreadError(
+            f"start thread {thread.name!r} beside {threading.active_count()} others: {err or 'out of memory'}; "
+            "the limit is TasksMax of the unit, pids.max of the cgroup, ulimit -u, or the memory"
+        ) from err
     return thread
 
 

@@ -6,7 +6,10 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from pkg import golang
+from pkg.golang import testing
 
 
 def test_go_names_and_runs() -> None:
@@ -15,6 +18,34 @@ def test_go_names_and_runs() -> None:
     assert got.recv(30) == (("worker-5", 5), True)
     thread.join(30)
     assert thread.daemon
+
+
+def test_the_message_of_a_thread_that_cannot_be_started_names_the_limits() -> None:
+    with testing.out_of_threads("worker-") as refused, pytest.raises(golang.ThreadError) as raised:
+        golang.go(lambda: None, name="worker-5")
+    assert refused == ["worker-5"]
+    message = str(raised.value)
+    assert message.startswith("start thread 'worker-5' beside ")
+    assert "can't start new thread" in message
+    for limit in ("TasksMax", "pids.max", "ulimit -u"):
+        assert limit in message
+
+
+def test_a_process_without_threads_gets_an_error_that_it_can_handle() -> None:
+    program = (
+        "import resource\n"
+        "from pkg import golang\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), resource.RLIM_INFINITY))\n"
+        "ctx, cancel = golang.with_cancel(golang.background())\n"
+        "try:\n"
+        "    while True: golang.go(ctx.wait, 60)\n"
+        "except golang.ThreadError as err:\n"
+        "    cancel()\n"
+        "    print('told', err)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert run.stdout.startswith("told start thread"), run.stderr
 
 
 def test_a_group_has_the_threads_of_its_threads() -> None:

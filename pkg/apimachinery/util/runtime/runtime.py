@@ -12,18 +12,19 @@ from pkg import golang, klog
 
 
 @contextmanager
-def contain(message: str, **keys: object) -> Iterator[None]:
+def contain(message: str, ctx: golang.Context | None = None, /, **keys: object) -> Iterator[None]:
     """Log an exception that leaves the block, with its stack, and go on after the block.
 
     Use it around the smallest step that serves one pod, client, plugin or file, inside the loop that serves them
     all: Python raises where Go has no counterpart (RecursionError, UnicodeError, "can't start new thread"), and an
-    exception that leaves a thread ends the process. A ContextError passes through, because it ends the caller too.
-    Safe for use by several threads.
+    exception that leaves a thread ends the process. A ContextError passes through, because it ends the caller too;
+    if the caller's ctx is given, then only once that has ended: until then the error is of a call whose own time was
+    over, or that somebody else has cancelled. Safe for use by several threads.
     """
     try:
         yield
-    except golang.ContextError:
-        raise
     except Exception as err:
+        if isinstance(err, golang.ContextError) and (ctx is None or ctx.err() is not None):
+            raise
         # The caller decides by using this function that nobody else may suffer for the failure.
         klog.error_s(err, message, **keys, stacktrace=klog.stacktrace(err))

@@ -26,3 +26,13 @@ def test_contain_lets_the_end_of_a_context_pass() -> None:
 def test_contain_lets_the_end_of_the_process_pass(err: type[BaseException]) -> None:
     with pytest.raises(err), contain("Failed"):
         raise err
+
+
+def test_contain_with_a_context_takes_the_end_of_another_for_a_failure(log: io.StringIO) -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    with contain("Failed", ctx):
+        raise golang.DeadlineExceeded
+    assert '"Failed"' in log.getvalue()
+    cancel()
+    with pytest.raises(golang.Canceled), contain("Failed", ctx):
+        raise golang.Canceled

@@ -43,10 +43,6 @@ class Orphan:
     reasons: list[str] = field(default_factory=list)
 
 
-class MountedBelowError(OSError):
-    """What is to be removed has a mount in it."""
-
-
 def inspect(pods_dir: str, pod_uid: str, proc: str = mountholders.PROC) -> Orphan:
     """Look into the directory, but never into a mount. Raises OSError."""
     # The kernel's list of mounts knows no links.
@@ -61,11 +57,10 @@ def inspect(pods_dir: str, pod_uid: str, proc: str = mountholders.PROC) -> Orpha
 
 
 def remove(mounter: mount_utils.Interface, orphan: Orphan) -> None:
-    """Remove the directory with all that is in it. Raises MountedBelowError before anything is removed, and OSError."""
-    mounts = mountholders.mounts_at_or_below([orphan.path])
-    if mounts:
-        raise MountedBelowError(f"{mounts[0].mount_point} is a mount point: unmount it first")
-    # Looks again at each directory: something may be mounted at any time.
+    """Remove the directory with all that is in it.
+
+    Raises removeall.MountedError before anything is removed, and OSError.
+    """
     removeall.remove_all_one_filesystem(mounter, orphan.path)
 
 

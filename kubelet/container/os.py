@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import glob
 import os
-import shutil
 import socket
 from typing import IO, Protocol
+
+from pkg import mount_utils
+from pkg.util import removeall
 
 
 class OSInterface(Protocol):
@@ -28,7 +30,7 @@ class OSInterface(Protocol):
         ...
 
     def remove_all(self, path: str) -> None:
-        """Remove path and all under it; fine if it is not there."""
+        """Remove path and all under it, but nothing while something is mounted there; fine if it is not there."""
         ...
 
     def create(self, path: str) -> IO[bytes]:
@@ -67,6 +69,9 @@ class OSInterface(Protocol):
 class RealOS:
     """The operating system."""
 
+    def __init__(self) -> None:
+        self._mounter = mount_utils.Mounter()
+
     def mkdir_all(self, path: str, perm: int) -> None:
         os.makedirs(path, perm, exist_ok=True)
 
@@ -83,10 +88,8 @@ class RealOS:
             os.unlink(path)
 
     def remove_all(self, path: str) -> None:
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        elif os.path.lexists(path):
-            os.unlink(path)
+        # DIVERGES: Go also removes what somebody has mounted in the folder.
+        removeall.remove_all_one_filesystem(self._mounter, path)
 
     def create(self, path: str) -> IO[bytes]:
         return self.open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)

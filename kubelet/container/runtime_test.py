@@ -10,7 +10,7 @@ import pytest
 
 from kubelet import container as kubecontainer
 from kubelet.container import testing as containertest
-from pkg import golang
+from pkg import golang, mount_utils
 from pkg.apimachinery.clock import testing as testingclock
 
 CTX = golang.background()
@@ -172,3 +172,19 @@ def test_real_os(tmp_path: Path) -> None:
         writer.write(b"z")
         writer.flush()
         assert reader.read(1) == b"z"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+def test_a_folder_is_not_removed_while_something_is_mounted_in_it(tmp_path: Path) -> None:
+    """A container with the node's logs and bidirectional propagation has mounted a server's directory there."""
+    mounter = mount_utils.Mounter()
+    for name in ("logs/pod", "server"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "server/file").write_text("x")
+    mounter.mount(str(tmp_path / "server"), str(tmp_path / "logs/pod"), "", ["bind"])
+    try:
+        with pytest.raises(OSError, match="is a mount point"):
+            kubecontainer.RealOS().remove_all(str(tmp_path / "logs"))
+        assert (tmp_path / "server/file").exists()
+    finally:
+        mounter.unmount(str(tmp_path / "logs/pod"))

@@ -111,7 +111,7 @@ def test_orphans_are_told_once_explained_and_removed_but_not_across_a_mount(
     assert code == 1
     assert {each["pod_uid"]: each["removed"] for each in results} == {"orphan-data": True, "orphan-mounted": False}
     assert [each["refused"] for each in results if not each["removed"]] == [
-        f"{mount} is a mount point: unmount it first"
+        f"cannot delete directory {orphans['mounted']}: {mount} is a mount point: unmount it first"
     ]
     assert (mount / "precious").read_text() == "data" and not orphans["data"].exists()
 

@@ -12,6 +12,10 @@ from collections.abc import Callable
 from pkg import mount_utils
 
 
+class MountedError(OSError):
+    """Something is mounted at or below what is to be removed."""
+
+
 def remove(path: str) -> None:
     """Remove one file, link or empty directory. Raises OSError."""
     if stat.S_ISDIR(os.lstat(path).st_mode):
@@ -21,17 +25,30 @@ def remove(path: str) -> None:
 
 
 def remove_all_one_filesystem(mounter: mount_utils.Interface, path: str) -> None:
-    """Remove path with all below it. Raises OSError at the first thing that stays, a mount point for instance."""
-    _remove_all(mounter, _mount_points(mounter), mount_utils.without_links_above(path), remove)
+    """Remove path with all below it.
+
+    Raises MountedError before anything is removed while something is mounted at path or below it, and OSError at the
+    first thing that stays.
+    """
+    _remove_unmounted(mounter, path, remove)
 
 
 def remove_dirs_one_filesystem(mounter: mount_utils.Interface, path: str) -> None:
-    """Remove path if only empty directories stand below it. Raises OSError at the first thing that is none."""
-    _remove_all(mounter, _mount_points(mounter), mount_utils.without_links_above(path), os.rmdir)
+    """Remove path if only empty directories stand below it.
+
+    Raises MountedError as remove_all_one_filesystem does, and OSError at the first thing that is no empty directory.
+    """
+    _remove_unmounted(mounter, path, os.rmdir)
 
 
-def _mount_points(mounter: mount_utils.Interface) -> frozenset[str]:
-    return frozenset(point.path for point in mounter.list())
+def _remove_unmounted(mounter: mount_utils.Interface, path: str, remove_one: Callable[[str], None]) -> None:
+    """DIVERGES: Go removes everything that it finds before it comes to a mount point."""
+    root = mount_utils.without_links_above(path)
+    mount_points = frozenset(point.path for point in mounter.list())
+    for point in sorted(mount_points):
+        if point == root or point.startswith(f"{root}/"):
+            raise MountedError(f"cannot delete directory {path}: {point} is a mount point: unmount it first")
+    _remove_all(mounter, mount_points, root, remove_one)
 
 
 def _remove_all(
@@ -45,7 +62,7 @@ def _remove_all(
         return
     # Something may have been mounted meanwhile.
     if mounted or (is_dir and not mounter.is_likely_not_mount_point(path)):
-        raise OSError(f"cannot delete directory {path}: it is a mount point")
+        raise MountedError(f"cannot delete directory {path}: it is a mount point: unmount it first")
     if is_dir:
         for name in sorted(os.listdir(path)):
             _remove_all(mounter, mount_points, os.path.join(path, name), remove_one)

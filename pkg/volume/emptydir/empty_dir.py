@@ -7,9 +7,9 @@ Quotas of the file system (fsquota) are not used.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import shutil
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from pkg.apimachinery.api import resource
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.component_helpers import resource as resourcehelper
+from pkg.util import removeall
 from pkg.volume import util as volumeutil
 from pkg.volume.metrics_du import MetricsDu
 from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost, VolumePlugin
@@ -252,7 +253,8 @@ class EmptyDir:
                 readyDir=ready_dir,
                 path=directory,
             )
-            shutil.rmtree(ready_dir, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                removeall.remove_all_one_filesystem(self._mounter, ready_dir)
         return False
 
     def _set_up_tmpfs(self, directory: str) -> None:
@@ -313,8 +315,7 @@ class EmptyDir:
     def tear_down_at(self, directory: str) -> None:
         ready_dir = self._get_meta_dir()
         try:
-            if os.path.lexists(ready_dir):
-                shutil.rmtree(ready_dir)
+            removeall.remove_all_one_filesystem(self._mounter, ready_dir)
         except OSError as err:
             raise OSError(f"failed to remove ready dir [{ready_dir}]: {err}") from err
         if not mount_utils.path_exists(directory):
@@ -322,18 +323,10 @@ class EmptyDir:
             return
         found = self._mount_detector.get_mount_medium(directory, v1.STORAGE_MEDIUM_HUGE_PAGES)
         if found.is_mount_point and found.medium in (v1.STORAGE_MEDIUM_MEMORY, v1.STORAGE_MEDIUM_HUGE_PAGES):
-            # With a mount below it this would have failed.
             self._mounter.unmount(directory)
-        else:
-            self._check_nothing_is_mounted_below(directory)
-        shutil.rmtree(directory)
-
-    def _check_nothing_is_mounted_below(self, directory: str) -> None:
-        """DIVERGES: Go removes what is in mounts that a container has left there, too, be it another machine's."""
-        below = f"{os.path.realpath(directory)}/"
-        for point in self._mounter.list():
-            if point.path.startswith(below):
-                raise OSError(f"cannot delete directory {directory}: {point.path} is a mount point")
+        # DIVERGES: Go also removes what is in a mount that a container has left on the directory or below it, be it
+        # another machine's. Such a mount may also show only now that the volume's own one is gone.
+        removeall.remove_all_one_filesystem(self._mounter, directory)
 
 
 def get_page_size_mount_option(medium: str, pod: v1.Pod) -> str:

@@ -128,6 +128,8 @@ def test_mounts(tmp_path: Path, medium: str, detector: FakeMountDetector, mounts
     assert [call for call, _ in world.host.mounter.calls] == ["mount"] * mounts
     assert world.path.stat().st_mode & 0o777 == 0o777 and world.ready.exists()
     world.host.mounter.reset_log()
+    if not unmounts:
+        world.host.mounter.mount_points = []  # as the detector says
     world.plugin._new_unmounter_internal("v", "u", detector).tear_down()
     assert [call for call, _ in world.host.mounter.calls] == ["unmount"] * unmounts
     assert not world.path.exists() and not world.ready.parent.exists()
@@ -159,6 +161,30 @@ def test_what_is_mounted_below_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=f"cannot delete directory {world.path}: {below} is a mount point"):
         world.plugin.new_unmounter("v", "u").tear_down()
     assert (below / "file").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+@pytest.mark.parametrize("covered", [False, True], ids=["a server's directory", "one below memory"])
+def test_what_is_mounted_on_it_is_left_alone(tmp_path: Path, covered: bool) -> None:
+    """A container with bidirectional propagation has mounted something on its emptyDir, and has ended."""
+    world = World(tmp_path)
+    mounter = mount_utils.Mounter()
+    world.host.mounter = mounter  # type: ignore[assignment]
+    world.set_up()
+    server = tmp_path / "server"
+    server.mkdir()
+    (server / "file").write_text("x")
+    mounter.mount(str(server), str(world.path), "", ["bind"])
+    if covered:
+        mounter.mount("tmpfs", str(world.path), "tmpfs", [])
+    try:
+        with pytest.raises(OSError, match=f"cannot delete directory {world.path}: {world.path} is a mount point"):
+            world.plugin.new_unmounter("v", "u").tear_down()
+        assert (server / "file").exists()
+    finally:
+        mounter.unmount(str(world.path))
+    world.plugin.new_unmounter("v", "u").tear_down()
+    assert not world.path.exists() and (server / "file").exists()
 
 
 @pytest.mark.parametrize(

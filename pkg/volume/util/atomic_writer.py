@@ -18,14 +18,14 @@ import contextlib
 import errno
 import os
 import posixpath
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pkg import klog
+from pkg import klog, mount_utils
+from pkg.util import removeall
 
 MAX_FILE_NAME_LENGTH = 255
 MAX_PATH_LENGTH = 4096
@@ -47,9 +47,10 @@ class FileProjection:
 class AtomicWriter:
     """Writes to one directory, which must exist. Calls must not overlap. Names that start with ".." are its own."""
 
-    def __init__(self, target_dir: str, log_context: str) -> None:
+    def __init__(self, target_dir: str, log_context: str, mounter: mount_utils.Interface | None = None) -> None:
         """Raises OSError if the directory is not there."""
         os.stat(target_dir)
+        self._mounter = mounter or mount_utils.Mounter()
         self._target_dir = target_dir
         self._log_context = log_context
 
@@ -113,7 +114,8 @@ class AtomicWriter:
             os.symlink(os.path.basename(directory), new_data_dir)
             os.rename(new_data_dir, self._path(DATA_DIR_NAME))
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self._remove_dir(directory)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(new_data_dir)
             raise
@@ -172,7 +174,11 @@ class AtomicWriter:
         for entry in list(os.scandir(self._target_dir)):
             is_ours = _is_timestamp_dir_name(entry.name) and entry.is_dir(follow_symlinks=False)
             if is_ours and entry.name != current:
-                shutil.rmtree(entry.path)
+                self._remove_dir(entry.path)
+
+    def _remove_dir(self, path: str) -> None:
+        """DIVERGES: Go also removes what a container with bidirectional propagation has mounted in the directory."""
+        removeall.remove_all_one_filesystem(self._mounter, path)
 
 
 def validate_payload(payload: Mapping[str, FileProjection]) -> dict[str, FileProjection]:

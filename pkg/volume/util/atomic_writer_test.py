@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pkg import golang, mount_utils
+from pkg.mount_utils.testing import FakeMounter
 from pkg.volume.util import atomic_writer
 from pkg.volume.util.atomic_writer import AtomicWriter, FileProjection
 
@@ -269,6 +270,20 @@ def test_other_volumes_mount_point_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "nested").mkdir()
     AtomicWriter(str(tmp_path), "-test-").write(payload("foo", "nested"))
     assert (tmp_path / "nested").is_dir() and not (tmp_path / "nested").is_symlink()
+
+
+def test_old_files_stay_while_something_is_mounted_among_them(tmp_path: Path) -> None:
+    mounter = FakeMounter()
+    writer = AtomicWriter(str(tmp_path), "-test-", mounter)
+    writer.write(payload("foo"))
+    old = tmp_path / os.readlink(tmp_path / "..data")
+    mounter.mount("server:/share", str(old), "nfs", [])
+    with pytest.raises(OSError, match=f"{old} is a mount point"):
+        writer.write(payload("bar"))
+    assert (old / "foo").exists() and observed(tmp_path) == payload("bar")
+    mounter.unmount(str(old))
+    writer.write(payload("baz"))
+    check(tmp_path, payload("baz"))
 
 
 def test_reader_never_sees_a_mixed_set(tmp_path: Path) -> None:

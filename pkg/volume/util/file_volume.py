@@ -137,7 +137,7 @@ class FileVolumeMounter(FileVolume, ABC):
             complete = volumeutil.fs_group_complete_hook(self.plugin, None)
             VolumeOwnership(self, directory, args.fs_group, None, complete).change_permissions()
 
-        AtomicWriter(directory, context).write(payload, set_perms)
+        AtomicWriter(directory, context, self.plugin.host.get_mounter()).write(payload, set_perms)
 
     def _clean_up(self) -> None:
         try:

@@ -8,13 +8,13 @@ Go: pkg/volume/util/volumepathhandler/volume_path_handler.go, volume_path_handle
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 from pathlib import Path
 from typing import Protocol
 
 from pkg import klog, mount_utils
+from pkg.util import removeall
 
 _SYS_BLOCK = "/sys/block"
 _LOSETUP = "losetup"
@@ -107,9 +107,7 @@ class VolumePathHandler:
             raise OSError("failed to remove map path. mapPath is empty")
         klog.v(5).info_s("RemoveMapPath", mapPath=map_path)
         try:
-            shutil.rmtree(map_path)
-        except FileNotFoundError:
-            pass
+            removeall.remove_all_one_filesystem(self._mounter, map_path)
         except OSError as err:
             raise OSError(f"failed to remove directory {map_path}: {err}") from err
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pkg.mount_utils.testing import FakeMounter
 from pkg.volume.util.volumepathhandler import DeviceNotFoundError, VolumePathHandler
 from pkg.volume.util.volumepathhandler.volume_path_handler import clean_backing_file_path
 
@@ -110,3 +111,12 @@ def test_loop_device(tmp_path: Path) -> None:
         handler.detach_file_device(str(file))
     with pytest.raises(DeviceNotFoundError):
         handler.get_loop_device(str(file))
+
+
+def test_a_directory_with_a_bind_is_not_removed(tmp_path: Path) -> None:
+    mounter = FakeMounter()
+    (tmp_path / "uid").write_text("x")
+    mounter.mount(DEVICE, str(tmp_path / "uid"), "", ["bind"])
+    with pytest.raises(OSError, match="is a mount point"):
+        VolumePathHandler(mounter).remove_map_path(str(tmp_path))
+    assert (tmp_path / "uid").exists()

@@ -6,15 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from framework.containerd import ROOT
 from framework.hollow_kubelet import HollowKubelet
 from framework.pods import pod, sleeper
 from framework.ports import free_port
+from kubelet_cmd.kubemark.app import hollow_node
+
+from pkg import golang
 
 
 @contextmanager
@@ -52,6 +57,30 @@ def test_with_a_runtime_and_directory_of_its_own(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
         assert process.wait(30) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directory_is_removed_once_no_thread_writes_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Command:
+        """A kubelet that leaves a thread behind, which has something to finish."""
+
+        def __init__(self, make_dependencies: object) -> None:
+            pass
+
+        def execute(self, flags: list[str]) -> int:
+            [root] = [flag.partition("=")[2] for flag in flags if flag.startswith("--root-dir=")]
+            golang.go(write, Path(root), name="late-writer")
+            return 0
+
+    def write(root: Path) -> None:
+        for number in range(1000):
+            pod = root / "pods" / str(number)
+            pod.mkdir(parents=True)
+            (pod / "file").touch()
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(hollow_node.server, "KubeletCommand", Command)
+    assert hollow_node.new_hollow_node_command().execute([]) == 0
     assert list(tmp_path.iterdir()) == []
 
 

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pkg import golang
+from pkg import golang, klog
 from pkg.component_base import tracing
 
 from ...kubelet.app import options, server
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from kubelet import kubelet_struct
     from kubelet.cri import apis as internalapi
     from kubelet.cri.remote import fake
+
+# Seconds that the kubelet's threads have at the end before their directory is removed under them.
+_THREADS_END_WITHIN = 30.0
 
 _NOTICE = "HOLLOW NODE: the container runtime is a fake that keeps pods in memory. NO CONTAINER RUNS."
 
@@ -44,8 +47,13 @@ class HollowNodeCommand:
             return 1
         print(_NOTICE, file=sys.stderr, flush=True)
         try:
-            with tempfile.TemporaryDirectory(prefix="hollow-kubelet.", ignore_cleanup_errors=True) as directory:
-                return self._run(hollow, Path(directory), kubelet_args)
+            with tempfile.TemporaryDirectory(prefix="hollow-kubelet.") as directory, golang.ThreadGroup() as threads:
+                try:
+                    return self._run(hollow, Path(directory), kubelet_args)
+                finally:
+                    # A thread that still writes would make the directory anew while it is being removed.
+                    for thread in threads.join(_THREADS_END_WITHIN):
+                        klog.warning_s("Thread still runs, it may leave files behind", thread=thread.name)
         except OSError as err:
             print(f"Error: {err}", file=sys.stderr)
             return 1

@@ -56,15 +56,20 @@ def node(tmp_path: Path) -> Iterator[Node]:
         node.mounter.unmount(path)
 
 
+def exchange(one: Path, other: Path) -> None:
+    """Swap two paths in one step, so that something stands at both of them all the time."""
+    if _LIBC.renameat2(_AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _RENAME_EXCHANGE) != 0:
+        raise OSError(ctypes.get_errno(), "renameat2")
+
+
 @contextlib.contextmanager
 def swapped_in_a_loop(one: Path, other: Path) -> Iterator[None]:
-    """Something stands at both paths all the time, now this and now that."""
+    """Swap two paths all the time: an attempt meanwhile may win or lose, and which of both is luck."""
     stop = threading.Event()
 
     def swap() -> None:
         while not stop.is_set():
-            if _LIBC.renameat2(_AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _RENAME_EXCHANGE) != 0:
-                raise OSError(ctypes.get_errno(), "renameat2")
+            exchange(one, other)
 
     thread = golang.go(swap, name="attacker")
     try:
@@ -72,6 +77,49 @@ def swapped_in_a_loop(one: Path, other: Path) -> Iterator[None]:
     finally:
         stop.set()
         thread.join(30)
+
+
+class SwapBefore:
+    """Swaps two paths before the system call of that number, of those that an attempt opens, makes or mounts by."""
+
+    def __init__(self, number: int, one: Path, other: Path) -> None:
+        self.swapped = False
+        self._number = number
+        self._paths = (one, other)
+        self._calls = 0
+
+    def hook(self, fn: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **kwargs: object) -> object:
+            if self._calls == self._number:
+                exchange(*self._paths)
+                self.swapped = True
+            self._calls += 1
+            return fn(*args, **kwargs)
+
+        return call
+
+
+def with_a_swap_at_each_moment(
+    node: Node, monkeypatch: pytest.MonkeyPatch, one: Path, other: Path, attempt: Callable[[int], None]
+) -> list[str]:
+    """Make the attempt again and again, with the swap one system call later each time; what came of each."""
+    found = list[str]()
+    while True:
+        number = len(found)
+        swap = SwapBefore(number, one, other)
+        with monkeypatch.context() as patch:
+            for name in ("open", "mkdir"):
+                patch.setattr(os, name, swap.hook(getattr(os, name)))
+            mount = "mount_sensitive_without_systemd_with_mount_flags"
+            patch.setattr(node.mounter, mount, swap.hook(getattr(node.mounter, mount)))
+            try:
+                attempt(number)
+                found.append("done")
+            except subpath.NotWithinVolumeError:
+                found.append("refused")
+        if not swap.swapped:
+            return found[:-1]
+        exchange(one, other)
 
 
 Attack = Callable[[Node, Path], None]
@@ -205,59 +253,71 @@ def test_other_directory_in_its_place_is_bound_anew(node: Node) -> None:
     assert os.listdir(target) == ["new"] and node.mounts() == [str(target)]
 
 
+def bind_and_look(node: Node, path: str, check: Callable[[Path], None]) -> None:
+    target = node.prepare(path)
+    check(target)
+    node.subpather.clean_subpaths(str(node.pod), "vol")
+
+
 @needs_root
 @pytest.mark.parametrize("path", ["data", "data/sub", "link/sub"])
-def test_race_of_directory_and_link_never_binds_the_host(node: Node, path: str) -> None:
+def test_race_of_directory_and_link_never_binds_the_host(
+    node: Node, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CVE-2021-25741: the link appears between the look at the path and the mount."""
     for directory in (node.volume / "data/sub", node.host / "sub"):
         directory.mkdir(parents=True)
     (node.volume / "link").symlink_to("data")
     (node.volume / "swap").symlink_to(node.host)
     inodes = {(node.volume / name).stat().st_ino for name in ("data", "data/sub")}
-    bound = refused = 0
-    with swapped_in_a_loop(node.volume / "data", node.volume / "swap"):
-        for _ in range(150):
-            try:
-                target = node.prepare(path)
-            except subpath.NotWithinVolumeError:
-                refused += 1
-                continue
-            assert target.stat().st_ino in inodes and not (target / "shadow").exists()
-            bound += 1
-            node.subpather.clean_subpaths(str(node.pod), "vol")
-    assert bound and refused
+
+    def check(target: Path) -> None:
+        assert target.stat().st_ino in inodes and not (target / "shadow").exists()
+
+    paths = (node.volume / "data", node.volume / "swap")
+    found = with_a_swap_at_each_moment(node, monkeypatch, *paths, lambda _: bind_and_look(node, path, check))
+    assert found[0] == "refused", "the link was there before anything was looked at"
+    assert found[-1] == "done", "the directory was open before the link was there"
+    with swapped_in_a_loop(*paths):
+        for _ in range(100):
+            with contextlib.suppress(subpath.NotWithinVolumeError):
+                bind_and_look(node, path, check)
 
 
 @needs_root
-def test_race_of_file_and_link_never_binds_the_host(node: Node) -> None:
+def test_race_of_file_and_link_never_binds_the_host(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     (node.volume / "file").write_text("own")
     (node.volume / "swap").symlink_to(node.host / "shadow")
-    bound = refused = 0
-    with swapped_in_a_loop(node.volume / "file", node.volume / "swap"):
-        for _ in range(150):
-            try:
-                target = node.prepare("file")
-            except subpath.NotWithinVolumeError:
-                refused += 1
-                continue
-            assert target.read_text() == "own"
-            bound += 1
-            node.subpather.clean_subpaths(str(node.pod), "vol")
-    assert bound and refused
+
+    def check(target: Path) -> None:
+        assert target.read_text() == "own"
+
+    paths = (node.volume / "file", node.volume / "swap")
+    found = with_a_swap_at_each_moment(node, monkeypatch, *paths, lambda _: bind_and_look(node, "file", check))
+    assert found[0] == "refused" and found[-1] == "done"
+    with swapped_in_a_loop(*paths):
+        for _ in range(100):
+            with contextlib.suppress(subpath.NotWithinVolumeError):
+                bind_and_look(node, "file", check)
 
 
-def test_race_of_directory_and_link_never_makes_directories_on_the_host(node: Node) -> None:
+def test_race_of_directory_and_link_never_makes_directories_on_the_host(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (node.volume / "data").mkdir()
     (node.volume / "swap").symlink_to(node.host)
-    made = refused = 0
-    with swapped_in_a_loop(node.volume / "data", node.volume / "swap"):
-        for number in range(2000):
-            try:
-                node.subpather.safe_make_dir(f"data/{number}/x", str(node.volume), 0o777)
-                made += 1
-            except subpath.NotWithinVolumeError:
-                refused += 1
-    assert made and refused and os.listdir(node.host) == ["shadow"]
+
+    def make(number: int) -> None:
+        node.subpather.safe_make_dir(f"data/{number}/x", str(node.volume), 0o777)
+
+    paths = (node.volume / "data", node.volume / "swap")
+    found = with_a_swap_at_each_moment(node, monkeypatch, *paths, make)
+    assert found[0] == "refused" and found[-1] == "done"
+    with swapped_in_a_loop(*paths):
+        for number in range(1000):
+            with contextlib.suppress(subpath.NotWithinVolumeError):
+                make(number)
+    assert os.listdir(node.host) == ["shadow"]
 
 
 @needs_root

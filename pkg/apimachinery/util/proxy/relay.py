@@ -64,6 +64,7 @@ class End:
         self.waiting = 0  # bytes that `write` was given and the connection has not taken
         self._queue: deque[memoryview] = deque()
         self._ending = self._writes_ended = False
+        self._hung_up = False  # the poll has told that both directions have ended, and would tell it all the time
         self.gathering = False
         self._streak, self._last_read = 0, 0.0  # how many small pieces came soon after each other, and when the last
         self.fd = conn.fileno()
@@ -91,6 +92,14 @@ class End:
         """Neither read from it nor write to it any more."""
         self.read_ended = True
         self._stop_writing()
+
+    def hang_up(self, *, failed: bool) -> None:
+        """Take note that no bytes move any more at the other side, because it failed or because both have ended."""
+        if self._writes_ended and not failed:
+            # What the other side said last may not have been read yet, or not all have been taken by the sink.
+            self._hung_up = True
+        else:
+            self.abandon()
 
     def release(self) -> None:
         """Forget the other end: what both hold is freed at once, and not when the garbage is collected."""
@@ -185,7 +194,8 @@ class End:
 
     def register(self, poll: select.poll, events: int, *, always: bool) -> None:
         """Wait for these; `always`: without any too, for the news that the other side is gone."""
-        wanted = events if events or not always or (self.broken and self.read_ended) else _NEWS
+        no_news = self._hung_up or (self.broken and self.read_ended)
+        wanted = events if events or not always or no_news else _NEWS
         if wanted == self._polled:
             return
         self._polled = wanted
@@ -270,7 +280,7 @@ class Relay:
         for fd, events in found:
             end = self.client if fd == self.client.fd else self.backend
             if end is self.client and events & (select.POLLHUP | select.POLLERR) and not events & select.POLLIN:
-                end.abandon()
+                end.hang_up(failed=bool(events & select.POLLERR))
             elif events & ~select.POLLOUT:
                 readable.append(end)
         return readable

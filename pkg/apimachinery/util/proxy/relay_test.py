@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import select
 import socket
@@ -107,6 +108,34 @@ def test_much_goes_both_ways_at_once(between: Between) -> None:
     assert between.over()
     for sender in senders:
         sender.join()
+
+
+@pytest.mark.parametrize("held", [1, relaylib._HIGH_WATER], ids=["relay", "relay-and-socket"])
+def test_what_the_client_said_last_arrives_although_the_backend_ended_first(held: int) -> None:
+    """Both directions of the client's connection have ended, and the backend has not taken all of what it sent."""
+    near, client = socket.socketpair()
+    far, backend = socket.socketpair()
+    with near, client, far, backend:
+        far.settimeout(_TIMEOUT)
+        relay = relaylib.Relay(PlainConn(client), PlainConn(backend))
+        thread = golang.go(relay.run, name="relay")
+        sent = 0
+
+        def is_held() -> bool:
+            nonlocal sent
+            # Once it holds so much it reads no more, and what is sent then stays in the socket.
+            is_full = relay.backend.waiting >= held
+            with contextlib.suppress(BlockingIOError):
+                sent += near.send(bytes(1 << 14), socket.MSG_DONTWAIT)
+            return is_full
+
+        wait_for(is_held)
+        near.shutdown(socket.SHUT_WR)
+        far.shutdown(socket.SHUT_WR)
+        assert read_all(near) == b""
+        assert len(read_all(far)) == sent
+        thread.join(_TIMEOUT)
+        assert not thread.is_alive()
 
 
 def test_small_pieces_are_gathered_as_long_as_they_come_fast(between: Between) -> None:

@@ -28,6 +28,7 @@ from pkg.apimachinery.util import errors as utilerrors
 from pkg.volume import VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.util import hostutil as hostutil_
+from pkg.volume.util.nestedpendingoperations import EMPTY_NODE_NAME
 from pkg.volume.util.operationexecutor import (
     MountedVolume,
     OperationExecutor,
@@ -90,6 +91,12 @@ class VolumeManager:
             volume_plugin_mgr, volumeutil.Translator(), self._tell_waiters, clock
         )
         self._actual_state_of_world = ActualStateOfWorld(node_name, volume_plugin_mgr, self._tell_waiters)
+        self._operation_executor = OperationExecutor(
+            OperationGenerator(kube_client, volume_plugin_mgr, recorder, block_volume_path_handler),
+            self._operation_ended,
+            clock,
+            stuck_unmounts,
+        )
         self._desired_state_of_world_populator = DesiredStateOfWorldPopulator(
             claims,
             pod_manager,
@@ -97,13 +104,8 @@ class VolumeManager:
             self._desired_state_of_world,
             self._actual_state_of_world,
             volume_plugin_mgr,
+            self._operation_is_pending,
             on_populated=self._populated,
-        )
-        self._operation_executor = OperationExecutor(
-            OperationGenerator(kube_client, volume_plugin_mgr, recorder, block_volume_path_handler),
-            self._operation_ended,
-            clock,
-            stuck_unmounts,
         )
         self._stuck_unmounts = stuck_unmounts
         self._reconciler = Reconciler(
@@ -343,6 +345,9 @@ class VolumeManager:
         self._reconciler.wake()
         self._desired_state_of_world_populator.operation_ended()
         self._operation_has_ended.try_send(None)
+
+    def _operation_is_pending(self, volume_name: str, pod_name: str) -> bool:
+        return self._operation_executor.is_operation_pending(volume_name, pod_name, EMPTY_NODE_NAME)
 
     def _populated(self) -> None:
         self._reconciler.wake()

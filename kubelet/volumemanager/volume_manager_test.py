@@ -434,6 +434,33 @@ def test_claimed_volume_is_attached_and_mounted_once_it_is_reported_in_use(attac
     assert attached.in_use_changes.recv(30)[1], "only then it may be detached"
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["before its worker needed it", "while its mount failed"])
+def test_volume_of_a_pod_that_ended_is_no_longer_in_use_though_the_pod_object_exists(
+    attached: World, begun: bool
+) -> None:
+    """Otherwise a volume that only one node may have cannot go to the pod's replacement."""
+    attached.add_bound()
+    attached.plugin.errors["mount_device"] = [OSError("bad file system")] * 100
+    attached.start()
+    pod = attached.add(CLAIM)
+    waiting = None
+    if begun:
+        waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
+    else:
+        attached.manager.sources_changed()
+    attached.report_in_use()
+    eventually(lambda: attached.manager.volume_is_attached(PV))
+    if begun:
+        attached.plugin.wait_for_call("mount_device", "pv", testing.FAKE_DEVICE_PATH)
+    attached.pods.removed.add("u")
+    attached.manager.wait_for_unmount(attached.ctx, pod)
+    eventually(lambda: attached.manager.get_volumes_in_use() == [])
+    assert not [call for call in attached.plugin.calls if call[0] == "set_up"]
+    attached.cancel()
+    if waiting is not None:
+        waiting.join(30)
+
+
 @pytest.mark.parametrize("exhausted", [False, True])
 def test_volume_that_is_not_attached_is_named(tmp_path: Path, exhausted: bool) -> None:
     attached = new_attached_world(tmp_path, FakeClock())

@@ -128,15 +128,20 @@ class DesiredStateOfWorldPopulator:
         desired_state_of_world: DesiredStateOfWorld,
         actual_state_of_world: ActualStateOfWorld,
         volume_plugin_mgr: VolumePluginMgr,
+        operation_is_pending: Callable[[str, str], bool],
         on_populated: Callable[[], None] | None = None,
     ) -> None:
-        """claims is None where there are none; on_populated is called after each look at the pods."""
+        """claims is None where there are none; on_populated is called after each look at the pods.
+
+        operation_is_pending says whether an operation runs on the volume of this name for the pod of this name.
+        """
         self._claims = claims
         self._pod_manager = pod_manager
         self._pod_state_provider = pod_state_provider
         self._desired_state_of_world = desired_state_of_world
         self._actual_state_of_world = actual_state_of_world
         self._volume_plugin_mgr = volume_plugin_mgr
+        self._operation_is_pending = operation_is_pending
         self._on_populated = on_populated or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
         self._lock = threading.Lock()  # guards the six below
@@ -240,9 +245,7 @@ class DesiredStateOfWorldPopulator:
             pods_from_cache.add(volume.pod_name)
             if not self._is_unneeded(volume):
                 continue
-            pod_exists = self._pod_manager.get_pod_by_uid(volume.pod_name) is not None
-            removed = self._actual_state_of_world.pod_removed_from_volume(volume.pod_name, volume.volume_name)
-            if removed and pod_exists:
+            if self._may_come_up(volume):
                 awaits_operations = True
                 self._log_volume(
                     "Actual state does not yet have volume mount information and pod still exists in pod manager, "
@@ -256,6 +259,19 @@ class DesiredStateOfWorldPopulator:
         with self._lock:
             self._awaits_operations = awaits_operations
         self._forget_gone_pods(pods_from_cache, begun)
+
+    def _may_come_up(self, volume: VolumeToMount) -> bool:
+        """Whether the pod does not have the volume, and an operation may yet give it to the pod.
+
+        DIVERGES: Go keeps the volume in the desired state, and so in volumesInUse, as long as the pod object exists
+        and the volume is not mounted. There a mount always comes, sooner or later, because Go also mounts for pods
+        whose worker does not need volumes. A mount that ends after this question is undone: it is not desired.
+        """
+        if self._pod_manager.get_pod_by_uid(volume.pod_name) is None:
+            return False
+        # In this order: an operation writes down what it has done before it ends.
+        pending = self._operation_is_pending(volume.volume_name, volume.pod_name)
+        return pending and self._actual_state_of_world.pod_removed_from_volume(volume.pod_name, volume.volume_name)
 
     def _is_unneeded(self, volume: VolumeToMount) -> bool:
         """Whether the pod has no container any more that could use the volume."""

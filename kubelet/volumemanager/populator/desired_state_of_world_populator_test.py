@@ -42,6 +42,8 @@ class World:
         self.client = FakeClientset()
         self.desired = DesiredStateOfWorld(self.plugins, volumeutil.Translator())
         self.actual = ActualStateOfWorld("node", self.plugins)
+        # Volumes and pods that an operation runs for.
+        self.pending: set[tuple[str, str]] = set()
         self.populated: golang.Channel[None] = golang.Channel(100)
         self.populator = DesiredStateOfWorldPopulator(
             None if standalone else APIServerClaims(self.ctx, self.client),
@@ -50,6 +52,7 @@ class World:
             self.desired,
             self.actual,
             self.plugins,
+            lambda volume_name, pod_name: (volume_name, pod_name) in self.pending,
             on_populated=lambda: self.populated.send(None),
         )
 
@@ -456,6 +459,7 @@ def test_volume_of_an_ended_pod_goes_when_it_can_be_unmounted(world: World, stat
     world.pods.terminating.add("u")
     assert world.loop() == [VOLUME], "its containers may run"
     world.pods.removed.add("u")
+    world.pending.add((VOLUME, "u"))
     assert world.loop() == [VOLUME], "its mount may be going on"
     while world.populated.try_recv()[2]:
         pass

@@ -8,7 +8,8 @@ from __future__ import annotations
 import datetime
 import enum
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -48,6 +49,7 @@ from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.component_base import tracing
 from pkg.util import pod as utilpod
@@ -70,6 +72,8 @@ HOUSEKEEPING_WARNING_DURATION = 1.0
 # How long the loop pauses while the runtime is in trouble: from the first, doubling to the second.
 RUNTIME_ERROR_BACK_OFF_BASE = 0.1
 RUNTIME_ERROR_BACK_OFF_MAX = 5.0
+# When a pod is synced for which the sync loop could not handle an event.
+FAILED_EVENT_RETRY_PERIOD = 10.0
 
 # How long, in seconds, local agents wait for the API server to tell of its pods.
 POD_RESOURCES_PATIENCE = 5.0
@@ -99,7 +103,10 @@ _REJECTION_REASONS = frozenset(
 
 
 class SyncHandler(Protocol):
-    """What the sync loop hands its events to. Called from the loop's thread alone."""
+    """What the sync loop hands its events to. Called from the loop's thread alone.
+
+    What fails for one pod neither keeps a handler from the other pods nor leaves the handler; that pod is synced later.
+    """
 
     def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None: ...
 
@@ -393,62 +400,65 @@ class Kubelet(KubeletPods, KubeletStats):
             ctx.done(),
         )
         self.history.loop.took(selected.index)
-        match LoopCase(selected.index):
-            case LoopCase.CONFIG:
-                if not selected.ok:
-                    klog.error_s(None, "Update channel is closed, exiting the sync loop")
-                    return False
-                self._dispatch_config_update(ctx, selected.value, handler)
+        # What the handlers did not contain may fail for this event alone: everybody else waits for the loop, too.
+        with contain("Failed to handle an event of the sync loop", ctx, channel=LoopCase(selected.index).name):
+            match LoopCase(selected.index):
+                case LoopCase.CONFIG:
+                    if not selected.ok:
+                        klog.error_s(None, "Update channel is closed, exiting the sync loop")
+                        return False
+                    self._dispatch_config_update(ctx, selected.value, handler)
 
-            case LoopCase.PLEG:
-                event = selected.value
-                if is_sync_pod_worthy(event):
-                    pod = self.pod_manager.get_pod_by_uid(event.id)
-                    if pod is not None:
-                        klog.v(2).info_s("SyncLoop (PLEG): event for pod", pod=klog.kobj(pod), event=event)
-                        handler.handle_pod_syncs(ctx, [pod])
+                case LoopCase.PLEG:
+                    event = selected.value
+                    if is_sync_pod_worthy(event):
+                        pod = self.pod_manager.get_pod_by_uid(event.id)
+                        if pod is not None:
+                            klog.v(2).info_s("SyncLoop (PLEG): event for pod", pod=klog.kobj(pod), event=event)
+                            handler.handle_pod_syncs(ctx, [pod])
+                        else:
+                            text = "SyncLoop (PLEG): pod does not exist, ignore irrelevant event"
+                            klog.v(4).info_s(text, event=event)
+                    if event.type is pleg.CONTAINER_DIED and isinstance(event.data, str):
+                        self.clean_up_containers_in_pod(event.id, event.data)
+
+                case LoopCase.SYNC:
+                    if pods_to_sync := self.get_pods_to_sync():
+                        klog.v(4).info_s("SyncLoop (SYNC) pods", total=len(pods_to_sync), pods=klog.kobjs(pods_to_sync))
+                        handler.handle_pod_syncs(ctx, pods_to_sync)
+
+                case LoopCase.LIVENESS:
+                    update = selected.value
+                    if update.result is proberesults.FAILURE:
+                        self.handle_probe_sync(ctx, update, handler, "liveness", "unhealthy")
+
+                case LoopCase.READINESS:
+                    update = selected.value
+                    ready = update.result is proberesults.SUCCESS
+                    self.status_manager.set_container_readiness(update.pod_uid, update.container_id, ready)
+                    self.handle_probe_sync(ctx, update, handler, "readiness", "ready" if ready else "not ready")
+
+                case LoopCase.STARTUP:
+                    update = selected.value
+                    started = update.result is proberesults.SUCCESS
+                    self.status_manager.set_container_startup(update.pod_uid, update.container_id, started)
+                    self.handle_probe_sync(ctx, update, handler, "startup", "started" if started else "unhealthy")
+
+                case LoopCase.CONTAINER_MANAGER:
+                    found = [self.pod_manager.get_pod_by_uid(uid) for uid in selected.value.pod_uids]
+                    if pods := [pod for pod in found if pod is not None]:
+                        klog.v(3).info_s("SyncLoop (containermanager): event for pods", pods=klog.kobjs(pods))
+                        handler.handle_pod_syncs(ctx, pods)
+
+                case LoopCase.HOUSEKEEPING:
+                    if self.sources_ready.all_ready():
+                        self._housekeep(ctx, handler)
                     else:
-                        klog.v(4).info_s("SyncLoop (PLEG): pod does not exist, ignore irrelevant event", event=event)
-                if event.type is pleg.CONTAINER_DIED and isinstance(event.data, str):
-                    self.clean_up_containers_in_pod(event.id, event.data)
+                        klog.v(4).info_s("SyncLoop (housekeeping, skipped): sources aren't ready yet")
 
-            case LoopCase.SYNC:
-                if pods_to_sync := self.get_pods_to_sync():
-                    klog.v(4).info_s("SyncLoop (SYNC) pods", total=len(pods_to_sync), pods=klog.kobjs(pods_to_sync))
-                    handler.handle_pod_syncs(ctx, pods_to_sync)
-
-            case LoopCase.LIVENESS:
-                update = selected.value
-                if update.result is proberesults.FAILURE:
-                    self.handle_probe_sync(ctx, update, handler, "liveness", "unhealthy")
-
-            case LoopCase.READINESS:
-                update = selected.value
-                ready = update.result is proberesults.SUCCESS
-                self.status_manager.set_container_readiness(update.pod_uid, update.container_id, ready)
-                self.handle_probe_sync(ctx, update, handler, "readiness", "ready" if ready else "not ready")
-
-            case LoopCase.STARTUP:
-                update = selected.value
-                started = update.result is proberesults.SUCCESS
-                self.status_manager.set_container_startup(update.pod_uid, update.container_id, started)
-                self.handle_probe_sync(ctx, update, handler, "startup", "started" if started else "unhealthy")
-
-            case LoopCase.CONTAINER_MANAGER:
-                found = [self.pod_manager.get_pod_by_uid(uid) for uid in selected.value.pod_uids]
-                if pods := [pod for pod in found if pod is not None]:
-                    klog.v(3).info_s("SyncLoop (containermanager): event for pods", pods=klog.kobjs(pods))
-                    handler.handle_pod_syncs(ctx, pods)
-
-            case LoopCase.HOUSEKEEPING:
-                if self.sources_ready.all_ready():
-                    self._housekeep(ctx, handler)
-                else:
-                    klog.v(4).info_s("SyncLoop (housekeeping, skipped): sources aren't ready yet")
-
-            case LoopCase.STOP:
-                # DIVERGES: Go's kubelet only ends with its process; this one ends with its context.
-                return False
+                case LoopCase.STOP:
+                    # DIVERGES: Go's kubelet only ends with its process; this one ends with its context.
+                    return False
         return True
 
     def _dispatch_config_update(self, ctx: golang.Context, update: kubetypes.PodUpdate, handler: SyncHandler) -> None:
@@ -470,10 +480,10 @@ class Kubelet(KubeletPods, KubeletStats):
         was_ready = self.sources_ready.all_ready()
         self.sources_ready.add_source(update.source)
         if not was_ready and self.sources_ready.all_ready():
-            # DIVERGES: Go looks at the resizes that waited before its start only half a minute later.
-            self.allocation_manager.retry_pending_resizes(allocation.TRIGGER_REASON_PODS_ADDED)
             self.volume_manager.sources_changed()
             self.all_sources_seen.close()
+            # DIVERGES: Go looks at the resizes that waited before its start only half a minute later.
+            self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_PODS_ADDED)
 
     def _housekeep(self, ctx: golang.Context, handler: SyncHandler) -> None:
         start = self.clock.monotonic()
@@ -510,46 +520,92 @@ class Kubelet(KubeletPods, KubeletStats):
 
     # ---- SyncHandler ----
 
+    @contextmanager
+    def _for_one_pod(self, ctx: golang.Context, pod: v1.Pod, operation: str) -> Iterator[None]:
+        """Contain what fails in the block for one pod of an event, and have the pod synced later in its place.
+
+        That sync hands the worker what the pod manager knows of the pod, and so makes up for what was not handed on.
+        """
+        done = False
+        with contain(f"Failed to {operation} a pod", ctx, pod=klog.kobj(pod), podUID=pod.metadata.uid):
+            yield
+            done = True
+        if not done:
+            self.work_queue.enqueue(
+                self.pod_manager.translate_pod_uid(pod.metadata.uid), FAILED_EVENT_RETRY_PERIOD
+            )
+
+    def _retry_pending_resizes(self, ctx: golang.Context, trigger: str) -> None:
+        """Try again the resizes that wait. Their timer brings up again those that could not be tried."""
+        with contain("Failed to retry the pending resizes", ctx, trigger=trigger):
+            self.allocation_manager.retry_pending_resizes(trigger)
+
     def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """Admit pods that are new, oldest first, and start their workers; or refuse them for good."""
         start = self.clock.now()
         pending_resizes: list[str] = []
         # DIVERGES: Go does this last, and a worker that is quicker takes the conditions away for a moment.
-        self.status_manager.backfill_pod_resize_conditions(pods)
+        with contain("Failed to take over the resize conditions of pods", ctx, pods=klog.kobjs(pods)):
+            self.status_manager.backfill_pod_resize_conditions(pods)
         for added in sliceutils.pods_by_creation_time(pods):
-            self._take_over_mirror(added)
-            self.pod_manager.add_pod(added)
-            pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(added)
-            if was_mirror:
-                self._update_mirror(ctx, pod, mirror_pod, start)
-                continue
-            assert pod is not None
-            uid = pod.metadata.uid
-            self.history.pods.name(pod)
-            self.history.pods.mark(uid, "seen", at=start.timestamp())
-            if not self.pod_workers.is_pod_termination_requested(uid) and not podutil.is_pod_phase_terminal(
-                pod.status.phase
-            ):
-                result = self.allocation_manager.add_pod(self.get_active_pods(), pod)
-                if result.wait:
-                    # Its worker asks again.
-                    self._wait_for_admission(pod, result)
-                elif not self._admit_or_reject(pod, result):
-                    continue
-                if self.allocation_manager.update_pod_from_allocation(pod)[1]:
+            with self._for_one_pod(ctx, added, "add"):
+                try:
+                    wants_resize = self._add_pod(ctx, added, start)
+                except Exception:
+                    # The later sync gives it a worker, which must not start a pod that nobody has admitted.
+                    if not self.pod_workers.is_pod_known(added.metadata.uid):
+                        self.waiting_pods.note(added.metadata.uid, "it could not be added")
+                    raise
+                if wants_resize:
                     # It wanted to be resized when the kubelet ended.
-                    pending_resizes.append(uid)
-            self.pod_workers.update_pod(
-                ctx,
-                UpdatePodOptions(
-                    pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_CREATE, start_time=start
-                ),
-            )
+                    pending_resizes.append(added.metadata.uid)
         # Only now that all have what they had before can somebody get more.
         for uid in pending_resizes:
             self.allocation_manager.push_pending_resize(uid)
         if pending_resizes:
-            self.allocation_manager.retry_pending_resizes(allocation.TRIGGER_REASON_PODS_ADDED)
+            self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_PODS_ADDED)
+
+    def _add_pod(self, ctx: golang.Context, added: v1.Pod, start: datetime.datetime) -> bool:
+        """Admit one pod and start its worker, or refuse it. Returns whether it was admitted and waits to be resized."""
+        with contain("Failed to go on with what a mirror pod tells", ctx, pod=klog.kobj(added)):
+            self._take_over_mirror(added)
+        self.pod_manager.add_pod(added)
+        pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(added)
+        if was_mirror:
+            self._update_mirror(ctx, pod, mirror_pod, start)
+            return False
+        assert pod is not None
+        uid = pod.metadata.uid
+        self.history.pods.name(pod)
+        self.history.pods.mark(uid, "seen", at=start.timestamp())
+        wants_resize = False
+        if not self.pod_workers.is_pod_termination_requested(uid) and not podutil.is_pod_phase_terminal(
+            pod.status.phase
+        ):
+            result = self._ask_for_admission(ctx, pod)
+            if result.wait:
+                # Its worker asks again.
+                self._wait_for_admission(pod, result)
+            elif not self._admit_or_reject(pod, result):
+                return False
+            wants_resize = self.allocation_manager.update_pod_from_allocation(pod)[1]
+        self.pod_workers.update_pod(
+            ctx,
+            UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_CREATE, start_time=start),
+        )
+        return wants_resize
+
+    def _ask_for_admission(self, ctx: golang.Context, pod: v1.Pod) -> lifecycle.PodAdmitResult:
+        """Whether the pod may run. One about which that cannot be found out waits: its worker asks again."""
+        try:
+            return self.allocation_manager.add_pod(self.get_active_pods(), pod)
+        except Exception as err:
+            if isinstance(err, golang.ContextError) and ctx.err() is not None:
+                raise
+            # Nobody has refused the pod, so it must not fail; nor may it run beside what was not counted.
+            text = "Failed to find out whether a pod can be admitted"
+            klog.error_s(err, text, pod=klog.kobj(pod), podUID=pod.metadata.uid)
+            return lifecycle.PodAdmitResult(admit=False, message=f"admission failed: {err}", wait=True)
 
     def _admit_or_reject(self, pod: v1.Pod, result: lifecycle.PodAdmitResult) -> bool:
         """Note what was decided about a pod; whether it was admitted."""
@@ -602,23 +658,29 @@ class Kubelet(KubeletPods, KubeletStats):
         """Pass on that the specs of pods changed, or that they are being deleted."""
         start = self.clock.now()
         for updated in pods:
-            old_pod = self.pod_manager.get_pod_by_uid(updated.metadata.uid)
-            self.pod_manager.update_pod(updated)
-            pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(updated)
-            if pod is not None and not was_mirror:
-                deleted = pod.metadata.deletion_timestamp is not None
-                self.history.pods.mark(pod.metadata.uid, "deleted" if deleted else "updated")
-                self._note_resize(old_pod, pod)
-                self._note_missing_features(old_pod, pod)
-            self._update_mirror(ctx, pod, mirror_pod, start)
+            with self._for_one_pod(ctx, updated, "update"):
+                self._update_pod(ctx, updated, start)
 
-    def _note_resize(self, old_pod: v1.Pod | None, pod: v1.Pod) -> None:
+    def _update_pod(self, ctx: golang.Context, updated: v1.Pod, start: datetime.datetime) -> None:
+        old_pod = self.pod_manager.get_pod_by_uid(updated.metadata.uid)
+        self.pod_manager.update_pod(updated)
+        pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(updated)
+        if pod is not None and not was_mirror:
+            deleted = pod.metadata.deletion_timestamp is not None
+            self.history.pods.mark(pod.metadata.uid, "deleted" if deleted else "updated")
+            # A pod that is being deleted has to end, whatever is wrong with its resize.
+            with contain("Failed to note what an update of a pod asks for", ctx, pod=klog.kobj(pod)):
+                self._note_resize(ctx, old_pod, pod)
+                self._note_missing_features(old_pod, pod)
+        self._update_mirror(ctx, pod, mirror_pod, start)
+
+    def _note_resize(self, ctx: golang.Context, old_pod: v1.Pod | None, pod: v1.Pod) -> None:
         """Give the pod what it wants now, if that is something else and can be."""
         if not record_resize_operations(old_pod, pod):
             return
         if self.allocation_manager.update_pod_from_allocation(pod)[1]:
             self.allocation_manager.push_pending_resize(pod.metadata.uid)
-            self.allocation_manager.retry_pending_resizes(allocation.TRIGGER_REASON_POD_UPDATED)
+            self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_POD_UPDATED)
         else:
             # It wants no more than what it has.
             self.status_manager.clear_pod_resize_pending_condition(pod.metadata.uid)
@@ -639,16 +701,21 @@ class Kubelet(KubeletPods, KubeletStats):
         """End pods that their source no longer names."""
         start = self.clock.now()
         for removed in pods:
-            self.pod_manager.remove_pod(removed)
-            self.allocation_manager.remove_pod(removed.metadata.uid)
-            self.waiting_pods.discard(removed.metadata.uid)
-            pod, _, was_mirror = self.pod_manager.get_pod_and_mirror_pod(removed)
-            if was_mirror:
-                # DIVERGES: Go passes on the mirror pod that is gone, and makes another only with a later sync.
-                self._update_mirror(ctx, pod, self.pod_manager.get_mirror_pod_by_pod(removed), start)
-            else:
-                self.delete_pod(ctx, removed)
-        self.allocation_manager.retry_pending_resizes(allocation.TRIGGER_REASON_PODS_REMOVED)
+            # Housekeeping ends a pod that could not be ended here, for the pod manager has forgotten it.
+            with self._for_one_pod(ctx, removed, "remove"):
+                self._remove_pod(ctx, removed, start)
+        self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_PODS_REMOVED)
+
+    def _remove_pod(self, ctx: golang.Context, removed: v1.Pod, start: datetime.datetime) -> None:
+        self.pod_manager.remove_pod(removed)
+        self.allocation_manager.remove_pod(removed.metadata.uid)
+        self.waiting_pods.discard(removed.metadata.uid)
+        pod, _, was_mirror = self.pod_manager.get_pod_and_mirror_pod(removed)
+        if was_mirror:
+            # DIVERGES: Go passes on the mirror pod that is gone, and makes another only with a later sync.
+            self._update_mirror(ctx, pod, self.pod_manager.get_mirror_pod_by_pod(removed), start)
+        else:
+            self.delete_pod(ctx, removed)
 
     def handle_pod_reconcile(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """Mend pods whose status somebody else changed."""
@@ -656,27 +723,29 @@ class Kubelet(KubeletPods, KubeletStats):
         trigger = ""
         has_pending_resizes = self.allocation_manager.has_pending_resizes()
         for reconciled in pods:
-            old_pod = self.pod_manager.get_pod_by_uid(reconciled.metadata.uid)
-            self.pod_manager.update_pod(reconciled)
-            pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(reconciled)
-            if pod is None:
-                klog.v(2).info_s("Unable to find pod for mirror pod, skipping", mirrorPod=klog.kobj(mirror_pod))
-                continue
-            if has_pending_resizes and not trigger and old_pod is not None:
-                trigger = self._gives_up_resources(old_pod, pod)
-            if status.need_to_reconcile_pod_readiness(pod):
-                self.pod_workers.update_pod(
-                    ctx,
-                    UpdatePodOptions(
-                        pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_SYNC, start_time=start
-                    ),
-                )
-            if eviction.pod_is_evicted(pod.status):
-                pod_status = self.pod_cache.get(pod.metadata.uid)
-                if pod_status is not None:
-                    self.container_deletor.delete_containers_in_pod("", pod_status, True)
+            with self._for_one_pod(ctx, reconciled, "reconcile"):
+                old_pod = self.pod_manager.get_pod_by_uid(reconciled.metadata.uid)
+                pod = self._reconcile_pod(ctx, reconciled, start)
+                if has_pending_resizes and not trigger and old_pod is not None and pod is not None:
+                    trigger = self._gives_up_resources(old_pod, pod)
         if trigger:
-            self.allocation_manager.retry_pending_resizes(trigger)
+            self._retry_pending_resizes(ctx, trigger)
+
+    def _reconcile_pod(self, ctx: golang.Context, reconciled: v1.Pod, start: datetime.datetime) -> v1.Pod | None:
+        """The pod as it is now; None if it is a mirror pod's and not there."""
+        self.pod_manager.update_pod(reconciled)
+        pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(reconciled)
+        if pod is None:
+            klog.v(2).info_s("Unable to find pod for mirror pod, skipping", mirrorPod=klog.kobj(mirror_pod))
+            return None
+        if status.need_to_reconcile_pod_readiness(pod):
+            self.pod_workers.update_pod(
+                ctx,
+                UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_SYNC, start_time=start),
+            )
+        if eviction.pod_is_evicted(pod.status) and (pod_status := self._known_pod_status(pod.metadata.uid)) is not None:
+            self.container_deletor.delete_containers_in_pod("", pod_status, True)
+        return pod
 
     def _gives_up_resources(self, old_pod: v1.Pod, pod: v1.Pod) -> str:
         """Why resizes that wait may find room now; empty if they do not."""
@@ -693,17 +762,20 @@ class Kubelet(KubeletPods, KubeletStats):
         """Have the workers of pods look at them again."""
         start = self.clock.now()
         for synced in pods:
-            pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(synced)
-            if was_mirror or pod is None:
-                klog.v(3).info_s(
-                    "Programmer error, HandlePodSyncs does not expect to receive mirror pods",
-                    mirrorPod=klog.kobj(synced),
+            with self._for_one_pod(ctx, synced, "sync"):
+                pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(synced)
+                if was_mirror or pod is None:
+                    klog.v(3).info_s(
+                        "Programmer error, HandlePodSyncs does not expect to receive mirror pods",
+                        mirrorPod=klog.kobj(synced),
+                    )
+                    continue
+                self.pod_workers.update_pod(
+                    ctx,
+                    UpdatePodOptions(
+                        pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_SYNC, start_time=start
+                    ),
                 )
-                continue
-            self.pod_workers.update_pod(
-                ctx,
-                UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_SYNC, start_time=start),
-            )
 
     # ---- PodSyncer: what a pod worker's thread does ----
 
@@ -1073,11 +1145,13 @@ class Kubelet(KubeletPods, KubeletStats):
     def get_pods_to_sync(self) -> list[v1.Pod]:
         """Pods whose retry or resync is due, and those that a sync-loop handler asks for."""
         due = set(self.work_queue.get_work())
-        return [
-            pod
-            for pod in self.pod_manager.get_pods()
-            if pod.metadata.uid in due or any(h.should_sync(pod) for h in self.pod_sync_loop_handlers)
-        ]
+        return [pod for pod in self.pod_manager.get_pods() if pod.metadata.uid in due or self._is_sync_asked_for(pod)]
+
+    def _is_sync_asked_for(self, pod: v1.Pod) -> bool:
+        """Whether a sync-loop handler asks for a sync of the pod; one that fails does not."""
+        with contain("Failed to find out whether a pod is to be synced", pod=klog.kobj(pod)):
+            return any(handler.should_sync(pod) for handler in self.pod_sync_loop_handlers)
+        return False
 
     def delete_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Have the pod's worker end it. Volumes and directories are left to housekeeping.
@@ -1109,10 +1183,21 @@ class Kubelet(KubeletPods, KubeletStats):
 
     def clean_up_containers_in_pod(self, pod_uid: str, exited_container_id: str) -> None:
         """Remove the dead containers of a pod beyond those that are kept; all of them once its content may go."""
-        pod_status = self.pod_cache.get(pod_uid)
+        pod_status = self._known_pod_status(pod_uid)
         if pod_status is not None:
             remove_all = self.pod_workers.should_pod_content_be_removed(pod_uid)
             self.container_deletor.delete_containers_in_pod(exited_container_id, pod_status, remove_all)
+
+    def _known_pod_status(self, pod_uid: str) -> kubecontainer.PodStatus | None:
+        """What the PLEG last saw of the pod; None if its last look at the pod failed.
+
+        Dead containers that are not known now are removed when the next one ends, or by garbage collection.
+        """
+        try:
+            return self.pod_cache.get(pod_uid)
+        except Exception as err:  # whatever the runtime said when the PLEG asked it
+            klog.v(4).info_s("Could not see the containers of a pod", podUID=pod_uid, err=err)
+            return None
 
     def sync_pod_now(self, pod: v1.Pod) -> None:
         """Have the pod synced, and the PLEG look at what came of it; from any thread.

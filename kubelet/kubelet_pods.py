@@ -31,6 +31,7 @@ from pkg.api.v1 import resource
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import validation
+from pkg.apimachinery.util.runtime import contain
 from pkg.apis.core import pods as podshelper
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.apis.core.v1.helper import qos as v1qos
@@ -352,24 +353,22 @@ class KubeletPods(KubeletLogs):
         running_runtime_pods = self.runtime_cache.get_pods(ctx)
 
         klog.v(3).info_s("Clean up probes for terminated pods")
-        self.probe_manager.cleanup_pods(possibly_running)
+        with contain("Failed cleaning up probes", ctx):
+            self.probe_manager.cleanup_pods(possibly_running)
         klog.v(3).info_s("Clean up orphaned pod statuses")
-        self.remove_orphaned_pod_statuses(all_pods, mirror_pods)
-        self.allocation_manager.remove_orphaned_pods({pod.metadata.uid for pod in all_pods})
+        with contain("Failed cleaning up orphaned pod statuses", ctx):
+            self.remove_orphaned_pod_statuses(all_pods, mirror_pods)
+        with contain("Failed cleaning up orphaned pod allocations", ctx):
+            self.allocation_manager.remove_orphaned_pods({pod.metadata.uid for pod in all_pods})
         klog.v(3).info_s("Clean up orphaned pod user namespace allocations")
-        try:
+        with contain("Failed cleaning up orphaned pod user namespaces allocations", ctx):
             self.userns_manager.cleanup_orphaned_pod_userns_allocations(all_pods, running_runtime_pods)
-        except OSError as err:
-            klog.error_s(err, "Failed cleaning up orphaned pod user namespaces allocations")
         klog.v(3).info_s("Clean up orphaned pod directories")
-        try:
-            self.cleanup_orphaned_pod_dirs(all_pods, running_runtime_pods)
-        except ExceptionGroup as err:
-            klog.v(5).info_s("Failed cleaning up orphaned pod directories", err=err)  # an event tells of each
-        except OSError as err:
-            klog.error_s(err, "Failed cleaning up orphaned pod directories")
+        with contain("Failed cleaning up orphaned pod directories", ctx):
+            self._cleanup_orphaned_pod_dirs(all_pods, running_runtime_pods)
         klog.v(3).info_s("Clean up orphaned mirror pods")
-        self._delete_orphaned_mirror_pods(ctx, orphaned_mirror_pod_fullnames)
+        with contain("Failed cleaning up orphaned mirror pods", ctx):
+            self._delete_orphaned_mirror_pods(ctx, orphaned_mirror_pod_fullnames)
 
         active_pods = self.filter_out_inactive_pods(all_pods)
         self._restart_unknown_pods(ctx, active_pods, working_pods)
@@ -380,8 +379,14 @@ class KubeletPods(KubeletLogs):
         _record_pod_counts(all_pods, active_pods, mirror_pods, working_pods)
         if self.cgroups_per_qos:
             klog.v(3).info_s("Clean up orphaned pod cgroups")
-            self._cleanup_orphaned_pod_cgroups(cgroup_pods, possibly_running)
+            self._cleanup_orphaned_pod_cgroups(ctx, cgroup_pods, possibly_running)
         self.crash_loop_back_off.gc()
+
+    def _cleanup_orphaned_pod_dirs(self, all_pods: list[v1.Pod], running: list[kubecontainer.Pod]) -> None:
+        try:
+            self.cleanup_orphaned_pod_dirs(all_pods, running)
+        except ExceptionGroup as err:
+            klog.v(5).info_s("Failed cleaning up orphaned pod directories", err=err)  # an event tells of each
 
     def _delete_orphaned_mirror_pods(self, ctx: golang.Context, full_names: list[str]) -> None:
         """DIVERGES: Go waits for the API server here, and no pod starts while that does not answer."""
@@ -403,9 +408,10 @@ class KubeletPods(KubeletLogs):
             )
             static = kubetypes.is_static_pod(desired)
             pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(desired)
-            self.pod_workers.update_pod(
-                ctx, UpdatePodOptions(update_type=kubetypes.SyncPodType.CREATE, pod=pod, mirror_pod=mirror_pod)
-            )
+            with contain("Failed to restart a pod", ctx, pod=klog.kobj(desired), podUID=uid):
+                self.pod_workers.update_pod(
+                    ctx, UpdatePodOptions(update_type=kubetypes.SyncPodType.CREATE, pod=pod, mirror_pod=mirror_pod)
+                )
             # It is known from here on, or the step that looks for orphans would take it for one.
             working_pods[uid] = PodWorkerSync(state=PodWorkerState.SYNC_POD, has_config=True, static=static)
             metrics.RESTARTED_POD_TOTAL.labels("true" if static else "").inc()
@@ -428,7 +434,8 @@ class KubeletPods(KubeletLogs):
             klog.v(3).info_s(
                 "Handling termination and deletion of the pod to pod workers", pod=klog.kobj(pod), podUID=uid
             )
-            self.pod_workers.update_pod(ctx, UpdatePodOptions(update_type=kubetypes.SyncPodType.KILL, pod=pod))
+            with contain("Failed to have a terminal pod finished", ctx, pod=klog.kobj(pod), podUID=uid):
+                self.pod_workers.update_pod(ctx, UpdatePodOptions(update_type=kubetypes.SyncPodType.KILL, pod=pod))
 
     def _terminate_orphaned_runtime_pods(
         self, ctx: golang.Context, running: list[kubecontainer.Pod], working_pods: dict[str, PodWorkerSync]
@@ -443,31 +450,38 @@ class KubeletPods(KubeletLogs):
                 podUID=running_pod.id,
                 killPodOptions=kill_options,
             )
-            self.pod_workers.update_pod(
-                ctx,
-                UpdatePodOptions(
-                    update_type=kubetypes.SyncPodType.KILL, running_pod=running_pod, kill_pod_options=kill_options
-                ),
-            )
+            with contain("Failed to have an orphaned pod ended", ctx, podUID=running_pod.id):
+                self.pod_workers.update_pod(
+                    ctx,
+                    UpdatePodOptions(
+                        update_type=kubetypes.SyncPodType.KILL, running_pod=running_pod, kill_pod_options=kill_options
+                    ),
+                )
             working_pods[running_pod.id] = PodWorkerSync(state=PodWorkerState.TERMINATING_POD, orphan=True)
             metrics.ORPHANED_RUNTIME_POD_TOTAL.inc()
 
-    def _cleanup_orphaned_pod_cgroups(self, cgroup_pods: dict[str, cm.CgroupName], possibly_running: set[str]) -> None:
+    def _cleanup_orphaned_pod_cgroups(
+        self, ctx: golang.Context, cgroup_pods: dict[str, cm.CgroupName], possibly_running: set[str]
+    ) -> None:
         """Remove the cgroups of pods that cannot be running any more, off this thread: the kernel may take long."""
-        pcm = self.container_manager.new_pod_container_manager()
+        self.cgroup_cleanups = {uid: thread for uid, thread in self.cgroup_cleanups.items() if thread.is_alive()}
         for uid, name in cgroup_pods.items():
-            if uid in possibly_running:
-                continue
-            if self.pod_volumes_exist(uid):
-                klog.v(3).info_s(
-                    "Orphaned pod found, but volumes not yet removed.  Reducing cpu to minimum", podUID=uid
-                )
-                message = "Failed to reduce cpu time for pod pending volume cleanup"
-                _log_oserror(message, uid, pcm.reduce_cpu_limits, name)
-                continue
-            klog.v(3).info_s("Orphaned pod found, removing pod cgroups", podUID=uid)
-            message = "Failed to destroy orphaned pod cgroup"
-            golang.go(_log_oserror, message, uid, pcm.destroy, name, name=f"cgroup-cleanup-{uid}")
+            # DIVERGES: Go begins another removal every two seconds while the first one hangs.
+            if uid not in possibly_running and uid not in self.cgroup_cleanups:
+                with contain("Failed to clean up an orphaned pod cgroup", ctx, podUID=uid):
+                    self._cleanup_orphaned_pod_cgroup(uid, name)
+
+    def _cleanup_orphaned_pod_cgroup(self, uid: str, name: cm.CgroupName) -> None:
+        pcm = self.container_manager.new_pod_container_manager()
+        if self.pod_volumes_exist(uid):
+            klog.v(3).info_s("Orphaned pod found, but volumes not yet removed.  Reducing cpu to minimum", podUID=uid)
+            message = "Failed to reduce cpu time for pod pending volume cleanup"
+            _log_failure(message, uid, pcm.reduce_cpu_limits, name)
+            return
+        klog.v(3).info_s("Orphaned pod found, removing pod cgroups", podUID=uid)
+        message = "Failed to destroy orphaned pod cgroup"
+        removal = golang.go(_log_failure, message, uid, pcm.destroy, name, name=f"cgroup-cleanup-{uid}")
+        self.cgroup_cleanups[uid] = removal
 
     def generate_api_pod_status(
         self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus, pod_is_terminal: bool
@@ -1156,10 +1170,11 @@ def _limited_by_pod(pod: v1.Pod, allocatable: dict[str, Quantity]) -> dict[str, 
     }
 
 
-def _log_oserror(message: str, uid: str, action: Callable[[cm.CgroupName], None], name: cm.CgroupName) -> None:
+def _log_failure(message: str, uid: str, action: Callable[[cm.CgroupName], None], name: cm.CgroupName) -> None:
     try:
         action(name)
-    except OSError as err:
+    except Exception as err:
+        # The next housekeeping finds the cgroup again. Other pods' cgroups have nothing to do with the failure.
         klog.info_s(message, podUID=uid, err=err)
 
 

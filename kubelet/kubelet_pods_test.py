@@ -20,6 +20,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.golang import testing as golangtesting
 
 
 @pytest.fixture
@@ -324,6 +325,48 @@ def test_pod_that_is_started_again_keeps_its_cgroup(
         if thread.name.startswith("cgroup-cleanup-"):
             thread.join(30)
     assert len(cgroups.destroyed) == 0
+
+
+def test_cgroup_that_cannot_be_removed_has_one_thread_and_others_go(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet = test_kubelet.kubelet
+    names = {uid: cm.CgroupName(("kubepods", uid)) for uid in ("hangs", "broken", "goes")}
+    cgroups = FakePodContainerManager(names)
+    ctx, cancel = golang.with_cancel(test_kubelet.ctx)
+    began: list[str] = []
+
+    def destroy(name: cm.CgroupName) -> None:
+        began.append(name[-1])
+        if name == names["hangs"]:
+            ctx.wait(60)
+        elif name == names["broken"]:
+            raise RecursionError("maximum recursion depth exceeded")
+
+    monkeypatch.setattr(cgroups, "destroy", destroy)
+    monkeypatch.setattr(kubelet, "cgroups_per_qos", True)
+    monkeypatch.setattr(kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    for _ in range(3):
+        clean_up(test_kubelet)
+        for uid in ("broken", "goes"):
+            kubelet.cgroup_cleanups[uid].join(30)
+    assert sorted(began) == ["broken"] * 3 + ["goes"] * 3 + ["hangs"]
+    cancel()
+    kubelet.cgroup_cleanups["hangs"].join(30)
+
+
+def test_housekeeping_without_threads_removes_the_cgroup_later(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet, name = test_kubelet.kubelet, cm.CgroupName(("kubepods", "gone"))
+    cgroups = FakePodContainerManager({"gone": name})
+    monkeypatch.setattr(kubelet, "cgroups_per_qos", True)
+    monkeypatch.setattr(kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    with golangtesting.out_of_threads():
+        clean_up(test_kubelet)
+    clean_up(test_kubelet)
+    assert cgroups.destroyed.recv(30) == (name, True)
+    kubelet.cgroup_cleanups["gone"].join(30)
 
 
 def test_pods_that_were_refused_are_not_started(test_kubelet: TestKubelet) -> None:

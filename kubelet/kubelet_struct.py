@@ -183,6 +183,8 @@ class KubeletStruct:
     allocation_manager: allocation.Manager = field(init=False)
     # Pods whose admission waits for something.
     waiting_pods: WaitingPods = field(init=False, default_factory=WaitingPods)
+    # The removals of orphaned cgroups under way, by the pod's uid. Only the sync loop's thread looks at them.
+    cgroup_cleanups: dict[str, golang.Thread] = field(init=False, default_factory=dict)
     probe_manager: prober.Manager = field(init=False)
     liveness_manager: proberesults.Manager = field(init=False)
     readiness_manager: proberesults.Manager = field(init=False)

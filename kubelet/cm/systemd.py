@@ -10,13 +10,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pkg import klog
+from pkg.golang import singleflight
 
 if TYPE_CHECKING:
     import jeepney
-    from jeepney.io import blocking
+
+    from kubelet.cm import dbus
+
+_T = TypeVar("_T")
 
 # A property's name, and its value with the D-Bus signature.
 Property = tuple[str, tuple[str, Any]]
@@ -26,8 +30,8 @@ RUNNING = "/run/systemd/system"
 _DEFAULT_QUOTA_PERIOD = 100_000  # µs
 _UNIT_EXISTS = "org.freedesktop.systemd1.UnitExists"
 _NO_SUCH_UNIT = "org.freedesktop.systemd1.NoSuchUnit"
-_JOB_TIMEOUT = 30.0  # seconds
-_CALL_TIMEOUT = 25.0  # seconds
+# How often a call is made when the connection is lost meanwhile, as when the bus is restarted.
+_TRIES = 3
 # What systemd calls a limit of version 2, by the file that holds it.
 _MEMORY_PROPERTIES = {
     "memory.high": "MemoryHigh",
@@ -46,6 +50,14 @@ class SystemdError(OSError):
         self.name = name
 
 
+class Disconnected(SystemdError):
+    """The connection to the bus is closed. What was asked may have been done."""
+
+
+class JobTimeoutError(SystemdError):
+    """A job of systemd takes too long."""
+
+
 class Manager(Protocol):
     """What is asked of systemd. All methods raise SystemdError, and are safe from any thread."""
 
@@ -60,7 +72,7 @@ class Manager(Protocol):
     def set_unit_properties(self, unit: str, properties: Sequence[Property]) -> None: ...
 
     def stop_unit(self, unit: str) -> None:
-        """Return when the unit has stopped; one that is not known has."""
+        """Return when the unit has stopped, or when systemd refuses to stop it. Raises JobTimeoutError alone."""
         ...
 
 
@@ -137,31 +149,42 @@ def cpus_to_bytes(cpus: str) -> bytes:
 
 
 class DBusManager:
-    """Asks systemd over the system bus, with a connection that is made when it is first needed."""
+    """Asks systemd over the system bus, with a connection that is made when it is first needed.
+
+    Go: vendor/github.com/opencontainers/cgroups/systemd/dbus.go
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # one conversation at a time; guards the connection
-        self._connection: blocking.DBusConnection | None = None
+        self._lock = threading.Lock()  # guards _conn and _version
+        self._conn: dbus.Conn | None = None
         self._version: int | None = None
+        # All who need a connection wait for one attempt to make it.
+        self._connecting: singleflight.Group[dbus.Conn] = singleflight.Group()
 
     def version(self) -> int:
         if self._version is None:
             try:
                 self._version = _parse_version(self._get_manager_property("Version"))
             except (SystemdError, ValueError) as err:
+                # DIVERGES: Go asks only once, and then takes systemd for older than all that it can do.
                 klog.error_s(err, "unable to get systemd version")
-                self._version = -1
+                return -1
         return self._version
 
     def close(self) -> None:
         """Leave the bus until something is asked again."""
         with self._lock:
-            self._disconnect()
+            conn, self._conn = self._conn, None
+        if conn is not None:
+            conn.close()
 
     def start_slice(self, unit: str, properties: Sequence[Property]) -> None:
         body: tuple[Any, ...] = (unit, "replace", list(properties), [])
         try:
             result = self._run_job("StartTransientUnit", "ssa(sv)a(sa(sv))", body)
+        except JobTimeoutError:
+            self._reset_failed_unit(unit)
+            raise
         except SystemdError as err:
             if err.name == _UNIT_EXISTS:
                 return
@@ -171,107 +194,94 @@ class DBusManager:
             raise SystemdError(f"error creating systemd unit `{unit}`: got `{result}`")
 
     def set_unit_properties(self, unit: str, properties: Sequence[Property]) -> None:
-        with self._lock:
-            self._call("SetUnitProperties", "sba(sv)", (unit, True, list(properties)))
+        self._call("SetUnitProperties", "sba(sv)", (unit, True, list(properties)))
 
     def stop_unit(self, unit: str) -> None:
         try:
             result = self._run_job("StopUnit", "ss", (unit, "replace"))
+        except JobTimeoutError:
+            raise
         except SystemdError as err:
-            if err.name != _NO_SUCH_UNIT:
-                raise
+            # The caller removes the cgroup all the same; a refusal must not keep a pod from ending.
+            level = 4 if err.name == _NO_SUCH_UNIT else 0
+            klog.v(level).info_s("Failed to stop systemd unit. Continuing...", unit=unit, err=err)
         else:
             if result != "done":
                 klog.warning_s("error removing systemd unit. Continuing...", unit=unit, result=result)
         self._reset_failed_unit(unit)
 
     def _reset_failed_unit(self, unit: str) -> None:
-        """Have systemd forget that it failed, which it mostly has not."""
-        with self._lock:
-            try:
-                self._call("ResetFailedUnit", "s", (unit,))
-            except SystemdError as err:
-                klog.v(4).info_s("Nothing to reset of systemd unit", unit=unit, err=err)
+        """Have systemd forget that the unit failed, which it mostly has not."""
+        try:
+            self._call("ResetFailedUnit", "s", (unit,))
+        except SystemdError as err:
+            klog.v(4).info_s("Nothing to reset of systemd unit", unit=unit, err=err)
 
     def _get_manager_property(self, name: str) -> str:
         import jeepney
 
-        with self._lock:
-            body = self._exchange(jeepney.Properties(_systemd()).get(name))
-        return str(body[0][1])
+        from kubelet.cm import dbus
+
+        message = jeepney.Properties(dbus.SYSTEMD).get(name)
+        match self._retry_on_disconnect(lambda conn: conn.call(message)):
+            case ((_, str() as text), *_):
+                return text
+            case answer:
+                raise SystemdError(f"property {name} of systemd: no text: {answer!r}")
 
     def _run_job(self, method: str, signature: str, body: tuple[Any, ...]) -> str:
         """How the job ended that the call has started, "done" if well."""
-        import jeepney
+        message = _method_call(method, signature, body)
+        return self._retry_on_disconnect(lambda conn: conn.run_job(message))
 
-        rule = jeepney.MatchRule(type="signal", interface=_INTERFACE, member="JobRemoved", path=_OBJECT)
+    def _call(self, method: str, signature: str, body: tuple[Any, ...]) -> None:
+        message = _method_call(method, signature, body)
+        self._retry_on_disconnect(lambda conn: conn.call(message))
+
+    def _retry_on_disconnect(self, operation: Callable[[dbus.Conn], _T]) -> _T:
+        """Repeat the operation on a new connection when the old one turns out to be closed.
+
+        Every call of this class may be repeated: a slice that exists, and a unit that is gone, are no errors.
+        """
+        for _ in range(_TRIES - 1):
+            conn = self._get_connection()
+            try:
+                return operation(conn)
+            except Disconnected as err:
+                klog.v(2).info_s("Connecting to the system bus again", err=err)
+                self._reset_connection(conn)
+        return operation(self._get_connection())
+
+    def _get_connection(self) -> dbus.Conn:
         with self._lock:
-            connection = self._connect()
-            with connection.filter(rule, bufsize=1000) as removed:
-                job = self._call(method, signature, body)[0]
-                try:
-                    while True:
-                        signal = connection.recv_until_filtered(removed, timeout=_JOB_TIMEOUT)
-                        if signal.body[1] == job:
-                            return str(signal.body[3])
-                except (OSError, ValueError) as err:
-                    self._disconnect()
-                    raise SystemdError(f"timeout waiting for systemd to finish {method} of {body[0]}: {err}") from err
+            if self._conn is not None:
+                return self._conn
+        return self._connecting.do("conn", self._new_connection)
 
-    def _call(self, method: str, signature: str, body: tuple[Any, ...]) -> tuple[Any, ...]:
-        import jeepney
+    def _new_connection(self) -> dbus.Conn:
+        from kubelet.cm import dbus
 
-        return self._exchange(jeepney.new_method_call(_systemd(), method, signature, body))
+        with self._lock:
+            if self._conn is not None:
+                return self._conn
+        conn = dbus.Conn()
+        with self._lock:
+            self._conn = conn
+        return conn
 
-    def _exchange(self, message: jeepney.Message) -> tuple[Any, ...]:
-        import jeepney
-        from jeepney import wrappers
-
-        connection = self._connect()
-        try:
-            reply = connection.send_and_get_reply(message, timeout=_CALL_TIMEOUT)
-            return wrappers.unwrap_msg(reply)  # type: ignore[no-any-return]
-        except jeepney.DBusErrorResponse as err:
-            detail = err.data[0] if err.data else ""
-            raise SystemdError(f"{err.name}: {detail}", err.name) from err
-        except (OSError, ValueError) as err:
-            # The next call gets a new connection.
-            self._disconnect()
-            raise SystemdError(f"the system bus does not answer: {err}") from err
-
-    def _connect(self) -> blocking.DBusConnection:
-        if self._connection is not None:
-            return self._connection
-        import jeepney
-        from jeepney.io import blocking
-
-        try:
-            self._connection = blocking.open_dbus_connection("SYSTEM")
-            rule = jeepney.MatchRule(type="signal", interface=_INTERFACE, member="JobRemoved", path=_OBJECT)
-            self._exchange(jeepney.message_bus.AddMatch(rule))
-            # Without it systemd tells the bus nothing.
-            self._call("Subscribe", "", ())
-        except SystemdError:
-            self._disconnect()
-            raise
-        except (OSError, KeyError, RuntimeError, jeepney.AuthenticationError) as err:
-            raise SystemdError(f"cannot connect to the system bus: {err}") from err
-        return self._connection
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def _reset_connection(self, conn: dbus.Conn) -> None:
+        with self._lock:
+            if self._conn is conn:
+                self._conn = None
+        conn.close()
 
 
-_INTERFACE = "org.freedesktop.systemd1.Manager"
-_OBJECT = "/org/freedesktop/systemd1"
-
-
-def _systemd() -> jeepney.DBusAddress:
+def _method_call(method: str, signature: str, body: tuple[Any, ...]) -> jeepney.Message:
     import jeepney
 
-    return jeepney.DBusAddress(_OBJECT, "org.freedesktop.systemd1", _INTERFACE)
+    from kubelet.cm import dbus
+
+    return jeepney.new_method_call(dbus.SYSTEMD, method, signature, body)
 
 
 def _parse_version(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import jeepney
 import pytest
 from jeepney.io import blocking
+from jeepney.low_level import Parser
 
 from kubelet.cm import systemd
 from kubelet.cm.cgroup_manager import new_cgroup_manager
@@ -23,16 +25,21 @@ from pkg import golang
 MANAGER = jeepney.DBusAddress("/org/freedesktop/systemd1", interface="org.freedesktop.systemd1.Manager")
 POD = CgroupName(("kubepods", "burstable", "podabc-1"))
 UNIT = "kubepods-burstable-podabc_1.slice"
+SLICE = "kubepods.slice"
 
 
 class BusSystemd:
     """Answers as systemd does: a call starts a job, and a signal tells how that ended."""
 
     def __init__(self) -> None:
-        self.units: dict[str, dict[str, Any]] = {}
+        self.units: dict[str, dict[str, Any]] = {SLICE: {}}
         self.result = "done"
         self.subscribed = 0
         self.reset: list[str] = []
+        # Units whose jobs do not end before release() is called for them.
+        self.hanging: dict[str, str] = {}
+        # The D-Bus error that StopUnit is answered with, if any.
+        self.stop_error = ""
         self._jobs = 0
         self._connection = blocking.open_dbus_connection("SYSTEM")
         self._connection.send_and_get_reply(jeepney.message_bus.RequestName("org.freedesktop.systemd1"))
@@ -69,6 +76,8 @@ class BusSystemd:
                 if self.result == "done":
                     self.units[unit] = {name: value for name, (_signature, value) in properties}
                 self._job(message, unit)
+            case "StopUnit" if self.stop_error:
+                self._error(message, self.stop_error, "Access denied")
             case "StopUnit":
                 if self.units.pop(body[0], None) is None:
                     self._error(message, "org.freedesktop.systemd1.NoSuchUnit", f"Unit {body[0]} not loaded.")
@@ -88,10 +97,17 @@ class BusSystemd:
     def _job(self, message: jeepney.Message, unit: str) -> None:
         self._jobs += 1
         path = f"/org/freedesktop/systemd1/job/{self._jobs}"
+        if unit in self.hanging:
+            self.hanging[unit] = path
+            self._reply(message, "o", (path,))
+            return
         # Another job ends as well, and one may end before its caller hears of its beginning.
         for number, job, result in ((999, "/org/freedesktop/systemd1/job/999", "failed"), (1, path, self.result)):
             self._send(jeepney.new_signal(MANAGER, "JobRemoved", "uoss", (number, job, unit, result)))
         self._reply(message, "o", (path,))
+
+    def release(self, unit: str) -> None:
+        self._send(jeepney.new_signal(MANAGER, "JobRemoved", "uoss", (1, self.hanging[unit], unit, "done")))
 
     def _reply(self, message: jeepney.Message, signature: str | None = None, body: tuple[Any, ...] = ()) -> None:
         self._send(jeepney.new_method_return(message, signature, body))
@@ -141,7 +157,7 @@ def test_a_slice_lives(bus: BusSystemd, manager: systemd.DBusManager) -> None:
     manager.set_unit_properties(UNIT, [("MemoryMax", ("t", 5)), ("AllowedCPUs", ("ay", b"\x03"))])
     assert (bus.units[UNIT]["MemoryMax"], bus.units[UNIT]["AllowedCPUs"]) == (5, b"\x03")
     manager.stop_unit(UNIT)
-    assert bus.units == {}
+    assert UNIT not in bus.units
     manager.stop_unit(UNIT)
     assert bus.reset == [UNIT, UNIT]
     assert bus.subscribed == 1
@@ -153,14 +169,108 @@ def test_a_slice_that_cannot_be_made(bus: BusSystemd, manager: systemd.DBusManag
         manager.start_slice(UNIT, [])
 
 
-def test_a_bus_that_has_gone_is_found_again(bus: BusSystemd, manager: systemd.DBusManager) -> None:
+def test_a_lost_connection_fails_no_call(bus: BusSystemd, manager: systemd.DBusManager) -> None:
     manager.start_slice(UNIT, [])
-    assert manager._connection is not None
-    manager._connection.sock.shutdown(socket.SHUT_RDWR)
-    with pytest.raises(systemd.SystemdError, match="the system bus does not answer"):
-        manager.set_unit_properties(UNIT, [])
+    lost = manager._conn
+    assert lost is not None
+    lost._sock.shutdown(socket.SHUT_RDWR)
     manager.set_unit_properties(UNIT, [("MemoryMax", ("t", 5))])
     assert bus.units[UNIT]["MemoryMax"] == 5
+    assert manager._conn is not lost
+
+
+def test_a_job_that_hangs_holds_up_nobody_else(bus: BusSystemd, manager: systemd.DBusManager) -> None:
+    manager.start_slice(UNIT, [])
+    bus.hanging[UNIT] = ""
+    stopping = golang.go(manager.stop_unit, UNIT, name="stopping")
+    other = "kubepods-podother.slice"
+    manager.start_slice(other, [])
+    manager.set_unit_properties(other, [("MemoryMax", ("t", 5))])
+    manager.stop_unit(other)
+    while not bus.hanging[UNIT]:
+        manager.set_unit_properties(SLICE, [])
+    assert stopping.is_alive()
+    bus.release(UNIT)
+    stopping.join(30)
+    assert bus.reset == [other, UNIT]
+
+
+def test_who_waits_for_a_job_hears_of_a_lost_connection(
+    bus: BusSystemd, manager: systemd.DBusManager, log: io.StringIO
+) -> None:
+    bus.hanging[UNIT] = ""
+    starting = golang.go(manager.start_slice, UNIT, [], name="starting")
+    while not bus.hanging[UNIT]:
+        manager.set_unit_properties(SLICE, [])
+    assert manager._conn is not None
+    # The slice is there when the call is repeated.
+    manager._conn._sock.shutdown(socket.SHUT_RDWR)
+    starting.join(30)
+    assert not starting.is_alive()
+
+
+def test_a_unit_that_systemd_does_not_stop_keeps_no_pod_from_ending(
+    bus: BusSystemd, manager: systemd.DBusManager, log: io.StringIO
+) -> None:
+    bus.stop_error = "org.freedesktop.DBus.Error.AccessDenied"
+    manager.stop_unit(UNIT)
+    assert "Access denied" in log.getvalue()
+
+
+class RefusingBus:
+    """Lets everybody in, and answers each message with an error, or with what is no message."""
+
+    def __init__(self, path: Path, nonsense: bytes = b"") -> None:
+        self.address = f"unix:path={path}"
+        self._nonsense = nonsense
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._thread = golang.go(self._serve, name="refusing-bus")
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join(30)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            with connection:
+                self._answer(connection)
+
+    def _answer(self, connection: socket.socket) -> None:
+        stream = connection.makefile("rb")
+        stream.readline()  # AUTH
+        connection.sendall(b"OK 0123456789abcdef0123456789abcdef\r\n")
+        stream.readline()  # BEGIN
+        parser = Parser()
+        while data := stream.read1():
+            for message in parser.feed(data):
+                answer = jeepney.new_error(message, "org.freedesktop.DBus.Error.LimitsExceeded", "s", ("too many",))
+                connection.sendall(self._nonsense or answer.serialise(serial=1))
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "fault"),
+    [
+        pytest.param(b"", "cannot connect to the system bus: .*LimitsExceeded: too many", id="error"),
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", "cannot connect to the system bus", id="no D-Bus"),
+    ],
+)
+def test_a_bus_that_refuses_everybody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: io.StringIO, nonsense: bytes, fault: str
+) -> None:
+    refusing = RefusingBus(tmp_path / "bus", nonsense)
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", refusing.address)
+    manager = systemd.DBusManager()
+    with pytest.raises(systemd.SystemdError, match=fault):
+        manager.start_slice(UNIT, [])
+    assert manager.version() == -1
+    refusing.close()
 
 
 def test_without_a_bus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,207 @@
+"""A connection to the system bus that many threads share.
+
+jeepney's own connections serve one thread at a time, or end their reading thread with an exception. This module uses
+jeepney for addresses, authentication and messages.
+
+Go: vendor/github.com/coreos/go-systemd/v22/dbus/dbus.go, methods.go
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+import jeepney
+from jeepney import wrappers
+from jeepney.bus import get_bus
+from jeepney.io import blocking
+from jeepney.low_level import Parser
+
+from kubelet.cm.systemd import Disconnected, JobTimeoutError, SystemdError
+from pkg import golang, klog
+
+# Seconds.
+AUTH_TIMEOUT = 5.0
+CALL_TIMEOUT = 25.0
+JOB_TIMEOUT = 30.0
+
+_READ_SIZE = 64 << 10
+_INTERFACE = "org.freedesktop.systemd1.Manager"
+_OBJECT = "/org/freedesktop/systemd1"
+SYSTEMD = jeepney.DBusAddress(_OBJECT, "org.freedesktop.systemd1", _INTERFACE)
+_JOB_REMOVED = jeepney.MatchRule(type="signal", interface=_INTERFACE, member="JobRemoved", path=_OBJECT)
+
+
+class Conn:
+    """A connection to systemd over the system bus. Safe from any thread: each caller waits for its own answer alone.
+
+    The thread `systemd-bus` reads what arrives, until the connection is closed by either side.
+    """
+
+    def __init__(self) -> None:
+        """Connect, and subscribe to the ends of jobs. Raises SystemdError."""
+        self._lock = threading.Lock()  # guards the fields from here to _closed
+        self._replies: dict[int, Future[jeepney.Message]] = {}
+        self._jobs: dict[str, Future[str]] = {}
+        # Results of jobs that ended before the caller knew the job's path; kept while calls that start jobs are made.
+        self._ended: dict[str, str] = {}
+        self._starting = 0
+        self._closed = False
+        self._send_lock = threading.Lock()  # messages must not be mixed on the socket
+        self._serials = itertools.count(1)
+        self._sock = _open_socket()
+        try:
+            self._reader = golang.go(self._read, name="systemd-bus")
+        except RuntimeError as err:
+            self._sock.close()
+            raise SystemdError(f"cannot connect to the system bus: {err}") from err
+        try:
+            self.call(jeepney.message_bus.Hello())
+            self.call(jeepney.message_bus.AddMatch(_JOB_REMOVED))
+            # systemd sends signals to subscribers alone.
+            self.call(jeepney.new_method_call(SYSTEMD, "Subscribe"))
+        except SystemdError as err:
+            self.close()
+            raise SystemdError(f"cannot connect to the system bus: {err}", err.name) from err
+
+    def close(self) -> None:
+        """Fail every call that still waits, and end the reading thread."""
+        self._shut_down()
+        if threading.current_thread() is not self._reader:
+            self._reader.join(CALL_TIMEOUT)
+
+    def call(self, message: jeepney.Message) -> tuple[Any, ...]:
+        """Send a method call and return the body of its answer. Raises SystemdError."""
+        answer: Future[jeepney.Message] = Future()
+        serial = next(self._serials)
+        with self._lock:
+            self._check_open_locked()
+            self._replies[serial] = answer
+        try:
+            self._send(message.serialise(serial=serial))
+            return wrappers.unwrap_msg(answer.result(CALL_TIMEOUT))  # type: ignore[no-any-return]
+        except jeepney.DBusErrorResponse as err:
+            detail = err.data[0] if err.data else ""
+            raise SystemdError(f"{err.name}: {detail}", err.name or "") from err
+        except TimeoutError as err:
+            raise SystemdError(f"no answer from the system bus in {CALL_TIMEOUT:g} s") from err
+        finally:
+            with self._lock:
+                self._replies.pop(serial, None)
+
+    def run_job(self, message: jeepney.Message) -> str:
+        """Make a call that starts a job of systemd; return how the job ended, "done" if well.
+
+        Raises SystemdError, as JobTimeoutError when the job takes longer than JOB_TIMEOUT.
+        """
+        with self._starting_job():
+            path = str(self.call(message)[0])
+            job = self._job(path)
+        try:
+            return job.result(JOB_TIMEOUT)
+        except TimeoutError as err:
+            raise JobTimeoutError(f"job {path} of systemd has not ended in {JOB_TIMEOUT:g} s") from err
+        finally:
+            with self._lock:
+                self._jobs.pop(path, None)
+
+    @contextmanager
+    def _starting_job(self) -> Iterator[None]:
+        """Keep the results of jobs that end before their caller knows them."""
+        with self._lock:
+            self._starting += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._starting -= 1
+                if self._starting == 0:
+                    self._ended.clear()
+
+    def _job(self, path: str) -> Future[str]:
+        job: Future[str] = Future()
+        with self._lock:
+            self._check_open_locked()
+            if path in self._ended:
+                job.set_result(self._ended.pop(path))
+            else:
+                self._jobs[path] = job
+        return job
+
+    def _check_open_locked(self) -> None:
+        if self._closed:
+            raise Disconnected("the connection to the system bus is closed")
+
+    def _send(self, data: bytes) -> None:
+        with self._send_lock:
+            try:
+                self._sock.sendall(data)
+            except OSError as err:
+                # A message that was sent in part spoils the connection.
+                self._shut_down()
+                raise Disconnected(f"lost the connection to the system bus: {err}") from err
+
+    def _shut_down(self) -> None:
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # closed already
+
+    def _read(self) -> None:
+        """Hand on what arrives, until the connection ends."""
+        try:
+            parser = Parser()
+            while data := self._sock.recv(_READ_SIZE):
+                for message in parser.feed(data):
+                    self._dispatch(message)
+            klog.v(4).info_s("The connection to the system bus has ended")
+        except Exception as err:
+            # Whatever a bus sends that cannot be read: callers hear of it, and connect anew.
+            klog.error_s(err, "Lost the connection to the system bus")
+        finally:
+            self._fail_all()
+            self._sock.close()
+
+    def _dispatch(self, message: jeepney.Message) -> None:
+        fields = message.header.fields
+        with self._lock:
+            waiting = self._replies.pop(fields.get(jeepney.HeaderFields.reply_serial, 0), None)
+        if waiting is not None:
+            waiting.set_result(message)
+        elif _JOB_REMOVED.matches(message):
+            _number, path, _unit, result = message.body
+            self._job_ended(str(path), str(result))
+
+    def _job_ended(self, path: str, result: str) -> None:
+        with self._lock:
+            job = self._jobs.pop(path, None)
+            if job is None and self._starting:
+                self._ended[path] = result
+        if job is not None:
+            job.set_result(result)
+
+    def _fail_all(self) -> None:
+        with self._lock:
+            self._closed = True
+            waiting = [*self._replies.values(), *self._jobs.values()]
+            self._replies.clear()
+            self._jobs.clear()
+        for each in waiting:
+            each.set_exception(Disconnected("lost the connection to the system bus"))
+
+
+def _open_socket() -> socket.socket:
+    """Connect and authenticate. Raises SystemdError."""
+    try:
+        sock: socket.socket = blocking.prep_socket(get_bus("SYSTEM"), timeout=AUTH_TIMEOUT)
+    except (OSError, KeyError, ValueError, RuntimeError, jeepney.AuthenticationError) as err:
+        raise SystemdError(f"cannot connect to the system bus: {err}") from err
+    # Reads wait as long as they like, but a bus that takes nothing must not hold up its callers.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(CALL_TIMEOUT), 0))
+    return sock

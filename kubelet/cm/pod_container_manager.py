@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kubelet.cm.cgroup_manager import CgroupManager, huge_page_sizes, parse_cgroup_name
 from kubelet.cm.helpers import MIN_SHARES, resource_config_for_pod
-from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig, cgroup_name
+from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig, cgroup_name, quoted
 from pkg import features, klog
 from pkg.api.core import v1
 from pkg.apis.core.v1.helper import qos as v1qos
@@ -128,13 +128,21 @@ class PodContainerManagerImpl:
         return self._enforce_cpu_limits
 
     def destroy(self, name: CgroupName) -> None:
+        self._try_killing_cgroup_processes(name)
+        self._cgroup_manager.destroy(name)
+
+    def _try_killing_cgroup_processes(self, name: CgroupName) -> None:
+        """Kill all that runs in the cgroup. Raises OSError, after the last process, if one could not be killed."""
+        errors: list[OSError] = []
         for pid in self._cgroup_manager.pids(name):
             klog.v(3).info_s("Attempt to kill process of pod cgroup", pid=pid, cgroup="/".join(name))
             try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        self._cgroup_manager.destroy(name)
+                _kill_one_pid(pid)
+            except OSError as err:
+                errors.append(err)
+        if errors:
+            faults = "; ".join(map(str, errors))
+            raise OSError(f"failed to kill all the processes attached to the {quoted(name)} cgroups: {faults}")
 
     def reduce_cpu_limits(self, name: CgroupName) -> None:
         self._cgroup_manager.update(name, ResourceConfig(cpu_shares=MIN_SHARES))
@@ -167,6 +175,17 @@ class PodContainerManagerImpl:
     def get_pod_memory_usage(self, pod: v1.Pod) -> int | None:
         name, _ = self.get_pod_container_name(pod)
         return self._cgroup_manager.memory_usage(name)
+
+
+def _kill_one_pid(pid: int) -> None:
+    """Raises OSError. A process that has gone already is none."""
+    if pid < 1:
+        # The kernel lists processes of other PID namespaces as 0, and kill() takes 0 for the kubelet's own group.
+        raise OSError(f"process {pid} of the cgroup is in another PID namespace")
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
 
 
 class PodContainerManagerNoop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -127,6 +128,37 @@ def test_destroy_kills_what_is_left(world: World, monkeypatch: pytest.MonkeyPatc
     world.pods.destroy(name)
     assert killed == [(11, signal.SIGKILL), (12, signal.SIGKILL)]
     assert not world.pods.exists(made)
+
+
+def test_destroy_kills_no_process_group(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel lists a process of another PID namespace as 0, and to kill 0 is to kill the kubelet's own group."""
+    killed: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(pid))
+    made = pod("u-1")
+    world.pods.ensure_exists(made)
+    name, literal = world.pods.get_pod_container_name(made)
+    world.fake.write(f"memory{literal}/cgroup.procs", "0\n12\n")
+    with pytest.raises(OSError, match='failed to kill all the processes attached to the .*"podu-1".*process 0'):
+        world.pods.destroy(name)
+    assert killed == [12]
+
+
+def test_destroy_kills_the_other_processes_when_one_may_not_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[int] = []
+
+    def kill(pid: int, number: int) -> None:
+        killed.append(pid)
+        if pid == 11:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", kill)
+    made = pod("u-1")
+    world.pods.ensure_exists(made)
+    name, literal = world.pods.get_pod_container_name(made)
+    world.fake.write(f"memory{literal}/cgroup.procs", "11\n12\n")
+    with pytest.raises(OSError, match="Operation not permitted"):
+        world.pods.destroy(name)
+    assert killed == [11, 12]
 
 
 def test_is_pod_cgroup(world: World) -> None:

@@ -10,9 +10,11 @@ import os
 import re
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
 
 from kubelet import metrics
 from kubelet.cm.systemd import (
@@ -257,12 +259,8 @@ class CgroupCommon(ABC):
             found = {last_part_of_slice(unit) for unit in slices}
         return [CgroupName((*name, part)) for part in sorted(found)]
 
-    @abstractmethod
-    def _make_leaf(self, name: CgroupName) -> None:
-        """Make a cgroup that processes are put into, and not only cgroups with processes."""
-
     def attach(self, name: CgroupName, pid: int) -> None:
-        self._make_leaf(name)
+        self._create_directories(name)
         for path in self.paths(name):
             Path(path, "cgroup.procs").write_text(str(pid))
 
@@ -317,6 +315,31 @@ def write_setting(directory: str, file: str, text: str) -> None:
     target = os.path.join(directory, file)
     if os.path.exists(target) or not os.path.isdir(directory):
         Path(target).write_text(text)
+
+
+class Settings:
+    """Writes settings one by one, and goes on after one that the kernel refuses: `with` raises the first at its end.
+
+    DIVERGES: Go stops at the first, and so a pod may run without limits that the kernel would have taken.
+    """
+
+    def __init__(self) -> None:
+        self._error: OSError | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if err is None and self._error is not None:
+            raise self._error
+
+    def attempt(self, write: Callable[..., None], *args: object) -> None:
+        try:
+            write(*args)
+        except OSError as err:
+            self._error = self._error or err
 
 
 def page_size_name(size: int) -> str:

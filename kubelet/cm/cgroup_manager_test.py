@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import subprocess
 import time
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kubelet import metrics, util
-from kubelet.cm import cgroup_manager, cgroup_v2_manager
+from kubelet.cm import cgroup_manager, cgroup_v1_manager, cgroup_v2_manager
 from kubelet.cm.cgroup_manager import CgroupManager, new_cgroup_manager, to_systemd
 from kubelet.cm.cgroup_v2_manager import cpu_shares_to_weight
 from kubelet.cm.testing import FakeCgroupfs
@@ -198,7 +200,8 @@ def test_v2_create(v2: FakeCgroupfs, driver: str) -> None:
         "pids.max": "100",
         "cgroup.controllers": "cpu memory pids",
     }
-    assert v2.read(f"{where}/cgroup.subtree_control") == "+cpu +memory +pids", "for the containers below"
+    assert v2.read(f"{os.path.dirname(where)}/cgroup.subtree_control") == "+cpu +memory +pids"
+    assert v2.read(f"{where}/cgroup.subtree_control") == "", "the runtime enables them for the containers below"
 
 
 @pytest.mark.parametrize(
@@ -218,6 +221,50 @@ def test_v2_update(v2: FakeCgroupfs, config: ResourceConfig, file: str, text: st
     manager.create(POD, FULL)
     manager.update(POD, config)
     assert v2.read(f"{POD_PATHS['cgroupfs']}/{file}") == text
+
+
+LIMITS = ResourceConfig(
+    memory=1 << 20,
+    cpu_shares=512,
+    cpu_quota=20000,
+    cpu_period=50000,
+    cpuset="0",
+    pids_limit=100,
+    huge_page_limit={2 << 20: 0},
+)
+WRITTEN = {
+    1: (
+        *("cpuset.cpus", "memory.limit_in_bytes", "cpu.shares", "cpu.cfs_period_us", "cpu.cfs_quota_us", "pids.max"),
+        *("hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.rsvd.limit_in_bytes"),
+    ),
+    2: ("pids.max", "memory.max", "cpu.weight", "cpu.max", "cpuset.cpus", "hugetlb.2MB.max", "hugetlb.2MB.rsvd.max"),
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"), [(version, file) for version, files in WRITTEN.items() for file in ("", *files)]
+)
+def test_limits_are_set_in_the_order_of_go_and_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, refused: str
+) -> None:
+    """The kernel refuses one of them at most."""
+    fake = FakeCgroupfs(tmp_path, version, monkeypatch)
+    manager = manager_of(fake)
+    manager.create(POD, ResourceConfig())
+    written: list[str] = []
+
+    def write(directory: str, file: str, text: str) -> None:
+        written.append(file)
+        if file == refused:
+            raise OSError(errno.EIO, "refused", file)
+
+    module = cgroup_v1_manager if version == 1 else cgroup_v2_manager
+    monkeypatch.setattr(module, "write_setting", write)
+    with pytest.raises(OSError, match="refused") if refused else contextlib.nullcontext():
+        manager.update(POD, LIMITS)
+    # A quota makes no sense without its period.
+    left_out = {"cpu.cfs_quota_us"} if refused == "cpu.cfs_period_us" else set()
+    assert written == [file for file in WRITTEN[version] if file not in left_out]
 
 
 def test_v2_cgroup_without_a_controller_counts_as_missing(v2: FakeCgroupfs) -> None:

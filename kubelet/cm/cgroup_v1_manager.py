@@ -9,7 +9,15 @@ import errno
 import os
 from pathlib import Path
 
-from kubelet.cm.cgroup_manager import NO_LIMIT, CgroupCommon, page_size_name, pids_max, read_int, write_setting
+from kubelet.cm.cgroup_manager import (
+    NO_LIMIT,
+    CgroupCommon,
+    Settings,
+    page_size_name,
+    pids_max,
+    read_int,
+    write_setting,
+)
 from kubelet.cm.subsystems import UNIFIED, CgroupSubsystems
 from kubelet.cm.systemd import Manager, Property
 from kubelet.cm.types import CgroupName, ResourceConfig, quoted
@@ -59,27 +67,26 @@ class CgroupV1Manager(CgroupCommon):
         if cpuset is not None:
             _inherit_cpuset(cpuset)
 
-    def _make_leaf(self, name: CgroupName) -> None:
-        self._create_directories(name)
-
     def _path(self, controller: str, name: CgroupName) -> str | None:
         mount_point = self._mount_points.get(controller)
         return None if mount_point is None else mount_point + self.name(name)
 
     def _write(self, name: CgroupName, config: ResourceConfig) -> None:
-        self._write_cpu(name, config)
-        # A limit of 0 is none that anybody asked for: no process could be in the cgroup.
-        if config.memory:
-            self._write_memory(name, config.memory)
-        settings: list[tuple[str, str, int | str | None]] = [
-            ("cpuset", "cpuset.cpus", config.cpuset or None),
-            ("pids", "pids.max", None if config.pids_limit is None else pids_max(config.pids_limit)),
-        ]
-        for size, limit in config.huge_page_limit.items():
-            for kind in ("", ".rsvd"):
-                settings.append(("hugetlb", f"hugetlb.{page_size_name(size)}{kind}.limit_in_bytes", limit))
-        for controller, file, value in settings:
-            self._write_file(controller, name, file, value)
+        """In the order of Go's."""
+        with Settings() as setter:
+            write = self._write_file
+            setter.attempt(write, "cpuset", name, "cpuset.cpus", config.cpuset or None)
+            # A limit of 0 is none that anybody asked for: no process could be in the cgroup.
+            if config.memory:
+                setter.attempt(self._write_memory, name, config.memory)
+            setter.attempt(write, "cpu", name, "cpu.shares", config.cpu_shares)
+            setter.attempt(self._write_cpu_quota, name, config)
+            if config.pids_limit is not None:
+                setter.attempt(write, "pids", name, "pids.max", pids_max(config.pids_limit))
+            for size, limit in config.huge_page_limit.items():
+                for kind in ("", ".rsvd"):
+                    file = f"hugetlb.{page_size_name(size)}{kind}.limit_in_bytes"
+                    setter.attempt(write, "hugetlb", name, file, limit)
 
     def _write_file(self, controller: str, name: CgroupName, file: str, value: int | str | None) -> None:
         """Leave alone what nobody asked for, and what this node does not have."""
@@ -87,8 +94,7 @@ class CgroupV1Manager(CgroupCommon):
         if value is not None and directory is not None:
             write_setting(directory, file, str(value))
 
-    def _write_cpu(self, name: CgroupName, config: ResourceConfig) -> None:
-        self._write_file("cpu", name, "cpu.shares", config.cpu_shares)
+    def _write_cpu_quota(self, name: CgroupName, config: ResourceConfig) -> None:
         period = config.cpu_period
         try:
             self._write_file("cpu", name, "cpu.cfs_period_us", period)

@@ -8,7 +8,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kubelet.cm.cgroup_manager import NO_LIMIT, CgroupCommon, page_size_name, pids_max, read_int, write_setting
+from kubelet.cm.cgroup_manager import (
+    NO_LIMIT,
+    CgroupCommon,
+    Settings,
+    page_size_name,
+    pids_max,
+    read_int,
+    write_setting,
+)
 from kubelet.cm.systemd import INFINITY, Manager, Property, unified_properties
 from kubelet.cm.types import CgroupName, ResourceConfig, quoted
 from kubelet.util import CGROUP_ROOT
@@ -46,21 +54,22 @@ class CgroupV2Manager(CgroupCommon):
         return self.paths(name)[0]
 
     def _create_directories(self, name: CgroupName) -> None:
-        self._make_leaf(name)
-        _enable_controllers(self._path(name))
-
-    def _make_leaf(self, name: CgroupName) -> None:
-        """Without controllers for what is below: the kernel takes either processes or these."""
-        path = self._path(name)
+        """Leave the controllers below the new cgroup off: whoever makes a cgroup there enables them."""
         directory = self._root
-        for component in os.path.relpath(path, self._root).split(os.sep):
+        for component in os.path.relpath(self._path(name), self._root).split(os.sep):
             _enable_controllers(directory)
             directory = os.path.join(directory, component)
             os.makedirs(directory, exist_ok=True)
 
     def _write(self, name: CgroupName, config: ResourceConfig) -> None:
+        """In the order of Go's, which matters where a limit depends on another."""
         path = self._path(name)
         settings: dict[str, str] = {}
+        if config.pids_limit is not None:
+            settings["pids.max"] = pids_max(config.pids_limit)
+        # A limit of 0 is none that anybody asked for: the kernel would kill all that is in the cgroup.
+        if config.memory:
+            settings["memory.max"] = "max" if config.memory == NO_LIMIT else str(config.memory)
         if config.cpu_shares is not None:
             settings["cpu.weight"] = str(cpu_shares_to_weight(config.cpu_shares))
         if config.cpu_quota is not None:
@@ -68,16 +77,12 @@ class CgroupV2Manager(CgroupCommon):
             settings["cpu.max"] = f"{quota} {config.cpu_period}" if config.cpu_period else quota
         if config.cpuset:
             settings["cpuset.cpus"] = config.cpuset
-        # A limit of 0 is none that anybody asked for: the kernel would kill all that is in the cgroup.
-        if config.memory:
-            settings["memory.max"] = "max" if config.memory == NO_LIMIT else str(config.memory)
-        if config.pids_limit is not None:
-            settings["pids.max"] = pids_max(config.pids_limit)
         for size, limit in config.huge_page_limit.items():
             for kind in ("", ".rsvd"):
                 settings[f"hugetlb.{page_size_name(size)}{kind}.max"] = str(limit)
-        for file, value in (settings | config.unified).items():
-            write_setting(path, file, value)
+        with Settings() as setter:
+            for file, value in (settings | config.unified).items():
+                setter.attempt(write_setting, path, file, value)
 
     def _properties(self, config: ResourceConfig) -> list[Property]:
         found: list[Property] = []

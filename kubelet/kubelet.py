@@ -1270,10 +1270,13 @@ class Kubelet(KubeletPods, KubeletStats):
             self.runtime_state.set_runtime_handlers(runtime_status.handlers)
             self.runtime_state.set_runtime_features(runtime_status.features)
             if not self.runtime_modules_started:
+                # What an attempt starts ends with the attempt, or the next one would start it a second time.
+                attempt, cancel = golang.with_cancel(ctx)
                 try:
-                    self.initialize_runtime_dependent_modules(ctx)
+                    self.initialize_runtime_dependent_modules(attempt)
                 except OSError as err:
                     # DIVERGES: Go ends the process, to be started again; here the next check tries again.
+                    cancel()
                     klog.error_s(err, "Failed to start ContainerManager")
                     return
                 except Exception as err:  # a fault of the configuration, or of what was kept, does not go away

@@ -631,8 +631,10 @@ def test_a_fault_that_stays_ends_the_kubelet(test_kubelet: TestKubelet, monkeypa
 def test_modules_that_do_not_start_are_tried_again(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     kubelet = test_kubelet.kubelet
     faults = [OSError("no cgroup")]
+    attempts: list[golang.Context] = []
 
     def initialize(ctx: golang.Context) -> None:
+        attempts.append(ctx)
         if faults:
             raise faults.pop()
 
@@ -640,8 +642,10 @@ def test_modules_that_do_not_start_are_tried_again(test_kubelet: TestKubelet, mo
     test_kubelet.runtime.runtime_status = conditions(RuntimeReady=True, NetworkReady=True)
     kubelet.update_runtime_up(test_kubelet.ctx)
     assert not kubelet.runtime_modules_started
+    assert attempts[0].err() is not None, "what the attempt started would be started a second time"
     kubelet.update_runtime_up(test_kubelet.ctx)
     assert kubelet.runtime_modules_started
+    assert attempts[1].err() is None
 
 
 def test_wait_for_the_node_ends_with_its_context(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:

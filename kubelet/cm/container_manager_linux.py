@@ -231,7 +231,10 @@ class ContainerManagerImpl:
                 klog.v(4).info_s(
                     "Container Manager: forwarding resource update", source=source, pods=selected.value.pod_uids
                 )
-                self._updates.send(selected.value, ctx)
+                try:
+                    self._updates.send(selected.value, ctx)
+                except golang.ContextError:
+                    return  # the kubelet ends, and nobody receives any more
 
         golang.go(forward, name=f"resource-updates-{source}")
 

@@ -154,7 +154,7 @@ def test_limits_follow_a_new_configuration(world: World) -> None:
 
 
 def test_limits_are_tried_again_until_pods_have_made_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, refusals = CgroupV1Manager.update, [OSError("in use")]
+    real, refusals = CgroupV1Manager.update, [RecursionError("too deep"), OSError("in use")]
 
     def update(self: CgroupV1Manager, name: cm.CgroupName, config: cm.ResourceConfig) -> None:
         if config.memory is not None and refusals:
@@ -166,6 +166,7 @@ def test_limits_are_tried_again_until_pods_have_made_room(world: World, monkeypa
     world.started()
     assert world.recorder.drain() == [
         'Warning FailedNodeAllocatableEnforcement Failed to update Node Allocatable Limits ["kubepods"]: in use',
+        'Warning FailedNodeAllocatableEnforcement Failed to update Node Allocatable Limits ["kubepods"]: too deep',
         "Normal NodeAllocatableEnforced Updated Node Allocatable limit across pods",
     ]
 
@@ -361,6 +362,36 @@ def test_news_of_managers_come_together(world: World, monkeypatch: pytest.Monkey
     start(manager, world.ctx, [])
     news.send(Update(("a", "b")))
     assert manager.updates().recv(timeout=30) == (Update(("a", "b")), True)
+
+
+def test_news_that_nobody_takes_end_with_the_kubelet(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = world.manager()
+    channel: golang.Channel[Update] = golang.Channel(0)
+    monkeypatch.setattr(manager._device_manager, "updates", lambda: channel)
+    start(manager, world.ctx, world.pods)
+    # One more than the channel of the sync loop holds: the last send waits for the loop.
+    for number in range(11):
+        channel.send(Update((f"u-{number}",)))
+    world.cancel()
+
+
+def test_an_attempt_that_fails_leaves_no_threads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = world.manager(cgroup_root="/", cgroups_per_qos=True)
+    attempt, cancel = golang.with_cancel(world.ctx)
+    with golang.ThreadGroup() as group, monkeypatch.context() as patch:
+        patch.setattr(manager._device_manager, "start", refuse)
+        with pytest.raises(OSError, match="refused"):
+            start(manager, attempt, world.pods)
+        cancel()
+    assert group.join(30) == []
+    with golang.ThreadGroup() as group:
+        start(manager, world.ctx, world.pods)
+    names = [thread.name for thread in group.alive()]
+    assert len(names) == len(set(names))
+
+
+def refuse(*args: object) -> None:
+    raise OSError("refused")
 
 
 def test_devices_are_shown_by_numa_node(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,8 @@ class NodeContainerManager:
         try:
             config = self._get_cgroup_config(self._node_allocatable(), compressible_only=False)
             self._cgroup_manager.update(self._cgroup_root, config)
-        except OSError as err:
+        except Exception as err:
+            # Pods run without the limit until it can be set: it is tried again, and the node's event tells why.
             message = f"Failed to update Node Allocatable Limits {quoted(self._cgroup_root)}: {err}"
             klog.warning_s(message)
             self._warn(message)

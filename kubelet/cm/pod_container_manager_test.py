@@ -138,7 +138,7 @@ def test_destroy_kills_no_process_group(world: World, monkeypatch: pytest.Monkey
     world.pods.ensure_exists(made)
     name, literal = world.pods.get_pod_container_name(made)
     world.fake.write(f"memory{literal}/cgroup.procs", "0\n12\n")
-    with pytest.raises(OSError, match='failed to kill all the processes attached to the .*"podu-1".*process 0'):
+    with pytest.raises(OSError, match=r'failed to kill all the processes attached to the .*"podu-1".*process 0'):
         world.pods.destroy(name)
     assert killed == [12]
 

@@ -31,6 +31,7 @@ from pkg.api.resource import v1 as resourceapi
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 from pkg.dynamic_resource_allocation import resourceclaim
 from pkg.scheduler import util as schedutil
 
@@ -112,7 +113,10 @@ class Manager:
         """DIVERGES: Go looks once a minute, and so first a minute after a restart; here also soon after a failure."""
         backoff = _reconcile_backoff()
         while ctx.err() is None:
-            if done := self.reconcile_loop(ctx):
+            done = False
+            with contain("Failed to reconcile resource claims", ctx):
+                done = self.reconcile_loop(ctx)
+            if done:
                 backoff = _reconcile_backoff()
             wait.sleep(ctx, DEFAULT_RECONCILE_PERIOD if done else backoff.step(), self._clock)
 

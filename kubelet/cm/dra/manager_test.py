@@ -794,3 +794,23 @@ def test_health_of_claims_that_are_not_there(node: Node) -> None:
 )
 def test_message_has_a_greatest_length(message: str, expected: str) -> None:
     assert dramanager.truncate_health_message(message) == expected
+
+
+@pytest.mark.parametrize("err", [RecursionError("too deep"), UnicodeError("no text"), MemoryError()])
+def test_reconciliation_that_fails_is_tried_again(node: Node, log: Any, err: Exception) -> None:
+    asked: list[None] = []
+
+    def active_pods() -> list[v1.Pod]:
+        asked.append(None)
+        if len(asked) == 1:
+            raise err
+        return []
+
+    sources = Ready()
+    sources.ready = True
+    node.manager.start(node.ctx, active_pods, lambda ctx: v1.Node(), sources)
+    node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
+    wait_until(node.clock.has_waiters)
+    node.clock.step(dramanager.DEFAULT_RECONCILE_PERIOD)
+    wait_until(lambda: len(asked) == 2)
+    assert "Failed to reconcile resource claims" in log.getvalue()

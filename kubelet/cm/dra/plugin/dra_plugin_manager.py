@@ -18,6 +18,7 @@ from pkg.api.resource import v1 as resourceapi
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 from pkg.util import grpcconn, grpcstatus
 
 if TYPE_CHECKING:
@@ -117,10 +118,14 @@ class DRAPluginManager:
     def register_plugin(
         self, plugin_name: str, endpoint: str, versions: Sequence[str], plugin_client_timeout: float | None
     ) -> None:
-        """Raises ValueError, also for an endpoint that the driver has a plugin at already."""
+        """Raises ValueError, also for an endpoint that the driver has a plugin at already, and golang.ThreadError."""
         chosen_service = self._chosen_service(plugin_name, endpoint, versions)
         timeout = dra_plugin.DEFAULT_CLIENT_CALL_TIMEOUT if plugin_client_timeout is None else plugin_client_timeout
-        self._add(plugin_name, endpoint, chosen_service, timeout)
+        try:
+            self._add(plugin_name, endpoint, chosen_service, timeout)
+        except golang.ThreadError:
+            self._remove(plugin_name, endpoint)
+            raise
         self._registered(plugin_name)
 
     def deregister_plugin(self, plugin_name: str, endpoint: str) -> None:
@@ -184,7 +189,7 @@ class DRAPluginManager:
         try:
             with plugin.node_watch_resources(plugin.ctx) as stream:
                 handler.handle_watch_resources_stream(stream, plugin.driver_name)
-        except (grpcstatus.StatusError, ValueError) as err:
+        except Exception as err:  # Whatever the plugin sent: only its own health is not known.
             if grpcstatus.code(err) is grpc.StatusCode.UNIMPLEMENTED:
                 # DIVERGES: Go asks such a plugin every five seconds for as long as it lives.
                 klog.v(3).info_s("DRA plugin does not tell of its devices' health", driverName=plugin.driver_name)
@@ -195,7 +200,11 @@ class DRAPluginManager:
     # ---- Slices of drivers that are gone ----
 
     def _watch_connection(self, plugin: MonitoredPlugin) -> None:
-        grpcconn.watch(plugin.conn, lambda connected: self._handle_conn(plugin, connected))
+        def handle(connected: bool) -> None:
+            with contain("Failed to handle connection of DRA plugin", driverName=plugin.driver_name):
+                self._handle_conn(plugin, connected)
+
+        grpcconn.watch(plugin.conn, handle)
 
     def _handle_conn(self, plugin: MonitoredPlugin, connected: bool) -> None:
         with self._mutex:
@@ -217,8 +226,10 @@ class DRAPluginManager:
             return
         # What was planned before stands, with its time.
         if driver_name not in self._pending_wipes and self._background_ctx.err() is None:
-            ctx, self._pending_wipes[driver_name] = golang.with_cancel(self._background_ctx)
+            ctx, cancel = golang.with_cancel(self._background_ctx)
             self._go_locked(self._wipe_later, ctx, driver_name, name=f"dra-wipe-{driver_name}")
+            # The thread looks here only once it has this method's lock.
+            self._pending_wipes[driver_name] = cancel
 
     def _wipe_later(self, ctx: golang.Context, driver_name: str) -> None:
         if ctx.wait(self._wiping_delay):

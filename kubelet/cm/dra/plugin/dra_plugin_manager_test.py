@@ -24,6 +24,7 @@ from pkg.api.resource import v1 as resourceapi
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
+from pkg.golang.testing import out_of_threads
 from pkg.util import grpcstatus
 
 DRIVER = "gpu.example.com"
@@ -34,13 +35,17 @@ Make = Callable[..., draplugin.DRAPluginManager]
 class Listener:
     """Counts streams, and what came on them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *faults: Exception) -> None:
+        # What the first streams end with, one each.
+        self.faults = list(faults)
         self.streams = 0
         self.ended = 0
         self.responses: list[Any] = []
 
     def handle_watch_resources_stream(self, stream: Iterator[Any], plugin_name: str) -> None:
         self.streams += 1
+        if self.faults:
+            raise self.faults.pop()
         try:
             self.responses += [(plugin_name, response) for response in stream]
         finally:
@@ -155,6 +160,18 @@ def test_same_endpoint_twice(make: Make) -> None:
     with pytest.raises(ValueError, match=rf"endpoint /one\.sock already registered for DRA driver plugin {DRIVER}"):
         manager.register_plugin(DRIVER, "/one.sock", [V1], None)
     manager.register_plugin("other", "/one.sock", [V1], None)
+
+
+@pytest.mark.parametrize("thread", ["dra-conn-", "dra-health-"])
+def test_plugin_that_no_thread_is_left_for(make: Make, tmp_path: Path, thread: str) -> None:
+    manager = make(listener=Listener())
+    with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
+        with out_of_threads(thread), pytest.raises(golang.ThreadError):
+            manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        with pytest.raises(LookupError, match="is not registered"):
+            manager.get_plugin(DRIVER)
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        wait_until(lambda: connected(manager))
 
 
 def test_newest_plugin_is_called_that_is_connected(make: Make, tmp_path: Path) -> None:
@@ -358,6 +375,14 @@ def test_health_stream_begins_anew(make: Make, tmp_path: Path) -> None:
         wait_until(lambda: connected(manager))
         seen = listener.streams
         wait_until(lambda: listener.streams > seen or listener.ended < listener.streams)
+
+
+def test_health_that_cannot_be_taken_is_asked_for_again(make: Make, tmp_path: Path) -> None:
+    listener = Listener(RecursionError("too deep"), UnicodeError("no text"), MemoryError())
+    manager = make(listener=listener)
+    with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        wait_until(lambda: listener.streams == 4)
 
 
 def test_plugin_without_health_is_asked_once(make: Make, tmp_path: Path) -> None:

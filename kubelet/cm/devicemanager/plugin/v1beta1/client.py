@@ -175,8 +175,9 @@ class PluginClient:
             err: Exception = EOFError("EOF")
         except grpc.RpcError as failure:
             err = _status(failure, 0, self._resource)
-        except ValueError as failure:
-            # Closed before the call began.
+        except Exception as failure:
+            # The connection was closed before the call began, or the plugin sent what nobody can use: it has to
+            # register again, and the others stay.
             err = failure
         klog.error_s(err, "ListAndWatch ended unexpectedly for device plugin", resource=self._resource)
 

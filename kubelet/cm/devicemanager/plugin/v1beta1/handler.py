@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kubelet.apis.deviceplugin import v1beta1 as api
 from kubelet.cm.devicemanager.plugin.v1beta1.client import PluginClient
-from pkg import klog
+from pkg import golang, klog
 from pkg.apis.core.v1 import helper as v1helper
 
 if TYPE_CHECKING:
@@ -56,7 +56,10 @@ class PluginClients:
             self._disconnect_client(client)
 
     def connect_client(self, name: str, socket_path: str) -> None:
-        """Connect to the plugin in the place of the one that had the resource. Raises as register_plugin."""
+        """Connect to the plugin in the place of the one that had the resource.
+
+        Raises as register_plugin, and golang.ThreadError.
+        """
         with self._clients_lock:
             connecting = self._connecting.setdefault(name, threading.Lock())
         with connecting:
@@ -73,7 +76,11 @@ class PluginClients:
                 # DIVERGES: Go listens to both, and disconnects the new one when the old one goes.
                 before.close()
                 before.join()
-            client.start(self._run_client)
+            try:
+                client.start(self._run_client)
+            except golang.ThreadError:
+                self._disconnect_client(client)
+                raise
 
     def _put(self, client: PluginClient) -> PluginClient | None:
         """Have the client in the place of the one that is returned. Raises RuntimeError when the server is stopped."""

@@ -28,6 +28,7 @@ from kubelet.cm.devicemanager.testing import device
 from kubelet.cm.dra.testing import wait_until
 from pkg import golang
 from pkg.apimachinery import clock as clocklib
+from pkg.golang.testing import out_of_threads
 from pkg.util import grpcstatus
 
 _RESOURCE = "fake-domain/resource"
@@ -41,6 +42,8 @@ class _Handler:
         self.changed = threading.Condition()  # guards events
         self.events: list[str] = []
         self.plugin: plugin.DevicePlugin | None = None
+        # Raised for devices, if any.
+        self.err: Exception | None = None
         # Seconds for which a plugin is waited for that registers.
         self.patience = _DEADLINE
 
@@ -57,6 +60,8 @@ class _Handler:
         self._note(f"disconnected {resource_name}")
 
     def plugin_list_and_watch_receiver(self, resource_name: str, response: pluginapi.ListAndWatchResponse) -> None:
+        if self.err is not None:
+            raise self.err
         self._note(f"devices {' '.join(f'{each.ID}:{each.health}' for each in response.devices)}".rstrip())
 
     def expect(self, *events: str) -> None:
@@ -202,6 +207,28 @@ def test_garbage_instead_of_devices(garbage: bytes, world: _World) -> None:
     server.stop(None).wait(_DEADLINE)
     world.stubs.append(stub)
     stub.start()
+    stub.register(world.socket)
+    world.handler.expect("connected p.sock", "devices 1:Healthy")
+
+
+@pytest.mark.parametrize("err", [RecursionError("too deep"), UnicodeError("no text"), MemoryError()])
+def test_devices_that_the_manager_cannot_take_end_that_plugin_alone(world: _World, err: Exception) -> None:
+    world.start()
+    world.handler.err = err
+    stub = world.stub("p.sock", device("1"))
+    stub.register(world.socket)
+    world.handler.expect("connected p.sock", f"disconnected {_RESOURCE}")
+    world.handler.err = None
+    stub.register(world.socket)
+    world.handler.expect("connected p.sock", "devices 1:Healthy")
+
+
+def test_plugin_that_no_thread_is_left_for(world: _World) -> None:
+    world.start()
+    stub = world.stub("p.sock", device("1"))
+    with out_of_threads(f"device-plugin-{_RESOURCE}"):
+        assert "the limit is TasksMax" in world.refused(stub)
+    world.handler.expect("connected p.sock", f"disconnected {_RESOURCE}")
     stub.register(world.socket)
     world.handler.expect("connected p.sock", "devices 1:Healthy")
 

@@ -36,7 +36,8 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -52,6 +53,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.tools import record
 
 # Told, when a pod is killed, to write the reason into the status.
@@ -465,17 +467,37 @@ class PodWorkers:
                 return
             became_terminating = self._request_termination_locked(status, pod, options, target)
             shortened = _accept_kill_options_locked(status, pod, options)
+            self._take_update_locked(target, status, options)
             if target.uid not in self.pod_updates:
                 new_worker = self._add_worker_locked(target.uid, pod, status)
-            self._deliver_locked(target, status, options)
+            self._notify_locked(target.uid)
             if became_terminating or shortened:
                 cancel = status.cancel_fn
         # Starting a thread can take its time, and cancelling calls back: neither needs the lock.
         if new_worker is not None:
-            golang.go(self._run_worker, ctx, target.uid, new_worker, status, name=f"podworker-{target.uid}")
+            self._start_worker(ctx, pod, target, new_worker, status)
         if cancel is not None:
             _log(3, "Cancelling current pod sync", target, options, workType=str(status.work_type()))
             cancel()
+
+    def _start_worker(
+        self, ctx: golang.Context, pod: v1.Pod, target: _Target, updates: golang.Channel[None], life: PodSyncStatus
+    ) -> None:
+        """Starts the pod's thread. If the machine has none, the next sync of the pod, or housekeeping, tries again."""
+        try:
+            golang.go(self._run_worker, ctx, target.uid, updates, life, name=f"podworker-{target.uid}")
+        except golang.ThreadError as err:
+            with self.pod_lock:
+                # The pending update stays. Who brings the next one finds that the pod has no worker.
+                if self.pod_sync_statuses.get(target.uid) is life:
+                    self._cleanup_pod_updates_locked(target.uid)
+            self._sync_later(target.uid)
+            klog.error_s(err, "Failed to start a pod worker", pod=klog.kobj(pod), podUID=target.uid)
+            self._recorder.eventf(pod, v1.EVENT_TYPE_WARNING, events.FAILED_SYNC, "error starting pod worker: %s", err)
+
+    def _sync_later(self, uid: str) -> None:
+        """Has the pod synced again as after a failed sync."""
+        self.work_queue.enqueue(uid, wait.jitter(self.back_off_period, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR))
 
     def _sync_status_for_locked(self, target: _Target, pod: v1.Pod | None) -> tuple[PodSyncStatus, bool]:
         status = self.pod_sync_statuses.get(target.uid)
@@ -569,7 +591,9 @@ class PodWorkers:
         updates: golang.Channel[None] = golang.Channel(1)
         self.pod_updates[uid] = updates
         if kubetypes.is_static_pod(pod):
-            self.waiting_to_start_static_pods_by_fullname.setdefault(status.fullname, []).append(uid)
+            waiting = self.waiting_to_start_static_pods_by_fullname.setdefault(status.fullname, [])
+            if uid not in waiting:  # as is one whose thread could not be started
+                waiting.append(uid)
         return self.worker_channel_fn(uid, updates) if self.worker_channel_fn is not None else updates
 
     def _run_worker(self, ctx: golang.Context, uid: str, updates: golang.Channel[None], life: PodSyncStatus) -> None:
@@ -578,7 +602,8 @@ class PodWorkers:
         finally:
             klog.v(3).info_s("Pod worker has stopped", podUID=uid)
 
-    def _deliver_locked(self, target: _Target, status: PodSyncStatus, options: UpdatePodOptions) -> None:
+    def _take_update_locked(self, target: _Target, status: PodSyncStatus, options: UpdatePodOptions) -> None:
+        """Makes the update the pending one."""
         # Latency is measured from the oldest change that the worker has not seen.
         pending = status.pending_update
         if (
@@ -594,7 +619,6 @@ class PodWorkers:
         status.pending_update = options
         status.working = True
         _log(4, "Notifying pod of pending update", target, options, workType=str(status.work_type()))
-        self._notify_locked(target.uid)
 
     def _notify_locked(self, uid: str) -> bool:
         """Wakes the worker; False if a message waits for it already, or if it has none."""
@@ -623,7 +647,7 @@ class PodWorkers:
         if status.is_termination_requested():
             return False, False
         if not self._allow_static_pod_start_locked(status.fullname, uid):
-            self.work_queue.enqueue(uid, wait.jitter(self.back_off_period, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR))
+            self._sync_later(uid)
             return False, True
         return True, True
 
@@ -712,7 +736,13 @@ class PodWorkers:
             ctx, cancel = golang.with_cancel(parent_ctx)
             status.cancel_fn = cancel
             start = _StartedSync(ctx, cancel, update)
-            self._admit_sync_locked(pod_uid, status, start)
+            try:
+                self._admit_sync_locked(pod_uid, status, start)
+            except Exception:
+                # Nothing has begun: the update is there for the next try.
+                status.pending_update = update.options
+                cancel()
+                raise
             return start
 
     def _admit_sync_locked(self, pod_uid: str, status: PodSyncStatus, start: _StartedSync) -> None:
@@ -763,7 +793,9 @@ class PodWorkers:
         """
         last_sync_time: datetime | None = None
         while _wait_for_update(parent_ctx, pod_updates):
-            start = self.start_pod_sync(parent_ctx, pod_uid, life)
+            start = None
+            with self._or_sync_later(parent_ctx, pod_uid):
+                start = self.start_pod_sync(parent_ctx, pod_uid, life)
             if start is None:
                 continue
             try:
@@ -779,8 +811,21 @@ class PodWorkers:
             finally:
                 start.cancel()
             last_sync_time = outcome.last_sync_time
-            if self._complete(start.update, outcome):
-                return
+            with self._or_sync_later(parent_ctx, pod_uid):
+                if self._complete(start.update, outcome):
+                    return
+
+    @contextmanager
+    def _or_sync_later(self, ctx: golang.Context, pod_uid: str) -> Iterator[None]:
+        """Contains what fails between the steps of a pod: its worker lives on, and the pod is tried again later."""
+        done = False
+        try:
+            with contain("Pod worker failed", ctx, podUID=pod_uid):
+                yield
+                done = True
+        finally:
+            if not done:
+                self._sync_later(pod_uid)
 
     def _sync(self, ctx: golang.Context, update: PodWork, last_sync_time: datetime | None) -> _SyncOutcome:
         """Runs one step. What it raises becomes the outcome: whatever it is, the pod will be tried again."""
@@ -799,7 +844,8 @@ class PodWorkers:
             outcome.err = err
         outcome.last_sync_time = self.clock.steady()
         if post_sync is not None:
-            post_sync()
+            with contain("Failed to follow up a sync", pod=pod_ref, podUID=pod_uid):
+                post_sync()
         return outcome
 
     def _wait_for_status(
@@ -1031,7 +1077,8 @@ class PodWorkers:
                 )
                 return False
             status.deleted = True
-            if status.is_started() or status.observed_runtime:
+            has_worker = uid in self.pod_updates  # not so if its thread could not be started
+            if has_worker and (status.is_started() or status.observed_runtime):
                 self._terminate_orphan_locked(uid, status)
                 return False
             klog.v(4).info_s("Pod is orphaned and has not been started", podUID=uid)
@@ -1082,10 +1129,14 @@ class PodWorkers:
             updates.close()
 
     def _requeue_last_pod_update_locked(self, pod_uid: str, status: PodSyncStatus) -> None:
-        """Gives the worker its last update again, unless it has a newer one waiting or never had one."""
-        if status.pending_update is not None or status.active_update is None:
-            return
-        status.pending_update = replace(status.active_update)
+        """Gives the worker its last update again, unless it has a newer one waiting or never had one.
+
+        DIVERGES: one that waits is brought to mind again, too: a worker that failed to take it is not told otherwise.
+        """
+        if status.pending_update is None:
+            if status.active_update is None:
+                return
+            status.pending_update = replace(status.active_update)
         status.working = True
         self._notify_locked(pod_uid)
 

@@ -37,6 +37,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.client_go.tools import record
+from pkg.golang import testing as golangtesting
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -1713,3 +1714,112 @@ def test_kill_pod_now_ends_with_the_kubelet() -> None:
         kill_pod = pod_workers.kill_pod_now(harness.ctx, harness.workers, harness.recorder)
         with pytest.raises(golang.Canceled):
             kill_pod(new_named_pod("test", "ns", "test"), True, 0, None)
+
+
+# ---- Faults outside of a step, and a machine without threads ----
+
+failures = pytest.mark.parametrize(
+    "err", [RecursionError("too deep"), RuntimeError("broken"), UnicodeError("no text"), MemoryError()], ids=repr
+)
+
+
+def _once(fn: Callable[P, T], err: Exception) -> Callable[P, T]:
+    """fn, but its first call raises err."""
+    failed: list[bool] = []
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if not failed:
+            failed.append(True)
+            raise err
+        return fn(*args, **kwargs)
+
+    return call
+
+
+@failures
+@pytest.mark.parametrize("where", ["allow_pod_start", "complete_work", "_complete"])
+def test_worker_lives_on_when_it_fails_between_steps(
+    monkeypatch: pytest.MonkeyPatch, where: str, err: Exception
+) -> None:
+    with threaded() as (harness, drain):
+        monkeypatch.setattr(harness.workers, where, _once(getattr(harness.workers, where), err))
+        update = UpdatePodOptions(update_type=CREATE, pod=_running())
+        harness.workers.update_pod(harness.ctx, update)
+        wait_for(lambda: harness.queue.items != [], "the pod is to be synced later")
+        # The kubelet syncs it once more.
+        harness.workers.update_pod(harness.ctx, UpdatePodOptions(pod=_running()))
+        drain()
+        assert harness.syncer.processed["1"][-1].step == "sync"
+        harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=KILL, pod=_running()))
+        drain()
+        assert harness.status("1").finished
+
+
+@failures
+def test_orphan_whose_worker_fails_between_steps_is_ended_by_housekeeping(
+    monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    with threaded() as (harness, _):
+        monkeypatch.setattr(harness.workers, "start_pod_sync", _once(harness.workers.start_pod_sync, err))
+        update = UpdatePodOptions(update_type=KILL, running_pod=ORPHAN, kill_pod_options=kill_options(1))
+        harness.workers.update_pod(harness.ctx, update)
+        wait_for(lambda: harness.queue.items != [], "the worker has failed")
+        harness.workers.sync_known_pods([])
+        wait_for(lambda: not harness.workers.is_pod_known("1"), "the orphan has ended")
+        assert [r.step for r in harness.syncer.processed["1"]] == ["terminating runtime"]
+
+
+@failures
+def test_sync_whose_follow_up_fails_has_been_done(err: Exception) -> None:
+    with threaded() as (harness, drain):
+        harness.syncer.post_sync = lambda: _raise(err)
+        harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=CREATE, pod=_running()))
+        drain()
+        assert harness.status("1").progress.err is None
+
+
+def _raise(err: Exception) -> None:
+    raise err
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_worker_that_finds_no_thread_is_started_with_the_next_sync(static: bool) -> None:
+    pod, other = new_named_pod("1", "ns", "p", is_static=static), new_named_pod("2", "ns", "other")
+    with threaded() as (harness, drain):
+        with golangtesting.out_of_threads("podworker-1") as refused:
+            for update in (UpdatePodOptions(update_type=CREATE, pod=pod), UpdatePodOptions(pod=pod)):
+                harness.workers.update_pod(harness.ctx, update)
+            harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=CREATE, pod=other))
+            wait_for(lambda: bool(harness.syncer.processed["2"]), "the other pod is synced")
+        assert refused == ["podworker-1"] * 2
+        assert "1" in harness.queue.get_work()
+        assert list(harness.workers.pod_updates) == ["2"], "nothing pretends to be the worker"
+        events = harness.recorder.drain()
+        assert len(events) == 2 and "error starting pod worker" in events[0] and "TasksMax" in events[0]
+        harness.workers.update_pod(harness.ctx, UpdatePodOptions(pod=pod))
+        drain()
+        assert [r.step for r in harness.syncer.processed["1"]] == ["sync"]
+        assert not harness.workers.waiting_to_start_static_pods_by_fullname
+
+
+def test_kill_of_a_pod_whose_worker_found_no_thread_is_carried_out_later() -> None:
+    with threaded() as (harness, drain):
+        completed: golang.Channel[None] = golang.Channel(1)
+        kill = UpdatePodOptions(update_type=KILL, pod=_running(), kill_pod_options=KillPodOptions(completed))
+        with golangtesting.out_of_threads("podworker-"):
+            harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=CREATE, pod=_running()))
+            harness.workers.update_pod(harness.ctx, kill)
+        harness.workers.update_pod(harness.ctx, UpdatePodOptions(pod=_running()))
+        assert completed.recv(30) == (None, False)
+        drain()
+
+
+def test_orphan_whose_worker_found_no_thread_is_forgotten_and_found_again() -> None:
+    with threaded() as (harness, _):
+        update = UpdatePodOptions(update_type=KILL, running_pod=ORPHAN, kill_pod_options=kill_options(1))
+        with golangtesting.out_of_threads("podworker-"):
+            harness.workers.update_pod(harness.ctx, update)
+        assert harness.workers.sync_known_pods([]) == {}
+        harness.workers.update_pod(harness.ctx, update)
+        wait_for(lambda: not harness.workers.is_pod_known("1"), "the orphan has ended")
+        assert [r.step for r in harness.syncer.processed["1"]] == ["terminating runtime"]

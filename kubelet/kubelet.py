@@ -52,6 +52,7 @@ from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.component_base import tracing
+from pkg.util import filesystem
 from pkg.util import pod as utilpod
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class Kubelet(KubeletPods, KubeletStats):
             (self.get_checkpoints_dir(), 0o700),
             (self.pod_logs_directory, 0o755),
         ):
-            os.makedirs(path, mode=mode, exist_ok=True)
+            filesystem.mkdir_all(path, mode)
         self.hostutil.make_rshared(self.get_root_dir())
 
     def initialize_modules(self, ctx: golang.Context) -> None:

@@ -6,7 +6,6 @@ Go: pkg/kubelet/kubelet_pods.go
 from __future__ import annotations
 
 import functools
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -35,7 +34,7 @@ from pkg.apimachinery.util.runtime import contain
 from pkg.apis.core import pods as podshelper
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.apis.core.v1.helper import qos as v1qos
-from pkg.util import expansion
+from pkg.util import expansion, filesystem
 from pkg.util import pod as utilpod
 from pkg.volume import util as volumeutil
 from pkg.volume.util import volumepathhandler
@@ -140,7 +139,7 @@ class KubeletPods(KubeletLogs):
         """The directory of the container's termination message; "" when it cannot be made, and no message is read."""
         path = self.get_pod_container_dir(pod.metadata.uid, container.name)
         try:
-            os.makedirs(path, mode=0o750, exist_ok=True)
+            filesystem.mkdir_all(path, 0o750)
         except OSError as err:
             klog.error_s(err, "Error on creating dir", path=path)
             return ""
@@ -270,7 +269,7 @@ class KubeletPods(KubeletLogs):
         """Make the pod's directories under the root directory. Raises OSError."""
         uid = pod.metadata.uid
         for path in (self.get_pod_dir(uid), self.get_pod_volumes_dir(uid), self.get_pod_plugins_dir(uid)):
-            os.makedirs(path, mode=0o750, exist_ok=True)
+            filesystem.mkdir_all(path, 0o750)
 
     def get_pull_secrets_for_pod(self, pod: v1.Pod) -> list[v1.Secret]:
         """The pod's image pull secrets. An event names those that are not to be had."""

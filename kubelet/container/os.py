@@ -11,7 +11,7 @@ import socket
 from typing import IO, Protocol
 
 from pkg import mount_utils
-from pkg.util import removeall
+from pkg.util import filesystem, removeall
 
 
 class OSInterface(Protocol):
@@ -73,7 +73,7 @@ class RealOS:
         self._mounter = mount_utils.Mounter()
 
     def mkdir_all(self, path: str, perm: int) -> None:
-        os.makedirs(path, perm, exist_ok=True)
+        filesystem.mkdir_all(path, perm)
 
     def symlink(self, oldname: str, newname: str) -> None:
         os.symlink(oldname, newname)

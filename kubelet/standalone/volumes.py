@@ -18,6 +18,7 @@ from kubelet.standalone.objects import ObjectStore
 from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.util import filesystem
 
 DIRECTORY_NAME = "standalone-volumes"
 
@@ -164,7 +165,7 @@ def _device(claim: v1.PersistentVolumeClaim) -> str:
 def _make_directory(root: str, claim: v1.PersistentVolumeClaim) -> None:
     """Make the claim's directory. As an emptyDir it can be written by whoever sees it: containers of any user."""
     parent = Path(root, claim.metadata.namespace)
-    parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    filesystem.mkdir_all(parent, 0o750)
     path = parent / claim.metadata.name
     if not path.exists():
         path.mkdir()

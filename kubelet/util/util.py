@@ -17,6 +17,7 @@ import msgspec
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.util import filesystem
 
 # The kernel's nodename field holds 64 characters and a terminating NUL.
 _FQDN_MAX_LEN = 64
@@ -31,7 +32,7 @@ def create_listener(endpoint: str, listen: Callable[[str], object]) -> Iterator[
     `listen` gets the URL of the socket to make, which appears under its name when it is ready. Raises OSError.
     """
     path = Path(endpoint.removeprefix("unix://"))
-    path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    filesystem.mkdir_all(path.parent, 0o750)
     unready = path.with_name(f".{path.name}")
     unready.unlink(missing_ok=True)
     listen(f"unix:{unready}")

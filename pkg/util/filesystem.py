@@ -5,24 +5,29 @@ Go: pkg/util/filesystem
 
 from __future__ import annotations
 
+import errno
 import os
 
 
-def mkdir_all(path: str, mode: int) -> None:
-    """Make a directory and all above it that are missing, each with the mode. Raises OSError.
+def mkdir_all(path: str | os.PathLike[str], mode: int) -> None:
+    """Make a directory and all above it that are missing, each with the mode less the umask. Raises OSError.
 
-    os.makedirs gives the mode to the last one only.
+    os.makedirs and Path.mkdir give the mode to the last directory only.
     """
-    if os.path.isdir(path):
-        return
-    parent = os.path.dirname(path.rstrip("/"))
-    if parent and parent != path:
-        mkdir_all(parent, mode)
-    try:
-        os.mkdir(path, mode)
-    except FileExistsError:
-        if not os.path.isdir(path):
-            raise
+    missing: list[str] = []
+    directory = os.fspath(path)
+    while directory and not os.path.isdir(directory):
+        if os.path.exists(directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
+        missing.append(directory)
+        directory = os.path.dirname(directory.rstrip("/"))
+    for directory in reversed(missing):
+        try:
+            os.mkdir(directory, mode)
+        except FileExistsError:
+            # Somebody else was quicker, or it is no directory.
+            if not os.path.isdir(directory):
+                raise
 
 
 def mkdir_all_with_path_check(path: str, mode: int) -> None:

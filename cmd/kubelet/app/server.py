@@ -21,7 +21,7 @@ from pkg.apiserver.server import flagz
 from pkg.component_base import tracing, version
 from pkg.component_base.cli import flag as cliflag
 from pkg.component_base.featuregate import FeatureGateError
-from pkg.util import flock
+from pkg.util import filesystem, flock
 
 from . import configuration, explain, options, supported, zpages
 from .configuration import Loaded
@@ -317,7 +317,7 @@ def lock_root_directory(root: str) -> None:
     DIVERGES: Go has only --lock-file; two kubelets on one directory would fight over every pod.
     """
     try:
-        Path(root).mkdir(parents=True, exist_ok=True, mode=0o750)
+        filesystem.mkdir_all(root, 0o750)
         flock.try_acquire(str(Path(root) / ROOT_LOCK_FILE))
     except flock.LockHeldError as err:
         holder = f"process {err.pid}" if err.pid else "another process"

@@ -16,6 +16,7 @@ from kubelet.images.pullmanager.interfaces import ImagePulledRecord
 from kubelet.images.pullmanager.metrics import FS_PULL_INTENTS_SIZE, FS_PULLED_RECORDS_SIZE, register_metrics
 from pkg import klog
 from pkg.apimachinery.runtime import codec
+from pkg.util import filesystem
 
 _CACHE_FILES_SHA256_PREFIX = "sha256-"
 _TMP_FILES_SUFFIX = ".tmp"
@@ -40,7 +41,7 @@ class FSPullRecordsAccessor:
         self._pulling_dir = Path(kubelet_dir, "image_manager", "pulling")
         self._pulled_dir = Path(kubelet_dir, "image_manager", "pulled")
         for directory in (self._pulling_dir, self._pulled_dir):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            filesystem.mkdir_all(directory, 0o700)
 
     def write_image_pull_intent(self, image: str) -> None:
         """Raises OSError, as all methods here do."""
@@ -85,7 +86,7 @@ def _cache_filename(image: str) -> str:
 def _write_file(target: Path, content: bytes) -> None:
     """Replaces the file whole, so that no reader sees half of it."""
     tmp = target.with_name(target.name + _TMP_FILES_SUFFIX)
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    filesystem.mkdir_all(target.parent, 0o700)
     try:
         tmp.touch(mode=0o600)
         tmp.write_bytes(content)

@@ -16,6 +16,7 @@ from jeepney import wrappers
 from jeepney.io import blocking
 
 from pkg import golang, klog
+from pkg.util import filesystem
 
 InhibitLock = int  # the file descriptor that holds the shutdown up until it is closed
 
@@ -93,7 +94,7 @@ class DBusCon:
         path = self._config_directory / KUBELET_LOGIND_CONF
         content = f"# Kubelet logind override\n[Login]\nInhibitDelayMaxSec={inhibit_delay_max:.0f}\n"
         try:
-            self._config_directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            filesystem.mkdir_all(self._config_directory, 0o755)
             path.write_text(content)
             path.chmod(0o644)
         except OSError as err:

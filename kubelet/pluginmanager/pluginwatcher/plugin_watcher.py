@@ -15,6 +15,7 @@ from watchdog.observers import inotify_c
 from kubelet import util
 from kubelet.pluginmanager import cache
 from pkg import golang, klog
+from pkg.util import filesystem
 
 # DIVERGES: Go takes no notice of a socket that is moved away.
 _MASK = inotify_c.Mask(
@@ -61,7 +62,7 @@ class Watcher:
     def _init(self) -> None:
         klog.v(4).info_s("Ensuring Plugin directory", path=self.path)
         try:
-            Path(self.path).mkdir(mode=0o755, parents=True, exist_ok=True)
+            filesystem.mkdir_all(self.path, 0o755)
         except OSError as err:
             raise OSError(err.errno, f"error (re-)creating root {self.path}: {err.strerror}") from err
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kubelet.util.store import store
-from pkg.util import atomicfile
+from pkg.util import atomicfile, filesystem
 
 _TMP_PREFIX = "."
 
@@ -19,11 +19,11 @@ class FileStore:
     def __init__(self, path: str) -> None:
         """Make the directory if it is not there; raises OSError."""
         self._directory = Path(path)
-        self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        filesystem.mkdir_all(self._directory, 0o755)
 
     def write(self, key: str, data: bytes) -> None:
         store.validate_key(key)
-        self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        filesystem.mkdir_all(self._directory, 0o755)
         atomicfile.write(self._directory / key, data)
 
     def read(self, key: str) -> bytes:

@@ -183,12 +183,14 @@ def test_failure_at_first_leaves_nothing(tmp_path: Path) -> None:
     assert not world.path.exists() and not world.ready.exists() and not (world.path.parent / "escaped").exists()
 
 
-def test_failed_update_leaves_what_the_pod_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize("args", [{"is_remount": True}, {"reconstructed_volume": True}], ids=["update", "restart"])
+def test_failed_update_leaves_what_the_pod_has(tmp_path: Path, args: dict[str, bool]) -> None:
+    """Containers may be running with the volume, also when the kubelet sees it for the first time."""
     world = World(tmp_path, settings(a="1"))
     world.set_up()
     world.update(**{"..bad": "2"})
     with pytest.raises(ValueError, match="must not start with"):
-        world.set_up(is_remount=True)
+        world.set_up(**args)
     assert world.contents() == {"a": "1"}
 
 

@@ -21,7 +21,7 @@ from pkg.apimachinery.api import resource
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.component_helpers import resource as resourcehelper
-from pkg.util import removeall
+from pkg.util import filesystem, removeall
 from pkg.volume import util as volumeutil
 from pkg.volume.metrics_du import MetricsDu
 from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost, VolumePlugin
@@ -368,6 +368,6 @@ def _pages(size: int) -> int:
 
 def _set_up_dir(directory: str) -> None:
     """Make the directory and let everybody write to it, whatever the umask says."""
-    os.makedirs(directory, mode=PERMISSIONS, exist_ok=True)
+    filesystem.mkdir_all(directory, PERMISSIONS)
     if os.lstat(directory).st_mode & 0o777 != PERMISSIONS:
         os.chmod(directory, PERMISSIONS)

@@ -92,6 +92,16 @@ def test_directory_that_was_removed_comes_back(tmp_path: Path) -> None:
     assert world.path.is_dir() and world.ready.exists()
 
 
+def test_set_up_succeeds_though_it_cannot_be_noted(tmp_path: Path) -> None:
+    """With a full disk. What is mounted by then has to be recorded by somebody."""
+    world = World(tmp_path, medium="Memory")
+    world.ready.parent.parent.parent.mkdir(parents=True)
+    world.ready.parent.parent.write_text("no directory")
+    world.set_up()
+    (point,) = world.host.mounter.list()
+    assert point.path == str(world.path)
+
+
 def test_tear_down_of_what_is_gone_is_success(tmp_path: Path) -> None:
     World(tmp_path).plugin.new_unmounter("v", "u").tear_down()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from pkg.api.core import v1
+from pkg.util import filesystem
 from pkg.volume import validation
 from pkg.volume.metrics_nil import MetricsNil
 from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost, VolumePlugin
@@ -146,7 +147,7 @@ class FileTypeChecker:
             return False
 
     def make_dir(self) -> None:
-        os.makedirs(self._path, mode=0o755, exist_ok=True)
+        filesystem.mkdir_all(self._path, 0o755)
 
     def make_file(self) -> None:
         os.close(os.open(self._path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o644))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pkg import klog, mount_utils
 from pkg.api.core import v1
-from pkg.util import removeall
+from pkg.util import filesystem, removeall
 from pkg.volume import util as volumeutil
 from pkg.volume.iscsi import iscsi
 from pkg.volume.plugins import Spec
@@ -50,7 +50,7 @@ class ISCSIAttacher:
             if not mounter.is_likely_not_mount_point(device_mount_path):
                 return
         except FileNotFoundError:
-            os.makedirs(device_mount_path, mode=0o750)
+            filesystem.mkdir_all(device_mount_path, 0o750)
         source, read_only = iscsi.get_source(spec)
         options = ["ro"] if read_only else []
         if args.selinux_label:

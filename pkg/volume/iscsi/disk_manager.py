@@ -5,10 +5,10 @@ Go: pkg/volume/iscsi/disk_manager.go
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Protocol
 
 from pkg import klog, mount_utils
+from pkg.util import filesystem
 from pkg.volume import util as volumeutil
 from pkg.volume.volume import MounterArgs
 from pkg.volume.volume_linux import VolumeOwnership
@@ -45,7 +45,7 @@ def disk_set_up(
         if not interface.is_likely_not_mount_point(path):
             return
     except FileNotFoundError:
-        os.makedirs(path, mode=0o750)
+        filesystem.mkdir_all(path, 0o750)
     options = volumeutil.join_mount_options(mounter.mount_options, ["bind", "ro"] if mounter.read_only else ["bind"])
     source = manager.make_global_pd_name(mounter.disk)
     try:

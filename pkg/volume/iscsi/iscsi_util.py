@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.util import exec as utilexec
+from pkg.util import filesystem
 from pkg.volume.iscsi import iscsi
 from pkg.volume.util import types as volumetypes
 
@@ -193,7 +194,7 @@ class ISCSIUtil:
             directory = self.make_global_vdpd_name(disk)
         else:
             directory = self.make_global_pd_name(disk)
-        os.makedirs(directory, mode=0o750, exist_ok=True)
+        filesystem.mkdir_all(directory, 0o750)
         if not self._plugin.host.get_mounter().is_likely_not_mount_point(directory):
             klog.v(4).info_s("Skipping persistISCSI, the volume is already mounted", path=directory)
             return

@@ -16,6 +16,7 @@ from pkg import klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.util import exec as utilexec
+from pkg.util import filesystem
 from pkg.volume import metrics_block, metrics_nil, metrics_statfs, validation
 from pkg.volume import util as volumeutil
 from pkg.volume.plugins import NodeResizeOptions, ReconstructedVolume, Spec, VolumeHost, VolumePlugin
@@ -202,7 +203,7 @@ class DeviceMounter:
             if not self._mounter.is_likely_not_mount_point(device_mount_path):
                 return
         except FileNotFoundError:
-            os.makedirs(device_mount_path, mode=0o750)
+            filesystem.mkdir_all(device_mount_path, 0o750)
         source, read_only = get_volume_source(spec)
         fstype = DEFAULT_FS_TYPE if source.fs_type is None else source.fs_type
         options = volumeutil.mount_option_from_spec(spec, *(["ro"] if read_only else []))
@@ -280,7 +281,7 @@ class LocalVolumeMounter(LocalVolume):
         if _is_mounted(mounter, directory):
             return
         refs = self._other_pods(mounter, args.fs_group)
-        os.makedirs(directory, mode=0o750, exist_ok=True)
+        filesystem.mkdir_all(directory, 0o750)
         options = volumeutil.join_mount_options(["bind"] + (["ro"] if self._read_only else []), self._mount_options)
         source = volumeutil.make_absolute_path(self._global_path)
         try:

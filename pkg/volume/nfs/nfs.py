@@ -14,6 +14,7 @@ from typing import cast
 
 from pkg import klog, mount_utils
 from pkg.api.core import v1
+from pkg.util import filesystem
 from pkg.volume import metrics_statfs
 from pkg.volume import util as volumeutil
 from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost, VolumePlugin
@@ -120,7 +121,7 @@ class NFSMounter(NFS):
         if _is_mounted(mounter, directory):
             klog.v(4).info_s("NFS volume is mounted already", path=directory)
             return
-        os.makedirs(directory, mode=0o750, exist_ok=True)
+        filesystem.mkdir_all(directory, 0o750)
         options = volumeutil.join_mount_options(self._mount_options, ["ro"] if self._read_only else [])
         try:
             mounter.mount_sensitive_without_systemd(self._source, directory, "nfs", options, [])

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pkg import klog, mount_utils
-from pkg.util import removeall
+from pkg.util import filesystem, removeall
 
 MAX_FILE_NAME_LENGTH = 255
 MAX_PATH_LENGTH = 4096
@@ -230,7 +230,7 @@ def _write_payload_to_dir(payload: Mapping[str, FileProjection], directory: str)
 
 
 def _write_file(full_path: str, projection: FileProjection) -> None:
-    os.makedirs(os.path.dirname(full_path), exist_ok=True)
+    filesystem.mkdir_all(os.path.dirname(full_path), 0o777)
     fd = os.open(full_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(projection.data)

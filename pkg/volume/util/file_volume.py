@@ -123,8 +123,9 @@ class FileVolumeMounter(FileVolume, ABC):
             volumeutil.make_nested_mountpoints(self.vol_name, directory, self.pod)
             self._write(directory, payload, args)
         except Exception:
-            # DIVERGES: Go takes the volume away from a running pod too when an update of its files fails.
-            if not args.is_remount:
+            # DIVERGES: Go takes the volume away from running containers too, when an update of its files fails or
+            # the first look at it after a restart of the kubelet.
+            if not args.is_remount and not args.reconstructed_volume:
                 self._clean_up()
             raise
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.util import filesystem
 
 
 def get_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> list[str]:
@@ -32,7 +33,7 @@ def make_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> None:
     """Make those directories in base_dir. Raises ValueError and OSError."""
     for directory in get_nested_mountpoints(name, base_dir, pod):
         try:
-            os.makedirs(os.path.join(base_dir, directory), mode=0o755, exist_ok=True)
+            filesystem.mkdir_all(os.path.join(base_dir, directory), 0o755)
         except OSError as err:
             raise OSError(f"unable to create nested volume mountpoints: {err}") from err
 

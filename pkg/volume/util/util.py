@@ -13,6 +13,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.securitycontext import determine_effective_run_as_user, determine_effective_security_context
+from pkg.util import filesystem
 
 if TYPE_CHECKING:
     from pkg import mount_utils
@@ -38,9 +39,15 @@ def is_ready(directory: str) -> bool:
 
 
 def set_ready(directory: str) -> None:
-    """Note that a volume has been set up whole, so that a restart does not do it over. Raises OSError."""
-    Path(directory).mkdir(mode=0o750, parents=True, exist_ok=True)
-    (Path(directory) / READY_FILE_NAME).touch()
+    """Note that a volume has been set up whole, so that a restart does not do it over.
+
+    A failure is only logged, for the volume is there: somebody must record it, or nobody will ever take it down.
+    """
+    try:
+        filesystem.mkdir_all(directory, 0o750)
+        (Path(directory) / READY_FILE_NAME).touch()
+    except OSError as err:
+        klog.error_s(err, "Could not note that a volume is set up", path=os.path.join(directory, READY_FILE_NAME))
 
 
 def get_secret_for_pv(

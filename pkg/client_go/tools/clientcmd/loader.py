@@ -14,7 +14,7 @@ import yaml as pyyaml
 
 from pkg.apimachinery.runtime import codec
 from pkg.client_go.tools.clientcmd import api
-from pkg.util import atomicfile
+from pkg.util import atomicfile, filesystem
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ def write(config: api.Config) -> bytes:
 def write_to_file(config: api.Config, path: str) -> None:
     """Replace the file as a whole, readable by its owner only. Raises OSError."""
     target = Path(path)
-    target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    filesystem.mkdir_all(target.parent, 0o755)
     atomicfile.write(target, write(config))
 
 

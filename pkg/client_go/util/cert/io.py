@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pkg.client_go.util.cert import pem
+from pkg.util import filesystem
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -27,7 +28,7 @@ def can_read_cert_and_key(cert_path: str, key_path: str) -> bool:
 def write_cert(cert_path: str, data: bytes) -> None:
     """Write PEM data to a file that all may read (0644); directories are made as needed (0755)."""
     path = Path(cert_path)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    filesystem.mkdir_all(path.parent, 0o755)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)

@@ -14,7 +14,7 @@ from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import keyutil
 from pkg.client_go.util.certificate import tls
 from pkg.client_go.util.keyutil import pem
-from pkg.util import atomicfile
+from pkg.util import atomicfile, filesystem
 
 _KEY_EXTENSION = ".key"
 _CERT_EXTENSION = ".crt"
@@ -85,7 +85,7 @@ class FileStore:
         Raises ValueError if the PEM data is no pair, OSError if it cannot be written; then all stays as it was.
         """
         pair = _check_pair(cert_data, key_data)
-        self._cert_directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        filesystem.mkdir_all(self._cert_directory, 0o755)
         cert_path = self._path(self._clock.now().astimezone().strftime("%Y-%m-%d-%H-%M-%S"))
         # DIVERGES: Go writes to the final name; two updates in one second would truncate the pair in use.
         atomicfile.write(cert_path, pair)

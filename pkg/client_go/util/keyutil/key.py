@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from pkg.client_go.util.keyutil import pem
-from pkg.util import atomicfile
+from pkg.util import atomicfile, filesystem
 
 # The cryptography library is imported where it is used: a kubelet without certificates does not load it.
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def write_key(key_path: str, data: bytes) -> None:
     one: a crash in between must not lose the key of a request that somebody is about to approve.
     """
     path = Path(key_path)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    filesystem.mkdir_all(path.parent, 0o755)
     atomicfile.write(path, data)
 
 

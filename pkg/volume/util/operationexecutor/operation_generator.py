@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from kubelet import events as kevents
-from pkg import golang, klog
+from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api.resource import Quantity
@@ -484,10 +484,26 @@ class OperationGenerator:
                 mounter.set_up(args)
             except Exception as err:
                 self.check_for_failed_mount(volume, err)
-                self.mark_volume_error_state(volume, mark_opts, err, state)
+                mounted = volumetypes.is_operation_finished_error(err) and self._is_mounted_for_pod(mounter)
+                # DIVERGES: Go believes the plugin, and nobody ever unmounts what a set-up that failed has left.
+                outcome = volumetypes.UncertainProgressError(str(err)) if mounted else err
+                self.mark_volume_error_state(volume, mark_opts, outcome, state)
                 raise
         done = volume.generate_msg_detailed("MountVolume.SetUp succeeded", "")
         klog.v(4 if is_remount else 1).info_s(done, pod=klog.kobj(volume.pod))
+
+    def _is_mounted_for_pod(self, mounter: Mounter) -> bool:
+        """Whether something is mounted at the volume's path, unless that is a path of the node."""
+        host = self._volume_plugin_mgr.host
+        try:
+            path = mount_utils.without_links_above(mounter.get_path())
+            pods_dir = os.path.realpath(host.get_pods_dir())
+            return mount_utils.path_within_base(path, pods_dir) and any(
+                point.path == path for point in host.get_mounter().list()
+            )
+        except OSError as err:
+            klog.error_s(err, "Cannot tell whether a set-up that failed has left a mount")
+            return True
 
     def _expand_while_mounting(
         self,

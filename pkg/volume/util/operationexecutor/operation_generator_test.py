@@ -274,6 +274,20 @@ def test_mount_options_that_the_plugin_does_not_know(world: World) -> None:
     assert "mount options are not supported for this volume type" in str(context.event_err)
 
 
+@pytest.mark.parametrize("before", [VolumeMountState.VOLUME_NOT_MOUNTED, VolumeMountState.VOLUME_MOUNT_UNCERTAIN])
+def test_set_up_that_fails_and_leaves_a_mount_leaves_the_volume_uncertain(
+    world: World, before: VolumeMountState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise nobody would ever unmount it, and the pod would stay until the kubelet restarts."""
+    path = world.host.get_pod_volume_dir("u", "fake~plugin", "v")
+    monkeypatch.setattr(world.plugin, "get_path", lambda: path)
+    world.host.mounter.mount("tmpfs", path, "tmpfs", [])
+    world.state.volume_state = before
+    world.plugin.errors["set_up"] = OSError("no space left on device")
+    assert world.mount(wanted()).detailed_err is not None
+    assert world.state.volume_state is VolumeMountState.VOLUME_MOUNT_UNCERTAIN
+
+
 def test_unmounting(world: World) -> None:
     assert world.generator.generate_unmount_volume_func(MOUNTED, world.state, "/pods").run().detailed_err is None
     assert world.plugin.calls == ["tear_down"] and world.state.calls == ["mark_volume_as_unmounted"]

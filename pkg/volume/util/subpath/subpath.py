@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pkg import klog, mount_utils
+from pkg.util import filesystem
 
 CONTAINER_SUB_PATH_DIRECTORY_NAME = "volume-subpaths"
 # As many links as the kernel follows in one path.
@@ -103,7 +104,7 @@ def prepare_subpath_target(mounter: mount_utils.Interface, subpath: Subpath, des
             return True, target
         # What stands at the path is another file or directory than when it was bound.
         mounter.unmount(target)
-    os.makedirs(os.path.dirname(target), mode=0o750, exist_ok=True)
+    filesystem.mkdir_all(os.path.dirname(target), 0o750)
     if stat.S_ISDIR(os.fstat(descriptor).st_mode):
         with contextlib.suppress(FileExistsError):
             os.mkdir(target, mode=0o750)

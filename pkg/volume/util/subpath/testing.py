@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from pkg.util import filesystem
 from pkg.volume.util.subpath.subpath import Subpath
 
 
@@ -19,7 +20,7 @@ class FakeSubpather:
         self.cleaned: list[tuple[str, str]] = []
 
     def safe_make_dir(self, sub_path: str, base: str, mode: int) -> None:
-        os.makedirs(os.path.join(base, sub_path), mode=mode, exist_ok=True)
+        filesystem.mkdir_all(os.path.join(base, sub_path), mode)
 
     def prepare_safe_subpath(self, sub_path: Subpath) -> tuple[str, Callable[[], None]]:
         self.prepared.append(sub_path)

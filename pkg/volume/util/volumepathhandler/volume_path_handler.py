@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pkg import klog, mount_utils
-from pkg.util import removeall
+from pkg.util import filesystem, removeall
 
 _SYS_BLOCK = "/sys/block"
 _LOSETUP = "losetup"
@@ -83,7 +83,7 @@ class VolumePathHandler:
         if not os.path.isabs(map_path):
             raise OSError(f"the map path should be absolute: map path: {map_path}")
         klog.v(5).info_s("MapDevice", devicePath=device_path, mapPath=map_path, linkName=link_name)
-        os.makedirs(map_path, mode=0o750, exist_ok=True)
+        filesystem.mkdir_all(map_path, 0o750)
         link_path = os.path.join(map_path, link_name)
         if bind_mount:
             self._map_bind_mount_device(device_path, link_path)

@@ -22,6 +22,7 @@ from kubelet.cm.devicemanager.plugin.v1beta1.handler import (
 )
 from pkg import klog
 from pkg.apis.core.v1 import helper as v1helper
+from pkg.util import filesystem
 
 # Registrations at once; each waits for its plugin.
 _WORKERS = 4
@@ -50,7 +51,7 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         """Remove what an earlier kubelet and its plugins left, and listen. Raises OSError."""
         klog.v(2).info_s("Starting device plugin registration server")
         try:
-            os.makedirs(self._socket_dir, mode=0o750, exist_ok=True)
+            filesystem.mkdir_all(self._socket_dir, 0o750)
             self._rhandler.cleanup_plugin_directory(self._socket_dir)
             self._listen()
         except OSError as err:

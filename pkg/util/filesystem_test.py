@@ -1,0 +1,64 @@
+"""Tests of making directories."""
+
+from __future__ import annotations
+
+import ast
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pkg.util import filesystem
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def no_umask() -> Iterator[None]:
+    old = os.umask(0)
+    yield
+    os.umask(old)
+
+
+def test_each_directory_that_was_missing_has_the_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    filesystem.mkdir_all(tmp_path / "a/b/c", 0o750)
+    filesystem.mkdir_all(str(tmp_path / "a/b/c/"), 0o700)
+    modes = [stat.S_IMODE((tmp_path / path).stat().st_mode) for path in (".", "a", "a/b", "a/b/c")]
+    assert modes == [0o700, 0o750, 0o750, 0o750]
+
+
+def test_many_directories_in_each_other(tmp_path: Path) -> None:
+    path = os.path.join(tmp_path, *["d"] * 1900)
+    filesystem.mkdir_all(path, 0o750)
+    assert os.path.isdir(path)
+
+
+def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("nowhere")
+    for path in ("file", "file/below", "link"):
+        with pytest.raises(OSError):
+            filesystem.mkdir_all(tmp_path / path, 0o750)
+
+
+def test_nobody_relies_on_a_mode_that_only_the_last_directory_would_have() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for folder in ("kubelet", "pkg", "cmd")
+        for path in (ROOT / folder).rglob("*.py")
+        if "makedirs(" in (text := path.read_text()) or "parents=True" in text
+        for call in ast.walk(ast.parse(text))
+        if isinstance(call, ast.Call) and _gives_mode_to_last(call)
+    ]
+    assert found == [], "use filesystem.mkdir_all"
+
+
+def _gives_mode_to_last(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    keywords = {keyword.arg for keyword in call.keywords}
+    if name == "makedirs":
+        return "mode" in keywords or len(call.args) > 1
+    return name == "mkdir" and "parents" in keywords and ("mode" in keywords or bool(call.args))

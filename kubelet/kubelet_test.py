@@ -777,7 +777,7 @@ def test_cancelled_mount_is_no_event(test_kubelet: TestKubelet) -> None:
 def test_directories_that_cannot_be_made_are_an_event(test_kubelet: TestKubelet) -> None:
     pod = new_pod("p")
     Path(test_kubelet.kubelet.get_pod_dir(pod.metadata.uid)).write_text("in the way")
-    with pytest.raises(OSError, match="exists"):
+    with pytest.raises(OSError, match="Not a directory"):
         sync(test_kubelet, pod)
     (event,) = test_kubelet.events()
     assert event.startswith("Warning Failed error making pod data directories: ")

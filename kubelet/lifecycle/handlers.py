@@ -5,14 +5,9 @@ Go: pkg/kubelet/lifecycle/handlers.go
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import http.client
-import socket
-import ssl
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from kubelet import container as kubecontainer
 from kubelet import metrics
@@ -25,18 +20,14 @@ from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.version import Version
 from pkg.client_go.tools import record
 from pkg.component_helpers import nodedeclaredfeatures as ndf
+from pkg.probe import dialer, httpclient
 from pkg.probe import http as httpprobe
-from pkg.probe.dialer import join_host_port
+from pkg.probe.httpclient import HTTPRequestError, HTTPResponseError
 from pkg.security import apparmor
 from pkg.util import exec as utilexec
 
-# Of a hook's answer, or of what its command writes, no more is read or shown.
-_MAX_RESP_BODY_LENGTH = 10 << 10
-# Seconds, for each of a host's addresses. Go leaves it to the kernel, which gives up after minutes.
-_CONNECT_TIMEOUT = 30.0
-_MAX_REDIRECTS = 10
-_REDIRECTS = (301, 302, 303, 307, 308)
-
+# Of what the command of a hook writes no more is shown.
+MAX_RESP_BODY_LENGTH = 10 << 10
 
 # The pod wants a profile that this node cannot give it.
 APP_ARMOR_NOT_ADMITTED_REASON = "AppArmor"
@@ -69,27 +60,10 @@ class HookError(Exception):
         self.message = message
 
 
-class HTTPRequestError(OSError):
-    """A request got no answer. Says which, and why."""
-
-    def __init__(self, url: str, cause: Exception | str) -> None:
-        super().__init__(f'Get "{url}": {_reason(cause)}')
-
-
-class HTTPResponseError(HTTPRequestError):
-    """The server of an https URL speaks plain http."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url, "http: server gave HTTP response to HTTPS client")
-
-
-Headers = list[tuple[str, str]]
-
-
 class HTTPDoer(Protocol):
     """Makes the requests of httpGet hooks."""
 
-    def do(self, ctx: golang.Context, url: str, headers: Headers) -> None:
+    def do(self, ctx: golang.Context, url: str, headers: httpclient.Headers) -> None:
         """A GET whose answer does not matter; it ends when ctx is cancelled.
 
         Raises HTTPRequestError when there is no answer, and HTTPResponseError.
@@ -100,107 +74,14 @@ class HTTPDoer(Protocol):
 class HTTPClient:
     """Go: insecureContainerLifecycleHTTPClient. Certificates are not checked: pods make their own. Thread-safe."""
 
-    def __init__(self) -> None:
-        self._context = ssl._create_unverified_context()
-
-    def do(self, ctx: golang.Context, url: str, headers: Headers) -> None:
+    def do(self, ctx: golang.Context, url: str, headers: httpclient.Headers) -> None:
         """See HTTPDoer. Redirects are followed on the same host."""
-        host = urlsplit(url).hostname
-        for _ in range(_MAX_REDIRECTS):
-            try:
-                location = self._get(ctx, url, headers)
-            except ssl.SSLError as err:
-                if err.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
-                    raise HTTPResponseError(url) from err
-                raise HTTPRequestError(url, err) from err
-            except (OSError, http.client.HTTPException, ValueError) as err:
-                raise HTTPRequestError(url, err) from err
-            try:
-                target = urljoin(url, location)
-                if not location or not httpprobe.is_local_redirect(target, host):
-                    return
-            except ValueError as err:
-                raise HTTPRequestError(url, f'failed to parse Location header "{location}": {err}') from err
-            if urlsplit(location).netloc:
-                headers = [(name, value) for name, value in headers if name.lower() != "host"]
-            url = target
-        raise HTTPRequestError(url, f"stopped after {_MAX_REDIRECTS} redirects")
-
-    def _get(self, ctx: golang.Context, url: str, headers: Headers) -> str:
-        """Make one request; returns where it is redirected to, "" if it is not."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https"):
-            raise ValueError(f'unsupported protocol scheme "{parts.scheme}"')
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        request = httpprobe.encode_request(parts.netloc, target, headers)
-        host = parts.hostname or ""
-        with contextlib.ExitStack() as stack:
-            sock = stack.enter_context(_dial(ctx, host, parts.port or (443 if parts.scheme == "https" else 80)))
-            if parts.scheme == "https":
-                sock = self._context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
-                stack.enter_context(sock)
-            # The hook may take as long as it likes; only connecting is limited.
-            sock.settimeout(None)
-            stack.callback(golang.after_func(ctx, functools.partial(_shut_down, sock)))
-            if isinstance(sock, ssl.SSLSocket):
-                sock.do_handshake()
-            response = _send(sock, request)
-            stack.enter_context(response)
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                response.read(_MAX_RESP_BODY_LENGTH)
-            return response.getheader("Location", "") if response.status in _REDIRECTS else ""
-
-
-def _send(sock: socket.socket, request: bytes) -> http.client.HTTPResponse:
-    """Returns what the server answers, as far as its headers."""
-    sock.sendall(request)
-    response = http.client.HTTPResponse(sock, method="GET")
-    response.begin()
-    return response
-
-
-def _dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
-    """Connect to the first of the host's addresses that lets us. Cancelling ctx ends that."""
-    failure: OSError | None = None
-    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        sock = socket.socket(family, kind, protocol)
-        sock.settimeout(_CONNECT_TIMEOUT)
-        stop = golang.after_func(ctx, functools.partial(_shut_down, sock))
-        try:
-            sock.connect(address)
-            return sock
-        except OSError as err:
-            sock.close()
-            failure = err
-        finally:
-            stop()
-        if ctx.err() is not None:
-            break
-    raise OSError(f"dial tcp {join_host_port(host, port)}: connect: {_reason(failure)}") from failure
-
-
-def _shut_down(sock: socket.socket) -> None:
-    """Wakes whoever connects it or reads from it; it may have been closed meanwhile."""
-    with contextlib.suppress(OSError):
-        # Not an SSLSocket's own: that takes the connection away from the thread that reads.
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-
-def _reason(err: Exception | str | None) -> str:
-    """What is wrong, in the words of Go's client where they are few."""
-    match err:
-        case http.client.RemoteDisconnected():
-            return "EOF"
-        case TimeoutError():
-            return "i/o timeout"
-        case OSError() if err.errno is not None and err.strerror:
-            return err.strerror.lower()
-    return str(err) or type(err).__name__
+        httpclient.get(ctx, url, headers)
 
 
 def _beginning(output: bytes) -> str:
     """As much as is shown of what a command wrote."""
-    return output[:_MAX_RESP_BODY_LENGTH].decode(errors="replace")
+    return output[:MAX_RESP_BODY_LENGTH].decode(errors="replace")
 
 
 class PodStatusProvider(Protocol):
@@ -241,7 +122,7 @@ class HandlerRunner:
             self._run_exec(ctx, container_id, handler.exec, where, log)
         elif handler.http_get is not None:
             try:
-                self._run_http_handler(ctx, pod, container, handler.http_get)
+                self._run_http_handler(dialer.with_owner(ctx, pod.metadata.uid), pod, container, handler.http_get)
             except Exception as err:  # The runtime, the network or the server: all mean that the hook failed.
                 path = handler.http_get.path
                 klog.v(1).info_s("HTTP lifecycle hook for Container in Pod failed", path=path, **log, err=err)

@@ -16,7 +16,7 @@ import pytest
 from kubelet import container as kubecontainer
 from kubelet import lifecycle, metrics
 from kubelet.kuberuntime.testing import FakeHTTPDoer
-from kubelet.lifecycle.handlers import HookError, HTTPClient, HTTPRequestError, HTTPResponseError
+from kubelet.lifecycle.handlers import HookError, HTTPClient
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -25,6 +25,7 @@ from pkg.apimachinery.util import version
 from pkg.client_go.tools import record
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.component_helpers import nodedeclaredfeatures as ndf
+from pkg.probe.httpclient import HTTPRequestError, HTTPResponseError
 from pkg.security import apparmor
 from pkg.util import exec as utilexec
 

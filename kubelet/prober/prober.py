@@ -110,18 +110,19 @@ class Prober:
         container_id: kubecontainer.ContainerID,
     ) -> tuple[probing.Result, str]:
         timeout = float(spec.timeout_seconds)
+        ctx = probing.with_owner(ctx, pod.metadata.uid)
         if spec.exec is not None:
             command = kubecontainer.expand_container_command_only_static(spec.exec.command, container.env)
             return probing.probe_exec(lambda: self._runner.run_in_container(ctx, container_id, command, timeout))
         if spec.http_get is not None:
             url = httpprobe.new_request_url(spec.http_get, container, status.pod_ip)
             klog.v(4).info_s("HTTP-Probe", url=url, timeout=timeout)
-            return probing.probe_http(url, httpprobe.headers_of(spec.http_get, "probe"), timeout)
+            return probing.probe_http(ctx, url, httpprobe.headers_of(spec.http_get, "probe"), timeout)
         if spec.tcp_socket is not None:
             port = probing.resolve_container_port(spec.tcp_socket.port or 0, container)
             host = spec.tcp_socket.host or status.pod_ip
             klog.v(4).info_s("TCP-Probe", host=host, port=port, timeout=timeout)
-            return probing.probe_tcp(host, port, timeout)
+            return probing.probe_tcp(ctx, host, port, timeout)
         if spec.grpc is not None:
             host, service = status.pod_ip, spec.grpc.service or ""
             klog.v(4).info_s("GRPC-Probe", host=host, service=service, port=spec.grpc.port, timeout=timeout)

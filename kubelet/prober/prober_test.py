@@ -250,7 +250,7 @@ def test_hosts_default_to_the_pods_address(world: World, monkeypatch: pytest.Mon
     asked: list[object] = []
 
     def note(*args: object) -> tuple[probe.Result, str]:
-        asked.append(args[:2] if isinstance(args[1], int) else args[0])
+        asked.append(args[1:3] if isinstance(args[2], int) else args[1])
         return probe.Result.SUCCESS, ""
 
     monkeypatch.setattr(probe, "probe_http", note)

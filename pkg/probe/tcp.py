@@ -5,14 +5,23 @@ Go: pkg/probe/tcp/tcp.go
 
 from __future__ import annotations
 
+from pkg import golang
 from pkg.probe.dialer import dial
 from pkg.probe.probe import Result
 
 
-def probe_tcp(host: str, port: int, timeout: float) -> tuple[Result, str]:
-    """Whether host:port accepts a connection within timeout seconds, and if not, why."""
+def probe_tcp(ctx: golang.Context, host: str, port: int, timeout: float) -> tuple[Result, str]:
+    """Whether host:port accepts a connection within timeout seconds, and if not, why.
+
+    Raises Canceled when ctx is cancelled.
+    """
+    limited, cancel = golang.with_timeout(ctx, timeout)
     try:
-        dial(host, port, timeout).close()
-    except OSError as err:
+        dial(limited, host, port).close()
+    except (OSError, ValueError) as err:
+        if isinstance(failure := ctx.err(), golang.Canceled):
+            raise failure from err
         return Result.FAILURE, str(err)
+    finally:
+        cancel()
     return Result.SUCCESS, ""

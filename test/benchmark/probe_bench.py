@@ -62,7 +62,7 @@ class Servers:
 
 
 def new_pod(number: int, servers: Servers | None) -> dict[str, Any]:
-    """Two containers with three probes: by exec, by HTTP, and by TCP or gRPC in turn; without servers, no probe."""
+    """A pod of two containers with three probes: exec, HTTP, and TCP or gRPC in turn; without servers, no probe."""
     first: dict[str, Any] = {"name": "c", "image": IMAGE, "command": ["sleep", "100000"]}
     second = {**first, "name": "d"}
     if servers is not None:
@@ -73,17 +73,44 @@ def new_pod(number: int, servers: Servers | None) -> dict[str, Any]:
         if number % 2:
             third = {"grpc": {"port": servers.grpc_port}}
         second["livenessProbe"] = {**common, **third}
+    return manifest(number, [first, second])
+
+
+def crowded_pod(number: int, servers: Servers) -> dict[str, Any]:
+    """A pod of ten containers with a liveness and a readiness probe each, which run every ten seconds."""
+    common = {"periodSeconds": 10, "timeoutSeconds": 1}
+    handlers: list[dict[str, Any]] = [
+        {"exec": {"command": ["true"]}},
+        {"httpGet": {"path": f"/{number}", "port": servers.http_port}},
+        {"tcpSocket": {"port": servers.http_port}},
+    ]
+    containers = [
+        {
+            "name": f"c{index}",
+            "image": IMAGE,
+            "command": ["sleep", "100000"],
+            "livenessProbe": {**common, **handlers[index % 3]},
+            "readinessProbe": {**common, **handlers[(index + 1) % 3]},
+        }
+        for index in range(10)
+    ]
+    return manifest(number, containers)
+
+
+def manifest(number: int, containers: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": f"pod-{number:03}"},
-        "spec": {"terminationGracePeriodSeconds": 1, "containers": [first, second]},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": containers},
     }
 
 
 @contextmanager
-def hollow_kubelet(pods: int, servers: Servers | None) -> Iterator[HollowKubelet]:
-    """A kubelet whose pods run since a while."""
+def hollow_kubelet(
+    pods: int, servers: Servers | None, new_pod: Callable[[int, Any], dict[str, Any]] = new_pod
+) -> Iterator[HollowKubelet]:
+    """A kubelet whose pods have been ready for some seconds."""
     with tempfile.TemporaryDirectory(prefix="bench.") as directory, fake_runtime(Path(directory)) as endpoint:
         kubelet = HollowKubelet(Path(directory), endpoint, ["--max-pods=1000"])
         kubelet.start()
@@ -175,6 +202,27 @@ def probing(pods: int = 200, seconds: float = 30.0) -> dict[str, float]:
                 "late, p99": quantile(0.99, buckets) * 1000,
                 "gaps off the period, p50": found[len(found) // 2] * 1000,
                 "gaps off the period, p99": found[len(found) * 99 // 100] * 1000,
+            }
+    finally:
+        servers.stop()
+
+
+def crowd(pods: int = 250, seconds: float = 30.0) -> dict[str, float]:
+    """Measure a node with 5,000 probes, which run 500 times a second."""
+    servers = Servers()
+    try:
+        with hollow_kubelet(pods, servers, crowded_pod) as kubelet:
+            before, begin = lateness_buckets(kubelet), time.monotonic()
+            share = cpu_share(kubelet.pid, seconds)
+            after, elapsed = lateness_buckets(kubelet), time.monotonic() - begin
+            buckets = {bound: after[bound] - before[bound] for bound in after}
+            return {
+                "begun": buckets[float("inf")] / elapsed,
+                "cores": share,
+                "RSS": process_status(kubelet.pid, "VmRSS") / 1000,
+                "threads": process_status(kubelet.pid, "Threads"),
+                "late, p50": quantile(0.5, buckets) * 1000,
+                "late, p99": quantile(0.99, buckets) * 1000,
             }
     finally:
         servers.stop()

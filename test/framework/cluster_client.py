@@ -185,9 +185,7 @@ class Namespace:
         found = [each for each in self.events.all() if each.involved_object.name == name]
         return sorted(found, key=lambda each: (str(each.first_timestamp or each.event_time), each.metadata.name))
 
-    def wait_for(
-        self, name: str, what: str, condition: Callable[[v1.Pod], object], timeout: float = TIMEOUT
-    ) -> v1.Pod:
+    def wait_for(self, name: str, what: str, condition: Callable[[v1.Pod], object], timeout: float = TIMEOUT) -> v1.Pod:
         """Wait until a pod is there and condition is true of it. Versions that have passed already do not count."""
 
         def look() -> v1.Pod | None:

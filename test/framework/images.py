@@ -17,9 +17,7 @@ def import_filler(containerd: Containerd, reference: str, mebibytes: int) -> Non
     layer = [build_images.Entry("filler", 0o644, bytes(mebibytes << 20))]
     archive = build_images.oci_archive(build_images.Image("filler", reference, [layer]))
     command = ["ctr", "--address", str(containerd.socket), "--namespace", "k8s.io", "images", "import", "-"]
-    subprocess.run(
-        command, input=archive, check=True, capture_output=True, env={"PATH": search_path()}
-    )
+    subprocess.run(command, input=archive, check=True, capture_output=True, env={"PATH": search_path()})
 
 
 def _script(name: str) -> ModuleType:

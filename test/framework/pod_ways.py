@@ -112,9 +112,7 @@ class Pods:
     def events_of(self, name: str) -> list[v1.Event]:
         return self.namespace.events_of(self.full_name(name))
 
-    def wait_for(
-        self, name: str, what: str, condition: Callable[[v1.Pod], object], timeout: float = TIMEOUT
-    ) -> v1.Pod:
+    def wait_for(self, name: str, what: str, condition: Callable[[v1.Pod], object], timeout: float = TIMEOUT) -> v1.Pod:
         return self.namespace.wait_for(self.full_name(name), what, condition, timeout)
 
     def wait_for_seen(

@@ -236,10 +236,10 @@ def _validate_ephemeral_containers(new: Object, old: Object) -> Errors:
     errs: Errors = []
     for before in old["spec"].get("ephemeralContainers") or []:
         if before["name"] not in after:
-            detail = f"existing ephemeral containers \"{before['name']}\" may not be removed\n"
+            detail = f'existing ephemeral containers "{before["name"]}" may not be removed\n'
             errs.append(field.forbidden(path, detail))
         elif after[before["name"]] != before:
-            detail = f"existing ephemeral containers \"{before['name']}\" may not be changed\n"
+            detail = f'existing ephemeral containers "{before["name"]}" may not be changed\n'
             errs.append(field.forbidden(path, detail))
     return errs
 

@@ -315,9 +315,7 @@ class Registry:
         version = meta.get("resourceVersion") or ""
         if version in ("", "0"):
             if not resource.unconditional_update:
-                err = field.invalid(
-                    field.Path("metadata", "resourceVersion"), 0, "must be specified for an update"
-                )
+                err = field.invalid(field.Path("metadata", "resourceVersion"), 0, "must be specified for an update")
                 raise errors.invalid(resource.plural, resource.group, current.key[1], [err])
             meta["resourceVersion"] = str(current.version)
         elif version != str(current.version):
@@ -327,9 +325,7 @@ class Registry:
         """The last finalizer has been removed, and there is no grace left to wait for."""
         strategy = self._strategies[resource.plural]
         return (
-            strategy.may_go(new)
-            and not strategy.may_go(old)
-            and not old["metadata"].get("deletionGracePeriodSeconds")
+            strategy.may_go(new) and not strategy.may_go(old) and not old["metadata"].get("deletionGracePeriodSeconds")
         )
 
     # Deleting
@@ -512,9 +508,7 @@ def _validate_metadata_update(new: Object, old: Object) -> list[field.Error]:
 
 
 def _spec_differs(new: Object, old: Object) -> bool:
-    return any(
-        new.get(name) != old.get(name) for name in new.keys() | old.keys() if name not in ("metadata", "status")
-    )
+    return any(new.get(name) != old.get(name) for name in new.keys() | old.keys() if name not in ("metadata", "status"))
 
 
 def _mark_deleted(meta: Object, old: Object, grace: int, wanted: int | None) -> bool:

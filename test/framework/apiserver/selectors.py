@@ -109,6 +109,4 @@ def parse_field_selector(text: str) -> fields.Selector:
 
 def fields_used(text: str) -> list[str]:
     """The fields that a selector names."""
-    return [
-        match.group(1) for term in re.findall(r"(?:\\.|[^,\\])+", text) if (match := re.match(r"([^=!]+)", term))
-    ]
+    return [match.group(1) for term in re.findall(r"(?:\\.|[^,\\])+", text) if (match := re.match(r"([^=!]+)", term))]

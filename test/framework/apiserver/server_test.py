@@ -632,9 +632,7 @@ def test_what_a_client_accepts(client: Client) -> None:
     client.call("POST", _MAPS, {"metadata": {"name": "m"}, "data": {"a": "b"}})
     assert client.call("GET", f"{_MAPS}/m", accept="application/vnd.kubernetes.protobuf")[0] == 406
     assert client.call("GET", f"{_MAPS}/m", accept="application/vnd.kubernetes.protobuf,*/*")[0] == 200
-    _, partial = client.call(
-        "GET", f"{_MAPS}/m", accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-    )
+    _, partial = client.call("GET", f"{_MAPS}/m", accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
     assert (partial["kind"], sorted(partial)) == ("PartialObjectMetadata", ["apiVersion", "kind", "metadata"])
     table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
     _, found = client.call("GET", _MAPS, accept=table)

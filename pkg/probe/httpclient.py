@@ -1,0 +1,360 @@
+"""GET requests to servers that nobody trusts: those of containers, asked by probes and hooks.
+
+Go: net/http (client.go, transport.go, response.go, transfer.go), net/http/internal/chunked.go
+
+The standard library's http.client trusts the server: it takes a chunk of size -1 for one without an end, and counts
+its time-outs from the last byte. Here every read and write ends with the context of the request, and nothing is kept
+that has no bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import io
+import os
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import quote, urljoin, urlsplit
+
+from pkg import golang
+from pkg.probe import dialer
+
+# Of the body of an answer no more is read.
+MAX_RESPONSE_BODY_LENGTH = 10 * 1024
+# The status line and the headers of an answer, those of its 1xx responses included.
+# DIVERGES: Go takes 10 MiB. Some hundred probes run at the same time, and no server needs more than this.
+MAX_RESPONSE_HEADER_BYTES = 64 * 1024
+MAX_REDIRECTS = 10
+# Go's limits for the line that begins a chunk, for the trailer, and for what chunks hold beside their data.
+_MAX_CHUNK_LINE = 4096
+_MAX_TRAILER = 4096
+_MAX_CHUNK_OVERHEAD = 16 * 1024
+_MAX_CHUNK_DIGITS = 16
+_READ_SIZE = 4096
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_HEADERS_NEEDED = ("content-length", "location", "transfer-encoding")
+_HEADER_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+_NOT_IN_HEADERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]*")
+_VERSION = re.compile(r"HTTP/[0-9]\.[0-9]")
+# The headers that Go's client leaves out, as a request without a body has none of them.
+_NOT_SENT = ("host", "content-length", "transfer-encoding", "trailer")
+# The characters of a path or query that stay as they are; the others, blanks and umlauts for example, are escaped.
+_PLAIN = "/%!$&'()*+,;=:@~?[]"
+
+Headers = list[tuple[str, str]]
+
+
+class HTTPRequestError(OSError):
+    """A request got no answer. The text says which request, and why. Go: url.Error"""
+
+    def __init__(self, url: str, cause: Exception | str) -> None:
+        super().__init__(f'Get "{url}": {_reason(cause)}')
+        self.timeout = isinstance(cause, TimeoutError)
+
+
+class HTTPResponseError(HTTPRequestError):
+    """The server of an https URL speaks plain http."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "http: server gave HTTP response to HTTPS client")
+
+
+class Response(NamedTuple):
+    """An answer, with the beginning of its body."""
+
+    status: int
+    # Where the answer redirects to; "" when it does not.
+    location: str
+    body: bytes
+    # What broke off the body; None when the body is complete, or as long as it may be.
+    fault: Exception | None
+
+
+def get(ctx: golang.Context, url: str, headers: Headers) -> Response:
+    """GET the URL, and what it redirects to on the same host; certificates are not verified.
+
+    The whole exchange ends with ctx. Returns the first answer that is not followed. Raises HTTPRequestError when there
+    is no answer. Go: http.Client.Do with RedirectChecker(false)
+    """
+    first_host = urlsplit(url).hostname
+    for _ in range(MAX_REDIRECTS):
+        try:
+            response = _round_trip(ctx, url, headers)
+        except ssl.SSLError as err:
+            if err.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+                raise HTTPResponseError(url) from err
+            raise HTTPRequestError(url, err) from err
+        except (OSError, EOFError, ValueError) as err:
+            raise HTTPRequestError(url, err) from err
+        try:
+            target = urljoin(url, response.location)
+            if not response.location or urlsplit(target).hostname != first_host:
+                return response
+        except ValueError as err:
+            location = dialer.printable(response.location)
+            raise HTTPRequestError(url, f'failed to parse Location header "{location}": {err}') from err
+        if urlsplit(response.location).netloc:
+            headers = [(name, value) for name, value in headers if name.lower() != "host"]
+        url = target
+    raise HTTPRequestError(url, f"stopped after {MAX_REDIRECTS} redirects")
+
+
+def _round_trip(ctx: golang.Context, url: str, headers: Headers) -> Response:
+    """Make one request. Raises OSError, EOFError or ValueError when there is no answer."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        raise ValueError(f'unsupported protocol scheme "{parts.scheme}"')
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    request = encode_request(parts.netloc, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), headers)
+    with contextlib.ExitStack() as stack:
+        sock = stack.enter_context(dialer.dial(ctx, host, port))
+        if parts.scheme == "https":
+            sock = _unverified().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+            stack.enter_context(sock)
+        stack.callback(golang.after_func(ctx, functools.partial(dialer.shut_down, sock)))
+        connection = _Connection(ctx, sock)
+        connection.send(request)
+        return _read_response(io.BufferedReader(connection, _READ_SIZE))
+
+
+def encode_request(host: str, target: str, headers: Headers) -> bytes:
+    """The bytes of the request. Raises ValueError for a header that cannot be sent."""
+    host = next((value for name, value in headers if name.lower() == "host"), host)
+    sent = [("Host", host), *((name, value) for name, value in headers if name.lower() not in _NOT_SENT)]
+    for name, value in sent:
+        _check_header(name, value)
+    path = quote(target.encode(errors="surrogateescape"), safe=_PLAIN)
+    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent)]
+    return "\r\n".join([*lines, "Connection: close", "", ""]).encode(errors="replace")
+
+
+def _check_header(name: str, value: str) -> None:
+    """Raises ValueError for what would end the header early, in the words of Go's client."""
+    if not _HEADER_NAME.fullmatch(name):
+        raise ValueError(f'net/http: invalid header field name "{name}"')
+    if _NOT_IN_HEADERS.search(value):
+        raise ValueError(f'net/http: invalid header field value for "{name}"')
+
+
+@functools.cache
+def _unverified() -> ssl.SSLContext:
+    """One for all requests: making it takes longer than a probe. Containers sign their certificates themselves."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class _Connection(io.RawIOBase):
+    """A connection of which every operation ends with ctx.
+
+    A socket's own time-out begins anew with each byte: a server that sends one a second would never be done.
+    """
+
+    def __init__(self, ctx: golang.Context, sock: socket.socket) -> None:
+        self._ctx = ctx
+        self._sock = sock
+
+    def send(self, data: bytes) -> None:
+        """Send all of it, after the handshake where there is one."""
+        with self._limited():
+            if isinstance(self._sock, ssl.SSLSocket):
+                self._sock.do_handshake()
+        with self._limited():
+            self._sock.sendall(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        with self._limited():
+            return self._sock.recv_into(buffer)
+
+    @contextlib.contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Have the operation end with ctx, and say so when it does."""
+        self._sock.settimeout(dialer.remaining(self._ctx))
+        try:
+            yield
+        except OSError:
+            # The end of ctx is the reason for whatever became of the socket.
+            dialer.remaining(self._ctx)
+            raise
+
+
+class _Head(NamedTuple):
+    """The status line of an answer, and the values of those headers that are needed."""
+
+    version: str
+    status: int
+    headers: dict[str, list[str]]
+
+
+def _read_response(reader: io.BufferedReader) -> Response:
+    head = _read_head(reader)
+    pieces = _body(reader, head)
+    body = bytearray()
+    fault: Exception | None = None
+    try:
+        while len(body) < MAX_RESPONSE_BODY_LENGTH and (piece := next(pieces, b"")):
+            body += piece
+    except (OSError, EOFError, ValueError) as err:
+        fault = err
+    location = head.headers.get("location", [""])[0] if head.status in _REDIRECTS else ""
+    return Response(head.status, location, bytes(body[:MAX_RESPONSE_BODY_LENGTH]), fault)
+
+
+def _read_head(reader: io.BufferedReader) -> _Head:
+    """The head of the answer; those of 1xx responses before it are skipped. Go: persistConn.readResponse"""
+    lines = _lines(reader, MAX_RESPONSE_HEADER_BYTES)
+    while True:
+        version, status = _parse_status_line(next(lines))
+        headers = _read_headers(lines)
+        # Status 101 ends the protocol, so nothing follows that would be HTTP.
+        if not 100 <= status < 200 or status == 101:
+            return _Head(version, status, headers)
+
+
+def _lines(reader: io.BufferedReader, budget: int) -> Iterator[str]:
+    """The lines, without their ends, of so many bytes. Raises EOFError, and ValueError for more bytes."""
+    limit, read = budget, 0
+    while True:
+        line = reader.readline(budget + 1)
+        budget -= len(line)
+        if budget < 0:
+            raise ValueError(f"net/http: server response headers exceeded {limit} bytes; aborted")
+        if not line.endswith(b"\n"):
+            raise EOFError("unexpected EOF" if read or line else "EOF")
+        read += len(line)
+        yield line.rstrip(b"\r\n").decode(errors="surrogateescape")
+
+
+def _parse_status_line(line: str) -> tuple[str, int]:
+    """Raises ValueError. Go: http.ReadResponse"""
+    version, blank, rest = line.partition(" ")
+    code = rest.lstrip(" ").partition(" ")[0]
+    if not blank:
+        raise _malformed("HTTP response", line)
+    if len(code) != 3 or not (code.isascii() and code.isdigit()):
+        raise _malformed("HTTP status code", code)
+    if not _VERSION.fullmatch(version):
+        raise _malformed("HTTP version", version)
+    return version, int(code)
+
+
+def _malformed(what: str, text: str) -> ValueError:
+    # What stands there need not be text, and may be long.
+    shown = dialer.printable(text[:100])
+    return ValueError(f'net/http: HTTP/1.x transport connection broken: malformed {what} "{shown}"')
+
+
+def _read_headers(lines: Iterator[str]) -> dict[str, list[str]]:
+    """The needed headers, by their names in lower case. Go: textproto.Reader.ReadMIMEHeader"""
+    headers: dict[str, list[str]] = {}
+    name = ""
+    for line in lines:
+        if not line:
+            return headers
+        if line[0] in " \t":
+            # The line goes on with the header before it.
+            if name in headers:
+                headers[name][-1] = f"{headers[name][-1]} {line}".strip(" \t")
+            continue
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise _malformed("MIME header line", line)
+        name = name.lower()
+        if name in _HEADERS_NEEDED:
+            headers.setdefault(name, []).append(value.strip(" \t"))
+    raise AssertionError("unreachable: the lines end with an exception")
+
+
+def _body(reader: io.BufferedReader, head: _Head) -> Iterator[bytes]:
+    """The body in pieces. Raises OSError, EOFError or ValueError where it breaks off. Go: readTransfer, fixLength"""
+    if 100 <= head.status < 200 or head.status in (204, 304):
+        return iter(())
+    codings = head.headers.get("transfer-encoding", []) if head.version != "HTTP/1.0" else []
+    if len(codings) > 1:
+        raise ValueError(f"too many transfer encodings: {codings}")
+    if codings:
+        if codings[0].lower() != "chunked":
+            raise ValueError(f'unsupported transfer encoding: "{dialer.printable(codings[0])}"')
+        return _chunked(reader)
+    lengths = head.headers.get("content-length", [])
+    if not lengths:
+        return iter(functools.partial(reader.read1, _READ_SIZE), b"")
+    if len(set(lengths)) > 1:
+        raise ValueError("http: message cannot contain multiple Content-Length headers")
+    if not (lengths[0].isascii() and lengths[0].isdigit() and len(lengths[0]) < 19):
+        raise ValueError(f'bad Content-Length "{dialer.printable(lengths[0])}"')
+    return _exactly(reader, int(lengths[0]))
+
+
+def _exactly(reader: io.BufferedReader, length: int) -> Iterator[bytes]:
+    """So many bytes, in pieces."""
+    while length:
+        piece = reader.read1(min(length, _READ_SIZE))
+        if not piece:
+            raise EOFError("unexpected EOF")
+        length -= len(piece)
+        yield piece
+
+
+def _chunked(reader: io.BufferedReader) -> Iterator[bytes]:
+    """The data of all chunks, in pieces. Go: chunkedReader"""
+    overhead = 0
+    while True:
+        line = _chunk_line(reader)
+        length = _chunk_length(line)
+        overhead = max(0, overhead + len(line) + 2 - 16 - 2 * length)
+        if overhead > _MAX_CHUNK_OVERHEAD:
+            raise ValueError("chunked encoding contains too much non-data")
+        if length == 0:
+            break
+        yield from _exactly(reader, length)
+        if _chunk_line(reader) != b"\r\n":
+            raise ValueError("malformed chunked encoding")
+    _skip_trailer(reader)
+
+
+def _skip_trailer(reader: io.BufferedReader) -> None:
+    """Read as far as the end of the answer. Go: body.readTrailer"""
+    try:
+        for line in _lines(reader, _MAX_TRAILER):
+            if not line:
+                return
+    except EOFError:
+        raise EOFError("http: unexpected EOF reading trailer") from None
+    except ValueError:
+        raise ValueError("http: suspiciously long trailer after chunked body") from None
+
+
+def _chunk_line(reader: io.BufferedReader) -> bytes:
+    line = reader.readline(_MAX_CHUNK_LINE)
+    if not line.endswith(b"\n"):
+        raise ValueError("header line too long") if len(line) == _MAX_CHUNK_LINE else EOFError("unexpected EOF")
+    return line
+
+
+def _chunk_length(line: bytes) -> int:
+    """Raises ValueError: `int` would take a sign, blanks and underscores."""
+    digits = line.rstrip(b" \t\r\n").partition(b";")[0]
+    if not _HEXADECIMAL.fullmatch(digits):
+        raise ValueError("invalid byte in chunk length")
+    if len(digits) > _MAX_CHUNK_DIGITS:
+        raise ValueError("http chunk length too large")
+    return int(digits or b"0", 16)
+
+
+def _reason(err: Exception | str) -> str:
+    """What is wrong, in the words of Go's client where they are few."""
+    if isinstance(err, OSError) and err.errno is not None and err.errno in errno.errorcode:
+        return os.strerror(err.errno).lower()
+    return str(err) or type(err).__name__

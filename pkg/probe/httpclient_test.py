@@ -1,0 +1,298 @@
+"""Tests of requests to servers that mean harm, or that speak HTTP in their own way."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from framework import memory
+
+from kubelet.lifecycle import HTTPClient
+from pkg import golang
+from pkg.probe import BrokenAnswerError, Result, httpclient, probe_http
+
+CTX = golang.background()
+# Seconds; long enough for any machine.
+TIMEOUT = 30.0
+SELF_SIGNED = Path(__file__).parents[2] / "test/data/tls/self-signed.pem"
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+BLOCK = b"x" * 65536
+ENDLESS = itertools.repeat(BLOCK)
+
+# What a server sends, piece by piece. An endless answer ends when the other side has had enough of it.
+HOSTILE: dict[str, Callable[[], Iterable[bytes]]] = {
+    "negative chunk": lambda: itertools.chain([CHUNKED + b"-1\r\n"], ENDLESS),
+    "chunk without end": lambda: itertools.chain([CHUNKED + b"ffffffffffffffff\r\n"], ENDLESS),
+    "chunk line without end": lambda: itertools.chain([CHUNKED], ENDLESS),
+    "chunk length of many digits": lambda: itertools.chain([CHUNKED], itertools.repeat(b"0" * 65536)),
+    "chunk extensions without end": lambda: itertools.chain(
+        [CHUNKED], itertools.repeat(b"1;" + b"y" * 4000 + b"\r\nx\r\n")
+    ),
+    "trailer without end": lambda: itertools.chain([CHUNKED + b"0\r\n"], itertools.repeat(b"X: y\r\n" * 1000)),
+    "body without end": lambda: itertools.chain([OK + b"\r\n"], ENDLESS),
+    "body of a large length": lambda: itertools.chain([OK + b"Content-Length: 9223372036854775807\r\n\r\n"], ENDLESS),
+    "status line without end": lambda: ENDLESS,
+    "header without end": lambda: itertools.chain([OK + b"X: "], ENDLESS),
+    "headers without end": lambda: itertools.chain([OK], itertools.repeat(b"Location: /x\r\n" * 1000)),
+    "1xx responses without end": lambda: itertools.repeat(b"HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n" * 1000),
+}
+
+
+@contextmanager
+def serving(answer: Callable[[], Iterable[bytes]], context: ssl.SSLContext | None = None) -> Iterator[str]:
+    """A server that sends each who connects what `answer` gives; gives its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                try:
+                    with connection if context is None else context.wrap_socket(connection, server_side=True) as sock:
+                        sock.recv(65536)
+                        for piece in answer():
+                            sock.sendall(piece)
+                except OSError:
+                    continue
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http{'s' if context else ''}://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def probe_hostile(name: str) -> None:
+    """Probe the hostile server, and run a hook against it, some times."""
+    with serving(HOSTILE[name]) as url:
+        for _ in range(5):
+            try:
+                _, output = probe_http(CTX, url, [], TIMEOUT)
+                assert len(output) <= httpclient.MAX_RESPONSE_BODY_LENGTH
+            except BrokenAnswerError:
+                pass
+            try:
+                HTTPClient().do(CTX, url, [])
+            except httpclient.HTTPRequestError:
+                pass
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_answer_of_a_hostile_server_stays_under_16_mib(name: str) -> None:
+    assert memory.peak_growth("pkg.probe.httpclient_test", "probe_hostile", name) < 16
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (CHUNKED + b"-1\r\nx", "invalid byte in chunk length"),
+        (CHUNKED + b" 1\r\nx", "invalid byte in chunk length"),
+        (CHUNKED + b"1_0\r\nx", "invalid byte in chunk length"),
+        (CHUNKED + b"0x1\r\nx", "invalid byte in chunk length"),
+        (CHUNKED + b"11111111111111111\r\nx", "http chunk length too large"),
+        (CHUNKED + b"1" * 5000, "header line too long"),
+        (CHUNKED + b"1\r\nxyz\r\n", "malformed chunked encoding"),
+        (CHUNKED + b"5\r\nab", "unexpected EOF"),
+        (CHUNKED + b"1\r\nx\r\n0\r\n", "unexpected EOF reading trailer"),
+        (CHUNKED + b"0\r\n" + b"X: y\r\n" * 1000, "suspiciously long trailer"),
+        (CHUNKED + b"1;" + b"y" * 4000 + b"\r\nx\r\n", "unexpected EOF"),
+        (CHUNKED + (b"1;" + b"y" * 4000 + b"\r\nx\r\n") * 5, "chunked encoding contains too much non-data"),
+        (OK + b"Content-Length: 5\r\n\r\nab", "unexpected EOF"),
+    ],
+)
+def test_body_that_breaks_off(answer: bytes, fault: str) -> None:
+    with serving(lambda: [answer]) as url, pytest.raises(BrokenAnswerError, match=fault):
+        probe_http(CTX, url, [], TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (CHUNKED + b"3\r\nabc\r\n0A;x=y\r\n0123456789\r\n0\r\n\r\n", "abc0123456789"),
+        (CHUNKED + b"1 \r\nx\r\n0\r\nTrailer: y\r\n\r\n", "x"),
+        (CHUNKED + b"ffffffffffffffff\r\n" + BLOCK, "x" * httpclient.MAX_RESPONSE_BODY_LENGTH),
+        (OK + b"Transfer-Encoding: CHUNKED\r\nContent-Length: 1\r\n\r\n2\r\nab\r\n0\r\n\r\n", "ab"),
+        (OK + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\nabc", "ab"),
+        (OK + b"Content-Length: 2\r\n\r\nabc", "ab"),
+        (OK + b"content-length:\r\n 2\r\n\r\nabc", "ab"),
+        (b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n", "2\r\n"),
+        (b"HTTP/1.1 200\n\nabc", "abc"),
+        (b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", ""),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK + b"\r\nabc", "abc"),
+    ],
+)
+def test_body(answer: bytes, body: str) -> None:
+    with serving(lambda: [answer]) as url:
+        assert probe_http(CTX, url, [], TIMEOUT) == (Result.SUCCESS, body)
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (b"", "EOF"),
+        (b"HTTP/1.1 200 O", "unexpected EOF"),
+        (OK + b"X: y\r\n", "unexpected EOF"),
+        (b"SSH-2.0-OpenSSH\r\n", 'malformed HTTP response "SSH-2.0-OpenSSH"'),
+        (b"\x15\x03\xff\x00 \x1b[2J\n", "malformed HTTP status code"),
+        (b"HTTP/1.1 2000 OK\r\n\r\n", 'malformed HTTP status code "2000"'),
+        (b"HTTP/1.1 \xd9\xa1\xd9\xa2\xd9\xa3 OK\r\n\r\n", "malformed HTTP status code"),
+        (b"HTTP/11 200 OK\r\n\r\n", 'malformed HTTP version "HTTP/11"'),
+        (OK + b"X\r\n\r\n", 'malformed MIME header line "X"'),
+        (OK + b"X: " + BLOCK, "server response headers exceeded 65536 bytes"),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 3000, "server response headers exceeded 65536 bytes"),
+    ],
+)
+def test_head_that_makes_no_sense(answer: bytes, fault: str) -> None:
+    with serving(lambda: [answer]) as url:
+        result, output = probe_http(CTX, url, [], TIMEOUT)
+    assert result is Result.FAILURE
+    assert fault in output
+    assert output.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("header", "fault"),
+    [
+        (b"Transfer-Encoding: gzip", 'unsupported transfer encoding: "gzip"'),
+        (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "too many transfer encodings"),
+        (b"Content-Length: -1", 'bad Content-Length "-1"'),
+        (b"Content-Length: " + b"9" * 5000, "bad Content-Length"),
+        (b"Content-Length: 1\r\nContent-Length: 2", "multiple Content-Length headers"),
+    ],
+)
+def test_length_that_makes_no_sense(header: bytes, fault: str) -> None:
+    with serving(lambda: [OK + header + b"\r\n\r\nabc"]) as url:
+        result, output = probe_http(CTX, url, [], TIMEOUT)
+    assert result is Result.FAILURE
+    assert fault in output
+
+
+def drip(text: bytes) -> Callable[[], Iterator[bytes]]:
+    """The text, then a letter every few milliseconds until the other side has had enough."""
+
+    def answer() -> Iterator[bytes]:
+        yield text
+        while not golang.background().wait(0.01):
+            yield b"x"
+
+    return answer
+
+
+SLOW = {
+    "status line": b"",
+    "header": OK + b"X: ",
+    "1xx response": b"HTTP/1.1 100 Continue\r\nX: ",
+    "chunk line": CHUNKED,
+    "chunk": CHUNKED + b"fffff\r\n",
+    "trailer": CHUNKED + b"0\r\n",
+    "body": OK + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("what", SLOW)
+def test_probe_of_a_slow_server_ends_in_time(what: str, tls: bool) -> None:
+    context = server_context() if tls else None
+    with serving(drip(SLOW[what]), context) as url:
+        try:
+            result, output = probe_http(CTX, url, [], 0.5)
+            assert result is Result.FAILURE
+        except BrokenAnswerError as err:
+            output = str(err)
+    assert "context deadline exceeded" in output
+
+
+@pytest.mark.parametrize("what", SLOW)
+def test_hook_of_a_slow_server_ends_with_its_context(what: str) -> None:
+    ctx, cancel = golang.with_cancel(CTX)
+    begun = threading.Event()
+
+    def answer() -> Iterator[bytes]:
+        begun.set()
+        yield from drip(SLOW[what])()
+
+    def end() -> None:
+        begun.wait(TIMEOUT)
+        cancel()
+
+    with serving(answer) as url:
+        ending = golang.go(end, name="cancel")
+        try:
+            HTTPClient().do(ctx, url, [])
+        except httpclient.HTTPRequestError:
+            pass
+        ending.join(TIMEOUT)
+    # The server's thread has ended, so the connection has.
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_hook_of_a_slow_server_ends_at_its_deadline(tls: bool) -> None:
+    ctx, cancel = golang.with_timeout(CTX, 0.3)
+    with (
+        serving(drip(OK + b"X: "), server_context() if tls else None) as url,
+        pytest.raises(httpclient.HTTPRequestError, match="context deadline exceeded"),
+    ):
+        HTTPClient().do(ctx, url, [])
+    cancel()
+
+
+def test_redirects_share_the_time_of_one_probe() -> None:
+    def answer() -> Iterator[bytes]:
+        golang.background().wait(0.2)
+        yield b"HTTP/1.1 302 Found\r\nLocation: /again\r\n\r\n"
+
+    with serving(answer) as url:
+        result, output = probe_http(CTX, url, [], 0.5)
+    assert result is Result.FAILURE
+    assert output.endswith("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+
+
+def test_cancelled_probe_says_nothing() -> None:
+    ctx, cancel = golang.with_cancel(CTX)
+
+    def answer() -> Iterator[bytes]:
+        cancel()
+        yield from drip(b"")()
+
+    with serving(answer) as url, pytest.raises(golang.Canceled):
+        probe_http(ctx, url, [], TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("location", "seen"),
+    [("/ü".encode(), b"GET /%C3%BC HTTP/1.1"), (b"/\xff b", b"GET /%FF%20b HTTP/1.1")],
+)
+def test_redirect_to_a_path_of_any_bytes(location: bytes, seen: bytes) -> None:
+    answers = iter([b"HTTP/1.1 302 Found\r\nLocation: " + location + b"\r\n\r\n", OK + b"\r\n"])
+    requests: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for answer in answers:
+                connection, _ = listener.accept()
+                with connection:
+                    requests.append(connection.recv(4096).partition(b"\r\n")[0])
+                    connection.sendall(answer)
+
+        thread = golang.go(serve, name="server")
+        result, output = probe_http(CTX, f"http://127.0.0.1:{listener.getsockname()[1]}", [], TIMEOUT)
+        thread.join(TIMEOUT)
+    assert result is Result.SUCCESS, output
+    assert requests[1] == seen
+
+
+def server_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(SELF_SIGNED)
+    return context

@@ -69,6 +69,13 @@ KNOWN = [
         always=False,
     ),
     Known(
+        r"^static-labnode: (calls: patch pods: 1 more |patch status conditions\[0\] status: recorded \"True\", ours "
+        r"\"False\"$|only ours: patch .*\"conditions\": \[{\"status\": \"True\", \"type\": "
+        r"\"PodReadyToStartContainers\"}\]}}$)",
+        "the pod's first status, from before its sandbox, is sent if the mirror pod is there by then, and else dropped",
+        always=False,
+    ),
+    Known(
         r"^static-labnode: calls: get pods: [2-9] more ",
         "a status whose mirror pod is gone is asked for with those of others until housekeeping forgets it, in Go too",
         always=False,

@@ -63,6 +63,12 @@ KNOWN = [
         always=False,
     ),
     Known(
+        r"^06-restart node: create status conditions\[3\] (message: .*, ours \".*(has yet to be successful|may not "
+        r"have completed yet)|reason: .*, ours \"KubeletNotReady\"$|status: recorded \"True\", ours \"False\"$)",
+        "the node is registered before or after the kubelet has listed its pods for the first time, in Go too",
+        always=False,
+    ),
+    Known(
         r": calls: get pods: 1 more ",
         "a pod's last two statuses go out in one batch or in two, each of which reads the pod first; "
         "the recorded kubelet did either, too",

@@ -20,7 +20,9 @@ from pkg.volume import Attributes, MetricsNil, MounterArgs, VolumeOwnership, vol
 from pkg.volume.util import types
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
-TOLD = "Warning VolumePermissionChangeInProgress Setting volume ownership for u/volumes/fake"
+# It must not be found in the path of the test's own directory.
+POD_UID = "0d1fca8b-6c5a-4f1e-9d0b-3c7a51c2e0f4"
+TOLD = f"Warning VolumePermissionChangeInProgress Setting volume ownership for {POD_UID}/volumes/fake"
 ALWAYS, MISMATCH = v1.FS_GROUP_CHANGE_ALWAYS, v1.FS_GROUP_CHANGE_ON_ROOT_MISMATCH
 
 
@@ -218,7 +220,7 @@ def test_progress(
     with_pod: bool,
     expected: list[str],
 ) -> None:
-    clock, recorder, path = FakeClock(), FakeRecorder(10), tmp_path / "u/volumes/fake"
+    clock, recorder, path = FakeClock(), FakeRecorder(10), tmp_path / POD_UID / "volumes/fake"
     path.mkdir(parents=True)
     for name in "abcd":
         (path / name).touch()
@@ -231,6 +233,6 @@ def test_progress(
     monkeypatch.setattr(volume_linux, "change_file_permission", slow)
     ownership = VolumeOwnership(FakeVolume(), str(path), os.getgid(), ALWAYS, None, clock)
     if with_pod:
-        ownership.add_progress_notifier(v1.Pod(metadata=metav1.ObjectMeta(uid="u")), recorder)
+        ownership.add_progress_notifier(v1.Pod(metadata=metav1.ObjectMeta(uid=POD_UID)), recorder)
     ownership.change_permissions()
     assert recorder.drain() == expected

@@ -38,8 +38,10 @@ def update_transport(
     clock: clock_.Clock | None = None,
     exit_process: Callable[[int], object] = _exit_process,
 ) -> Callable[[], None]:
-    """Make clients of the config present the manager's certificate. Returns a function that closes all connections.
+    """Make clients of the config present the manager's certificate.
 
+    Returns a function that closes all connections if the API server has not answered, for repeated failures of
+    heartbeats: the server behind a connection may be dead although the connection is alive.
     To be called before a client is made of the config. Until ctx ends a thread looks at the manager. With
     exit_after above 0 (seconds) the process ends when there has been no valid certificate for that long and the
     API server answers: whoever starts it again, or the bootstrap kubeconfig, may have better credentials.
@@ -60,7 +62,7 @@ def update_transport(
         tls.cert_file = tls.key_file = ""
         rotation = CertRotation(client_certificate_manager, exit_after, clock or clock_.RealClock(), exit_process)
         golang.go(wait.until, rotation.check, period, ctx, clock, name="certificate-transport")
-    return connections.close_all
+    return connections.close_all_if_failing
 
 
 class CertRotation:

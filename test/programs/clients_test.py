@@ -6,6 +6,7 @@ Go: cmd/kubelet/app/server.go (buildKubeletClientConfig, InitializeTLS)
 from __future__ import annotations
 
 import json
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +52,7 @@ def write_kubeconfig(folder: Path, url: str, **user: str) -> None:
 def test_limits_are_those_of_the_configuration(tmp_path: Path, ctx: golang.Context) -> None:
     write_kubeconfig(tmp_path, "http://127.0.0.1:1", token="t")
     server = make_server(tmp_path, kube_api_qps=7, kube_api_burst=9)
-    config, expiry_warning = clients.build_kubelet_client_config(ctx, server, "node")
+    config, _, expiry_warning = clients.build_kubelet_client_config(ctx, server, "node")
     assert (config.host, config.bearer_token) == ("http://127.0.0.1:1", "t")
     assert (config.qps, config.burst) == (7.0, 9)
     assert expiry_warning is None, "this certificate is not renewed"
@@ -79,6 +80,29 @@ def test_three_clients_with_limits_of_their_own(
 
 
 @pytest.mark.parametrize("rotate", [False, True])
+def test_repeated_failures_of_heartbeats_end_the_watches(tmp_path: Path, ctx: golang.Context, rotate: bool) -> None:
+    """A server that is frozen behind a proxy: only heartbeats have a time limit that is short."""
+
+    def handle(connection: socket.socket, number: int) -> None:
+        if testing.read_head(connection).startswith(b"GET /api/v1/pods?"):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while connection.recv(1 << 16):
+            pass
+
+    with testing.serve_raw(handle) as url:
+        write_kubeconfig(tmp_path, url)
+        server = make_server(tmp_path, rotate_certificates=rotate, node_lease_duration_seconds=0.05)
+        built = clients.build_clients(ctx, server, "node")
+        running = built.kube_client.core_v1.pods("").watch(ctx)
+        built.on_heartbeat_failure()
+        assert running.result_chan().try_recv() == (None, False, False), "nothing has failed so far"
+        with pytest.raises(rest.TransportError):
+            built.heartbeat_client.coordination_v1.leases("kube-node-lease").get(ctx, "node")
+        built.on_heartbeat_failure()
+        assert running.result_chan().recv(30) == (None, False)
+
+
+@pytest.mark.parametrize("rotate", [False, True])
 def test_a_kubeconfig_that_is_missing_is_named(tmp_path: Path, ctx: golang.Context, rotate: bool) -> None:
     server = make_server(tmp_path, rotate_certificates=rotate)
     with pytest.raises((ValueError, OSError), match=str(tmp_path / "kubeconfig")):
@@ -95,7 +119,7 @@ def test_rotation_takes_over_the_certificate_of_the_kubeconfig(tmp_path: Path, c
         **{"client-certificate": str(tmp_path / "cert.pem"), "client-key": str(tmp_path / "key.pem")},
     )
     server = make_server(tmp_path, rotate_certificates=True)
-    config, expiry_warning = clients.build_kubelet_client_config(ctx, server, "node")
+    config, _, expiry_warning = clients.build_kubelet_client_config(ctx, server, "node")
     assert config.tls_client_config.cert_file == "", "files would not follow a renewal"
     assert config.get_cert is not None and config.get_cert() is not None
     assert expiry_warning is not None

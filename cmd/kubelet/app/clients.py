@@ -42,7 +42,7 @@ class Clients:
     kube_client: kubernetes.Interface
     event_client: kubernetes.Interface
     heartbeat_client: kubernetes.Interface
-    # Called after repeated failures of heartbeats: the connections may be dead.
+    # Called after repeated failures of heartbeats: closes all connections, for they may be dead.
     on_heartbeat_failure: Callable[[], None]
     # Warns while the client certificate can still be renewed, once it has a recorder; None if it is not renewed.
     expiry_warning: kubeletcertificate.ExpiryWarning | None
@@ -63,7 +63,7 @@ def build_clients(
 
     restclient.register()
     kc = server.kubelet_configuration
-    config, expiry_warning = build_kubelet_client_config(ctx, server, node_name)
+    config, on_heartbeat_failure, expiry_warning = build_kubelet_client_config(ctx, server, node_name)
     config.tracer_provider = tracer_provider
     event_config = rest.copy_config(config)
     # 0 is no limit for events, and the client's default elsewhere.
@@ -74,18 +74,14 @@ def build_clients(
     kube_client, event_client, heartbeat_client = (
         kubernetes.new_for_config(of) for of in (config, event_config, heartbeat_config)
     )
-
-    def close_idle_connections() -> None:
-        for client in (kube_client, event_client, heartbeat_client):
-            client.close()
-
-    return Clients(kube_client, event_client, heartbeat_client, close_idle_connections, expiry_warning)
+    return Clients(kube_client, event_client, heartbeat_client, on_heartbeat_failure, expiry_warning)
 
 
 def build_kubelet_client_config(
     ctx: golang.Context, server: options.KubeletServer, node_name: str
-) -> tuple[rest.Config, kubeletcertificate.ExpiryWarning | None]:
-    """How to reach the API server, with a certificate that is renewed if the configuration says so.
+) -> tuple[rest.Config, Callable[[], None], kubeletcertificate.ExpiryWarning | None]:
+    """How to reach the API server, with a certificate that is renewed if the configuration says so, and what to call
+    after repeated failures of heartbeats.
 
     With a bootstrap kubeconfig and no valid kubeconfig a certificate is asked for: in the background if
     certificates are renewed, else here, which may wait for the approval. Raises as build_clients.
@@ -103,8 +99,7 @@ def build_kubelet_client_config(
         except (ValueError, OSError) as err:
             raise ValueError(f"invalid kubeconfig: {err}") from err
         _override_client_config(kc, config)
-        kubeletcertificate.update_transport(ctx, config, None, 0)
-        return config, None
+        return config, kubeletcertificate.update_transport(ctx, config, None, 0), None
     klog.info_s("Client rotation is on, will bootstrap in background")
     cert_config, client_config = bootstrap.load_client_config(
         flags.kube_config, flags.bootstrap_kubeconfig, flags.cert_directory
@@ -114,7 +109,8 @@ def build_kubelet_client_config(
     expiry_warning = kubeletcertificate.ExpiryWarning("client", node_ref)
     manager = _client_certificate_manager(cert_config, client_config, flags.cert_directory, node_name, expiry_warning)
     kubeletcertificate.register_client_ttl(manager)
-    return _rotating_config(ctx, client_config, manager), expiry_warning
+    config, on_heartbeat_failure = _rotating_config(ctx, client_config, manager)
+    return config, on_heartbeat_failure, expiry_warning
 
 
 def _bootstrap_in_foreground(ctx: golang.Context, flags: options.KubeletFlags, node_name: str) -> None:
@@ -128,17 +124,22 @@ def _bootstrap_in_foreground(ctx: golang.Context, flags: options.KubeletFlags, n
         raise ValueError(f"failed to get a client certificate: {err}") from err
 
 
-def _rotating_config(ctx: golang.Context, client_config: rest.Config, manager: certificate.Manager) -> rest.Config:
-    """The configuration with the manager's certificate in place of its own. Starts the manager, until ctx ends."""
+def _rotating_config(
+    ctx: golang.Context, client_config: rest.Config, manager: certificate.Manager
+) -> tuple[rest.Config, Callable[[], None]]:
+    """The configuration with the manager's certificate in place of its own, and what closes its connections.
+
+    Starts the manager, until ctx ends.
+    """
     from kubelet import certificate as kubeletcertificate
     from pkg.client_go import rest
 
     config = rest.anonymous_client_config(client_config)
-    kubeletcertificate.update_transport(ctx, config, manager, _EXIT_AFTER)
+    on_heartbeat_failure = kubeletcertificate.update_transport(ctx, config, manager, _EXIT_AFTER)
     klog.v(2).info_s("Starting client certificate rotation")
     manager.start()
     golang.after_func(ctx, manager.stop)
-    return config
+    return config, on_heartbeat_failure
 
 
 def _client_certificate_manager(

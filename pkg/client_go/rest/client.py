@@ -6,8 +6,8 @@ Go: k8s.io/client-go/rest/client.go, request.go, transport.go, and net/http's cl
 from __future__ import annotations
 
 import base64
-import gzip
 import http.client
+import math
 import threading
 import urllib.parse
 import zlib
@@ -34,6 +34,19 @@ if TYPE_CHECKING:
     from pkg.client_go.plugin.pkg.client.auth.exec.exec import Authenticator
 
 _CHUNK = 1 << 16
+
+# Seconds that one try of a request may take once it has its connection. An API server gives up on a request after 60 s
+# (its --request-timeout), so that whoever says nothing for longer is dead, or frozen behind a proxy that is not.
+ATTEMPT_TIMEOUT = 75.0
+# Seconds that a watch may be silent. An API server sends a bookmark each minute; where one does not, the watch goes on
+# from the version that it has reached, at the cost of a request.
+WATCH_IDLE_TIMEOUT = 150.0
+
+# Bytes of an answer, also after decompression, and of one event of a watch.
+MAX_RESPONSE_BYTES = 256 << 20
+MAX_EVENT_BYTES = 16 << 20
+# Bytes of an answer that is read only to use its connection again.
+MAX_DISCARDED_BYTES = 2 << 10
 
 # What is raised for an answer that ends too early or cannot be understood. AttributeError is how http.client takes it
 # that the socket goes while it reads.
@@ -73,22 +86,25 @@ class Stream:
     def readline(self) -> bytes | None:
         """The next line that is not empty, waited for; None at the end or once closed.
 
-        Raises OSError if the connection breaks.
+        Raises OSError if the connection breaks or is silent for too long, ValueError for a line that is too long.
         """
-        parts = [self._buffer]
+        parts, size = [self._buffer], len(self._buffer)
         while True:
             line, newline, rest = parts[-1].partition(b"\n")
             if newline:
                 self._buffer = rest
                 if whole := b"".join([*parts[:-1], line]).strip():
                     return whole
-                parts = [rest]
+                parts, size = [rest], len(rest)
                 continue
+            if size > MAX_EVENT_BYTES:
+                raise ValueError("object to decode was longer than maximum allowed size")
             chunk = self._read()
             if not chunk:
                 self._buffer = b""
                 return b"".join(parts).strip() or None
             parts.append(chunk)
+            size += len(chunk)
 
     def close(self) -> None:
         """End it: a readline that waits returns at once."""
@@ -142,8 +158,8 @@ class RESTClient:
         self._contexts = transport.TLSContexts(tls, get_cert) if self._url.scheme == "https" else None
         if self._contexts is not None and self._authenticator is None:
             self._contexts.current()  # so that bad files are found now
-        tracker = config.connections or transport.ConnectionTracker()
-        self._pool = transport.ConnectionPool(self._url, tls.server_name, self._proxy, tracker)
+        self._tracker = config.connections or transport.ConnectionTracker()
+        self._pool = transport.ConnectionPool(self._url, tls.server_name, self._proxy, self._tracker)
         self._rate_limiter = _rate_limiter(config)
         self._tokens = (
             transport.CachingTokenSource(config.bearer_token_file, config.bearer_token)
@@ -214,8 +230,9 @@ class RESTClient:
         connection, response, forget = self._attempts(ctx, ctx, call)
         if response.status not in range(200, 300):
             with self._reading(ctx, call, connection, response, forget):
-                body = response.read()
+                body = _body(response)
             raise self._refusal(call, response, body)
+        connection.set_deadline(_deadline(ctx), WATCH_IDLE_TIMEOUT)
         return Stream(connection, response, forget)
 
     def close_idle_connections(self) -> None:
@@ -242,8 +259,8 @@ class RESTClient:
     def _read(self, outer: golang.Context, ctx: golang.Context, call: _Call) -> bytes:
         """All of the answer. `outer` is the caller's context, `ctx` the same with the request's own time limit."""
         connection, response, forget = self._attempts(outer, ctx, call)
-        with self._reading(outer, call, connection, response, forget):
-            body = _body(ctx, connection, response)
+        with self._reading(outer, call, connection, response, forget), self._until_lost(ctx):
+            body = _body(response)
         metrics.response_size(call.verb, self.host, len(body))
         if response.status not in range(200, 300):
             raise self._refusal(call, response, body)
@@ -289,6 +306,7 @@ class RESTClient:
                 connection, response, forget = self._attempt(ctx, call)
                 code = str(response.status)
             except (OSError, http.client.HTTPException, ValueError) as err:
+                self._tracker.note_failure()
                 seconds = retry.after_error(call.verb, err) if outer.err() is None else None
                 if seconds is None:
                     raise self._failure(outer, call, err, retry.previous) from err
@@ -306,7 +324,7 @@ class RESTClient:
                 return connection, response, forget
             renewed = renewed or renew
             with self._reading(outer, call, connection, response, forget):
-                response.read()
+                _discard(response)
             if not renew:
                 klog.v(4).info_s("Got a Retry-After response", delay=f"{seconds}s", attempt=retry.attempts)
                 self._wait(outer, ctx, call, seconds, retry)
@@ -344,21 +362,35 @@ class RESTClient:
     ) -> tuple[transport.Connection, http.client.HTTPResponse, Callable[[], object]]:
         forget = golang.after_func(ctx, connection.abort)
         try:
-            connection.set_deadline(ctx.remaining())
             if connection.sock is None:
+                connection.set_deadline(_deadline(ctx))
                 connection.connect()
-                connection.set_deadline(ctx.remaining())
+            connection.set_deadline(min(_deadline(ctx), monotonic() + ATTEMPT_TIMEOUT))
             target = call.target
             if self._proxy is not None and self._url.scheme == "http":
                 target = f"http://{self._url.netloc}{target}"
-            _send(connection, call, target)
-            response = connection.getresponse()
+            with self._until_lost(ctx):
+                _send(connection, call, target)
+                response = connection.getresponse()
         except BaseException:
             forget()
             connection.close()
             raise
         klog.v(8).info_s("Response", verb=call.verb, url=self._full_url(call), status=response.status)
         return connection, response, forget
+
+    @contextmanager
+    def _until_lost(self, ctx: golang.Context) -> Iterator[None]:
+        """Raises ConnectionLostError for a TimeoutError that is not because of the context's deadline."""
+        try:
+            yield
+        except TimeoutError as err:
+            if ctx.err() is not None:
+                raise
+            # The idle ones most likely lead to the same server.
+            self._pool.close_idle()
+            message = f"http: client connection lost: no answer within {ATTEMPT_TIMEOUT:g}s"
+            raise transport.ConnectionLostError(message) from err
 
     def _authorize(self, call: _Call) -> None:
         """Raises OSError or ValueError if the token cannot be got."""
@@ -453,24 +485,54 @@ def _send(connection: transport.Connection, call: _Call, target: str) -> None:
     connection.endheaders(call.body)
 
 
-def _body(ctx: golang.Context, connection: transport.Connection, response: http.client.HTTPResponse) -> bytes:
-    parts = []
-    while True:
-        remaining = ctx.remaining()
-        if remaining is not None:
-            if remaining <= 0:
-                raise TimeoutError
-            connection.set_deadline(remaining)
-        chunk = response.read1(_CHUNK)
-        if not chunk:
-            break
+def _deadline(ctx: golang.Context) -> float:
+    """When the context ends, by time.monotonic; infinity if it has no deadline."""
+    remaining = ctx.remaining()
+    return math.inf if remaining is None else monotonic() + remaining
+
+
+def _body(response: http.client.HTTPResponse) -> bytes:
+    """All of the body. Raises ValueError when there is more than MAX_RESPONSE_BYTES."""
+    parts, left = [], MAX_RESPONSE_BYTES
+    while chunk := response.read1(_CHUNK):
         parts.append(chunk)
+        left -= len(chunk)
+        if left < 0:
+            raise _too_long()
     if response.length:  # read1 does not complain of an answer that is cut short
         raise http.client.IncompleteRead(b"", response.length)
     # Of an answer with a Content-Length read1 does not notice the end, and its connection could not be used again.
     response.close()
     data = b"".join(parts)
-    return gzip.decompress(data) if response.headers.get("Content-Encoding") == "gzip" else data
+    return _decompress(data) if response.headers.get("Content-Encoding") == "gzip" else data
+
+
+def _decompress(data: bytes) -> bytes:
+    """What was compressed by gzip, which may be a thousand times as long. Raises ValueError, EOFError, zlib.error."""
+    parts, left = [], MAX_RESPONSE_BYTES
+    while data:
+        member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        part = member.decompress(data, left + 1)
+        left -= len(part)
+        if left < 0:
+            raise _too_long()
+        if not member.eof:
+            raise EOFError("unexpected EOF")
+        parts.append(part)
+        data = member.unused_data
+    return b"".join(parts)
+
+
+def _too_long() -> ValueError:
+    return ValueError(f"the answer is longer than {MAX_RESPONSE_BYTES} bytes")
+
+
+def _discard(response: http.client.HTTPResponse) -> None:
+    """Read a short answer to its end; a connection whose answer has no end yet is closed."""
+    if response.length is not None and response.length <= MAX_DISCARDED_BYTES:
+        while response.read1(MAX_DISCARDED_BYTES):
+            pass
+        response.close()
 
 
 def _fixed_headers(config: Config) -> dict[str, str | list[str]]:

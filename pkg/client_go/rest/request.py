@@ -20,6 +20,7 @@ from pkg.client_go import transport
 
 # How much of an answer that cannot be understood an error shows.
 _MAX_TEXT_BYTES = 2048
+_MAX_LINE = 80
 
 
 class RequestTimeoutError(transport.TransportError, TimeoutError):
@@ -70,6 +71,12 @@ def describe(err: Exception) -> str:
             return f"tls: failed to verify certificate: x509: {_certificate_fault(err)}"
         case ssl.SSLEOFError() | http.client.RemoteDisconnected() | http.client.IncompleteRead():
             return "EOF"
+        case http.client.BadStatusLine():
+            return f"malformed HTTP response {str(err)[:_MAX_LINE]}"
+        case transport.ConnectionLostError():
+            return str(err)
+        case TimeoutError() if err.args == (transport.IO_TIMEOUT,):
+            return f"dial tcp: {transport.IO_TIMEOUT}"
         case ssl.SSLError() if "ALERT" in (err.reason or ""):
             alert = (err.reason or "").partition("ALERT_")[2].replace("_", " ").lower()
             return f"remote error: tls: {alert}"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import itertools
+import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -148,6 +151,54 @@ def serve(
         server.shutdown()
         server.server_close()
         thread.join(30)
+
+
+@contextmanager
+def serve_raw(handle: Callable[[socket.socket, int], None]) -> Iterator[str]:
+    """The URL of a server that hands each connection, with its number, to a thread of its own.
+
+    A connection ends when `handle` returns, or at the end of the with statement.
+    """
+    connections: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+
+    def serve(connection: socket.socket, number: int) -> None:
+        with suppress(OSError):
+            handle(connection, number)
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+    def accept() -> None:
+        with suppress(OSError):
+            for number in itertools.count():
+                connections.append(listener.accept()[0])
+                threads.append(golang.go(serve, connections[-1], number, name="raw-connection"))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        acceptor = golang.go(accept, name="raw-server")
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            acceptor.join(30)
+            for connection in connections:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+            for thread in threads:
+                thread.join(30)
+            for connection in connections:
+                connection.close()
+
+
+def read_head(connection: socket.socket) -> bytes:
+    """The request up to the empty line; b"" if none comes."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        byte = connection.recv(1)
+        if not byte:
+            return b""
+        head += byte
+    return head
 
 
 def _peer(connection: object) -> str:

@@ -6,15 +6,33 @@ Go: k8s.io/client-go/rest/with_retry.go
 from __future__ import annotations
 
 import http.client
+import ssl
 from dataclasses import dataclass
 from typing import Protocol
 
 from pkg.apimachinery.util.net import util as utilnet
+from pkg.client_go import transport
 
 MAX_RETRIES = 10
 
+# Seconds, however long the server wants to be left alone.
+MAX_RETRY_AFTER = 60
+
 # Seconds to wait after a connection was cut.
 _AFTER_CUT = 1
+
+_DIGITS = 10
+
+# How the end of a connection is told of. ConnectionAbortedError is what those see whose connection we have closed.
+_CUT = (
+    ConnectionAbortedError,
+    BrokenPipeError,
+    http.client.RemoteDisconnected,
+    http.client.IncompleteRead,
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+    transport.ConnectionLostError,
+)
 
 
 class Headers(Protocol):
@@ -47,12 +65,17 @@ class WithRetry:
 
 
 def retry_after_seconds(headers: Headers) -> int | None:
-    """None without the header, or if it holds no number of seconds."""
+    """None without the header, or if it holds no number of seconds; never more than MAX_RETRY_AFTER.
+
+    DIVERGES: Go waits for as long as the server says, be it a year.
+    """
     value = headers.get("Retry-After") or ""
-    return int(value) if value.isdecimal() else None
+    if not (value.isascii() and value.isdigit()):
+        return None
+    # Longer numbers are not read, for Python refuses those of more than some thousand digits.
+    return min(int(value), MAX_RETRY_AFTER) if len(value) < _DIGITS else MAX_RETRY_AFTER
 
 
 def is_cut(err: BaseException) -> bool:
-    """Whether the connection was reset or closed before the answer was complete."""
-    cut = (http.client.RemoteDisconnected, http.client.IncompleteRead, http.client.BadStatusLine, BrokenPipeError)
-    return any(isinstance(e, cut) for e in (err, err.__cause__)) or utilnet.is_connection_reset(err)
+    """Whether the connection was reset, closed before the answer was complete, or dead."""
+    return any(isinstance(e, _CUT) for e in (err, err.__cause__)) or utilnet.is_connection_reset(err)

@@ -21,6 +21,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 DEFAULT_PAGE_SIZE = 500
+# Pages of one list.
+MAX_PAGES = 2000
 
 
 class Page(Protocol[T_co]):
@@ -56,10 +58,10 @@ class ListPager(Generic[T]):
     """The limit of objects per page where the options have none; 0 for no limit."""
 
     def list(self, ctx: golang.Context, options: metav1.ListOptions) -> tuple[Page[T], bool]:
-        """All objects, and whether they came in more than one page. Raises ctx.err() and what page_fn raises.
+        """All objects, and whether they came in more than one page.
 
-        If the server has dropped the version of the first page before the last is read, everything is asked
-        for at once instead.
+        If the server has dropped the version of the first page before the last is read, everything is asked for at
+        once instead. Raises ctx.err(), what page_fn raises, and ValueError for a list of more than MAX_PAGES pages.
         """
         options = msgspec.structs.replace(options, limit=options.limit or self.page_size)
         page = first = self.page_fn(ctx, options)
@@ -67,7 +69,11 @@ class ListPager(Generic[T]):
             return first, False
         items, undecodable = [*first.items], [*first.undecodable]
         following = msgspec.structs.replace(options, resource_version="", resource_version_match="")
+        pages = 1
         while continue_ := page.metadata.continue_:
+            pages += 1
+            if pages > MAX_PAGES:
+                raise ValueError(f"the list has more than {MAX_PAGES} pages")
             if (err := ctx.err()) is not None:
                 raise err
             try:

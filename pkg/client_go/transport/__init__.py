@@ -2,18 +2,28 @@
 
 Go: k8s.io/client-go/transport, k8s.io/client-go/util/connrotation
 
-`connection.py` opens connections and keeps those that can be used again, `tls.py` says what they must prove and
+`connection.py` opens connections and keeps those that can be used again, `dial.py` chooses among the addresses of a
+name, `tls.py` says what they must prove and
 show, `token_source.py` reads tokens from files.
 """
 
-from pkg.client_go.transport.connection import Connection, ConnectionPool, ConnectionTracker, TransportError
+from pkg.client_go.transport.connection import (
+    Connection,
+    ConnectionLostError,
+    ConnectionPool,
+    ConnectionTracker,
+    TransportError,
+)
+from pkg.client_go.transport.dial import IO_TIMEOUT
 from pkg.client_go.transport.tls import ClientCertificate, KeyPair, TLSContexts
 from pkg.client_go.transport.token_source import CachingTokenSource
 
 __all__ = [
+    "IO_TIMEOUT",
     "CachingTokenSource",
     "ClientCertificate",
     "Connection",
+    "ConnectionLostError",
     "ConnectionPool",
     "ConnectionTracker",
     "KeyPair",

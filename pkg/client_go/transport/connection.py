@@ -2,14 +2,18 @@
 
 Go: net/http.Transport as k8s.io/client-go/transport/cache.go sets it up, k8s.io/client-go/util/connrotation
 
-DIVERGES: Go multiplexes all requests over one HTTP/2 connection and pings it; here every request that runs has a
-connection of its own, and the kernel finds out whether the other end is alive.
+DIVERGES: Go multiplexes all requests over one HTTP/2 connection, and closes that when a ping is not answered: after
+30 s of silence and 15 s of waiting. Here every request that runs has a connection of its own. The kernel finds out
+whether the other end of the connection is alive, and the caller says how long it may be silent: a proxy may go on
+although the server behind it does not.
 """
 
 from __future__ import annotations
 
 import base64
 import http.client
+import io
+import math
 import socket
 import ssl
 import threading
@@ -18,43 +22,107 @@ import weakref
 from time import monotonic
 
 from pkg.client_go.tools import metrics
+from pkg.client_go.transport import dial
+
+# Seconds for connecting, for the answer of a proxy to CONNECT, and for the TLS handshake.
+CONNECT_TIMEOUT = 30.0
+PROXY_CONNECT_TIMEOUT = 60.0
+TLS_HANDSHAKE_TIMEOUT = 10.0
 
 # Seconds. Go's pings notice a dead peer after 30 s of silence and 15 s without an answer; so does the kernel here.
-_CONNECT_TIMEOUT = 30.0
 _KEEPALIVE_IDLE = 30
 _KEEPALIVE_INTERVAL = 5
 _KEEPALIVE_COUNT = 3
 _USER_TIMEOUT_MS = 45_000
 
-_MAX_IDLE = 25
-_IDLE_TIMEOUT = 90.0
+# Idle connections that are kept, and for how many seconds.
+MAX_IDLE_CONNECTIONS = 25
+IDLE_CONNECTION_TIMEOUT = 90.0
+
+# Bytes of the line before a chunk, and the hexadecimal digits of the chunk's size.
+MAX_CHUNK_LINE_LENGTH = 4096
+MAX_CHUNK_SIZE_DIGITS = 16
+
+_HEXADECIMAL = frozenset(b"0123456789abcdefABCDEF")
+# How much of what cannot be understood an error shows.
+_SHOWN = 40
 
 
 class TransportError(OSError):
     """No answer came from the server; the text is one line that says what was tried and why it failed."""
 
 
+class ConnectionLostError(TimeoutError):
+    """The server has been silent for so long that the connection is taken for dead."""
+
+
 class ConnectionTracker:
-    """All open connections, so that they can be closed at once. Safe from any thread."""
+    """All open connections, so that they can be closed at once. Safe from any thread.
+
+    Go: k8s.io/client-go/util/connrotation/connrotation.go
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _connections
+        self._lock = threading.Lock()  # guards the rest
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._failed = False
 
     def add(self, connection: Connection) -> None:
         with self._lock:
             self._connections.add(connection)
 
+    def note_failure(self) -> None:
+        """A request got no answer."""
+        with self._lock:
+            self._failed = True
+
     def close_all(self) -> None:
         """End all connections, those in use among them: their requests fail and their watches end."""
         with self._lock:
             connections, self._connections = list(self._connections), weakref.WeakSet()
+            self._failed = False
         for connection in connections:
             connection.abort()
+
+    def close_all_if_failing(self) -> None:
+        """close_all, if a request has got no answer since the last time.
+
+        DIVERGES: Go closes all whatever the heartbeats failed of (and with HTTP/2, which finds out by itself which
+        connections are dead, only the idle ones). An API server that answers, be it with a refusal, is reached; and
+        a kubelet that may not write its lease would begin all its watches anew some times in ten seconds.
+        """
+        with self._lock:
+            failed = self._failed
+        if failed:
+            self.close_all()
+
+
+class Response(http.client.HTTPResponse):
+    """An answer, whose chunks must have the sizes that they say."""
+
+    def _read_next_chunk_size(self) -> int:
+        """The standard library takes -1, 0x10 and 1_000 for sizes too. Raises HTTPException and OSError."""
+        line = self.fp.readline(MAX_CHUNK_LINE_LENGTH + 1)
+        digits = line.partition(b";")[0].rstrip()
+        ok = 0 < len(digits) <= MAX_CHUNK_SIZE_DIGITS and _HEXADECIMAL.issuperset(digits)
+        if not (ok and line.endswith(b"\n")):
+            self._close_conn()  # type: ignore[attr-defined]
+            raise http.client.HTTPException(f"invalid chunk size {line[:_SHOWN]!r}")
+        return int(digits, 16)
+
+    def check_framing(self) -> None:
+        """Raises HTTPException if the headers do not say how long the body is, which the standard library overlooks."""
+        length, encoding = self.headers.get("Content-Length"), self.headers.get("Transfer-Encoding")
+        if length is not None and not (length.isascii() and length.strip().isdigit()):
+            raise http.client.HTTPException(f"bad Content-Length {length[:_SHOWN]!r}")
+        if encoding is not None and not self.chunked:
+            raise http.client.HTTPException(f"unsupported transfer encoding {encoding[:_SHOWN]!r}")
 
 
 class Connection(http.client.HTTPConnection):
     """One connection; used by one thread at a time, but abort may come from any."""
+
+    auto_open = 0
 
     def __init__(
         self,
@@ -66,50 +134,88 @@ class Connection(http.client.HTTPConnection):
         """`context` is for https; a server_name replaces the host's in what the server must prove."""
         host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
         via = proxy or url
-        super().__init__(via.hostname or "", via.port or port, timeout=_CONNECT_TIMEOUT)
+        super().__init__(via.hostname or "", via.port or port)
         self.tls_context = context
         self._server_name = server_name or host
-        self._lock = threading.Lock()  # guards _socket, _aborted
-        self._socket: socket.socket | None = None
+        self._lock = threading.Lock()  # guards _sockets, _aborted
+        self._sockets: list[socket.socket] = []
         self._aborted = False
+        self._deadline = math.inf
+        self._idle: float | None = None
         self.idle_since = 0.0
         self.used = False
         if proxy is not None and context is not None:
             headers = {"Proxy-Authorization": basic_auth(proxy)} if proxy.username else {}
-            self.set_tunnel(host, port, headers)
+            self.set_tunnel(f"[{host}]" if ":" in host else host, port, headers)
 
     def connect(self) -> None:
-        self.sock = self._dial()
-        if self._tunnel_host:  # type: ignore[attr-defined]
-            self._tunnel()  # type: ignore[attr-defined]
-        if self.tls_context is not None:
-            # The handshake comes last, so that an abort finds the socket that waits for the other end.
-            self.sock = self.tls_context.wrap_socket(
-                self.sock, server_hostname=self._server_name, do_handshake_on_connect=False
-            )
-            self._own(self.sock)
-            self.sock.do_handshake()
+        """Raises OSError, also at the deadline."""
+        deadline = self._deadline
+        self.sock = self._dial(min(deadline, monotonic() + CONNECT_TIMEOUT))
+        try:
+            if self._tunnel_host:  # type: ignore[attr-defined]
+                self._deadline = min(deadline, monotonic() + PROXY_CONNECT_TIMEOUT)
+                self._tunnel()  # type: ignore[attr-defined]
+            if self.tls_context is not None:
+                # The handshake comes last, so that an abort finds the socket that waits for the other end.
+                self.sock = self.tls_context.wrap_socket(
+                    self.sock, server_hostname=self._server_name, do_handshake_on_connect=False
+                )
+                self._own(self.sock)
+                self._deadline = min(deadline, monotonic() + TLS_HANDSHAKE_TIMEOUT)
+                self.sock.settimeout(self.time_left())
+                self.sock.do_handshake()
+        finally:
+            self._deadline = deadline
 
     def abort(self) -> None:
         """End it from any thread: whatever blocks on it fails at once."""
         with self._lock:
             self._aborted = True
-            if self._socket is not None:
+            for sock in self._sockets:
                 try:
                     # Not that of SSLSocket, which would take the TLS state from under the reader.
-                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
                 except OSError:
                     pass  # not connected, or not any more
 
-    def set_deadline(self, seconds: float | None) -> None:
-        """Let each wait for the other end take no longer; None lets it take for ever."""
-        self.timeout = min(_CONNECT_TIMEOUT, seconds) if seconds is not None else _CONNECT_TIMEOUT
-        if self.sock is not None:
-            self.sock.settimeout(seconds)
+    def set_deadline(self, deadline: float, idle: float | None = None) -> None:
+        """Until when all that is sent and received may take (time.monotonic; infinity is for ever), and for how many
+        seconds the other end may be silent. Beyond both TimeoutError is raised.
+        """
+        self._deadline = deadline
+        self._idle = idle
+
+    def time_left(self) -> float | None:
+        """Seconds that the next wait for the other end may take, None for ever. Raises TimeoutError."""
+        if self._deadline == math.inf:
+            return self._idle
+        left = self._deadline - monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        return left if self._idle is None else min(left, self._idle)
+
+    def send(self, data: bytes | memoryview) -> None:  # type: ignore[override]
+        """A socket's own sendall begins its time-out anew with each part that the other end takes."""
+        left = memoryview(data).cast("B")
+        while left:
+            self.sock.settimeout(self.time_left())
+            left = left[self.sock.send(left) :]
+
+    def getresponse(self) -> Response:
+        """Raises OSError, HTTPException and ValueError."""
+        response = super().getresponse()
+        assert isinstance(response, Response)
+        response.check_framing()
+        return response
+
+    def response_class(self, sock: socket.socket, method: str | None = None) -> Response:  # type: ignore[override]
+        """What http.client calls to read an answer: from a socket that keeps to the deadline."""
+        return Response(_Deadlined(self), method=method)  # type: ignore[arg-type]
 
     def is_stale(self) -> bool:
         """Whether the other end has closed it, or sent something that nobody asked for."""
-        if self.sock is None or monotonic() - self.idle_since > _IDLE_TIMEOUT:
+        if self.sock is None or monotonic() - self.idle_since > IDLE_CONNECTION_TIMEOUT:
             return True
         try:
             self.sock.settimeout(0)
@@ -120,31 +226,50 @@ class Connection(http.client.HTTPConnection):
         except OSError:
             return True
 
-    def _dial(self) -> socket.socket:
+    def _dial(self, deadline: float) -> socket.socket:
         """DIVERGES: looking up the name cannot be ended before it ends by itself."""
         start = monotonic()
         found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         metrics.resolver_latency(self.host, monotonic() - start)
-        error: OSError | None = None
-        for family, kind, protocol, _, address in found:
-            sock = socket.socket(family, kind, protocol)
-            try:
-                _set_options(sock)
-                self._own(sock)
-                sock.settimeout(self.timeout)
-                sock.connect(address)
-                return sock
-            except OSError as err:
-                sock.close()
-                error = err
-        raise error or OSError(f"no address found for {self.host}")
+        sock = dial.dial_parallel(found, deadline, self._prepare)
+        self._own(sock)
+        return sock
+
+    def _prepare(self, sock: socket.socket) -> None:
+        _set_options(sock)
+        with self._lock:
+            self._check_aborted_locked(sock)
+            # Those that are closed by now have lost against another address.
+            self._sockets = [each for each in self._sockets if each.fileno() >= 0] + [sock]
 
     def _own(self, sock: socket.socket) -> None:
+        """Let an abort end this socket alone. Raises ConnectionAbortedError, and closes it, if one has come before."""
         with self._lock:
-            if self._aborted:
-                sock.close()
-                raise ConnectionAbortedError("connection was closed")
-            self._socket = sock
+            self._check_aborted_locked(sock)
+            self._sockets = [sock]
+
+    def _check_aborted_locked(self, sock: socket.socket) -> None:
+        if self._aborted:
+            sock.close()
+            raise ConnectionAbortedError("connection was closed")
+
+
+class _Deadlined(io.RawIOBase):
+    """What comes in on a connection, as http.client wants it, with the connection's deadline."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        sock = self._connection.sock
+        sock.settimeout(self._connection.time_left())
+        return sock.recv_into(buffer)
 
 
 def _set_options(sock: socket.socket) -> None:
@@ -199,9 +324,9 @@ class ConnectionPool:
         connection.used = True
         with self._lock:
             # The newest is taken first and put back last: the list is in the order of the times.
-            old = [one for one in self._idle if now - one.idle_since > _IDLE_TIMEOUT]
+            old = [one for one in self._idle if now - one.idle_since > IDLE_CONNECTION_TIMEOUT]
             del self._idle[: len(old)]
-            if connection.sock is not None and len(self._idle) < _MAX_IDLE:
+            if connection.sock is not None and len(self._idle) < MAX_IDLE_CONNECTIONS:
                 self._idle.append(connection)
             else:
                 old.append(connection)

@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from pkg import golang, klog
-from pkg.apimachinery.apis.meta.v1 import time as metav1time
 from pkg.apimachinery.util import errors as utilerrors
 from pkg.apimachinery.util import validation as utilvalidation
 from pkg.apimachinery.util.validation import field as fieldpath
@@ -192,7 +191,7 @@ def _first(values: Mapping[str, Sequence[str]], name: str) -> str:
 def _time(values: Mapping[str, Sequence[str]], name: str, errs: fieldpath.ErrorList) -> datetime | None:
     text = _first(values, name)
     try:
-        return metav1time.parse_rfc3339(text) if text else None
+        return golang.parse_rfc3339(text) if text else None
     except ValueError:
         errs.append(fieldpath.invalid(fieldpath.Path(name), text, "invalid time format"))
         return None

@@ -19,6 +19,7 @@ from pkg.golang.context import (
 )
 from pkg.golang.thread import Thread, ThreadError, ThreadGroup, go, install_crash_handler
 from pkg.golang.ticker import Ticker, Timer, TimerChannel, TimerSource, after
+from pkg.golang.time import parse_rfc3339
 
 __all__ = [
     "Canceled",
@@ -42,6 +43,7 @@ __all__ = [
     "background",
     "go",
     "install_crash_handler",
+    "parse_rfc3339",
     "seed",
     "select",
     "with_cancel",

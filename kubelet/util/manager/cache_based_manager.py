@@ -5,7 +5,6 @@ Go: pkg/kubelet/util/manager/cache_based_manager.go
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pkg.api.core import v1
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.golang import strconv
 
 T = TypeVar("T")
 
@@ -27,7 +27,6 @@ GetObjectTTLFunc = Callable[[], float | None]
 GetObjectFunc = Callable[[str, str, metav1.GetOptions], T]
 """Gets the object of a namespace and name from the API server."""
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class ObjectKey(NamedTuple):
@@ -146,7 +145,10 @@ def _is_object_older(new: Any, old: Any) -> bool:
 def _version(obj: Any) -> int:
     """The resource version as a number, 0 for what is none."""
     text = obj.metadata.resource_version
-    return int(text) if _INTEGER.fullmatch(text) else 0
+    try:
+        return strconv.parse_uint(text)
+    except strconv.NumError:
+        return 0
 
 
 def get_object_ttl_from_node_func(
@@ -160,7 +162,10 @@ def get_object_ttl_from_node_func(
         except apierrors.StatusError:
             return None
         value = node.metadata.annotations.get(v1.OBJECT_TTL_ANNOTATION_KEY, "")
-        return float(value) if _INTEGER.fullmatch(value) else None
+        try:
+            return float(strconv.parse_int(value))
+        except strconv.NumError:
+            return None
 
     return get_ttl
 

@@ -10,6 +10,8 @@ import re
 from functools import lru_cache, total_ordering
 from typing import Final
 
+from pkg.golang import strconv
+
 
 class Format(enum.StrEnum):
     """How a quantity is written: which family of suffixes."""
@@ -24,7 +26,12 @@ _BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**5
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _MAX_NANOS: Final = (2**63 - 1) * NANO
-_SYNTAX: Final = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?\d+|)")
+_SYNTAX: Final = re.compile(
+    r"([+-]?)([0-9]*)(?:\.([0-9]*))?(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]+|)"
+)
+# An amount of more digits before the point is over the largest; of the digits behind it, whatever the suffix, those
+# from here on can only round up the last that counts.
+_MAX_DIGITS: Final = 64
 
 
 class QuantityError(ValueError):
@@ -132,16 +139,17 @@ def parse_quantity(text: str) -> Quantity:
         raise QuantityError(
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )
-    sign, whole, fraction, suffix = match[1], match[2], match[3] or "", match[4]
-    digits = int((whole + fraction) or "0")
+    sign, whole, fraction, suffix = match[1], match[2].lstrip("0"), match[3] or "", match[4]
     if suffix in _BINARY:
         format, factor, exponent = Format.BINARY_SI, _BINARY[suffix], 0
     elif suffix[:1] in ("e", "E") and suffix != "E":
-        format, factor, exponent = Format.DECIMAL_EXPONENT, 1, int(suffix[1:])
+        format, factor, exponent = Format.DECIMAL_EXPONENT, 1, _exponent(suffix[1:])
     else:
         format, factor, exponent = Format.DECIMAL_SI, 1, _DECIMAL[suffix]
-    shift = 9 + exponent - len(fraction)
-    if digits and shift > 40:
+    digits, shift = _digits(whole, fraction, 9 + exponent)
+    if not digits:
+        nanos = 0
+    elif shift > 40:
         nanos = _MAX_NANOS
     elif shift >= 0:
         nanos = digits * factor * 10**shift
@@ -149,6 +157,24 @@ def parse_quantity(text: str) -> Quantity:
         nanos = -(-digits * factor // 10 ** min(-shift, 400))
     nanos = min(nanos, _MAX_NANOS)
     return Quantity(-nanos if sign == "-" else nanos, format)
+
+
+def _exponent(text: str) -> int:
+    try:
+        return strconv.parse_int(text)
+    except strconv.NumError as err:
+        raise QuantityError(f"unable to parse quantity's suffix: {err}") from err
+
+
+def _digits(whole: str, fraction: str, shift: int) -> tuple[int, int]:
+    """The number as digits × 10^shift, with no more digits than count."""
+    digits = (whole + fraction).lstrip("0")
+    shift -= len(fraction)
+    if len(digits) > _MAX_DIGITS:
+        rest = digits[_MAX_DIGITS:]
+        shift += len(rest) - 1
+        digits = digits[:_MAX_DIGITS] + ("1" if rest.strip("0") else "0")
+    return int(digits or "0"), shift
 
 
 def must_parse(text: str) -> Quantity:

@@ -27,6 +27,16 @@ from pkg.apimachinery.api import resource
         ("5.", "5", 5, 5000),
         ("1000k", "1M", 10**6, 10**9),
         ("1024Mi", "1Gi", 2**30, 2**30 * 1000),
+        ("0" * 10_000 + "1", "1", 1, 1000),
+        ("1." + "0" * 10_000, "1", 1, 1000),
+        ("1." + "0" * 10_000 + "1", "1000000001n", 2, 1001),
+        ("1" * 20 + "." + "1" * 10_000 + "n", "11111111111111111112n", 11111111112, 11111111111112),
+        ("9" * 10_000, "9223372036854775807", 2**63 - 1, (2**63 - 1) * 1000),
+        ("-" + "9" * 10_000, "-9223372036854775807", 1 - 2**63, (1 - 2**63) * 1000),
+        ("1e999999999", "9223372036854775807", 2**63 - 1, (2**63 - 1) * 1000),
+        ("1e-999999999", "1e-9", 1, 1),
+        ("0e999999999", "0", 0, 0),
+        ("0" * 10_000 + "e999999999", "0", 0, 0),
     ],
 )
 def test_parse(text: str, canonical: str, value: int, milli: int) -> None:
@@ -34,7 +44,13 @@ def test_parse(text: str, canonical: str, value: int, milli: int) -> None:
     assert (str(quantity), quantity.value(), quantity.milli_value()) == (canonical, value, milli)
 
 
-@pytest.mark.parametrize("text", ["", "1x", "1.1.1", "1 Gi", "Gi", "1KiB", "--1", "1e", "0x10", "."])
+LARGE_EXPONENT = "1e" + "9" * 10_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "1x", "1.1.1", "1 Gi", "Gi", "1KiB", "--1", "1e", "0x10", ".", "1\n", " 1", "1_0", "١", "1e١", LARGE_EXPONENT],
+)
 def test_refused(text: str) -> None:
     with pytest.raises(resource.QuantityError):
         resource.parse_quantity(text)

@@ -6,12 +6,12 @@ Go: k8s.io/apimachinery/pkg/labels/selector.go
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pkg import klog
 from pkg.apimachinery.util import validation
+from pkg.golang import strconv
 
 
 class Operator(enum.Enum):
@@ -143,4 +143,7 @@ def selector_from_set(labels: Mapping[str, str]) -> Selector:
 
 
 def _parse_int(text: str) -> int | None:
-    return int(text) if re.fullmatch("[+-]?[0-9]+", text) else None
+    try:
+        return strconv.parse_int(text)
+    except strconv.NumError:
+        return None

@@ -7,16 +7,29 @@ All functions are safe to call from any thread.
 
 from __future__ import annotations
 
+import copy
 import datetime
+import re
 import threading
+import types
+import typing
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 
+from pkg import golang
 from pkg.apimachinery.api.resource import Quantity, QuantityError, parse_quantity
 
 T = TypeVar("T")
+
+# How much of a faulty value a message quotes.
+_QUOTED = 100
+# A message of msgspec that may quote the value, which of a secret it must not; and the path that it names, if that
+# has no part that msgspec leaves out.
+_FAULT = re.compile(r"(Expected `int` [<>]= \S+|Invalid RFC3339 .*) - at `\$((?:\.[^.\[\]]+|\[\d+\])*)`")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
 class DecodeError(ValueError):
@@ -35,22 +48,34 @@ def decode_json(data: bytes | str, type_: type[T]) -> T:
     """
     try:
         return json_decoder(type_).decode(data)
-    except msgspec.ValidationError:
-        # Only a null where a list, map or text belongs, or a real fault, comes this way: look closer.
-        return convert(msgspec.json.decode(data), type_)
-    except (msgspec.DecodeError, UnicodeDecodeError) as err:
+    except msgspec.ValidationError as err:
+        # Only what convert reads otherwise, or a real fault, comes this way: look closer.
+        return convert(_json_builtins(data, err), type_)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
         raise DecodeError(str(err)) from err
+
+
+def _json_builtins(data: bytes | str, first_err: Exception) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # The first error names the field.
+        raise DecodeError(str(first_err)) from first_err
 
 
 def convert(builtins: object, type_: type[T]) -> T:
     """Make an object of dicts, lists and scalars, as a YAML reader gives them.
 
-    Raises DecodeError, whose text names the path of the fault.
+    Where msgspec is stricter than Go, this reads as Go does: null means absent, a time may have any year, offset
+    and fraction, and base64 may be broken into lines. Raises DecodeError, whose text names the path of the fault.
     """
     json_decoder(type_)  # so that the type is known
     try:
-        return msgspec.convert(_without_nulls(builtins), type_, dec_hook=_decode_hook)
+        read = _shape(type_)  # type: ignore[arg-type]
+        return msgspec.convert(read(builtins), type_, dec_hook=_decode_hook)
     except msgspec.ValidationError as err:
+        raise DecodeError(_with_value(str(err), builtins)) from err
+    except RecursionError as err:
         raise DecodeError(str(err)) from err
 
 
@@ -61,7 +86,12 @@ def to_builtins(obj: object) -> Any:
 
 def deepcopy(obj: T) -> T:
     """A copy that shares nothing mutable with the original."""
-    return _msgpack_decoder(type(obj)).decode(_msgpack_encoder.encode(obj))  # type: ignore
+    try:
+        return _msgpack_decoder(type(obj)).decode(_msgpack_encoder.encode(obj))  # type: ignore
+    except (msgspec.MsgspecError, OverflowError, UnicodeError):
+        # The object holds what a decoder would have refused, such as an integer of more than 64 bits. It is in
+        # memory all the same, and a copy must not fail because of it.
+        return copy.deepcopy(obj)
 
 
 def semantic_equal(a: object, b: object) -> bool:
@@ -85,6 +115,87 @@ def _compact(obj: object) -> object:
     return obj
 
 
+def _with_value(message: str, builtins: object) -> str:
+    """The message of a fault, with the value if it does not say what that is."""
+    match = _FAULT.fullmatch(message)
+    if match is None:
+        return message
+    value: Any = builtins
+    try:
+        for name, index in _STEP.findall(match[2]):
+            value = value[name] if name else value[int(index)]
+        return f"{match[1]}, got {str(value)[:_QUOTED]} - at `${match[2]}`"
+    except (KeyError, IndexError, TypeError, ValueError):
+        return message
+
+
+# Reads a value as Go does where msgspec would refuse it; what is wrong with the value is for msgspec to tell.
+_Reader = Callable[[object], object]
+
+_NO_LINE_BREAKS = str.maketrans("", "", "\r\n")
+
+
+@cache
+def _shape(hint: Any) -> _Reader:
+    """The reader of values of the type that the hint stands for."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _shape(args[0])
+    if origin in (types.UnionType, typing.Union):
+        return _shape(next((arg for arg in args if arg is not types.NoneType), object))
+    if origin in (list, dict):
+        item = _shape(args[-1])
+        return _read_list(item) if origin is list else _read_dict(item)
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return _read_struct(hint)
+    if hint is datetime.datetime:
+        return _read_time
+    if hint is bytes:
+        return _read_base64
+    return _without_nulls
+
+
+def _read_struct(type_: type[msgspec.Struct]) -> _Reader:
+    def read(value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        readers = _field_readers(type_)
+        return {k: readers.get(k, _without_nulls)(v) for k, v in value.items() if v is not None}
+
+    return read
+
+
+@cache
+def _field_readers(type_: type[msgspec.Struct]) -> dict[str, _Reader]:
+    """Looked up when a value comes, and no sooner: a struct's fields may be of its own type."""
+    hints = typing.get_type_hints(type_, include_extras=True)
+    return {field.encode_name: _shape(hints[field.name]) for field in msgspec.structs.fields(type_)}
+
+
+def _read_list(item: _Reader) -> _Reader:
+    return lambda value: [item(v) for v in value] if isinstance(value, list) else value
+
+
+def _read_dict(item: _Reader) -> _Reader:
+    def read(value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        return {k: item(v) for k, v in value.items() if v is not None}
+
+    return read
+
+
+def _read_time(value: object) -> object:
+    try:
+        return golang.parse_rfc3339(value) if isinstance(value, str) else value
+    except ValueError:
+        return ""  # which msgspec refuses, and its message names the field
+
+
+def _read_base64(value: object) -> object:
+    return value.translate(_NO_LINE_BREAKS) if isinstance(value, str) else value
+
+
 def _without_nulls(value: object) -> object:
     match value:
         case dict():
@@ -96,10 +207,11 @@ def _without_nulls(value: object) -> object:
 
 def _decode_hook(type_: type, value: object) -> object:
     if type_ is Quantity and isinstance(value, str | int | float) and not isinstance(value, bool):
+        text = str(value)
         try:
-            return parse_quantity(str(value))
+            return parse_quantity(text)
         except QuantityError as err:
-            raise ValueError(f"{value!r} is not a quantity: {err}") from err
+            raise ValueError(f"{text[:_QUOTED]!r} is not a quantity: {err}") from err
     raise ValueError(f"Expected `{type_.__name__}`, got `{type(value).__name__}`")
 
 

@@ -1,6 +1,7 @@
 """Tests of encoding, decoding, copying and comparing."""
 
 import datetime
+import json
 import subprocess
 import sys
 from typing import Any
@@ -74,6 +75,70 @@ def test_fault_names_its_path(document: dict[str, Any], message: str) -> None:
     with pytest.raises(codec.DecodeError) as err:
         codec.convert(document, v1.Pod)
     assert message in str(err.value)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"spec": {"priority": 2**31}}, "Expected `int` <= 2147483647, got 2147483648 - at `$.spec.priority`"),
+        ({"spec": {"priority": -(2**31) - 1}}, "Expected `int` >= -2147483648, got -2147483649 - at `$.spec.priority`"),
+        ({"spec": {"terminationGracePeriodSeconds": 2**63}}, "- at `$.spec.terminationGracePeriodSeconds`"),
+        ({"spec": {"terminationGracePeriodSeconds": 2**5000}}, "- at `$.spec.terminationGracePeriodSeconds`"),
+        ({"metadata": {"generation": -(2**63) - 1}}, "- at `$.metadata.generation`"),
+        ({"spec": {"containers": [{"livenessProbe": {"periodSeconds": 3_000_000_000}}]}}, "got 3000000000 - at"),
+        ({"spec": {"containers": [{"livenessProbe": {"httpGet": {"port": 2**31}}}]}}, "httpGet.port`"),
+        ({"metadata": {"creationTimestamp": "2024-01-01T00:00:00"}}, "got 2024-01-01T00:00:00 - at"),
+        ({"metadata": {"creationTimestamp": "2024-01-01 00:00:00Z"}}, "Invalid RFC3339"),
+        ({"metadata": {"creationTimestamp": "2024-01-01T00:00:60Z"}}, "Invalid RFC3339"),
+        ({"spec": {"containers": [{"resources": {"limits": {"c": "9" * 10_000 + "x"}}}]}}, "is not a quantity"),
+    ],
+)
+def test_out_of_range(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(codec.DecodeError) as err:
+        codec.convert(document, v1.Pod)
+    assert message in str(err.value) and len(str(err.value)) < 400
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, str(2**63), "1e400", "-1e400", "1.5"])
+def test_number_that_is_no_int64(value: str) -> None:
+    with pytest.raises(codec.DecodeError, match=r"at `\$\.metadata\.generation`"):
+        codec.decode_json(f'{{"metadata": {{"generation": {value}}}}}', v1.Pod)
+
+
+def test_deep_json_is_an_error() -> None:
+    with pytest.raises(codec.DecodeError, match="recursion"):
+        codec.decode_json('{"unknown": ' + "[" * 100_000 + "]" * 100_000 + "}", v1.Pod)
+
+
+def test_times_that_go_reads() -> None:
+    times = {"creationTimestamp": "0000-01-01T00:00:00Z", "deletionTimestamp": "9999-12-31T23:00:00-02:00"}
+    pod = codec.decode_json(json.dumps({"metadata": times}), v1.Pod)
+    assert pod.metadata.creation_timestamp == datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+    assert pod.metadata.deletion_timestamp == datetime.datetime.max.replace(tzinfo=datetime.UTC)
+    assert codec.deepcopy(pod) == pod
+
+
+def test_base64_may_be_broken_into_lines() -> None:
+    assert codec.convert({"data": {"a": "aGVs\r\nbG8=\n"}}, v1.Secret).data == {"a": b"hello"}
+
+
+def test_managed_fields_are_not_decoded() -> None:
+    entry = '{"time": "no time", "fieldsV1": {"f:spec": 99999999999999999999999}}'
+    pod = codec.decode_json(f'{{"metadata": {{"name": "a", "managedFields": [{entry}]}}}}', v1.Pod)
+    assert pod == v1.Pod(metadata=metav1.ObjectMeta(name="a"))
+
+
+def test_message_does_not_quote_a_secret() -> None:
+    with pytest.raises(codec.DecodeError) as err:
+        codec.convert({"data": {"key": "hidden?"}}, v1.Secret)
+    assert "hidden" not in str(err.value)
+
+
+@pytest.mark.parametrize("value", [2**63, 2**70])
+def test_deepcopy_of_what_no_decoder_gives(value: int) -> None:
+    pod = v1.Pod(spec=v1.PodSpec(termination_grace_period_seconds=value, containers=[v1.Container(name="\ud800")]))
+    copy = codec.deepcopy(pod)
+    assert copy == pod and copy.spec.containers[0] is not pod.spec.containers[0]
 
 
 def test_null_means_absent() -> None:

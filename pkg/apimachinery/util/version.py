@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import total_ordering
 from itertools import zip_longest
+from typing import Any
 
 from pkg import klog
+from pkg.golang import strconv
 
 _VERSION = re.compile(r"\s*v?([0-9]+(?:\.[0-9]+)*)(.*)", re.ASCII | re.DOTALL)
 _EXTRA = re.compile(r"(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?\s*", re.ASCII)
@@ -114,7 +116,7 @@ def _parse(text: str, *, semver: bool) -> Version:
         if i == 0 or semver:
             _refuse_zero_prefix(number, text)
     pre_release, metadata = _parse_extra(match[2], text) if semver else ("", "")
-    return Version(tuple(map(int, numbers)), semver, pre_release, metadata)
+    return Version(tuple(map(strconv.parse_uint, numbers)), semver, pre_release, metadata)
 
 
 def _parse_extra(extra: str, text: str) -> tuple[str, str]:
@@ -140,9 +142,16 @@ def _compare_pre_release(mine: str, theirs: str) -> int:
         return 1 if not mine else -1
     mine_parts, their_parts = mine.split("."), theirs.split(".")
     for a, b in zip(mine_parts, their_parts, strict=False):
-        if a.isdecimal() and b.isdecimal():
-            if int(a) != int(b):
-                return 1 if int(a) > int(b) else -1
-        elif a != b:
-            return 1 if a > b else -1
+        keys = [_number_or_text(part) for part in (a, b)]
+        if type(keys[0]) is not type(keys[1]):
+            keys = [a, b]
+        if keys[0] != keys[1]:
+            return 1 if keys[0] > keys[1] else -1
     return (len(mine_parts) > len(their_parts)) - (len(mine_parts) < len(their_parts))
+
+
+def _number_or_text(part: str) -> Any:
+    try:
+        return strconv.parse_uint(part)
+    except strconv.NumError:
+        return part

@@ -3,6 +3,6 @@
 Go: staging/src/k8s.io/apimachinery/pkg/util/yaml, sigs.k8s.io/yaml
 """
 
-from pkg.apimachinery.util.yaml.decoder import YAMLError, documents, to_builtins
+from pkg.apimachinery.util.yaml.decoder import YAMLError, documents, dump, to_builtins
 
-__all__ = ["YAMLError", "documents", "to_builtins"]
+__all__ = ["YAMLError", "documents", "dump", "to_builtins"]

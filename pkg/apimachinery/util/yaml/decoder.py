@@ -1,22 +1,29 @@
-"""YAML or JSON documents to the dicts, lists and scalars that JSON knows.
+"""YAML or JSON documents to the dicts, lists and scalars that JSON knows, and back.
 
 Built on the parser's events and not on PyYAML's loaders: those resolve scalars differently from the Go
 library, and recurse in C, so that a deeply nested file would end the process.
 
-Go: staging/src/k8s.io/apimachinery/pkg/util/yaml/decoder.go (ToJSON), sigs.k8s.io/yaml/goyaml.v2/resolve.go
+Go: staging/src/k8s.io/apimachinery/pkg/util/yaml/decoder.go (ToJSON), sigs.k8s.io/yaml/yaml.go,
+go.yaml.in/yaml/v2 (resolve.go, decode.go)
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
 import yaml
 
-# A document may unfold its aliases to this many values, and nest so deep.
-_MAX_VALUES: Final = 1_000_000
-_MAX_DEPTH: Final = 200
+from pkg.golang import strconv
+
+# A stream of documents may unfold its aliases to this many values, and nest so deep.
+MAX_VALUES: Final = 1_000_000
+MAX_DEPTH: Final = 200
 
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = object()
@@ -24,11 +31,17 @@ _WORDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
     "<<": _MERGE,
 }
 _NUMBER_START: Final = frozenset("+-.0123456789")
-_INT: Final = re.compile(r"([-+]?)(0[bB][01]+|0[oO][0-7]+|0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+# From here on Go's encoding/json writes a float with an exponent, and so no integer is read.
+_EXPONENT_FROM: Final = 1e21
+# How much of a faulty value a message quotes.
+_QUOTED: Final = 100
 
 
 class YAMLError(ValueError):
@@ -54,7 +67,27 @@ def documents(data: bytes | str) -> list[Any]:
     return _compose(data, None)
 
 
+def dump(document: Any) -> str:
+    """The document as YAML, keys sorted. Text that would be read as something else is put in quotes."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML takes other words for booleans and numbers than the reader above."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if _resolve(text) is text else '"'
+    return dumper.represent_scalar(_TAG + "str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
 def _compose(data: bytes | str, duplicates: list[tuple[str, int]] | None) -> list[Any]:
+    # As in Go, what looks like JSON and is not may still be YAML. JSON has escapes that YAML has not.
+    if duplicates is None and (found := _json(data)) is not None:
+        return found
     try:
         return _Composer(data, duplicates).documents()
     except yaml.MarkedYAMLError as err:
@@ -63,6 +96,38 @@ def _compose(data: bytes | str, duplicates: list[tuple[str, int]] | None) -> lis
         raise YAMLError(f"yaml: {where}{err.problem or err.context}") from err
     except (yaml.YAMLError, UnicodeDecodeError) as err:
         raise YAMLError("yaml: " + " ".join(str(err).split())) from err
+
+
+def _json(data: bytes | str) -> list[Any] | None:
+    """The document of JSON that is an object; None for what is not."""
+    if data[:_QUOTED].lstrip()[:1] not in ("{", b"{"):
+        return None
+    try:
+        document = _json_decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    _check_size(document)
+    return [document]
+
+
+def _check_size(document: Any) -> None:
+    """Hold a document of JSON to the bounds of one of YAML."""
+    level, count, depth = [document], 1, 0
+    while level := [child for value in level for child in _children(value)]:
+        depth, count = depth + 1, count + len(level)
+        if depth > MAX_DEPTH:
+            raise YAMLError(f"json: exceeded max depth of {MAX_DEPTH}")
+        if count > MAX_VALUES:
+            raise YAMLError(f"json: the document holds more than {MAX_VALUES} values")
+
+
+def _children(value: Any) -> Any:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+    return ()
 
 
 class _Composer:
@@ -85,8 +150,8 @@ class _Composer:
         return found
 
     def _node(self, event: yaml.Event, depth: int) -> Any:
-        if depth > _MAX_DEPTH:
-            raise YAMLError(f"yaml: line {_line(event)}: exceeded max depth of {_MAX_DEPTH}")
+        if depth > MAX_DEPTH:
+            raise YAMLError(f"yaml: line {_line(event)}: exceeded max depth of {MAX_DEPTH}")
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
         before = self._count
@@ -105,7 +170,7 @@ class _Composer:
 
     def _grow(self, values: int) -> None:
         self._count += values
-        if self._count > _MAX_VALUES:
+        if self._count > MAX_VALUES:
             raise YAMLError("yaml: document contains excessive aliasing")
 
     def _alias(self, event: yaml.AliasEvent) -> Any:
@@ -124,64 +189,103 @@ class _Composer:
 
     def _mapping(self, depth: int) -> dict[str, Any]:
         items: dict[str, Any] = {}
-        merged: dict[str, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             line = _line(event)
             key = self._node(event, depth + 1)
             value = self._node(next(self._events), depth + 1)
             if key is _MERGE:
-                _merge(merged, value, line)
-                continue
-            name = _key(key, line)
-            if name in items and self._duplicates is not None:
-                self._duplicates.append((name, line))
-            items[name] = "<<" if value is _MERGE else value
-        return merged | items if merged else items
+                for name, item in _merged(value, line).items():
+                    self._set(items, name, item, line)
+            else:
+                self._set(items, _key(key, line), "<<" if value is _MERGE else value, line)
+        return items
+
+    def _set(self, items: dict[str, Any], name: str, value: Any, line: int) -> None:
+        if name in items and self._duplicates is not None:
+            self._duplicates.append((name, line))
+        items[name] = value
 
 
 def _line(event: yaml.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark is not None else 0
 
 
-def _merge(merged: dict[str, Any], value: Any, line: int) -> None:
-    """Take in what a `<<` key names; of several maps the first counts."""
-    for source in value if isinstance(value, list) else [value]:
+def _merged(value: Any, line: int) -> dict[str, Any]:
+    """What a `<<` key names; of several maps the first counts."""
+    merged: dict[str, Any] = {}
+    for source in reversed(value) if isinstance(value, list) else [value]:
         if not isinstance(source, dict):
             raise YAMLError(f"yaml: line {line}: map merge requires map or sequence of maps as the value")
-        for key, item in source.items():
-            merged.setdefault(key, item)
+        merged |= source
+    return merged
 
 
 def _scalar(event: yaml.ScalarEvent) -> Any:
+    text: str = event.value
     tag = event.tag or ""
-    if tag == "" and event.implicit[0]:
-        return _resolve(event.value)
+    if tag == "":
+        return _number(_resolve(text), event) if event.implicit[0] else text
     kind = tag.removeprefix(_TAG)
-    if tag == kind or kind in ("str", "timestamp", "binary"):
-        return event.value
-    value = _resolve(event.value)
-    wanted: dict[str, Any] = {"bool": bool, "int": int, "float": (int, float), "null": type(None)}
-    if kind not in wanted or not isinstance(value, wanted[kind]):
-        raise YAMLError(f"yaml: line {_line(event)}: cannot decode `{event.value}` as a !!{kind}")
-    return value
+    if kind == "binary":
+        return _binary(event)
+    if tag == kind or kind not in _KINDS:
+        return text
+    value = _resolve(text)
+    if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
+        raise YAMLError(f"yaml: line {_line(event)}: cannot decode `{text[:_QUOTED]}` as a !!{kind}")
+    return _number(value, event)
+
+
+_KINDS: Final[dict[str, Any]] = {"bool": bool, "int": int, "float": (int, float), "null": type(None)}
+
+
+def _binary(event: yaml.ScalarEvent) -> str:
+    try:
+        data = base64.b64decode("".join(event.value.splitlines()), validate=True)
+    except (binascii.Error, ValueError) as err:
+        raise YAMLError(f"yaml: line {_line(event)}: !!binary value contains invalid base64 data") from err
+    return data.decode(errors="replace")
+
+
+def _number(value: Any, event: yaml.ScalarEvent) -> Any:
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        raise YAMLError(f"yaml: line {_line(event)}: JSON has no value for `{event.value}`")
+    return _json_number(value)
+
+
+def _json_number(value: float) -> int | float:
+    """The value as Go's encoding/json writes it, without a difference between 1 and 1.0."""
+    return int(value) if value.is_integer() and abs(value) < _EXPONENT_FROM else value
+
+
+_json_decoder = msgspec.json.Decoder(float_hook=lambda text: _json_number(strconv.parse_float(text)))
 
 
 def _resolve(text: str) -> Any:
-    """The value of an unquoted scalar. Dates and sexagesimal numbers stay text."""
+    """The value of an unquoted scalar; `text` itself if it is text. Dates and sexagesimal numbers stay text."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _NUMBER_START:
         return text
+    if text[0] == ".":
+        return _float(text, text)
     plain = text.replace("_", "")
-    if match := _INT.fullmatch(plain):
-        digits = match[2]
-        # A leading zero alone means octal.
-        octal = digits.isdigit() and digits.startswith("0")
-        value = int(digits, 8 if octal else 0)
-        return -value if match[1] == "-" else value
-    if _FLOAT.fullmatch(plain):
-        return float(plain)
-    return text
+    for parse in (strconv.parse_int, strconv.parse_uint):
+        try:
+            return parse(plain, 0)
+        except strconv.NumError:
+            pass
+    return _float(plain, text)
+
+
+def _float(plain: str, text: str) -> Any:
+    """A number that is too large for a float is text."""
+    try:
+        return strconv.parse_float(plain) if _FLOAT.fullmatch(plain) else text
+    except strconv.NumError:
+        return text
 
 
 def _key(key: Any, line: int) -> str:
@@ -190,8 +294,8 @@ def _key(key: Any, line: int) -> str:
             return key
         case bool():
             return "true" if key else "false"
-        case None:
-            return "null"
-        case int() | float():
+        case int() if key < 2**63:
             return str(key)
-    raise YAMLError(f"yaml: line {line}: a map key must be a scalar")
+        case float():
+            return str(key)
+    raise YAMLError(f"yaml: line {line}: a map key must be text, a number or a boolean")

@@ -5,12 +5,12 @@ Go: pkg/apis/core/helper/helpers.go
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.util import validation
+from pkg.golang import strconv
 
 _HUGE_PAGES_PREFIX = "hugepages-"
 _REQUESTS_PREFIX = "requests."
@@ -125,6 +125,7 @@ def get_deletion_cost_from_pod_annotations(annotations: Mapping[str, str]) -> in
     if value is None:
         return 0
     # A plus sign and leading zeros are not valid.
-    if not re.fullmatch(r"-?[1-9][0-9]*|0", value) or not -(2**31) <= int(value) < 2**31:
-        raise ValueError(f'invalid value "{value}"')
-    return int(value)
+    cost = strconv.parse_int(value, bits=32)
+    if str(cost) != value:
+        raise strconv.NumError("ParseInt", value, "invalid syntax")
+    return cost

@@ -66,7 +66,7 @@ def test_deletion_cost(value: str, cost: int | None) -> None:
     if cost is not None:
         assert helper.get_deletion_cost_from_pod_annotations(annotations) == cost
         return
-    with pytest.raises(ValueError, match="invalid value"):
+    with pytest.raises(ValueError, match=r"strconv\.ParseInt"):
         helper.get_deletion_cost_from_pod_annotations(annotations)
 
 

@@ -5,14 +5,13 @@ Go: pkg/apis/core/v1/zz_generated.conversion.go, k8s.io/apimachinery/pkg/runtime
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from pkg import golang
 from pkg.api.core import v1
-from pkg.apimachinery.apis.meta.v1 import time as metav1time
+from pkg.golang import strconv
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 _Query = Mapping[str, Sequence[str]]
@@ -49,9 +48,10 @@ def _int64(query: _Query, name: str) -> int | None:
     value = _first(query, name)
     if value is None:
         return None
-    if _INTEGER.fullmatch(value) is None or not -(2**63) <= int(value) < 2**63:
-        raise ValueError(f'{name}: "{value}" is no integer of 64 bits')
-    return int(value)
+    try:
+        return strconv.parse_int(value)
+    except strconv.NumError as err:
+        raise ValueError(f"{name}: {err}") from err
 
 
 def _time(query: _Query, name: str) -> datetime | None:
@@ -61,6 +61,6 @@ def _time(query: _Query, name: str) -> datetime | None:
     if value in ("", "null"):
         return _ZERO_TIME
     try:
-        return metav1time.parse_rfc3339(value)
+        return golang.parse_rfc3339(value)
     except ValueError as err:
         raise ValueError(f"{name}: {err}") from err

@@ -5,7 +5,6 @@ Go: pkg/apis/core/validation/validation.go
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pkg.api.core import v1
@@ -16,6 +15,7 @@ from pkg.apimachinery.util import validation
 from pkg.apimachinery.util.validation import field
 from pkg.apis.core.validation.names import Errors, invalid_each, validate_positive_field
 from pkg.apis.core.validation.options import PodValidationOptions
+from pkg.golang import strconv
 
 _TAINT_EFFECTS = [v1.TAINT_EFFECT_NO_SCHEDULE, v1.TAINT_EFFECT_PREFER_NO_SCHEDULE, v1.TAINT_EFFECT_NO_EXECUTE]
 _WHEN_UNSATISFIABLE = ["DoNotSchedule", "ScheduleAnyway"]
@@ -42,6 +42,13 @@ def validate_tolerations(
     return errs
 
 
+def _is_canonical_integer(value: str) -> bool:
+    try:
+        return str(strconv.parse_int(value)) == value
+    except strconv.NumError:
+        return False
+
+
 def _validate_toleration_operator(
     toleration: v1.Toleration, fld_path: field.Path, opts: PodValidationOptions
 ) -> Errors:
@@ -54,7 +61,7 @@ def _validate_toleration_operator(
             detail = "value must be empty when `operator` is 'Exists'"
             return [field.invalid(path, value, detail)] if value else []
         case "Lt" | "Gt" if opts.allow_taint_toleration_comparison_operators:
-            if re.fullmatch(r"-?[1-9][0-9]*|0", value) and -(2**63) <= int(value) < 2**63:
+            if _is_canonical_integer(value):
                 return []
             return [field.invalid(fld_path.child("value"), value, "must be a valid decimal integer in canonical form")]
         case "Lt" | "Gt":

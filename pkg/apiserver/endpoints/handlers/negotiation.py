@@ -93,9 +93,9 @@ def write_structured(
 ) -> None:
     """The document in JSON, indented for humans, or in YAML."""
     if media_type.name == YAML:
-        import yaml
+        from pkg.apimachinery.util import yaml
 
-        body = yaml.safe_dump(dict(document), sort_keys=True).encode()
+        body = yaml.dump(dict(document)).encode()
     else:
         body = json.dumps(document, indent=2 if _is_pretty_print(r) else None).encode()
     w.headers.set("Content-Type", media_type.in_full)

@@ -60,7 +60,7 @@ def test_master_url_wins(kubeconfig: Path) -> None:
         ("ca.crt", "gone.crt", "unable to read certificate-authority .*/gone.crt for k due to no such file"),
         ("client-key: pki/c.pem", "client-key: gone", "unable to read client-key .*/gone for u due to no such file"),
         ("client-key: pki/c.pem", "username: x", "client-key-data or client-key must be specified for u"),
-        ("tokenFile: token", "token: t, username: n", r"found \[token basicAuth\], only one is allowed"),
+        ("tokenFile: token", "token: t, username: name", r"found \[token basicAuth\], only one is allowed"),
         ('server: "https://h:6443", ', "", 'no server found for cluster "k"'),
         ("tokenFile: token", "exec: {command: x, apiVersion: v}", "interactiveMode must be specified for u"),
         ("tls-server-name: s", "proxy-url: 'ftp://p'", 'invalid \'proxy-url\' "ftp://p" for cluster "k"'),
@@ -95,6 +95,43 @@ def test_written_file_reads_the_same_and_is_private(tmp_path: Path) -> None:
     assert clientcmd.load_from_file(str(file)) == config
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in file.parent.iterdir()] == ["kubeconfig"]
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["2024-01-01", "2024-01-01T00:00:00Z", "12:30:45", "190:20:30.15", "1.2.3", "nan", "=", "1e999", "9" * 5000],
+)
+def test_token_that_only_looks_like_something_else(token: str) -> None:
+    """YAML 1.1 takes most of these for dates and numbers, Go's reader takes them all for text."""
+    config = clientcmd.load(f"apiVersion: v1\nkind: Config\nusers: [{{name: u, user: {{token: {token}}}}}]".encode())
+    assert config.auth_infos["u"].token == token
+
+
+@pytest.mark.parametrize("token", ["yes", "0o17", "1_000", "1e3", "0x1f", "off"])
+def test_token_that_is_no_text(token: str) -> None:
+    text = f"apiVersion: v1\nkind: Config\nusers: [{{name: u, user: {{token: {token}}}}}]"
+    with pytest.raises(ValueError, match=r"Expected `str`, got `(bool|int)` - at `\$.users\[0\].user.token`"):
+        clientcmd.load(text.encode())
+
+
+def test_base64_in_a_block() -> None:
+    text = """
+apiVersion: v1
+kind: Config
+clusters:
+- name: k
+  cluster:
+    certificate-authority-data: |
+      aGVsbG8s
+      IHdvcmxk
+"""
+    assert clientcmd.load(text.encode()).clusters["k"].certificate_authority_data == b"hello, world"
+
+
+@pytest.mark.parametrize("token", ["yes", "0o17", "1_000", "1e3", "2024-01-01", "12:30:45", "~", "", "y", ".inf"])
+def test_written_text_is_read_as_text(token: str) -> None:
+    config = api.Config(auth_infos={token or "u": api.AuthInfo(token=token)})
+    assert clientcmd.load(clientcmd.write(config)).auth_infos == config.auth_infos
 
 
 def test_validate_finds_all() -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
-import yaml as pyyaml
 
 from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util import yaml as utilyaml
 from pkg.client_go.tools.clientcmd import api
 from pkg.util import atomicfile, filesystem
 
@@ -62,10 +62,7 @@ def load_from_file(path: str) -> api.Config:
 
 def load(data: bytes) -> api.Config:
     """Parse YAML or JSON; no data is an empty config. Raises ValueError that names line or field."""
-    try:
-        document: Any = pyyaml.safe_load(data)
-    except (pyyaml.YAMLError, UnicodeDecodeError) as err:
-        raise ValueError(_one_line(err)) from err
+    document = utilyaml.to_builtins(data)
     if document is None:
         return api.Config()
     if not isinstance(document, dict):
@@ -108,7 +105,7 @@ def write(config: api.Config) -> bytes:
         contexts=[_NamedContext(name, item) for name, item in sorted(config.contexts.items())],
         current_context=config.current_context,
     )
-    return pyyaml.safe_dump(codec.to_builtins(file), sort_keys=True).encode()
+    return utilyaml.dump(codec.to_builtins(file)).encode()
 
 
 def write_to_file(config: api.Config, path: str) -> None:
@@ -135,11 +132,3 @@ def _unique(items: Iterable[_NamedT], what: str) -> Iterable[_NamedT]:
             raise ValueError(f"a {what} has no name")
         seen.setdefault(item.name, item)
     return seen.values()
-
-
-def _one_line(err: Exception) -> str:
-    mark = getattr(err, "problem_mark", None)
-    problem = getattr(err, "problem", None)
-    if mark is None or not problem:
-        return " ".join(str(err).split())
-    return f"yaml: line {mark.line + 1}: {problem}"

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from pkg.component_base.cli.flag.duration import format_duration, parse_duration
+from pkg.golang import strconv
 
 
 class Value(Protocol):
@@ -188,14 +189,15 @@ def parse_bool(text: str) -> bool:
 
 def parse_int(text: str, low: int, high: int, go_name: str = "ParseInt") -> int:
     """A decimal, 0x, 0o or 0b number within bounds."""
-    try:
-        value = int(text, 0) if text == text.strip() else None
-    except ValueError:
-        value = None
-    if value is None or (value < 0 and low == 0):
-        raise ValueError(f'strconv.{go_name}: parsing "{text}": invalid syntax')
+    match go_name:
+        case "Atoi":
+            value = strconv.atoi(text)
+        case "ParseUint":
+            value = strconv.parse_uint(text, 0)
+        case _:
+            value = strconv.parse_int(text, 0)
     if not low <= value <= high:
-        raise ValueError(f'strconv.{go_name}: parsing "{text}": value out of range')
+        raise strconv.NumError(go_name, text, "value out of range")
     return value
 
 

@@ -5,15 +5,13 @@ Go: k8s.io/component-helpers/scheduling/corev1/helpers.go, k8s.io/api/core/v1/to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 
 from pkg import klog
 from pkg.api.core import v1
+from pkg.golang import strconv
 
 # As the API accepts whole numbers: no plus sign, no leading zeros.
-_DECIMAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
-_INT64 = range(-(2**63), 2**63)
 
 
 def tolerations_tolerate_taint(
@@ -70,6 +68,7 @@ def _compare_numeric_values(toleration: v1.Toleration, taint: v1.Taint) -> bool:
 
 
 def _parse_int64(text: str) -> int:
-    if not _DECIMAL_INTEGER.fullmatch(text) or int(text) not in _INT64:
-        raise ValueError(f'"{text}" is not a decimal integer of 64 bits')
-    return int(text)
+    value = strconv.parse_int(text)
+    if str(value) != text:
+        raise ValueError(f'"{text}" is not a decimal integer in canonical form')
+    return value

@@ -1,0 +1,92 @@
+"""Numbers in text that comes from outside, read as Go reads them.
+
+Python's int and float also take white space, digits of other scripts, and underscores where Go takes none; int
+takes any width, and raises an error of its own for more than 4,300 digits.
+
+Go: strconv/atoi.go, strconv/atof.go
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+_DIGITS = {2: "[01]+", 8: "[0-7]+", 10: "[0-9]+", 16: "[0-9a-fA-F]+"}
+_PREFIXES = {"0b": 2, "0o": 8, "0x": 16}
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SPECIAL_FLOAT = re.compile(r"[+-]?(?:inf(?:inity)?)|nan", re.IGNORECASE | re.ASCII)
+# One underscore may stand between digits, or between a base's prefix and its digits.
+_UNDERSCORES = re.compile(r"(?:0[box]|[0-9a-f])(?:_?[0-9a-f])*", re.IGNORECASE | re.ASCII)
+# No number of 64 bits has more digits, whatever its base.
+_MAX_DIGITS = 64
+# How much of what is no number a message quotes.
+_QUOTED = 100
+
+
+class NumError(ValueError):
+    """Text that is not a number, or not one of the width asked for. The message is Go's."""
+
+    def __init__(self, function: str, text: str, reason: str) -> None:
+        quoted = json.dumps(text if len(text) <= _QUOTED else text[:_QUOTED] + "...", ensure_ascii=False)
+        super().__init__(f"strconv.{function}: parsing {quoted}: {reason}")
+
+
+def parse_int(text: str, base: int = 10, bits: int = 64) -> int:
+    """A signed integer. Base 0 takes Go's prefixes, 0 alone for octal, and underscores. Raises NumError."""
+    return _signed("ParseInt", text, base, bits)
+
+
+def atoi(text: str) -> int:
+    """parse_int of a decimal number of 64 bits, with another name in the message."""
+    return _signed("Atoi", text, 10, 64)
+
+
+def parse_uint(text: str, base: int = 10, bits: int = 64) -> int:
+    """As parse_int, of an integer without a sign."""
+    value = _magnitude("ParseUint", text, text, base)
+    if value >= 1 << bits:
+        raise NumError("ParseUint", text, "value out of range")
+    return value
+
+
+def parse_float(text: str) -> float:
+    """A decimal number, or "inf" or "nan". Raises NumError, for a number that is too large for a float as well."""
+    if _FLOAT.fullmatch(text) is None:
+        if _SPECIAL_FLOAT.fullmatch(text) is None:
+            raise NumError("ParseFloat", text, "invalid syntax")
+        return float(text)
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise NumError("ParseFloat", text, "value out of range")
+    return value
+
+
+def _signed(function: str, text: str, base: int, bits: int) -> int:
+    sign = text[:1] if text[:1] in ("+", "-") else ""
+    magnitude = _magnitude(function, text, text[len(sign) :], base)
+    value = -magnitude if sign == "-" else magnitude
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise NumError(function, text, "value out of range")
+    return value
+
+
+def _magnitude(function: str, text: str, digits: str, base: int) -> int:
+    if base == 0:
+        base, digits = _without_prefix(digits)
+    if re.fullmatch(_DIGITS[base], digits) is None:
+        raise NumError(function, text, "invalid syntax")
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > _MAX_DIGITS:
+        raise NumError(function, text, "value out of range")
+    return int(digits, base)
+
+
+def _without_prefix(digits: str) -> tuple[int, str]:
+    """The base that a number is written in, and its digits. What comes back for a bad number is none either."""
+    plain = digits.replace("_", "") if _UNDERSCORES.fullmatch(digits) else digits
+    prefix = plain[:2].lower()
+    if prefix in _PREFIXES:
+        return _PREFIXES[prefix], plain[2:]
+    if plain[:1] == "0" and len(plain) > 1:
+        return 8, plain[1:]
+    return 10, plain

@@ -288,7 +288,8 @@ class Kubelet(KubeletPods, KubeletStats):
 
         def sync_node_status() -> None:
             # Before the first status, lest a restarted kubelet report a runtime not ready that it has not asked yet.
-            self.update_runtime_up(ctx)
+            with contain("Failed to ask the runtime how it is", golang.background()):
+                self.update_runtime_up(ctx)
             wait.jitter_until(
                 lambda: self.sync_node_status(ctx), self.node_status_update_frequency, NODE_STATUS_JITTER, True, ctx
             )
@@ -306,7 +307,9 @@ class Kubelet(KubeletPods, KubeletStats):
         """
         while golang.select(self.volumes_in_use_changed, ctx.done()).index == 0:
             try:
-                self.sync_node_status(ctx)
+                # The regular report, ten seconds later at most, says the same.
+                with contain("Failed to report the volumes in use", ctx):
+                    self.sync_node_status(ctx)
             except golang.ContextError:
                 return
 
@@ -328,7 +331,9 @@ class Kubelet(KubeletPods, KubeletStats):
         except golang.ContextError:
             return
         for static_pod, mirror_pod in self.pod_manager.get_static_pod_to_mirror_pod_map():
-            self.try_reconcile_mirror_pods(ctx, static_pod, mirror_pod)
+            # The next sync of the static pod tries again.
+            with contain("Failed to register a static pod", golang.background(), pod=klog.kobj(static_pod)):
+                self.try_reconcile_mirror_pods(ctx, static_pod, mirror_pod)
 
     def birth_cry(self) -> None:
         """Tell of the start in an event of the node."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,10 @@ from kubelet.prober import results
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery.util.runtime.testing import FAILURES, failing_once, raising
 
-# What Python raises where Go has no counterpart, and an error that the PLEG stores.
-FAILURES = [
-    RecursionError("maximum recursion depth exceeded"),
-    RuntimeError("can't start new thread"),
-    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
-    MemoryError(),
-    golang.DeadlineExceeded(),
-]
-failures = pytest.mark.parametrize("err", FAILURES, ids=lambda err: type(err).__name__)
+# The last one is as the PLEG stores it when the runtime does not answer in time.
+failures = pytest.mark.parametrize("err", [*FAILURES, golang.DeadlineExceeded()], ids=lambda err: type(err).__name__)
 
 
 @pytest.fixture
@@ -77,16 +71,7 @@ def loop(test_kubelet: TestKubelet) -> _Loop:
 
 def _fail_once(monkeypatch: pytest.MonkeyPatch, where: Any, method: str, pod: str, err: Exception) -> None:
     """The method raises once for that pod."""
-    real: Callable[..., Any] = getattr(where, method)
-    failed: list[bool] = []
-
-    def fail(*args: Any) -> Any:
-        if not failed and pod in str(args):
-            failed.append(True)
-            raise err
-        return real(*args)
-
-    monkeypatch.setattr(where, method, fail)
+    monkeypatch.setattr(where, method, failing_once(getattr(where, method), err, pod))
 
 
 @failures
@@ -190,7 +175,7 @@ def test_pod_that_could_not_be_refused_is_not_started(
     assert loop.test_kubelet.runtime.started_pods == []
 
 
-@pytest.mark.parametrize("err", FAILURES[:-1], ids=lambda err: type(err).__name__)
+@pytest.mark.parametrize("err", FAILURES, ids=lambda err: type(err).__name__)
 def test_pods_are_synced_though_a_sync_loop_handler_fails_for_one(loop: _Loop, err: Exception) -> None:
     class Handler:
         def should_sync(self, pod: v1.Pod) -> bool:
@@ -222,7 +207,7 @@ def test_probe_result_that_cannot_be_noted(
 def test_the_last_source_is_noted_though_pending_resizes_cannot_be_retried(
     loop: _Loop, monkeypatch: pytest.MonkeyPatch, err: Exception
 ) -> None:
-    monkeypatch.setattr(loop.kubelet.allocation_manager, "retry_pending_resizes", lambda trigger: _raise(err))
+    monkeypatch.setattr(loop.kubelet.allocation_manager, "retry_pending_resizes", raising(err))
     ready: list[bool] = []
     sources = _AllReady()
     monkeypatch.setattr(sources, "add_source", lambda source: ready.append(True))
@@ -250,7 +235,7 @@ def test_step_of_housekeeping_that_fails_does_not_hold_up_the_later_ones(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, part: str, method: str, err: Exception
 ) -> None:
     test_kubelet.kubelet.pod_manager.add_pod(new_pod("wanted"))
-    monkeypatch.setattr(getattr(test_kubelet.kubelet, part), method, lambda *args: _raise(err))
+    monkeypatch.setattr(getattr(test_kubelet.kubelet, part), method, raising(err))
     test_kubelet.kubelet.handle_pod_cleanups(test_kubelet.ctx)
     assert test_kubelet.workers.update_types() == [("CREATE", "wanted")]
 
@@ -274,5 +259,52 @@ def test_housekeeping_goes_on_with_other_pods(
     assert test_kubelet.workers.update_types() == [("CREATE", "wanted"), ("KILL", "uid-orphan")]
 
 
-def _raise(err: Exception) -> None:
-    raise err
+# ---- The threads beside the loop ----
+
+
+@failures
+def test_mirrors_of_the_other_static_pods_are_made(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    made: list[str] = []
+
+    def reconcile(ctx: golang.Context, static_pod: v1.Pod, mirror_pod: v1.Pod | None) -> None:
+        if static_pod.metadata.name == "bad":
+            raise err
+        made.append(static_pod.metadata.name)
+
+    kubelet = test_kubelet.kubelet
+    for name in ("a", "bad", "z"):
+        pod = new_pod(name)
+        pod.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = kubetypes.FILE_SOURCE
+        kubelet.pod_manager.add_pod(pod)
+    monkeypatch.setattr(kubelet, "get_node", lambda ctx: v1.Node())
+    monkeypatch.setattr(kubelet, "try_reconcile_mirror_pods", reconcile)
+    kubelet.fast_static_pods_registration(test_kubelet.ctx)
+    assert made == ["a", "z"]
+
+
+@failures
+def test_volumes_in_use_are_reported_after_a_report_that_failed(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    kubelet = test_kubelet.kubelet
+    reports: golang.Channel[int] = golang.Channel(10)
+
+    def report(ctx: golang.Context) -> None:
+        reports.send(1)
+
+    def fail(ctx: golang.Context) -> None:
+        reports.send(0)
+        raise err
+
+    monkeypatch.setattr(kubelet, "sync_node_status", fail)
+    ctx, cancel = golang.with_cancel(test_kubelet.ctx)
+    thread = golang.go(kubelet._report_volumes_in_use, ctx, name="node-status-volumes")
+    kubelet.volumes_in_use_changed.send(None)
+    assert reports.recv(30) == (0, True)
+    monkeypatch.setattr(kubelet, "sync_node_status", report)
+    kubelet.volumes_in_use_changed.send(None)
+    assert reports.recv(30) == (1, True)
+    cancel()
+    thread.join(30)

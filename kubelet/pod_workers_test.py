@@ -36,6 +36,7 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
+from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.client_go.tools import record
 from pkg.golang import testing as golangtesting
 
@@ -1718,31 +1719,13 @@ def test_kill_pod_now_ends_with_the_kubelet() -> None:
 
 # ---- Faults outside of a step, and a machine without threads ----
 
-failures = pytest.mark.parametrize(
-    "err", [RecursionError("too deep"), RuntimeError("broken"), UnicodeError("no text"), MemoryError()], ids=repr
-)
-
-
-def _once(fn: Callable[P, T], err: Exception) -> Callable[P, T]:
-    """fn, but its first call raises err."""
-    failed: list[bool] = []
-
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        if not failed:
-            failed.append(True)
-            raise err
-        return fn(*args, **kwargs)
-
-    return call
-
-
 @failures
 @pytest.mark.parametrize("where", ["allow_pod_start", "complete_work", "_complete"])
 def test_worker_lives_on_when_it_fails_between_steps(
     monkeypatch: pytest.MonkeyPatch, where: str, err: Exception
 ) -> None:
     with threaded() as (harness, drain):
-        monkeypatch.setattr(harness.workers, where, _once(getattr(harness.workers, where), err))
+        monkeypatch.setattr(harness.workers, where, failing_once(getattr(harness.workers, where), err))
         update = UpdatePodOptions(update_type=CREATE, pod=_running())
         harness.workers.update_pod(harness.ctx, update)
         wait_for(lambda: harness.queue.items != [], "the pod is to be synced later")
@@ -1760,7 +1743,7 @@ def test_orphan_whose_worker_fails_between_steps_is_ended_by_housekeeping(
     monkeypatch: pytest.MonkeyPatch, err: Exception
 ) -> None:
     with threaded() as (harness, _):
-        monkeypatch.setattr(harness.workers, "start_pod_sync", _once(harness.workers.start_pod_sync, err))
+        monkeypatch.setattr(harness.workers, "start_pod_sync", failing_once(harness.workers.start_pod_sync, err))
         update = UpdatePodOptions(update_type=KILL, running_pod=ORPHAN, kill_pod_options=kill_options(1))
         harness.workers.update_pod(harness.ctx, update)
         wait_for(lambda: harness.queue.items != [], "the worker has failed")
@@ -1772,14 +1755,10 @@ def test_orphan_whose_worker_fails_between_steps_is_ended_by_housekeeping(
 @failures
 def test_sync_whose_follow_up_fails_has_been_done(err: Exception) -> None:
     with threaded() as (harness, drain):
-        harness.syncer.post_sync = lambda: _raise(err)
+        harness.syncer.post_sync = raising(err)
         harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=CREATE, pod=_running()))
         drain()
         assert harness.status("1").progress.err is None
-
-
-def _raise(err: Exception) -> None:
-    raise err
 
 
 @pytest.mark.parametrize("static", [False, True])

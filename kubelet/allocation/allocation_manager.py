@@ -19,6 +19,7 @@ from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util.runtime import contain
 from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.component_helpers import resource as resourcehelper
 
@@ -83,8 +84,9 @@ class Manager:
     def _retry_periodically(self, ctx: golang.Context, ticker: golang.Ticker) -> None:
         try:
             while golang.select(ticker.channel, ctx.done()).index == 0:
-                for pod in self._retry_pending_resizes(_TRIGGER_REASON_PERIODIC):
-                    klog.info_s("Successfully retried resize after timeout", pod=klog.kobj(pod))
+                with contain("Failed to retry the pending resizes", ctx):
+                    for pod in self._retry_pending_resizes(_TRIGGER_REASON_PERIODIC):
+                        klog.info_s("Successfully retried resize after timeout", pod=klog.kobj(pod))
         except golang.Canceled:
             # It waited for pods that are preempted, as the kubelet was stopped.
             if ctx.err() is None:
@@ -115,7 +117,9 @@ class Manager:
                 if pod is None:
                     klog.v(4).info_s("Pod not found; removing from pending resizes", podUID=uid)
                     continue
-                done, waits = self._retry_resize_locked(pod, trigger)
+                done, waits = False, True
+                with contain("Failed to retry a resize", pod=klog.kobj(pod), podUID=uid):
+                    done, waits = self._retry_resize_locked(pod, trigger)
                 if done:
                     successful.append(pod)
                 if waits:

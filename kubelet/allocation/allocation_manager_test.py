@@ -19,6 +19,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.client_go.tools import record
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
@@ -566,3 +567,40 @@ def test_only_resizes_are_asked_about() -> None:
     attributes = lifecycle.PodAdmitAttributes(pod=new_pod("p"), operation=lifecycle.ADD_OPERATION)
     environment.policies.cpu = "static"
     assert handler.admit(attributes).admit
+
+
+@failures
+def test_resize_that_cannot_be_tried_waits_and_the_others_are_granted(
+    monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    bad, other = new_pod("bad", container(amounts("1"))), new_pod("other", container(amounts("1")))
+    environment = Environment(bad, other)
+    handle = environment.manager._handle_pod_resources_resize
+    monkeypatch.setattr(environment.manager, "_handle_pod_resources_resize", failing_once(handle, err, "bad"))
+    resized = [environment.resize(pod, requests=amounts("2")) for pod in (bad, other)]
+    for pod in resized:
+        environment.manager.push_pending_resize(pod.metadata.uid)
+    environment.manager.retry_pending_resizes(allocation.TRIGGER_REASON_POD_UPDATED)
+    assert [environment.allocated(pod).requests for pod in resized] == [amounts("1"), amounts("2")]
+    environment.manager.retry_pending_resizes(allocation.TRIGGER_REASON_POD_UPDATED)
+    assert environment.allocated(resized[0]).requests == amounts("2")
+
+
+@failures
+def test_periodic_retry_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
+    environment = Environment()
+    tries: golang.Channel[None] = golang.Channel(10)
+
+    def retry(trigger: str) -> list[v1.Pod]:
+        tries.send(None)
+        raise err
+
+    monkeypatch.setattr(environment.manager, "_retry_pending_resizes", retry)
+    ctx, cancel = golang.with_cancel(golang.background())
+    with golang.ThreadGroup() as group:
+        environment.manager.run(ctx)
+    for _ in range(2):
+        environment.clock.step(allocation_manager.INITIAL_RETRY_DELAY)
+        assert tries.recv(30)[1]
+    cancel()
+    assert group.join(30) == []

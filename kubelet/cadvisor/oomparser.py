@@ -13,6 +13,7 @@ from datetime import datetime
 
 from kubelet.cadvisor.kmsg import KmsgParser, Message
 from pkg import golang, klog
+from pkg.apimachinery.util.runtime import contain
 
 # What the kernel writes, from first to last: who asked for memory, (which cgroup was full,) who is killed.
 _FIRST_LINE = re.compile(r"invoked oom-killer:")
@@ -55,7 +56,12 @@ class OomParser:
             if instance is None:
                 if _FIRST_LINE.search(message.text):
                     instance = OomInstance(message.timestamp)
-            elif _is_finished(instance, message):
+                continue
+            finished = False
+            # A line is as whoever may write to the kernel's log has made it.
+            with contain("Failed to read a line of the kernel's log", line=message.text):
+                finished = _is_finished(instance, message)
+            if finished:
                 instance.time_of_death = message.timestamp
                 yield instance
                 instance = None

@@ -17,6 +17,7 @@ from kubelet import container as kubecontainer
 from kubelet.images.image_gc_manager import format_size
 from pkg import golang, klog
 from pkg.apimachinery import clock as clockpkg
+from pkg.apimachinery.util.runtime import contain
 from pkg.component_base.cli.flag import duration
 
 # Seconds between two lines about the same pull.
@@ -49,8 +50,7 @@ class PullProgress:
         pull = _Pull(image, pod, self._clock.monotonic())
         with self._lock:
             if not self._pulls:
-                self._idle = golang.Channel()
-                golang.go(self._run, self._idle, name="image-pull-progress")
+                self._start_locked()
             self._pulls.append(pull)
         try:
             yield
@@ -60,10 +60,19 @@ class PullProgress:
                 if not self._pulls:
                     self._idle.close()
 
+    def _start_locked(self) -> None:
+        self._idle = golang.Channel()
+        try:
+            golang.go(self._run, self._idle, name="image-pull-progress")
+        except golang.ThreadError as err:
+            # The image is pulled all the same.
+            klog.error_s(err, "Pulls that take long are not told of")
+
     def _run(self, idle: golang.Channel[None]) -> None:
         used: int | None = None
         while golang.select(idle, self._clock.after(REPORT_PERIOD)).index != 0:
-            used = self.report(used)
+            with contain("Failed to tell of pulls that take long"):
+                used = self.report(used)
 
     def report(self, used_before: int | None) -> int | None:
         """One line for each pull that has lasted a while; returns how much of the file system is used, if known."""

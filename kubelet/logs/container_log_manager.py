@@ -27,6 +27,7 @@ from pkg import golang, klog
 from pkg.apimachinery import clock
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 
 _TIMESTAMP_FORMAT = "%Y%m%d-%H%M%S"
 _COMPRESS_SUFFIX = ".gz"
@@ -168,7 +169,9 @@ class ContainerLogManagerImpl:
             chosen = golang.select(ctx.done(), self._queue)
             if chosen.index == 0:
                 break
-            self.process_container(ctx, chosen.value, worker)
+            # The next round looks at this container's log again.
+            with contain("Failed to rotate log for container", golang.background(), containerID=chosen.value):
+                self.process_container(ctx, chosen.value, worker)
         klog.v(4).info_s("Terminating container log rotation worker", workerID=worker)
 
     def _rotate_logs_or_log(self, ctx: golang.Context) -> None:

@@ -17,6 +17,7 @@ from kubelet.cri import testing
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
 
 _CTX = golang.background()
 
@@ -271,3 +272,37 @@ def test_negative_size_switches_rotation_off() -> None:
         testing.FakeRuntimeService(), kubecontainer.RealOS(), "-1", 2, 1, 10.0, testingclock.FakeClock()
     )
     assert isinstance(manager, logs.ContainerLogManagerStub)
+
+
+@failures
+def test_log_that_cannot_be_rotated_does_not_end_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    world = _World(tmp_path)
+    world.run(_RUNNING, _RUNNING)
+    _fill(world, {"1.log": "longer than 10 bytes", "2.log": "longer than 10 bytes"})
+    monkeypatch.setattr(world.manager, "_rotate_log", failing_once(world.manager._rotate_log, err))
+    ctx, cancel = golang.with_cancel(golang.background())
+    with golang.ThreadGroup() as group:
+        golang.go(world.manager._process_queue_items, ctx, 1, name="log-rotate-1")
+    # The last is taken once the one before it is done.
+    for container_id in ("c1", "c2", "none"):
+        world.manager._queue.send(container_id, ctx)
+    assert world.files() == ["1.log", f"2.log.{world.stamp}"]
+    cancel()
+    assert group.join(30) == []
+
+
+def test_worker_ends_with_a_call_that_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = _World(tmp_path)
+    ctx, cancel = golang.with_cancel(golang.background())
+
+    def process(*args: object) -> None:
+        cancel()
+        raise golang.Canceled
+
+    monkeypatch.setattr(world.manager, "process_container", process)
+    with golang.ThreadGroup() as group:
+        golang.go(world.manager._process_queue_items, ctx, 1, name="log-rotate-1")
+    world.manager._queue.send("c1", ctx)
+    assert group.join(30) == []

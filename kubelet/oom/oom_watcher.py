@@ -13,6 +13,7 @@ from kubelet.cadvisor.oomparser import OomInstance, OomParser
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock
+from pkg.apimachinery.util.runtime import contain
 
 if TYPE_CHECKING:
     from kubelet.oom.types import Watcher
@@ -56,16 +57,22 @@ class OomWatcher:
 
     def _watch(self, ctx: golang.Context, ref: v1.ObjectReference) -> None:
         since = self._clock.now() - _EVENT_TTL
-        for event in self._oom_streamer.stream_ooms(ctx):
-            if event.victim_container_name != _RECORD_EVENT_CONTAINER_NAME or event.time_of_death < since:
-                continue
-            klog.v(1).info_s("Got sys oom event", event=event)
-            message = "System OOM encountered"
-            if event.process_name and event.pid:
-                message = f"{message}, victim process: {event.process_name}, pid: {event.pid}"
-            self._recorder.event(ref, v1.EVENT_TYPE_WARNING, SYSTEM_OOM_EVENT, message)
+        # All of this is for the operator's information: the kubelet does its work without.
+        with contain("Failed to follow OOM notifications", golang.background()):
+            for event in self._oom_streamer.stream_ooms(ctx):
+                if event.victim_container_name != _RECORD_EVENT_CONTAINER_NAME or event.time_of_death < since:
+                    continue
+                with contain("Failed to tell of an OOM", golang.background(), oom=event):
+                    self._tell(event, ref)
         if ctx.err() is None:
             klog.error_s(None, "Unexpectedly stopped receiving OOM notifications")
+
+    def _tell(self, event: OomInstance, ref: v1.ObjectReference) -> None:
+        klog.v(1).info_s("Got sys oom event", event=event)
+        message = "System OOM encountered"
+        if event.process_name and event.pid:
+            message = f"{message}, victim process: {event.process_name}, pid: {event.pid}"
+        self._recorder.event(ref, v1.EVENT_TYPE_WARNING, SYSTEM_OOM_EVENT, message)
 
 
 if TYPE_CHECKING:

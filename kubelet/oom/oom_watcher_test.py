@@ -12,6 +12,7 @@ from kubelet.cadvisor.oomparser import OomInstance
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.clock.testing import FakeClock
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.client_go.tools import record
 
 _NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -57,3 +58,28 @@ def test_events(instances: list[OomInstance], messages: list[str]) -> None:
         event, ok = recorder.events.recv(30)
         assert (event, ok) == (f"Warning SystemOOM {message}", True)
     cancel()
+
+
+@failures
+def test_event_that_cannot_be_told_does_not_end_the_watch(monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
+    recorder = record.FakeRecorder(10)
+    monkeypatch.setattr(recorder, "event", failing_once(recorder.event, err))
+    ctx, cancel = golang.with_cancel(golang.background())
+    oom.OomWatcher(recorder, _Streamer(_instance(1), _instance(2)), FakeClock(_NOW)).start(ctx, _NODE)
+    assert recorder.events.recv(30) == ("Warning SystemOOM System OOM encountered, victim process: fake, pid: 2", True)
+    cancel()
+
+
+@failures
+def test_stream_that_breaks_ends_the_watch_alone(err: Exception) -> None:
+    class Broken:
+        def stream_ooms(self, ctx: golang.Context) -> Iterator[OomInstance]:
+            yield _instance(1)
+            raise err
+
+    recorder = record.FakeRecorder(10)
+    watcher = oom.OomWatcher(recorder, Broken(), FakeClock(_NOW))
+    with golang.ThreadGroup() as group:
+        watcher.start(golang.background(), _NODE)
+    assert recorder.events.recv(30)[1]
+    assert group.join(30) == []

@@ -6,7 +6,7 @@ Go: pkg/kubelet/pod/mirror_client.go
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING, Protocol
 
 from kubelet import container as kubecontainer
@@ -15,6 +15,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime import contain
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
@@ -120,17 +121,27 @@ class BasicMirrorClient:
         with self._lock:
             new = set(pod_full_names) - self._deleting
             self._deleting |= new
-        for full_name in new:
-            golang.go(self._delete_and_forget, ctx, full_name, name="mirror-pod-deletion")
-
-    def _delete_and_forget(self, ctx: golang.Context, full_name: str) -> None:
+        if not new:
+            return
         try:
-            self.delete_mirror_pod(ctx, full_name, None)
-        except ValueError:
-            pass  # has been logged
-        finally:
-            with self._lock:
-                self._deleting.discard(full_name)
+            golang.go(self._delete_and_forget, ctx, new, name="mirror-pod-deletion")
+        except golang.ThreadError:
+            # Housekeeping finds them again.
+            self._forget(new)
+            raise
+
+    def _delete_and_forget(self, ctx: golang.Context, full_names: Set[str]) -> None:
+        """One after the other: as many threads as there may be mirror pods the machine may not have."""
+        for full_name in full_names:
+            try:
+                with contain("Failed deleting a mirror pod", golang.background(), podFullName=full_name):
+                    self.delete_mirror_pod(ctx, full_name, None)
+            finally:
+                self._forget({full_name})
+
+    def _forget(self, full_names: Set[str]) -> None:
+        with self._lock:
+            self._deleting -= full_names
 
     def _get_node_uid(self) -> str:
         assert self._node_getter is not None

@@ -29,6 +29,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.util import workqueue
 from pkg.util import pod as statusutil
 
@@ -554,8 +555,10 @@ class Manager:
                 )
                 continue
             status_uid = kubetypes.MirrorPodUID(uid) if mirror_uid is None else mirror_uid
-            if self._should_sync(uid, status_uid, status, all):
-                updates.append(_PodSync(uid, status_uid, status))
+            # Whatever is wrong with one pod, the statuses of the others are to be sent. The next batch looks again.
+            with contain("Failed to find out whether a status is to be sent", ctx, podUID=uid):
+                if self._should_sync(uid, status_uid, status, all):
+                    updates.append(_PodSync(uid, status_uid, status))
         # DIVERGES: Go sends one after the other. The pods that have ended go first: others wait for what they held.
         updates.sort(key=lambda update: not update.status.pod_is_finished)
         workqueue.parallelize_until(

@@ -23,6 +23,7 @@ from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
 from pkg.component_base.metrics import testing as metricstesting
 
@@ -1222,3 +1223,21 @@ def test_need_to_reconcile_pod_readiness(
     if ready is not None:
         add(v1.POD_READY, ready)(pod.status)
     assert status.need_to_reconcile_pod_readiness(pod) is expected
+
+
+@failures
+@pytest.mark.parametrize("all", [False, True])
+def test_status_that_cannot_be_looked_at_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, all: bool, err: Exception
+) -> None:
+    pods = []
+    for name in ("a", "bad", "z"):
+        pod = make_pod()
+        pod.metadata.name, pod.metadata.uid = name, f"uid-{name}"
+        pods.append(pod)
+    manager = Manager(*pods)
+    for pod in pods:
+        manager.set_pod_status(pod, random_status())
+    monkeypatch.setattr(manager, "_should_sync", failing_once(manager._should_sync, err, "uid-bad"))
+    assert manager.sync_batch(CTX, all=all) == 2
+    assert manager.sync_batch(CTX, all=all) == 3

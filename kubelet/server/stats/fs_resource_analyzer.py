@@ -15,6 +15,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.tools import record
 
 
@@ -77,7 +78,8 @@ class FsResourceAnalyzer:
         next_update = self._clock.monotonic()
         while ctx.err() is None:
             if self._clock.monotonic() >= next_update:
-                self.update_cached_pod_volume_stats()
+                with contain("Could not find out which pods' volumes to measure", ctx):
+                    self.update_cached_pod_volume_stats()
                 next_update = self._clock.monotonic() + self._calc_period
             self._measure_due(ctx)
             next_turn = min((entry.due for entry in self._entries.values()), default=next_update)

@@ -13,6 +13,7 @@ from pkg import features, golang, klog, volume
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api.resource import Quantity
+from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.tools import record
 from pkg.component_helpers.storage import ephemeral
 from pkg.volume import util
@@ -132,6 +133,15 @@ class VolumeStatCalculator:
         self._asked[name] = answer
 
     def _ask(self, name: str, provider: volume.MetricsProvider, answer: golang.Channel[_Answer]) -> None:
+        metrics: volume.Metrics | None = None
+        started = self._clock.monotonic()
+        try:
+            with contain("Failed to calculate volume metrics", golang.background(), volumeName=name):
+                metrics = self._get_metrics(name, provider)
+        finally:
+            answer.send(_Answer(metrics, self._clock.monotonic() - started))
+
+    def _get_metrics(self, name: str, provider: volume.MetricsProvider) -> volume.Metrics | None:
         started = self._clock.monotonic()
         metrics: volume.Metrics | None = None
         try:
@@ -151,7 +161,7 @@ class VolumeStatCalculator:
             klog.info_s(
                 "Calculating volume metrics took long", pod=klog.kobj(self._pod), volumeName=name, seconds=seconds
             )
-        answer.send(_Answer(metrics, seconds))
+        return metrics
 
     def _to_volume_stats(self, name: str, metrics: volume.Metrics) -> stats.VolumeStats:
         spec = next((spec for spec in self._pod.spec.volumes if spec.name == name), None)

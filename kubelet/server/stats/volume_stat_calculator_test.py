@@ -21,6 +21,7 @@ from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
@@ -301,3 +302,33 @@ def test_period_of_zero_measures_nothing(world: World) -> None:
     stats = analyzer(world, 0.0, FakeClock())
     stats.start(golang.background())
     assert not any(thread.name == "volume-stats" for thread in threading.enumerate())
+
+
+@failures
+def test_volume_whose_answer_cannot_be_told_is_asked_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    monkeypatch.setattr(volume, "is_not_supported", raising(err))
+    broken = world.add("local", FakeVolume(OSError("broken")))
+    world.add("disk", FakeVolume(metrics(1)))
+    assert [found.name for found in world.latest().persistent_volumes] == ["disk"]
+    world.latest()
+    assert broken.asked == 2
+
+
+@failures
+def test_volumes_are_measured_after_the_pods_could_not_be_listed(
+    world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    world.add("local", FakeVolume(metrics(1)))
+    monkeypatch.setattr(world.provider, "get_pods", failing_once(world.provider.get_pods, err))
+    clock = FakeClock()
+    analyzer = fs_resource_analyzer.FsResourceAnalyzer(world.provider, 60.0, world.recorder, clock)
+    ctx, cancel = golang.with_cancel(golang.background())
+    with golang.ThreadGroup() as group:
+        analyzer.start(ctx)
+    while analyzer.get_pod_volume_stats(UID) is None:
+        assert not ctx.wait(0.005)
+        clock.step(30)
+    cancel()
+    assert group.join(30) == []

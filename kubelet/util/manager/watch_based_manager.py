@@ -107,7 +107,11 @@ class ObjectCacheItem(Generic[T]):
         # Ends the reflector; None while there is none.
         self._cancel: Callable[[], None] | None = None
         self._thread: golang.Thread | None = None
-        self.restart_reflector_if_needed()
+        try:
+            self.restart_reflector_if_needed()
+        except golang.ThreadError as err:
+            # Who wants to read the object tries again.
+            klog.error_s(err, "Failed to watch an object that a pod refers to")
 
     @property
     def stopped(self) -> bool:
@@ -154,15 +158,23 @@ class ObjectCacheItem(Generic[T]):
             return (last is None or now > last + max_idle_time) and self._stop_locked()
 
     def restart_reflector_if_needed(self) -> None:
-        """Watch the object, unless it is watched, can never change again, or nobody needs it any more."""
+        """Watch the object, unless it is watched, can never change again, or nobody needs it any more.
+
+        Raises golang.ThreadError; the next call tries again.
+        """
         with self._lock:
             if self._immutable or self._closed or self._cancel is not None or self._ctx.err() is not None:
                 return
             # What an earlier watch has left may be old. DIVERGES: Go marks it when that watch is stopped, and what
             # the watch writes at that very moment passes for new.
             self.store.unset_initialized()
-            ctx, self._cancel = golang.with_cancel(self._ctx)
-            self._thread = golang.go(self._start_reflector, ctx, self._thread, name=self._reflector.name)
+            ctx, cancel = golang.with_cancel(self._ctx)
+            try:
+                self._thread = golang.go(self._start_reflector, ctx, self._thread, name=self._reflector.name)
+            except golang.ThreadError:
+                cancel()
+                raise
+            self._cancel = cancel
 
     def _start_reflector(self, ctx: golang.Context, previous: golang.Thread | None) -> None:
         if previous is not None:

@@ -16,6 +16,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.client_go.tools.cache.testing import FakeControllerSource
+from pkg.golang import testing as golangtesting
 
 _WAIT = 30.0
 
@@ -273,3 +274,13 @@ def test_references(steps: str, counts: list[int | None], world: World) -> None:
         (world.cache.add_reference if step[0] == "+" else world.cache.delete_reference)(namespace, name, pod)
         item = world.cache.item("ns1", "s1")
         assert (item.references["p1"] if item is not None else None) == count
+
+
+def test_object_is_watched_once_there_are_threads_again(world: World) -> None:
+    world.source.add(secret("1"))
+    with golangtesting.out_of_threads("object-"):
+        world.cache.add_reference("ns", "name", "pod")
+        with pytest.raises(golang.ThreadError):
+            world.get()
+        assert not world.watched()
+    assert world.get() == "1"

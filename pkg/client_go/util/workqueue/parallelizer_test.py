@@ -7,7 +7,9 @@ import threading
 import pytest
 
 from pkg import golang
+from pkg.apimachinery.util.runtime.testing import failures
 from pkg.client_go.util import workqueue
+from pkg.golang import testing as golangtesting
 
 
 @pytest.mark.parametrize(
@@ -47,3 +49,24 @@ def test_pieces_that_have_not_begun_are_left_out() -> None:
 
     workqueue.parallelize_until(ctx, 1, 4, work, name="test")
     assert done == [0, 1]
+
+
+@failures
+def test_piece_that_fails_leaves_the_others(err: Exception) -> None:
+    done: list[int] = []
+
+    def work(piece: int) -> None:
+        if piece == 1:
+            raise err
+        done.append(piece)
+
+    workqueue.parallelize_until(golang.background(), 2, 5, work, name="test")
+    assert sorted(done) == [0, 2, 3, 4]
+
+
+@pytest.mark.parametrize("refused", ["test-", "test-2"])
+def test_without_threads_fewer_do_all_of_it(refused: str) -> None:
+    done: list[int] = []
+    with golangtesting.out_of_threads(refused):
+        workqueue.parallelize_until(golang.background(), 4, 9, done.append, name="test")
+    assert sorted(done) == list(range(9))

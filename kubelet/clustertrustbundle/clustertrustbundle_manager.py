@@ -6,10 +6,8 @@ Go: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import os
-import re
 import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
@@ -28,9 +26,6 @@ MAX_LABEL_SELECTOR_LENGTH = 100 * 1024
 # Seconds that a pod waits for the first list of all bundles.
 _SYNC_TIMEOUT = 10.0
 _GROUP_VERSION = "certificates.k8s.io/v1beta1"
-# Lines may end as elsewhere, or in blanks.
-_BLOCK = re.compile(r"^-----BEGIN ([^\n]*)-----[ \t\r]*$(.*?)^-----END \1-----[ \t\r]*$", re.MULTILINE | re.DOTALL)
-_HEADER = re.compile(r"^[^\n:]+:[^\n]*\n", re.MULTILINE)
 _LINE = 64
 
 
@@ -104,12 +99,9 @@ class InformerManager:
 
 def _decode_pem(text: str) -> Iterator[bytes]:
     """What the blocks hold; one that is not well formed is passed over."""
-    for block in _BLOCK.finditer(text):
-        content = _HEADER.sub("", block[2].lstrip("\n"))
-        try:
-            yield base64.b64decode("".join(content.split()), validate=True)
-        except binascii.Error:
-            continue
+    from pkg.client_go.util.keyutil import pem  # only a kubelet with an API server has bundles
+
+    return (block.data for block in pem.blocks(text.encode(errors="replace")))
 
 
 def _encode_certificate(anchor: bytes) -> bytes:

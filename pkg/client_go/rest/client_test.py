@@ -402,6 +402,42 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         rest.RESTClient(rest.Config(host="https://h", tls_client_config=rest.TLSClientConfig(ca_data=b"junk")))
 
 
+@pytest.mark.parametrize(
+    "bundle",
+    [
+        "Zertifizierungsstelle f\u00fcr Pr\u00fcfungen\n".encode() + CA.cert_pem,
+        b"\xff\xfe\n" + CA.cert_pem,
+        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" + CA.cert_pem,
+        b"-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n" + CA.cert_pem,
+        b"-----BEGIN CERTIFICATE-----\nAAAA\n" + CA.cert_pem,
+        CA.cert_pem + b"-----BEGIN CERTIFICATE-----\nAAAA",
+        CA.key_pem + CA.cert_pem + CA.cert_pem,
+    ],
+)
+def test_bundle_of_authorities_with_parts_of_no_use(tmp_path: Path, bundle: bytes) -> None:
+    with testing.serve(lambda request: request.answer(), SERVER, path=tmp_path) as server:
+        one = client(server, tls_client_config=rest.TLSClientConfig(ca_data=bundle))
+        assert one.request(golang.background(), "GET", "/") == b"{}"
+        one.close_idle_connections()
+
+
+@pytest.mark.parametrize("bundle", [b"junk", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_bundle_without_an_authority(bundle: bytes) -> None:
+    with pytest.raises(ValueError, match="unable to load root certificates from certificate-authority-data"):
+        rest.RESTClient(rest.Config(host="https://h", tls_client_config=rest.TLSClientConfig(ca_data=bundle)))
+
+
+def test_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with testing.serve(lambda request: request.answer()) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", "192.0.2.0/24")
+        one = rest.RESTClient(rest.Config(host="http://198.51.100.1"))
+        assert one.request(golang.background(), "GET", "/a") == b"{}"
+        one.close_idle_connections()
+        assert rest.RESTClient(rest.Config(host="http://192.0.2.7"))._proxy is None
+    assert [request.uri for request in proxy.requests] == ["http://198.51.100.1/a"]
+
+
 class FakeLimiter:
     """Counts who waits."""
 

@@ -9,6 +9,7 @@ import os
 import urllib.parse
 
 from pkg.client_go.rest.config import Config
+from pkg.golang import httpproxy
 
 
 def default_server_url(config: Config) -> urllib.parse.SplitResult:
@@ -30,7 +31,7 @@ def default_server_url(config: Config) -> urllib.parse.SplitResult:
 
 def proxy(config: Config, url: urllib.parse.SplitResult) -> urllib.parse.SplitResult | None:
     """The proxy of the config or else of the environment; None if there is none for this server."""
-    text = config.proxy_url or _environment_proxy(url)
+    text = config.proxy_url or httpproxy.from_environment(os.environ, url)
     if not text:
         return None
     parsed = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
@@ -38,13 +39,3 @@ def proxy(config: Config, url: urllib.parse.SplitResult) -> urllib.parse.SplitRe
         # DIVERGES: https and socks5 proxies are not supported.
         raise ValueError(f'proxy-url "{text}": only http:// proxies are supported')
     return parsed
-
-
-def _environment_proxy(url: urllib.parse.SplitResult) -> str:
-    name = f"{url.scheme}_proxy"
-    text = os.environ.get(name) or os.environ.get(name.upper()) or ""
-    if not text or url.hostname in ("localhost", "127.0.0.1", "::1"):
-        return ""
-    import urllib.request  # costly, and needed with a proxy only
-
-    return "" if urllib.request.proxy_bypass_environment(url.netloc) else text  # type: ignore[attr-defined]

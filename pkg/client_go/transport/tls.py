@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pkg import klog
+from pkg.client_go.util.keyutil import pem
 
 if TYPE_CHECKING:
     from pkg.client_go import rest
@@ -143,10 +144,8 @@ class TLSContexts:
         if not data:
             context.load_default_certs()
             return
-        try:
-            context.load_verify_locations(cadata=data.decode("ascii"))
-        except (ssl.SSLError, UnicodeDecodeError) as err:
-            raise ValueError(f"unable to load root certificates from {source}: {err}") from err
+        if not _load_certificates(context, data):
+            raise ValueError(f"unable to load root certificates from {source}: unable to parse bytes as PEM block")
 
     def _own_certificate(self) -> KeyPair | None:
         """Raises OSError or ValueError that names what is missing."""
@@ -170,6 +169,23 @@ def describe(cert_pem: bytes) -> str:
     ended = "ended" if end < datetime.datetime.now(datetime.UTC) else "is valid until"
     whose = f" of {names[0].value!r}" if names else ""
     return f"the client certificate{whose}, which {ended} {end:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _load_certificates(context: ssl.SSLContext, data: bytes) -> bool:
+    """Trust all certificates in the PEM data that can be read; whether there is one.
+
+    Go: rootCertPool, crypto/x509.CertPool.AppendCertsFromPEM
+    """
+    loaded = False
+    for block in pem.blocks(data):
+        if block.type != "CERTIFICATE" or block.has_headers:
+            continue
+        try:
+            context.load_verify_locations(cadata=block.data)
+            loaded = True
+        except (ssl.SSLError, ValueError):
+            klog.v(4).info_s("Skipping a certificate that cannot be read in a bundle of certificate authorities")
+    return loaded
 
 
 def _read(path: str, what: str) -> bytes:

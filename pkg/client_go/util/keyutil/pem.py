@@ -14,7 +14,7 @@ from dataclasses import dataclass
 # Headers, which encrypted keys have, end with an empty line.
 _BLOCK = re.compile(
     rb"^-----BEGIN (?P<type>[^\r\n-]+)-----[ \t]*\r?\n"
-    rb"(?P<headers>(?:[^\r\n:]+:[^\r\n]*\r?\n)*)"
+    rb"(?P<headers>(?:(?!-----)[^\r\n:]++:[^\r\n]*+\r?\n)*+)"
     rb"(?P<body>[A-Za-z0-9+/=\s]*?)"
     rb"-----END (?P=type)-----",
     re.MULTILINE,

@@ -47,4 +47,5 @@ class ActiveDeadlineHandler:
             pod_status = pod.status
         if pod_status.start_time is None:
             return False
+        # time of day: the API server keeps the start, and a restart of the kubelet reads it from there.
         return self._clock.since(pod_status.start_time) >= pod.spec.active_deadline_seconds

@@ -48,6 +48,7 @@ from kubelet.util import sliceutils
 from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import clock
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 from pkg.apis.core.v1.helper import qos as v1qos
@@ -221,7 +222,7 @@ class Kubelet(KubeletPods, KubeletStats):
         if kube_cfg.image_gc_high_threshold_percent == 100 and kube_cfg.image_maximum_gc_age == 0:
             klog.v(2).info_s("ImageGCHighThresholdPercent is set 100 and ImageMaximumGCAge is 0, Disable image GC")
             return
-        began = self.clock.now()
+        began = self.clock.steady()
         collect_images = _GarbageCollection("Image", lambda: self.image_manager.garbage_collect(ctx, began))
         golang.go(
             wait.until,
@@ -548,7 +549,7 @@ class Kubelet(KubeletPods, KubeletStats):
 
     def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """Admit pods that are new, oldest first, and start their workers; or refuse them for good."""
-        start = self.clock.now()
+        start = self.clock.steady()
         pending_resizes: list[str] = []
         # DIVERGES: Go does this last, and a worker that is quicker takes the conditions away for a moment.
         with contain("Failed to take over the resize conditions of pods", ctx, pods=klog.kobjs(pods)):
@@ -583,7 +584,7 @@ class Kubelet(KubeletPods, KubeletStats):
         assert pod is not None
         uid = pod.metadata.uid
         self.history.pods.name(pod)
-        self.history.pods.mark(uid, "seen", at=start.timestamp())
+        self.history.pods.mark(uid, "seen", at=clock.from_steady(self.clock, start).timestamp())
         wants_resize = False
         if not self.pod_workers.is_pod_termination_requested(uid) and not podutil.is_pod_phase_terminal(
             pod.status.phase
@@ -662,7 +663,7 @@ class Kubelet(KubeletPods, KubeletStats):
 
     def handle_pod_updates(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """Pass on that the specs of pods changed, or that they are being deleted."""
-        start = self.clock.now()
+        start = self.clock.steady()
         for updated in pods:
             with self._for_one_pod(ctx, updated, "update"):
                 self._update_pod(ctx, updated, start)
@@ -705,7 +706,7 @@ class Kubelet(KubeletPods, KubeletStats):
 
     def handle_pod_removes(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """End pods that their source no longer names."""
-        start = self.clock.now()
+        start = self.clock.steady()
         for removed in pods:
             # Housekeeping ends a pod that could not be ended here, for the pod manager has forgotten it.
             with self._for_one_pod(ctx, removed, "remove"):
@@ -725,7 +726,7 @@ class Kubelet(KubeletPods, KubeletStats):
 
     def handle_pod_reconcile(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """Mend pods whose status somebody else changed."""
-        start = self.clock.now()
+        start = self.clock.steady()
         trigger = ""
         has_pending_resizes = self.allocation_manager.has_pending_resizes()
         for reconciled in pods:
@@ -766,7 +767,7 @@ class Kubelet(KubeletPods, KubeletStats):
 
     def handle_pod_syncs(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """Have the workers of pods look at them again."""
-        start = self.clock.now()
+        start = self.clock.steady()
         for synced in pods:
             with self._for_one_pod(ctx, synced, "sync"):
                 pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(synced)
@@ -819,6 +820,7 @@ class Kubelet(KubeletPods, KubeletStats):
     ) -> tuple[bool, PostSyncFunc | None]:
         first_seen = _first_seen(pod)
         if update_type is kubetypes.SYNC_POD_CREATE and first_seen is not None:
+            # time of day: the time is an annotation of the pod.
             metrics.POD_WORKER_START_DURATION.observe(self.clock.since(first_seen))
         self._note_resize_progress(pod, pod_status)
         api_status = self.generate_api_pod_status(ctx, pod, pod_status, False)
@@ -831,6 +833,7 @@ class Kubelet(KubeletPods, KubeletStats):
             return True, None
         started = found and existing.phase == v1.POD_PENDING and api_status.phase == v1.POD_RUNNING
         if first_seen is not None and (not found or started):
+            # time of day: as above.
             metrics.POD_START_DURATION.observe(self.clock.since(first_seen))
         if pod.metadata.uid in self.waiting_pods and not self._admit_after_waiting(pod):
             return True, None

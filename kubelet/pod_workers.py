@@ -1033,6 +1033,7 @@ class PodWorkers:
         backoff = self.back_off_period
         backoff_at = kubecontainer.min_backoff_expiration(sync_err)
         if backoff_at is not None:
+            # time of day: the runtime says when the container ended. The result is bounded below.
             backoff = (backoff_at - self.clock.now()).total_seconds()
         backoff = min(max(backoff, 0.0), self.resync_interval)
         return wait.jitter(backoff, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR)

@@ -9,10 +9,11 @@ import os
 import select
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from pkg import golang, klog
+from pkg.apimachinery import clock
 
 KMSG = "/dev/kmsg"
 # The kernel never gives more at once.
@@ -25,7 +26,7 @@ class Message(NamedTuple):
     The time is worked out when somebody asks: of thousands of lines that there are at the start few matter.
     """
 
-    boot_time: datetime
+    boot_time: datetime  # by the steady clock, and so is the timestamp
     microseconds: int
     text: str
 
@@ -41,7 +42,7 @@ class KmsgParser:
         """Raises OSError when the log may not be read, as in a user namespace, or is not there."""
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         # The clock of the log stands still while the machine sleeps, so this is not always when it was started.
-        self._boot_time = datetime.now(UTC) - timedelta(seconds=time.clock_gettime(time.CLOCK_MONOTONIC))
+        self._boot_time = clock.RealClock().steady() - timedelta(seconds=time.monotonic())
 
     def parse(self, ctx: golang.Context) -> Iterator[Message]:
         """The lines, until ctx is done or the log cannot be read any more; it is closed then. Once only."""

@@ -50,7 +50,7 @@ class _Samples:
         self.spec, self.newest = spec, stats
         if self.base is None:
             self.base = self.next
-        elif (stats.timestamp - self.next.timestamp).total_seconds() >= _BASE_INTERVAL:
+        elif (stats.steady - self.next.steady).total_seconds() >= _BASE_INTERVAL:
             self.base, self.next = self.next, stats
 
     def last(self, count: int) -> list[info.ContainerStats]:
@@ -138,7 +138,7 @@ class Manager:
         if samples is None:
             spec, stats = self._read(name, container)
             samples = self._samples[name] = _Samples(spec, stats, base=None, next=stats)
-        elif self._clock.since(samples.newest.timestamp) >= max_age:
+        elif (self._clock.steady() - samples.newest.steady).total_seconds() >= max_age:
             samples.add(*self._read(name, container))
         return info.ContainerInfo(
             reference=_reference(name, container), spec=samples.spec, stats=samples.last(options.count)
@@ -150,7 +150,7 @@ class Manager:
         except LookupError as err:
             # There is such a cgroup, but one of its files lacks what it should have.
             raise ValueError(f"cgroup {name} lacks a figure: {err}") from err
-        stats.timestamp = self._clock.now()
+        stats.timestamp, stats.steady = self._clock.now(), self._clock.steady()
         self._name_devices(stats.disk_io)
         pids = self._cgroups.processes(name)
         root_pid = self._root_pid(name, container, pids)

@@ -192,6 +192,17 @@ def test_rate_when_nobody_asked_for_long(node: Node) -> None:
     assert node.cpu_rate() == 100_000_000
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_clock_that_is_set_freezes_no_figures(node: Node, hours: int) -> None:
+    node.use_cpu(0)
+    node.cpu_rate()
+    node.clock.step(20)
+    node.clock.shift(hours * 3600)
+    node.use_cpu(2_000_000)
+    assert node.cpu_rate() == 100_000_000
+    assert node.one(APP_V2).stats[-1].timestamp == node.clock.now()
+
+
 @pytest.mark.parametrize(("count", "samples"), [(1, 1), (2, 2), (-1, 2)])
 def test_how_many_samples(node: Node, count: int, samples: int) -> None:
     node.one(APP_V2)

@@ -106,6 +106,7 @@ class CertRotation:
         if without <= self._exit_after:
             return
         facts = {
+            # time of day: it is shown.
             "lastCertificateAvailabilityTime": self._clock.now() - datetime.timedelta(seconds=without),
             "shutdownThreshold": f"{self._exit_after:g}s",
         }

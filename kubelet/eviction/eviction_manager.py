@@ -325,7 +325,7 @@ class ManagerImpl:
         """Take note of what was observed. Returns the thresholds that something is to be done about."""
         log = helpers.debug_log_thresholds_with_observation
         thresholds = self._thresholds_met_now(observations)
-        now = self._clock.now()
+        now = self._clock.steady()
         first_observed_at = helpers.thresholds_first_observed_at(thresholds, self._thresholds_first_observed_at, now)
         conditions = helpers.node_conditions(thresholds)
         if conditions:
@@ -409,6 +409,7 @@ class ManagerImpl:
         for threshold in thresholds:
             time = observations[threshold.signal].time
             if time is not None:
+                # time of day: the runtime may have taken the figures.
                 metrics.EVICTION_STATS_AGE.labels(threshold.signal).observe(self._clock.since(time))
 
     def _wait_for_pods_cleanup(
@@ -574,19 +575,21 @@ class ManagerImpl:
         signals: dict[evictionapi.Signal, SignalPreview] = {}
         for threshold in thresholds:
             signal, observed = threshold.signal, observations.get(threshold.signal)
+            first = since.get(threshold)
+            first = None if first is None else clocklib.from_steady(self._clock, first)
             if signal not in signals:
                 signals[signal] = self._preview_signal(signal, observed, pods, stats_func)
             if observed is None:
-                state = ThresholdState(threshold, None, None, False, since.get(threshold))
+                state = ThresholdState(threshold, None, None, False, first)
             else:
                 quantity, reclaim_quantity = (
                     helpers.threshold_quantity(threshold, observed, enforce) for enforce in (False, True)
                 )
                 met = (reclaim_quantity if threshold in pending else quantity).cmp(observed.available) > 0
-                state = ThresholdState(threshold, quantity, reclaim_quantity, met, since.get(threshold))
+                state = ThresholdState(threshold, quantity, reclaim_quantity, met, first)
             signals[signal].thresholds.append(state)
         return Preview(
-            conditions_last_observed=last_observed,
+            conditions_last_observed={c: clocklib.from_steady(self._clock, at) for c, at in last_observed.items()},
             conditions=conditions,
             pressure_transition_period=self._config.pressure_transition_period,
             signals=list(signals.values()),

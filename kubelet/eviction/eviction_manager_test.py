@@ -645,6 +645,29 @@ def test_figures_that_are_not_new_are_no_reason_to_evict_again() -> None:
     assert world.synchronize("500Mi", after=MINUTE) == [_BEST_EFFORT]
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_clock_that_is_set_changes_no_period(hours: int) -> None:
+    """Neither the grace period of a threshold nor the transition period of a condition, and evictions go on."""
+    world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi", 2 * MINUTE)], memory_pods(), memory_summary)
+
+    def summary(available: str, stats: Iterable[statsapi.PodStats]) -> statsapi.Summary:
+        made = memory_summary(available, stats)
+        assert made.node.memory is not None
+        made.node.memory.time = world.clock.now()
+        return made
+
+    world.summary = summary
+    assert world.synchronize("500Mi") == []
+    world.clock.shift(hours * 3600)
+    assert world.synchronize("500Mi", after=MINUTE) == []
+    assert world.synchronize("500Mi", after=MINUTE) == [_BEST_EFFORT]
+    world.clock.shift(hours * 3600)
+    assert world.synchronize("500Mi", after=MINUTE) == [_BEST_EFFORT]
+    world.clock.shift(hours * 3600)
+    assert (world.synchronize("2Gi", after=4 * MINUTE), world.under_pressure()) == ([], ["memory"])
+    assert (world.synchronize("2Gi", after=MINUTE), world.under_pressure()) == ([], [])
+
+
 def test_memory_comes_before_all_else() -> None:
     pods = memory_pods()
 

@@ -590,7 +590,8 @@ def thresholds_updated_stats(
     results = []
     for threshold, observed in _observed(thresholds, observations):
         last = last_observations.get(threshold.signal)
-        if last is None or last.time is None or observed.time is None or observed.time > last.time:
+        # A time before the last one is new too: somebody has set the clock back.
+        if last is None or last.time is None or observed.time is None or observed.time != last.time:
             results.append(threshold)
     return results
 

@@ -17,7 +17,7 @@ from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.cri import errors as crierror
 from pkg import features, golang, klog
 from pkg.api.core import v1
-from pkg.apimachinery import clock
+from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.util import wait
 from pkg.client_go.tools import record
 from pkg.component_base import tracing
@@ -96,7 +96,7 @@ class ImageGCManager:
         recorder: record.EventRecorder,
         node_ref: v1.ObjectReference,
         policy: ImageGCPolicy,
-        clock: clock.Clock,
+        clock: clock_.Clock,
         tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER,
     ) -> None:
         """Raises ValueError for a policy that makes no sense."""
@@ -123,7 +123,7 @@ class ImageGCManager:
 
     def _monitor(self, ctx: golang.Context) -> None:
         try:
-            self._detect_images(ctx, self._clock.now())
+            self._detect_images(ctx, self._clock.steady())
         except crierror.RemoteError as err:
             klog.info_s("Failed to monitor images", err=err)
 
@@ -146,7 +146,7 @@ class ImageGCManager:
         """Brings the records up to date; returns the keys of the images in use."""
         images = self._runtime.list_images(ctx)
         in_use = self._images_in_use(ctx, images)
-        now = self._clock.now()
+        now = self._clock.steady()
         with self._lock:
             current = {_image_key(image.id, image.spec.runtime_handler): image for image in images}
             for key, image in current.items():
@@ -186,7 +186,7 @@ class ImageGCManager:
         return {mount.image.image for mount in status.mounts if mount.image is not None}
 
     def garbage_collect(self, ctx: golang.Context, began_gc: datetime) -> None:
-        """Applies the policy. began_gc is when the kubelet began to collect at all.
+        """Applies the policy. began_gc is when the kubelet began to collect at all, by the steady clock.
 
         Raises ImageGCError, crierror.RemoteError, and what the stats provider raises.
         """
@@ -194,7 +194,7 @@ class ImageGCManager:
             self._garbage_collect(span.ctx, began_gc)
 
     def _garbage_collect(self, ctx: golang.Context, began_gc: datetime) -> None:
-        free_time = self._clock.now()
+        free_time = self._clock.steady()
         images = self._images_in_eviction_order(ctx, free_time)
         images = self._free_old_images(ctx, images, free_time, began_gc)
         stats, _ = self._stats_provider.image_fs_stats(ctx)
@@ -247,7 +247,7 @@ class ImageGCManager:
         with self._lock:
             remaining = [image.id for image in self._image_records.values()]
         for hook in self._post_gc_hooks:
-            hook(ctx, remaining, gc_start)
+            hook(ctx, remaining, clock_.from_steady(self._clock, gc_start))
 
     def _free_old_images(
         self,
@@ -287,7 +287,7 @@ class ImageGCManager:
     def delete_unused_images(self, ctx: golang.Context) -> None:
         """Removes all that may be. Raises ImageGCError, crierror.RemoteError."""
         klog.info_s("Attempting to delete unused images")
-        free_time = self._clock.now()
+        free_time = self._clock.steady()
         images = self._images_in_eviction_order(ctx, free_time)
         self._free_space(ctx, None, free_time, images)
         self._run_post_gc_hooks(ctx, free_time)

@@ -206,6 +206,17 @@ def test_young_image_stays() -> None:
     assert world.left() == []
 
 
+def test_clock_that_is_set_back_keeps_no_image() -> None:
+    world = _World(max_age=60, min_age=30)
+    world.set_images(0)
+    world.see()
+    world.clock.shift(-3600)
+    world.clock.step(61)
+    world.collect()
+    assert world.left() == []
+    assert world.hooks == [([], world.clock.now())], "pull records are kept by the time of day"
+
+
 def test_old_image_goes_however_empty_the_disk() -> None:
     world = _World(max_age=60)
     world.set_images(0, 1)

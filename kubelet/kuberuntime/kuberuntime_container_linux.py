@@ -196,7 +196,7 @@ class ContainerLinuxMethods(SecurityContextMethods):
         if self.cpu_cfs_quota:
             period = cm.QUOTA_PERIOD
             if features.feature_gate.enabled(features.CPU_CFS_QUOTA_PERIOD):
-                period = int(self.cpu_cfs_quota_period * _MICROSECONDS)
+                period = round(self.cpu_cfs_quota_period * _MICROSECONDS)
             quota = cm.milli_cpu_to_quota(cpu_limit.milli_value(), period)
             resources.cpu_quota = -1 if disable_cpu_quota else quota
             resources.cpu_period = period

@@ -167,6 +167,7 @@ class ContainerGC:
     def _evictable_containers(self, ctx: golang.Context, min_age: float) -> ContainersByEvictUnit:
         """Those that do not run and were created more than min_age seconds ago."""
         units: ContainersByEvictUnit = {}
+        # time of day: the runtime says when it created a container.
         newest = self._manager.clock.now() - timedelta(seconds=min_age)
         for container in self._manager.get_containers(ctx, ListOptions()):
             if container.state == runtimeapi.CONTAINER_RUNNING:

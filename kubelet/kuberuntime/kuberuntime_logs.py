@@ -32,6 +32,7 @@ class LogMethods(ImageMethods):
         """See logs.read_logs, which it raises from too; container_id may be "" without follow."""
         since = None
         if api_opts.since_seconds is not None and api_opts.since_seconds < _ALL_TIME:
+            # time of day: the lines of a log carry it.
             since = self.clock.now() - timedelta(seconds=api_opts.since_seconds)
         if api_opts.since_time is not None and (since is None or api_opts.since_time > since):
             since = api_opts.since_time

@@ -139,7 +139,7 @@ class ResizeMethods(ContainerMethods):
         return result
 
     def _prepare_resize(self, ctx: golang.Context, pod: v1.Pod, changes: PodActions) -> _Resize:
-        period = int(self.cpu_cfs_quota_period * _MICROSECONDS)
+        period = round(self.cpu_cfs_quota_period * _MICROSECONDS)
         enforce_cpu_limits = self.cpu_cfs_quota
         if unlimits_exclusive_cpus() and self.container_manager.pod_has_exclusive_cpus(pod):
             klog.v(2).info_s("Disabled CFS quota", pod=klog.kobj(pod))

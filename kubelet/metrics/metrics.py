@@ -12,6 +12,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from pkg import features
+from pkg.apimachinery import clock
 from pkg.component_base import metrics
 from pkg.component_base.metrics import legacyregistry
 
@@ -463,8 +464,8 @@ def get_gather() -> CollectorRegistry:
 
 
 def since_in_seconds(start: datetime.datetime) -> float:
-    """Seconds from start to now."""
-    return (datetime.datetime.now(datetime.UTC) - start).total_seconds()
+    """Seconds since the steady clock gave the reading `start`."""
+    return (clock.RealClock().steady() - start).total_seconds()
 
 
 def set_node_name(name: str) -> None:

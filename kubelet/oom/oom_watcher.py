@@ -56,7 +56,7 @@ class OomWatcher:
         golang.go(self._watch, ctx, ref, name="oom-watcher")
 
     def _watch(self, ctx: golang.Context, ref: v1.ObjectReference) -> None:
-        since = self._clock.now() - _EVENT_TTL
+        since = self._clock.steady() - _EVENT_TTL
         # All of this is for the operator's information: the kubelet does its work without.
         with contain("Failed to follow OOM notifications", golang.background()):
             for event in self._oom_streamer.stream_ooms(ctx):

@@ -250,6 +250,7 @@ class EventedPLEG:
             metrics.RUNNING_CONTAINER_COUNT.labels(state).inc(difference)
 
     def _update_latency_metric(self, event: runtimeapi.ContainerEventResponse) -> None:
+        # time of day: the runtime says when it created the event.
         metrics.EVENTED_PLEG_CONN_LATENCY.observe(self._clock.since(_from_nanoseconds(event.created_at)))
 
 

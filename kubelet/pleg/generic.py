@@ -135,7 +135,7 @@ class _Call(NamedTuple):
 
     method: str
     subject: str
-    since: datetime.datetime
+    since: datetime.datetime  # by the steady clock
 
     def __str__(self) -> str:
         since = self.since.isoformat(timespec="seconds")
@@ -277,6 +277,7 @@ class GenericPLEG:
             raise PLEGUnhealthyError("pleg has yet to be successful" + self._explain())
         elapsed = self._elapsed_since(relist_time)
         # Seen from outside, time() minus this is how long the PLEG has been stuck.
+        # time of day: who reads the metric compares it with theirs.
         metrics.PLEG_LAST_SEEN.set(int(self._clock.now().timestamp() - elapsed))
         threshold = self._relist_duration.relist_threshold
         if elapsed > threshold:
@@ -317,7 +318,7 @@ class GenericPLEG:
 
     def _relist_locked(self, timestamp: datetime.datetime) -> None:
         try:
-            with self._calling(_Call("GetPods", "all sandboxes and containers", self._clock.now())):
+            with self._calling(_Call("GetPods", "all sandboxes and containers", self._clock.steady())):
                 pods = self._runtime.get_pods(self._ctx, True)
         except Exception as err:  # any answer of the runtime: the next relist tries again
             self._last_error = err
@@ -338,7 +339,7 @@ class GenericPLEG:
         with self._relist_lock, metrics.PLEG_POD_RELIST_DURATION.time():
             klog.v(5).info_s("GenericPLEG: Relisting Pod", podUID=pod_uid)
             try:
-                with self._calling(_Call("GetPod", f"pod {pod_uid}", self._clock.now())):
+                with self._calling(_Call("GetPod", f"pod {pod_uid}", self._clock.steady())):
                     pod = self._runtime.get_pod(self._ctx, pod_uid)
             except Exception as err:  # the next relist of all tries again
                 if self._ctx.err() is None:
@@ -374,7 +375,7 @@ class GenericPLEG:
 
     def _inspect(self, pod: kubecontainer.Pod) -> _Inspection | None:
         """Inspect the pod on the inspecting thread; None if that takes too long to wait for."""
-        inspection = _Inspection(self._ctx, pod, self._clock.now())
+        inspection = _Inspection(self._ctx, pod, self._clock.steady())
         if self._inspections is None:
             self._inspections = golang.Channel()
             golang.go(self._run_inspections, self._inspections, name="pleg-inspect")
@@ -417,8 +418,8 @@ class GenericPLEG:
         if not inspection.finished(0):
             return False
         del self._late[pid]
-        took = self._clock.since(inspection.call.since)
-        if took < self.inspect_limit:
+        took = self._clock.steady() - inspection.call.since
+        if took.total_seconds() < self.inspect_limit:
             with self._reinspect_lock:
                 self._slow.discard(pid)
         self._finish(inspection)

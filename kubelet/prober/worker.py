@@ -220,6 +220,7 @@ class Worker:
         """Whether the container has run long enough, and this probe's time (before or after its start-up) is now."""
         running = status.state.running
         if running is not None and running.started_at is not None:
+            # time of day: the runtime says when the container started.
             age = self._manager.clock.since(running.started_at)
             # DIVERGES: a start that lies ahead was before the clock was set back; Go does not probe until then.
             if 0 <= age < self._spec.initial_delay_seconds:

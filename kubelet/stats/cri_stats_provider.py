@@ -449,6 +449,7 @@ class CRIStatsProvider:
         return None
 
     def _cleanup_outdated_caches(self) -> None:
+        # time of day: the runtime says when it took the figures.
         oldest = (self._clock.now().timestamp() - DEFAULT_CACHE_PERIOD) * 1e9
         with self._lock:
             for id, record in list(self._cpu_usage_cache.items()):

@@ -25,6 +25,7 @@ from kubelet.status.generate import (
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import clock
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
@@ -465,7 +466,7 @@ class Manager:
             version=version,
             pod_name=pod.metadata.name,
             pod_namespace=pod.metadata.namespace,
-            at=metav1.now() if cached is None or cached.at is None else cached.at,
+            at=clock.RealClock().steady() if cached is None or cached.at is None else cached.at,
             pod_is_finished=pod_is_finished,
             status=status,
         )
@@ -634,7 +635,7 @@ class Manager:
                 version=status.version,
             )
             return
-        metrics.POD_STATUS_SYNC_DURATION.observe((metav1.now() - status.at).total_seconds())
+        metrics.POD_STATUS_SYNC_DURATION.observe((clock.RealClock().steady() - status.at).total_seconds())
         # DIVERGES: Go counts all later statuses from the pod's first one.
         with self._pod_statuses_lock:
             if self._pod_statuses.get(uid) is status:

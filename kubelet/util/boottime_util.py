@@ -31,5 +31,6 @@ def _get_boot_time_with_proc_stat(path: str = "/proc/stat") -> datetime.datetime
 
 def _get_boot_time_with_sysinfo() -> datetime.datetime:
     uptime = int(time.clock_gettime(time.CLOCK_BOOTTIME))
+    # time of day: the summary shows it.
     started = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=uptime)
     return started.replace(microsecond=0)

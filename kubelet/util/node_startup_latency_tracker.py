@@ -35,7 +35,7 @@ class BasicNodeStartupLatencyTracker:
             self._boot_time: datetime.datetime | None = get_boot_time()
         except OSError:
             self._boot_time = None  # what counts from there is left out
-        self._kubelet_start_time = self._clock.now()
+        self._kubelet_start_time = self._clock.steady()
         # Guards the rest.
         self._lock = threading.Lock()
         self._first_registration_attempt_time: datetime.datetime | None = None
@@ -45,14 +45,14 @@ class BasicNodeStartupLatencyTracker:
     def record_attempt_register_node(self) -> None:
         with self._lock:
             if self._first_registration_attempt_time is None:
-                self._first_registration_attempt_time = self._clock.now()
+                self._first_registration_attempt_time = self._clock.steady()
 
     def record_registered_new_node(self) -> None:
         with self._lock:
             attempt = self._first_registration_attempt_time
             if attempt is None or self._first_registered_new_node_time is not None:
                 return
-            registered = self._first_registered_new_node_time = self._clock.now()
+            registered = self._first_registered_new_node_time = self._clock.steady()
         started = self._kubelet_start_time
         if self._boot_time is not None:
             metrics.NODE_STARTUP_PRE_KUBELET_DURATION.set((started - self._boot_time).total_seconds())
@@ -64,7 +64,7 @@ class BasicNodeStartupLatencyTracker:
             registered = self._first_registered_new_node_time
             if registered is None or self._first_node_ready_time is not None:
                 return
-            ready = self._first_node_ready_time = self._clock.now()
+            ready = self._first_node_ready_time = self._clock.steady()
         metrics.NODE_STARTUP_POST_REGISTRATION_DURATION.set((ready - registered).total_seconds())
         if self._boot_time is not None:
             metrics.NODE_STARTUP_DURATION.set((ready - self._boot_time).total_seconds())

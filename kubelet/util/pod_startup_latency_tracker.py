@@ -129,7 +129,7 @@ class BasicPodStartupLatencyTracker:
         with self._lock:
             state = self._pods.get(pod_uid)
             if state is not None:
-                state.image_pull_sessions_starts.append(self._clock.now())
+                state.image_pull_sessions_starts.append(self._clock.steady())
 
     def record_image_finished_pulling(self, pod_uid: str) -> None:
         with self._lock:
@@ -137,7 +137,7 @@ class BasicPodStartupLatencyTracker:
             if state is not None and state.image_pull_sessions_starts:
                 # Which pull it was is not known, so it is taken to be the oldest.
                 start = state.image_pull_sessions_starts.pop(0)
-                state.image_pull_sessions.append(_ImagePullSession(start, self._clock.now()))
+                state.image_pull_sessions.append(_ImagePullSession(start, self._clock.steady()))
 
     def record_init_container_started(self, pod_uid: str, started_at: datetime.datetime) -> None:
         with self._lock:

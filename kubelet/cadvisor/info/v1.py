@@ -238,6 +238,9 @@ class ContainerStats(msgspec.Struct):
     """All figures of a container at one moment. Which of them mean something, its ContainerSpec says."""
 
     timestamp: datetime = _NEVER
+    # The same moment by the steady clock. Ages and rates come from this reading, because the time of day may be set
+    # meanwhile.
+    steady: datetime = _NEVER
     cpu: CpuStats = msgspec.field(default_factory=CpuStats)
     disk_io: DiskIoStats = msgspec.field(default_factory=DiskIoStats)
     memory: MemoryStats = msgspec.field(default_factory=MemoryStats)

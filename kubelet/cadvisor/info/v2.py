@@ -158,11 +158,11 @@ def inst_cpu_stats(last: v1.ContainerStats | None, cur: v1.ContainerStats) -> Cp
     """The rate between two samples; None without a first one. Raises ValueError when they cannot be compared."""
     if last is None:
         return None
-    if cur.timestamp <= last.timestamp:
+    if cur.steady <= last.steady:
         raise ValueError("container stats move backwards in time")
     if len(last.cpu.usage.per_cpu) != len(cur.cpu.usage.per_cpu):
         raise ValueError("different number of cpus")
-    nanoseconds = (cur.timestamp - last.timestamp) // timedelta(microseconds=1) * 1000
+    nanoseconds = (cur.steady - last.steady) // timedelta(microseconds=1) * 1000
 
     def rate(before: int, now: int) -> int:
         if now < before:

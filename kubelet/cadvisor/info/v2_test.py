@@ -16,7 +16,7 @@ EVERYTHING = v1.ContainerSpec(
 
 def sample(second: float, total: int, per_cpu: list[int] | None = None) -> v1.ContainerStats:
     usage = v1.CpuUsage(total=total, per_cpu=per_cpu or [], user=total // 4, system=total // 2)
-    return v1.ContainerStats(timestamp=START + timedelta(seconds=second), cpu=v1.CpuStats(usage=usage))
+    return v1.ContainerStats(timestamp=START, steady=START + timedelta(seconds=second), cpu=v1.CpuStats(usage=usage))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from pkg.apimachinery import clock as clock_
 
 # Seconds for which a device's health holds, where its driver does not say.
 DEFAULT_HEALTH_TIMEOUT = 30.0
+# Go's zero time.
+_NEVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 class HealthInfoCache:
@@ -50,7 +52,7 @@ class HealthInfoCache:
 
         A device that is missing becomes unknown when its time is over.
         """
-        now = self._clock.now()
+        now = self._clock.steady()
         changed = []
         with self._lock:
             known = self._health_info.setdefault(driver_name, {})
@@ -82,7 +84,29 @@ class HealthInfoCache:
         if device.last_updated is None:
             return True
         timeout = device.health_check_timeout or DEFAULT_HEALTH_TIMEOUT
-        return self._clock.since(device.last_updated) > timeout
+        return (self._clock.steady() - device.last_updated).total_seconds() > timeout
+
+    def _to_json(self, device: state.DeviceHealth) -> dict[str, Any]:
+        updated = _NEVER if device.last_updated is None else clock_.from_steady(self._clock, device.last_updated)
+        return {
+            "PoolName": device.pool_name,
+            "DeviceName": device.device_name,
+            "Health": device.health.value,
+            "LastUpdated": updated.isoformat().replace("+00:00", "Z"),
+            "HealthCheckTimeout": round(device.health_check_timeout * 1e9),
+            "Message": device.message,
+        }
+
+    def _from_json(self, device: dict[str, Any]) -> state.DeviceHealth:
+        updated = datetime.datetime.fromisoformat(device["LastUpdated"]).astimezone(datetime.UTC)
+        return state.DeviceHealth(
+            pool_name=device["PoolName"],
+            device_name=device["DeviceName"],
+            health=state.DeviceHealthStatus(device["Health"]),
+            last_updated=None if updated == _NEVER else clock_.to_steady(self._clock, updated),
+            health_check_timeout=device.get("HealthCheckTimeout", 0) / 1e9,
+            message=device.get("Message", ""),
+        )
 
     def _load(self) -> state.DevicesHealthMap:
         path = Path(self._state_file)
@@ -91,7 +115,7 @@ class HealthInfoCache:
         document = json.loads(path.read_bytes())
         try:
             return {
-                driver: {key: _from_json(device) for key, device in (devices["Devices"] or {}).items()}
+                driver: {key: self._from_json(device) for key, device in (devices["Devices"] or {}).items()}
                 for driver, devices in (document or {}).items()
             }
         except (AttributeError, KeyError, TypeError) as err:
@@ -101,7 +125,7 @@ class HealthInfoCache:
         if not self._state_file:
             return
         document = {
-            driver: {"Devices": {key: _to_json(device) for key, device in sorted(devices.items())}}
+            driver: {"Devices": {key: self._to_json(device) for key, device in sorted(devices.items())}}
             for driver, devices in sorted(self._health_info.items())
         }
         path = Path(self._state_file)
@@ -115,27 +139,4 @@ class HealthInfoCache:
 def _differs(known: state.DeviceHealth | None, reported: state.DeviceHealth) -> bool:
     return known is None or dataclasses.replace(known, last_updated=None) != dataclasses.replace(
         reported, last_updated=None
-    )
-
-
-def _to_json(device: state.DeviceHealth) -> dict[str, Any]:
-    updated = device.last_updated or datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
-    return {
-        "PoolName": device.pool_name,
-        "DeviceName": device.device_name,
-        "Health": device.health.value,
-        "LastUpdated": updated.isoformat().replace("+00:00", "Z"),
-        "HealthCheckTimeout": round(device.health_check_timeout * 1e9),
-        "Message": device.message,
-    }
-
-
-def _from_json(device: dict[str, Any]) -> state.DeviceHealth:
-    return state.DeviceHealth(
-        pool_name=device["PoolName"],
-        device_name=device["DeviceName"],
-        health=state.DeviceHealthStatus(device["Health"]),
-        last_updated=datetime.datetime.fromisoformat(device["LastUpdated"]).astimezone(datetime.UTC),
-        health_check_timeout=device.get("HealthCheckTimeout", 0) / 1e9,
-        message=device.get("Message", ""),
     )

@@ -109,6 +109,20 @@ def test_health_holds_for_its_time(cache: HealthInfoCache, clock: FakeClock) -> 
     assert [how(cache, name) for name in "abc"] == [("Unknown", ""), ("Unhealthy", ""), ("Unknown", "")]
 
 
+def test_health_ends_in_time_when_the_clock_is_set_back(
+    tmp_path: Path, cache: HealthInfoCache, clock: FakeClock
+) -> None:
+    cache.update_health_info("driver", [device("a")])
+    clock.shift(-3600)
+    clock.step(20)
+    cache.update_health_info("driver", [device("b")])
+    restarted = HealthInfoCache(str(tmp_path / "dra_health_state"), clock)
+    assert [how(each, "b") for each in (cache, restarted)] == [("Healthy", "")] * 2
+    clock.step(11)
+    for each in (cache, restarted):
+        assert [how(each, name) for name in "ab"] == [("Unknown", ""), ("Healthy", "")]
+
+
 def test_what_is_new_is_told(cache: HealthInfoCache, clock: FakeClock) -> None:
     def update(*devices: state.DeviceHealth) -> list[tuple[str, str]]:
         return names(cache.update_health_info("driver", devices))

@@ -144,7 +144,7 @@ class DesiredStateOfWorld:
         if outer_name not in names:
             names.append(outer_name)
         # Asking again for a volume whose content changes is another request, of any other volume it is the same one.
-        requested = old.mount_request_time if old is not None and not remounts else self._clock.now()
+        requested = old.mount_request_time if old is not None and not remounts else self._clock.steady()
         return _PodToMount(pod, spec, names, requested)
 
     def _get_selinux_label(

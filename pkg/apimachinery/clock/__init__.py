@@ -56,6 +56,11 @@ def to_steady(clock: Clock, time_of_day: datetime) -> datetime:
     return clock.steady() - (clock.now() - time_of_day)
 
 
+def from_steady(clock: Clock, reading: datetime) -> datetime:
+    """The time of day, as it is set now, at which `steady` gave this reading; for showing and for keeping it."""
+    return clock.now() - (clock.steady() - reading)
+
+
 # When the monotonic clock showed 0, as it seemed when the process began.
 _STEADY_ZERO = datetime.now(UTC) - timedelta(seconds=time.monotonic())
 

@@ -77,6 +77,11 @@ class FakeClock:
             self._now = now
         self._fire_due()
 
+    def shift(self, seconds: float) -> None:
+        """Set the time of day forward or back, as NTP or an administrator does; no time passes."""
+        with self._mutex:
+            self._now += timedelta(seconds=seconds)
+
     def has_waiters(self) -> bool:
         """Whether any timer or ticker is running."""
         return self.waiters() > 0

@@ -57,7 +57,7 @@ class GoRoutineMap:
             operation = self._operations.setdefault(operation_name, _Operation(pending=False))
             if operation.pending:
                 raise AlreadyExistsError(operation_name)
-            operation.exp_backoff.safe_to_retry(operation_name, self._clock.now())
+            operation.exp_backoff.safe_to_retry(operation_name, self._clock.steady())
             operation.pending = True
         try:
             golang.go(self._execute, operation_name, operation_func, name=f"operation-{operation_name}")
@@ -105,7 +105,7 @@ class GoRoutineMap:
                 message = f"operation for {klog.quote(operation_name)} failed"
             else:
                 operation = self._operations[operation_name]
-                operation.exp_backoff.update(err, self._clock.now())
+                operation.exp_backoff.update(err, self._clock.steady())
                 operation.pending = False
                 message = operation.exp_backoff.generate_no_retries_permitted_msg(operation_name)
             if err is not None:  # logged before anybody may start it again, as in Go

@@ -55,6 +55,7 @@ def _text(registry: Registry) -> str:
 
 
 def _uptime_seconds(registry: Registry) -> int:
+    # time of day: the page shows the start beside it.
     return max(0, int((datetime.datetime.now(datetime.UTC) - registry.process_start_time).total_seconds()))
 
 

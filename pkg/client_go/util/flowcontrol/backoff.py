@@ -79,6 +79,7 @@ class Backoff:
                 return False
             # DIVERGES: an event that lies ahead was before the clock was set back; Go waits until it is past,
             # and does not restart the container for as long as the clock was set back.
+            # time of day: the runtime says when the container ended.
             return abs(self.clock.since(event_time)) < entry.backoff
 
     def is_in_back_off_since_update(self, id: str, event_time: datetime) -> bool:

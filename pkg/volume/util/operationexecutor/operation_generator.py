@@ -412,7 +412,7 @@ class OperationGenerator:
         self._expand_while_mounting(volume, "MountVolume.Setup failed while expanding volume", paths, mark_opts, state)
         if volume.mount_request_time is not None:
             # From the moment it was wanted, with all the waiting.
-            seconds = clocklib.RealClock().since(volume.mount_request_time)
+            seconds = (clocklib.RealClock().steady() - volume.mount_request_time).total_seconds()
             name = util.get_full_qualified_plugin_name_for_volume(plugin.get_plugin_name(), spec)
             util.record_operation_latency_metric(name, "overall_volume_mount", seconds)
         with _failing(volume, "MountVolume.MarkVolumeAsMounted failed"):

@@ -1,0 +1,47 @@
+"""The check of the clocks: what it finds fault with, and what it lets pass."""
+
+from __future__ import annotations
+
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+
+import pytest
+
+HACK = Path(__file__).resolve().parents[2] / "hack"
+# A script has no .py that import would look for.
+loader = SourceFileLoader("verify_clocks", str(HACK / "verify_clocks"))
+spec = spec_from_loader(loader.name, loader)
+assert spec is not None
+verify_clocks = module_from_spec(spec)
+loader.exec_module(verify_clocks)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "return self.clock.now() - begin",
+        "return begin - self._clock.now()",
+        "return clock.since(begin)",
+        "return self.clock.now() > self.until",
+        "return (datetime.now(UTC) - begin).total_seconds()",
+        "now = clock.now(); return now >= self.until",
+    ],
+)
+def test_durations_by_the_time_of_day_are_found(line: str) -> None:
+    assert verify_clocks.faults(f"def f():\n    {line}\n") == [2]
+    assert verify_clocks.faults(f"def f():\n    # time of day: a file has it.\n    {line}\n") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "return self.clock.steady() - begin",
+        "return self.clock.monotonic() > self.until",
+        "return Event(at=self.clock.now())",
+        "return self.clock.now() > certificate.not_after",
+        "return queue.now",
+    ],
+)
+def test_other_uses_of_clocks_pass(line: str) -> None:
+    assert verify_clocks.faults(f"def f():\n    {line}\n") == []

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
 from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 from kubelet.cadvisor.info import v2 as infov2
+from pkg import klog
 
 # DIVERGES: file systems of the network are not asked. A server that is gone would hold up everybody who asks about
 # the machine; Go asks NFS too.
@@ -26,6 +28,7 @@ _TYPES = frozenset(
 )
 # Devices of /proc/diskstats that file systems are on.
 _PARTITION = re.compile(r"(?:s|v|xv)d[a-z]+\d*|dm-\d+")
+_BTRFS = "btrfs"
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -50,7 +53,7 @@ class FileSystems:
     def partitions(self) -> dict[str, Mount]:
         """By device: a path for most; the mount point of a tmpfs, for all of them have the same source."""
         found: dict[str, Mount] = {}
-        for mount in self._mounts():
+        for mount in map(_with_disk, self._mounts()):
             if mount.type in _TYPES or mount.type.startswith("ext"):
                 # The first one counts: the others are binds of it.
                 found.setdefault(_device_of(mount), mount)
@@ -92,7 +95,7 @@ class FileSystems:
         """The file system that a path is on, as it is now. Raises OSError."""
         number = os.stat(path).st_dev
         room = os.statvfs(path)
-        device = self.device_name(os.major(number), os.minor(number))
+        device = self.device_name(os.major(number), os.minor(number)) or self._device_of_subvolume(path)
         return infov2.FsInfo(
             timestamp=datetime.now(UTC),
             device=device,
@@ -103,6 +106,20 @@ class FileSystems:
             inodes=room.f_files,
             inodes_free=room.f_ffree,
         )
+
+    def _device_of_subvolume(self, path: str) -> str:
+        """The device of a directory on btrfs, where each subvolume has a number that no list of mounts shows.
+
+        "" when the directory is on no btrfs.
+        """
+        path = os.path.realpath(path)
+        above = [mount for mount in self._mounts() if os.path.commonpath([path, mount.mountpoint]) == mount.mountpoint]
+        # Of two mounts at one place the later one covers the earlier.
+        nearest = max(enumerate(above), key=lambda pair: (len(pair[1].mountpoint), pair[0]), default=None)
+        if nearest is None or nearest[1].type != _BTRFS:
+            return ""
+        device = _device_of(nearest[1])
+        return device if device in self.partitions else ""
 
     def _mounts(self) -> Iterator[Mount]:
         for line in files.read_or_empty(f"{self._proc}/self", "mountinfo").splitlines():
@@ -120,6 +137,20 @@ class FileSystems:
             if _PARTITION.fullmatch(name):
                 found[int(major), int(minor)] = [int(figure) for figure in figures[:11]]
         return found
+
+
+def _with_disk(mount: Mount) -> Mount:
+    """The mount with its disk's numbers in place of those that btrfs makes up.  Go: getBtrfsMajorMinorIds"""
+    if mount.type != _BTRFS or mount.major != 0 or not mount.source.startswith("/dev/"):
+        return mount
+    try:
+        status = os.stat(mount.source)
+    except OSError as err:
+        klog.v(4).info_s("Cannot find the disk of a file system", source=mount.source, err=err)
+        return mount
+    if not stat.S_ISBLK(status.st_mode):
+        return mount
+    return replace(mount, major=os.major(status.st_rdev), minor=os.minor(status.st_rdev))
 
 
 def _device_of(mount: Mount) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,26 @@ def test_file_system_of_a_directory(proc: Path) -> None:
     assert 0 <= found.available <= found.capacity
     with pytest.raises(FileNotFoundError):
         FileSystems(str(proc)).dir_info(str(proc / "none"))
+
+
+def test_btrfs_has_the_numbers_of_its_disk(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel makes up a number for the mount, and another one for each subvolume."""
+    mounts = f"22 1 253:0 / / rw - ext4 /dev/vda rw\n23 22 0:40 /sub {proc} rw - btrfs /dev/vdb rw\n"
+    (proc / "self/mountinfo").write_text(mounts)
+    disk = os.stat_result((stat.S_IFBLK | 0o660, *[0] * 9, *[0] * 6, 512, 0, os.makedev(253, 16)))
+    real = os.stat
+    monkeypatch.setattr(os, "stat", lambda path, **more: disk if path == "/dev/vdb" else real(path, **more))
+    filesystems = FileSystems(str(proc))
+    assert filesystems.partitions["/dev/vdb"] == Mount("/dev/vdb", str(proc), "btrfs", 253, 16)
+    (proc / "below").mkdir()
+    found = filesystems.dir_info(str(proc / "below"))
+    assert (found.device, found.mountpoint) == ("/dev/vdb", str(proc))
+    assert FileSystems(str(proc)).dir_info("/proc").device == ""
+
+
+def test_btrfs_without_its_disk(proc: Path) -> None:
+    (proc / "self/mountinfo").write_text("23 1 0:40 / / rw - btrfs /dev/gone rw\n")
+    assert FileSystems(str(proc)).partitions == {"/dev/gone": Mount("/dev/gone", "/", "btrfs", 0, 40)}
 
 
 def test_this_machine() -> None:

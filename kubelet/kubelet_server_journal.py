@@ -137,8 +137,9 @@ class NodeLogQuery:
         command = get_logging_cmd(self, services)
         try:
             # A query that nothing matches ends with an error too: what there is to say was written.
-            for block in _output(ctx, command):
-                w.write(block)
+            with _started(ctx, command) as process:
+                for block in _output(ctx, process):
+                    w.write(block)
         except FileNotFoundError as err:
             klog.error_s(err, "Failed to read the journal", command=command)
             if not self.boot:
@@ -284,35 +285,36 @@ def journal_units(ctx: golang.Context) -> bytes:
     """Names of all units that the journal knows, a line each; nothing without a journal. Go: checkForNativeLogger"""
     # Of a unit that does not exist journalctl says nothing, and that without an error.
     try:
-        return b"".join(_output(ctx, [_JOURNALCTL, "--field", "_SYSTEMD_UNIT"]))
+        with _started(ctx, [_JOURNALCTL, "--field", "_SYSTEMD_UNIT"]) as process:
+            return b"".join(_output(ctx, process))
     except FileNotFoundError:
         return b""
 
 
-def _output(ctx: golang.Context, command: Sequence[str]) -> Iterator[bytes]:
-    """What a command writes, as it comes. It is killed when ctx ends or nobody wants more.
-
-    Raises golang.ContextError, FileNotFoundError without the program.
-    """
-    with _started(ctx, command) as process:
-        assert process.stdout is not None
-        fd = process.stdout.fileno()
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        while True:
-            remaining = ctx.remaining()
-            ready = poll.poll(None if remaining is None else remaining * 1000)
-            data = os.read(fd, _BLOCK_SIZE) if ready else b""
-            if (err := ctx.err()) is not None:
-                raise err
-            if data:
-                yield data
-            elif ready:
-                return
+def _output(ctx: golang.Context, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    """What the process writes, as it comes. Raises golang.ContextError."""
+    assert process.stdout is not None
+    fd = process.stdout.fileno()
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    while True:
+        remaining = ctx.remaining()
+        ready = poll.poll(None if remaining is None else remaining * 1000)
+        data = os.read(fd, _BLOCK_SIZE) if ready else b""
+        if (err := ctx.err()) is not None:
+            raise err
+        if data:
+            yield data
+        elif ready:
+            return
 
 
 @contextmanager
 def _started(ctx: golang.Context, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command; it is killed when ctx ends, and at the end of the block.
+
+    Raises FileNotFoundError without the program.
+    """
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     # The end of its output wakes who reads it.
     stop = golang.after_func(ctx, process.kill)

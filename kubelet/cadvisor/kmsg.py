@@ -45,7 +45,10 @@ class KmsgParser:
         self._boot_time = clock.RealClock().steady() - timedelta(seconds=time.monotonic())
 
     def parse(self, ctx: golang.Context) -> Iterator[Message]:
-        """The lines, until ctx is done or the log cannot be read any more; it is closed then. Once only."""
+        """The lines, until ctx is done or the log cannot be read any more; the log is closed then.
+
+        To be called once, and read to the end.
+        """
         wake = os.eventfd(0, os.EFD_CLOEXEC)
         stop = golang.after_func(ctx, lambda: os.eventfd_write(wake, 1))
         try:
@@ -58,17 +61,17 @@ class KmsgParser:
                     waiting.poll()
                 elif not entry:
                     klog.v(4).info_s("Kmsg reader closed, shutting down")
-                    return
+                    break
                 elif (message := self._parse_message(entry)) is not None:
                     yield message
         except OSError as err:
             klog.error_s(err, "Error reading /dev/kmsg")
-        finally:
-            if not stop() and ctx.err() is not None:
-                # Somebody is about to write to it: it must not be another file's number by then.
-                os.eventfd_read(wake)
-            os.close(wake)
-            self.close()
+        # Not in a `finally`, which would take a lock when the generator is collected.
+        if not stop() and ctx.err() is not None:
+            # Somebody is about to write to it: it must not be another file's number by then.
+            os.eventfd_read(wake)
+        os.close(wake)
+        self.close()
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -99,7 +99,8 @@ class _Waiter:
 class Channel(Generic[T]):
     """A FIFO of values between threads; capacity 0 means that sender and receiver meet.
 
-    All methods are safe from any thread, but not from signal handlers and finalizers.
+    All methods are safe from any thread, but not from signal handlers and finalizers: those may run while their own
+    thread holds the lock of all channels. finalizers_test.py looks that there are none.
     As a case of `select` a channel means receiving from it.
     """
 

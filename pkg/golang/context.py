@@ -9,6 +9,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from pkg import klog
 from pkg.golang.channel import Channel, lock
 
 
@@ -62,7 +63,7 @@ class _State(Channel[None]):
             if self.parent is not None:
                 self.parent.children.pop(self, None)
         for callback in callbacks:
-            callback()
+            _call(callback)
 
     def _cancel_locked(self, callbacks: list[Callable[[], object]]) -> None:
         if self.err is None:
@@ -165,7 +166,7 @@ def after_func(ctx: Context, fn: Callable[[], object]) -> Callable[[], bool]:
     """Call `fn` when ctx is cancelled, in the thread that cancels, or at once if ctx is done already.
 
     Returns a function that takes the callback back; that returns whether it did so before `fn` was called.
-    `fn` must be short and must not raise: it is meant for things like cancelling a call in flight.
+    `fn` must be short: it is meant for things like cancelling a call in flight. What it raises is logged.
     DIVERGES: a deadline that passes does not call `fn` (no thread watches it), only cancelling does. A
     call that should end at the deadline gets `ctx.remaining()` as its timeout.
     """
@@ -173,15 +174,25 @@ def after_func(ctx: Context, fn: Callable[[], object]) -> Callable[[], bool]:
 
     def stop() -> bool:
         with lock:
-            return state.callbacks.pop(handle, None) is not None
+            taken = state.callbacks.pop(handle, None)
+        # What `fn` refers to may be freed now, when the lock is not held any more.
+        return taken is not None
 
     with lock:
         done = state._ready_locked()
         if not done and state is not _BACKGROUND:
             state.callbacks[handle] = fn
     if done:
-        fn()
+        _call(fn)
     return stop
+
+
+def _call(fn: Callable[[], object]) -> None:
+    try:
+        fn()
+    except Exception as err:
+        # The other functions are called too, each for somebody else, and who cancels goes on.
+        klog.error_s(err, "Function that a cancelled context calls failed", stacktrace=klog.stacktrace(err))
 
 
 def _child(parent: Context, deadline: float | None) -> tuple[Context, Callable[[], None]]:

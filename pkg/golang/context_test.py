@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from pkg import golang
+from pkg.golang import channel
 from pkg.golang.channel_test import wait_for_blocked
 
 WAIT = 30.0
@@ -109,6 +112,42 @@ def test_after_func() -> None:
     assert sorted(called) == ["child", "parent"]
     late = golang.after_func(child, lambda: called.append("late"))
     assert called[-1] == "late" and late() is False
+
+
+def test_function_that_raises_does_not_keep_the_others_from_being_called(log: io.StringIO) -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    child, _ = golang.with_cancel(ctx)
+    called: list[str] = []
+
+    def fail() -> None:
+        called.append("failed")
+        raise OSError("no such process")
+
+    for each in (ctx, child):
+        golang.after_func(each, fail)
+        golang.after_func(each, lambda: called.append("called"))
+    cancel()
+    golang.after_func(ctx, fail)
+    assert sorted(called) == ["called", "called", "failed", "failed", "failed"]
+    assert log.getvalue().count('err="no such process"') == 3
+
+
+def test_what_a_function_refers_to_is_freed_without_the_lock_of_the_channels() -> None:
+    """The finalizer of somebody else's object may end in a channel or a context of ours."""
+    freed: list[bool] = []
+
+    class Freed:
+        def __call__(self) -> None: ...
+
+        def __del__(self) -> None:
+            freed.append(channel.lock.locked())
+
+    ctx, cancel = golang.with_cancel(golang.background())
+    stop = golang.after_func(ctx, Freed())
+    stop()
+    golang.after_func(ctx, Freed())
+    cancel()
+    assert freed == [False, False]
 
 
 def test_after_func_may_use_channels_and_contexts() -> None:

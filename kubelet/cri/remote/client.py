@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,8 +41,8 @@ class Client(Protocol):
     def invoke(self, ctx: golang.Context, method: str, request: Any, timeout: float | None) -> Any:
         """One request, one response. Raises errors.RemoteError."""
 
-    def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Any]:
-        """One request, responses until the server ends them. Reading raises errors.RemoteError."""
+    def stream(self, ctx: golang.Context, method: str, request: Any) -> AbstractContextManager[Iterator[Any]]:
+        """One request, responses until the server ends them or the block ends. Reading raises errors.RemoteError."""
 
     def close(self) -> None:
         """End the connection and what is under way on it."""
@@ -126,20 +127,22 @@ class GRPCClient:
             # The connection was closed meanwhile.
             raise errors.RemoteError(grpc.StatusCode.CANCELLED, grpcstatus.CLIENT_CONN_CLOSING) from err
 
-    def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Any]:
-        span = self._start_span(ctx, method)
-        call = self._start(span.ctx, self._methods[method], request, ctx.remaining())
-        return self._read(ctx, call, golang.after_func(ctx, call.cancel), span)
-
-    def _read(self, ctx: golang.Context, call: Any, take_back: Callable[[], bool], span: tracing.Span) -> Iterator[Any]:
-        with span:
+    @contextmanager
+    def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Iterator[Any]]:
+        with self._start_span(ctx, method) as span:
+            call = self._start(span.ctx, self._methods[method], request, ctx.remaining())
+            take_back = golang.after_func(ctx, call.cancel)
             try:
-                yield from call
-            except grpc.RpcError as err:
-                raise self._translate(ctx, err) from None
+                yield self._read(ctx, call)
             finally:
                 take_back()
                 call.cancel()
+
+    def _read(self, ctx: golang.Context, call: Any) -> Iterator[Any]:
+        try:
+            yield from call
+        except grpc.RpcError as err:
+            raise self._translate(ctx, err) from None
 
     def close(self) -> None:
         self._channel.close()

@@ -313,15 +313,15 @@ class RemoteRuntimeService:
         connection_established_callback: Callable[[Iterator[runtimeapi.ContainerEventResponse]], None] | None,
     ) -> None:
         """Returns only by raising: the runtime ended the stream (EOFError), or RemoteError."""
-        stream = self._client.stream(ctx, "GetContainerEvents", runtimeapi.GetEventsRequest())
-        if connection_established_callback is not None:
-            connection_established_callback(stream)
         try:
-            for response in stream:
-                container_events_ch.send(response, ctx)
-                if klog.v(4).enabled:
-                    line = text_format.MessageToString(response, as_one_line=True)
-                    klog.info_s("container event received", resp=line)
+            with self._client.stream(ctx, "GetContainerEvents", runtimeapi.GetEventsRequest()) as stream:
+                if connection_established_callback is not None:
+                    connection_established_callback(stream)
+                for response in stream:
+                    container_events_ch.send(response, ctx)
+                    if klog.v(4).enabled:
+                        line = text_format.MessageToString(response, as_one_line=True)
+                        klog.info_s("container event received", resp=line)
         except golang.Canceled:
             raise
         except errors.RemoteError as err:

@@ -6,7 +6,7 @@ import contextlib
 import socket
 from collections.abc import Iterator
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -267,8 +267,8 @@ class _Limits:
             else (runtimeapi.ExecSyncResponse())
         )
 
-    def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Any]:
-        return iter(())
+    def stream(self, ctx: golang.Context, method: str, request: Any) -> AbstractContextManager[Iterator[Any]]:
+        return nullcontext(iter(()))
 
     def close(self) -> None:
         pass

@@ -5,6 +5,7 @@ Go: k8s.io/cri-client/pkg/logs/logs.go
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import os
@@ -249,10 +250,12 @@ def read_logs(
     """
     path = os.path.realpath(path)
     writer = _LogWriter(path, stdout, stderr, opts)
-    with _open(path, opts) as files:
+    with contextlib.ExitStack() as stack:
+        files = stack.enter_context(_open(path, opts))
         blocks = _blocks(ctx, files, opts)
         if opts.follow:
-            blocks = _followed_blocks(ctx, files, path, container_id, runtime_service)
+            follower = stack.enter_context(Follower(path, container_id, runtime_service))
+            blocks = _followed_blocks(ctx, files, follower)
         try:
             for data in blocks:
                 writer.write(data)
@@ -292,21 +295,14 @@ def _first_lines(data: bytes, n: int) -> bytes:
     return b"".join(itertools.islice(io.BytesIO(data), n))
 
 
-def _followed_blocks(
-    ctx: golang.Context,
-    files: LogFiles,
-    path: str,
-    container_id: str,
-    runtime_service: internalapi.RuntimeService,
-) -> Iterator[bytes]:
+def _followed_blocks(ctx: golang.Context, files: LogFiles, follower: Follower) -> Iterator[bytes]:
     """What is there and what comes, until the container has ended and all that it wrote was read."""
-    with Follower(path, container_id, runtime_service) as follower:
-        running = True
-        while True:
-            while data := files.read(follow=True, ended=not running):
-                yield data
-                if (err := ctx.err()) is not None:
-                    raise err
-            if not running:
-                return
-            running = follower.wait(ctx)
+    running = True
+    while True:
+        while data := files.read(follow=True, ended=not running):
+            yield data
+            if (err := ctx.err()) is not None:
+                raise err
+        if not running:
+            return
+        running = follower.wait(ctx)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -157,15 +158,22 @@ class FakeRuntime:
                 self.recorder.add(recorder.Call(start - self._began, spent, method, copy, response, error))
         return response
 
-    def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[runtimeapi.ContainerEventResponse]:
-        """The events from now on, until ctx is done."""
+    @contextmanager
+    def stream(
+        self, ctx: golang.Context, method: str, request: Any
+    ) -> Iterator[Iterator[runtimeapi.ContainerEventResponse]]:
+        """The events from now on, until ctx is done or the block ends."""
         self.recorder.count(method)
         if not self.events_enabled:
             raise errors.RemoteError(grpc.StatusCode.UNIMPLEMENTED, f"method {method} not implemented")
         self.faults.apply(ctx, method, request, lambda: (), self._sleep)
         events: golang.Channel[runtimeapi.ContainerEventResponse] = golang.Channel(_EVENTS_CAPACITY)
         self._subscribe(events)
-        return self._events(ctx, events)
+        try:
+            yield self._events(ctx, events)
+        finally:
+            with self._lock:
+                self._subscribers.pop(events, None)
 
     def end_events(self) -> None:
         """Break off all event streams, as a runtime that restarts does."""
@@ -177,15 +185,11 @@ class FakeRuntime:
     def _events(
         self, ctx: golang.Context, events: golang.Channel[runtimeapi.ContainerEventResponse]
     ) -> Iterator[runtimeapi.ContainerEventResponse]:
-        try:
-            while True:
-                selected = golang.select(events, ctx.done())
-                if selected.index == 1 or not selected.ok:
-                    return
-                yield selected.value
-        finally:
-            with self._lock:
-                self._subscribers.pop(events, None)
+        while True:
+            selected = golang.select(events, ctx.done())
+            if selected.index == 1 or not selected.ok:
+                return
+            yield selected.value
 
     def _subscribe(self, events: golang.Channel[runtimeapi.ContainerEventResponse]) -> None:
         with self._lock:

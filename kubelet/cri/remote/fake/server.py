@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
@@ -96,11 +97,14 @@ class FakeServer:
     def _stream(self, method: str) -> Callable[[Any, grpc.ServicerContext], Iterator[Any]]:
         def answer(request: Any, call: grpc.ServicerContext) -> Iterator[Any]:
             ctx, cancel = golang.with_cancel(golang.background())
-            if not call.add_callback(cancel):
-                cancel()
+            stack = contextlib.ExitStack()
+            stack.callback(cancel)
             try:
-                yield from self.runtime.stream(ctx, method, request)
+                events = stack.enter_context(self.runtime.stream(ctx, method, request))
             except errors.RemoteError as err:
                 call.abort(err.code, err.message)
+            if not call.add_callback(stack.close):
+                stack.close()
+            return events
 
         return answer

@@ -1,0 +1,94 @@
+"""Nothing takes a lock when it is collected.
+
+A garbage collection may begin wherever an object is made, also while the thread holds the lock of all channels, or
+another one. A finalizer that wants this lock then waits for its own thread, for ever, and soon every other thread does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Generators that clean up when they are collected, by what they do then, which takes no lock.
+HARMLESS = {
+    "pkg/volume/util/fs/fs.py:_walk": "closes a directory",
+    "pkg/volume/volume_linux.py:walk_deep": "closes descriptors",
+}
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for package in ("cmd", "kubelet", "pkg"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if not path.name.endswith("_test.py") and path.name != "testing.py":
+                yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+
+
+def is_context_manager(function: ast.FunctionDef) -> bool:
+    """These are closed by the `with` statement that uses them."""
+    return any(ast.unparse(each).split(".")[-1] == "contextmanager" for each in function.decorator_list)
+
+
+def cleans_up(nodes: list[ast.stmt] | list[ast.ExceptHandler], guarded: bool = False) -> bool:
+    """Whether these statements of a generator yield where the end of the generator has more to run."""
+    return any(_cleans_up(node, guarded) for node in nodes)
+
+
+def _cleans_up(node: ast.AST, guarded: bool) -> bool:
+    match node:
+        case ast.FunctionDef() | ast.Lambda() | ast.ClassDef():
+            return False
+        case ast.Yield() | ast.YieldFrom() if guarded:
+            return True
+        case ast.With():
+            guarded = True
+        case ast.Try():
+            inner = guarded or bool(node.finalbody) or any(map(_catches_all, node.handlers))
+            in_try = cleans_up([*node.body, *node.orelse], inner) or cleans_up(node.handlers, inner)
+            return in_try or cleans_up(node.finalbody, guarded)
+    return any(_cleans_up(child, guarded) for child in ast.iter_child_nodes(node))
+
+
+def _catches_all(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or ast.unparse(handler.type) in ("BaseException", "GeneratorExit")
+
+
+def test_no_generator_cleans_up_when_it_is_collected() -> None:
+    found = {
+        f"{path}:{node.name}"
+        for path, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and not is_context_manager(node) and cleans_up(node.body)
+    }
+    assert found == set(HARMLESS)
+
+
+def test_no_object_has_a_finalizer() -> None:
+    """A weak set and a weak dictionary are harmless: they only drop an entry."""
+    found = [
+        f"{path}:{node.lineno}"
+        for path, tree in sources()
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.FunctionDef) and node.name == "__del__")
+        or (
+            isinstance(node, ast.Attribute) and ast.unparse(node) in ("weakref.finalize", "weakref.ref", "gc.callbacks")
+        )
+    ]
+    assert found == []
+
+
+def test_what_is_found() -> None:
+    def found(body: str) -> bool:
+        function = ast.parse(f"def f():\n {body}").body[0]
+        assert isinstance(function, ast.FunctionDef)
+        return cleans_up(function.body)
+
+    assert found("with lock: yield 1")
+    assert found("try: yield 1\n finally: close()")
+    assert found("try:\n  yield 1\n except BaseException:\n  close()")
+    assert found("for each in x:\n  with each:\n   yield from each")
+    assert not found("try:\n  yield 1\n except OSError:\n  close()")
+    assert not found("with lock: x = 1\n yield x")
+    assert not found("with lock:\n  def g(): yield 1")

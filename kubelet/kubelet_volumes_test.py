@@ -199,7 +199,8 @@ def test_orphan_that_stays_is_one_event_of_the_node(test_kubelet: TestKubelet) -
 def test_orphan_that_cannot_be_removed_tells_why(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     pod_dir(test_kubelet, "containers").mkdir(parents=True)
 
-    def refuse(path: str, **kwargs: int) -> None:
+    def refuse(path: str, *, dir_fd: int | None = None) -> None:
+        os.stat(path, dir_fd=dir_fd)  # which says so when it is not there
         raise PermissionError("not allowed")
 
     monkeypatch.setattr(os, "rmdir", refuse)

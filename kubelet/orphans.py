@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from kubelet import kubeletconfig
-from pkg import mount_utils
-from pkg.util import mountholders, removeall
+from pkg import klog, mount_utils
+from pkg.util import filetree, mountholders, removeall
 
 # How many files a message names, and how many are counted before it says "or more".
 _NAMED = 3
@@ -85,16 +85,21 @@ def _describe_files(what: str, path: str, empty_too: bool = True) -> Iterator[st
     if not files:
         return
     count = f"{_COUNTED} files or more" if len(files) == _COUNTED else f"{len(files)} file{'s'[: len(files) > 1]}"
-    named = ", ".join(os.path.relpath(file, path) for file in files[:_NAMED])
+    named = ", ".join(sorted(files)[:_NAMED])
     yield f"{what} still holds {count}: {named}{', ...' if len(files) > _NAMED else ''}"
 
 
 def _files(path: str, empty_too: bool) -> Iterator[str]:
-    for directory, _, names in os.walk(path):
-        for name in sorted(names):
-            file = os.path.join(directory, name)
-            if empty_too or os.lstat(file).st_size > 0:
-                yield file
+    """The files below path, each by its path from there; what cannot be read is left out."""
+    for directory, entry in filetree.walk(path, on_error=_log_unreadable):
+        if entry.is_dir(follow_symlinks=False):
+            continue
+        if empty_too or entry.stat(follow_symlinks=False).st_size > 0:
+            yield os.path.relpath(directory.short_path(entry.name), path)
+
+
+def _log_unreadable(err: OSError) -> None:
+    klog.v(4).info_s("Directory of an orphaned pod cannot be read", err=err)
 
 
 def _links_to_devices(pod_dir: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ import pytest
 from kubelet import orphans
 from pkg import mount_utils
 from pkg.mount_utils.testing import FakeMounter
-from pkg.util import removeall
+from pkg.util import filetree, removeall, testing
 
 
 def inspect(tmp_path: Path, *mounts: str) -> orphans.Orphan:
@@ -54,6 +54,16 @@ def test_kinds(
     orphan = inspect(tmp_path)
     assert orphan.kind is kind and orphan.path == str(tmp_path / "pods/u")
     assert [found.startswith(expected) for found, expected in zip(orphan.reasons, reasons, strict=True)] == [True]
+
+
+def test_tree_deeper_than_a_path_is_looked_at_and_removed(tmp_path: Path) -> None:
+    top = tmp_path / "pods/u/volumes/kubernetes.io~empty-dir/data"
+    with testing.deep_tree(str(top), 3000):
+        orphan = inspect(tmp_path)
+        assert orphan.kind is orphans.Kind.DATA
+        assert orphan.reasons[0].endswith("still holds 1 file: " + "d/" * filetree.HELD_LEVELS + ".../last")
+        orphans.remove(FakeMounter(), orphan)
+        assert not (tmp_path / "pods/u").exists()
 
 
 def test_links_to_devices_are_told(tmp_path: Path) -> None:

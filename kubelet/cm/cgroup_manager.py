@@ -28,6 +28,7 @@ from kubelet.cm.systemd import (
 from kubelet.cm.types import CgroupName, ResourceConfig
 from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
 from pkg import klog
+from pkg.util import filetree
 
 if TYPE_CHECKING:
     from kubelet.cm.subsystems import CgroupSubsystems
@@ -232,7 +233,7 @@ class CgroupCommon(ABC):
                 except OSError as err:
                     error = err
             for path in self.paths(name):
-                for directory, _, _ in os.walk(path, topdown=False):
+                for directory in reversed(_directories(path)):
                     try:
                         _remove(directory)
                     except OSError as err:
@@ -244,9 +245,8 @@ class CgroupCommon(ABC):
     def pids(self, name: CgroupName) -> list[int]:
         found: set[int] = set()
         for path in self.paths(name):
-            for directory, _, files in os.walk(path):
-                if "cgroup.procs" in files:
-                    found.update(_processes(directory))
+            for directory in _directories(path):
+                found.update(_processes(directory))
         return sorted(found)
 
     def children(self, name: CgroupName) -> list[CgroupName]:
@@ -269,6 +269,18 @@ def read_int(directory: str, file: str) -> int:
     """A setting that is one number; no limit is −1. Raises OSError, ValueError."""
     text = Path(directory, file).read_text().strip()
     return NO_LIMIT if text == "max" else int(text)
+
+
+def _directories(path: str) -> list[str]:
+    """The cgroup's directory and those below it, each after the one that it is in; none if it is not there."""
+    if not os.path.isdir(path):
+        return []
+    below = filetree.walk(path, on_error=_log_unreadable)
+    return [path, *(os.path.join(d.path(), e.name) for d, e in below if e.is_dir(follow_symlinks=False))]
+
+
+def _log_unreadable(err: OSError) -> None:
+    klog.v(4).info_s("Cgroup manager could not read a cgroup's directory", err=err)
 
 
 def _processes(directory: str) -> list[int]:

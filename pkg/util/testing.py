@@ -1,4 +1,4 @@
-"""A stand-in for the commands of a machine, and what a test has left open.
+"""A stand-in for the commands of a machine, what a test has left open, and a tree that is deeper than a path.
 
 Go: k8s.io/utils/exec/testing/fake_exec.go
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 
 from pkg.util.exec import CodeExitError
 
@@ -27,6 +28,27 @@ def open_files() -> set[tuple[str, str]]:
 def open_inotify_instances() -> set[tuple[str, str]]:
     """Those of open_files that are inotify instances, which all have one name."""
     return {(fd, name) for fd, name in open_files() if "inotify" in name}
+
+
+@contextlib.contextmanager
+def deep_tree(top: str, depth: int) -> Iterator[None]:
+    """A chain of so many directories below top, with a file in the last one, that is removed at the end.
+
+    Who leaves one to pytest makes it fail later: its removal is recursive.
+    """
+    os.makedirs(top)
+    try:
+        fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+        for _ in range(depth):
+            os.mkdir("d", dir_fd=fd)
+            below = os.open("d", os.O_RDONLY | os.O_DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        os.close(os.open("last", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+        os.close(fd)
+        yield
+    finally:
+        subprocess.run(["rm", "-rf", top], check=True)
 
 
 class FakeExec:

@@ -17,6 +17,7 @@ import pytest
 from kubelet.server import metrics as servermetrics
 from pkg import mount_utils, volume
 from pkg.apimachinery.api.resource import Quantity
+from pkg.util import testing
 from pkg.volume import Metrics
 from pkg.volume.util import fs
 
@@ -36,6 +37,23 @@ def test_du(tmp_path: Path) -> None:
     assert value(metrics.inodes_used) - value(empty.inodes_used) == 1
     assert value(metrics.capacity) > value(metrics.available) > 0
     assert metrics.time is not None and value(metrics.inodes) >= value(metrics.inodes_free)
+
+
+def test_du_of_a_tree_deeper_than_a_path(tmp_path: Path) -> None:
+    with testing.deep_tree(str(tmp_path / "t"), 3000):
+        usage = fs.disk_usage(str(tmp_path))
+    assert usage.inodes == 1 + 1 + 3000 + 1
+
+
+def test_du_of_files_with_several_names(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"x" * 10_000)
+        for number in range(3):
+            os.link(tmp_path / name, tmp_path / f"{name}{number}")
+    (tmp_path / "single").write_bytes(b"x" * 10_000)
+    files = [tmp_path / name for name in ("a", "b", "single")]
+    size = sum(file.stat().st_blocks * 512 for file in [tmp_path, *files])
+    assert fs.disk_usage(str(tmp_path)) == fs.UsageInfo(size, 4)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from kubelet.apis.config import scheme, v1beta1
 from kubelet.kubeletconfig import configfiles
 from pkg import features
 from pkg.component_base.cli import flag as cliflag
+from pkg.util import filetree
 
 from . import options
 
@@ -192,14 +193,12 @@ def merge_kubelet_configurations(
 
 def _walk(directory: str) -> list[Path]:
     """The files below, in the order in which a walk that sorts each directory meets them."""
-    found: list[Path] = []
-    # scandir and not os.walk: an unreadable directory must be an error.
-    for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
-        if entry.is_dir(follow_symlinks=False):
-            found += _walk(entry.path)
-        else:
-            found.append(Path(entry.path))
-    return found
+    files = [
+        os.path.join(parent.path(), entry.name)
+        for parent, entry in filetree.walk(directory, one_filesystem=False)
+        if not entry.is_dir(follow_symlinks=False)
+    ]
+    return sorted(map(Path, files), key=lambda path: path.parts)
 
 
 def _load_dropin(path: Path) -> scheme.Document:

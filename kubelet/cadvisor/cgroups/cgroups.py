@@ -59,21 +59,28 @@ def walk(mount_points: Sequence[str]) -> list[str]:
     """The names of all cgroups in these hierarchies, parents first."""
     names: dict[str, None] = {"/": None}
     for mount_point in mount_points:
-        names.update(dict.fromkeys(_below(mount_point, "")))
+        names.update(dict.fromkeys(_below(mount_point)))
     return list(names)
 
 
-def _below(directory: str, name: str) -> Iterator[str]:
-    """Descends into directories that have directories, which the count of their links tells without looking inside."""
+def _below(mount_point: str) -> Iterator[str]:
+    pending = [""]
+    while pending:
+        name = pending.pop()
+        if name:
+            yield name
+        pending += [f"{name}/{child}" for child in sorted(_children(f"{mount_point}{name}"), reverse=True)]
+
+
+def _children(directory: str) -> list[str]:
+    """Of a directory that has directories, which the count of its links tells without looking inside."""
     try:
         if os.stat(directory).st_nlink == _LINKS_OF_LEAF:
-            return
-        entries = [entry.name for entry in os.scandir(directory) if entry.is_dir(follow_symlinks=False)]
+            return []
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
-        return  # Gone in the meantime.
-    for entry in sorted(entries):
-        yield f"{name}/{entry}"
-        yield from _below(f"{directory}/{entry}", f"{name}/{entry}")
+        return []  # Gone in the meantime.
 
 
 def creation_time(directories: Sequence[str], unchanging_file: str) -> datetime:

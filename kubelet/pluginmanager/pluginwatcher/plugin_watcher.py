@@ -15,7 +15,7 @@ from watchdog.observers import inotify_c
 from kubelet import util
 from kubelet.pluginmanager import cache
 from pkg import golang, klog
-from pkg.util import filesystem
+from pkg.util import filesystem, filetree
 
 # DIVERGES: Go takes no notice of a socket that is moved away.
 _MASK = inotify_c.Mask(
@@ -69,13 +69,12 @@ class Watcher:
     def traverse_plugin_dir(self, directory: str) -> None:
         """Watch the directory and all below, and note the sockets. Raises OSError when one cannot be watched."""
         self._watch(directory)
-        for parent, directories, names in os.walk(directory, onerror=_log_inaccessible):
-            for name in directories:
-                path = os.path.join(parent, name)
-                if not os.path.islink(path):
-                    self._watch(path)
-            for name in names:
-                self._note_found(os.path.join(parent, name))
+        for parent, entry in filetree.walk(directory, one_filesystem=False, on_error=_log_inaccessible):
+            path = os.path.join(parent.path(), entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                self._watch(path)
+            else:
+                self._note_found(path)
 
     def _watch(self, directory: str) -> None:
         assert self._fs_watcher is not None

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable
 
 from pkg import mount_utils
+from pkg.util import filetree
 
 
 class MountedError(OSError):
@@ -25,45 +26,24 @@ def remove(path: str) -> None:
 
 
 def remove_all_one_filesystem(mounter: mount_utils.Interface, path: str) -> None:
-    """Remove path with all below it.
+    """Remove path with all below it, as far as that can be done, and then raise the first fault as OSError.
 
-    Raises MountedError before anything is removed while something is mounted at path or below it, and OSError at the
-    first thing that stays.
+    Raises MountedError before anything is removed while something is mounted at path or below it. Fine if path is not
+    there.
     """
-    _remove_unmounted(mounter, path, remove)
+    _remove_unmounted(mounter, path, filetree.remove_all)
 
 
 def remove_dirs_one_filesystem(mounter: mount_utils.Interface, path: str) -> None:
-    """Remove path if only empty directories stand below it.
-
-    Raises MountedError as remove_all_one_filesystem does, and OSError at the first thing that is no empty directory.
-    """
-    _remove_unmounted(mounter, path, os.rmdir)
+    """As remove_all_one_filesystem, but only empty directories are removed, and all else is a fault."""
+    _remove_unmounted(mounter, path, filetree.remove_dirs)
 
 
-def _remove_unmounted(mounter: mount_utils.Interface, path: str, remove_one: Callable[[str], None]) -> None:
+def _remove_unmounted(mounter: mount_utils.Interface, path: str, remove_tree: Callable[[str], None]) -> None:
     """DIVERGES: Go removes everything that it finds before it comes to a mount point."""
     root = mount_utils.without_links_above(path)
-    mount_points = frozenset(point.path for point in mounter.list())
-    for point in sorted(mount_points):
+    for point in sorted(point.path for point in mounter.list()):
         if point == root or point.startswith(f"{root}/"):
             raise MountedError(f"cannot delete directory {path}: {point} is a mount point: unmount it first")
-    _remove_all(mounter, mount_points, root, remove_one)
-
-
-def _remove_all(
-    mounter: mount_utils.Interface, mount_points: frozenset[str], path: str, remove_one: Callable[[str], None]
-) -> None:
-    # Before anything looks at the path: behind it may be a server that does not answer.
-    mounted = path in mount_points
-    try:
-        is_dir = not mounted and stat.S_ISDIR(os.lstat(path).st_mode)
-    except FileNotFoundError:
-        return
-    # Something may have been mounted meanwhile.
-    if mounted or (is_dir and not mounter.is_likely_not_mount_point(path)):
-        raise MountedError(f"cannot delete directory {path}: it is a mount point: unmount it first")
-    if is_dir:
-        for name in sorted(os.listdir(path)):
-            _remove_all(mounter, mount_points, os.path.join(path, name), remove_one)
-    remove_one(path)
+    # What is mounted from now on is never entered.
+    remove_tree(root)

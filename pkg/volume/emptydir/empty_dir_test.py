@@ -16,6 +16,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity, parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.mount_utils.testing import FakeMounter
+from pkg.util import testing
 from pkg.volume import MounterArgs, Spec, VolumePluginMgr
 from pkg.volume.emptydir import empty_dir
 from pkg.volume.testing import FakeVolumeHost
@@ -100,6 +101,13 @@ def test_set_up_succeeds_though_it_cannot_be_noted(tmp_path: Path) -> None:
     world.set_up()
     (point,) = world.host.mounter.list()
     assert point.path == str(world.path)
+
+
+def test_tear_down_of_a_tree_deeper_than_a_path(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with testing.deep_tree(str(world.path / "top"), 3000):
+        world.plugin.new_unmounter("v", "u").tear_down()
+        assert not world.path.exists()
 
 
 def test_tear_down_of_what_is_gone_is_success(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pkg import klog, mount_utils
-from pkg.util import filesystem, removeall
+from pkg.util import filesystem, filetree, removeall
 
 MAX_FILE_NAME_LENGTH = 255
 MAX_PATH_LENGTH = 4096
@@ -124,9 +124,8 @@ class AtomicWriter:
         """What readers see now and shall no longer see, relative to the volume."""
         old_dir = self._path(old)
         paths: set[str] = set()
-        for directory, directories, files in os.walk(old_dir, onerror=_raise_unless_gone):
-            relative = os.path.relpath(directory, old_dir)
-            paths.update(os.path.normpath(os.path.join(relative, name)) for name in (*directories, *files))
+        for directory, entry in filetree.walk(old_dir, on_error=_raise_unless_gone):
+            paths.add(os.path.relpath(os.path.join(directory.path(), entry.name), old_dir))
         for path in payload:
             while path:
                 paths.discard(path)

@@ -5,10 +5,14 @@ Go: pkg/volume/util/fs/fs.go
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
 import signal
+import stat
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +21,7 @@ from typing import TypeVar
 
 from pkg import golang, mount_utils
 from pkg.util import exec as utilexec
+from pkg.util import filetree
 
 T = TypeVar("T")
 
@@ -103,6 +108,8 @@ def disk_usage(path: str) -> UsageInfo:
     """Of the directory and all below it on the same file system; files with several names count once.
 
     Raises OSError, TimeoutError among them, and ValueError without a path.
+    DIVERGES: Go remembers each file that has several names; here each name counts as its part of the file, so that a
+    pod's millions of names take no memory. A name outside of the directory, which no container can make, is missing.
     """
     # Loaded when the first volume is measured.
     from kubelet.server import metrics as servermetrics
@@ -115,45 +122,30 @@ def disk_usage(path: str) -> UsageInfo:
 
 def _count(path: str) -> UsageInfo:
     top = _answer(path, os.stat)
-    seen: set[int] = set()
-    size = inodes = 0
-    for status in (top, *_walk(path, top.st_dev, _mounts_below(path))):
-        if status.st_nlink > 1:
-            if status.st_ino in seen:
-                continue
-            seen.add(status.st_ino)
-        size += status.st_blocks * _BLOCK
-        inodes += 1
-    return UsageInfo(size, inodes)
+    # Blocks and names of the files that have so many names each.
+    found: Counter[int] = Counter()
+    names: Counter[int] = Counter()
+    for status in itertools.chain([top], _statuses(path, top.st_dev)):
+        # A directory has one name; its links are those of the directories in it.
+        links = 1 if stat.S_ISDIR(status.st_mode) else max(status.st_nlink, 1)
+        found[links] += status.st_blocks
+        names[links] += 1
+    blocks = sum(count // links for links, count in found.items())
+    return UsageInfo(blocks * _BLOCK, sum(count // links for links, count in names.items()))
 
 
-def _walk(path: str, device: int, mounts: frozenset[str]) -> Iterator[os.stat_result]:
-    """The status of everything below path; what goes away meanwhile does not count."""
-    pending = [path]
-    while pending:
-        try:
-            entries = os.scandir(pending.pop())
-        except FileNotFoundError:
-            continue
-        with entries:
-            for entry in entries:
-                # Not even asked for its status: it may be of a server that does not answer.
-                if entry.path in mounts:
-                    continue
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                if status.st_dev != device:
-                    continue
+def _statuses(path: str, device: int) -> Iterator[os.stat_result]:
+    """The status of everything below path on the device; what goes away meanwhile does not count."""
+    for _, entry in filetree.walk(path, mounts=_mounts_below(path)):
+        with contextlib.suppress(FileNotFoundError):
+            status = entry.stat(follow_symlinks=False)
+            if status.st_dev == device:
                 yield status
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
 
 
 def _mounts_below(path: str) -> frozenset[str]:
     # To look for the path is much less work than to take the list apart, and most have nothing below.
-    if _PLAIN.fullmatch(path) and f" {path}/" not in Path(mount_utils.MOUNT_INFO).read_text(errors="replace"):
+    if _PLAIN.fullmatch(path) and os.fsencode(f" {path}/") not in Path(mount_utils.MOUNT_INFO).read_bytes():
         return frozenset()
     return frozenset(point.path for point in mount_utils.Mounter().list() if point.path.startswith(f"{path}/"))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pkg import klog, mount_utils
-from pkg.util import filesystem, removeall
+from pkg.util import filesystem, filetree, removeall
 
 _SYS_BLOCK = "/sys/block"
 _LOSETUP = "losetup"
@@ -128,10 +128,15 @@ class VolumePathHandler:
 
     def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: str) -> str:
         found = ""
-        for directory, _, files in os.walk(plugin_dir, onerror=_raise):
-            path = os.path.join(directory, pod_uid)
-            if pod_uid in files and self.is_device_bind_mount_exist(path) and _same_device(path, map_path):
-                found = path
+        try:
+            for directory, entry in filetree.walk(plugin_dir):
+                if entry.name != pod_uid or entry.is_dir(follow_symlinks=False):
+                    continue
+                path = os.path.join(directory.path(), pod_uid)
+                if self.is_device_bind_mount_exist(path) and _same_device(path, map_path):
+                    found = path
+        except OSError as err:
+            raise OSError(f"FindGlobalMapPathUUIDFromPod failed: {err}") from err
         klog.v(5).info_s("FindGlobalMapPathFromPod", globalMapPathUUID=found)
         return found
 
@@ -225,10 +230,6 @@ def _same_device(bound: str, link: str) -> bool:
         return os.stat(bound).st_rdev == os.stat(os.readlink(link)).st_rdev
     except OSError:
         return False
-
-
-def _raise(err: OSError) -> None:
-    raise OSError(f"FindGlobalMapPathUUIDFromPod failed: {err}") from err
 
 
 def _losetup(*arguments: str) -> None:

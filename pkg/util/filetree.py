@@ -1,0 +1,357 @@
+"""Walking and removing trees of directories that others have made, however deep, and whoever changes them meanwhile.
+
+Each step goes from an open directory by a single name, so that no path can become too long, and no link can lead
+elsewhere. Only the first HELD_LEVELS directories on the way down are held open, and nothing here is recursive.
+
+Go: os (RemoveAll), path/filepath (WalkDir)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+# How many directories of a tree are held open, from its top on.
+HELD_LEVELS = 64
+# How many names of directories a removal remembers; beyond them it reads a directory anew after each one.
+MAX_PENDING_NAMES = 10_000
+# A removal ends when it has met so many entries that it cannot remove.
+MAX_FAILURES = 100
+
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
+# What opening says of a directory that somebody has taken away or replaced since its name was read.
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+class MountPointError(OSError):
+    """A directory is a mount point, so that what is in it belongs to another file system."""
+
+
+class Directory:
+    """The directory that a walk has come to, open as `fd`, and the way down to it. For one thread."""
+
+    def __init__(self, top: str) -> None:
+        """Open the directory top, links followed. Raises OSError."""
+        self._top = top
+        # Of the directories on the way down, top excluded.
+        self._names: list[str] = []
+        self._inodes = array("Q")
+        # The open directories on the way, top included.
+        self._held = [os.open(top, _OPEN_DIRECTORY)]
+        self.fd = self._held[0]
+        self._mount_id = _mount_id(self.fd)
+
+    @property
+    def depth(self) -> int:
+        """0 for the top."""
+        return len(self._names)
+
+    def path(self) -> str:
+        """Its whole path, which may be too long for the kernel."""
+        return os.path.join(self._top, *self._names)
+
+    def short_path(self, name: str = "") -> str:
+        """The path of the directory, or of its entry of that name, for messages: it has no more than HELD_LEVELS."""
+        names = [*self._names[:HELD_LEVELS], *(["..."] if self.depth > HELD_LEVELS else []), *([name] if name else [])]
+        return os.path.join(self._top, *names)
+
+    def enter(self, name: str, one_filesystem: bool = True) -> None:
+        """Go down into a directory; a link is none.
+
+        Raises OSError, and MountPointError if one_filesystem and the directory is a mount point.
+        """
+        fd = os.open(name, _OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=self.fd)
+        try:
+            if one_filesystem and _mount_id(fd) != self._mount_id:
+                raise MountPointError(f"{self.short_path(name)} is a mount point")
+            inode = os.fstat(fd).st_ino
+        except BaseException:
+            os.close(fd)
+            raise
+        if self.depth < HELD_LEVELS:
+            self._held.append(fd)
+        elif not self._is_held():
+            os.close(self.fd)
+        self.fd = fd
+        self._names.append(name)
+        self._inodes.append(inode)
+
+    def leave(self) -> tuple[str, bool]:
+        """Go back up. Returns the name of the entry that was left, in the directory that is open now, and True.
+
+        When the directory was moved elsewhere meanwhile, the walk goes back to the deepest directory that is held
+        open, and False is returned.
+        """
+        depth = self.depth - 1
+        above = self._held[depth] if depth < len(self._held) else self._open_above()
+        if self._is_held():
+            self._held.pop()
+        os.close(self.fd)
+        stayed = above is not None
+        if above is None:
+            depth = len(self._held) - 1
+            above = self._held[depth]
+        self.fd = above
+        name = self._names[depth]
+        del self._names[depth:], self._inodes[depth:]
+        return name, stayed
+
+    def close(self) -> None:
+        """Close all that is open."""
+        if not self._is_held():
+            os.close(self.fd)
+        for fd in self._held:
+            os.close(fd)
+
+    def _is_held(self) -> bool:
+        return self.depth < len(self._held)
+
+    def _open_above(self) -> int | None:
+        """The directory that this one was entered from; None if this one is elsewhere now."""
+        device = os.fstat(self.fd).st_dev
+        try:
+            fd = os.open("..", _OPEN_DIRECTORY, dir_fd=self.fd)
+        except OSError:
+            return None
+        status = os.fstat(fd)
+        if (status.st_dev, status.st_ino) == (device, self._inodes[-2]):
+            return fd
+        os.close(fd)
+        return None
+
+
+def _mount_id(fd: int) -> bytes:
+    """What the kernel knows the mount by: bind mounts of one file system differ in nothing else."""
+    lines = Path(f"/proc/self/fdinfo/{fd}").read_bytes().split(b"\n")
+    return next(line for line in lines if line.startswith(b"mnt_id:"))
+
+
+def walk(
+    top: str,
+    *,
+    one_filesystem: bool = True,
+    mounts: frozenset[str] = frozenset(),
+    on_error: Callable[[OSError], None] | None = None,
+) -> Iterator[tuple[Directory, os.DirEntry[str]]]:
+    """All entries below the directory top, each with the directory that it is in; links below top are not followed.
+
+    Directory and entry hold until the next step. A directory comes before what is in it; otherwise the order is the
+    file system's. What goes away meanwhile is left out. What stands at the paths `mounts` is left out too, so that
+    no server is asked, and with one_filesystem no mount below top is entered. A fault goes to on_error, and is raised
+    as OSError without one. As in Go, the names of the directories beside the way down are in memory.
+    """
+    # The names of directories that are still to be entered, by depth.
+    pending: dict[int, list[str]] = {}
+    try:
+        directory = Directory(top)
+    except OSError as err:
+        _tell(err, on_error)
+        return
+    with contextlib.closing(directory):
+        yield from _entries(directory, pending, mounts, on_error)
+        while directory.depth or pending:
+            names = pending.get(directory.depth)
+            if not names:
+                left = directory.depth
+                directory.leave()
+                for depth in range(directory.depth + 1, left + 1):
+                    pending.pop(depth, None)
+                continue
+            name = names.pop()
+            if not names:
+                del pending[directory.depth]
+            try:
+                directory.enter(name, one_filesystem)
+            except MountPointError:
+                continue
+            except OSError as err:
+                if err.errno not in _GONE:
+                    _tell(_with_path(err, directory, name), on_error)
+                continue
+            yield from _entries(directory, pending, mounts, on_error)
+
+
+def _entries(
+    directory: Directory,
+    pending: dict[int, list[str]],
+    mounts: frozenset[str],
+    on_error: Callable[[OSError], None] | None,
+) -> Iterator[tuple[Directory, os.DirEntry[str]]]:
+    """The entries of one directory; the names of directories among them are put into pending."""
+    names: list[str] = []
+    prefix = directory.path() if mounts else ""
+    try:
+        with os.scandir(directory.fd) as entries:
+            for entry in entries:
+                if mounts and os.path.join(prefix, entry.name) in mounts:
+                    continue
+                yield directory, entry
+                if entry.is_dir(follow_symlinks=False):
+                    names.append(entry.name)
+    except OSError as err:
+        _tell(_with_path(err, directory), on_error)
+    if names:
+        pending[directory.depth] = names
+
+
+def _tell(err: OSError, on_error: Callable[[OSError], None] | None) -> None:
+    if on_error is None:
+        raise err
+    on_error(err)
+
+
+def _with_path(err: OSError, directory: Directory, name: str = "") -> OSError:
+    """The same fault, of a path instead of a name."""
+    return OSError(err.errno, err.strerror, directory.short_path(name)) if err.errno is not None else err
+
+
+def remove_all(path: str) -> None:
+    """Remove path with all below it, as far as that can be done, and then raise the first fault as OSError.
+
+    Fine if path is not there. Links are removed, not followed.
+    DIVERGES: what is mounted at or below path is never entered, and is a fault; Go empties it before it fails.
+    """
+    _remove(path, os.unlink)
+
+
+def remove_dirs(path: str) -> None:
+    """As remove_all, but anything other than a directory stays, and is a fault. Go: removeall.go"""
+    _remove(path, _refuse)
+
+
+def _refuse(name: str, *, dir_fd: int) -> None:
+    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
+
+
+def _remove(path: str, unlink: Callable[..., None]) -> None:
+    above, name = os.path.split(os.path.abspath(path))
+    try:
+        directory = Directory(above)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with contextlib.closing(directory):
+        _Removal(directory, unlink).run(name)
+
+
+class _Removal:
+    """Removes one entry of a directory, with all that is in it."""
+
+    def __init__(self, directory: Directory, unlink: Callable[..., None]) -> None:
+        self._directory = directory
+        self._unlink = unlink
+        # All three by the depth of the directory in question: names of directories in it that are to be entered,
+        # names of what cannot be removed, and whether there is more in it than could be remembered.
+        self._pending: dict[int, list[str]] = {}
+        self._stuck: dict[int, set[str]] = {}
+        self._cut: set[int] = set()
+        self._pending_names = 0
+        self._first_fault: OSError | None = None
+        self._faults = 0
+
+    def run(self, name: str) -> None:
+        """Raises the first fault, an OSError."""
+        if not self._remove_entry(name, is_dir=True):
+            self._enter(name)
+        while self._directory.depth and self._faults < MAX_FAILURES:
+            found = self._next()
+            if found is None:
+                self._leave()
+            else:
+                self._enter(found)
+        if self._first_fault is not None:
+            raise self._first_fault
+
+    def _enter(self, name: str) -> None:
+        try:
+            self._directory.enter(name)
+        except FileNotFoundError:
+            return
+        except OSError as err:
+            self._fail(name, err)
+            return
+        self._scan()
+
+    def _leave(self) -> None:
+        depth = self._directory.depth
+        name, stayed = self._directory.leave()
+        for left in range(self._directory.depth + 1, depth + 1):
+            self._stuck.pop(left, None)
+            self._cut.discard(left)
+            self._pending_names -= len(self._pending.pop(left, ()))
+        if not stayed:
+            self._fail(name, OSError(errno.EBUSY, "a directory below was moved while it was being removed"))
+        else:
+            try:
+                os.rmdir(name, dir_fd=self._directory.fd)
+            except FileNotFoundError:
+                pass
+            except OSError as err:
+                self._fail(name, err)
+
+    def _next(self) -> str | None:
+        """The name of a directory to enter; None when all that can be removed here is."""
+        depth = self._directory.depth
+        if depth not in self._pending and depth in self._cut:
+            self._scan()
+        names = self._pending.get(depth)
+        if names is None:
+            return None
+        self._pending_names -= 1
+        name = names.pop()
+        if not names:
+            del self._pending[depth]
+        return name
+
+    def _scan(self) -> None:
+        """Remove files and empty directories from the directory, and note other directories as pending."""
+        depth = self._directory.depth
+        room = max(MAX_PENDING_NAMES - self._pending_names, 1)
+        names: list[str] = []
+        self._cut.discard(depth)
+        try:
+            with os.scandir(self._directory.fd) as entries:
+                for entry in entries:
+                    if entry.name in self._stuck.get(depth, ()):
+                        continue
+                    if self._remove_entry(entry.name, entry.is_dir(follow_symlinks=False)):
+                        continue
+                    names.append(entry.name)
+                    if len(names) == room:
+                        self._cut.add(depth)
+                        break
+        except OSError as err:
+            self._note(_with_path(err, self._directory))
+        if names:
+            self._pending[depth] = names
+            self._pending_names += len(names)
+
+    def _remove_entry(self, name: str, is_dir: bool) -> bool:
+        """Remove a file or an empty directory, or note why not. False if it is a directory with something in it."""
+        remove = os.rmdir if is_dir else self._unlink
+        try:
+            remove(name, dir_fd=self._directory.fd)
+        except FileNotFoundError:
+            pass
+        except OSError as err:
+            if is_dir and err.errno in _NOT_EMPTY:
+                return False
+            if is_dir and err.errno == errno.ENOTDIR:
+                return self._remove_entry(name, is_dir=False)
+            self._fail(name, err)
+        return True
+
+    def _fail(self, name: str, err: OSError) -> None:
+        self._stuck.setdefault(self._directory.depth, set()).add(name)
+        self._note(err if isinstance(err, MountPointError) else _with_path(err, self._directory, name))
+
+    def _note(self, err: OSError) -> None:
+        # A directory stays because of what is in it, which has been noted already.
+        if err.errno in _NOT_EMPTY and self._first_fault is not None:
+            return
+        self._first_fault = self._first_fault or err
+        self._faults += 1

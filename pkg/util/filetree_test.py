@@ -1,0 +1,258 @@
+"""Tests of walking and removing trees that others have made."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pkg.util import filetree, testing
+
+# Far more than Python has recursion, a process has descriptors by default, and a path has elements.
+DEEP = 20_000
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+
+
+@pytest.fixture
+def quick_dir(tmp_path: Path) -> Iterator[Path]:
+    """A directory in memory, where there is one: a disk takes long for a deep tree."""
+    memory = "/dev/shm"
+    directory = Path(tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else tmp_path))
+    yield directory
+    directory.rmdir()
+
+
+@pytest.fixture
+def deep(quick_dir: Path) -> Iterator[Path]:
+    with testing.deep_tree(str(quick_dir / "deep"), DEEP):
+        yield quick_dir / "deep"
+
+
+def tree(root: Path) -> Path:
+    (root / "t/a/b").mkdir(parents=True)
+    (root / "t/a/file").write_text("x")
+    (root / "t/link").symlink_to(root / "outside")
+    (root / "outside").mkdir()
+    (root / "outside/kept").write_text("x")
+    return root / "t"
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def names(top: Path) -> list[str]:
+    return sorted(os.path.relpath(os.path.join(d.path(), e.name), top) for d, e in filetree.walk(str(top)))
+
+
+def test_all_below_is_walked_and_links_are_not_followed(tmp_path: Path) -> None:
+    assert names(tree(tmp_path)) == ["a", "a/b", "a/file", "link"]
+
+
+def test_top_may_be_a_link(tmp_path: Path) -> None:
+    tree(tmp_path)
+    (tmp_path / "here").symlink_to("t")
+    assert names(tmp_path / "here") == ["a", "a/b", "a/file", "link"]
+
+
+def test_a_directory_that_was_taken_for_a_link_is_not_entered(tmp_path: Path) -> None:
+    top = tree(tmp_path)
+    found = []
+    for _, entry in filetree.walk(str(top)):
+        found.append(entry.name)
+        if entry.name == "a":
+            assert entry.is_dir(follow_symlinks=False)
+            (top / "a").rename(tmp_path / "away")
+            (top / "a").symlink_to("../outside")
+    assert "kept" not in found
+
+
+def test_fault_of_the_top_is_raised_or_told(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        list(filetree.walk(str(tmp_path / "missing")))
+    told: list[OSError] = []
+    assert list(filetree.walk(str(tmp_path / "missing"), on_error=told.append)) == []
+    assert [err.errno for err in told] == [errno.ENOENT]
+
+
+def test_deep_tree_is_walked_with_few_descriptors(deep: Path) -> None:
+    before, most, count = open_descriptors(), 0, 0
+    for directory, entry in filetree.walk(str(deep)):
+        count += 1
+        if directory.depth % 1000 == 0:
+            most = max(most, open_descriptors())
+            assert entry.is_dir(follow_symlinks=False) != (entry.name == "last")
+    assert count == DEEP + 1
+    assert most - before < filetree.HELD_LEVELS + 10
+    assert open_descriptors() == before
+
+
+def test_walk_that_is_given_up_closes_its_descriptors(deep: Path) -> None:
+    before = open_descriptors()
+    walk = filetree.walk(str(deep))
+    for _ in range(DEEP // 2):
+        next(walk)
+    assert open_descriptors() > before
+    walk.close()  # type: ignore[attr-defined]
+    assert open_descriptors() == before
+
+
+def test_walk_goes_on_above_a_directory_that_is_moved_away(tmp_path: Path) -> None:
+    """The way up from a deep directory leads to where it was moved, which is not part of the tree."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/not").touch()
+    found = []
+    with testing.deep_tree(str(tmp_path / "t"), 2 * filetree.HELD_LEVELS):
+        (tmp_path / "t/z").mkdir()
+        (tmp_path / "t/z/seen").touch()
+        for directory, entry in filetree.walk(str(tmp_path / "t")):
+            found.append(entry.name)
+            if entry.name == "last":
+                Path(directory.path()).rename(tmp_path / "elsewhere/moved")
+    assert "seen" in found and "last" in found
+    assert "not" not in found
+
+
+@needs_root
+def test_mounts_below_are_not_entered_unless_told(tmp_path: Path) -> None:
+    top = tree(tmp_path)
+    subprocess.run(["mount", "--bind", tmp_path / "outside", top / "a/b"], check=True)
+    try:
+        assert names(top) == ["a", "a/b", "a/file", "link"]
+        everything = {entry.name for _, entry in filetree.walk(str(top), one_filesystem=False)}
+        assert everything == {"a", "b", "file", "link", "kept"}
+        unseen = {entry.name for _, entry in filetree.walk(str(top), mounts=frozenset([str(top / "a/b")]))}
+        assert unseen == {"a", "file", "link"}
+    finally:
+        subprocess.run(["umount", top / "a/b"], check=True)
+
+
+def test_whole_tree_goes_and_links_are_not_followed(tmp_path: Path) -> None:
+    target = tree(tmp_path)
+    filetree.remove_all(str(target))
+    assert not target.exists() and (tmp_path / "outside/kept").exists()
+    filetree.remove_all(str(target))
+    filetree.remove_all(str(target / "no/such"))
+
+
+def test_a_single_entry_goes(tmp_path: Path) -> None:
+    tree(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("outside")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "directory").mkdir()
+    for name in ("file", "link", "fifo", "directory"):
+        filetree.remove_all(str(tmp_path / name))
+        assert not os.path.lexists(tmp_path / name)
+    assert (tmp_path / "outside/kept").exists()
+
+
+def test_deep_tree_goes_with_few_descriptors(deep: Path) -> None:
+    limits = f'ulimit -n {filetree.HELD_LEVELS + 40}; exec "$@"'
+    program = "import sys; from pkg.util import filetree; filetree.remove_all(sys.argv[1])"
+    subprocess.run(["bash", "-c", limits, "bash", sys.executable, "-c", program, deep], check=True)
+    assert not deep.exists()
+
+
+def test_memory_for_a_wide_and_deep_tree_stays_bounded(deep: Path) -> None:
+    for number in range(5000):
+        (deep / f"wide/{number}/below").mkdir(parents=True)
+    program = (
+        "import resource, sys\n"
+        "from pkg.util import filetree\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "count = sum(1 for _ in filetree.walk(sys.argv[1]))\n"
+        "filetree.remove_all(sys.argv[1])\n"
+        "print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, deep], check=True, capture_output=True)
+    count, kib = map(int, done.stdout.split())
+    assert count == DEEP + 1 + 1 + 10_000
+    assert kib < 16 * 1024
+    assert not deep.exists()
+
+
+def test_more_directories_than_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filetree, "MAX_PENDING_NAMES", 3)
+    for number in range(10):
+        for below in range(10):
+            (tmp_path / f"t/{number}/{below}").mkdir(parents=True)
+            (tmp_path / f"t/{number}/{below}/file").touch()
+    filetree.remove_all(str(tmp_path / "t"))
+    assert not (tmp_path / "t").exists()
+
+
+def test_what_cannot_be_removed_does_not_keep_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlink = os.unlink
+
+    def fail(name: str, *, dir_fd: int) -> None:
+        if name == "kept":
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), name)
+        unlink(name, dir_fd=dir_fd)
+
+    for directory in ("t/a/b", "t/c"):
+        (tmp_path / directory).mkdir(parents=True)
+    for file in ("t/a/b/kept", "t/a/b/gone", "t/c/gone"):
+        (tmp_path / file).touch()
+    monkeypatch.setattr(os, "unlink", fail)
+    monkeypatch.setattr(filetree, "MAX_PENDING_NAMES", 1)
+    with pytest.raises(PermissionError, match="t/a/b/kept"):
+        filetree.remove_all(str(tmp_path / "t"))
+    monkeypatch.undo()
+    assert names(tmp_path / "t") == ["a", "a/b", "a/b/kept"]
+
+
+def test_removal_ends_after_too_many_faults(tmp_path: Path) -> None:
+    for number in range(filetree.MAX_FAILURES + 50):
+        (tmp_path / f"t/{number}").mkdir(parents=True)
+        (tmp_path / f"t/{number}/file").touch()
+    with pytest.raises(NotADirectoryError):
+        filetree.remove_dirs(str(tmp_path / "t"))
+    assert len(names(tmp_path / "t")) == 2 * (filetree.MAX_FAILURES + 50)
+
+
+def test_only_directories_go(tmp_path: Path) -> None:
+    target = tree(tmp_path)
+    (target / "empty/x/y").mkdir(parents=True)
+    with pytest.raises(NotADirectoryError):
+        filetree.remove_dirs(str(target))
+    assert names(target) == ["a", "a/file", "link"]
+
+
+def test_directory_that_is_moved_meanwhile_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way up from a deep directory leads to where it was moved, and nothing is removed there."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/kept").touch()
+    unlink = os.unlink
+
+    def move(name: str, *, dir_fd: int) -> None:
+        unlink(name, dir_fd=dir_fd)
+        os.rename(os.readlink(f"/proc/self/fd/{dir_fd}"), tmp_path / "elsewhere/moved")
+
+    with testing.deep_tree(str(tmp_path / "t"), 2 * filetree.HELD_LEVELS):
+        monkeypatch.setattr(os, "unlink", move)
+        with pytest.raises(OSError, match="moved"):
+            filetree.remove_all(str(tmp_path / "t"))
+        assert sorted(os.listdir(tmp_path / "elsewhere")) == ["kept", "moved"]
+        monkeypatch.undo()
+        filetree.remove_all(str(tmp_path / "t"))
+        assert not (tmp_path / "t").exists()
+
+
+@needs_root
+def test_what_is_mounted_below_stays_whole(tmp_path: Path) -> None:
+    """A bind mount of the same file system: nothing but the mount itself tells it from a directory."""
+    top = tree(tmp_path)
+    subprocess.run(["mount", "--bind", tmp_path / "outside", top / "a/b"], check=True)
+    try:
+        with pytest.raises(OSError, match="a/b"):
+            filetree.remove_all(str(top))
+        assert names(top) == ["a", "a/b"] and (tmp_path / "outside/kept").exists()
+    finally:
+        subprocess.run(["umount", top / "a/b"], check=True)

@@ -1311,7 +1311,7 @@ class Kubelet(KubeletPods, KubeletStats):
         checkers = self.container_manager.get_health_checkers()
         handler = server.Server(self, self.resource_analyzer, checkers, flagz, auth, kube_cfg)
         self._trace_requests(handler, tracer_provider, public_endpoint=False)
-        bound = server.listen_kubelet_server(handler, kube_cfg, tls_config)
+        bound = server.listen_kubelet_server(handler, kube_cfg, tls_config, authenticates=auth is not None)
         golang.go(bound.serve, ctx, name="kubelet-server")
 
     def listen_and_serve_read_only(

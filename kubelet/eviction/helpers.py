@@ -80,7 +80,7 @@ SIGNAL_TO_RESOURCE: Mapping[Signal, str] = {
 
 _T = TypeVar("_T")
 # Go's ParseFloat, without hexadecimal numbers, infinity and NaN, which are no thresholds.
-_FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_FLOAT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _BINARY = resource.Format.BINARY_SI
 _DECIMAL = resource.Format.DECIMAL_SI
 

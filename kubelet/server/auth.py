@@ -5,16 +5,14 @@ Go: pkg/kubelet/server/auth.go
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pkg import features, golang, klog
 from pkg.apiserver.authentication import authenticator
 from pkg.apiserver.authentication import user as userinfo
 from pkg.apiserver.authorization import authorizer
 from pkg.apiserver.server import dynamiccertificates
-
-if TYPE_CHECKING:
-    from pkg.golang import http
+from pkg.golang import http
 
 _API_VERBS = {"POST": "create", "GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -83,7 +81,9 @@ class NodeAuthorizerAttributesGetter:
 
     def get_request_attributes(self, user: userinfo.Info, request: http.Request) -> list[authorizer.Attributes]:
         verb = _API_VERBS.get(request.method, "")
-        subresources = _subresources(request.path)
+        # A path that is not clean is answered with a redirect: who may follow it may see it.
+        path = http.clean_path(request.path)
+        subresources = _subresources(path)
         klog.v(5).info_s(
             "Node request attributes",
             **{"user": user.name, "verb": verb, "resource": "nodes", "subresource(s)": subresources},
@@ -97,7 +97,7 @@ class NodeAuthorizerAttributesGetter:
                 subresource=subresource,
                 name=self._node_name,
                 resource_request=True,
-                path=request.path,
+                path=path,
             )
             for subresource in subresources
         ]

@@ -68,6 +68,10 @@ _GET = ("GET",)
 _GET_AND_POST = ("GET", "POST")
 _METHOD_BUCKETS = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"))
 _LONG_RUNNING = frozenset(("exec", "attach", "portforward", "debug"))
+# What may hold a connection for as long as the client likes.
+_LASTING = frozenset(("exec", "attach", "portForward", "containerLogs", "run", "checkpoint", "logs", "debug"))
+# What of a request is logged, in characters: anybody can send one.
+MAX_LOGGED_LENGTH = 1024
 
 
 class HostInterface(Protocol):
@@ -199,7 +203,7 @@ class Server:
     def _install_auth_filter(self, auth: serverauth.KubeletAuth) -> None:
         def auth_filter(handler: http.Handler) -> http.Handler:
             def handle(w: http.ResponseWriter, r: http.Request) -> None:
-                refusal = _refusal(auth, r)
+                refusal = self._refusal(auth, r)
                 if refusal is None:
                     handler(w, r)
                 else:
@@ -208,6 +212,36 @@ class Server:
             return handle
 
         self._mux.filter(auth_filter)
+
+    def _refusal(self, auth: serverauth.KubeletAuth, r: http.Request) -> tuple[int, str] | None:
+        """Status and text for a client that is not allowed what it asks; None for one that is. Raises HTTPError."""
+        try:
+            response = auth.authenticate_request(r)
+        except AuthenticationError as err:
+            klog.error_s(err, "Unable to authenticate the request due to an error")
+            return 401, "Unauthorized"
+        if response is None:
+            return 401, "Unauthorized"
+        kind = self._metric_bucket(r.path)
+        r.admit(response.user.name, kind, lasting=kind in _LASTING)
+        attributes = auth.get_request_attributes(response.user, r)
+        for each in attributes:
+            try:
+                decision, _ = auth.authorize(r.ctx, each)
+            except AuthorizationError as err:
+                asked = {"user": each.user.name, "verb": each.verb, "resource": each.resource}
+                klog.error_s(err, "Authorization error", **asked, subresource=each.subresource)
+                return 500, f"Authorization error ({_described(each)}, subresource={each.subresource})"
+            if decision == Decision.ALLOW:
+                return None
+        if not attributes:
+            klog.error_s(None, "Authorization error", err="could not determine attributes for request")
+            return 403, "Authorization error: could not determine attributes for request"
+        subresources = [each.subresource for each in attributes]
+        first = attributes[0]
+        fields = {"user": first.user.name, "verb": first.verb, "resource": first.resource}
+        klog.v(2).info_s("Forbidden", **fields, **{"subresource(s)": subresources})
+        return 403, f"Forbidden ({_described(first)}, subresource(s)=[{' '.join(subresources)}])\n"
 
     def install_filter(self, added: http.Filter) -> None:
         """Put it around all handlers, inside of the authentication. Go: InstallTracingFilter"""
@@ -504,12 +538,19 @@ class Server:
 
 
 def listen_kubelet_server(
-    handler: http.Handler, kube_cfg: kubeletconfig.KubeletConfiguration, tls_config: servertls.TLSConfig | None
+    handler: http.Handler,
+    kube_cfg: kubeletconfig.KubeletConfiguration,
+    tls_config: servertls.TLSConfig | None,
+    *,
+    authenticates: bool,
 ) -> http.Server:
-    """Bind the server's port; without a TLS configuration for plain HTTP, as hollow nodes do. Raises OSError."""
+    """Bind the server's port; without a TLS configuration for plain HTTP, as hollow nodes do. Raises OSError.
+
+    `authenticates`: the handler asks who each client is.
+    """
     klog.info_s("Starting to listen", address=kube_cfg.address, port=kube_cfg.port)
     tls_context = None if tls_config is None else tls_config.context
-    server = http.Server(handler, name="kubelet-server", tls_context=tls_context)
+    server = http.Server(handler, name="kubelet-server", tls_context=tls_context, authenticates=authenticates)
     server.listen(kube_cfg.address, kube_cfg.port)
     return server
 
@@ -576,35 +617,6 @@ def get_url_root_path(path: str) -> str:
     if parts[0] == "metrics" and len(parts) > 1:
         return f"{parts[0]}/{parts[1]}"
     return parts[0]
-
-
-def _refusal(auth: serverauth.KubeletAuth, r: http.Request) -> tuple[int, str] | None:
-    """Status and text for a client that is not allowed what it asks; None for one that is."""
-    try:
-        response = auth.authenticate_request(r)
-    except AuthenticationError as err:
-        klog.error_s(err, "Unable to authenticate the request due to an error")
-        return 401, "Unauthorized"
-    if response is None:
-        return 401, "Unauthorized"
-    attributes = auth.get_request_attributes(response.user, r)
-    for each in attributes:
-        try:
-            decision, _ = auth.authorize(r.ctx, each)
-        except AuthorizationError as err:
-            asked = {"user": each.user.name, "verb": each.verb, "resource": each.resource}
-            klog.error_s(err, "Authorization error", **asked, subresource=each.subresource)
-            return 500, f"Authorization error ({_described(each)}, subresource={each.subresource})"
-        if decision == Decision.ALLOW:
-            return None
-    if not attributes:
-        klog.error_s(None, "Authorization error", err="could not determine attributes for request")
-        return 403, "Authorization error: could not determine attributes for request"
-    subresources = [each.subresource for each in attributes]
-    first = attributes[0]
-    fields = {"user": first.user.name, "verb": first.verb, "resource": first.resource}
-    klog.v(2).info_s("Forbidden", **fields, **{"subresource(s)": subresources})
-    return 403, f"Forbidden ({_described(first)}, subresource(s)=[{' '.join(subresources)}])\n"
 
 
 def _described(attributes: Attributes) -> str:
@@ -679,9 +691,9 @@ def _log_request(w: http.ResponseWriter, r: http.Request, seconds: float) -> Non
     klog.v(3).info_s(
         "HTTP",
         verb=r.method,
-        URI=r.target,
+        URI=r.target[:MAX_LOGGED_LENGTH],
         latency=f"{seconds * 1000:.3f}ms",
-        userAgent=r.headers.get("User-Agent"),
+        userAgent=r.headers.get("User-Agent")[:MAX_LOGGED_LENGTH],
         srcIP=source,
         resp=w.status,
         hijacked=w.hijacked,

@@ -5,6 +5,12 @@ Go: runtime/debug
 
 from __future__ import annotations
 
+# Of glibc's mallopt: which of its parameters, and the values that we give them.
+_M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
+_LARGE_BLOCK = 256 << 10
+_ARENAS = 2
+
 
 def free_os_memory() -> None:
     """Give back to the system what was freed: after a burst glibc keeps it, in holes between what is in use.
@@ -17,3 +23,18 @@ def free_os_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def give_back_large_blocks() -> None:
+    """Have every block of 256 KiB and more go back to the system as soon as it is freed. Call it once, at the start.
+
+    By itself glibc takes larger and larger blocks out of arenas, of which it makes eight for each processor, and each
+    keeps what it once had. One request of a mebibyte in each of many threads would stay as many times that. Since one
+    thread at a time runs Python, more than two arenas make nothing faster. Go's runtime needs no such thing.
+    """
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
+        mallopt(_M_ARENA_MAX, _ARENAS)

@@ -21,6 +21,7 @@ from pkg.apiserver.server import flagz
 from pkg.component_base import tracing, version
 from pkg.component_base.cli import flag as cliflag
 from pkg.component_base.featuregate import FeatureGateError
+from pkg.golang import debug
 from pkg.util import filesystem, flock
 
 from . import configuration, explain, options, supported, zpages
@@ -274,6 +275,7 @@ def _shown(flag: cliflag.Flag) -> str:
 def _run_until_signalled(server: options.KubeletServer, make_dependencies: MakeDependencies) -> int:
     """Run the kubelet in a thread of its own; the main thread is there for signals. Returns the exit code."""
     golang.install_crash_handler()
+    debug.give_back_large_blocks()
     lock_root_directory(server.kubelet_flags.root_directory)
     signals = ShutdownSignal()
     ctx, cancel = golang.with_cancel(golang.background())

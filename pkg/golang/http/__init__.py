@@ -2,19 +2,22 @@
 
 Go: net/http
 
-`h11` parses and frames, it never touches a socket; that is what lets a handler take a connection over for an
-upgrade (SPDY, WebSocket) with the bytes that came too early. A framework that owns the sockets would not.
+A handler can take a connection over for an upgrade (SPDY, WebSocket), with the bytes that came too early. A framework
+that owns the sockets would not let it. And what parses a request meets bytes of anybody: its time and its memory are
+bounded before it is known who asks.
 
 Reading order: headers.py, request.py, response.py (what handlers see), mux.py (paths), conn.py and tlsconn.py
-(sockets), connection.py (requests on a socket), server.py (connections), hangups.py (clients that go away).
+(sockets), head.py and transfer.py (HTTP on the wire), connection.py (requests on a socket), room.py (whose connections
+stay when there are too many), server.py (connections), hangups.py (clients that go away).
 """
 
 from pkg.golang.http.conn import Conn
 from pkg.golang.http.hangups import HangUps, hang_up
 from pkg.golang.http.headers import Headers
 from pkg.golang.http.mux import Filter, ServeMux, clean_path
-from pkg.golang.http.request import BadRequest, Body, Request, parse_target
+from pkg.golang.http.request import BadRequest, Body, Request, parse_path
 from pkg.golang.http.response import ClientGone, Handler, HTTPError, ResponseWriter, error
+from pkg.golang.http.room import Limits
 from pkg.golang.http.server import Server
 from pkg.golang.http.status import status_text
 
@@ -28,6 +31,7 @@ __all__ = [
     "Handler",
     "HangUps",
     "Headers",
+    "Limits",
     "Request",
     "ResponseWriter",
     "ServeMux",
@@ -35,6 +39,6 @@ __all__ = [
     "clean_path",
     "error",
     "hang_up",
-    "parse_target",
+    "parse_path",
     "status_text",
 ]

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import h11
-
 from pkg import golang, klog
 from pkg.golang.http.conn import Conn, PlainConn, linger
 from pkg.golang.http.hangups import HangUps
+from pkg.golang.http.head import Head, MalformedError, parse_head
 from pkg.golang.http.headers import Headers
-from pkg.golang.http.request import BadRequest, Body, Request, parse_target
+from pkg.golang.http.request import BadRequest, Body, Request, parse_path
 from pkg.golang.http.response import ClientGone, Handler, HTTPError, ResponseWriter, error
+from pkg.golang.http.room import Room, source_of
 from pkg.golang.http.status import status_text
+from pkg.golang.http.transfer import RequestBody, ResponseFrame
 
 if TYPE_CHECKING:
     from OpenSSL import SSL
@@ -29,8 +32,14 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 16
 # Seconds in which a client may still read why its connection is ended.
 _LINGER = 0.5
+# Seconds in which a client has to take an answer that is a redirect or a refusal.
+REFUSAL_WRITE_TIMEOUT = 10.0
+# A client's certificates take so many times their bytes: as they came, as OpenSSL knows them, as handlers see them.
+_CERTIFICATE_COST = 4
 # Of a body that the handler did not read.
-_MAX_SKIPPED_BYTES = 256 << 10
+MAX_SKIPPED_BYTES = 256 << 10
+_HEAD_END = re.compile(rb"\n\r?\n")
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 
@@ -42,6 +51,10 @@ class Settings:
     tls_context: Callable[[], SSL.Context] | None
     ctx: golang.Context
     hang_ups: HangUps
+    room: Room[Connection]
+    parsing: threading.Lock
+    """Held while a head is taken apart, which for a moment takes several times its bytes."""
+    authenticates: bool
     idle_timeout: float
     read_header_timeout: float
     body_timeout: float
@@ -50,18 +63,34 @@ class Settings:
     max_body_bytes: int
 
 
+class _Source:
+    """What has come on a connection, and was not used yet."""
+
+    def __init__(self, conn: Conn) -> None:
+        self.conn = conn
+        self.received = bytearray()
+
+    def more(self) -> bool:
+        data = self.conn.recv(_CHUNK)
+        self.received += data
+        return bool(data)
+
+
 class Connection:
     """Serves one client after the other's request in the thread that calls `serve`."""
 
     def __init__(self, settings: Settings, sock: socket.socket, remote_addr: tuple[str, int] | None) -> None:
         self.sock = sock
-        self.busy = False
-        """Whether a request is being served, so that ending the connection would do harm."""
         self._settings = settings
         self._remote_addr = remote_addr
         self._peer_certificates: list[bytes] = []
         self._conn: Conn = PlainConn(sock)
-        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=settings.max_header_bytes)
+        # By itself, and not a part of this object: a cycle would keep what was received until garbage is collected.
+        self._source = _Source(self._conn)
+        # Of the request that is being served.
+        self._body: RequestBody
+        self._frame: ResponseFrame
+        self._is_to_continue = False
 
     def serve(self) -> None:
         """Until the client has gone or did what ends a connection; closes the socket."""
@@ -88,130 +117,132 @@ class Connection:
             conn.set_deadline(time.monotonic() + self._settings.read_header_timeout)
             conn.handshake()
         except tlsconn.PlainHTTPError:
+            self._conn.set_deadline(time.monotonic() + _LINGER)
             self._conn.sendall(_PLAIN_HTTP)
             linger(self._conn, _LINGER)
             raise
         except OSError as err:
             klog.v(2).info_s("TLS handshake error", remoteAddr=self._remote_addr, err=str(err))
             raise
+        self._conn = self._source.conn = conn
         self._peer_certificates = conn.peer_certificates()
-        self._conn = conn
+        self._hold()
+
+    def _hold(self) -> None:
+        """Account for what is kept for a client that is not known yet. Raises ClientGone if that was too much."""
+        certificates = sum(len(each) for each in self._peer_certificates)
+        self._settings.room.hold(self, len(self._source.received) + _CERTIFICATE_COST * certificates)
 
     def _serve_request(self, timeout: float) -> bool:
         """Returns whether another request may follow. Raises OSError."""
         try:
-            event = self._read_head(timeout)
-        except h11.RemoteProtocolError as err:
-            self._refuse(err.error_status_hint)
+            head = self._read_head(timeout)
+        except MalformedError as err:
+            self._refuse(err.status)
             return False
-        if event is None:
+        if head is None:
             return False
-        if event.http_version not in (b"1.0", b"1.1"):
-            self._refuse(505)
-            return False
-        if event.method == b"CONNECT":
+        if head.method == "CONNECT":
             # DIVERGES: Go's handlers answer it as any method. To clients a success opens a tunnel, and there is none.
             self._refuse(405)
             return False
-        self.busy = True
         self._conn.set_deadline(time.monotonic() + self._settings.write_timeout)
-        hijacked = self._respond(event)
-        self.busy = False
-        return not hijacked and self._next_cycle()
+        hijacked = self._respond(head)
+        self._settings.room.rest(self)
+        return not hijacked and self._may_go_on()
 
-    def _read_head(self, timeout: float) -> h11.Request | None:
-        """None when the client has gone instead. Raises TimeoutError, OSError or h11.RemoteProtocolError."""
-        self._conn.set_deadline(time.monotonic() + timeout)
-        started = bool(self._h11.trailing_data[0])
-        while True:
-            event = self._h11.next_event()
-            if isinstance(event, h11.Request):
-                return event
-            if event is not h11.NEED_DATA:
+    def _read_head(self, timeout: float) -> Head | None:
+        """None when the client has gone instead. Raises TimeoutError, OSError or MalformedError."""
+        self._conn.set_deadline(
+            time.monotonic() + (self._settings.read_header_timeout if self._source.received else timeout)
+        )
+        searched = 0
+        while (end := _HEAD_END.search(self._source.received, max(searched - 2, 0))) is None:
+            searched = len(self._source.received)
+            if searched > self._settings.max_header_bytes:
+                raise MalformedError(431)
+            # No request begins so, but TLS does, which would wait for an answer now.
+            if searched and self._source.received[0] <= ord(" "):
+                raise MalformedError(400)
+            if not self._source.more():
+                if searched:
+                    raise MalformedError(400)
                 return None
-            self._h11.receive_data(self._conn.recv(_CHUNK))
-            if not started:
-                started = True
+            if not searched:
                 # For the whole head, however slowly it drips.
                 self._conn.set_deadline(time.monotonic() + self._settings.read_header_timeout)
+            self._hold()
+        if end.end() > self._settings.max_header_bytes:
+            raise MalformedError(431)
+        self._hold()
+        with self._settings.parsing:
+            head = parse_head(self._source.received[: end.end()])
+        del self._source.received[: end.end()]
+        return head
 
-    def _respond(self, event: h11.Request) -> bool:
+    def _respond(self, head: Head) -> bool:
         """Returns whether the handler has taken the connection over. Raises OSError."""
         ctx, cancel = golang.with_cancel(self._settings.ctx)
-        w = ResponseWriter(self, head=event.method == b"HEAD")
+        self._body, self._frame = RequestBody(head, self._source), ResponseFrame(head)
+        self._is_to_continue = head.expects_continue and not self._body.ended
+        w = ResponseWriter(self, head=head.method == "HEAD")
         self._settings.hang_ups.add(self.sock.fileno(), cancel)
         try:
-            run_handler(self._settings.handler, w, functools.partial(self._request, event, ctx))
+            run_handler(self._settings.handler, w, functools.partial(self._request, head, ctx))
             w.finish()
             return w.hijacked
-        except h11.LocalProtocolError as err:
-            # A handler that wrote less or more than it had announced; the client has to see that it is no whole.
-            raise ClientGone(str(err)) from err
         finally:
             self._settings.hang_ups.remove(self.sock.fileno())
             cancel()
 
-    def _request(self, event: h11.Request, ctx: golang.Context) -> Request:
-        target = event.target.decode("latin-1")
-        path, query = parse_target(target)
+    def _request(self, head: Head, ctx: golang.Context) -> Request:
+        admit = functools.partial(self._settings.room.admit, self)
+        if not self._settings.authenticates:
+            admit(source_of(self._remote_addr), "", lasting=False)
         return Request(
-            method=event.method.decode("latin-1"),
-            target=target,
-            path=path,
-            query=query,
-            headers=Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers),
+            method=head.method,
+            target=head.target,
+            path=parse_path(head.target),
+            headers=head.headers,
             body=Body(self._next_part, self._settings.max_body_bytes),
             remote_addr=self._remote_addr,
             peer_certificates=self._peer_certificates,
             tls=self._settings.tls_context is not None,
             ctx=ctx,
+            admit=admit,
         )
 
     def _next_part(self) -> bytes:
-        """The next part of the body, b"" at its end. Raises OSError or BadRequest."""
-        if self._h11.they_are_waiting_for_100_continue:
-            self._send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+        """The next part of the body, b"" at its end. Raises OSError, BadRequest or HTTPError."""
+        if self._is_to_continue:
+            self._is_to_continue = False
+            self._send(_CONTINUE)
         self._conn.set_deadline(time.monotonic() + self._settings.body_timeout)
         try:
-            while True:
-                event = self._h11.next_event()
-                if event is h11.NEED_DATA:
-                    self._h11.receive_data(self._conn.recv(_CHUNK))
-                elif not isinstance(event, h11.Data):
-                    return b""
-                elif event.data:
-                    return bytes(event.data)
-        except h11.RemoteProtocolError as err:
-            raise BadRequest(str(err)) from err
+            return self._body.next_part()
         except TimeoutError as err:
             raise HTTPError(408, "Request Timeout") from err
         finally:
             self._conn.set_deadline(time.monotonic() + self._settings.write_timeout)
 
-    def _next_cycle(self) -> bool:
+    def _may_go_on(self) -> bool:
         """Ready for the next request, unless this one's body is too long or too slow to be read to its end."""
-        with contextlib.suppress(h11.RemoteProtocolError, TimeoutError):
+        if not self._frame.keeps_alive:
+            return False
+        with contextlib.suppress(BadRequest, TimeoutError):
             self._skip_body()
-        if self._h11.their_state not in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED):
+        if not self._body.ended:
             linger(self._conn, _LINGER)
-            return False
-        if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
-            return False
-        self._h11.start_next_cycle()
-        return True
+        return self._body.ended
 
     def _skip_body(self) -> None:
-        """Read what the handler did not want: a client that has just sent it would find the connection cut."""
+        # What is in chunks takes time to take apart, and nobody may know yet who has sent it.
+        if self._is_to_continue or self._body.chunked:
+            return
         self._conn.set_deadline(time.monotonic() + _LINGER)
         skipped = 0
-        while skipped < _MAX_SKIPPED_BYTES and not self._h11.they_are_waiting_for_100_continue:
-            event = self._h11.next_event()
-            if event is h11.NEED_DATA:
-                data = self._conn.recv(_CHUNK)
-                skipped += len(data)
-                self._h11.receive_data(data)
-            elif not isinstance(event, h11.Data | h11.EndOfMessage):
-                return
+        while skipped < MAX_SKIPPED_BYTES and (part := self._body.next_part()):
+            skipped += len(part)
 
     def _refuse(self, status: int) -> None:
         """Answer what is no HTTP, past the machinery for what is."""
@@ -224,27 +255,28 @@ class Connection:
     # How a ResponseWriter sends.
 
     def start(self, status: int, headers: Headers, first: bytes) -> None:
-        fields = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
-        if "Date" not in headers:
-            fields.append((b"Date", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()).encode()))
-        head = h11.Response(status_code=status, headers=fields, reason=status_text(status).encode())
-        self._send(head, *([h11.Data(data=first)] if first else []))
+        if status >= 300:
+            self._conn.set_deadline(time.monotonic() + REFUSAL_WRITE_TIMEOUT)
+        self._send(self._frame.start(status, headers) + self._frame.data(first))
 
     def data(self, data: bytes) -> None:
-        self._send(h11.Data(data=data))
+        self._send(self._frame.data(data))
 
     def end(self) -> None:
-        self._send(h11.EndOfMessage())
+        self._send(self._frame.end())
 
     def hijack(self) -> tuple[Conn, bytes]:
         self._settings.hang_ups.remove(self.sock.fileno())
         self._conn.set_deadline(None)
-        return self._conn, self._h11.trailing_data[0]
+        early = bytes(self._source.received)
+        self._source.received.clear()
+        return self._conn, early
 
-    def _send(self, *events: h11.Event) -> None:
+    def _send(self, data: bytes) -> None:
+        if not data:
+            return
         try:
-            if data := b"".join(self._h11.send(event) or b"" for event in events):
-                self._conn.sendall(data)
+            self._conn.sendall(data)
         except OSError as err:
             raise ClientGone(f"client has gone: {err}") from err
 

@@ -11,19 +11,20 @@ import errno
 import html
 import os
 import posixpath
-import re
 import stat
 from dataclasses import dataclass
 from typing import BinaryIO
 from urllib.parse import quote
 
+from pkg.golang.http.mux import MAX_LOCATION_BYTES
 from pkg.golang.http.request import Request
 from pkg.golang.http.response import ClientGone, HTTPError, ResponseWriter, error
 from pkg.util import securejoin
 
 _BLOCK_SIZE = 64 * 1024
 _INDEX_PAGE = "index.html"
-_RANGE = re.compile(r"bytes=\s*([0-9]{0,19})\s*-\s*([0-9]{0,19})\s*")
+# Digits of a position in a file.
+_MAX_DIGITS = 19
 # What a file's name may have in a link, besides letters and digits.
 _UNQUOTED = "/$&+,:;=@-_.~"
 
@@ -109,6 +110,8 @@ def _open(root: str, path: str) -> _Opened:
 def _redirect(w: ResponseWriter, r: Request, location: str) -> None:
     """To a path relative to the request's, with its query. Go: localRedirect"""
     query = r.raw_query
+    if len(query) > MAX_LOCATION_BYTES:
+        raise HTTPError(414, "414 Request URI Too Long")
     w.headers.set("Location", f"{location}?{query}" if query else location)
     w.write_header(301)
 
@@ -172,15 +175,16 @@ def _wanted_range(w: ResponseWriter, r: Request, info: os.stat_result) -> tuple[
     wanted = r.headers.get("Range")
     if not wanted or "," in wanted or not _range_still_valid(r, info):
         return 0, size
-    match = _RANGE.fullmatch(wanted)
-    if match is None or match[1] == match[2] == "":
+    unit, _, positions = wanted.partition("=")
+    first, dash, last = (part.strip() for part in positions.partition("-"))
+    if unit != "bytes" or not dash or not (first or last):
         raise HTTPError(416, "invalid range")
-    if match[1] == "":
-        start, end = max(size - int(match[2]), 0), size
+    if first == "":
+        start, end = max(size - _position(last), 0), size
     else:
-        start = int(match[1])
-        end = size if match[2] == "" else min(int(match[2]) + 1, size)
-        if match[2] != "" and int(match[2]) < start:
+        start = _position(first)
+        end = size if last == "" else min(_position(last) + 1, size)
+        if last != "" and _position(last) < start:
             raise HTTPError(416, "invalid range")
     if start >= size:
         if size == 0:
@@ -190,6 +194,13 @@ def _wanted_range(w: ResponseWriter, r: Request, info: os.stat_result) -> tuple[
     w.headers.set("Content-Range", f"bytes {start}-{end - 1}/{size}")
     w.write_header(206)
     return start, end
+
+
+def _position(text: str) -> int:
+    """Raises HTTPError."""
+    if len(text) > _MAX_DIGITS or not (text.isascii() and text.isdigit()):
+        raise HTTPError(416, "invalid range")
+    return int(text)
 
 
 def _range_still_valid(r: Request, info: os.stat_result) -> bool:

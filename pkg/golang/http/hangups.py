@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 
 from pkg import golang
+from pkg.apimachinery.util import runtime as utilruntime
 
 
 def hang_up(sock: socket.socket) -> None:
@@ -30,7 +31,11 @@ class HangUps:
         self._callbacks: dict[int, Callable[[], object]] = {}  # guarded by _lock
         self._wake_read, self._wake_write = socket.socketpair()
         self._epoll.register(self._wake_read, select.EPOLLIN)
-        self._thread = golang.go(self._run, name=name)
+        try:
+            self._thread = golang.go(self._run, name=name)
+        except BaseException:
+            self._close()
+            raise
 
     def add(self, fd: int, callback: Callable[[], object]) -> None:
         """Call once, in the thread of this object, when the other end has closed. Must not block."""
@@ -48,6 +53,9 @@ class HangUps:
         """Returns when the thread has ended."""
         self._wake_write.send(b"x")
         self._thread.join()
+        self._close()
+
+    def _close(self) -> None:
         self._epoll.close()
         self._wake_read.close()
         self._wake_write.close()
@@ -62,7 +70,8 @@ class HangUps:
                     # Since the event, the number may have become that of another socket, which is still there.
                     gone = callback is not None and _has_gone(fd)
                 if callback is not None and gone:
-                    callback()
+                    with utilruntime.contain("Failed to end what was done for a client that has gone"):
+                        callback()
 
 
 def _has_gone(fd: int) -> bool:

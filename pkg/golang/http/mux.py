@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from pkg.golang.http.request import Request
-from pkg.golang.http.response import Handler, ResponseWriter, error
+from pkg.golang.http.response import Handler, HTTPError, ResponseWriter, error
 
+# What a redirect says of where to go: what the client sent is not repeated at any length.
+MAX_LOCATION_BYTES = 4 << 10
 # What goes around the handlers of a mux; it calls the handler that it was given, or answers in its place.
 Filter = Callable[[Handler], Handler]
 
@@ -90,9 +92,10 @@ class ServeMux:
         routes.sort(key=_Route.rank)
 
     def filter(self, added: Filter) -> None:
-        """Put it around the handler of every registered path; what is added first is the outermost.
+        """Put it around all that is answered but 404; what is added first is the outermost.
 
-        It sees requests with a wrong method too, but none for a path that nobody registered.
+        It sees requests with a wrong method too. DIVERGES: and those that are answered with a redirect, which repeats
+        what the client sent. Go answers those before its filters, and with that before it knows who asks.
         """
         self._filters.append(added)
 
@@ -101,19 +104,21 @@ class ServeMux:
         return sorted({route.pattern for routes in self._routes.values() for route in routes})
 
     def __call__(self, w: ResponseWriter, r: Request) -> None:
-        if (clean := clean_path(r.path)) != r.path:
-            _redirect(w, r, clean)
-            return
-        handler = self._find(r, r.path)
-        if handler is None and not r.path.endswith("/") and self._find(r, f"{r.path}/"):
-            _redirect(w, r, f"{r.path}/")
-            return
+        handler = self._choose(r)
         if handler is None:
             error(w, "404 page not found", 404)
             return
         for each in reversed(self._filters):
             handler = each(handler)
         handler(w, r)
+
+    def _choose(self, r: Request) -> Handler | None:
+        if (clean := clean_path(r.path)) != r.path:
+            return _redirect_to(clean)
+        handler = self._find(r, r.path)
+        if handler is None and not r.path.endswith("/") and self._find(r, f"{r.path}/"):
+            return _redirect_to(f"{r.path}/")
+        return handler
 
     def _find(self, r: Request, path: str) -> Handler | None:
         parts = path.strip("/").split("/") if path != "/" else []
@@ -154,11 +159,16 @@ def clean_path(path: str) -> str:
     return clean + "/" if path.endswith("/") and clean != "/" else clean
 
 
-def _redirect(w: ResponseWriter, r: Request, path: str) -> None:
-    location = quote(path, safe="/:@!$&'()*+,;=~-._") + (f"?{r.raw_query}" if r.raw_query else "")
-    w.headers.set("Location", location)
-    if r.method in ("GET", "HEAD"):
-        w.headers.set("Content-Type", "text/html; charset=utf-8")
-    w.write_header(307)
-    if r.method == "GET":
-        w.write(f'<a href="{html.escape(location)}">Temporary Redirect</a>.\n\n'.encode())
+def _redirect_to(path: str) -> Handler:
+    def answer(w: ResponseWriter, r: Request) -> None:
+        location = quote(path, safe="/:@!$&'()*+,;=~-._") + (f"?{r.raw_query}" if r.raw_query else "")
+        if len(location) > MAX_LOCATION_BYTES:
+            raise HTTPError(414, "414 Request URI Too Long")
+        w.headers.set("Location", location)
+        if r.method in ("GET", "HEAD"):
+            w.headers.set("Content-Type", "text/html; charset=utf-8")
+        w.write_header(307)
+        if r.method == "GET":
+            w.write(f'<a href="{html.escape(location)}">Temporary Redirect</a>.\n\n'.encode())
+
+    return answer

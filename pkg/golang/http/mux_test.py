@@ -107,7 +107,7 @@ def test_only_readers_are_told_of_a_redirect_in_html(mux: http.ServeMux) -> None
     assert "&amp;" in record(mux, "GET", "/sub?a&b").text
 
 
-def test_filters_see_all_of_registered_paths(mux: http.ServeMux) -> None:
+def test_filters_see_all_of_registered_paths_and_redirects(mux: http.ServeMux) -> None:
     seen: list[str] = []
 
     def filter_named(name: str) -> http.Filter:
@@ -124,7 +124,8 @@ def test_filters_see_all_of_registered_paths(mux: http.ServeMux) -> None:
     mux.filter(filter_named("inner"))
     record(mux, "POST", "/pods")
     record(mux, "GET", "/none")
-    assert seen == ["outer POST /pods", "inner POST /pods"]
+    record(mux, "GET", "//pods")
+    assert seen == ["outer POST /pods", "inner POST /pods", "outer GET ", "inner GET "]
 
 
 def test_registered_paths(mux: http.ServeMux) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 from urllib.parse import parse_qs, unquote
 
 from pkg import golang
@@ -16,9 +17,11 @@ from pkg.golang.http.response import HTTPError
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # What comes before the path in `GET http://host/path HTTP/1.1`.
-_ABSOLUTE = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 # So many parameters make a query that is no query.
-_MAX_PARAMETERS = 1000
+MAX_PARAMETERS = 1000
+# Four times what the name of a file can have; only a query may be long.
+MAX_PATH_BYTES = 16 << 10
 
 
 class BadRequest(Exception):
@@ -59,6 +62,16 @@ class Body:
         return data[:n]
 
 
+def _no_need(user: str, kind: str, *, lasting: bool) -> None:
+    pass
+
+
+class Admit(Protocol):
+    def __call__(self, user: str, kind: str, *, lasting: bool) -> None:
+        """Say whose request it is, and of which kind. Raises HTTPError 429 when the user has too many."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """One request; belongs to the thread that serves it, `ctx` may be handed on."""
@@ -68,7 +81,6 @@ class Request:
     """As it was sent."""
     path: str
     """Without its percent signs; may still have `..` and doubled slashes in it unless a ServeMux led here."""
-    query: dict[str, list[str]]
     headers: Headers
     body: Body
     remote_addr: tuple[str, int] | None
@@ -78,10 +90,20 @@ class Request:
     tls: bool
     ctx: golang.Context
     """Ends when the client has gone, the handler has returned or the server closes."""
+    admit: Admit = _no_need
+    """To be called once it is known who asks; until then the connection may have to make way for others."""
     pattern: str = ""
     """The pattern by which a ServeMux found the handler."""
     path_values: dict[str, str] = field(default_factory=dict)
     """What stood in the places that the pattern names."""
+    _query: dict[str, list[str]] | None = field(default=None, init=False, repr=False)
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        """The parameters; parsed when first asked for, for it takes time. Raises BadRequest."""
+        if self._query is None:
+            self._query = _parse_query(self.raw_query)
+        return self._query
 
     def param(self, name: str, default: str = "") -> str:
         """The first value of a query parameter."""
@@ -94,18 +116,26 @@ class Request:
         return self.target.partition("?")[2]
 
 
-def parse_target(target: str) -> tuple[str, dict[str, list[str]]]:
-    """Path and query of a request's target. Raises BadRequest."""
-    raw, _, query = _ABSOLUTE.sub("", target, count=1).partition("?")
+def parse_path(target: str) -> str:
+    """The path of a request's target. Raises BadRequest, or HTTPError 414."""
+    end = target.find("?")
+    if (len(target) if end < 0 else end) > MAX_PATH_BYTES:
+        # DIVERGES: Go looks for a handler of any path, and a redirect repeats it.
+        raise HTTPError(414, "414 Request URI Too Long")
+    raw = target if end < 0 else target[:end]
+    raw = raw[match.end() :] if (match := _ABSOLUTE.match(raw)) else raw
     if _BAD_ESCAPE.search(raw):
         raise BadRequest(f"invalid URL escape in {raw!r}")
     path = unquote(raw) or "/"
     # DIVERGES: no file has such a name, and Python's file functions raise other errors for it than for others.
     if "\0" in path or not path.startswith("/"):
         raise BadRequest(f"invalid request target {raw!r}")
-    if not query:
-        return path, {}
+    return path
+
+
+def _parse_query(raw: str) -> dict[str, list[str]]:
+    """Raises BadRequest."""
     try:
-        return path, parse_qs(query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
+        return parse_qs(raw, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
     except ValueError as err:
         raise BadRequest("too many query parameters") from err

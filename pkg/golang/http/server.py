@@ -13,9 +13,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pkg import golang, klog
+from pkg.apimachinery.util import runtime as utilruntime
 from pkg.golang import debug
 from pkg.golang.http.hangups import HangUps, hang_up
+from pkg.golang.http.head import MAX_HEAD_BYTES
 from pkg.golang.http.response import Handler
+from pkg.golang.http.room import Limits, Room, source_of
 
 if TYPE_CHECKING:
     from OpenSSL import SSL
@@ -23,6 +26,14 @@ if TYPE_CHECKING:
     from pkg.golang.http.connection import Connection, Settings
 
 _BACKLOG = 1024
+# Seconds: between two requests, for a handshake, for a head, without any of a body, and for a whole answer.
+IDLE_TIMEOUT = 90.0
+READ_HEADER_TIMEOUT = 30.0
+BODY_TIMEOUT = 60.0
+WRITE_TIMEOUT = 4 * 3600.0
+MAX_BODY_BYTES = 1 << 20
+# Threads of connections that had to make way, and have not ended yet.
+_LEAVING = 100
 # Seconds until the next try when no connection can be accepted: there are too many descriptors.
 _ACCEPT_RETRY = 0.1
 # When a peer that says nothing is asked whether it is there, and how often, as Go does: its machine may have died.
@@ -46,18 +57,21 @@ class Server:
         *,
         name: str,
         tls_context: Callable[[], SSL.Context] | None = None,
-        idle_timeout: float = 90.0,
-        read_header_timeout: float = 30.0,
-        body_timeout: float = 60.0,
-        write_timeout: float = 4 * 3600.0,
-        max_header_bytes: int = 1 << 20,
-        max_body_bytes: int = 1 << 20,
-        max_connections: int = 1000,
+        authenticates: bool = False,
+        idle_timeout: float = IDLE_TIMEOUT,
+        read_header_timeout: float = READ_HEADER_TIMEOUT,
+        body_timeout: float = BODY_TIMEOUT,
+        write_timeout: float = WRITE_TIMEOUT,
+        max_header_bytes: int = MAX_HEAD_BYTES,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        limits: Limits | None = None,
     ) -> None:
         """`tls_context` is asked for each connection, so that a new certificate is used from then on.
 
-        When there are max_connections, one that waits for a request makes way for a new one; without such a one the
-        new one is closed. DIVERGES: Go's server has no such limit, and gives a head as long as a whole request.
+        `authenticates`: the handler calls `Request.admit` once it knows who asks, and until then the connection may
+        have to make way for others. Without, a client is who has its address.
+        When there are too many connections, the one that has waited longest makes way for a new one; if none waits,
+        the new one is closed. DIVERGES: Go's server has no such limit, and gives a head as long as a whole request.
         """
         self._handler = handler
         self._name = name
@@ -70,7 +84,9 @@ class Server:
         }
         self._max_header_bytes = max_header_bytes
         self._max_body_bytes = max_body_bytes
-        self._max_connections = max_connections
+        self._authenticates = authenticates
+        self._limits_of_room = limits or Limits()
+        self._room: Room[Connection] = Room(self._limits_of_room, lambda connection: hang_up(connection.sock))
         self._ctx, self._cancel = golang.with_cancel(golang.background())
         self._socket: socket.socket | None = None
         self._unix_path = ""
@@ -183,34 +199,42 @@ class Server:
                 continue
             if listening.family == socket.AF_UNIX:
                 return sock, None
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEP_ALIVE_IDLE)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEP_ALIVE_IDLE)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEP_ALIVE_COUNT)
             return sock, (address[0], address[1])
 
     def _start_or_refuse(self, sock: socket.socket, address: tuple[str, int] | None) -> None:
         try:
+            if address is not None:
+                _keep_alive(sock)
             self._start(sock, address)
-        except (OSError, RuntimeError) as err:
-            # No descriptor or no thread is left for one more client; that is no reason to leave the others.
+        except Exception as err:
+            # No descriptor, memory or thread is left for one more client; that is no reason to leave the others.
             klog.error_s(err, "Failed to serve a connection", server=self._name)
             sock.close()
 
     def _start(self, sock: socket.socket, address: tuple[str, int] | None) -> None:
         """Raises OSError or RuntimeError when there is no descriptor or no thread for it."""
-        # Loading what parses HTTP takes a while: only a server that somebody asks does it.
+        # Loading TLS and streams takes a while: only a server that somebody asks does it.
         from pkg.golang.http.connection import Connection
 
         connection = Connection(self._make_settings(), sock, address)
         with self._lock:
-            if self._closed or not self._make_room_locked():
+            if self._closed or not self._enter_locked(connection, source_of(address)):
                 sock.close()
                 return
             self._were_many |= len(self._connections) >= _MANY
             # Held while it starts, so that whoever closes finds the thread to wait for.
-            self._connections[connection] = golang.go(self._run, connection, name=f"{self._name}-connection")
+            try:
+                self._connections[connection] = golang.go(self._run, connection, name=f"{self._name}-connection")
+            except BaseException:
+                self._room.leave(connection)
+                raise
+
+    def _enter_locked(self, connection: Connection, source: str) -> bool:
+        limit = self._limits_of_room.connections
+        if len(self._connections) < limit + _LEAVING and self._room.enter(connection, source):
+            return True
+        klog.warning_s("Too many connections, refusing another one", server=self._name, limit=limit)
+        return False
 
     def _make_settings(self) -> Settings:
         """Made for the first connection, and with it the thread that notices clients that have gone."""
@@ -221,6 +245,9 @@ class Server:
                 handler=self._handler,
                 tls_context=self._tls_context,
                 ctx=self._ctx,
+                room=self._room,
+                parsing=threading.Lock(),
+                authenticates=self._authenticates,
                 hang_ups=HangUps(f"{self._name}-hang-ups"),
                 max_header_bytes=self._max_header_bytes,
                 max_body_bytes=self._max_body_bytes,
@@ -228,25 +255,26 @@ class Server:
             )
         return self._settings
 
-    def _make_room_locked(self) -> bool:
-        if len(self._connections) < self._max_connections:
-            return True
-        for connection in self._connections:
-            if not connection.busy:
-                # Not to be chosen again while its thread is about to end.
-                connection.busy = True
-                hang_up(connection.sock)
-                return True
-        klog.warning_s("Too many connections, refusing another one", server=self._name, limit=self._max_connections)
-        return False
-
     def _run(self, connection: Connection) -> None:
         try:
-            connection.serve()
+            with utilruntime.contain("Failed to serve a connection", server=self._name):
+                connection.serve()
         finally:
+            connection.sock.close()
+            self._room.leave(connection)
             with self._lock:
                 self._connections.pop(connection, None)
                 calm_again = self._were_many and len(self._connections) <= _FEW
                 self._were_many &= not calm_again
-            if calm_again:
+        if calm_again:
+            with utilruntime.contain("Failed to give memory back", server=self._name):
                 debug.free_os_memory()
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Raises OSError."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEP_ALIVE_IDLE)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEP_ALIVE_IDLE)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEP_ALIVE_COUNT)

@@ -20,6 +20,7 @@ from OpenSSL import SSL
 from pkg import golang
 from pkg.client_go.util.certificate.testing import Authority
 from pkg.golang import debug, http
+from pkg.golang.http import connection
 from pkg.util.testing import open_files
 
 _TIMEOUT = 30.0
@@ -273,7 +274,7 @@ def test_taken_over_connection() -> None:
 
 
 def test_an_idle_connection_makes_way_at_the_limit() -> None:
-    with serving(echo, max_connections=1) as server, connect(server) as idle, connect(server) as other:
+    with serving(echo, limits=http.Limits(connections=1)) as server, connect(server) as idle, connect(server) as other:
         assert read_all(idle) == b""
         other.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert other.recv(100).startswith(b"HTTP/1.1 200")
@@ -286,13 +287,71 @@ def test_busy_connections_keep_their_place_at_the_limit() -> None:
         running.set()
         release.wait(_TIMEOUT)
 
-    with serving(handler, max_connections=1) as server, connect(server) as busy:
+    with serving(handler, limits=http.Limits(connections=1)) as server, connect(server) as busy:
         busy.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert running.wait(_TIMEOUT)
         with connect(server) as other:
             assert read_all(other) == b""
         release.set()
         assert read_all(busy).startswith(b"HTTP/1.1 200")
+
+
+def test_one_user_cannot_hold_all_connections() -> None:
+    """Who follows as many logs as there are connections is told so, and others are served."""
+
+    def handler(w: http.ResponseWriter, r: http.Request) -> None:
+        r.admit(r.headers.get("User"), r.path, lasting=r.path == "/logs")
+        w.write(b"begun")
+        w.flush()
+        if r.path == "/logs":
+            r.ctx.wait(_TIMEOUT)
+
+    request = b"GET /%b HTTP/1.1\r\nHost: a\r\nUser: %b\r\n\r\n"
+    limits = http.Limits(connections=12, reserved=4, per_user_and_kind=6)
+    with serving(handler, limits=limits, authenticates=True) as server, contextlib.ExitStack() as stack:
+        answers = []
+        for _ in range(12):
+            sock = stack.enter_context(connect(server))
+            sock.sendall(request % (b"logs", b"a"))
+            answers.append(sock.recv(100)[9:12])
+        assert answers == 6 * [b"200"] + 6 * [b"429"]
+        for user, path in ((b"a", b"exec"), (b"b", b"logs"), (b"c", b"metrics")):
+            sock = stack.enter_context(connect(server))
+            sock.sendall(request % (path, user))
+            assert sock.recv(100)[9:12] == b"200"
+
+
+def test_refusals_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that sends requests and reads no answer does not stay."""
+    monkeypatch.setattr(connection, "REFUSAL_WRITE_TIMEOUT", 0.05)
+
+    def refuse(w: http.ResponseWriter, r: http.Request) -> None:
+        http.error(w, "Unauthorized", 401)
+
+    with serving(refuse, authenticates=True) as server, connect(server) as sock:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 100)
+        wait_for(lambda: server.connections() == 0)
+
+
+@pytest.mark.parametrize(
+    "err", [OSError("gone"), RuntimeError("no thread"), MemoryError(), ValueError("odd")], ids=repr
+)
+@pytest.mark.parametrize("place", ["server._keep_alive", "server.source_of", "connection.Connection.serve"])
+def test_what_fails_for_one_client_fails_for_it_alone(
+    monkeypatch: pytest.MonkeyPatch, place: str, err: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise err
+
+    with serving(echo) as server:
+        with monkeypatch.context() as faulty:
+            faulty.setattr(f"pkg.golang.http.{place}", fail)
+            with connect(server) as sock:
+                assert read_all(sock) == b""
+        assert exchange(server, CLOSING % (b"GET", b"/") + b"\r\n").startswith(b"HTTP/1.1 200")
+        wait_for(lambda: server.connections() == 0)
 
 
 def test_a_taken_port_is_an_error() -> None:

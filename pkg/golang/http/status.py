@@ -28,6 +28,7 @@ _TEXTS = {
     410: "Gone",
     412: "Precondition Failed",
     413: "Request Entity Too Large",
+    414: "Request URI Too Long",
     415: "Unsupported Media Type",
     416: "Requested Range Not Satisfiable",
     422: "Unprocessable Entity",

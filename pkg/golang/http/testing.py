@@ -11,7 +11,7 @@ from pkg import golang
 from pkg.golang.http.conn import Conn
 from pkg.golang.http.connection import run_handler
 from pkg.golang.http.headers import Headers
-from pkg.golang.http.request import Body, Request, parse_target
+from pkg.golang.http.request import Body, Request, parse_path
 from pkg.golang.http.response import ClientGone, Handler, ResponseWriter
 
 
@@ -65,13 +65,11 @@ def request(
     ctx: golang.Context | None = None,
 ) -> Request:
     """A request as the server makes it. Raises BadRequest."""
-    path, query = parse_target(target)
     parts = iter([body])
     return Request(
         method=method,
         target=target,
-        path=path,
-        query=query,
+        path=parse_path(target),
         headers=Headers((headers or {}).items()),
         body=Body(lambda: next(parts, b""), 1 << 20),
         remote_addr=("192.0.2.1", 1234),

@@ -1,0 +1,112 @@
+"""The head of a request: its first line and its fields.
+
+Go: net/http/request.go (readRequest), net/textproto/reader.go
+
+Written here, for what parses a head meets bytes of anybody, before it is known who they are: every expression below
+takes time in proportion to what it reads. Those of `h11` do not, nor do those of Python's `email`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pkg.golang.http.headers import Headers
+
+# What Go takes: a mebibyte, and what its reader holds beside that. `kubectl exec` puts whole scripts into the target.
+MAX_HEAD_BYTES = (1 << 20) + (4 << 10)
+# Each field costs far more memory and time than its bytes.
+MAX_HEADER_FIELDS = 1000
+
+_METHOD = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]{1,64}")
+_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
+_TARGET = re.compile(r"[\x21-\x7e]+")
+_VERSION = re.compile(r"HTTP/[0-9]\.[0-9]")
+# Nothing of a head has these, once its lines are split.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_MAX_LENGTH_DIGITS = 18
+
+
+class MalformedError(Exception):
+    """What came is not the head of a request that can be answered but with this status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"malformed HTTP request: {status}")
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of one request. `content_length` is None for a body in chunks."""
+
+    method: str
+    target: str
+    headers: Headers
+    keeps_alive: bool
+    """Whether another request may follow on the connection."""
+    content_length: int | None
+    chunks: bool
+    """Whether the client reads an answer in chunks."""
+    expects_continue: bool
+    """Whether the client waits to be told that its body is wanted."""
+
+
+def parse_head(data: bytes | bytearray) -> Head:
+    """Parse what comes up to the blank line, and with it. Raises MalformedError.
+
+    DIVERGES: a field that goes on in the next line is refused, as RFC 9112 has it. Methods have 64 letters at most.
+    """
+    text = data.decode("latin-1").replace("\r\n", "\n")
+    if text.count("\n") > MAX_HEADER_FIELDS + 2:
+        raise MalformedError(431)
+    if _CONTROL.search(text):
+        raise MalformedError(400)
+    first, *lines = text[:-2].split("\n")
+    method, target, version = _request_line(first)
+    headers = Headers(_field(line) for line in lines)
+    if version == "HTTP/1.1" and len(headers.get_all("Host")) != 1:
+        raise MalformedError(400)
+    return Head(
+        method=method,
+        target=target,
+        headers=headers,
+        keeps_alive=version == "HTTP/1.1" and not headers.has_token("Connection", "close"),
+        content_length=_content_length(headers, version),
+        chunks=version == "HTTP/1.1",
+        expects_continue=version == "HTTP/1.1" and headers.has_token("Expect", "100-continue"),
+    )
+
+
+def _request_line(line: str) -> tuple[str, str, str]:
+    parts = line.split(" ")
+    if len(parts) != 3:
+        raise MalformedError(400)
+    method, target, version = parts
+    if not (_METHOD.fullmatch(method) and _TARGET.fullmatch(target) and _VERSION.fullmatch(version)):
+        raise MalformedError(400)
+    if version not in ("HTTP/1.0", "HTTP/1.1"):
+        raise MalformedError(505)
+    return method, target, version
+
+
+def _field(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    if not colon or not _NAME.fullmatch(name):
+        raise MalformedError(400)
+    return name, value.strip(" \t")
+
+
+def _content_length(headers: Headers, version: str) -> int | None:
+    """How long the body is; None for one in chunks. Go: net/http/transfer.go (parseTransferEncoding, fixLength)"""
+    codings = headers.get_all("Transfer-Encoding")
+    if codings and version == "HTTP/1.1":
+        if len(codings) != 1 or codings[0].lower() != "chunked":
+            raise MalformedError(501)
+        return None
+    lengths = set(headers.get_all("Content-Length"))
+    if not lengths:
+        return 0
+    length = lengths.pop()
+    if lengths or not (length.isascii() and length.isdigit()) or len(length) > _MAX_LENGTH_DIGITS:
+        raise MalformedError(400)
+    return int(length)

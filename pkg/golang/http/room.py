@@ -1,0 +1,232 @@
+"""Who of a server's clients may stay when there is not room for all of them.
+
+DIVERGES: Go's server has none of these limits; a goroutine costs less than a thread, and still a client without
+credentials can take all memory there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from pkg.golang.http.response import ClientGone, HTTPError
+
+MAX_CONNECTIONS = 1000
+# Requests that may last, such as followed logs and commands, leave so many connections to those that do not.
+RESERVED_CONNECTIONS = 100
+# Requests at once, of one user, and of one kind of one user: whoever holds all logs that he may can still run commands.
+MAX_REQUESTS_PER_USER = 750
+MAX_REQUESTS_PER_USER_AND_KIND = 500
+# What the heads of these requests may have together, in bytes.
+MAX_HEAD_BYTES_PER_USER = 64 << 20
+# Connections from one address, or one IPv6 network of 64 bits, whose client is not known yet.
+MAX_UNAUTHENTICATED_PER_SOURCE = 200
+# What all clients that are not known yet may have sent together, and what their connections take besides.
+MAX_UNAUTHENTICATED_BYTES = 32 << 20
+# What a connection takes that has sent nothing but the handshake: thread, buffers, and OpenSSL's state.
+CONNECTION_COST_BYTES = 96 << 10
+# Seconds in which those that had to make way have gone.
+_LEAVING_TIMEOUT = 30.0
+
+_IPV6_NETWORK_BITS = 64
+
+C = TypeVar("C", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much room a server has; sizes are in bytes."""
+
+    connections: int = MAX_CONNECTIONS
+    reserved: int = RESERVED_CONNECTIONS
+    per_user: int = MAX_REQUESTS_PER_USER
+    per_user_and_kind: int = MAX_REQUESTS_PER_USER_AND_KIND
+    user_bytes: int = MAX_HEAD_BYTES_PER_USER
+    unauthenticated_per_source: int = MAX_UNAUTHENTICATED_PER_SOURCE
+    unauthenticated_bytes: int = MAX_UNAUTHENTICATED_BYTES
+
+
+@dataclass(slots=True)
+class _Guest:
+    """What is known of one connection. While it has bytes it counts as one whose client is not known."""
+
+    source: str
+    bytes: int = CONNECTION_COST_BYTES
+    user: str = ""
+    kind: str = ""
+    lasting: bool = False
+
+
+@dataclass(slots=True)
+class _Usage:
+    """What one user has at the moment."""
+
+    requests: Counter[str] = field(default_factory=Counter)
+    bytes: int = 0
+
+
+class Room(Generic[C]):
+    """Keeps account of connections. Thread-safe; `evict` is called with the lock held and must not block.
+
+    A connection waits, until a request of it is admitted, and again when that has been answered. When there is no room
+    the one that has waited longest goes. A connection whose request was admitted stays until that is answered.
+    """
+
+    def __init__(self, limits: Limits, evict: Callable[[C], None]) -> None:
+        self._limits = limits
+        self._evict = evict
+        self._lock = threading.Lock()
+        # Guarded by _lock. Those that wait, in the order in which they began to.
+        self._waiting: dict[C, _Guest] = {}
+        self._admitted: dict[C, _Guest] = {}
+        # Of those that wait, the ones whose client is not known: by source, and all their bytes.
+        self._unknown: dict[str, dict[C, None]] = {}
+        self._unknown_bytes = 0
+        # Those that had to make way, and have not ended yet.
+        self._leaving: dict[C, _Guest] = {}
+        self._left = threading.Condition(self._lock)
+        self._users: dict[str, _Usage] = {}
+        self._lasting = 0
+
+    def enter(self, connection: C, source: str) -> bool:
+        """Take a new connection in; False if there is no room."""
+        with self._lock:
+            if len(self._waiting) + len(self._admitted) >= self._limits.connections:
+                if not self._waiting:
+                    return False
+                self._evict_locked(next(iter(self._waiting)))
+            self._wait_locked(connection, _Guest(source))
+            return True
+
+    def hold(self, connection: C, count: int) -> None:
+        """Note that a request that is not admitted yet has so many bytes, and wait until there is room for them.
+
+        Raises ClientGone when they were too many.
+        """
+        with self._lock:
+            guest = self._waiting.get(connection)
+            if guest is None:
+                raise ClientGone("made way for others")
+            if guest.bytes:
+                # It keeps its place: to send slowly makes no connection younger.
+                self._unknown_bytes += CONNECTION_COST_BYTES + count - guest.bytes
+                guest.bytes = CONNECTION_COST_BYTES + count
+                self._make_room_locked(guest)
+            else:
+                self._remove_locked(connection)
+                guest.bytes = CONNECTION_COST_BYTES + count
+                self._wait_locked(connection, guest)
+            self._left.wait_for(lambda: connection not in self._waiting or self._fits_locked(), _LEAVING_TIMEOUT)
+            if connection not in self._waiting:
+                raise ClientGone("made way for others")
+
+    def _fits_locked(self) -> bool:
+        leaving = sum(guest.bytes for guest in self._leaving.values())
+        return self._unknown_bytes + leaving <= self._limits.unauthenticated_bytes
+
+    def admit(self, connection: C, user: str, kind: str, *, lasting: bool) -> None:
+        """Let a request be served: its client is known now. `lasting`: it may go on for long.
+
+        Raises HTTPError 429 when the user has too many already, ClientGone when the connection had to make way.
+        """
+        with self._lock:
+            if connection in self._admitted:
+                return
+            guest = self._remove_locked(connection)
+            usage = self._users.get(user) or _Usage()
+            if not self._may_locked(usage, guest, kind, lasting):
+                self._wait_locked(connection, guest)
+                raise HTTPError(429, "Too Many Requests")
+            guest.user, guest.kind, guest.lasting = user, kind, lasting
+            usage.requests[kind] += 1
+            usage.bytes += guest.bytes
+            self._users[user] = usage
+            self._lasting += lasting
+            self._admitted[connection] = guest
+
+    def rest(self, connection: C) -> None:
+        """The request has been answered, and the connection waits for the next one."""
+        with self._lock:
+            guest = self._admitted.pop(connection, None)
+            if guest is not None:
+                self._answered_locked(guest)
+                guest.bytes = 0
+                self._wait_locked(connection, guest)
+
+    def leave(self, connection: C) -> None:
+        """The connection has ended."""
+        with self._lock:
+            guest = self._admitted.pop(connection, None)
+            if guest is not None:
+                self._answered_locked(guest)
+            elif connection in self._waiting:
+                self._remove_locked(connection)
+            elif self._leaving.pop(connection, None) is not None:
+                self._left.notify_all()
+
+    def _may_locked(self, usage: _Usage, guest: _Guest, kind: str, lasting: bool) -> bool:
+        limits = self._limits
+        return (
+            usage.requests.total() < limits.per_user
+            and usage.requests[kind] < limits.per_user_and_kind
+            and usage.bytes + guest.bytes <= limits.user_bytes
+            and not (lasting and self._lasting >= limits.connections - limits.reserved)
+        )
+
+    def _answered_locked(self, guest: _Guest) -> None:
+        self._lasting -= guest.lasting
+        usage = self._users[guest.user]
+        usage.bytes -= guest.bytes
+        usage.requests[guest.kind] -= 1
+        if not usage.requests.total():
+            del self._users[guest.user]
+
+    def _wait_locked(self, connection: C, guest: _Guest) -> None:
+        """Let it wait, behind the others."""
+        self._waiting[connection] = guest
+        if guest.bytes:
+            self._unknown.setdefault(guest.source, {})[connection] = None
+            self._unknown_bytes += guest.bytes
+            self._make_room_locked(guest)
+
+    def _make_room_locked(self, guest: _Guest) -> None:
+        """Those unknown that have waited longest go while there are too many of the guest's source, or too large."""
+        from_there = self._unknown[guest.source]
+        if guest.source and len(from_there) > self._limits.unauthenticated_per_source:
+            self._evict_locked(next(iter(from_there)))
+        while self._unknown_bytes > self._limits.unauthenticated_bytes:
+            self._evict_locked(next(each for each, guest in self._waiting.items() if guest.bytes))
+
+    def _evict_locked(self, connection: C) -> None:
+        self._leaving[connection] = self._remove_locked(connection)
+        self._left.notify_all()
+        self._evict(connection)
+
+    def _remove_locked(self, connection: C) -> _Guest:
+        """Raises ClientGone when it had to make way before."""
+        guest = self._waiting.pop(connection, None)
+        if guest is None:
+            raise ClientGone("made way for others")
+        if guest.bytes:
+            self._unknown_bytes -= guest.bytes
+            from_there = self._unknown[guest.source]
+            del from_there[connection]
+            if not from_there:
+                del self._unknown[guest.source]
+        return guest
+
+
+def source_of(address: tuple[str, int] | None) -> str:
+    """What connections from one machine have in common: an address, or the network of one; "" for a unix socket."""
+    if address is None:
+        return ""
+    host = ipaddress.ip_address(address[0].partition("%")[0])
+    if host.version == 4:
+        return str(host)
+    if host.ipv4_mapped is not None:
+        return str(host.ipv4_mapped)
+    return str(ipaddress.ip_network((host, _IPV6_NETWORK_BITS), strict=False))

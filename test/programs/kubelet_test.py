@@ -166,7 +166,7 @@ def test_an_unusable_root_directory_is_one_line(tmp_path: Path) -> None:
     result = _kubelet(f"--root-dir={root}", "--fail-cgroupv1=false")
     assert result.returncode == 1
     errors = [line for line in result.stderr.splitlines() if line.startswith("Error")]
-    assert errors == [f"Error: root directory {root} cannot be used: Not a directory: {root}"]
+    assert errors == [f"Error: root directory {root} cannot be used: Not a directory: {root.parent}"]
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:

@@ -1283,7 +1283,7 @@ class Kubelet(KubeletPods, KubeletStats):
                 attempt, cancel = golang.with_cancel(ctx)
                 try:
                     self.initialize_runtime_dependent_modules(attempt)
-                except OSError as err:
+                except (OSError, golang.ThreadError) as err:
                     # DIVERGES: Go ends the process, to be started again; here the next check tries again.
                     cancel()
                     klog.error_s(err, "Failed to start ContainerManager")

@@ -40,6 +40,7 @@ from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.client_go.tools import record
 from pkg.component_helpers import resource as resourcehelper
@@ -181,18 +182,17 @@ class ManagerImpl:
             looked = self._clock.monotonic()
             try:
                 evicted = self.synchronize(ctx, disk_info_provider, pod_func)
+                if evicted:
+                    klog.info_s(
+                        "Eviction manager: pods evicted, waiting for pod to be cleaned up", pods=klog.kobjs(evicted)
+                    )
+                    self._wait_for_pods_cleanup(ctx, pod_cleaned_up_func, evicted)
+                    continue
             except Exception as err:
                 if ctx.err() is not None:
                     return
                 # The node must be watched on, whatever went wrong this time.
                 klog.error_s(err, "Eviction manager: failed to synchronize")
-                evicted = []
-            if evicted:
-                klog.info_s(
-                    "Eviction manager: pods evicted, waiting for pod to be cleaned up", pods=klog.kobjs(evicted)
-                )
-                self._wait_for_pods_cleanup(ctx, pod_cleaned_up_func, evicted)
-                continue
             timer = self._clock.new_timer(monitoring_interval)
             selected = golang.select(self._crossed, timer.channel, ctx.done())
             timer.stop()
@@ -305,7 +305,8 @@ class ManagerImpl:
         for notifier in self._threshold_notifiers:
             try:
                 notifier.update_threshold(ctx, summary)
-            except (OSError, ValueError, LookupError) as err:
+            except Exception as err:
+                # The node is looked at every ten seconds without a notifier, too.
                 klog.info_s(
                     "Eviction manager: failed to update notifier", notifier=notifier.description(), err=err
                 )
@@ -383,12 +384,14 @@ class ManagerImpl:
         self._observe_stats_age(thresholds, observations)
         for index, ranked in enumerate(ranking):
             pod = ranked.pod
-            message, annotations = helpers.eviction_message(name, pod, stats_func, thresholds, observations)
-            message += helpers.ranking_message(ranking, index)
-            if self._evict_pod(pod, self._grace_period(threshold, pod), message, annotations, disrupts=True):
-                metrics.EVICTIONS.labels(threshold.signal).inc()
-                # At most one at a time: what it gives back may do.
-                return [pod]
+            # Where the first one cannot be evicted, the next one is.
+            with contain("Eviction manager: failed to evict a pod", pod=klog.kobj(pod)):
+                message, annotations = helpers.eviction_message(name, pod, stats_func, thresholds, observations)
+                message += helpers.ranking_message(ranking, index)
+                if self._evict_pod(pod, self._grace_period(threshold, pod), message, annotations, disrupts=True):
+                    metrics.EVICTIONS.labels(threshold.signal).inc()
+                    # At most one at a time: what it gives back may do.
+                    return [pod]
         klog.info_s("Eviction manager: unable to evict any pods from the node")
         return []
 
@@ -469,13 +472,15 @@ class ManagerImpl:
         """Evict every pod that takes more of the node's disk than it or a part of it may."""
         evicted = []
         for pod in pods:
-            broken = self._broken_limit(stats_func(pod), pod)
-            if broken is None:
-                continue
-            signal, message = broken
-            if self._evict_pod(pod, IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS, message, {}, disrupts=False):
-                metrics.EVICTIONS.labels(signal).inc()
-                evicted.append(pod)
+            # The others' limits, and the node's thresholds, count whatever is wrong with this pod.
+            with contain("Eviction manager: failed to look at the limits of a pod", pod=klog.kobj(pod)):
+                broken = self._broken_limit(stats_func(pod), pod)
+                if broken is None:
+                    continue
+                signal, message = broken
+                if self._evict_pod(pod, IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS, message, {}, disrupts=False):
+                    metrics.EVICTIONS.labels(signal).inc()
+                    evicted.append(pod)
         return evicted
 
     def _broken_limit(self, pod_stats: statsapi.PodStats | None, pod: v1.Pod) -> tuple[str, str] | None:

@@ -22,6 +22,7 @@ from kubelet.eviction.testing import amount, new_pod, resources, threshold
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.clock.testing import FakeClock
+from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.client_go.tools.record import FakeRecorder
 
 Signal = evictionapi.Signal
@@ -900,3 +901,55 @@ def test_preview() -> None:
     assert str(memory.victim) == "over its request, priority 0, usage 400Mi, request 100Mi"
     assert (disk.reclaims, [t.met for t in disk.thresholds]) == (["dead containers", "unused images"], [False])
     assert (pid.observation, [t.quantity for t in pid.thresholds]) == (None, [None])
+
+
+# ---- What goes wrong with one pod ----
+
+
+@failures
+def test_pod_whose_limits_cannot_be_looked_at_spares_no_other(monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
+    pods: Pods = {}
+    for name in ("first", "bad", "third"):
+        pod = new_pod(name, 0, volumes=[_volume("1Gi")])
+        pods[name] = pod, evictiontesting.disk_stats(pod, "0", "0", "2Gi")
+    world = World([threshold(_NODE_FS, "1Gi")], pods, disk_summary("nodefs", "bytes"), isolation=True)
+    look = world.manager._empty_dir_limit_eviction
+    monkeypatch.setattr(world.manager, "_empty_dir_limit_eviction", failing_once(look, err, "bad"))
+    assert world.synchronize("500Mi") == ["first", "third"]
+
+
+@failures
+def test_next_pod_goes_where_the_first_cannot_be_evicted(monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
+    world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi")], memory_pods(), memory_summary)
+    evict = world.manager._evict_pod
+    monkeypatch.setattr(world.manager, "_evict_pod", failing_once(evict, err, _BEST_EFFORT))
+    (evicted,) = world.synchronize("500Mi")
+    assert evicted != _BEST_EFFORT
+
+
+@failures
+def test_notifier_that_fails_keeps_nobody_from_looking(err: Exception) -> None:
+    world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi")], memory_pods(), memory_summary)
+    notifier = Notifier()
+    notifier.err = err
+    world.manager._threshold_notifiers = [notifier]
+    assert world.synchronize("500Mi") == [_BEST_EFFORT]
+
+
+@failures
+def test_the_loop_survives_a_wait_for_victims_that_fails(err: Exception) -> None:
+    world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi")], memory_pods(), memory_summary)
+    world.provider.result = world.make("500Mi")
+    killed: golang.Channel[str] = golang.Channel(100)
+    world.manager._kill_pod_func = lambda pod, evict, grace, status: killed.send(pod.metadata.name)
+    world.manager.start(world.ctx, world.disks, world.active_pods, raising(err), 10)
+    try:
+        assert killed.recv(timeout=30) == (_BEST_EFFORT, True)
+        ctx, cancel = golang.with_timeout(world.ctx, 30)
+        # It looks at its victims after a second, and at the node again after ten.
+        while killed.recv(timeout=0.005) != (_BEST_EFFORT, True):
+            assert ctx.err() is None
+            world.clock.step(1)
+        cancel()
+    finally:
+        world.cancel()

@@ -16,6 +16,7 @@ from kubelet.eviction.types import CgroupNotifier, NotifierFactory, ThresholdNot
 from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
 from pkg import golang, klog
 from pkg.apimachinery.api import resource
+from pkg.apimachinery.util.runtime import contain
 
 MEMORY_USAGE_ATTRIBUTE = "memory.usage_in_bytes"
 
@@ -53,7 +54,8 @@ class LinuxMemoryThresholdNotifier:
     def update_threshold(self, ctx: golang.Context, summary: statsapi.Summary) -> None:
         """The kernel knows usage, which has caches in it, and not the working set: today's difference is added.
 
-        Raises OSError, ValueError for figures that are not complete, and LookupError without those of all pods.
+        Raises OSError, golang.ThreadError, ValueError for figures that are not complete, and LookupError without those
+        of all pods.
         """
         memory = summary.node.memory
         if helpers.is_allocatable_eviction_threshold(self._threshold):
@@ -76,13 +78,26 @@ class LinuxMemoryThresholdNotifier:
         if self._notifier is not None:
             self._notifier.stop()
             self._notifier = None
-        self._notifier = self._factory.new_cgroup_notifier(self._cgroup_path, MEMORY_USAGE_ATTRIBUTE, threshold)
-        golang.go(self._notifier.start, ctx, self._events, name="eviction-memcg-events")
+        notifier = self._factory.new_cgroup_notifier(self._cgroup_path, MEMORY_USAGE_ATTRIBUTE, threshold)
+        try:
+            golang.go(self._listen, ctx, notifier, name="eviction-memcg-events")
+        except golang.ThreadError:
+            # One that is stopped before it begins only lets go of its files.
+            notifier.stop()
+            notifier.start(ctx, self._events)
+            raise
+        self._notifier = notifier
+
+    def _listen(self, ctx: golang.Context, notifier: CgroupNotifier) -> None:
+        """The eviction manager looks every ten seconds without a notifier, too, and then makes another."""
+        with contain("Eviction manager: failed to listen to the kernel", golang.background()):
+            notifier.start(ctx, self._events)
 
     def start(self, ctx: golang.Context) -> None:
         klog.info_s("Eviction manager: created memoryThresholdNotifier", notifier=self.description())
         while golang.select(self._events, ctx.done()).index == 0:
-            self._handler(f"eviction manager: {self.description()} crossed")
+            with contain("Eviction manager: failed to tell of a crossed threshold", golang.background()):
+                self._handler(f"eviction manager: {self.description()} crossed")
 
     def description(self) -> str:
         hard = "hard" if helpers.is_hard_eviction_threshold(self._threshold) else "soft"

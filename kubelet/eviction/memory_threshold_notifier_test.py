@@ -18,7 +18,10 @@ from kubelet.eviction import api as evictionapi
 from kubelet.eviction import threshold_notifier
 from kubelet.eviction.memory_threshold_notifier import LinuxMemoryThresholdNotifier
 from kubelet.eviction.testing import FakeCgroupNotifier, FakeNotifierFactory, amount, threshold
+from kubelet.eviction.types import CgroupNotifier
 from pkg import golang
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
+from pkg.golang import testing as golangtesting
 from pkg.util.testing import open_files
 
 MEMORY, ALLOCATABLE = evictionapi.Signal.MEMORY_AVAILABLE, evictionapi.Signal.ALLOCATABLE_MEMORY_AVAILABLE
@@ -222,3 +225,39 @@ def test_without_figures_of_waiting_nothing_is_told(
     notifier.start(ctx, events)
     notifier.stop()
     assert not events.try_recv()[2]
+
+
+@failures
+def test_listener_that_fails_ends_alone(hierarchy: Path, ctx: golang.Context, err: Exception) -> None:
+    class Broken(FakeCgroupNotifier):
+        def start(self, ctx: golang.Context, event_ch: golang.Channel[None]) -> None:
+            raise err
+
+    factory = FakeNotifierFactory([Broken(events=0), FakeCgroupNotifier(events=1)])
+    told: golang.Channel[str] = golang.Channel(10)
+    handler = failing_once(told.send, err)
+    notifier = LinuxMemoryThresholdNotifier(threshold(MEMORY, "1Gi"), "/kubepods", factory, handler, str(hierarchy))
+    golang.go(notifier.start, ctx, name="test-notifier")
+    for _ in range(2):
+        notifier.update_threshold(ctx, summary("2Gi", "1Gi", "1Gi", False))
+    notifier._events.send(None)
+    notifier._events.send(None)
+    assert told.recv(timeout=30)[1]
+
+
+def test_notifier_that_finds_no_thread_leaves_nothing_open(
+    hierarchy: Path, cgroup: Path, ctx: golang.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Factory:
+        def new_cgroup_notifier(self, path: str, attribute: str, threshold: int) -> CgroupNotifier:
+            return threshold_notifier.LinuxCgroupNotifier(str(cgroup), "memory.usage_in_bytes", 1)
+
+    notifier = LinuxMemoryThresholdNotifier(
+        threshold(MEMORY, "1Gi"), "/kubepods", Factory(), lambda message: None, str(hierarchy)
+    )
+    before = open_files()
+    with golangtesting.out_of_threads():
+        for _ in range(3):
+            with pytest.raises(golang.ThreadError):
+                notifier.update_threshold(ctx, summary("2Gi", "1Gi", "1Gi", False))
+    assert open_files() <= before

@@ -36,6 +36,7 @@ from kubelet.util import format
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime import contain
 
 # A shorter time between SIGTERM and SIGKILL is not given to any container, in seconds.
 MINIMUM_GRACE_PERIOD_IN_SECONDS = 2
@@ -645,18 +646,15 @@ class ContainerMethods(LogMethods):
         timer = self.clock.new_timer(grace_period)
         expired = threading.Event()
         done: golang.Channel[None] = golang.Channel()
-        golang.go(
-            self._run_pre_stop_hook,
-            ctx,
-            pod,
-            container_id,
-            container,
-            handler,
-            expired,
-            done,
-            name=f"prestop-{container_id.id[:12]}",
-        )
+        args = (pod, container_id, container, handler, expired, done)
         try:
+            try:
+                golang.go(self._run_pre_stop_hook, ctx, *args, name=f"prestop-{container_id.id[:12]}")
+            except golang.ThreadError as err:
+                klog.error_s(err, "Running preStop hook on the thread that kills the container", **who)
+                bounded, cancel = golang.with_timeout(ctx, grace_period)
+                self._run_pre_stop_hook(bounded, *args)
+                cancel()
             ended = golang.select(done, timer.channel, ctx.done()).index
             if ended == 0:
                 klog.v(3).info_s("PreStop hook completed", **who)
@@ -687,7 +685,8 @@ class ContainerMethods(LogMethods):
                 return
             klog.error_s(err, "PreStop hook failed", **_who(pod, container, container_id))
             # The hook's output may hold secrets: it is not for events.
-            self._record_failed(pod, container, container_id.id, "PreStopHook failed", events.FAILED_PRE_STOP_HOOK)
+            with contain("Failed to tell of a preStop hook", pod=klog.kobj(pod)):
+                self._record_failed(pod, container, container_id.id, "PreStopHook failed", events.FAILED_PRE_STOP_HOOK)
         finally:
             done.close()
 
@@ -820,20 +819,17 @@ class ContainerMethods(LogMethods):
             names = [container.name for container in running_pod.containers]
             ordering = TerminationOrdering(pod, names, self.clock)
         results = [kubecontainer.SyncResult(kubecontainer.KILL_CONTAINER, c.name) for c in running_pod.containers]
-        threads = [
-            golang.go(
-                self._kill_one,
-                ctx,
-                pod,
-                running_pod,
-                container,
-                grace_period_override,
-                ordering,
-                result,
-                name=f"kill-{container.id.id[:12]}",
-            )
-            for container, result in zip(running_pod.containers, results, strict=True)
-        ]
+        threads: list[golang.Thread] = []
+        left: list[tuple[kubecontainer.Container, kubecontainer.SyncResult]] = []
+        for container, result in zip(running_pod.containers, results, strict=True):
+            args = (ctx, pod, running_pod, container, grace_period_override, ordering, result)
+            try:
+                threads.append(golang.go(self._kill_one, *args, name=f"kill-{container.id.id[:12]}"))
+            except golang.ThreadError as err:
+                klog.error_s(err, "Killing a container after the others", containerID=str(container.id))
+                left.append((container, result))
+        for container, result in _in_order_of_termination(pod, left):
+            self._kill_one(ctx, pod, running_pod, container, grace_period_override, ordering, result)
         for thread in threads:
             thread.join()
         return results
@@ -988,6 +984,15 @@ def _who(pod: v1.Pod, container: v1.Container, container_id: kubecontainer.Conta
         "containerName": container.name,
         "containerID": str(container_id),
     }
+
+
+def _in_order_of_termination(
+    pod: v1.Pod | None, containers: list[tuple[kubecontainer.Container, kubecontainer.SyncResult]]
+) -> list[tuple[kubecontainer.Container, kubecontainer.SyncResult]]:
+    """Sidecars after the containers that they serve, the last one of the spec first."""
+    places = {} if pod is None else {init.name: i for i, init in enumerate(pod.spec.init_containers, 1)}
+    # False sorts before True, so that what has no place among the init containers goes first.
+    return sorted(containers, key=lambda each: (each[0].name in places, -places.get(each[0].name, 0)))
 
 
 def _make_devices(opts: kubecontainer.RunContainerOptions) -> list[runtimeapi.Device]:

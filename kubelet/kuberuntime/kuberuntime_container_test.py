@@ -29,7 +29,9 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.apimachinery.util.runtime.testing import failures, raising
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.golang import testing as golangtesting
 
 _CTX = golang.background()
 _ID = kubecontainer.ContainerID("fakeRuntime", "cid")
@@ -191,6 +193,21 @@ class TestPreStop:
             "Normal Killing Stopping container foo",
             "Warning FailedPreStopHook PreStopHook failed",
         ]
+
+    def test_runs_without_a_thread_of_its_own(self, fake: testing.TestRuntime) -> None:
+        runner = testing.FakeCommandRunner()
+        fake.manager.runner = runner
+        with golangtesting.out_of_threads("prestop-") as refused:
+            assert self._kill(fake) == 30
+        assert (len(refused), len(runner.handlers)) == (1, 1)
+
+    @failures
+    def test_whose_failure_cannot_be_told_does_not_keep_the_container(
+        self, fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch, err: Exception
+    ) -> None:
+        fake.manager.runner = testing.FakeCommandRunner(err)
+        monkeypatch.setattr(fake.manager, "_record_failed", raising(err))
+        assert self._kill(fake) == 30
 
     def test_does_not_run_without_grace_period(self, fake: testing.TestRuntime) -> None:
         runner = testing.FakeCommandRunner()
@@ -646,3 +663,22 @@ def test_who_has_cores_of_its_own_has_no_quota(tmp_path: Path, gate: bool, pinne
         assert quotas == [pinned, 200_000]
         assert fake.manager.calculate_sandbox_resources(pod).cpu_quota == (pinned if gate else 400_000)
         assert fake.manager.calculate_sandbox_resources(_pod(shared)).cpu_quota == 200_000
+
+
+def test_without_threads_containers_are_killed_one_after_the_other(fake: testing.TestRuntime) -> None:
+    always = v1.CONTAINER_RESTART_POLICY_ALWAYS
+    names = ["proxy", "main", "log", "other"]
+    pod = _pod(v1.Container(name="main"), v1.Container(name="other"))
+    pod.spec.init_containers = [v1.Container(name=name, restart_policy=always) for name in ("log", "proxy")]
+    pod.spec.termination_grace_period_seconds = 0
+    containers = [
+        kubecontainer.Container(id=kubecontainer.ContainerID("test", f"id-{name}"), name=name) for name in names
+    ]
+    running = kubecontainer.Pod(id="12345678", name="bar", namespace="new", containers=containers)
+    statuses = [runtimeapi.ContainerStatus(id=f"id-{name}", state=runtimeapi.CONTAINER_RUNNING) for name in names]
+    fake.runtime.set_fake_containers(critesting.FakeContainer(status, "sandbox") for status in statuses)
+    with golangtesting.out_of_threads("kill-"):
+        results = fake.manager.kill_containers_with_sync_result(_CTX, pod, running, None)
+    assert [(result.target, result.error) for result in results] == [(name, None) for name in names]
+    stopped = [request[0] for request in fake.runtime.requests("StopContainer")]
+    assert stopped == ["id-main", "id-other", "id-proxy", "id-log"]

@@ -22,6 +22,7 @@ from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 from pkg.component_base.cli.flag.duration import format_duration
 
 if TYPE_CHECKING:
@@ -152,7 +153,13 @@ class PodManager:
         ctx, cancel = golang.with_cancel(golang.background())
         done: golang.Channel[None] = golang.Channel()
         timer = self._clock.new_timer(group.grace_period)
-        golang.go(self._kill_and_unmount, ctx, group, done, name=f"shutdown-group-{group.priority}")
+        try:
+            golang.go(self._kill_and_unmount, ctx, group, done, name=f"shutdown-group-{group.priority}")
+        except golang.ThreadError as err:
+            klog.error_s(err, "Shutdown manager ends the pods of a group on its own thread", priority=group.priority)
+            bounded, end = golang.with_timeout(ctx, group.grace_period)
+            self._kill_and_unmount(bounded, group, done)
+            end()
         finished = golang.select(done, timer.channel).index == 0
         timer.stop()
         cancel()
@@ -165,11 +172,7 @@ class PodManager:
     def _kill_and_unmount(self, ctx: golang.Context, group: PodShutdownGroup, done: golang.Channel[None]) -> None:
         """Ends when all pods and volumes of the group are gone: drivers of volumes are pods of later groups."""
         try:
-            killers = [
-                golang.go(self._kill_pod, pod, group, name=f"shutdown-kill-{pod.metadata.uid}") for pod in group.pods
-            ]
-            for killer in killers:
-                killer.join()
+            self._kill_all(group)
             self._volume_manager.wait_for_all_pods_unmount(ctx, group.pods)
         except Exception as err:
             # The shutdown cannot wait for volumes longer than its time allows.
@@ -180,6 +183,21 @@ class PodManager:
             )
         finally:
             done.close()
+
+    def _kill_all(self, group: PodShutdownGroup) -> None:
+        """Kill the pods side by side; those for which the machine has no threads, one after the other."""
+        killers: list[golang.Thread] = []
+        left: list[v1.Pod] = []
+        for pod in group.pods:
+            try:
+                killers.append(golang.go(self._kill_pod, pod, group, name=f"shutdown-kill-{pod.metadata.uid}"))
+            except golang.ThreadError as err:
+                klog.error_s(err, "Shutdown manager kills a pod after the others", pod=klog.kobj(pod))
+                left.append(pod)
+        for pod in left:
+            self._kill_pod(pod, group)
+        for killer in killers:
+            killer.join()
 
     def _kill_pod(self, pod: v1.Pod, group: PodShutdownGroup) -> None:
         grace_period = group.grace_period
@@ -371,7 +389,8 @@ class ManagerImpl:
             if not chosen.ok:
                 klog.error_s(None, "Ended to watching the node for shutdown events")
                 return
-            self._handle_event(ctx, bool(chosen.value))
+            with contain("Failed to handle the shutdown event", ctx):
+                self._handle_event(ctx, bool(chosen.value))
 
     def _handle_event(self, ctx: golang.Context, is_shutting_down: bool) -> None:
         kind, noun = ("shutdown", "event") if is_shutting_down else ("cancelled", "cancellation")
@@ -383,7 +402,8 @@ class ManagerImpl:
         try:
             if is_shutting_down:
                 # The node should be seen as not ready while its pods still end.
-                golang.go(self._report_not_ready, ctx, name="node-shutdown-status")
+                with contain("Failed to report that the node is shutting down", ctx):
+                    golang.go(self._report_not_ready, ctx, name="node-shutdown-status")
                 self._process_shutdown_event()
             elif self._dbus_con is not None:
                 self._acquire_inhibit_lock(self._dbus_con)

@@ -17,9 +17,11 @@ from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.client_go.tools import record
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.component_base.metrics import testing as metricstesting
+from pkg.golang import testing as golangtesting
 
 CRITICAL = 2_000_000_000
 NODE = v1.ObjectReference(kind="Node", name="n")
@@ -379,3 +381,26 @@ def test_groups_of_priorities_in_any_order(world: World) -> None:
     assert world.killed(1) == {"low": 4}
     world.let_end.set()
     assert world.killed(1) == {"high": 3}
+
+
+@pytest.mark.parametrize("missing", ["node-shutdown-status", "shutdown-group-", "shutdown-kill-", "shutdown-"])
+def test_without_threads_all_pods_are_ended(world: World, missing: str) -> None:
+    world.pods = [NORMAL, URGENT, make_pod("another")]
+    world.start()
+    with golangtesting.out_of_threads(missing) as refused:
+        world.bus.shut_down()
+        assert set(world.killed(3)) == {"normal", "urgent", "another"}
+        assert eventually(lambda: not world.bus.locks)
+    assert refused
+
+
+@failures
+def test_event_that_cannot_be_handled_leaves_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    world.pods = [NORMAL]
+    monkeypatch.setattr(world.recorder, "event", failing_once(world.recorder.event, err))
+    world.start()
+    world.bus.shut_down()
+    world.bus.shut_down()
+    assert world.killed(1) == {"normal": 20}

@@ -32,7 +32,10 @@ from kubelet.pleg.pleg import (
 from pkg import golang, klog
 from pkg.apimachinery import clock as clockpkg
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 
+# Seconds between two tries to fall back.
+_FALL_BACK_RETRY_PERIOD = 1.0
 # Seconds between updates of the cache's global time: a worker that waits for news of a pod that has none
 # goes on after this time at the latest.
 GLOBAL_CACHE_UPDATE_PERIOD = 5.0
@@ -138,7 +141,12 @@ class EventedPLEG:
         events: golang.Channel[runtimeapi.ContainerEventResponse] = golang.Channel(
             self._event_channel.capacity
         )
-        golang.go(self._stream, ctx, events, name="evented-pleg-stream")
+        try:
+            golang.go(self._stream, ctx, events, name="evented-pleg-stream")
+        except golang.ThreadError as err:
+            klog.error_s(err, "Evented PLEG: Unable to listen to container events")
+            self._fall_back()
+            return
         self._process_cri_events(events)
 
     def _stream(
@@ -156,7 +164,9 @@ class EventedPLEG:
                     break
                 metrics.EVENTED_PLEG_CONN_ERR.inc()
                 klog.v(4).info_s("Evented PLEG: Failed to get container events, retrying: ", err=err)
-                self.relist()  # for what was missed, and for the metrics of running pods
+                # For what was missed, and for the metrics of running pods. The generic PLEG relists soon in any case.
+                with contain("Evented PLEG: Failed to relist", golang.background()):
+                    self.relist()
             attempts += 1
         events.close()
         if ctx.err() is None:
@@ -165,10 +175,22 @@ class EventedPLEG:
     def _fall_back(self) -> None:
         """Have the generic PLEG relist at its usual pace; so far it did rarely."""
         klog.v(4).info_s("Fall back to Generic PLEG relisting since Evented PLEG is not working")
+        ctx = self._parent_ctx
         self.stop()
         self._generic_pleg.stop()
         self.update(self._relist_duration)
-        self._generic_pleg.start(self._parent_ctx)
+
+        def relists() -> bool:
+            # Without it nobody hears of pods: it has to come, once there is a thread for it.
+            with contain("Evented PLEG: Failed to start relisting, retrying", ctx):
+                self._generic_pleg.start(ctx)
+                return True
+            return False
+
+        try:
+            wait.poll_until_context_cancel(ctx, _FALL_BACK_RETRY_PERIOD, True, relists)
+        except golang.ContextError:
+            return
 
     def _process_cri_events(self, events: golang.Channel[runtimeapi.ContainerEventResponse]) -> None:
         """Handle events until the channel is closed."""

@@ -13,9 +13,12 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import container as kubecontainer
 from kubelet import metrics, pleg
 from kubelet.container import testing as containertest
+from kubelet.pleg import evented
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.component_base.metrics import testing as metricstesting
+from pkg.golang import testing as golangtesting
 
 DEADLINE = 30.0
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -276,3 +279,35 @@ def test_get_pod_ips_after_a_failed_inspection() -> None:
     cache = kubecontainer.CacheImpl()
     cache.set("p", None, RuntimeError("inspection failed"), NOW)
     assert pleg.get_pod_ips(cache, "p", kubecontainer.PodStatus(id="p")) == []
+
+
+@failures
+def test_falls_back_though_relisting_fails(h: Harness, monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
+    monkeypatch.setattr(h.generic, "relist", raising(err))
+    monkeypatch.setattr(evented, "_FALL_BACK_RETRY_PERIOD", 0.001)
+    monkeypatch.setattr(h.generic, "start", failing_once(h.generic.start, err))
+    h.service.err = RuntimeError("unimplemented")
+    h.pleg.start(golang.background())
+    wait_until(lambda: h.generic.calls[-1:] == ["start"])
+
+
+def test_falls_back_when_there_is_no_thread_to_listen(h: Harness) -> None:
+    with golangtesting.out_of_threads("evented-pleg-stream"):
+        h.pleg.start(golang.background())
+        wait_until(lambda: h.generic.calls[-1:] == ["start"])
+    assert not h.pleg.in_use
+
+
+def test_fall_back_that_finds_no_thread_ends_with_the_kubelet(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    tried: golang.Channel[None] = golang.Channel(1)
+
+    def start(ctx: golang.Context) -> None:
+        tried.try_send(None)
+        raise golang.ThreadError("no more")
+
+    monkeypatch.setattr(h.generic, "start", start)
+    h.service.err = RuntimeError("unimplemented")
+    h.pleg.start(ctx)
+    assert tried.recv(DEADLINE)[1]
+    cancel()

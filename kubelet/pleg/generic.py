@@ -45,6 +45,7 @@ from kubelet.pleg.pleg import (
 from pkg import features, golang, klog
 from pkg.apimachinery import clock as clockpkg
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 
 # How many requests for single pods may wait.
 _RELIST_REQUEST_CAPACITY = 200
@@ -197,6 +198,8 @@ class GenericPLEG:
         self.pod_records = PodRecords()
         # The inspections that take longer than a relist waits, by pod.
         self._late: dict[str, _Inspection] = {}
+        # The pods whose records the last relist could not bring up to date.
+        self._failed: set[str] = set()
         # The thread that inspects takes its work from here; None if it is busy with a late inspection.
         self._inspections: golang.Channel[_Inspection] | None = None
         # The container states that the metric has shown.
@@ -228,14 +231,22 @@ class GenericPLEG:
         return self._event_channel
 
     def start(self, ctx: golang.Context) -> None:
-        """Relist at once and then periodically, on its own thread, until ctx is done or `stop` is called."""
+        """Relist at once and then periodically, on its own thread, until ctx is done or `stop` is called.
+
+        Raises golang.ThreadError.
+        """
         with self._running_lock:
             if self._is_running:
                 return
-            self._is_running = True
             self._ctx, self._cancel = golang.with_cancel(ctx)
             timer = self._clock.new_timer(0)
-            golang.go(self._run, self._ctx, timer, name="pleg-relist")
+            try:
+                golang.go(self._run, self._ctx, timer, name="pleg-relist")
+            except golang.ThreadError:
+                self._cancel()
+                timer.stop()
+                raise
+            self._is_running = True
 
     def stop(self) -> None:
         """End the relisting. A relist under way is cancelled."""
@@ -327,12 +338,13 @@ class GenericPLEG:
             return
         self._last_error = None
         self._relist_time = timestamp
-        self._update_running_pod_and_container_metrics(pods)
+        with contain("GenericPLEG: Unable to count pods and containers", self._ctx):
+            self._update_running_pod_and_container_metrics(pods)
         self.pod_records.set_current(pods)
         for pid in self.pod_records:
-            self._reconcile_pod_record(pid)
+            self._reconcile_or_hold_back(pid)
         # Only now: it says that all entries are as new as this.
-        self._cache.update_time(timestamp, self._late.keys())
+        self._cache.update_time(timestamp, self._late.keys() | self._failed)
 
     def _relist_pod(self, pod_uid: str) -> None:
         """Relist one pod."""
@@ -346,10 +358,19 @@ class GenericPLEG:
                     klog.error_s(err, "GenericPLEG: Unable to retrieve pod", podUID=pod_uid)
                 return
             self.pod_records.set_one(pod)
-            self._reconcile_pod_record(pod_uid)
-            if pod_uid not in self._late and pod.timestamp is not None:
+            self._reconcile_or_hold_back(pod_uid)
+            if pod_uid not in self._late and pod_uid not in self._failed and pod.timestamp is not None:
                 # The global timestamp does not move, so an unchanged pod must be marked itself.
                 self._cache.set_observed_time(pod_uid, pod.timestamp)
+
+    def _reconcile_or_hold_back(self, pid: str) -> None:
+        """Reconcile one pod's record. Where that fails, only the pod's own worker waits, until the next relist."""
+        self._failed.add(pid)
+        with contain("GenericPLEG: Unable to bring the record of a pod up to date", self._ctx, podUID=pid):
+            self._reconcile_pod_record(pid)
+            self._failed.discard(pid)
+        if pid in self._failed:
+            self.request_reinspect(pid)
 
     def _reconcile_pod_record(self, pid: str) -> None:
         """Bring the cache and the events up to the record's current pod; inspect it if it changed."""
@@ -376,11 +397,12 @@ class GenericPLEG:
     def _inspect(self, pod: kubecontainer.Pod) -> _Inspection | None:
         """Inspect the pod on the inspecting thread; None if that takes too long to wait for."""
         inspection = _Inspection(self._ctx, pod, self._clock.steady())
-        if self._inspections is None:
-            self._inspections = golang.Channel()
-            golang.go(self._run_inspections, self._inspections, name="pleg-inspect")
+        inspections = self._inspections or self._start_inspector()
         with self._calling(inspection.call):
-            self._inspections.send(inspection)
+            if inspections is None:
+                inspection.run(self._runtime)
+                return inspection
+            inspections.send(inspection)
             if inspection.finished(0 if pod.id in self._slow else self.inspect_limit):
                 return inspection
         inspection.late = True
@@ -395,6 +417,17 @@ class GenericPLEG:
             klog.warning_s("PLEG: Inspecting the pod takes long, going on without it", call=call)
         self._release_inspector()
         return None
+
+    def _start_inspector(self) -> golang.Channel[_Inspection] | None:
+        """None if there is no thread to be had: the relisting thread then inspects, as in Go."""
+        inspections: golang.Channel[_Inspection] = golang.Channel()
+        try:
+            golang.go(self._run_inspections, inspections, name="pleg-inspect")
+        except golang.ThreadError as err:
+            klog.error_s(err, "GenericPLEG: Inspecting a pod on the thread that relists")
+            return None
+        self._inspections = inspections
+        return inspections
 
     def _release_inspector(self) -> None:
         """Let the inspecting thread end after what it does now; the next inspection gets a new one."""

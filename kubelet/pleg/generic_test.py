@@ -16,7 +16,9 @@ from kubelet.container import testing as containertest
 from kubelet.pleg import generic
 from pkg import features, golang
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.component_base.featuregate import testing as featuregatetesting
+from pkg.golang import testing as golangtesting
 
 RUNNING = kubecontainer.CONTAINER_STATE_RUNNING
 EXITED = kubecontainer.CONTAINER_STATE_EXITED
@@ -612,3 +614,45 @@ def test_generate_events(
 ) -> None:
     events = generic.generate_events("uid", "cid", old, new)
     assert [(event.id, event.type, event.data) for event in events] == [("uid", t, "cid") for t in types]
+
+
+# ---- What goes wrong with one pod, and a machine without threads ----
+
+
+@failures
+def test_pod_whose_record_cannot_be_updated_stalls_only_itself(
+    h: Harness, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    deliver = h.pleg._deliver
+    monkeypatch.setattr(h.pleg, "_deliver", failing_once(deliver, err, "bad"))
+    pods = [make_pod(id, [container(f"c-{id}", RUNNING)]) for id in ("a", "bad", "z")]
+    h.runtime.set_pods(*pods)
+    before = h.clock.now()
+    assert h.relist() == [("a", "ContainerStarted", "c-a"), ("z", "ContainerStarted", "c-z")]
+    assert h.pleg.relists[-1].failed is False
+    idle = h.cache.get_newer_than("none", before)
+    assert idle.id == "none", "all others are as new as this relist"
+    assert h.relist() == [("bad", "ContainerStarted", "c-bad")]
+
+
+@failures
+def test_pods_that_cannot_be_counted_are_listed(h: Harness, monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
+    monkeypatch.setattr(h.pleg, "_update_running_pod_and_container_metrics", raising(err))
+    h.runtime.set_pods(make_pod("a", [container("c1", RUNNING)]))
+    assert h.relist() == [("a", "ContainerStarted", "c1")]
+
+
+def test_without_threads_the_relisting_one_inspects(h: Harness) -> None:
+    h.runtime.set_pods(make_pod("a", [container("c1", RUNNING)]))
+    with golangtesting.out_of_threads("pleg-inspect"):
+        assert h.relist() == [("a", "ContainerStarted", "c1")]
+    h.runtime.set_pods(make_pod("a", [container("c1", EXITED)]))
+    assert h.relist() == [("a", "ContainerDied", "c1")]
+    assert any(thread.name == "pleg-inspect" for thread in threading.enumerate())
+
+
+def test_start_that_finds_no_thread_can_be_made_again(h: Harness) -> None:
+    with golangtesting.out_of_threads("pleg-relist"), pytest.raises(golang.ThreadError):
+        h.pleg.start(golang.background())
+    h.pleg.start(golang.background())
+    wait_until(lambda: h.pleg._relist_time is not None)

@@ -82,11 +82,15 @@ class DBusCon:
             type="signal", interface=_LOGIND_INTERFACE, member="PrepareForShutdown", path=_LOGIND_OBJECT
         )
         # A connection of its own, as the thread that waits for signals would take answers to calls away.
-        self._signals = _connect()
-        add_match = jeepney.message_bus.AddMatch(rule)
-        _reply_of(self._signals, "failed to ask for shutdown signals", add_match)
+        signals = _connect()
         events: golang.Channel[bool] = golang.Channel(1)
-        self._reader = golang.go(self._read_signals, self._signals, rule, events, name="logind-monitor")
+        try:
+            _reply_of(signals, "failed to ask for shutdown signals", jeepney.message_bus.AddMatch(rule))
+            self._reader = golang.go(self._read_signals, signals, rule, events, name="logind-monitor")
+        except Exception:
+            signals.close()
+            raise
+        self._signals = signals
         return events
 
     def override_inhibit_delay(self, inhibit_delay_max: float) -> None:
@@ -128,7 +132,8 @@ class DBusCon:
                         klog.error_s(None, "Failed obtaining shutdown event, PrepareForShutdown event was not a bool")
         except golang.Canceled:
             pass
-        except (OSError, ValueError) as err:
+        except Exception as err:
+            # What cannot be read of the bus ends this connection alone: the manager makes another.
             if self._ctx.err() is None:
                 klog.error_s(err, "Lost the connection to the system bus")
         finally:

@@ -16,6 +16,8 @@ from jeepney.io import blocking
 
 from kubelet.nodeshutdown import systemd
 from pkg import golang
+from pkg.apimachinery.util.runtime.testing import failures, raising
+from pkg.golang import testing as golangtesting
 from pkg.util.testing import open_files
 
 LOGIND = jeepney.DBusAddress("/org/freedesktop/login1", interface="org.freedesktop.login1.Manager")
@@ -223,3 +225,21 @@ def test_descriptors_are_given_back(logind: FakeLogind) -> None:
         connection.close()
         logind.holds.pop().close()
     assert open_files() <= before
+
+
+@failures
+def test_signal_that_cannot_be_read_ends_the_connection(
+    logind: FakeLogind, connection: systemd.DBusCon, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    monkeypatch.setattr(jeepney.MatchRule, "matches", raising(err))
+    events = connection.monitor_shutdown()
+    logind.signal()
+    assert events.recv(timeout=30) == (None, False), "so that the manager makes another"
+
+
+def test_no_thread_for_signals(logind: FakeLogind, connection: systemd.DBusCon) -> None:
+    before = open_files()
+    with golangtesting.out_of_threads("logind-monitor"), pytest.raises(golang.ThreadError):
+        connection.monitor_shutdown()
+    assert open_files() <= before
+    assert connection.monitor_shutdown() is not None

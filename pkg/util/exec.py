@@ -5,14 +5,21 @@ Go: k8s.io/utils/exec/exec.go
 
 from __future__ import annotations
 
+import os
+import selectors
+import signal
 import subprocess
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import IO, NamedTuple, Protocol
 
 from pkg import klog
 
 # How long a command that was killed may take to be gone, in seconds: the kernel may keep it.
 _KILL_WAIT = 2.0
+
+# What became of a program that took too long, in Go's words.
+DEADLINE_EXCEEDED = "context deadline exceeded"
 
 
 class CodeExitError(Exception):
@@ -33,6 +40,84 @@ class CommandTimedOutError(Exception):
 
     def __init__(self, cmd: Sequence[str], timeout: float) -> None:
         super().__init__(f'command timed out: "{" ".join(cmd)}" timed out after {timeout:g}s')
+
+
+class ProgramError(Exception):
+    """A program was killed, because it took too long or wrote too much; `stderr` is what it wrote there."""
+
+    def __init__(self, message: str, stderr: bytes) -> None:
+        super().__init__(message)
+        self.stderr = stderr
+
+
+class Completed(NamedTuple):
+    """How a program ended, and what it wrote. A negative code is the signal that ended it."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+
+def run_program(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    stdin: IO[bytes] | int | None,
+    timeout: float,
+    max_output: int,
+) -> Completed:
+    """Run a program that nobody vouches for, in a session of its own, so that what it starts can be ended with it.
+
+    Returns once it has ended and everybody has closed its output. Raises OSError or ValueError when it cannot be
+    started; ProgramError, when it has been killed, after `timeout` seconds or for more than `max_output` bytes.
+    """
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    output = bytearray(), bytearray()
+    deadline = monotonic() + timeout
+    with process:
+        try:
+            _read_output(process, output, deadline, max_output)
+            code = process.wait(max(0.0, deadline - monotonic()))
+        except subprocess.TimeoutExpired:
+            raise ProgramError(DEADLINE_EXCEEDED, bytes(output[1])) from None
+        finally:
+            if process.returncode is None:
+                _kill_group(process)
+    return Completed(code, bytes(output[0]), bytes(output[1]))
+
+
+def _read_output(
+    process: subprocess.Popen[bytes], output: tuple[bytearray, bytearray], deadline: float, max_output: int
+) -> None:
+    """Read stdout and stderr until both are closed. Raises ProgramError."""
+    with selectors.DefaultSelector() as selector:
+        for stream, kept in zip((process.stdout, process.stderr), output, strict=True):
+            assert stream is not None
+            selector.register(stream, selectors.EVENT_READ, kept)
+        while selector.get_map():
+            remaining = deadline - monotonic()
+            if remaining <= 0:
+                raise ProgramError(DEADLINE_EXCEEDED, bytes(output[1]))
+            for key, _ in selector.select(remaining):
+                data = os.read(key.fd, 65536)
+                key.data.extend(data)
+                if not data:
+                    selector.unregister(key.fileobj)
+                if len(key.data) > max_output:
+                    raise ProgramError(f"wrote more than {max_output} bytes", bytes(output[1]))
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # Nothing of it is left.
 
 
 class Interface(Protocol):

@@ -6,9 +6,7 @@ Go: pkg/credentialprovider/plugin/plugin.go (execPlugin), k8s.io/kubelet/pkg/api
 from __future__ import annotations
 
 import os
-import selectors
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,13 +18,15 @@ from pkg import klog
 from pkg.apimachinery.runtime import codec
 from pkg.component_base.cli.flag import parse_duration
 from pkg.credentialprovider.plugin import metrics
+from pkg.util import exec as utilexec
 
 # A plugin may try again what failed, and must end some time.
-_TIMEOUT = 60.0
-# DIVERGES: Go reads without limit.
-_MAX_OUTPUT = 1 << 20
+TIMEOUT = 60.0
+# Bytes of what it prints. DIVERGES: Go reads without limit.
+MAX_OUTPUT = 1 << 20
+# Bytes of what it says of its failure that are told.
+MAX_STDERR = 4 << 10
 
-_DEADLINE_EXCEEDED = "context deadline exceeded"
 _RESPONSE_KIND = "CredentialProviderResponse"
 
 
@@ -78,7 +78,7 @@ class ExecPlugin:
     env_vars: Sequence[kubeletconfig.ExecEnvVar]
     plugin_bin_dir: str
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    timeout: float = _TIMEOUT
+    timeout: float = TIMEOUT
 
     def exec_plugin(
         self, image: str, service_account_token: str, service_account_annotations: Mapping[str, str]
@@ -121,7 +121,7 @@ class ExecPlugin:
         start = time.monotonic()
         try:
             return self._run(request)
-        except (OSError, PluginError) as err:
+        except (OSError, ValueError, PluginError) as err:  # a NUL in an argument is a ValueError
             metrics.KUBELET_CREDENTIAL_PROVIDER_PLUGIN_ERRORS.labels(self.name).inc()
             raise PluginError(f"error execing credential provider plugin {self.name} for image {image}: {err}") from err
         finally:
@@ -133,29 +133,15 @@ class ExecPlugin:
         with os.fdopen(os.memfd_create("request"), "w+b") as stdin:
             stdin.write(request)
             stdin.seek(0)
-            process = subprocess.Popen(
-                [os.path.join(self.plugin_bin_dir, self.name), *self.args],
-                env=merge_env_vars(self.environ, self.env_vars),
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                # A group of its own, so that what it started ends with it.
-                start_new_session=True,
-            )
-        with process:
-            deadline = time.monotonic() + self.timeout
+            command = [os.path.join(self.plugin_bin_dir, self.name), *self.args]
+            environment = merge_env_vars(self.environ, self.env_vars)
             try:
-                stdout, stderr = _read_output(process, deadline)
-                code = process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                _kill_group(process)
-                raise PluginError(f"{_DEADLINE_EXCEEDED}: {stderr.decode(errors='replace')}") from None
-            except PluginError:
-                _kill_group(process)
-                raise
+                code, stdout, stderr = utilexec.run_program(command, environment, stdin, self.timeout, MAX_OUTPUT)
+            except utilexec.ProgramError as err:
+                raise PluginError(_with_stderr(str(err), err.stderr)) from None
         if code != 0:
             how = f"signal: {signal.strsignal(-code) or -code}".lower() if code < 0 else f"exit status {code}"
-            raise PluginError(f"{how}: {stderr.decode(errors='replace')}")
+            raise PluginError(_with_stderr(how, stderr))
         return stdout
 
 
@@ -166,30 +152,6 @@ def merge_env_vars(
     return {**sys_env_vars, **{variable.name: variable.value for variable in cred_provider_vars}}
 
 
-def _read_output(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes]:
-    """(stdout, stderr), once both are closed. Raises PluginError at the deadline, and for too much."""
-    assert process.stdout is not None
-    assert process.stderr is not None
-    output = {process.stdout: bytearray(), process.stderr: bytearray()}
-    with selectors.DefaultSelector() as selector:
-        for stream in output:
-            selector.register(stream, selectors.EVENT_READ, output[stream])
-        while selector.get_map():
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                raise PluginError(f"{_DEADLINE_EXCEEDED}: {output[process.stderr].decode(errors='replace')}")
-            for key, _ in selector.select(remaining):
-                data = os.read(key.fd, 65536)
-                key.data.extend(data)
-                if not data:
-                    selector.unregister(key.fileobj)
-                if len(key.data) > _MAX_OUTPUT:
-                    raise PluginError(f"wrote more than {_MAX_OUTPUT} bytes")
-    return bytes(output[process.stdout]), bytes(output[process.stderr])
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # Nothing of it is left.
+def _with_stderr(how: str, stderr: bytes) -> str:
+    """How the plugin ended, and what it said of it."""
+    return f"{how}: {stderr[:MAX_STDERR].decode(errors='replace')}"

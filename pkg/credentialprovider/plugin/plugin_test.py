@@ -6,7 +6,6 @@ import json
 import os
 import threading
 import time
-import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from pkg.credentialprovider import plugin
 from pkg.credentialprovider.plugin import exec_plugin, metrics
 from pkg.credentialprovider.plugin.exec_plugin import AuthConfig, CredentialProviderResponse, PluginError
 from pkg.credentialprovider.plugin.plugin import ServiceAccountProvider
+from pkg.util import exec as utilexec
 
 _V1 = "credentialprovider.kubelet.k8s.io/v1"
 
@@ -383,8 +383,7 @@ def test_plugin_that_never_ends_is_killed_with_its_children(tmp_path: Path, monk
         return data
 
     # It is late as soon as it has been heard.
-    late = types.SimpleNamespace(monotonic=lambda: now() + (100 if b"waiting" in said else 0))
-    monkeypatch.setattr(exec_plugin, "time", late)
+    monkeypatch.setattr(utilexec, "monotonic", lambda: now() + (100 if b"waiting" in said else 0))
     monkeypatch.setattr(os, "read", listen)
     slow = _script(tmp_path, f"sleep 1000 & echo $! >{tmp_path}/pid; echo waiting >&2; wait")
     with pytest.raises(PluginError, match="context deadline exceeded: waiting"):

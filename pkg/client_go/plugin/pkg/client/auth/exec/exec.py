@@ -10,7 +10,7 @@ import datetime
 import os
 import subprocess
 import sys
-import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,18 @@ from pkg.apimachinery.runtime import codec
 from pkg.client_go import rest, transport
 from pkg.client_go.tools import metrics
 from pkg.client_go.tools.clientcmd import api
+from pkg.golang import singleflight
+from pkg.util import exec as utilexec
 
 _EXEC_INFO_ENV = "KUBERNETES_EXEC_INFO"
 _API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
+# Seconds that the program may take, and bytes that it may write.
+# DIVERGES: Go waits for ever and reads all.
+TIMEOUT = 60.0
+MAX_OUTPUT = 1 << 20
 # How much of what the program says of its failure goes into the error.
-_MAX_STDERR = 2048
+MAX_STDERR = 2048
 
 
 class _Status(msgspec.Struct, kw_only=True, rename="camel"):
@@ -47,8 +53,18 @@ class ExecPluginError(ValueError):
     """The program gave no credentials; the text says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Credentials:
+    """What the program gave."""
+
+    status: _Status
+    pair: transport.KeyPair | None
+
+
 class Authenticator:
-    """Safe from any thread; the program runs once at a time, and others wait for it."""
+    """Safe from any thread. The program runs once at a time: who needs other credentials waits for the same run, and
+    shares its failure. Credentials that have not expired serve on meanwhile.
+    """
 
     def __init__(
         self, config: api.ExecConfig, cluster: dict[str, Any] | None = None, clock: clock_.Clock | None = None
@@ -59,47 +75,52 @@ class Authenticator:
         self._config = config
         self._cluster = cluster if config.provide_cluster_info else None
         self._clock = clock or clock_.RealClock()
-        self._lock = threading.Lock()  # guards the rest
-        self._status: _Status | None = None
-        self._pair: transport.KeyPair | None = None
+        self._runs: singleflight.Group[_Credentials] = singleflight.Group()
+        # The last that the program gave; replaced as a whole.
+        self._credentials: _Credentials | None = None
 
     def token(self) -> str:
         """The bearer token, "" if the credentials have none. Raises ExecPluginError."""
-        with self._lock:
-            return self._current_locked().token
+        return self._current().status.token
 
     def cert(self) -> transport.KeyPair | None:
         """The client certificate, None if the credentials have none. Raises ExecPluginError."""
-        with self._lock:
-            self._current_locked()
-            return self._pair
+        return self._current().pair
 
     def refresh(self, refused: str) -> bool:
         """The server refused this token ("": the certificate): get others unless that has happened since.
 
         Returns whether there are others now. Raises ExecPluginError.
         """
-        with self._lock:
-            old, pair = self._status, self._pair
-            if old is not None and old.token == refused:
-                self._refresh_locked()
-            assert self._status is not None
-            return self._status.token != refused or self._pair != pair
+        old = self._credentials
+        if old is None or old.status.token != refused:
+            return old is not None
+        new = self._refresh(old)
+        return new.status.token != refused or new.pair != old.pair
 
-    def _current_locked(self) -> _Status:
-        status = self._status
-        if status is None or self._is_expired(status):
-            status = self._refresh_locked()
-        return status
+    def _current(self) -> _Credentials:
+        known = self._credentials
+        return self._refresh(known) if known is None or self._is_expired(known.status) else known
+
+    def _refresh(self, old: _Credentials | None) -> _Credentials:
+        """Others than the old ones. Raises ExecPluginError."""
+
+        def run() -> _Credentials:
+            # A run may have ended between the look at the old ones and now.
+            if self._credentials is not old and self._credentials is not None:
+                return self._credentials
+            return self._get()
+
+        return self._runs.do("", run)
 
     def _is_expired(self, status: _Status) -> bool:
         return status.expiration_timestamp is not None and self._clock.now() > status.expiration_timestamp
 
-    def _refresh_locked(self) -> _Status:
+    def _get(self) -> _Credentials:
         output = self._run()
         try:
             credential = codec.decode_json(output, _ExecCredential)
-        except (codec.DecodeError, msgspec.DecodeError) as err:
+        except (codec.DecodeError, msgspec.DecodeError, RecursionError) as err:
             raise ExecPluginError(f"exec plugin {self._config.command}: decoding stdout: {err}") from err
         if credential.api_version != self._config.api_version:
             raise ExecPluginError(
@@ -115,10 +136,10 @@ class Authenticator:
         if bool(cert) != bool(key):
             raise ExecPluginError("exec plugin returned only certificate or key, not both")
         pair = transport.KeyPair(cert.encode(), key.encode()) if cert else None
-        _tell_certificate(self._pair, pair, self._clock)
-        self._pair = pair
-        self._status = status
-        return status
+        old = self._credentials
+        _tell_certificate(old.pair if old is not None else None, pair, self._clock)
+        self._credentials = _Credentials(status, pair)
+        return self._credentials
 
     def _run(self) -> bytes:
         interactive = self._is_interactive()
@@ -127,22 +148,23 @@ class Authenticator:
         environment[_EXEC_INFO_ENV] = self._exec_info(interactive)
         stdin = None if interactive else subprocess.DEVNULL
         try:
-            done = subprocess.run(command, env=environment, stdin=stdin, capture_output=True, check=False)
+            done = utilexec.run_program(command, environment, stdin, TIMEOUT, MAX_OUTPUT)
         except FileNotFoundError as err:
             metrics.exec_plugin_call(1, "plugin_not_found_error")
             hint = f": {self._config.install_hint}" if self._config.install_hint else ""
             raise ExecPluginError(f"exec: executable {self._config.command} not found{hint}") from err
-        except OSError as err:
+        except (OSError, ValueError) as err:
             metrics.exec_plugin_call(1, "client_internal_error")
-            raise ExecPluginError(f"exec: {self._config.command}: {err.strerror}") from err
-        metrics.exec_plugin_call(done.returncode, "plugin_execution_error" if done.returncode else "no_error")
-        said = " ".join(done.stderr[:_MAX_STDERR].decode(errors="replace").split())
-        if done.returncode != 0:
-            told = f": {said}" if said else ""
-            message = f"exec: executable {self._config.command} failed with exit code {done.returncode}{told}"
-            raise ExecPluginError(message)
-        if said:
-            klog.info_s("Credential plugin said", command=self._config.command, stderr=said)
+            raise ExecPluginError(f"exec: {self._config.command}: {getattr(err, 'strerror', None) or err}") from err
+        except utilexec.ProgramError as err:
+            metrics.exec_plugin_call(1, "plugin_execution_error")
+            raise ExecPluginError(f"exec: executable {self._config.command}: {err}{_told(err.stderr)}") from err
+        metrics.exec_plugin_call(done.code, "plugin_execution_error" if done.code else "no_error")
+        told = _told(done.stderr)
+        if done.code != 0:
+            raise ExecPluginError(f"exec: executable {self._config.command} failed with exit code {done.code}{told}")
+        if told:
+            klog.info_s("Credential plugin said", command=self._config.command, stderr=told.removeprefix(": "))
         return done.stdout
 
     def _exec_info(self, interactive: bool) -> str:
@@ -208,6 +230,12 @@ def _tell_certificate(old: transport.KeyPair | None, new: transport.KeyPair | No
         metrics.client_cert_expiry(x509.load_pem_x509_certificate(new.cert_pem).not_valid_after_utc if new else None)
     except ValueError:
         pass  # no certificate: whoever connects with it finds that out
+
+
+def _told(stderr: bytes) -> str:
+    """What the program said, as the end of a message."""
+    said = " ".join(stderr[:MAX_STDERR].decode(errors="replace").split())
+    return f": {said}" if said else ""
 
 
 def _has_terminal() -> bool:

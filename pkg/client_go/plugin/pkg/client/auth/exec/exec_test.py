@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pkg import golang
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.client_go import rest
 from pkg.client_go.plugin.pkg.client.auth.exec import exec as exec_plugin
 from pkg.client_go.tools.clientcmd import api
+from pkg.util import exec as utilexec
 
 V1 = "client.authentication.k8s.io/v1"
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -99,3 +102,89 @@ def test_other_credentials_win(tmp_path: Path) -> None:
 def test_unknown_version(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match='invalid apiVersion "v0"'):
         exec_plugin.Authenticator(plugin(tmp_path, "", api_version="v0"))
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo waiting >&2; exec sleep 1000", "context deadline exceeded: waiting"),
+        ("sleep 1000 &\necho waiting >&2", "context deadline exceeded: waiting"),
+        ("exec cat /dev/zero", "wrote more than 1048576 bytes"),
+        (f"printf '%s' '{'[' * 100_000}'", "decoding stdout"),
+    ],
+)
+def test_program_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str) -> None:
+    if "waiting" in script:
+        monkeypatch.setattr(exec_plugin, "TIMEOUT", 0.5)
+    with pytest.raises(exec_plugin.ExecPluginError, match=message):
+        exec_plugin.Authenticator(plugin(tmp_path, script)).token()
+
+
+class CountingLock:
+    """Tells when it has been held three times."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._times = 0
+        self.three_times = threading.Event()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._times += 1
+        if self._times == 3:
+            self.three_times.set()
+        self._lock.release()
+
+
+def test_those_who_wait_share_one_run_and_its_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[object] = []
+    go_on = threading.Event()
+    authenticator = exec_plugin.Authenticator(plugin(tmp_path, ""))
+    lock = CountingLock()
+    authenticator._runs._lock = lock  # type: ignore[assignment]
+
+    def fail(*args: object) -> utilexec.Completed:
+        runs.append(args)
+        go_on.wait(30)
+        return utilexec.Completed(1, b"", b"no ticket")
+
+    monkeypatch.setattr(utilexec, "run_program", fail)
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            authenticator.token()
+        except exec_plugin.ExecPluginError as err:
+            errors.append(err)
+
+    threads = [golang.go(ask, name="asking") for _ in range(3)]
+    # Each of them knows by then which run it is to wait for.
+    assert lock.three_times.wait(30)
+    go_on.set()
+    for thread in threads:
+        thread.join(30)
+    assert (len(errors), len(runs)) == (3, 1)
+
+
+def test_credentials_that_have_not_expired_serve_while_others_are_got(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authenticator = exec_plugin.Authenticator(plugin(tmp_path, printing({"token": "old"})))
+    assert authenticator.token() == "old"
+    started, go_on = threading.Event(), threading.Event()
+    new = json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": {"token": "new"}}).encode()
+
+    def run(*args: object) -> utilexec.Completed:
+        started.set()
+        go_on.wait(30)
+        return utilexec.Completed(0, new, b"")
+
+    monkeypatch.setattr(utilexec, "run_program", run)
+    thread = golang.go(authenticator.refresh, "old", name="refreshing")
+    assert started.wait(30)
+    assert authenticator.token() == "old"
+    go_on.set()
+    thread.join(30)
+    assert authenticator.token() == "new"

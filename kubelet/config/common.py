@@ -5,6 +5,7 @@ Go: pkg/kubelet/config/common.go
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -23,6 +24,8 @@ from pkg.apis.core import v1 as k8s_api_v1
 from pkg.util import hash
 
 MAX_CONFIG_LENGTH = 10 * 1024 * 1024
+# Pods and other objects that one file, or the answer of a URL, may hold.
+MAX_OBJECTS = 5000
 
 T = TypeVar("T")
 
@@ -64,7 +67,8 @@ def apply_defaults(pod: v1.Pod, source: str, is_file: bool, node_name: str) -> N
         # deep_hash_object resets the hasher, so the origin goes in after it.
         if is_file:
             hasher.write(f"host:{node_name}".encode())
-            hasher.write(f"file:{source}".encode())
+            # A file's name is bytes, which need not be text.
+            hasher.write(b"file:" + os.fsencode(source))
         else:
             hasher.write(f"url:{source}".encode())
         meta.uid = hasher.sum().hex()
@@ -106,7 +110,10 @@ def try_decode_pod_list(data: bytes, default_fn: DefaultFunc) -> list[v1.Pod]:
 
     Raises NotParsedError if it is no PodList, InvalidPodError for the first pod that cannot run here.
     """
-    return [_prepare(pod, default_fn, standalone=False) for pod in _decode(data, "PodList", v1.PodList).items]
+    pods = _decode(data, "PodList", v1.PodList).items
+    if len(pods) > MAX_OBJECTS:
+        raise InvalidPodError(f"the list holds {len(pods)} pods, more than the limit of {MAX_OBJECTS}")
+    return [_prepare(pod, default_fn, standalone=False) for pod in pods]
 
 
 def _decode(data: bytes, kind: str, type_: type[T]) -> T:
@@ -165,6 +172,17 @@ def _unknown_fields(builtins: Any, obj: Any, path: str) -> Iterator[str]:
 
 
 def _prepare(pod: v1.Pod, default_fn: DefaultFunc, standalone: bool) -> v1.Pod:
+    """Complete and validate the pod. Raises InvalidPodError, and nothing else: one pod must not keep others out."""
+    try:
+        return _complete_and_validate(pod, default_fn, standalone)
+    except InvalidPodError:
+        raise
+    except Exception as err:
+        klog.error_s(err, "Unable to validate a pod", name=pod.metadata.name, stacktrace=klog.stacktrace(err))
+        raise InvalidPodError(f"invalid pod: {type(err).__name__}: {err}") from err
+
+
+def _complete_and_validate(pod: v1.Pod, default_fn: DefaultFunc, standalone: bool) -> v1.Pod:
     k8s_api_v1.set_object_defaults_pod(pod)
     # The deprecated serviceAccount is another name for serviceAccountName, which wins (Go: conversion.go).
     pod.spec.service_account_name = pod.spec.service_account_name or pod.spec.service_account

@@ -18,6 +18,7 @@ from kubelet import types as kubetypes
 from kubelet.util import format
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery.util import runtime
 from pkg.client_go.tools import record
 from pkg.util import config
 
@@ -197,7 +198,7 @@ class PodStorage:
                     gone = [uid for uid in old_pods if uid not in pods]
                     changes.removes.extend(old_pods[uid] for uid in gone)
                     for uid in gone:
-                        del self._merged[source][uid]
+                        self._merged.get(source, {}).pop(uid, None)
                 case _:
                     klog.info_s("Received invalid update type", type=update)
             self._pods[source] = pods
@@ -215,33 +216,43 @@ class PodStorage:
         changes: _Changes,
     ) -> None:
         """Bring new_pods into `pods`, which may be old_pods itself, and note what changed."""
-        merged = self._merged.setdefault(source, {})
         now = datetime.datetime.now(datetime.UTC)
         for ref in filter_invalid_pods(new_pods, source, self._recorder):
             uid = ref.metadata.uid
-            existing = old_pods.get(uid)
-            # The annotation must be there before any comparison.
-            ref.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = source
-            if not kubetypes.is_static_pod(ref):
-                self._startup_sli_observer.observed_pod_on_watch(ref, now)
-            if existing is not None and merged.get(uid) is ref:
-                # A source that re-sends what it sent before; Go finds that out by comparing.
-                pods[uid] = existing
-                continue
-            merged[uid] = ref
-            if existing is None:
-                _record_first_seen_time(ref)
-                pods[uid] = ref
-                changes.adds.append(ref)
-                continue
-            pods[uid] = existing
-            need_update, need_reconcile, need_graceful_delete = _check_and_update_pod(existing, ref)
-            if need_update:
-                changes.updates.append(existing)
-            elif need_reconcile:
-                changes.reconciles.append(existing)
-            elif need_graceful_delete:
-                changes.deletes.append(existing)
+            if (existing := old_pods.get(uid)) is not None:
+                pods[uid] = existing  # whatever becomes of the update
+            with runtime.contain("Unable to take in a pod", source=source, pod=klog.kobj(ref), podUID=uid):
+                self._update_pod(source, ref, existing, pods, changes, now)
+
+    def _update_pod(
+        self,
+        source: str,
+        ref: v1.Pod,
+        existing: v1.Pod | None,
+        pods: dict[str, v1.Pod],
+        changes: _Changes,
+        now: datetime.datetime,
+    ) -> None:
+        merged, uid = self._merged.setdefault(source, {}), ref.metadata.uid
+        # The annotation must be there before any comparison.
+        ref.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = source
+        if not kubetypes.is_static_pod(ref):
+            self._startup_sli_observer.observed_pod_on_watch(ref, now)
+        if existing is not None and merged.get(uid) is ref:
+            return  # a source that re-sends what it sent before; Go finds that out by comparing
+        merged[uid] = ref
+        if existing is None:
+            _record_first_seen_time(ref)
+            pods[uid] = ref
+            changes.adds.append(ref)
+            return
+        need_update, need_reconcile, need_graceful_delete = _check_and_update_pod(existing, ref)
+        if need_update:
+            changes.updates.append(existing)
+        elif need_reconcile:
+            changes.reconciles.append(existing)
+        elif need_graceful_delete:
+            changes.deletes.append(existing)
 
     def _mark_source_set(self, source: str) -> None:
         with self._sources_seen_lock:

@@ -10,8 +10,9 @@ import pytest
 
 from kubelet import config
 from kubelet import types as kubetypes
+from kubelet.config import config as config_module
 from kubelet.config.testing import FakePodStartupSLIObserver
-from pkg import golang
+from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.tools.record import testing as recordtesting
@@ -101,6 +102,32 @@ def test_new_pod_added_has_local_annotations(tester: Harness) -> None:
     assert annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] == TEST_SOURCE
     assert annotations[kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY]
     assert tester.observer.observed == []  # a static pod
+
+
+def test_pod_that_cannot_be_taken_in_leaves_the_others(
+    tester: Harness, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    check = config_module._check_and_update_pod
+
+    def failing(existing: v1.Pod, ref: v1.Pod) -> tuple[bool, bool, bool]:
+        if ref.metadata.name == "bad":
+            raise RecursionError("surprise")
+        return check(existing, ref)
+
+    monkeypatch.setattr(config_module, "_check_and_update_pod", failing)
+    tester.send(valid_pod("bad", "new"), valid_pod("good", "new"))
+    tester.expect((kubetypes.ADD, [valid_pod("bad", "new"), valid_pod("good", "new")]))
+    updated = valid_pod("good", "new")
+    updated.spec.priority = 1
+    changed = valid_pod("bad", "new")
+    changed.spec.priority = 1
+    tester.send(changed, updated)
+    tester.expect((kubetypes.UPDATE, [updated]))
+    monkeypatch.undo()
+    tester.send(valid_pod("good", "new"))
+    tester.expect((kubetypes.REMOVE, [valid_pod("bad", "new")]), (kubetypes.UPDATE, [valid_pod("good", "new")]))
+    klog.flush()
+    assert "Unable to take in a pod" in capfd.readouterr().err
 
 
 def test_new_pod_added_different_namespaces(tester: Harness) -> None:

@@ -24,7 +24,7 @@ from kubelet import types as kubetypes
 from kubelet.config import common, objects
 from pkg import golang, klog
 from pkg.api.core import v1
-from pkg.apimachinery.util import wait
+from pkg.apimachinery.util import runtime, wait
 from pkg.client_go.tools import record
 from pkg.client_go.util import flowcontrol
 
@@ -32,6 +32,8 @@ _EVENT_BUFFER_LEN = 10
 _RETRY_PERIOD = 1.0  # seconds
 _MAX_RETRY_PERIOD = 20.0
 _NO_FILE = "manifest path is not a directory or file"
+# Files of a directory that are read, in order of their names.
+MAX_MANIFESTS = 5000
 
 
 class PodEventType(enum.IntEnum):
@@ -116,6 +118,8 @@ class SourceFile:
         # DIVERGES: keyed by file and not by the pod's name as Go's store, where the last of two files with
         # one pod name silently wins; so both reach PodConfig, which keeps the first and says so in an event.
         self._store: dict[str, _Manifest] = {}
+        # What is wrong with files as they are now: they are parsed again when they change.
+        self._failed: dict[str, tuple[_Signature, ManifestError]] = {}
         self._reported: dict[str, set[str]] = {}  # the faults last told in events, by file
         self._watch_events: golang.Channel[WatchEvent] = golang.Channel(_EVENT_BUFFER_LEN)
         self._told_missing = False  # the watch's own: it has let the path be listed since that is not there
@@ -144,16 +148,18 @@ class SourceFile:
             list_ticker.stop()
 
     def _list_and_log(self, ctx: golang.Context) -> None:
-        try:
-            self.list_config(ctx)
-        except (OSError, ManifestError) as err:
-            klog.error_s(err, "Unable to read config path", path=self._path)
+        with runtime.contain("Unable to read config path", path=self._path):
+            try:
+                self.list_config(ctx)
+            except (OSError, ManifestError) as err:
+                klog.error_s(err, "Unable to read config path", path=self._path)
 
     def _consume_and_log(self, ctx: golang.Context, event: WatchEvent) -> None:
-        try:
-            self.consume_watch_event(ctx, event)
-        except (OSError, ManifestError) as err:
-            klog.error_s(err, "Unable to process watch event")
+        with runtime.contain("Unable to process watch event", path=event.file_name):
+            try:
+                self.consume_watch_event(ctx, event)
+            except (OSError, ManifestError) as err:
+                klog.error_s(err, "Unable to process watch event")
 
     def _apply_defaults(self, pod: v1.Pod, source: str) -> None:
         common.apply_defaults(pod, source, True, self._node_name)
@@ -185,9 +191,12 @@ class SourceFile:
     def _extract_from_dir(self, name: str) -> dict[str, _Manifest]:
         """Get as many manifests as possible, in order of file name; faults of single files are reported."""
         manifests: dict[str, _Manifest] = {}
-        for entry in sorted(os.listdir(name)):
-            if entry.startswith("."):
-                continue
+        entries = [entry for entry in sorted(os.listdir(name)) if not entry.startswith(".")]
+        too_many = f"{len(entries)} files, more than the limit of {MAX_MANIFESTS}; the last by name are left out"
+        if len(entries) > MAX_MANIFESTS:
+            klog.error_s(None, "Too many manifest files", path=name, files=len(entries), limit=MAX_MANIFESTS)
+        self._report(name, *([too_many] if len(entries) > MAX_MANIFESTS else []))
+        for entry in entries[:MAX_MANIFESTS]:
             path = str(Path(name, entry))
             try:
                 mode = Path(path).stat().st_mode
@@ -225,13 +234,19 @@ class SourceFile:
             signature = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
             if known is not None and known.signature == signature:
                 return known
+            failed = self._failed.pop(filename, None)
+            if failed is not None and failed[0] == signature:
+                self._failed[filename] = failed
+                raise failed[1]
             data = file.read(common.MAX_CONFIG_LENGTH + 1)
         if len(data) > common.MAX_CONFIG_LENGTH:
             raise ManifestError(f"{filename}: larger than the limit of {common.MAX_CONFIG_LENGTH} bytes")
         documents = self._decode(filename, data)
         faults = [_fault(err) for err in documents.faults]
         if faults and not (documents.pods or documents.objects):
-            raise ManifestError(f"{filename}: {'; '.join(faults)}")
+            failure = ManifestError(f"{filename}: {'; '.join(faults)}")
+            self._failed[filename] = signature, failure
+            raise failure
         for fault in faults:
             klog.error_s(None, "Could not process a document of the manifest file", path=filename, fault=fault)
         return _Manifest(signature, documents.pods, documents.objects, faults)
@@ -246,6 +261,10 @@ class SourceFile:
             return objects.Documents(pods=[common.try_decode_single_pod(data, complete)])
         except (common.NotParsedError, common.InvalidPodError) as err:
             return objects.Documents(faults=[err])
+        except Exception as err:
+            # Whatever the content of a file makes the decoder raise is a fault of that file alone.
+            klog.error_s(err, "Unable to decode a manifest file", path=filename, stacktrace=klog.stacktrace(err))
+            return objects.Documents(faults=[ManifestError(f"{type(err).__name__}: {err}")])
 
     def _report(self, path: str, *faults: str) -> None:
         """Tell of what is wrong with a file in events at the node, one for each fault that is new.
@@ -265,6 +284,7 @@ class SourceFile:
     def _replace_store(self, ctx: golang.Context, manifests: dict[str, _Manifest]) -> None:
         self._store = manifests
         self._reported = {path: told for path, told in self._reported.items() if os.path.lexists(path)}
+        self._failed = {path: failed for path, failed in self._failed.items() if os.path.lexists(path)}
         self._send(ctx)
 
     def _send(self, ctx: golang.Context) -> None:
@@ -328,7 +348,11 @@ class SourceFile:
         inotify.name = "config-file-inotify"
         # It takes itself to be reading before its thread has begun: stopped by then, nobody would close its files.
         inotify._is_reading = False
-        inotify.start()
+        try:
+            inotify.start()
+        except RuntimeError as err:
+            inotify.stop()
+            raise OSError(f"start thread {inotify.name!r}: {err}") from err
         try:
             callback = _WatchCallback(self, ctx, watched, lost)
             inotify.add_callback(os.fsencode(watched), _MASK, callback, inotify_c.CallbackId(id(callback)))
@@ -451,7 +475,8 @@ class _WatchCallback:
             self._lost.try_send("the directory was moved or removed")
             return
         try:
-            self._source.produce_watch_event(self._ctx, self._directory, event)
+            with runtime.contain("Unable to handle an event of the manifest path", path=self._directory):
+                self._source.produce_watch_event(self._ctx, self._directory, event)
         except golang.ContextError:
             return
 

@@ -17,6 +17,7 @@ from kubelet import types as kubetypes
 from kubelet.config import common, file
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery.runtime import codec
 from pkg.client_go.tools.record import testing as recordtesting
 from pkg.util.testing import open_inotify_instances
 
@@ -31,6 +32,13 @@ def manifest(name: str = "test", image: str = "test/image") -> bytes:
         f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: mynamespace}}\n"
         f"spec: {{containers: [{{name: c, image: {image}}}]}}\n"
     ).encode()
+
+
+def with_spec(field: bytes) -> bytes:
+    return manifest().replace(b"spec: {", b"spec: {" + field + b", ")
+
+
+POD_JSON = b'{"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}}'
 
 
 class Watched:
@@ -227,6 +235,74 @@ def test_unchanged_files_are_not_parsed_again(tmp_path: Path, monkeypatch: pytes
     assert first is not None and second is not None and first.pods[0] is second.pods[0]
 
 
+def test_faulty_files_are_not_parsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large one takes seconds."""
+    bad = tmp_path / "pod.yaml"
+    bad.write_bytes(b"[")
+    recorder = recordtesting.FakeRecorder(10)
+    source = file.SourceFile(str(tmp_path), NODE, 1.0, golang.Channel(10), recorder)
+    parsed: list[bytes] = []
+
+    def refusing(data: bytes, default_fn: common.DefaultFunc) -> v1.Pod:
+        parsed.append(data)
+        raise common.NotParsedError("never")
+
+    monkeypatch.setattr(common, "try_decode_single_pod", refusing)
+    source.list_config(golang.background())
+    source.list_config(golang.background())
+    assert len(parsed) == 1
+    bad.write_bytes(b"[ ")
+    source.list_config(golang.background())
+    assert len(parsed) == 2
+
+
+@pytest.mark.parametrize("fault", [RecursionError, MemoryError, OverflowError, RuntimeError, UnicodeError, KeyError])
+def test_whatever_a_file_raises_stays_with_it(
+    tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
+) -> None:
+    decode = common.try_decode_single_pod
+
+    def failing(data: bytes, default_fn: common.DefaultFunc) -> v1.Pod:
+        if b"image: bad" in data:
+            raise fault("surprise")
+        return decode(data, default_fn)
+
+    monkeypatch.setattr(common, "try_decode_single_pod", failing)
+    (tmp_path / "bad.yaml").write_bytes(manifest("bad", "bad"))
+    (tmp_path / "good.yaml").write_bytes(manifest("good", "good"))
+    watched = watch(tmp_path)
+    watched.expect("good")
+    watched.expect_event("bad.yaml", fault.__name__, "surprise")
+    (tmp_path / "bad.yaml").write_bytes(manifest("mended", "mended"))
+    watched.expect("mended", "good")
+
+
+def test_file_name_that_is_not_text(tmp_path: Path, watch: Watch) -> None:
+    good, bad = (os.fsencode(tmp_path) + b"/" + name for name in (b"good-\xff.yaml", b"bad-\xfe.yaml"))
+    Path(os.fsdecode(good)).write_bytes(manifest())
+    Path(os.fsdecode(bad)).write_bytes(b"[")
+    watched = watch(tmp_path)
+    [pod] = watched.expect("test/image")
+    assert codec.encode_json(pod) and v1.deepcopy(pod) == pod
+    watched.expect_event("couldn't parse as pod")
+    other = os.fsdecode(os.fsencode(tmp_path) + b"/other-\xff.yaml")
+    Path(other).write_bytes(manifest())
+    pods = watched.expect("test/image", "test/image")
+    assert pods[0].metadata.uid != pods[1].metadata.uid
+    Path(os.fsdecode(good)).unlink()
+    watched.expect("test/image")
+
+
+def test_too_many_files(tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "MAX_MANIFESTS", 2)
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.yaml").write_bytes(manifest(name, name))
+    (tmp_path / ".hidden").write_bytes(b"")
+    watched = watch(tmp_path)
+    watched.expect("a", "b")
+    watched.expect_event(str(tmp_path), "3 files, more than the limit of 2")
+
+
 def _fifo(path: Path) -> None:
     os.mkfifo(path)
 
@@ -240,6 +316,28 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], str]] = [
     ("empty", lambda p: p.write_bytes(b""), "couldn't parse as pod"),
     ("two documents", lambda p: p.write_bytes(manifest() + b"---\n" + manifest()), "several documents"),
     ("too large", lambda p: p.write_bytes(b"#" * (common.MAX_CONFIG_LENGTH + 1)), "larger than the limit"),
+    (
+        "integer of more than 32 bits",
+        lambda p: p.write_bytes(with_spec(b"priority: 3000000000")),
+        "got 3000000000 - at `$.spec.priority`",
+    ),
+    (
+        "integer of more than 64 bits",
+        lambda p: p.write_bytes(with_spec(b"terminationGracePeriodSeconds: 99999999999999999999999")),
+        "at `$.spec.terminationGracePeriodSeconds`",
+    ),
+    (
+        "integer of more than 4300 digits",
+        lambda p: p.write_bytes(with_spec(b"priority: " + b"9" * 5000)),
+        "Expected `int | null`, got `str` - at `$.spec.priority`",
+    ),
+    (
+        "integer of more than 4300 digits in JSON",
+        lambda p: p.write_bytes(POD_JSON.replace(b"{}", b'{"generation": ' + b"9" * 5000 + b"}")),
+        "at `$.metadata.generation`",
+    ),
+    ("deep yaml", lambda p: p.write_bytes(b"a: " + b"[" * 100_000), "exceeded max depth"),
+    ("deep json", lambda p: p.write_bytes(b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"), "exceeded max depth"),
     ("fifo", _fifo, "not a directory or file"),
     ("dangling link", lambda p: p.symlink_to("nowhere"), "No such file or directory"),
     ("link loop", lambda p: p.symlink_to(p.name), "Too many levels of symbolic links"),
@@ -312,6 +410,18 @@ def test_threads_end_while_nobody_receives(tmp_path: Path) -> None:
         if thread.name.startswith("config-file"):
             thread.join(_DEADLINE)
             assert not thread.is_alive()
+
+
+def test_watch_without_a_thread_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: inotify_c.InotifyFD) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(inotify_c.InotifyFD, "start", refuse)
+    source = file.SourceFile(str(tmp_path), NODE, _NEVER, golang.Channel(), recordtesting.FakeRecorder(1), None)
+    before = open_inotify_instances()
+    with pytest.raises(OSError, match="can't start new thread"):
+        source.do_watch(golang.background())
+    assert open_inotify_instances() <= before
 
 
 def test_watch_that_cannot_be_had_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,9 @@ def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documen
         raise common.NotParsedError(str(err)) from err
     if not found:
         raise common.NotParsedError("the file holds no document")
+    if len(found) > common.MAX_OBJECTS:
+        message = f"the file holds {len(found)} documents, more than the limit of {common.MAX_OBJECTS}"
+        raise common.NotParsedError(message)
     documents = Documents()
     for number, builtins in enumerate(found, 1):
         try:

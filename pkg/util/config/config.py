@@ -9,6 +9,7 @@ import threading
 from typing import Generic, Protocol, TypeVar
 
 from pkg import golang
+from pkg.apimachinery.util import runtime
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -59,6 +60,8 @@ class Mux(Generic[T]):
             if selected.index == 1 or not selected.ok:
                 return
             try:
-                self._merger.merge(ctx, source, selected.value)
+                # What one update makes the merger raise must not end the source: the next update may be better.
+                with runtime.contain("Unable to merge an update", ctx, source=source):
+                    self._merger.merge(ctx, source, selected.value)
             except golang.ContextError:
                 return

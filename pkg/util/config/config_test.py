@@ -58,3 +58,19 @@ def test_sender_gives_up_with_the_context() -> None:
 def test_empty_name() -> None:
     with pytest.raises(ValueError, match="empty name"):
         config.Mux(FakeMerger()).channel_with_context(golang.background(), "")
+
+
+def test_update_that_cannot_be_merged_leaves_the_source_alive() -> None:
+    class Failing(FakeMerger):
+        def merge(self, ctx: golang.Context, source: str, update: str) -> None:
+            if update == "bad":
+                raise OverflowError("surprise")
+            super().merge(ctx, source, update)
+
+    ctx, cancel = golang.with_cancel(golang.background())
+    merger = Failing()
+    channel = config.Mux(merger).channel_with_context(ctx, "one")
+    channel.send("bad", ctx)
+    channel.send("good", ctx)
+    assert merger.merged.recv(timeout=_DEADLINE) == (("one", "good"), True)
+    cancel()

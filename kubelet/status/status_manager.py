@@ -600,7 +600,7 @@ class Manager:
         assert self.kube_client is not None
         ref = {"podUID": uid, "pod": klog.kref(status.pod_namespace, status.pod_name)}
         try:
-            pod = self.kube_client.core_v1.pods(status.pod_namespace).get(ctx, status.pod_name)
+            pod = statusutil.get_pod(ctx, self.kube_client, status.pod_namespace, status.pod_name)
         except Exception as err:
             if apierrors.is_not_found(err):
                 klog.v(3).info_s("Pod does not exist on the server", **ref)

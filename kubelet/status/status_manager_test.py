@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import NoReturn
 
 import pytest
 
@@ -21,6 +22,7 @@ from kubelet.status.testing import (
 from pkg import golang
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import watch
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
@@ -1002,6 +1004,25 @@ def test_delete_pod_finished() -> None:
     assert m.actions() == ["get", "patch", "delete"]
     assert not m.get_pod_status(pod.metadata.uid)[1]
     assert m.latency.deleted == [pod.metadata.uid]
+
+
+def test_delete_pod_that_cannot_be_decoded() -> None:
+    """Neither what GET nor what PATCH answers can be decoded as a whole."""
+    pod = make_pod()
+    m = Manager(pod)
+    m.client.add(pod)
+    partial = make_pod()
+    partial.metadata.deletion_timestamp = NOW
+
+    def refuse(action: Action) -> NoReturn:
+        if action.verb == "patch":
+            partial.status.phase = v1.POD_FAILED
+        raise watch.UndecodableError("spec.containers", v1.deepcopy(partial))
+
+    m.client.prepend_reactor("get", "pods", refuse)
+    m.client.prepend_reactor("patch", "pods/status", refuse)
+    m.terminate_pod(pod)
+    assert m.actions() == ["get", "patch", "delete"]
 
 
 def test_do_not_delete_pods_that_are_not_terminal_for_the_server() -> None:

@@ -7,6 +7,7 @@ All functions are safe to call from any thread.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
 import re
@@ -24,6 +25,8 @@ from pkg.apimachinery.api.resource import Quantity, QuantityError, parse_quantit
 
 T = TypeVar("T")
 
+# An object, and its metadata, spec and status.
+_SALVAGED_LEVELS = 2
 # How much of a faulty value a message quotes.
 _QUOTED = 100
 # A message of msgspec that may quote the value, which of a secret it must not; and the path that it names, if that
@@ -61,6 +64,32 @@ def _json_builtins(data: bytes | str, first_err: Exception) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # The first error names the field.
         raise DecodeError(str(first_err)) from first_err
+
+
+def salvage(data: bytes, type_: type[T]) -> T:
+    """As much as can be decoded of an object that decode_json refuses, other fields being as if they were not there.
+
+    Of the object's metadata, spec and status each field counts by itself. Raises DecodeError if nothing can be.
+    """
+    found: T = _salvage(data, type_, _SALVAGED_LEVELS)
+    return found
+
+
+def _salvage(data: bytes, hint: Any, levels: int) -> Any:
+    try:
+        return decode_json(data, hint)
+    except DecodeError:
+        if levels == 0 or not (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
+            raise
+    raw_fields = decode_json(data, dict[str, msgspec.Raw])
+    hints = typing.get_type_hints(hint, include_extras=True)
+    values = {}
+    for field in msgspec.structs.fields(hint):
+        if field.encode_name in raw_fields:
+            with contextlib.suppress(DecodeError):
+                raw = bytes(raw_fields[field.encode_name])
+                values[field.name] = _salvage(raw, hints[field.name], levels - 1)
+    return hint(**values)
 
 
 def convert(builtins: object, type_: type[T]) -> T:

@@ -15,6 +15,7 @@ from pkg.apimachinery.watch.watch import (
     Event,
     Interface,
     Undecodable,
+    UndecodableError,
 )
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "Reporter",
     "StreamWatcher",
     "Undecodable",
+    "UndecodableError",
 ]

@@ -6,9 +6,10 @@ Go: staging/src/k8s.io/apimachinery/pkg/watch/watch.go
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pkg import golang
+from pkg.apimachinery.runtime import codec
 
 T = TypeVar("T")
 
@@ -29,9 +30,19 @@ class Event(Generic[T]):
     object: T
 
 
+class UndecodableError(codec.DecodeError):
+    """An answer of the server is an object that cannot be decoded; `partial` is as much of it as can, if anything."""
+
+    def __init__(self, message: str, partial: Any) -> None:
+        super().__init__(message)
+        self.partial = partial
+
+
 @dataclass(frozen=True, slots=True)
 class Undecodable:
     """Stands for an object that could not be decoded: as much of it as it takes to know which one it is.
+
+    `partial` is the object without those fields that cannot be decoded, None if nothing can be.
 
     DIVERGES: Go's clients fail the whole list or watch because of one object.
     """
@@ -39,6 +50,7 @@ class Undecodable:
     namespace: str
     name: str
     resource_version: str
+    partial: Any = None
 
     @property
     def key(self) -> str:

@@ -47,12 +47,6 @@ class _RawEvent(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Identity(msgspec.Struct):
-    """As much of a faulty object as it takes to name it."""
-
-    metadata: Any = None
-
-
 class ResourceClient(Generic[T]):
     """Safe from any thread. Every method raises apierrors.StatusError for what the API server answers, OSError when
     it cannot be reached, and ctx.err() once ctx is done. Namespace "" is for list and watch over all namespaces.
@@ -219,7 +213,11 @@ class ResourceClient(Generic[T]):
         return self._resource.path(self._namespace, name, *subresources)
 
     def _decode(self, data: bytes) -> T:
-        return _without_type(codec.decode_json(data, self._resource.type))
+        """Raises watch.UndecodableError."""
+        try:
+            return _without_type(codec.decode_json(data, self._resource.type))
+        except codec.DecodeError as err:
+            raise watch.UndecodableError(str(err), _partial(self._resource, data)) from err
 
 
 class _WatchDecoder(Generic[T]):
@@ -297,15 +295,23 @@ def _decode_item(resource: Resource[T], item: msgspec.Raw) -> T | watch.Undecoda
     try:
         return _without_type(codec.decode_json(bytes(item), resource.type))
     except codec.DecodeError as err:
-        which = _identity(item)
+        which = _identity(resource, bytes(item))
         klog.error_s(err, "Unable to decode an object, leaving it out", kind=resource.kind, object=which.key)
         return which
 
 
-def _identity(item: msgspec.Raw) -> watch.Undecodable:
+def _identity(resource: Resource[Any], item: bytes) -> watch.Undecodable:
     """Which object it is that has a fault somewhere."""
-    try:
-        metadata = codec.json_decoder(_Identity).decode(item).metadata
-        return watch.Undecodable(*(str(metadata.get(key, "")) for key in ("namespace", "name", "resourceVersion")))
-    except (msgspec.DecodeError, AttributeError):
+    partial = _partial(resource, item)
+    if partial is None:
         return watch.Undecodable("", "", "")
+    metadata: metav1.ObjectMeta = partial.metadata
+    return watch.Undecodable(metadata.namespace, metadata.name, metadata.resource_version, partial)
+
+
+def _partial(resource: Resource[T], item: bytes) -> T | None:
+    """What can be decoded of an object that has a fault somewhere, None if nothing can be."""
+    try:
+        return _without_type(codec.salvage(item, resource.type))
+    except codec.DecodeError:
+        return None

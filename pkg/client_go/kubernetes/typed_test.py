@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 
 import pytest
@@ -63,7 +64,45 @@ def test_list_names_what_cannot_be_decoded() -> None:
         client.close()
     assert [pod.metadata.name for pod in pods.items] == ["a", "b"]
     assert [which.key for which in pods.undecodable] == ["n/bad"]
+    assert pods.undecodable[0].partial == v1.Pod(metadata=metav1.ObjectMeta(name="bad", namespace="n"))
     assert pods.metadata.resource_version == "7"
+
+
+UNREADABLE = b"""{
+  "metadata": {
+    "name": "bad", "namespace": "n", "uid": "u", "resourceVersion": "5", "generation": 99999999999999999999999,
+    "labels": {"a": 1}, "deletionTimestamp": "2026-01-02T03:04:05Z", "deletionGracePeriodSeconds": 7
+  },
+  "spec": {"hostNetwork": "yes", "nodeName": "node"},
+  "status": {"phase": "Running", "startTime": "never", "podIPs": [[[]]]}
+}"""
+
+
+def test_error_holds_what_can_be_decoded() -> None:
+    with testing.serve(lambda request: request.answer(body=UNREADABLE)) as server:
+        client = clientset(server)
+        with pytest.raises(watch.UndecodableError, match=r"generation|hostNetwork|labels") as caught:
+            client.core_v1.pods("n").get(CTX, "bad")
+        client.close()
+    when = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    metadata = metav1.ObjectMeta(name="bad", namespace="n", uid="u", resource_version="5")
+    metadata.deletion_timestamp, metadata.deletion_grace_period_seconds = when, 7
+    assert caught.value.partial == v1.Pod(
+        metadata=metadata, spec=v1.PodSpec(node_name="node"), status=v1.PodStatus(phase="Running")
+    )
+
+
+DEEP = b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+@pytest.mark.parametrize("body", [b"[]", b"1", b'"x"', b"{", b"\xff", pytest.param(DEEP, id="deep")])
+def test_answer_of_which_nothing_can_be_decoded(body: bytes) -> None:
+    with testing.serve(lambda request: request.answer(body=body)) as server:
+        client = clientset(server)
+        with pytest.raises(watch.UndecodableError) as caught:
+            client.core_v1.pods("n").get(CTX, "bad")
+        client.close()
+    assert caught.value.partial is None
 
 
 def test_list_without_items() -> None:

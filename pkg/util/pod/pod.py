@@ -5,12 +5,12 @@ Go: pkg/util/pod/pod.go
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pkg import golang
+from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery.runtime import codec
@@ -41,7 +41,31 @@ def patch_pod_status(
     if unchanged:
         return None, patch, True
     pods = client.core_v1.pods(namespace)
-    return pods.patch(ctx, name, types.PatchType.STRATEGIC_MERGE, patch, None, "status"), patch, False
+    patch_type = types.PatchType.STRATEGIC_MERGE
+    pod = _readable(lambda: pods.patch(ctx, name, patch_type, patch, None, "status"))
+    return pod, patch, False
+
+
+def get_pod(ctx: golang.Context, client: kubernetes.Interface, namespace: str, name: str) -> v1.Pod:
+    """The pod as the server has it, without what cannot be decoded. Raises what the client raises.
+
+    DIVERGES: Go fails for a pod that has anything that it cannot decode. Its status would never be written, and the
+    pod never go.
+    """
+    return _readable(lambda: client.core_v1.pods(namespace).get(ctx, name))
+
+
+def _readable(call: Callable[[], v1.Pod]) -> v1.Pod:
+    from pkg.apimachinery import watch  # not needed without an API server
+
+    try:
+        return call()
+    except watch.UndecodableError as err:
+        if err.partial is None:
+            raise
+        klog.error_s(err, "Unable to decode parts of a pod, going on without", pod=klog.kobj(err.partial))
+        partial: v1.Pod = err.partial
+        return partial
 
 
 def _prepare_patch_for_pod_status(uid: str, old: v1.PodStatus, new: v1.PodStatus) -> tuple[bytes, bool]:

@@ -17,10 +17,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pkg import golang, klog
+from pkg.api.core import v1
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery import watch
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.net import util as utilnet
 from pkg.client_go.tools import pager
@@ -244,8 +246,9 @@ class Reflector:
         self._set_last_sync_resource_version(page.metadata.resource_version)
 
     def _kept(self, undecodable: Iterable[watch.Undecodable]) -> list[Any]:
-        """What the store has of objects that exist and cannot be read any more: better old than taken for gone."""
-        return [obj for which in undecodable if (obj := self._store.get_by_key(which.key)) is not None]
+        """What stands for objects that exist and cannot be read any more: better old than taken for gone."""
+        found = ((which, self._store.get_by_key(which.key)) for which in undecodable)
+        return [obj for which, known in found if (obj := _substitute(known, which)) is not None]
 
     def _get_list(self, ctx: golang.Context, resource_version: str) -> tuple[pager.Page[Any], bool]:
         """All objects, and whether they came in pages."""
@@ -467,8 +470,12 @@ class _Events:
     def _apply_undecodable(self, event_type: str, which: watch.Undecodable) -> None:
         """The store keeps what it had of an object that cannot be read, until that is deleted."""
         known = self.reflector._store.get_by_key(which.key)
-        if known is not None:
-            (self.store.delete if event_type == watch.DELETED else self.store.add)(known)
+        obj = _substitute(known, which)
+        if event_type == watch.DELETED or obj is None:
+            if known is not None:
+                self.store.delete(known)
+        else:
+            self.store.add(obj)
         if self.propagate_rv_from_start and which.resource_version:
             self.set_resource_version(which.resource_version)
         self.count += 1
@@ -530,6 +537,28 @@ class _InitialEventsEndWarning:
 
     def stop(self) -> None:
         self._ticker.stop()
+
+
+def _substitute(known: Any | None, which: watch.Undecodable) -> Any | None:
+    """What the store shall have in the place of an object that cannot be read, None for nothing.
+
+    That is the known object with the version, the deletion and the phase of the unreadable one. Of a pod that is not
+    known, or no longer the same, and that is being deleted, it is what can be read: the kubelet must see to its end.
+    """
+    partial = which.partial
+    if partial is None:
+        return known
+    metadata: metav1.ObjectMeta = partial.metadata
+    if known is None or metadata.uid not in ("", known.metadata.uid):
+        return partial if isinstance(partial, v1.Pod) and metadata.deletion_timestamp is not None else None
+    obj = codec.deepcopy(known)
+    obj.metadata.resource_version = metadata.resource_version
+    if metadata.deletion_timestamp is not None:
+        obj.metadata.deletion_timestamp = metadata.deletion_timestamp
+        obj.metadata.deletion_grace_period_seconds = metadata.deletion_grace_period_seconds
+    if phase := getattr(getattr(partial, "status", None), "phase", ""):
+        obj.status.phase = phase
+    return obj
 
 
 def is_expired_error(err: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import random
 from collections.abc import Callable, Iterator
@@ -23,6 +24,9 @@ from pkg.client_go.tools.cache import testing
 WAIT = 30.0
 BACKGROUND = golang.background()
 NO_PAUSE = wait.Backoff(0.0)
+
+
+DELETED = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
 
 def pod(name: str, version: str = "", **labels: str) -> v1.Pod:
@@ -644,3 +648,48 @@ def test_event_that_cannot_be_decoded(event_type: str, left: list[str]) -> None:
     events.handle(BACKGROUND, 0.0, stream, reflector_._Resync(reflector))
     assert store.list_keys() == left
     assert reflector.last_sync_resource_version == "6"
+
+
+def _unreadable(name: str, uid: str, version: str, deleted: bool = False, phase: str = "") -> watch.Undecodable:
+    metadata = metav1.ObjectMeta(name=name, uid=uid, resource_version=version)
+    if deleted:
+        metadata.deletion_timestamp, metadata.deletion_grace_period_seconds = DELETED, 7
+    return watch.Undecodable("", name, version, v1.Pod(metadata=metadata, status=v1.PodStatus(phase=phase)))
+
+
+@pytest.mark.parametrize("by_watch", [True, False])
+def test_deletion_of_what_can_no_longer_be_decoded(by_watch: bool) -> None:
+    """Its deletion is seen, and what is not known is taken in only to be ended."""
+    store = cache.new_store(cache.meta_namespace_key_func)
+    for name in ("ended", "changed", "recreated", "recreated-ended"):
+        obj = pod(name, "1")
+        obj.metadata.uid, obj.spec.priority = "u", 5
+        store.add(obj)
+    unreadable = [
+        _unreadable("ended", "u", "2", deleted=True),
+        _unreadable("changed", "u", "2", phase="Failed"),
+        _unreadable("recreated", "other", "2"),
+        _unreadable("recreated-ended", "other", "2", deleted=True),
+        _unreadable("unknown", "u", "2"),
+        _unreadable("unknown-ended", "u", "3", deleted=True),
+    ]
+    stream = testing.FakeWatch[v1.Pod]()
+    page: pager.List[v1.Pod] = pager.List(metav1.ListMeta(resource_version="3"), [], unreadable)
+    reflector = cache.Reflector(cache.ListWatch(lambda ctx, options: page, lambda ctx, options: stream), v1.Pod, store)
+    if by_watch:
+        for which in unreadable:
+            stream.send(watch.Event(watch.MODIFIED, which))  # type: ignore[arg-type]
+        stream.stop()
+        events = reflector_._Events(reflector, store, reflector._set_last_sync_resource_version, True)
+        events.handle(BACKGROUND, 0.0, stream, reflector_._Resync(reflector))
+    else:
+        reflector._list(BACKGROUND)
+    found = {obj.metadata.name: obj for obj in store.list()}
+    assert sorted(found) == ["changed", "ended", "recreated-ended", "unknown-ended"]
+    ended = found["ended"].metadata
+    assert (ended.deletion_timestamp, ended.deletion_grace_period_seconds) == (DELETED, 7)
+    assert (ended.resource_version, found["ended"].spec.priority) == ("2", 5)
+    assert found["changed"].status.phase == "Failed" and found["changed"].metadata.deletion_timestamp is None
+    assert found["recreated-ended"].metadata.uid == "other"
+    assert found["unknown-ended"].metadata.deletion_timestamp == DELETED
+    assert reflector.last_sync_resource_version == "3"

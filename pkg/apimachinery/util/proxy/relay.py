@@ -14,7 +14,9 @@ from typing import Protocol
 # A larger buffer costs more than the second call it saves: it comes from the system each time.
 _READ_SIZE = 1 << 16
 # So many bytes may wait to be sent to one side before no more are taken from the other.
-_HIGH_WATER = 1 << 18
+MAX_WAITING_BYTES = 1 << 18
+# Pieces that wait and are smaller are put together: each by itself costs more than its bytes.
+_SMALL = 4 << 10
 # So many bytes are read from one end before the other has its turn.
 _TURN = 1 << 20
 # After so many small pieces from one side alone, each so soon after the one before, in seconds, there is more to come:
@@ -63,6 +65,8 @@ class End:
         self.broken = False
         self.waiting = 0  # bytes that `write` was given and the connection has not taken
         self._queue: deque[memoryview] = deque()
+        self._small = bytearray()  # what waits behind the queue, in small pieces
+        self._behind = False  # answers to what came from this end wait for it to take what was sent before
         self._ending = self._writes_ended = False
         self._hung_up = False  # the poll has told that both directions have ended, and would tell it all the time
         self.gathering = False
@@ -77,11 +81,26 @@ class End:
         if self.broken or self._ending:
             return
         view = memoryview(data)
-        if not self._queue:
+        if not self.waiting:
             view = view[self._send(view) :]
-        if view and not self.broken:
+        if not view or self.broken:
+            return
+        self.waiting += len(view)
+        if len(view) < _SMALL:
+            self._small += view
+        else:
+            self._gather_small()
             self._queue.append(view)
-            self.waiting += len(view)
+
+    def _gather_small(self) -> None:
+        if self._small:
+            self._queue.append(memoryview(self._small))
+            self._small = bytearray()
+
+    def answer(self, data: bytes) -> None:
+        """Write what answers to something that was read here: no more is read until it can be sent."""
+        self.write(data)
+        self._behind = self.waiting >= MAX_WAITING_BYTES
 
     def end_writes(self) -> None:
         """Tell the other side that nothing more comes, once all has been sent that was written before."""
@@ -108,10 +127,13 @@ class End:
     def _stop_writing(self) -> None:
         self.broken = True
         self._queue.clear()
+        self._small = bytearray()
         self.waiting = 0
 
     def flush(self) -> None:
-        while self._queue and not self.broken:
+        while self.waiting and not self.broken:
+            if not self._queue:
+                self._gather_small()
             view = self._queue[0]
             sent = self._send(view)
             self.waiting -= sent
@@ -120,7 +142,7 @@ class End:
                     self._queue[0] = view[sent:]
                 break
             self._queue.popleft()
-        if self._ending and not self._queue and not self._writes_ended and not self.broken:
+        if self._ending and not self.waiting and not self._writes_ended and not self.broken:
             self._writes_ended = True
             try:
                 self.conn.shutdown_write()
@@ -132,7 +154,7 @@ class End:
         if self.read_ended:
             return
         total = 0
-        while total < _TURN and not self.read_ended and sink.waiting < _HIGH_WATER:
+        while total < _TURN and self._may_read(sink):
             data, more = self._take()
             total += len(data)
             if data:
@@ -145,6 +167,10 @@ class End:
             self.on_end()
         else:
             self._pace(total)
+
+    def _may_read(self, sink: End) -> bool:
+        self._behind = self._behind and self.waiting >= MAX_WAITING_BYTES
+        return not (self.read_ended or self._behind) and sink.waiting < MAX_WAITING_BYTES
 
     def _pace(self, total: int) -> None:
         """Begin or end to gather by how much was just read."""
@@ -188,7 +214,7 @@ class End:
     def events(self, sink: End) -> int:
         """What to wait for at this end, of which the other one is the sink."""
         events = select.POLLOUT if self.waiting else 0
-        if not self.read_ended and sink.waiting < _HIGH_WATER:
+        if self._may_read(sink):
             events |= select.POLLIN
         return events
 

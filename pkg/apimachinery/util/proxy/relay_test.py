@@ -110,7 +110,7 @@ def test_much_goes_both_ways_at_once(between: Between) -> None:
         sender.join()
 
 
-@pytest.mark.parametrize("held", [1, relaylib._HIGH_WATER], ids=["relay", "relay-and-socket"])
+@pytest.mark.parametrize("held", [1, relaylib.MAX_WAITING_BYTES], ids=["relay", "relay-and-socket"])
 def test_what_the_client_said_last_arrives_although_the_backend_ended_first(held: int) -> None:
     """Both directions of the client's connection have ended, and the backend has not taken all of what it sent."""
     near, client = socket.socketpair()

@@ -39,6 +39,8 @@ _WITH_STATUS = (STREAM_PROTOCOL_V5, "v4.channel.k8s.io")
 # How long, in seconds, a runtime may take to accept the streams, and what it may say about the command's end.
 _CREATE_TIMEOUT = 30.0
 _MAX_STATUS = 1 << 20
+# A terminal's size, and the number of a stream that is closed, each in one message. DIVERGES: Go takes 32 MiB.
+MAX_CONTROL_MESSAGE_BYTES = 4 << 10
 # How long, in seconds, the client may take to read that there is no command, and a command to end with its input.
 _LINGER = 2.0
 _READ_SIZE = 1 << 16
@@ -154,11 +156,13 @@ class _Session:
 
     def _from_client(self, data: bytes) -> None:
         for event in self._websocket.feed(data):
+            if self._finished:
+                return
             match event:
                 case Part():
                     self._from_message(event)
                 case Reply():
-                    self.relay.client.write(event.data)
+                    self.relay.client.answer(event.data)
                 case Closed():
                     self.relay.client.write(event.reply)
                     self._end()
@@ -175,6 +179,9 @@ class _Session:
             case 0:
                 self._send(STDIN, data)
             case 4 | 255:
+                if len(self._message) + len(data) > MAX_CONTROL_MESSAGE_BYTES:
+                    self._refuse("message is too large", channel=channel)
+                    return
                 self._message += data
                 if part.finished:
                     message = bytes(self._message)
@@ -189,11 +196,14 @@ class _Session:
             return
         self._send(RESIZE, msgspec.json.encode({name: size.get(name, 0) for name in ("Width", "Height")}) + b"\n")
 
+    def _refuse(self, message: str, **keys: object) -> None:
+        klog.error_s(None, message, **keys)
+        self.relay.client.write(self._websocket.close())
+        self._end()
+
     def _close_stream(self, message: bytes) -> None:
         if len(message) != 1 or message[0] > RESIZE:
-            klog.error_s(None, "Single channel byte should follow stream close signal", receivedLength=len(message))
-            self.relay.client.write(self._websocket.close())
-            self._end()
+            self._refuse("Single channel byte should follow stream close signal", receivedLength=len(message))
             return
         klog.v(4).info_s("Received half-close signal from client, close stream", channel=message[0])
         self._send(message[0], b"", fin=True)

@@ -92,7 +92,7 @@ class _Tunnel:
                 case Part():
                     self.relay.backend.write(event.data)
                 case Reply():
-                    self.relay.client.write(event.data)
+                    self.relay.client.answer(event.data)
                 case Closed():
                     self.relay.client.write(event.reply)
                     self.relay.client.end_writes()

@@ -15,6 +15,17 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from pkg.golang import http
 
+# What of a head opens a WebSocket. The library reads it once more, and not as fast as pkg.golang.http does.
+_OF_THE_HANDSHAKE = {
+    "host",
+    "connection",
+    "upgrade",
+    "sec-websocket-key",
+    "sec-websocket-version",
+    "sec-websocket-protocol",
+    "sec-websocket-extensions",
+}
+MAX_HANDSHAKE_BYTES = 64 << 10
 # In seconds; the same as of the streaming servers of runtimes.
 DEFAULT_IDLE_CONNECTION_TIMEOUT = 4 * 3600.0
 
@@ -59,7 +70,13 @@ class WebSocket:
         if req.method != "GET":
             raise http.HTTPError(405, "a WebSocket is opened with GET")
         self._handshake = H11Handshake(ConnectionType.SERVER)
-        fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in req.headers.items()]
+        fields = [
+            (name.encode("latin-1"), value.encode("latin-1"))
+            for name, value in req.headers.items()
+            if name.lower() in _OF_THE_HANDSHAKE
+        ]
+        if sum(len(name) + len(value) for name, value in fields) > MAX_HANDSHAKE_BYTES:
+            raise http.HTTPError(431, "431 Request Header Fields Too Large")
         try:
             self._handshake.initiate_upgrade_connection(fields, "/")
             next(self._handshake.events())

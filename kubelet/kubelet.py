@@ -872,14 +872,26 @@ class Kubelet(KubeletPods, KubeletStats):
 
     def _admit_after_waiting(self, pod: v1.Pod) -> bool:
         """Whether a pod that had to wait was admitted, and not refused for good. Raises while it has to wait on."""
-        with self.waiting_pods.admission_lock:
-            result = self.allocation_manager.add_pod(self.waiting_pods.without(self.get_active_pods()), pod)
-            if not result.wait:
-                self.waiting_pods.discard(pod.metadata.uid)
+        result = self._admit_waiting_pod(pod, ())
+        preempted: list[v1.Pod] = []
+        while result.make_room is not None:
+            # Without a lock: those that end may be about to be admitted themselves.
+            preempted += result.make_room()
+            result = self._admit_waiting_pod(pod, preempted)
         if result.wait:
             self._wait_for_admission(pod, result)
             raise RuntimeError(f"pod is not admitted yet: {result.message}")
         return self._admit_or_reject(pod, result)
+
+    def _admit_waiting_pod(self, pod: v1.Pod, preempted: Sequence[v1.Pod]) -> lifecycle.PodAdmitResult:
+        """Ask once more whether the pod may run. Those that were preempted for it have ended, or count as if so."""
+        gone = {victim.metadata.uid for victim in preempted}
+        with self.waiting_pods.admission_lock:
+            active = self.waiting_pods.without(self.get_active_pods())
+            result = self.allocation_manager.add_pod([one for one in active if one.metadata.uid not in gone], pod)
+            if not result.wait:
+                self.waiting_pods.discard(pod.metadata.uid)
+        return result
 
     def _register_references(self, pod: v1.Pod) -> None:
         """Have the secrets and config maps at hand that the pod refers to."""

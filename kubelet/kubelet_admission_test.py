@@ -133,6 +133,51 @@ def test_of_two_that_are_admitted_at_once_one_counts_for_the_other(world: _World
     assert world.handler.asked == [("one", []), ("two", ["one"])]
 
 
+def _preempting(victims: list[v1.Pod], make_room: Callable[[], object]) -> PodAdmitResult:
+    def end() -> list[v1.Pod]:
+        make_room()
+        return victims
+
+    return PodAdmitResult(False, "RoomIsToBeMade", "waits for the end of preempted pods: ns/v", True, end)
+
+
+def test_nobody_waits_for_the_victims_of_preemption_but_the_pod_that_they_make_room_for(world: _World) -> None:
+    """The victim's worker, which has to end it, and the sync loop go on admitting meanwhile."""
+    kubelet, handler = world.kubelet.kubelet, world.handler
+    world.add("victim")
+    admitted_meanwhile: list[str] = []
+
+    def let_the_victim_be_admitted() -> None:
+        def admit() -> None:
+            with pytest.raises(RuntimeError, match="not admitted yet"):
+                world.sync("victim")
+            kubelet.handle_pod_additions(world.kubelet.ctx, [new_pod("new")])
+            assert not kubelet.allocation_manager.has_pending_resizes()
+            admitted_meanwhile.append("new")
+
+        worker = golang.go(admit, name="victim")
+        worker.join(30)
+        del handler.answers["critical"]
+
+    handler.answers["critical"] = _preempting([new_pod("victim")], let_the_victim_be_admitted)
+    kubelet.handle_pod_additions(world.kubelet.ctx, [new_pod("critical")])
+    assert admitted_meanwhile == [], "the sync loop does not wait for the victims"
+    assert world.kubelet.workers.update_types() == [("CREATE", "victim"), ("CREATE", "critical")]
+    assert not world.sync("critical")
+    assert admitted_meanwhile == ["new"]
+    assert "uid-critical" not in kubelet.waiting_pods
+
+
+def test_victim_that_does_not_end_in_time_counts_as_gone(world: _World) -> None:
+    kubelet, handler = world.kubelet.kubelet, world.handler
+    kubelet.handle_pod_additions(world.kubelet.ctx, [new_pod("victim"), new_pod("other")])
+    handler.answers["critical"] = _preempting([new_pod("victim")], lambda: handler.answers.clear())
+    kubelet.handle_pod_additions(world.kubelet.ctx, [new_pod("critical")])
+    handler.asked.clear()
+    assert not world.sync("critical")
+    assert handler.asked == [("critical", ["victim", "other"]), ("critical", ["other"])]
+
+
 def test_pod_that_goes_while_it_waits(world: _World) -> None:
     world.add("p")
     world.kubelet.kubelet.handle_pod_removes(world.kubelet.ctx, [new_pod("p")])

@@ -748,7 +748,7 @@ def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> list[lifecycle.Po
         lifecycle.PredicateAdmitHandler(
             kubelet.get_cached_node,
             preemption.CriticalPodAdmissionHandler(
-                kubelet.get_allocated_pods, kill_pod_now(ctx, kubelet.pod_workers, kubelet.recorder), kubelet.recorder
+                kill_pod_now(ctx, kubelet.pod_workers, kubelet.recorder), kubelet.recorder
             ),
             kubelet.container_manager.update_plugin_resources,
         )

@@ -72,9 +72,14 @@ class Manager:
         self._clock = clock or clocklib.RealClock()
         # Set once by run.
         self._ticker: golang.Ticker | None = None
-        # Held while a pod or a resize is admitted, so that nothing is given twice; guards the field below.
+        # Held while a pod or a resize is admitted, so that nothing is given twice; guards the fields below.
         self._allocation_lock = threading.Lock()
         self._pods_with_pending_resizes: list[str] = []
+        # What ends pods, so that a critical one can have the resources that it wants; and those that were ended so.
+        self._rooms_to_make: list[Callable[[], list[v1.Pod]]] = []
+        self._preempted: set[str] = set()
+        # A message says that there is room to be made.
+        self._room_is_wanted: golang.Channel[None] = golang.Channel(1)
 
     def run(self, ctx: golang.Context) -> None:
         """Start the thread that tries again the resizes that wait; it ends with ctx."""
@@ -83,8 +88,9 @@ class Manager:
 
     def _retry_periodically(self, ctx: golang.Context, ticker: golang.Ticker) -> None:
         try:
-            while golang.select(ticker.channel, ctx.done()).index == 0:
+            while golang.select(ticker.channel, self._room_is_wanted, ctx.done()).index != 2:
                 with contain("Failed to retry the pending resizes", ctx):
+                    self._make_room()
                     for pod in self._retry_pending_resizes(_TRIGGER_REASON_PERIODIC):
                         klog.info_s("Successfully retried resize after timeout", pod=klog.kobj(pod))
         except golang.Canceled:
@@ -93,6 +99,15 @@ class Manager:
                 raise
         finally:
             ticker.stop()
+
+    def _make_room(self) -> None:
+        """End the pods that are in the way of resizes; without the lock, for it may take their grace periods."""
+        with self._allocation_lock:
+            rooms, self._rooms_to_make = self._rooms_to_make, []
+        for make_room in rooms:
+            ended = {pod.metadata.uid for pod in make_room()}
+            with self._allocation_lock:
+                self._preempted |= ended
 
     def _next_retry_locked(self, delay: float) -> None:
         if self._ticker is not None:
@@ -110,6 +125,7 @@ class Manager:
                 self._next_retry_locked(INITIAL_RETRY_DELAY)
                 return []
             self._next_retry_locked(RETRY_DELAY)
+            self._rooms_to_make = []
             still_pending: list[str] = []
             successful: list[v1.Pod] = []
             for uid in self._pods_with_pending_resizes:
@@ -125,6 +141,8 @@ class Manager:
                 if waits:
                     still_pending.append(uid)
             self._pods_with_pending_resizes = still_pending
+            if self._rooms_to_make:
+                self._room_is_wanted.try_send(None)
             return successful
 
     def _retry_resize_locked(self, pod: v1.Pod, trigger: str) -> tuple[bool, bool]:
@@ -263,7 +281,9 @@ class Manager:
         if not updated:
             self._status_manager.clear_pod_resize_pending_condition(uid)
             return False
-        others = self._allocated_pods(self._get_active_pods())
+        active = self._get_active_pods()
+        self._preempted &= {one.metadata.uid for one in active}
+        others = self._allocated_pods([one for one in active if one.metadata.uid not in self._preempted])
         result = self._can_admit_pod(others, pod, lifecycle.RESIZE_OPERATION)
         if result.admit:
             try:
@@ -280,6 +300,8 @@ class Manager:
             message = events.pod_resize_started_msg(pod, generation)
             self._recorder.event(pod, v1.EVENT_TYPE_NORMAL, events.RESIZE_STARTED, message)
             return True
+        if result.make_room is not None:
+            self._rooms_to_make.append(result.make_room)
         if result.reason and self._status_manager.set_pod_resize_pending_condition(
             uid, result.reason, result.message, generation
         ):

@@ -604,3 +604,36 @@ def test_periodic_retry_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch
         assert tries.recv(30)[1]
     cancel()
     assert group.join(30) == []
+
+
+def test_nobody_waits_for_pods_that_are_in_the_way_of_a_resize() -> None:
+    """They are ended by the manager's own thread, without its lock, and count no more once their time is over."""
+    pod, victim = new_pod("p", container(amounts("1"))), new_pod("victim", container(amounts("4")))
+    environment = Environment(pod, victim)
+    manager = environment.manager
+    ended: golang.Channel[str] = golang.Channel(10)
+
+    def end() -> list[v1.Pod]:
+        manager.has_pending_resizes()  # would wait for ever if the lock were held
+        ended.send(threading.current_thread().name)
+        return [victim]
+
+    class Preempts:
+        def admit(self, attributes: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
+            if attributes.other_pods:
+                return lifecycle.PodAdmitResult(False, "RoomIsToBeMade", "waits", wait=True, make_room=end)
+            return lifecycle.PodAdmitResult(admit=True)
+
+    manager._admit_handlers.clear()
+    manager.add_pod_admit_handlers([Preempts()])
+    ctx, cancel = golang.with_cancel(golang.background())
+    with golang.ThreadGroup() as group:
+        manager.run(ctx)
+    resized = environment.resize(pod, requests=amounts("2"))
+    environment.retry(resized)
+    assert ended.recv(30) == ("allocation-manager", True)
+    while manager.has_pending_resizes():
+        assert not ctx.wait(0.002)
+    assert environment.allocated(resized).requests == amounts("2")
+    cancel()
+    assert group.join(30) == []

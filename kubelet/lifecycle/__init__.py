@@ -42,6 +42,7 @@ from kubelet.lifecycle.predicate import (
     PredicateAdmitHandler,
     PredicateFailureError,
     PredicateFailureReason,
+    RoomIsToBeMade,
 )
 
 __all__ = [
@@ -76,6 +77,7 @@ __all__ = [
     "PredicateAdmitHandler",
     "PredicateFailureError",
     "PredicateFailureReason",
+    "RoomIsToBeMade",
     "ShouldEvictResponse",
     "hook_context",
     "without_cancel_but_for_hooks",

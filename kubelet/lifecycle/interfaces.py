@@ -6,6 +6,7 @@ Go: pkg/kubelet/lifecycle/interfaces.go
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -42,6 +43,10 @@ class PodAdmitResult:
     message: str = ""
     # Not now, but perhaps soon: the pod is asked about again. DIVERGES: Go knows yes and no.
     wait: bool = False
+    # With wait: ends other pods, so that this one fits, and returns those that then count no more. It takes up to their
+    # grace periods, so that nobody may call it who holds a lock, or whom others wait for.
+    # DIVERGES: Go ends them where it admits the pod, and the sync loop waits.
+    make_room: Callable[[], list[v1.Pod]] | None = None
 
 
 class PodAdmitHandler(Protocol):

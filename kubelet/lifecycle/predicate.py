@@ -86,13 +86,32 @@ class PredicateFailureError:
         return self.predicate_desc
 
 
+@dataclass(frozen=True, slots=True)
+class RoomIsToBeMade:
+    """The pod fits once others have ended. Go has no such reason: there they have ended by then."""
+
+    message: str
+    # As PodAdmitResult.make_room.
+    make_room: Callable[[], list[v1.Pod]]
+
+    def __str__(self) -> str:
+        return self.message
+
+    def get_reason(self) -> str:
+        return "RoomIsToBeMade"
+
+
 class AdmissionFailureHandler(Protocol):
-    """Can try to make room for a pod that does not fit, as preemption does for critical ones."""
+    """Can find a way to make room for a pod that does not fit, as preemption does for critical ones."""
 
     def handle_admission_failure(
-        self, ctx: golang.Context, admit_pod: v1.Pod, failure_reasons: list[PredicateFailureReason]
+        self,
+        ctx: golang.Context,
+        admit_pod: v1.Pod,
+        failure_reasons: list[PredicateFailureReason],
+        other_pods: list[v1.Pod],
     ) -> list[PredicateFailureReason]:
-        """The reasons that are left; none if the pod fits now."""
+        """The reasons that are left; none if the pod fits all the same. The other pods are those that count."""
         ...
 
 
@@ -100,7 +119,11 @@ class AdmissionFailureHandlerStub:
     """Makes no room. Go: pkg/kubelet/lifecycle/admission_failure_handler_stub.go."""
 
     def handle_admission_failure(
-        self, ctx: golang.Context, admit_pod: v1.Pod, failure_reasons: list[PredicateFailureReason]
+        self,
+        ctx: golang.Context,
+        admit_pod: v1.Pod,
+        failure_reasons: list[PredicateFailureReason],
+        other_pods: list[v1.Pod],
     ) -> list[PredicateFailureReason]:
         return failure_reasons
 
@@ -141,14 +164,17 @@ class PredicateAdmitHandler:
             message = f"Update plugin resources failed due to {err}, which is unexpected."
             klog.info_s("Failed to admit pod", pod=klog.kobj(attrs.pod), message=message)
             return _rejected(UNEXPECTED_ADMISSION_ERROR, message)
-        return self._admit_to(ctx, attrs.pod, node_info)
+        return self._admit_to(ctx, attrs, node_info)
 
-    def _admit_to(self, ctx: golang.Context, pod: v1.Pod, node_info: framework.NodeInfo) -> PodAdmitResult:
+    def _admit_to(
+        self, ctx: golang.Context, attrs: PodAdmitAttributes, node_info: framework.NodeInfo
+    ) -> PodAdmitResult:
+        pod = attrs.pod
         reasons = self.general_filter(ctx, remove_missing_extended_resources(pod, node_info), node_info)
         if not reasons:
             return PodAdmitResult(admit=True)
         try:
-            reasons = self._admission_failure_handler.handle_admission_failure(ctx, pod, reasons)
+            reasons = self._admission_failure_handler.handle_admission_failure(ctx, pod, reasons, attrs.other_pods)
         except golang.ContextError:
             # The kubelet is being stopped: nothing is decided.
             raise
@@ -208,6 +234,8 @@ def _result_for(pod: v1.Pod, failure: PredicateFailureReason) -> PodAdmitResult:
             reason = failure.predicate_name
         case InsufficientResourceError():
             reason = f"{INSUFFICIENT_RESOURCE_PREFIX}{failure.resource_name}"
+        case RoomIsToBeMade():
+            return PodAdmitResult(False, failure.get_reason(), str(failure), wait=True, make_room=failure.make_room)
         case _:
             message = f"GeneralPredicates failed due to {failure}, which is unexpected."
             klog.info_s("Failed to admit pod", pod=klog.kobj(pod), err=message)

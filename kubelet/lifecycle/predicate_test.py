@@ -468,8 +468,9 @@ class _Preemption:
         ctx: golang.Context,
         admit_pod: v1.Pod,
         failure_reasons: list[lifecycle.PredicateFailureReason],
+        other_pods: list[v1.Pod],
     ) -> list[lifecycle.PredicateFailureReason]:
-        assert failure_reasons == [OTHER_NODE]
+        assert (failure_reasons, other_pods) == ([OTHER_NODE], [])
         if isinstance(self.left, Exception):
             raise self.left
         return self.left
@@ -489,6 +490,7 @@ class _Reason:
         pytest.param([], True, "", id="room was made"),
         pytest.param([PORT_TAKEN, OTHER_NODE], False, "NodePorts", id="the first reason counts"),
         pytest.param([_Reason()], False, "UnexpectedPredicateFailureType", id="an odd reason"),
+        pytest.param([lifecycle.RoomIsToBeMade("waits", list)], False, "RoomIsToBeMade", id="room is to be made"),
         pytest.param(RuntimeError("injected"), False, "UnexpectedAdmissionError", id="it failed"),
     ],
 )
@@ -498,6 +500,7 @@ def test_admit_after_handling_the_failure(
     admitting = handler(lambda ctx, use_cache: make_node(), _Preemption(left))
     got = admitting.admit(attributes(named_node_pod("machine2")))
     assert (got.admit, got.reason) == (admit, reason)
+    assert got.wait == (got.make_room is not None) == (reason == "RoomIsToBeMade")
 
 
 def test_admit_decides_nothing_while_the_kubelet_is_being_stopped() -> None:

@@ -5,7 +5,7 @@ Go: pkg/kubelet/preemption/preemption.go
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from dataclasses import dataclass
 
 from kubelet import events, lifecycle, metrics, pod_workers
@@ -20,8 +20,6 @@ from pkg.client_go.tools import record
 _MESSAGE = "Preempted in order to admit critical pod"
 _CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
 
-ActivePodsFunc = Callable[[], list[v1.Pod]]
-
 
 class PreemptionError(Exception):
     """No pods that may be ended would make enough room."""
@@ -30,21 +28,25 @@ class PreemptionError(Exception):
 class CriticalPodAdmissionHandler:
     """A lifecycle.AdmissionFailureHandler.
 
-    If resources are all that a critical pod lacks, pods that may be preempted are ended: no guaranteed one that can
-    be spared, then no burstable one, and of each kind few rather than small ones.
+    If resources are all that a critical pod lacks, pods that may be preempted are to be ended: no guaranteed one that
+    can be spared, then no burstable one, and of each kind few rather than small ones.
+
+    DIVERGES: Go ends them at once, and waits for that with the lock held that admission takes. The sync loop then
+    waits for their grace periods, and so does the worker of a victim that is being admitted itself.
     """
 
-    def __init__(
-        self, get_pods_func: ActivePodsFunc, kill_pod_func: pod_workers.KillPodFunc, recorder: record.EventRecorder
-    ) -> None:
-        self._get_pods_func = get_pods_func
+    def __init__(self, kill_pod_func: pod_workers.KillPodFunc, recorder: record.EventRecorder) -> None:
         self._kill_pod_func = kill_pod_func
         self._recorder = recorder
 
     def handle_admission_failure(
-        self, ctx: golang.Context, admit_pod: v1.Pod, failure_reasons: list[lifecycle.PredicateFailureReason]
+        self,
+        ctx: golang.Context,
+        admit_pod: v1.Pod,
+        failure_reasons: list[lifecycle.PredicateFailureReason],
+        other_pods: list[v1.Pod],
     ) -> list[lifecycle.PredicateFailureReason]:
-        """The reasons that are left. Returns only when the pods in the way have ended; raises PreemptionError."""
+        """The reasons that are left: that pods in the way have to end first, if they can. Raises PreemptionError."""
         if not kubetypes.is_critical_pod(admit_pod):
             return failure_reasons
         lacking = [r for r in failure_reasons if isinstance(r, lifecycle.InsufficientResourceError)]
@@ -53,16 +55,24 @@ class CriticalPodAdmissionHandler:
             # A lack of resources is no reason against a critical pod.
             return other_reasons
         requirements = [AdmissionRequirement(r.resource_name, r.get_insufficient_amount()) for r in lacking]
-        self._evict_pods_to_free_requests(admit_pod, AdmissionRequirementList(requirements))
-        return []
-
-    def _evict_pods_to_free_requests(self, admit_pod: v1.Pod, insufficient: AdmissionRequirementList) -> None:
+        insufficient = AdmissionRequirementList(requirements)
         try:
-            pods_to_preempt = get_pods_to_preempt(admit_pod, self._get_pods_func(), insufficient)
+            pods_to_preempt = get_pods_to_preempt(admit_pod, other_pods, insufficient)
         except PreemptionError as err:
             raise PreemptionError(f"preemption: error finding a set of pods to preempt: {err}") from err
+        if not pods_to_preempt:
+            return []
+        message = f"waits for the end of preempted pods: {', '.join(map(klog.kobj, pods_to_preempt))}"
+        evict = functools.partial(self._evict_pods_to_free_requests, admit_pod, pods_to_preempt, insufficient)
+        return [lifecycle.RoomIsToBeMade(message, evict)]
+
+    def _evict_pods_to_free_requests(
+        self, admit_pod: v1.Pod, pods_to_preempt: list[v1.Pod], insufficient: AdmissionRequirementList
+    ) -> list[v1.Pod]:
+        """Returns when the pods have ended, or have not in time: as in Go, those count no more either."""
         for pod in pods_to_preempt:
             self._preempt(pod, admit_pod, insufficient)
+        return pods_to_preempt
 
     def _preempt(self, pod: v1.Pod, admit_pod: v1.Pod, insufficient: AdmissionRequirementList) -> None:
         """End one pod. If that fails, its worker goes on trying."""

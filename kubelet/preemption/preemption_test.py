@@ -90,8 +90,13 @@ def handle(
 ) -> tuple[list[lifecycle.PredicateFailureReason], list[str]]:
     """The reasons left, and the events."""
     recorder = record.FakeRecorder(20)
-    handler = CriticalPodAdmissionHandler(lambda: pods, killer.kill, recorder)
-    left = handler.handle_admission_failure(golang.background(), PODS[admit], reasons)
+    handler = CriticalPodAdmissionHandler(killer.kill, recorder)
+    left = handler.handle_admission_failure(golang.background(), PODS[admit], reasons, pods)
+    match left:
+        case [lifecycle.RoomIsToBeMade() as room]:
+            assert (killer.killed, recorder.drain()) == ([], []), "not yet: whoever asks may hold a lock"
+            assert {pod.metadata.name for pod in room.make_room()} <= {pod.metadata.name for pod in pods}
+            left = []
     return left, recorder.drain()
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta
 
 from pkg import golang, klog
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.apimachinery import clock
 from pkg.client_go import kubernetes
 
-_MAX_TTL = timedelta(hours=24)
+_MAX_TTL = 24 * 3600.0
 _GC_PERIOD = 60.0
 _MAX_JITTER = 10.0
 
@@ -92,10 +91,10 @@ class Manager:
         if expires is None or seconds is None:
             klog.error_s(None, "Expiration seconds was nil for token request", audiences=request.spec.audiences)
             return False
-        jitter = timedelta(seconds=random.random() * _MAX_JITTER)
-        now: datetime = self._clock.now()
-        issued = expires - timedelta(seconds=seconds)
-        return now > issued + _MAX_TTL - jitter or now > expires - timedelta(seconds=seconds * 20 // 100) - jitter
+        # In seconds since 1970, for the server may say any number: a datetime ends with the year 9999.
+        now, end = self._clock.now().timestamp(), expires.timestamp()
+        now += random.random() * _MAX_JITTER
+        return now > end - seconds + _MAX_TTL or now > end - seconds * 20 // 100
 
 
 def _token_getter(client: kubernetes.Interface | None) -> _GetToken:

@@ -72,6 +72,20 @@ def test_old_token_does_until_it_expires() -> None:
         world.token()
 
 
+@pytest.mark.parametrize("seconds", [2**63 - 1, -(2**63), 0])
+def test_lifetime_of_no_sense(seconds: int) -> None:
+    world = _World()
+
+    def get(name: str, namespace: str, request: authenticationv1.TokenRequest) -> authenticationv1.TokenRequest:
+        answer = world._get(name, namespace, request)
+        answer.spec.expiration_seconds = seconds
+        return answer
+
+    world.manager._get_token = get
+    assert world.token() == "1"
+    assert world.token() in ("1", "2")
+
+
 def test_every_part_of_the_request_counts() -> None:
     world = _World()
     assert [world.token(), world.token("b"), world.token(pod="v"), world.token(uid="x"), world.token(audience="b")] == [

@@ -104,7 +104,7 @@ class ResourceClient(Generic[T]):
     def watch(self, ctx: golang.Context, options: metav1.ListOptions | None = None) -> watch.Interface[T]:
         """Ends when ctx does, when it is stopped, and when the server ends it.
 
-        An object that cannot be decoded is logged, and comes as a watch.Undecodable.
+        An object that cannot be decoded is logged, and comes as a watch.Undecodable. Raises golang.ThreadError too.
         """
         options = msgspec.structs.replace(options or metav1.ListOptions(), watch=True)
         params = _with_timeout(_params(options), self._timeout_of(options))
@@ -112,7 +112,11 @@ class ResourceClient(Generic[T]):
             ctx, "GET", self._path(), params=params, resource=self._resource.qualified_name, watch=True
         )
         decoder = _WatchDecoder(stream, self._resource)
-        return watch.StreamWatcher(decoder, _Reporter(), name=f"watch-{self._resource.name}")
+        try:
+            return watch.StreamWatcher(decoder, _Reporter(), name=f"watch-{self._resource.name}")
+        except golang.ThreadError:
+            stream.close()
+            raise
 
     def patch(
         self,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import socket
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -165,6 +167,35 @@ def test_watch_tells_of_garbage() -> None:
         watcher.stop()
     assert event is not None and event.type == watch.ERROR
     assert "unable to decode an event from the watch stream" in str(event.object)
+
+
+def test_watch_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = threading.Event()
+
+    def handle(connection: socket.socket, _: int) -> None:
+        testing.read_head(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        connection.recv(1)
+        closed.set()
+
+    with testing.serve_raw(handle) as url:
+        client = kubernetes.new_for_config(rest.Config(host=url))
+        with monkeypatch.context() as patched:
+            patched.setattr("pkg.apimachinery.watch.streamwatcher.golang.go", threads_but("watch-nodes", golang.go))
+            with pytest.raises(golang.ThreadError):
+                client.core_v1.nodes().watch(CTX)
+        assert closed.wait(_WAIT)
+
+
+def threads_but(missing: str, start: Callable[..., golang.Thread]) -> Callable[..., golang.Thread]:
+    """golang.go, which has no thread of that name."""
+
+    def go(fn: Callable[..., object], *args: object, name: str = "") -> golang.Thread:
+        if name == missing:
+            raise golang.ThreadError(f"start thread {name!r}")
+        return start(fn, *args, name=name)
+
+    return go
 
 
 def test_watch_ends_with_its_context() -> None:

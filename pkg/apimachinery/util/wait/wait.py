@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 from pkg import golang, klog
+
+# Seconds until it is tried again to start a thread.
+_THREAD_RETRY_PERIOD = 1.0
 
 
 def jitter(duration: float, max_factor: float) -> float:
@@ -68,6 +72,26 @@ def pause(ctx: golang.Context, seconds: float, clock: golang.TimerSource | None 
     """Wait by the clock; raises ctx.err() once ctx is done."""
     if sleep(ctx, seconds, clock) and (err := ctx.err()) is not None:
         raise err
+
+
+def go(
+    ctx: golang.Context,
+    fn: Callable[..., object],
+    *args: Any,
+    name: str,
+    clock: golang.TimerSource | None = None,
+) -> golang.Thread | None:
+    """golang.go, once a second until the machine has a thread for it; None once ctx is done.
+
+    For threads without which others cannot go on. Nothing in Go corresponds: a goroutine can always be started.
+    """
+    while ctx.err() is None:
+        try:
+            return golang.go(fn, *args, name=name)
+        except golang.ThreadError as err:
+            klog.error_s(err, "Unable to start a thread, will retry", name=name)
+        sleep(ctx, _THREAD_RETRY_PERIOD, clock)
+    return None
 
 
 def _log_crash(err: Exception) -> None:

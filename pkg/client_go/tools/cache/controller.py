@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pkg import golang, klog
 from pkg.apimachinery import clock as clock_
+from pkg.apimachinery.util import wait
 from pkg.client_go.tools.cache.delta_fifo import (
     DeletedFinalStateUnknown,
     DeltaFIFO,
@@ -61,10 +62,12 @@ class Controller:
 
     def run(self, ctx: golang.Context) -> None:
         """Reflect, in a thread of its own, and process, in this one, until ctx is done. Once only."""
-        reflecting = golang.go(self._reflector.run, ctx, name=self._reflector.name)
+        reflector = self._reflector
+        reflecting = wait.go(ctx, reflector.run, ctx, name=reflector.name, clock=self._config.clock)
         self._process_loop(ctx)
         self._config.queue.close()
-        reflecting.join()
+        if reflecting is not None:
+            reflecting.join()
 
     def has_synced(self) -> bool:
         """Whether all objects of the first list were processed."""

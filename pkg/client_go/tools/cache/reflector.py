@@ -25,6 +25,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.net import util as utilnet
+from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.tools import pager
 from pkg.client_go.tools.cache.delta_fifo import deletion_handling_meta_namespace_key_func
 from pkg.client_go.tools.cache.store import new_store
@@ -141,7 +142,8 @@ class Reflector:
             try:
                 self.list_and_watch(ctx)
             except Exception as err:  # whatever fails, the store must not stay behind for ever
-                self.watch_error_handler(self, err)
+                with contain("Unable to handle the error of a watch", ctx, **about):
+                    self.watch_error_handler(self, err)
             self._pause(ctx)
         klog.v(3).info_s("Stopping reflector", **about)
 

@@ -131,8 +131,8 @@ class SharedIndexInformer(Generic[T]):
                 return
             self._started = True
             self._controller = controller = self._new_controller_locked()
-        self._processor.start()
         try:
+            self._processor.start(ctx)
             controller.run(ctx)
         finally:
             with self._started_lock:
@@ -182,7 +182,7 @@ class SharedIndexInformer(Generic[T]):
         """Tell a handler of every change from now on, beginning with the existing objects as additions.
 
         With a resync period (seconds; None is the informer's, 0 never) it is told of each object again that often,
-        as an update. Raises RuntimeError once the informer has stopped.
+        as an update. Raises RuntimeError once the informer has stopped, and golang.ThreadError.
         """
         with self._started_lock:
             if self._stopped:
@@ -281,19 +281,22 @@ class _SharedProcessor:
     """The listeners of an informer, each with whether it takes part in the resync that is going on."""
 
     def __init__(self, name: str, clock: clock_.Clock) -> None:
-        self._name = name
+        self._thread_name = f"informer-handler-{name}"
         self._clock = clock
         self._lock = threading.Lock()  # guards the fields below
         self._started = False
         self._listeners: dict[_ProcessorListener, bool] = {}
         self._threads: list[golang.Thread] = []
 
-    def start(self) -> None:
-        """Start to deliver what was and will be distributed."""
+    def start(self, ctx: golang.Context) -> None:
+        """Start to deliver what was and will be distributed, or return once ctx is done."""
         with self._lock:
             self._started = True
-            for listener in self._listeners:
-                self._start_listener_locked(listener)
+            waiting = list(self._listeners)
+        for listener in waiting:
+            thread = wait.go(ctx, listener.run, name=self._thread_name, clock=self._clock)
+            with self._lock:
+                self._threads += [thread] if thread is not None else []
 
     def stop(self) -> None:
         """Drop what is not delivered yet, and wait for handlers to return."""
@@ -306,10 +309,12 @@ class _SharedProcessor:
             thread.join()
 
     def add_listener(self, listener: _ProcessorListener) -> None:
+        """Raises golang.ThreadError, and has not added it."""
         with self._lock:
-            self._listeners[listener] = True
             if self._started:
-                self._start_listener_locked(listener)
+                self._threads = [thread for thread in self._threads if thread.is_alive()]
+                self._threads.append(golang.go(listener.run, name=self._thread_name))
+            self._listeners[listener] = True
 
     def remove_listener(self, registration: ResourceEventHandlerRegistration) -> None:
         with self._lock:
@@ -337,10 +342,6 @@ class _SharedProcessor:
         with self._lock:
             for listener in self._listeners:
                 listener.resync_period = _determine_resync_period(listener.requested_resync_period, resync_check_period)
-
-    def _start_listener_locked(self, listener: _ProcessorListener) -> None:
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        self._threads.append(golang.go(listener.run, name=f"informer-handler-{self._name}"))
 
 
 class _ProcessorListener:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -208,6 +209,62 @@ def test_a_handler_that_fails_hears_of_the_next(run: Run, log: io.StringIO) -> N
     failing.await_heard("+*a", "+*b")
     wait_until(registration.has_synced)
     assert "bad handler" in log.getvalue() and "Traceback" in log.getvalue()
+
+
+def test_an_informer_waits_for_threads(run: Run, monkeypatch: pytest.MonkeyPatch, log: io.StringIO) -> None:
+    """Each of its threads can be started at the third try."""
+    tries: Counter[str] = Counter()
+    start = golang.go
+
+    def go(fn: Callable[..., object], *args: Any, name: str = "") -> golang.Thread:
+        tries[name] += 1
+        if tries[name] < 3:
+            raise golang.ThreadError(f"start thread {name!r}")
+        return start(fn, *args, name=name)
+
+    monkeypatch.setattr("pkg.apimachinery.util.wait.wait._THREAD_RETRY_PERIOD", 0.0)
+    monkeypatch.setattr("pkg.apimachinery.util.wait.wait.golang.go", go)
+    listener = Listener()
+    run.informer.add_event_handler(listener)
+    run.source.add(pod("a"))
+    run.thread = start(run.informer.run, run.ctx, name="informer-test")
+    listener.await_heard("+*a")
+    assert dict(tries) == {"informer-handler-Pod": 3, "reflector-Pod": 3}
+    assert "Unable to start a thread, will retry" in log.getvalue()
+
+
+def test_a_handler_that_gets_no_thread_is_not_added(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.start()
+    wait_until(run.informer.has_synced)
+
+    def go(*args: object, name: str) -> golang.Thread:
+        raise golang.ThreadError("no thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pkg.client_go.tools.cache.shared_informer.golang.go", go)
+        with pytest.raises(golang.ThreadError):
+            run.informer.add_event_handler(Listener())
+    listener = Listener()
+    run.informer.add_event_handler(listener)
+    run.source.add(pod("a"))
+    listener.await_heard("+a")
+
+
+def test_a_watch_error_handler_that_fails_ends_nothing(run: Run, log: io.StringIO) -> None:
+    def fail(reflector: cache.Reflector, err: Exception) -> None:
+        raise RecursionError("too deep")
+
+    run.informer.set_watch_error_handler(fail)
+    run.source.watch_list = False
+    run.source.list_errors.append(ValueError("nonsense"))
+    run.start()
+    wait_until(lambda: "Unable to handle the error of a watch" in log.getvalue())
+
+    def has_synced() -> bool:
+        run.clock.step(60)
+        return run.informer.has_synced()
+
+    wait_until(has_synced)
 
 
 def test_remove_event_handler(run: Run) -> None:

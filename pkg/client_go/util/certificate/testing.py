@@ -18,6 +18,7 @@ from pkg.api.core import v1
 from pkg.apimachinery import watch as watchapi
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes import typed
 from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import certificate, keyutil
 from pkg.client_go.util.keyutil import pem
@@ -194,6 +195,13 @@ class FakeSigner:
             request = self._requests.pop(name)
             self._tell_locked(watchapi.Event(watchapi.DELETED, request))
 
+    def spoil(self, name: str) -> None:
+        """Tell the watches of a version that cannot be decoded."""
+        event = watchapi.Event(watchapi.MODIFIED, watchapi.Undecodable("", name, "1"))
+        with self._lock:
+            for watcher in self._watchers:
+                watcher.channel.send(event)  # type: ignore[arg-type]
+
     def cut_watches(self) -> None:
         """End all watches, as a server does from time to time."""
         with self._lock:
@@ -222,14 +230,16 @@ class FakeSigner:
         self._raise("get")
         return self._requests[name]
 
-    def list(self, ctx: golang.Context, options: metav1.ListOptions) -> certificatesv1.CertificateSigningRequestList:
+    def list(
+        self, ctx: golang.Context, options: metav1.ListOptions
+    ) -> typed.ResourceList[certificatesv1.CertificateSigningRequest]:
         self._raise("list")
         name = options.field_selector.removeprefix("metadata.name=")
         with self._lock:
             items = [self._requests[name]] if name in self._requests else []
             version = f"{self._version:06}"
         meta = metav1.ListMeta(resource_version=version)
-        return certificatesv1.CertificateSigningRequestList(metadata=meta, items=items)
+        return typed.ResourceList(meta, items)
 
     def watch(self, ctx: golang.Context, options: metav1.ListOptions) -> _Watcher:
         self._raise("watch")

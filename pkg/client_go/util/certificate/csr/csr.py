@@ -156,7 +156,7 @@ class _Waiter:
         """The certificate, or None when the watch has ended or could not start."""
         try:
             found = self._requests.list(self._ctx, metav1.ListOptions(field_selector=self._field_selector))
-            if not found.items and self._seen:
+            if not found.items and not found.undecodable and self._seen:
                 raise CertificateSigningRequestError(f'csr "{self._name}" was deleted')
             for request in found.items:
                 if certificate := self._check(request):
@@ -167,7 +167,7 @@ class _Waiter:
                 allow_watch_bookmarks=True,
             )
             watcher = self._requests.watch(self._ctx, options)
-        except (apierrors.StatusError, OSError) as err:
+        except (apierrors.StatusError, OSError, ValueError, golang.ThreadError) as err:
             self._raise_if_done()
             klog.v(2).info_s("Error fetching v1 certificate signing request", err=err)
             return None
@@ -191,6 +191,8 @@ class _Waiter:
                 if not selected.ok:
                     return None
                 event = selected.value
+                if isinstance(event.object, watch.Undecodable):
+                    continue  # another one of its versions may be better
                 match event.type:
                     case watch.ADDED | watch.MODIFIED:
                         if certificate := self._check(event.object):

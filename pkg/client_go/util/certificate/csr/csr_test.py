@@ -187,8 +187,8 @@ def _meta(name: str) -> metav1.ObjectMeta:
 def test_wait_for_certificate_outlives_failed_lists_and_watches() -> None:
     r = Requester()
     name, uid = r.request()
-    r.signer.errors["list"] = [ConnectionError("refused"), apierrors.new_internal_error("boom")]
-    r.signer.errors["watch"] = [ConnectionError("refused")]
+    r.signer.errors["list"] = [ConnectionError("refused"), apierrors.new_internal_error("boom"), ValueError("?")]
+    r.signer.errors["watch"] = [ConnectionError("refused"), golang.ThreadError("no thread")]
     result = r.wait(name, uid)
     step_until(r, r.signer.watched)
     assert r.signer.errors == {"create": [], "get": [], "list": [], "watch": []}
@@ -226,3 +226,13 @@ def test_wait_for_certificate_in_vain() -> None:
     with pytest.raises(TimeoutError, match="timed out waiting for the condition"):
         csr.wait_for_certificate(ctx, r.signer.client, name, uid)
     cancel()
+
+
+def test_what_cannot_be_decoded_is_passed_over() -> None:
+    r = Requester()
+    name, uid = r.request()
+    result = r.wait(name, uid)
+    assert r.signer.watched.recv(WAIT)[1]
+    r.signer.spoil(name)
+    r.signer.grant(name)
+    assert isinstance(outcome(result), bytes)

@@ -218,11 +218,19 @@ def _log(severity: str, level: int, frame: FrameType, msg: str, err: BaseExcepti
 
 def _write(severity: str, level: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values) -> None:
     layout = _json_line if _Settings.json else _text_line
-    text = layout(severity, level, path, line, msg, err, kv)
+    try:
+        text = layout(severity, level, path, line, msg, err, kv)
+    except Exception as failure:
+        # What is logged may be anything, too deep or too large a number for JSON: logging must not fail its caller.
+        text = layout(severity, level, path, line, msg, None, {"notLogged": repr(failure)})
     with _Settings.lock:
         try:
             stream = _stream()
-            stream.write(text)
+            try:
+                stream.write(text)
+            except UnicodeEncodeError:
+                # A name that is no text stands in a value of several lines, or in JSON.
+                stream.write(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
             stream.flush()
         except (OSError, ValueError):
             pass  # nowhere is left to complain: the log itself is gone or closed

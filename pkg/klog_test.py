@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,6 +182,23 @@ def test_lines_of_many_threads_stay_whole(out: io.StringIO) -> None:
     lines = out.getvalue().splitlines(keepends=True)
     assert len(lines) == 400
     assert all(re.fullmatch(HEADER, line) for line in lines)
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_text_that_cannot_be_encoded_is_logged(tmp_path: Path, out: io.StringIO, log_format: str) -> None:
+    """The name of a file that is not UTF-8 stands in a message as lone surrogates."""
+    klog.set_format(log_format)
+    with (tmp_path / "log").open("w", encoding="utf-8") as stream:
+        klog.set_output(stream)
+        klog.info_s("Found", names=["a\udcffb"], text="two lines:\na\udcffb")
+    assert (tmp_path / "log").read_text(encoding="utf-8").count("a\ufffdb") == 2
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_what_cannot_be_shown_does_not_fail_the_caller(out: io.StringIO, log_format: str) -> None:
+    klog.set_format(log_format)
+    klog.info_s("Found", number=10**5000)
+    assert "Found" in out.getvalue() and "notLogged" in out.getvalue()
 
 
 def test_a_log_that_is_gone_does_no_harm(out: io.StringIO) -> None:

@@ -15,11 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from kubelet.liveview import evictions
 from kubelet.liveview.collector import Collector
 from pkg import golang
+from pkg.apimachinery.runtime import codec
 from pkg.golang import http
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class LiveView:
     def explain(self, w: http.ResponseWriter, r: http.Request) -> None:
         """Why the pod of `?pod=NAMESPACE/NAME` is as it is; without a pod, how the node is."""
         if not (full_name := r.param("pod")):
-            _answer_json(w, msgspec.json.encode(self._collector.explain_node()))
+            _answer_json(w, codec.encode_json(self._collector.explain_node()))
             return
         namespace, slash, name = full_name.partition("/")
         if not (namespace and slash and name):
@@ -89,7 +88,7 @@ class LiveView:
         found = self._collector.explain_pod(namespace, name)
         if found is None:
             raise http.HTTPError(404, f"this kubelet knows no pod {full_name}, and has known none since its start")
-        _answer_json(w, msgspec.json.encode(found))
+        _answer_json(w, codec.encode_json(found))
 
     def evictions(self, w: http.ResponseWriter, r: http.Request) -> None:
         """Who would be evicted now. Unlike the rest it measures, so it waits for a runtime that does not answer."""
@@ -101,14 +100,14 @@ class LiveView:
             raise http.HTTPError(503, f"the node cannot be measured: {err or type(err).__name__}") from err
         finally:
             cancel()
-        _answer_json(w, msgspec.json.encode(evictions.explain(preview, datetime.now(UTC))))
+        _answer_json(w, codec.encode_json(evictions.explain(preview, datetime.now(UTC))))
 
     def _snapshot(self) -> bytes:
         """As JSON; encoded once for all that look at the same time."""
         snapshot = self._collector.snapshot()
         with self._lock:
             if self._encoded is None or self._encoded[0] is not snapshot:
-                self._encoded = (snapshot, msgspec.json.encode(snapshot))
+                self._encoded = (snapshot, codec.encode_json(snapshot))
             return self._encoded[1]
 
 

@@ -20,6 +20,7 @@ from pkg.golang.context import (
 from pkg.golang.thread import Thread, ThreadError, ThreadGroup, go, install_crash_handler
 from pkg.golang.ticker import Ticker, Timer, TimerChannel, TimerSource, after
 from pkg.golang.time import parse_rfc3339
+from pkg.golang.utf8 import encode_valid_utf8, to_valid_utf8
 
 __all__ = [
     "Canceled",
@@ -41,11 +42,13 @@ __all__ = [
     "after",
     "after_func",
     "background",
+    "encode_valid_utf8",
     "go",
     "install_crash_handler",
     "parse_rfc3339",
     "seed",
     "select",
+    "to_valid_utf8",
     "with_cancel",
     "with_deadline",
     "with_timeout",

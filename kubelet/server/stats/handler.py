@@ -122,4 +122,4 @@ def _handle_error(w: http.ResponseWriter, r: http.Request, err: StatsError) -> N
     klog.error_s(err, "HTTP InternalServerError serving", request=r.path)
     w.headers.set("Content-Type", "text/plain; charset=utf-8")
     w.write_header(500)
-    w.write(f"Internal Error: {err}".encode())
+    w.write(golang.encode_valid_utf8(f"Internal Error: {err}"))

@@ -39,9 +39,27 @@ class DecodeError(ValueError):
     """Data that does not have the shape of the asked type; the message names the path of the fault."""
 
 
-def encode_json(obj: object) -> bytes:
-    """The object as JSON, absent fields left out."""
-    return _json_encoder.encode(obj)
+def encode_json(obj: object, *, sort_keys: bool = False) -> bytes:
+    """The object as JSON, absent fields left out.
+
+    As in Go, what is no valid text, as in a message that quotes a file's name, is sent as U+FFFD.
+    """
+    encoder = _sorting_json_encoder if sort_keys else _json_encoder
+    try:
+        return encoder.encode(obj)
+    except UnicodeEncodeError:
+        return encoder.encode(_with_valid_text(to_builtins(obj)))
+
+
+def _with_valid_text(value: object) -> object:
+    match value:
+        case str():
+            return golang.to_valid_utf8(value)
+        case dict():
+            return {_with_valid_text(key): _with_valid_text(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_with_valid_text(item) for item in value]
+    return value
 
 
 def decode_json(data: bytes | str, type_: type[T]) -> T:
@@ -273,6 +291,7 @@ def _msgpack_decoder(type_: type[Any]) -> msgspec.msgpack.Decoder[Any]:
 
 
 _json_encoder = msgspec.json.Encoder(enc_hook=_encode_hook)
+_sorting_json_encoder = msgspec.json.Encoder(enc_hook=_encode_hook, order="sorted")
 _msgpack_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_hook)
 
 

@@ -54,6 +54,16 @@ def test_json_round_trip() -> None:
     assert codec.decode_json(codec.encode_json(pod), v1.Pod) == pod
 
 
+def test_text_that_cannot_be_sent_is_sent_with_replacements() -> None:
+    """The name of a file that is not UTF-8, in a message of the status."""
+    pod = decoded()
+    pod.status.message = "no a\udcffb"
+    pod.metadata.annotations = {"k\udc80": "v"}
+    sent = json.loads(codec.encode_json(pod))
+    assert sent["status"]["message"] == "no a\ufffdb" and sent["metadata"]["annotations"] == {"k\ufffd": "v"}
+    assert sent["spec"]["volumes"] == POD["spec"]["volumes"]
+
+
 def test_fields_go_always_writes_are_written() -> None:
     status = codec.to_builtins(decoded())["status"]["containerStatuses"][0]
     assert status["ready"] is False and status["restartCount"] == 0 and "started" not in status

@@ -16,6 +16,8 @@ import prometheus_client
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from pkg import golang
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -157,7 +159,8 @@ def expose(registry: prometheus_client.CollectorRegistry) -> bytes:
     families = sorted(registry.collect(), key=lambda family: family.name)
     for family in families:
         lines.extend(_family_lines(family, texts))
-    return "".join(line + "\n" for line in lines).encode()
+    # A label may be the name of a container's network interface or mount, which is bytes.
+    return golang.encode_valid_utf8("".join(line + "\n" for line in lines))
 
 
 def _family_lines(family: Metric, texts: dict[int, str]) -> Iterator[str]:

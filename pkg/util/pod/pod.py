@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
@@ -71,7 +69,7 @@ def _readable(call: Callable[[], v1.Pod]) -> v1.Pod:
 def _prepare_patch_for_pod_status(uid: str, old: v1.PodStatus, new: v1.PodStatus) -> tuple[bytes, bool]:
     status = strategicpatch.create_two_way_merge_map_patch(codec.to_builtins(old), codec.to_builtins(new), v1.PodStatus)
     patch = {"metadata": {"uid": uid}, **({"status": status} if status else {})}
-    return msgspec.json.encode(patch, order="sorted"), not status
+    return codec.encode_json(patch, sort_keys=True), not status
 
 
 def replace_or_append_pod_condition(

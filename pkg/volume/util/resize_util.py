@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from pkg import golang, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
@@ -102,7 +100,7 @@ def create_pvc_patch(
     )
     if add_resource_version_check:
         patch.setdefault("metadata", {})["resourceVersion"] = old_pvc.metadata.resource_version
-    return msgspec.json.encode(patch, order="sorted")
+    return codec.encode_json(patch, sort_keys=True)
 
 
 def merge_resize_condition_on_pvc(

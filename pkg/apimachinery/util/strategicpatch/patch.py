@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import mergepatch
 from pkg.apimachinery.util.strategicpatch import meta
 
@@ -34,7 +35,7 @@ def create_two_way_merge_patch(original: bytes, modified: bytes, type_: type | N
     Raises mergepatch.PatchError.
     """
     patch = create_two_way_merge_map_patch(_decode(original), _decode(modified), type_)
-    return msgspec.json.encode(patch, order="sorted")
+    return codec.encode_json(patch, sort_keys=True)
 
 
 def create_two_way_merge_map_patch(original: JSONMap, modified: JSONMap, type_: type | None) -> JSONMap:
@@ -45,7 +46,7 @@ def create_two_way_merge_map_patch(original: JSONMap, modified: JSONMap, type_: 
 def strategic_merge_patch(original: bytes, patch: bytes, type_: type | None) -> bytes:
     """The JSON object, keys sorted, that the patch makes of `original`. Raises mergepatch.PatchError."""
     merged = strategic_merge_map_patch(_decode(original), _decode(patch), type_)
-    return msgspec.json.encode(merged, order="sorted")
+    return codec.encode_json(merged, sort_keys=True)
 
 
 def strategic_merge_map_patch(original: JSONMap, patch: JSONMap, type_: type | None) -> JSONMap:

@@ -277,6 +277,10 @@ def _record_event(
             _log_rejection(event, err)
             return None
         failure: Exception = err
+    except (UnicodeEncodeError, TypeError) as err:
+        # An event that cannot be encoded now never can be. Go: rest.RequestConstructionError
+        klog.error_s(err, "Unable to construct event (will not retry!)", event=klog.kobj(event))
+        return None
     except Exception as err:  # whatever keeps the client from getting an answer
         failure = err
     if ctx.err() is None:

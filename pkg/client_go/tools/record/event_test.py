@@ -175,9 +175,25 @@ def test_unreachable_server_gets_them_all_later(world: World, log: io.StringIO) 
     assert [world.sink.next()[1].message for _ in range(2)] == ["first", "second"]
 
 
-@pytest.mark.parametrize("error", [apierrors.new_internal_error("broken"), TypeError("not encodable")])
-def test_other_failures_end_after_twelve_tries(world: World, log: io.StringIO, error: Exception) -> None:
-    world.sink.errors = [error] * 12
+def test_event_that_cannot_be_encoded_is_not_tried_again(world: World, log: io.StringIO) -> None:
+    world.sink.errors = [UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"), TypeError("no JSON")]
+    for message in ("first", "second", "third"):
+        world.recorder.event(POD, "Normal", "R", message)
+    assert [world.sink.next()[1].message for _ in range(3)] == ["first", "second", "third"]
+    assert log.getvalue().count("Unable to construct event (will not retry!)") == 2
+
+
+def test_message_that_quotes_what_is_no_text_is_sent(world: World) -> None:
+    """The name of a file is bytes, which stand in a message as lone surrogates."""
+    world.recorder.event(POD, "Normal", "R", "no a\udcffb")
+    world.recorder.eventf(POD, "Normal", "R", "no %s", "a\udcffb")
+    world.recorder.annotated_eventf(POD, {}, "Normal", "R", "not %s", "a\udcffb")
+    sent = [world.sink.next()[1] for _ in range(3)]
+    assert [event.message for event in sent] == ["no a\ufffdb", "no a\ufffdb", "not a\ufffdb"]
+
+
+def test_other_failures_end_after_twelve_tries(world: World, log: io.StringIO) -> None:
+    world.sink.errors = [apierrors.new_internal_error("broken")] * 12
     world.recorder.event(POD, "Normal", "R", "bad")
     world.recorder.event(POD, "Normal", "R", "next")
     for _ in range(11):

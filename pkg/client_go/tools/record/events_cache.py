@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, TypeVar
 
-import msgspec
-
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -170,7 +168,7 @@ class EventLogger:
             changed = v1.Event(count=observed.count, last_timestamp=observed.last_timestamp, message=observed.message)
             fields = ("count", "lastTimestamp", "message")
             builtins = codec.to_builtins(changed)
-            patch = msgspec.json.encode({name: builtins[name] for name in fields if name in builtins})
+            patch = codec.encode_json({name: builtins[name] for name in fields if name in builtins})
         self._remember(key, observed)
         return observed, patch
 

@@ -9,6 +9,8 @@ import abc
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pkg import golang
+
 
 class BaseRecorder(abc.ABC):
     """The methods of EventRecorder, all of which come down to one."""
@@ -17,12 +19,15 @@ class BaseRecorder(abc.ABC):
     observer: Callable[[Any, str, str, str], None] | None = None
 
     def event(self, obj: Any, event_type: str, reason: str, message: str, /) -> None:
+        # The name of a file or a process that the message quotes may be no text, and an event could not be sent then.
+        message = golang.to_valid_utf8(message)
         self._observe(obj, event_type, reason, message)
         self._generate_event(obj, {}, event_type, reason, message)
 
     def eventf(self, obj: Any, event_type: str, reason: str, message_fmt: str, /, *args: Any) -> None:
-        self._observe(obj, event_type, reason, message_fmt % args)
-        self._generate_event(obj, {}, event_type, reason, message_fmt % args)
+        message = golang.to_valid_utf8(message_fmt % args)
+        self._observe(obj, event_type, reason, message)
+        self._generate_event(obj, {}, event_type, reason, message)
 
     def annotated_eventf(
         self,
@@ -34,8 +39,9 @@ class BaseRecorder(abc.ABC):
         /,
         *args: Any,
     ) -> None:
-        self._observe(obj, event_type, reason, message_fmt % args)
-        self._generate_event(obj, annotations, event_type, reason, message_fmt % args)
+        message = golang.to_valid_utf8(message_fmt % args)
+        self._observe(obj, event_type, reason, message)
+        self._generate_event(obj, annotations, event_type, reason, message)
 
     def _observe(self, obj: Any, event_type: str, reason: str, message: str) -> None:
         if self.observer is not None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.runtime import codec
@@ -46,4 +44,4 @@ def _prepare_patch_for_node_status(old_node: v1.Node, new_node: v1.Node) -> byte
     patch = strategicpatch.create_two_way_merge_map_patch(old, new, v1.Node)
     if replace:
         patch.setdefault("status", {})["addresses"] = [*addresses, {"$patch": "replace"}]
-    return msgspec.json.encode(patch, order="sorted")
+    return codec.encode_json(patch, sort_keys=True)

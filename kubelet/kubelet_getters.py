@@ -267,7 +267,7 @@ def get_kubelet_mappings(ids_per_pod: int) -> tuple[int, int]:
 
 def _get_sub_ids(command: list[str], what: str) -> str:
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(command, capture_output=True, check=True).stdout.decode(errors="replace")
     except subprocess.CalledProcessError as err:
-        detail = err.stderr.strip() or str(err)
+        detail = err.stderr.decode(errors="replace").strip() or str(err)
         raise ValueError(f'error retrieving additional {what} for user "{_KUBELET_USER}": {detail}') from err

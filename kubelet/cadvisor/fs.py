@@ -16,7 +16,8 @@ from functools import cached_property
 from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 from kubelet.cadvisor.info import v2 as infov2
-from pkg import klog
+from pkg import klog, mount_utils
+from pkg.util import procfs
 
 # DIVERGES: file systems of the network are not asked. A server that is gone would hold up everybody who asks about
 # the machine; Go asks NFS too.
@@ -29,7 +30,6 @@ _TYPES = frozenset(
 # Devices of /proc/diskstats that file systems are on.
 _PARTITION = re.compile(r"(?:s|v|xv)d[a-z]+\d*|dm-\d+")
 _BTRFS = "btrfs"
-_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +122,17 @@ class FileSystems:
         return device if device in self.partitions else ""
 
     def _mounts(self) -> Iterator[Mount]:
-        for line in files.read_or_empty(f"{self._proc}/self", "mountinfo").splitlines():
-            before, _, after = line.partition(" - ")
-            _id, _parent, numbers, _root, mountpoint, *_options = before.split(" ")
-            type_, source, *_super_options = after.split(" ")
-            major, _, minor = numbers.partition(":")
-            yield Mount(source, _unescape(mountpoint), type_, int(major), int(minor))
+        try:
+            infos = mount_utils.parse_mount_info(f"{self._proc}/self/mountinfo")
+        except OSError:
+            return
+        for mount in infos:
+            yield Mount(mount.source, mount.mount_point, mount.fs_type, mount.major, mount.minor)
 
     def _disk_stats(self) -> dict[tuple[int, int], list[int]]:
         """The eleven figures of each partition, by major and minor number."""
         found: dict[tuple[int, int], list[int]] = {}
-        for line in files.read_or_empty(self._proc, "diskstats").splitlines():
+        for line in procfs.split_lines(files.read_or_empty(self._proc, "diskstats")):
             major, minor, name, *figures = line.split()
             if _PARTITION.fullmatch(name):
                 found[int(major), int(minor)] = [int(figure) for figure in figures[:11]]
@@ -162,10 +162,6 @@ def _device_of(mount: Mount) -> str:
         case _:
             return mount.source
 
-
-def _unescape(text: str) -> str:
-    """Spaces and the like are written as octal numbers."""
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
 
 
 def _add_disk(stats: info.FsStats, figures: list[int] | None) -> None:

@@ -14,6 +14,7 @@ from kubelet.cadvisor import processes, sysinfo
 from kubelet.cadvisor.fs import FileSystems
 from kubelet.cadvisor.info import v1 as info
 from pkg import klog
+from pkg.util import procfs
 
 _MEMINFO = re.compile(r"^(MemTotal|SwapTotal):\s+(\d+) kB$", re.MULTILINE)
 _MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
@@ -85,7 +86,7 @@ class Machine:
         found: dict[str, info.MemoryInfo] = {}
         for dimm in sorted((self._root / "sys/devices/system/edac/mc").glob("mc[0-9]*/dimm[0-9]*")):
             try:
-                kind = (dimm / "dimm_mem_type").read_text().strip()
+                kind = procfs.read(dimm / "dimm_mem_type").strip()
                 size = int((dimm / "size").read_text()) << 20
             except (OSError, ValueError) as err:
                 klog.warning_s("Cannot read a memory module", directory=dimm, err=err)
@@ -140,4 +141,4 @@ class Machine:
         return ""
 
     def _text(self, path: str) -> str:
-        return (self._root / path).read_text()
+        return procfs.read(self._root / path)

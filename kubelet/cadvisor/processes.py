@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
+from pkg.util import procfs
 
 # Interfaces that are no container's way out, or one end of another's.
 _IGNORED_DEVICES = ("lo", "veth", "docker", "nerdctl")
@@ -48,7 +49,7 @@ def _target(path: str) -> str:
 def _ulimits(text: str) -> list[info.UlimitSpec]:
     """Of all limits, that of open files."""
     found: list[info.UlimitSpec] = []
-    for line in text.splitlines():
+    for line in procfs.split_lines(text):
         if line.startswith(_MAX_OPEN_FILES):
             soft, hard, _unit = line.removeprefix(_MAX_OPEN_FILES).split()
             found.append(info.UlimitSpec(name="max_open_files", soft_limit=_ulimit(soft), hard_limit=_ulimit(hard)))
@@ -61,15 +62,17 @@ def _ulimit(text: str) -> int:
 
 def network_stats(proc: str, pid: int) -> list[info.InterfaceStats]:
     """The interfaces of the network that this process sees. Raises OSError, ValueError."""
-    lines = files.read(f"{proc}/{pid}/net", "dev").splitlines()[2:]
+    lines = procfs.lines(f"{proc}/{pid}/net/dev")[2:]
     interfaces: list[info.InterfaceStats] = []
     for line in lines:
-        fields = line.replace(":", " ").split()
-        if len(fields) != _DEV_FIELDS:
+        # Of a name the kernel refuses only blanks, slashes and colons.
+        name, _, numbers = line.lstrip(" ").partition(":")
+        fields = numbers.split()
+        if len(fields) != _DEV_FIELDS - 1:
             raise ValueError(f"invalid interface stats line: {line}")
-        if not is_ignored_device(fields[0]):
-            received, sent = fields[1:5], fields[9:13]
-            interfaces.append(info.InterfaceStats(fields[0], *(int(value) for value in received + sent)))
+        if not is_ignored_device(name):
+            received, sent = fields[0:4], fields[8:12]
+            interfaces.append(info.InterfaceStats(name, *(int(value) for value in received + sent)))
     return interfaces
 
 

@@ -59,6 +59,14 @@ def test_interfaces(tmp_path: Path) -> None:
     assert processes.network_stats(str(tmp_path), 7) == [expected]
 
 
+@pytest.mark.parametrize("name", ["eth\u2003", "eth\x1c", "eth\x85", "eth\udcff"])
+def test_interface_with_a_strange_name(tmp_path: Path, name: str) -> None:
+    """A container with NET_ADMIN chooses it; the kernel refuses only blanks, slashes and colons of ASCII."""
+    (tmp_path / "7/net").mkdir(parents=True)
+    (tmp_path / "7/net/dev").write_bytes(os.fsencode(DEV.replace("eth0", name)))
+    assert [interface.name for interface in processes.network_stats(str(tmp_path), 7)] == [name]
+
+
 def test_line_that_makes_no_sense(tmp_path: Path) -> None:
     (tmp_path / "7/net").mkdir(parents=True)
     (tmp_path / "7/net/dev").write_text("a\nb\n eth0: 1 2 3\n")

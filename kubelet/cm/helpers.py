@@ -20,6 +20,7 @@ from pkg.apimachinery.api.resource import Quantity
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.component_helpers import resource
+from pkg.util import procfs
 
 if TYPE_CHECKING:
     from kubelet.cri import apis as internalapi
@@ -224,7 +225,7 @@ def get_container(root: str = CGROUP_ROOT, proc: str = "/proc", pid: int | None 
     """
     process = "self" if pid is None else str(pid)
     groups: dict[str, str] = {}
-    for line in Path(proc, process, "cgroup").read_text().splitlines():
+    for line in procfs.lines(Path(proc, process, "cgroup")):
         _id, controllers, name = line.split(":", 2)
         groups.update(dict.fromkeys(controllers.split(","), name))
     if is_cgroup2_unified_mode(root):

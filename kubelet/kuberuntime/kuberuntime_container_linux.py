@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
@@ -23,6 +22,7 @@ from pkg.apimachinery.api import resource
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.apis.core.v1.helper import qos as kubeapiqos
 from pkg.component_helpers import resource as resourcehelper
+from pkg.util import procfs
 
 ZERO = resource.new_quantity(0)
 
@@ -287,7 +287,7 @@ def check_swap_controller_availability() -> bool:
     try:
         if cm.is_cgroup2_unified_mode():
             # The root cgroup has no such file: look at this process's own.
-            own = Path("/proc/self/cgroup").read_text().split("\n", 1)[0].split(":", 2)[2]
+            own = procfs.read("/proc/self/cgroup").split("\n", 1)[0].split(":", 2)[2]
             path = os.path.join("/sys/fs/cgroup", own.lstrip("/"), _CGROUP2_MAX_SWAP_FILENAME)
         os.stat(path)
     except FileNotFoundError:

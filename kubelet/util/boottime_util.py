@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import datetime
 import time
-from pathlib import Path
 
 from pkg import klog
+from pkg.util import procfs
 
 
 def get_boot_time() -> datetime.datetime:
@@ -22,7 +22,7 @@ def get_boot_time() -> datetime.datetime:
 
 
 def _get_boot_time_with_proc_stat(path: str = "/proc/stat") -> datetime.datetime:
-    for line in Path(path).read_text().splitlines():
+    for line in procfs.lines(path):
         key, _, value = line.partition(" ")
         if key == "btime":
             return datetime.datetime.fromtimestamp(int(value), datetime.UTC)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pkg import golang, klog
+from pkg.util import procfs
 
 MOUNT_INFO = "/proc/self/mountinfo"
 
@@ -64,40 +65,45 @@ def is_corrupted_mnt(err: BaseException | None) -> bool:
 
 
 def parse_mount_info(filename: str) -> list[MountInfo]:
-    """The mounts in a mountinfo file, in its order. Raises OSError, also for a line that is none."""
-    return [_parse_line(line) for line in Path(filename).read_text(errors="surrogateescape").split("\n") if line]
+    """The mounts in a mountinfo file, in its order; a line that is none is logged and left out. Raises OSError."""
+    infos = []
+    for line in procfs.lines(filename):
+        try:
+            infos.append(_parse_line(line))
+        except ValueError as err:
+            # One mount that somebody has named so must not hide all others.
+            klog.error_s(err, "Ignoring a line of the mount table", path=filename, line=line)
+    return infos
 
 
 def mount_points(filename: str) -> frozenset[str]:
     """Only where the mounts of a mountinfo file are, which is quicker to tell. Raises OSError."""
-    lines = Path(filename).read_text(errors="surrogateescape").split("\n")
-    return frozenset(_without_deleted(_unescape(line.split(" ", 5)[4])) for line in lines if line)
+    fields = (line.split(" ", 5) for line in procfs.lines(filename))
+    return frozenset(_without_deleted(_unescape(each[4])) for each in fields if len(each) > 5)
 
 
 def _parse_line(line: str) -> MountInfo:
+    """Raises ValueError."""
     # A source may be empty, and then two spaces follow each other.
     fields = line.split(" ")
     if len(fields) < _AT_LEAST_FIELDS:
-        raise OSError(f"wrong number of fields in (expected at least {_AT_LEAST_FIELDS}, got {len(fields)}): {line}")
-    try:
-        dash = fields.index("-", 6)
-        fs_type, source, super_options = fields[dash + 1 : dash + 4]
-        major, minor = fields[2].split(":")
-        return MountInfo(
-            id=int(fields[0]),
-            parent_id=int(fields[1]),
-            major=int(major),
-            minor=int(minor),
-            root=_unescape(fields[3]),
-            mount_point=_without_deleted(_unescape(fields[4])),
-            mount_options=split_mount_options(fields[5]),
-            optional_fields=tuple(fields[6:dash]),
-            fs_type=fs_type,
-            source=_unescape(source),
-            super_options=split_mount_options(super_options),
-        )
-    except ValueError as err:
-        raise OSError(f"parsing '{line}' failed: {err}") from err
+        raise ValueError(f"wrong number of fields (expected at least {_AT_LEAST_FIELDS}, got {len(fields)})")
+    dash = fields.index("-", 6)
+    fs_type, source, super_options = fields[dash + 1 : dash + 4]
+    major, minor = fields[2].split(":")
+    return MountInfo(
+        id=int(fields[0]),
+        parent_id=int(fields[1]),
+        major=int(major),
+        minor=int(minor),
+        root=_unescape(fields[3]),
+        mount_point=_without_deleted(_unescape(fields[4])),
+        mount_options=split_mount_options(fields[5]),
+        optional_fields=tuple(fields[6:dash]),
+        fs_type=fs_type,
+        source=_unescape(source),
+        super_options=split_mount_options(super_options),
+    )
 
 
 def split_mount_options(text: str) -> tuple[str, ...]:
@@ -145,7 +151,7 @@ def wait_until(ctx: golang.Context, condition: Callable[[], bool], mount_info: s
     Raises ctx.err() once ctx is done, and OSError.
     DIVERGES: Go asks ten times a second.
     """
-    with Path(mount_info).open() as table:
+    with Path(mount_info).open("rb") as table:
         poller = select.poll()
         # From here on the kernel remembers that there was a change, so that none is missed while it is asked.
         poller.register(table, select.POLLPRI)

@@ -1,6 +1,7 @@
 """Tests of reading the kernel's list of mounts."""
 
 import errno
+import io
 import os
 import subprocess
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pkg import golang
-from pkg.mount_utils import mount_helper_unix
+from pkg.mount_utils import Mounter, mount_helper_unix
 from pkg.mount_utils.mount_helper_unix import MountInfo
 
 
@@ -51,15 +52,43 @@ def test_lost_directory_is_still_known_by_its_path(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("31 25 0:27 / /a rw", "wrong number of fields"),
-        ("31 25 0 / /a rw - tmpfs tmpfs rw", "parsing"),
-        ("x 25 0:27 / /a rw - tmpfs tmpfs rw", "parsing"),
-        ("31 25 0:27 / /a rw shared:1 x tmpfs tmpfs rw", "parsing"),
-        ("31 25 0:27 / /a rw shared:1 master:1 - tmpfs", "parsing"),
+        ("31 25 0 / /a rw - tmpfs tmpfs rw", "not enough values"),
+        ("x 25 0:27 / /a rw - tmpfs tmpfs rw", "invalid literal"),
+        ("31 25 0:27 / /a rw shared:1 x tmpfs tmpfs rw", "is not in list"),
+        ("31 25 0:27 / /a rw shared:1 master:1 - tmpfs", "not enough values"),
     ],
 )
-def test_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
-    with pytest.raises(OSError, match=message):
-        parse(tmp_path, line)
+def test_bad_line_is_logged_and_hides_no_other(tmp_path: Path, log: io.StringIO, line: str, message: str) -> None:
+    good = "32 25 0:27 / /b rw - tmpfs tmpfs rw"
+    assert [info.id for info in parse(tmp_path, f"{line}\n{good}\n")] == [32]
+    assert message in log.getvalue() and line in log.getvalue()
+    (tmp_path / "mountinfo").write_text(f"31\n{good}\n")
+    assert mount_helper_unix.mount_points(str(tmp_path / "mountinfo")) == {"/b"}
+
+
+@pytest.mark.parametrize("name", ["a\rb", "a\x0bb", "a\x0cb", "a\x1cb", "a\x85b", "a\u2028b", "a\r", "a\udcffb"])
+def test_only_a_newline_ends_a_line(tmp_path: Path, name: str) -> None:
+    """The kernel escapes only blanks, tabs, newlines and backslashes."""
+    line = f"31 25 0:27 /v/{name} /mnt/{name} rw - tmpfs t rw\n32 25 0:28 / /other rw - tmpfs t rw\n"
+    (tmp_path / "mountinfo").write_bytes(os.fsencode(line))
+    infos = mount_helper_unix.parse_mount_info(str(tmp_path / "mountinfo"))
+    assert [info.mount_point for info in infos] == [f"/mnt/{name}", "/other"]
+    assert infos[0].root == f"/v/{name}"
+    assert mount_helper_unix.mount_points(str(tmp_path / "mountinfo")) == {f"/mnt/{name}", "/other"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_mount_at_a_strange_name_of_the_real_kernel(tmp_path: Path) -> None:
+    path = os.path.join(str(tmp_path), "a\r b\x1c\udcff\\")
+    os.mkdir(path)
+    mounter = Mounter()
+    mounter.mount("t", path, "tmpfs", [])
+    try:
+        assert mounter.is_mount_point(path)
+        assert [point.device for point in mounter.list() if point.path == path] == ["t"]
+    finally:
+        mounter.unmount(path)
+    assert not mounter.is_mount_point(path)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pkg import mount_utils
+from pkg.util import procfs
 
 PROC = "/proc"
 
@@ -56,7 +57,7 @@ def find_holders(mounts: Sequence[mount_utils.MountInfo], proc: str = PROC) -> l
             table = tables.of(pid)
             what = next(_held(Path(proc, str(pid)), table), None) if table.wanted else None
             if what is not None:
-                comm = Path(proc, str(pid), "comm").read_text().strip()
+                comm = procfs.read(Path(proc, str(pid), "comm")).strip("\n")
                 found.append(Holder(pid, comm, what))
         except OSError:
             continue
@@ -123,7 +124,7 @@ def _held(process: Path, table: _Table) -> Iterator[str]:
 
 def _mount_id(fdinfo: Path) -> int | None:
     try:
-        lines = fdinfo.read_text().splitlines()
+        lines = procfs.lines(fdinfo)
     except OSError:
         return None
     return next((int(line.split()[1]) for line in lines if line.startswith("mnt_id:")), None)
@@ -132,7 +133,7 @@ def _mount_id(fdinfo: Path) -> int | None:
 def _mapped(maps: Path) -> list[str]:
     """The files that are mapped into the process's memory, each once."""
     try:
-        lines = maps.read_text(errors="surrogateescape").splitlines()
+        lines = procfs.lines(maps)
     except OSError:
         return []
     fields = (line.split(maxsplit=5) for line in lines)

@@ -79,6 +79,17 @@ def test_holder_is_told_with_its_name(mounted: Path) -> None:
     assert holder.comm.startswith("python")
 
 
+@pytest.mark.parametrize("comm", [b"\xd0\xba\xd0\xb8\xd1", b"a\rb\x1cc", b"\n"])
+def test_holder_with_a_name_that_is_no_text(mounted: Path, comm: bytes) -> None:
+    """As of a Cyrillic name that the kernel has cut at 15 bytes."""
+    statement = f"os.chdir('{mounted}'); open('/proc/self/comm', 'wb').write({comm!r})"
+    process = start(statement)
+    (holder,) = mountholders.find_holders(mountholders.mounts_at_or_below([str(mounted)]))
+    end(process)
+    assert holder.pid == process.pid
+    assert os.fsencode(holder.comm) == comm.strip(b"\n")
+
+
 def test_process_with_a_mount_of_its_own_there_holds_nothing(mounted: Path) -> None:
     process = start(f"os.chdir('{mounted}')", "unshare", "--mount", "--propagation", "private")
     found = holders(mounted)

@@ -8,23 +8,15 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 
+from pkg.util import procfs
+
 # What "max" is as a number.
 UNLIMITED = 2**64 - 1
-_CHUNK = 1 << 16
 
 
 def read(directory: str, name: str) -> str:
-    """The whole file. Raises OSError. Several times as fast as open(), and a scrape reads thousands."""
-    descriptor = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        data = os.read(descriptor, _CHUNK)
-        # The kernel gives a list, such as that of mounts or of a cgroup's processes, in pieces smaller than were asked
-        # for, which says nothing of its end.
-        while more := os.read(descriptor, _CHUNK):
-            data += more
-    finally:
-        os.close(descriptor)
-    return data.decode(errors="replace")
+    """The whole file. Raises OSError."""
+    return procfs.read(f"{directory}/{name}")
 
 
 def read_or_empty(directory: str, name: str) -> str:
@@ -55,7 +47,7 @@ def parse_number(text: str) -> int:
 def pairs(text: str) -> dict[str, int]:
     """A file of lines with a name and a number each."""
     found: dict[str, int] = {}
-    for line in text.splitlines():
+    for line in procfs.split_lines(text):
         key, _, value = line.partition(" ")
         if value.isdecimal():
             found[key] = int(value)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kubelet.cadvisor.cgroups import cgroups, files
 from kubelet.cadvisor.info import v1 as info
 from kubelet.util import CGROUP_ROOT
+from pkg.util import procfs
 
 # The hierarchies that have the figures which a kubelet shows.
 _CONTROLLERS = ("cpu", "cpuacct", "memory", "pids", "blkio")
@@ -161,7 +162,7 @@ def _blkio(path: str, stats: info.DiskIoStats) -> None:
 def _disks(text: str) -> list[info.PerDiskStats]:
     """Lines such as "8:0 Read 4096", "8:0 12"; the total of all at the end is left out."""
     disks: dict[tuple[int, int], dict[str, int]] = {}
-    for line in text.splitlines():
+    for line in procfs.split_lines(text):
         words = line.split()
         major, colon, minor = words[0].partition(":")
         if colon:

@@ -13,6 +13,7 @@ from kubelet.cadvisor.cgroups import cgroups, files
 from kubelet.cadvisor.cgroups.v1 import per_disk
 from kubelet.cadvisor.info import v1 as info
 from kubelet.util import CGROUP_ROOT
+from pkg.util import procfs
 
 _MIN_WEIGHT, _MAX_WEIGHT = 1, 10000
 # Which figure of io.stat is which in the words of version 1.
@@ -110,7 +111,7 @@ class CgroupsV2:
         """Bytes of swap in use."""
         kibibytes = {
             key: int(value.split()[0])
-            for key, _, value in (line.partition(":") for line in files.read(self._proc, "meminfo").splitlines())
+            for key, _, value in (line.partition(":") for line in procfs.lines(f"{self._proc}/meminfo"))
             if key in ("SwapTotal", "SwapFree")
         }
         return (kibibytes.get("SwapTotal", 0) - kibibytes.get("SwapFree", 0)) * 1024
@@ -150,7 +151,7 @@ def _cpu(stat: dict[str, int]) -> info.CpuStats:
 def _io(text: str, stats: info.DiskIoStats) -> None:
     """Lines such as "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0"."""
     tables: dict[str, dict[tuple[int, int], dict[str, int]]] = {}
-    for line in text.splitlines():
+    for line in procfs.split_lines(text):
         device, *figures = line.split()
         major, colon, minor = device.partition(":")
         if not colon:
@@ -167,7 +168,7 @@ def _io(text: str, stats: info.DiskIoStats) -> None:
 def _pressure(path: str, name: str) -> info.PSIStats:
     """Lines such as "some avg10=0.00 avg60=0.12 avg300=0.05 total=123"; zeros where the kernel does not tell."""
     stats = info.PSIStats()
-    for line in files.read_or_empty(path, name).splitlines():
+    for line in procfs.split_lines(files.read_or_empty(path, name)):
         kind, *figures = line.split()
         values = dict(figure.split("=", 1) for figure in figures)
         data = info.PSIData(

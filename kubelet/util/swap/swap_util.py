@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 from pkg import klog, mount_utils
+from pkg.util import procfs
 
 TMPFS_NOSWAP_OPTION = "noswap"
 # The first kernel that has the option.
@@ -27,7 +28,7 @@ def is_swap_on(swaps: str = "/proc/swaps") -> bool:
     """Whether there is a device or file that memory can be swapped out to. Raises OSError."""
     # The first line holds the names of the columns; a kernel without swap has no such file.
     path = Path(swaps)
-    return path.exists() and path.read_text().count("\n") > 1
+    return path.exists() and procfs.read(path).count("\n") > 1
 
 
 def is_tmpfs_noswap_option_supported(mounter: mount_utils.Interface, mount_path: str) -> bool:
@@ -68,7 +69,7 @@ def _try_tmpfs_noswap_option(mounter: mount_utils.Interface, mount_path: str) ->
 def _running_in_user_ns() -> bool:
     """Whether not every id is what it is on the machine."""
     try:
-        return _UID_MAP.read_text().split() != ["0", "0", str(2**32 - 1)]
+        return procfs.read(_UID_MAP).split() != ["0", "0", str(2**32 - 1)]
     except FileNotFoundError:
         return False
 

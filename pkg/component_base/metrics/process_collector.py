@@ -12,6 +12,8 @@ from pathlib import Path
 import prometheus_client
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from pkg.util import procfs
+
 _NETSTAT = Path("/proc/self/net/netstat")
 
 
@@ -35,7 +37,7 @@ class ProcessCollector(prometheus_client.ProcessCollector):
 
 def _network() -> Iterable[Metric]:
     try:
-        lines = _NETSTAT.read_text().splitlines()
+        lines = procfs.lines(_NETSTAT)
     except OSError:
         return
     rows = [line.split()[1:] for line in lines if line.startswith("IpExt: ")]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pkg.component_base.metrics import metrics
 from pkg.component_base.metrics.registry import KubeRegistry
+from pkg.util import procfs
 
 
 def register_process_start_time(registry: KubeRegistry) -> None:
@@ -22,9 +23,9 @@ def register_process_start_time(registry: KubeRegistry) -> None:
 def process_start_time(proc: Path = Path("/proc")) -> float:
     """Seconds since 1970. Raises OSError without /proc."""
     # The name of the command, in brackets, may hold spaces; starttime is field 22.
-    fields = (proc / "self/stat").read_text().rpartition(")")[2].split()
+    fields = procfs.read(proc / "self/stat").rpartition(")")[2].split()
     ticks = int(fields[19])
     boot = next(
-        float(line.split()[1]) for line in (proc / "stat").read_text().splitlines() if line.startswith("btime ")
+        float(line.split()[1]) for line in procfs.lines(proc / "stat") if line.startswith("btime ")
     )
     return boot + ticks / os.sysconf("SC_CLK_TCK")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pkg import klog
+from pkg.util import procfs
 
 _HOST = re.compile(r"host(\d+)")
 
@@ -110,7 +111,7 @@ class DeviceHandler:
 
 
 def _read(path: Path) -> str:
-    return path.read_text().strip()
+    return procfs.read(path).strip()
 
 
 def _join_host_port(host: str, port: str) -> str:

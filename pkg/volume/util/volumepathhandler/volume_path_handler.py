@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Protocol
 
 from pkg import klog, mount_utils
-from pkg.util import filesystem, filetree, removeall
+from pkg.util import filesystem, filetree, procfs, removeall
 
 _SYS_BLOCK = "/sys/block"
 _LOSETUP = "losetup"
-_DELETED = "(deleted)"
+_DELETED = " (deleted)"
 
 
 class DeviceNotFoundError(OSError):
@@ -173,7 +173,7 @@ class VolumePathHandler:
         paths = {path, os.path.realpath(path)}
         for device in sorted(self._sys_block.glob("loop*")):
             try:
-                backing_file = (device / "loop" / "backing_file").read_text()
+                backing_file = procfs.read(device / "loop" / "backing_file")
             except OSError:
                 continue  # a device that nothing is attached to
             if clean_backing_file_path(backing_file) in paths:
@@ -208,8 +208,8 @@ class VolumePathHandler:
 
 
 def clean_backing_file_path(path: str) -> str:
-    """The path without what the kernel adds when the file is gone."""
-    return path.strip().removesuffix(_DELETED).strip()
+    """The path without the newline that the kernel adds, and what it adds when the file is gone."""
+    return path.removesuffix("\n").removesuffix(_DELETED)
 
 
 def _map_symlink_device(device_path: str, link_path: str) -> None:
@@ -233,7 +233,7 @@ def _same_device(bound: str, link: str) -> bool:
 
 
 def _losetup(*arguments: str) -> None:
-    done = subprocess.run([_LOSETUP, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([_LOSETUP, *arguments], capture_output=True, check=False)
     if done.returncode != 0:
-        klog.v(2).info_s("losetup failed", arguments=arguments, output=done.stderr)
+        klog.v(2).info_s("losetup failed", arguments=arguments, output=done.stderr.decode(errors="replace"))
         raise OSError(f"losetup {' '.join(arguments)} failed: exit status {done.returncode}")

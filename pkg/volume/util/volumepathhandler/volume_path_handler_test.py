@@ -78,6 +78,18 @@ def test_references_of_a_directory_that_is_not_there(tmp_path: Path) -> None:
         VolumePathHandler().get_device_bind_mount_refs(DEVICE, str(tmp_path / "none"))
 
 
+def test_backing_file_with_a_strange_name_hides_no_other_device(tmp_path: Path) -> None:
+    file = tmp_path / "a\r b\x1c\udcff "
+    file.touch()
+    for number, path in enumerate([file, tmp_path / "file"]):
+        (tmp_path / f"sys/loop{number}/loop").mkdir(parents=True)
+        (tmp_path / f"sys/loop{number}/loop/backing_file").write_bytes(os.fsencode(path) + b"\n")
+    (tmp_path / "file").touch()
+    handler = VolumePathHandler(sys_block=str(tmp_path / "sys"))
+    assert handler.get_loop_device(str(file)) == "/dev/loop0"
+    assert handler.get_loop_device(str(tmp_path / "file")) == "/dev/loop1"
+
+
 @pytest.mark.parametrize("suffix", ["", " (deleted)", " (deleted)\n", "\n"])
 def test_backing_file(tmp_path: Path, suffix: str) -> None:
     (tmp_path / "file").write_text("")

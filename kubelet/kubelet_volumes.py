@@ -13,6 +13,7 @@ from kubelet import events, metrics, orphans
 from kubelet.kubelet_getters import KubeletGetters, list_pods_from_disk
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.util import removeall
 
 if TYPE_CHECKING:
@@ -63,21 +64,32 @@ class KubeletVolumes(KubeletGetters):
         stuck: dict[str, str] = {}
         removal_errors: list[Exception] = []
         for uid in orphaned:
-            if self.pod_volumes_exist(uid):
-                klog.v(3).info_s("Orphaned pod found, but volumes are not cleaned up", podUID=uid)
-                stuck[uid] = "its volumes are in use"
-            elif errors := self.remove_orphaned_pod_volume_dirs(uid):
-                _log(errors)
+            try:
+                errors = self._remove_orphan(uid, removal_errors)
+            except Exception as err:  # whatever it is, the directories of other pods go
+                klog.error_s(err, "Failed to clean up an orphaned pod", podUID=uid, stacktrace=klog.stacktrace(err))
+                errors = [err]
+                removal_errors.append(err)
+            if errors:
                 stuck[uid] = str(errors[0])
-            elif errors := self._remove_orphaned_pod_dir(uid):
-                _log(errors)
-                removal_errors += errors
-                stuck[uid] = str(errors[0])
-        self._tell_orphans(stuck)
+        with contain("Failed to tell of directories of orphaned pods", golang.background()):
+            self._tell_orphans(stuck)
         metrics.ORPHAN_POD_CLEANED_VOLUMES.set(len(orphaned))
         metrics.ORPHAN_POD_CLEANED_VOLUMES_ERRORS.set(len(stuck))
         if removal_errors:
             raise ExceptionGroup("orphaned pod directories could not be removed", removal_errors)
+
+    def _remove_orphan(self, uid: str, removal_errors: list[Exception]) -> list[Exception]:
+        """Why the pod's directory stays. Those that its volumes are not to blame for go to removal_errors, too."""
+        if self.pod_volumes_exist(uid):
+            klog.v(3).info_s("Orphaned pod found, but volumes are not cleaned up", podUID=uid)
+            return [OSError("its volumes are in use")]
+        if errors := self.remove_orphaned_pod_volume_dirs(uid):
+            _log(errors)
+        elif errors := self._remove_orphaned_pod_dir(uid):
+            _log(errors)
+            removal_errors += errors
+        return errors
 
     def _tell_orphans(self, stuck: dict[str, str]) -> None:
         """One event for each that stays. Not at once: a pod that has just gone still has its volumes taken down."""
@@ -86,22 +98,23 @@ class KubeletVolumes(KubeletGetters):
         since = self.orphans_since.items()
         due = [uid for uid, then in since if then is not None and now - then >= ORPHAN_PATIENCE]
         if due:
-            self.orphans_since |= dict.fromkeys(due)
             # All processes and files of the pod may have to be looked at, which no other pod is to wait for.
             golang.go(self._tell_of_orphans, {uid: stuck[uid] for uid in due}, name="orphaned-pod-directories")
+            # Now that there is a thread: without one, the next look at the orphans tells of them.
+            self.orphans_since |= dict.fromkeys(due)
 
     def _tell_of_orphans(self, stuck: dict[str, str]) -> None:
         for uid, reason in stuck.items():
-            try:
-                orphan = orphans.inspect(self.get_pods_dir(), uid)
-            except OSError as err:
-                klog.error_s(err, "Could not look into the directory of an orphaned pod", podUID=uid)
-                continue
-            if orphan.kind is not orphans.Kind.LEFTOVER:
-                reason = orphan.reasons[0]
-            message = f'the directory {orphan.path} of the orphaned pod "{uid}" is not removed: {reason}'
-            self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.ORPHANED_POD_DIRECTORY, message)
-            klog.warning_s("Orphaned pod directory is not removed", podUID=uid, path=orphan.path, reason=reason)
+            with contain("Could not look into the directory of an orphaned pod", golang.background(), podUID=uid):
+                self._tell_of_orphan(uid, reason)
+
+    def _tell_of_orphan(self, uid: str, reason: str) -> None:
+        orphan = orphans.inspect(self.get_pods_dir(), uid)
+        if orphan.kind is not orphans.Kind.LEFTOVER:
+            reason = orphan.reasons[0]
+        message = f'the directory {orphan.path} of the orphaned pod "{uid}" is not removed: {reason}'
+        self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.ORPHANED_POD_DIRECTORY, message)
+        klog.warning_s("Orphaned pod directory is not removed", podUID=uid, path=orphan.path, reason=reason)
 
     def remove_orphaned_pod_volume_dirs(self, pod_uid: str) -> list[Exception]:
         """Remove the empty volume directories of a pod; what stands in the way is returned."""

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from kubelet import container as kubecontainer
-from kubelet import kubelet_volumes, metrics
+from kubelet import kubelet_volumes, metrics, orphans
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
+from pkg.golang.testing import out_of_threads
 from pkg.mount_utils import MountPoint
 
 UID = "pod1uid"
@@ -210,6 +211,60 @@ def test_orphan_that_cannot_be_removed_tells_why(test_kubelet: TestKubelet, monk
         test_kubelet.clock.step(kubelet_volumes.ORPHAN_PATIENCE)
     (event,) = orphan_events(test_kubelet)
     assert "is not removed: orphaned pod 'pod1uid' found, but error occurred" in event and "not allowed" in event
+
+
+@pytest.mark.parametrize("err", [RecursionError("too deep"), UnicodeError("bad name"), MemoryError("no memory")])
+def test_orphan_that_fails_in_another_way_does_not_hide_the_others(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    pods = Path(test_kubelet.kubelet.get_pods_dir())
+    for uid in ("a", "b"):
+        (pods / uid / "containers").mkdir(parents=True)
+    exist = test_kubelet.kubelet.pod_volumes_exist
+
+    def fail(uid: str) -> bool:
+        if uid == "a":
+            raise err
+        return exist(uid)
+
+    monkeypatch.setattr(test_kubelet.kubelet, "pod_volumes_exist", fail)
+    with pytest.raises(ExceptionGroup) as raised:
+        clean_up(test_kubelet)
+    assert raised.value.exceptions == (err,)
+    assert not (pods / "b").exists()
+
+
+def test_orphan_is_told_of_once_there_is_a_thread(test_kubelet: TestKubelet) -> None:
+    pod_dir(test_kubelet, "containers").mkdir(parents=True)
+    test_kubelet.volumes.possibly_mounted = {UID}
+    clean_up(test_kubelet)
+    test_kubelet.clock.step(kubelet_volumes.ORPHAN_PATIENCE)
+    with out_of_threads("orphaned-pod-directories") as refused:
+        clean_up(test_kubelet)
+    assert refused and orphan_events(test_kubelet) == []
+    clean_up(test_kubelet)
+    assert len(orphan_events(test_kubelet)) == 1
+
+
+@pytest.mark.parametrize("err", [RecursionError("too deep"), UnicodeError("bad name")])
+def test_orphan_that_cannot_be_looked_into_is_nobody_elses_trouble(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    def fail(pods_dir: str, uid: str) -> orphans.Orphan:
+        if uid == "a":
+            raise err
+        return inspect(pods_dir, uid)
+
+    inspect = orphans.inspect
+    monkeypatch.setattr(orphans, "inspect", fail)
+    for uid in ("a", "b"):
+        (Path(test_kubelet.kubelet.get_pods_dir()) / uid / "containers").mkdir(parents=True)
+    test_kubelet.volumes.possibly_mounted = {"a", "b"}
+    clean_up(test_kubelet)
+    test_kubelet.clock.step(kubelet_volumes.ORPHAN_PATIENCE)
+    clean_up(test_kubelet)
+    (event,) = orphan_events(test_kubelet)
+    assert 'orphaned pod "b"' in event
 
 
 def test_orphan_that_went_and_came_back_is_told_again(test_kubelet: TestKubelet) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Seconds after which a socket whose registration has failed, or waits for another, is looked at again. Go does
 # that for all sockets all the time.
 LOOP_SLEEP_DURATION = 1.0
+# Seconds after which a directory of sockets that could not be watched is tried again.
+WATCH_RETRY_PERIOD = 10.0
 
 
 class PluginManager:
@@ -35,10 +37,7 @@ class PluginManager:
 
     def run(self, ctx: golang.Context) -> None:
         """Register and deregister plugins as their sockets come and go, until ctx ends."""
-        try:
-            self._desired_state_of_world_populator.start(ctx)
-        except OSError as err:
-            klog.error_s(err, "The desired_state_of_world populator (plugin watcher) starts failed!")
+        if not self._start_watcher(ctx):
             return
         klog.v(2).info_s("The desired_state_of_world populator (plugin watcher) starts")
         klog.info_s("Starting Kubelet Plugin Manager")
@@ -48,6 +47,21 @@ class PluginManager:
         finally:
             self._desired_state_of_world_populator.wait()
         klog.info_s("Shutting down Kubelet Plugin Manager")
+
+    def _start_watcher(self, ctx: golang.Context) -> bool:
+        """Whether the sockets are watched, which is tried until ctx ends.
+
+        DIVERGES: Go tries once. A pod of root may for a while have all of root's inotify instances, or all threads.
+        """
+        while ctx.err() is None:
+            try:
+                self._desired_state_of_world_populator.start(ctx)
+            except Exception as err:
+                klog.error_s(err, "The desired_state_of_world populator (plugin watcher) starts failed!")
+                ctx.wait(WATCH_RETRY_PERIOD)
+            else:
+                return True
+        return False
 
     def add_handler(self, plugin_type: str, plugin_handler: cache.PluginHandler) -> None:
         """Have plugins of the type brought to the handler. Safe from any thread."""

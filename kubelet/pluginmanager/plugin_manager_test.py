@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 
 import pytest
+from watchdog.observers import inotify_c
 
 from kubelet.apis.pluginregistration import v1 as registration
-from kubelet.pluginmanager import PluginManager
+from kubelet.pluginmanager import PluginManager, cache, metrics, plugin_manager
 from kubelet.pluginmanager.testing import DEADLINE, ExamplePlugin, FakePluginHandler
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.component_base.metrics import legacyregistry
+from pkg.golang.testing import out_of_threads
 
 VERSIONS = "v1beta1 v1beta2"
 # More seconds than any pause after a failure has.
@@ -182,3 +188,41 @@ def test_what_is_no_plugin_is_left_alone(world: World) -> None:
         plugin = world.plugin("example")
         assert plugin.expect_status().plugin_registered
     world.handler.expect(f"validate example {plugin.socket_path}", f"register example {plugin.socket_path} {VERSIONS}")
+
+
+def test_plugin_registers_once_there_is_a_thread_for_it(world: World) -> None:
+    with out_of_threads("operation-") as refused:
+        world.sock_dir.mkdir()
+        world.start()
+        plugin = world.plugin("example")
+        deadline = monotonic() + DEADLINE
+        while not refused:
+            assert monotonic() < deadline
+            world.ctx.wait(0.01)
+    world.expect_retry(plugin)
+
+
+def test_sockets_are_watched_once_that_is_possible(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod of root may have all of root's inotify instances for a while."""
+    instances, failed = inotify_c.inotify_init, golang.Channel[None](10)
+
+    def none_left() -> int:
+        failed.send(None)
+        ctypes.set_errno(errno.EMFILE)
+        return -1
+
+    monkeypatch.setattr(plugin_manager, "WATCH_RETRY_PERIOD", 0.01)
+    monkeypatch.setattr(inotify_c, "inotify_init", none_left)
+    world.sock_dir.mkdir()
+    world.start()
+    assert failed.recv(DEADLINE)[1]
+    monkeypatch.setattr(inotify_c, "inotify_init", instances)
+    assert world.plugin("example").expect_status().plugin_registered
+
+
+def test_socket_whose_name_is_no_text_hides_no_metrics(tmp_path: Path) -> None:
+    asw, dsw = cache.ActualStateOfWorld(), cache.DesiredStateOfWorld()
+    dsw.add_or_update_plugin(os.fsdecode(b"/plugins/\xff.sock"))
+    metrics.register(asw, dsw)
+    assert 'socket_path="/plugins/\ufffd.sock"' in legacyregistry.expose().decode()
+    metrics.register(asw, cache.DesiredStateOfWorld())

@@ -25,6 +25,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.util import errors as utilerrors
+from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.volume import VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.util import hostutil as hostutil_
@@ -152,7 +153,8 @@ class VolumeManager:
             return
         while golang.select(self._operation_has_ended, ctx.done()).index == 0:
             began = self._clock.monotonic()
-            self._stuck_unmounts.investigate(self._retry)
+            with contain("Failed to find out who holds volumes", ctx):
+                self._stuck_unmounts.investigate(self._retry)
             # A mount that ever new processes hold for a moment must not keep a core busy.
             ctx.wait(REST_FACTOR * (self._clock.monotonic() - began))
         self._stuck_unmounts.close()
@@ -290,12 +292,21 @@ class VolumeManager:
         def wait_for(pod: v1.Pod) -> None:
             try:
                 self.wait_for_unmount(ctx, pod)
-            except (TimeoutError, golang.Canceled) as err:
+            except Exception as err:  # whatever it is, the caller is told, and the other pods are waited for
                 errs.append(err)
 
-        threads = [golang.go(wait_for, pod, name=f"volume-unmount-{pod.metadata.uid}") for pod in pods]
+        threads: list[golang.Thread] = []
+        without_thread: list[v1.Pod] = []
+        for pod in pods:
+            try:
+                threads.append(golang.go(wait_for, pod, name=f"volume-unmount-{pod.metadata.uid}"))
+            except golang.ThreadError as err:
+                klog.error_s(err, "Waiting for the volumes of a pod after the others", pod=klog.kobj(pod))
+                without_thread.append(pod)
         for thread in threads:
             thread.join()
+        for pod in without_thread:
+            wait_for(pod)
         if (aggregate := utilerrors.new_aggregate(errs)) is not None:
             raise aggregate
 

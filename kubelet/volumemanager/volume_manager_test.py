@@ -19,6 +19,7 @@ from pkg.apimachinery.clock import Clock
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
+from pkg.golang.testing import out_of_threads
 from pkg.volume import VolumePluginMgr
 from pkg.volume.emptydir import probe_volume_plugins as empty_dir
 from pkg.volume.hostpath import probe_volume_plugins as host_path
@@ -330,6 +331,27 @@ def test_waiting_for_several_pods_to_unmount(world: World) -> None:
     world.pods.removed.add("u")
     world.manager.wait_for_all_pods_unmount(world.ctx, [other, pod])
     assert not world.manager.has_possibly_mounted_volumes_for_pod("u")
+
+
+def test_pods_are_waited_for_without_threads_of_their_own(world: World) -> None:
+    world.start()
+    pods = [world.add(EMPTY, uid=uid) for uid in ("a", "b")]
+    for pod in pods:
+        world.manager.wait_for_attach_and_mount(world.ctx, pod)
+    world.pods.removed |= {"a", "b"}
+    with out_of_threads("volume-unmount-") as refused:
+        world.manager.wait_for_all_pods_unmount(world.ctx, pods)
+    assert refused == ["volume-unmount-a", "volume-unmount-b"]
+    assert not any(world.manager.has_possibly_mounted_volumes_for_pod(uid) for uid in ("a", "b"))
+
+
+def test_pod_whose_mount_has_no_thread_is_told_and_gets_its_volume_later(world: World) -> None:
+    world.start()
+    pod = world.add(EMPTY)
+    with out_of_threads("volume-volume_mount"), pytest.raises(RuntimeError, match="can't start new thread"):
+        world.manager.wait_for_attach_and_mount(world.ctx, pod)
+    world.manager.wait_for_attach_and_mount(world.ctx, pod)
+    assert "e" in world.manager.get_mounted_volumes_for_pod("u")
 
 
 def test_wait_for_unmount_names_what_is_mounted(timeless: World) -> None:

@@ -5,6 +5,7 @@ Go: pkg/kubelet/pluginmanager/metrics/metrics.go
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterable
@@ -44,9 +45,14 @@ class TotalPluginsCollector(Collector):
 
     def get_plugin_count(self) -> Counter[tuple[str, str]]:
         """The number of plugins by state and socket."""
-        counter = Counter(("actual_state_of_world", plugin.socket_path) for plugin in self.asw.get_registered_plugins())
-        counter.update(("desired_state_of_world", plugin.socket_path) for plugin in self.dsw.get_plugins_to_register())
+        counter = Counter(("actual_state_of_world", _text(plugin)) for plugin in self.asw.get_registered_plugins())
+        counter.update(("desired_state_of_world", _text(plugin)) for plugin in self.dsw.get_plugins_to_register())
         return counter
+
+
+def _text(plugin: cache.PluginInfo) -> str:
+    """The path of the plugin's socket as text. One name that is none would hide all metrics of the kubelet."""
+    return os.fsencode(plugin.socket_path).decode(errors="replace")
 
 
 def register(asw: cache.ActualStateOfWorld, dsw: cache.DesiredStateOfWorld) -> None:

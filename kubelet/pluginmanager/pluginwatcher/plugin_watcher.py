@@ -15,6 +15,7 @@ from watchdog.observers import inotify_c
 from kubelet import util
 from kubelet.pluginmanager import cache
 from pkg import golang, klog
+from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.util import filesystem, filetree
 
 # DIVERGES: Go takes no notice of a socket that is moved away.
@@ -41,12 +42,15 @@ class Watcher:
     def start(self, ctx: golang.Context) -> None:
         """Note the sockets that are there, and from then on those that come and go, until ctx ends.
 
-        Raises OSError when the directory can neither be found nor made, or there is no inotify to be had.
+        Raises OSError when the directory can neither be found nor made, or cannot be watched, and RuntimeError when
+        there is no thread to be had. It may then be called again.
         """
         klog.v(2).info_s("Plugin Watcher Start", path=self.path)
         self._init()
-        self._fs_watcher = inotify_c.InotifyFD()
-        self._fs_watcher.name = "plugin-watcher"
+        if self._fs_watcher is None:
+            self._fs_watcher = inotify_c.InotifyFD()
+            self._fs_watcher.name = "plugin-watcher"
+        self._watch(self.path)
         try:
             self.traverse_plugin_dir(self.path)
         except OSError as err:
@@ -56,7 +60,7 @@ class Watcher:
 
     def wait(self) -> None:
         """Return when the thread has ended."""
-        if self._fs_watcher is not None:
+        if self._fs_watcher is not None and self._fs_watcher.ident is not None:
             self._fs_watcher.join()
 
     def _init(self) -> None:
@@ -99,7 +103,7 @@ class Watcher:
                 self.handle_create_event(path)
             else:
                 klog.v(5).info_s("Ignoring file", path=path)
-        except OSError as err:
+        except Exception as err:  # whatever it is, other sockets are looked at
             klog.error_s(err, "Error when handling create", event=path)
 
     def handle_create_event(self, path: str) -> None:
@@ -167,17 +171,18 @@ class _WatchCallback:
 
     def on_event(self, event: inotify_c.InotifyEvent) -> None:
         path = os.path.join(self.directory, os.fsdecode(event.name))
-        if event.is_delete or event.is_moved_from:
-            self.watcher.handle_delete_event(path)
-            return
         try:
-            self.watcher.handle_create_event(path)
-        except OSError as err:
-            klog.error_s(err, "Error when handling create event", event=path)
+            if event.is_delete or event.is_moved_from:
+                self.watcher.handle_delete_event(path)
+            else:
+                self.watcher.handle_create_event(path)
+        except Exception as err:  # whatever it is, the thread goes on with other events
+            klog.error_s(err, "Error when handling event", event=path)
 
     def on_watch_deleted(self, wd: inotify_c.WatchDescriptor) -> None:
         """The directory above, if it is watched, tells of that."""
 
     def on_queue_overflow(self) -> None:
         if self.directory == self.watcher.path:
-            self.watcher.handle_lost_events()
+            with contain("Failed to look at all plugin sockets", golang.background(), path=self.directory):
+                self.watcher.handle_lost_events()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from kubelet.pluginmanager import cache, operationexecutor
 from pkg import golang, klog
+from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.util import goroutinemap
 from pkg.util.goroutinemap import exponentialbackoff
 
@@ -42,7 +43,10 @@ class Reconciler:
         starts every second, ours only while something is left to do.
         """
         while ctx.err() is None:
-            timeout = self._loop_sleep_duration if self.reconcile(ctx) else None
+            left = True
+            with contain("Failed to reconcile plugins", ctx):
+                left = self.reconcile(ctx)
+            timeout = self._loop_sleep_duration if left else None
             golang.select(
                 self._desired_state_of_world.changed(),
                 self._operation_executor.completed(),
@@ -79,7 +83,7 @@ class Reconciler:
             def start(plugin: cache.PluginInfo = plugin) -> None:
                 self._operation_executor.unregister_plugin(ctx, plugin, self._actual_state_of_world)
 
-            if _start(start):
+            if _start(plugin, start):
                 klog.v(1).info_s("OperationExecutor.UnregisterPlugin started", plugin=plugin)
         return pending
 
@@ -97,7 +101,7 @@ class Reconciler:
                     ctx, plugin.socket_path, plugin.uuid, self._get_handlers(), self._actual_state_of_world
                 )
 
-            if _start(start):
+            if _start(plugin, start):
                 self._tried[plugin.socket_path] = plugin.uuid
                 klog.v(1).info_s("OperationExecutor.RegisterPlugin started", plugin=plugin)
         return pending
@@ -108,10 +112,14 @@ class Reconciler:
             self._operation_executor.forget_failure(plugin.socket_path)
 
 
-def _start(operation: Callable[[], None]) -> bool:
+def _start(plugin: cache.PluginInfo, operation: Callable[[], None]) -> bool:
     """Whether it could be started: not while another runs for the socket, nor right after a failure."""
     try:
         operation()
     except (goroutinemap.AlreadyExistsError, exponentialbackoff.ExponentialBackoffError):
+        return False
+    except Exception as err:
+        # A lack of threads, say. Other plugins are served, and another round tries again.
+        klog.error_s(err, "Failed to start an operation for a plugin", plugin=plugin)
         return False
     return True

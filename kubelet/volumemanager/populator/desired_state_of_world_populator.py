@@ -19,6 +19,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.component_helpers.storage import ephemeral
 from pkg.volume import Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
@@ -163,18 +164,22 @@ class DesiredStateOfWorldPopulator:
         """
         klog.info_s("Desired state populator starts to run")
         while ctx.err() is None:
-            ready = sources_ready.all_ready()
-            self.populator_loop()
-            if ready and not self.has_added_pods():
-                klog.info_s("Finished populating initial desired state of world")
-                with self._lock:
-                    self._has_added_pods = True
-            self._on_populated()
+            with contain("Failed to populate the desired state of volumes", ctx):
+                self._populate(sources_ready)
             golang.select(self._wake, ctx.done(), timeout=RESYNC_PERIOD)
         with self._lock:
             threads = list(self._claim_threads.values())
         for thread in threads:
             thread.join()
+
+    def _populate(self, sources_ready: config.SourcesReady) -> None:
+        ready = sources_ready.all_ready()
+        self.populator_loop()
+        if ready and not self.has_added_pods():
+            klog.info_s("Finished populating initial desired state of world")
+            with self._lock:
+                self._has_added_pods = True
+        self._on_populated()
 
     def wake(self) -> None:
         """Look at the pods now."""
@@ -230,10 +235,25 @@ class DesiredStateOfWorldPopulator:
                 unwanted = self._pod_state_provider.should_pod_runtime_be_removed(uid)
             if unwanted:
                 continue
-            if self.has_added_pods() and any(_claim_name(pod, volume) for volume in pod.spec.volumes):
-                self._process_pod_with_claims(pod)
-            else:
-                self._process_pod_volumes(pod)
+            with self._containing(pod):
+                if self.has_added_pods() and any(_claim_name(pod, volume) for volume in pod.spec.volumes):
+                    self._process_pod_with_claims(pod)
+                else:
+                    self._process_pod_volumes(pod)
+
+    @contextmanager
+    def _containing(self, pod: v1.Pod) -> Iterator[None]:
+        """Tell the pod what is wrong with its volumes, and look at them again in the next round.
+
+        A lack of threads, or whatever a plugin raises, is not to keep other pods from their volumes.
+        """
+        pod_name = volumeutil.get_unique_pod_name(pod)
+        try:
+            yield
+        except Exception as err:
+            klog.error_s(err, "Failed to process volumes of pod", pod=klog.kobj(pod), stacktrace=klog.stacktrace(err))
+            self._unmark_pod_processed(pod_name)
+            self._desired_state_of_world.add_error_to_pod(pod_name, str(err))
 
     def find_and_remove_deleted_pods(self) -> None:
         """Take out what pods wanted that have no containers any more, and what is known of pods that are gone."""
@@ -243,22 +263,27 @@ class DesiredStateOfWorldPopulator:
             begun = dict(self._begun_pods)
         for volume in self._desired_state_of_world.get_volumes_to_mount():
             pods_from_cache.add(volume.pod_name)
-            if not self._is_unneeded(volume):
-                continue
-            if self._may_come_up(volume):
-                awaits_operations = True
-                self._log_volume(
-                    "Actual state does not yet have volume mount information and pod still exists in pod manager, "
-                    "skip removing volume from desired state",
-                    volume,
-                )
-                continue
-            self._log_volume("Removing volume from desired state", volume)
-            self._desired_state_of_world.delete_pod_from_volume(volume.pod_name, volume.volume_name)
-            self._delete_processed_pod(volume.pod_name, begun)
+            with contain("Failed to remove a volume", golang.background(), volumeName=volume.volume_name):
+                awaits_operations |= self._remove_if_unneeded(volume, begun)
         with self._lock:
             self._awaits_operations = awaits_operations
         self._forget_gone_pods(pods_from_cache, begun)
+
+    def _remove_if_unneeded(self, volume: VolumeToMount, begun: dict[str, int]) -> bool:
+        """Whether the volume stays for no other reason than that an operation may yet give it to its pod."""
+        if not self._is_unneeded(volume):
+            return False
+        if self._may_come_up(volume):
+            self._log_volume(
+                "Actual state does not yet have volume mount information and pod still exists in pod manager, "
+                "skip removing volume from desired state",
+                volume,
+            )
+            return True
+        self._log_volume("Removing volume from desired state", volume)
+        self._desired_state_of_world.delete_pod_from_volume(volume.pod_name, volume.volume_name)
+        self._delete_processed_pod(volume.pod_name, begun)
+        return False
 
     def _may_come_up(self, volume: VolumeToMount) -> bool:
         """Whether the pod does not have the volume, and an operation may yet give it to the pod.
@@ -356,7 +381,8 @@ class DesiredStateOfWorldPopulator:
 
     def _process_pod_and_tell(self, pod: v1.Pod) -> None:
         pod_name = volumeutil.get_unique_pod_name(pod)
-        self._process_pod_volumes(pod)
+        with self._containing(pod):
+            self._process_pod_volumes(pod)
         with self._lock:
             del self._claim_threads[pod_name]
             asked_again = self._processed_pods.get(pod_name) is False

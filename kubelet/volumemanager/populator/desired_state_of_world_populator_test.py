@@ -23,10 +23,11 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api.resource import Quantity, parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
+from pkg.golang.testing import out_of_threads
 from pkg.volume import VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.testing import FakeVolumeHost
-from pkg.volume.util.operationexecutor import MarkVolumeOpts, VolumeMountState
+from pkg.volume.util.operationexecutor import MarkVolumeOpts, VolumeMountState, VolumeToMount
 
 VOLUME = "test.io/fake-plugin/pv"
 ZERO = Quantity(0)
@@ -503,3 +504,84 @@ def test_objects_of_the_pod_are_not_shared_with_plugins(world: World) -> None:
     (wanted,) = world.desired.get_volumes_to_mount()
     assert wanted.volume_spec.volume == pod.spec.volumes[0] and wanted.volume_spec.volume is not pod.spec.volumes[0]
     assert replace(wanted.volume_spec).name() == "v"
+
+
+UNEXPECTED = [RecursionError("too deep"), MemoryError("no memory"), UnicodeError("bad"), golang.DeadlineExceeded()]
+
+
+@pytest.mark.parametrize("err", UNEXPECTED, ids=lambda err: type(err).__name__)
+def test_what_is_wrong_with_one_pod_is_told_that_pod_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    disk = v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
+    for uid in ("bad", "good"):
+        world.pods.pods[uid] = testing.new_pod(uid, disk)
+    mark, errs = world.actual.mark_remount_required, [err]
+
+    def fail_once(pod_name: str) -> None:
+        if pod_name == "bad" and errs:
+            raise errs.pop()
+        mark(pod_name)
+
+    monkeypatch.setattr(world.actual, "mark_remount_required", fail_once)
+    world.loop()
+    assert world.desired.pop_pod_errors("bad") == [str(err)] and "good" in world.desired.get_pods()
+    assert not world.populator._pod_previously_processed("bad"), "it is looked at again"
+    world.loop()
+    assert world.populator._pod_previously_processed("bad") and world.desired.pop_pod_errors("bad") == []
+
+
+@pytest.mark.parametrize("err", UNEXPECTED, ids=lambda err: type(err).__name__)
+def test_ended_pod_that_cannot_be_looked_at_keeps_no_other_from_going(
+    world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    disk = v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
+    for uid in ("bad", "good"):
+        world.pods.pods[uid] = testing.new_pod(uid, disk)
+    world.loop()
+    world.pods.removed |= {"bad", "good"}
+    ask, errs = world.populator._is_unneeded, [err]
+
+    def fail_once(volume: VolumeToMount) -> bool:
+        if volume.pod_name == "bad" and errs:
+            raise errs.pop()
+        return ask(volume)
+
+    monkeypatch.setattr(world.populator, "_is_unneeded", fail_once)
+    world.loop()
+    assert world.desired.get_pods() <= {"bad"}
+    world.loop()
+    assert world.desired.get_pods() == set()
+
+
+def test_claims_are_asked_for_once_there_is_a_thread(world: World) -> None:
+    world.start()
+    world.add_bound()
+    world.add_pod()
+    with out_of_threads("volume-claims-") as refused:
+        assert world.loop() == []
+    assert refused == ["volume-claims-u"]
+    (told,) = world.desired.pop_pod_errors("u")
+    assert "can't start new thread" in told
+    assert world.loop() == [VOLUME]
+
+
+@pytest.mark.parametrize("err", UNEXPECTED, ids=lambda err: type(err).__name__)
+def test_claim_whose_volume_fails_may_be_asked_for_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    world.start()
+    world.add_bound()
+    world.add_pod()
+    mark, errs = world.actual.mark_remount_required, [err]
+
+    def fail_once(pod_name: str) -> None:
+        if errs:
+            raise errs.pop()
+        mark(pod_name)
+
+    monkeypatch.setattr(world.actual, "mark_remount_required", fail_once)
+    world.loop()
+    assert world.desired.pop_pod_errors("u") == [str(err)]
+    world.loop()
+    assert world.populator._pod_previously_processed("u") and not world.populator._claim_threads

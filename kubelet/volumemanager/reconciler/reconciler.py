@@ -8,6 +8,7 @@ from __future__ import annotations
 from kubelet.volumemanager.reconciler.reconstruct import ReconstructMethods
 from pkg import golang, klog
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.util.runtime.runtime import contain
 
 # Seconds: how often all is looked at although nothing was announced.
 RESYNC_PERIOD = 10.0
@@ -26,17 +27,25 @@ class Reconciler(ReconstructMethods):
 
         DIVERGES: Go reconciles ten times a second.
         """
-        self.reconstruct_volumes()
+        with contain("Failed to reconstruct volumes", ctx):
+            self.reconstruct_volumes()
         klog.info_s("Reconciler: start to sync state")
-        update = golang.go(self.update_reconstructed_from_node_status, ctx, name="volume-reconstruction")
+        update: golang.Thread | None = None
         while ctx.err() is None:
             began = _CLOCK.monotonic()
-            self.reconcile()
-            self._on_reconciled()
+            if update is None:
+                # Without a thread for it, the next round tries again: until it has run, nothing is unmounted.
+                with contain("Failed to start learning from the node's status where devices are", ctx):
+                    update = golang.go(self.update_reconstructed_from_node_status, ctx, name="volume-reconstruction")
+            with contain("Failed to reconcile volumes", ctx):
+                self.reconcile()
+            with contain("Failed to tell which volumes are in use", ctx):
+                self._on_reconciled()
             ctx.wait(min(REST_FACTOR * (_CLOCK.monotonic() - began), LONGEST_REST))
             retry = self._operation_executor.next_retry()
             golang.select(self._wake, ctx.done(), timeout=RESYNC_PERIOD if retry is None else min(retry, RESYNC_PERIOD))
-        update.join()
+        if update is not None:
+            update.join()
 
     def wake(self) -> None:
         """Reconcile now."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from kubelet.volumemanager import cache
 from pkg import golang, klog
 from pkg.apimachinery.api.resource import Quantity
+from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.util.goroutinemap import exponentialbackoff
 from pkg.volume import VolumePluginMgr
 from pkg.volume.util import hostutil as hostutil_
 from pkg.volume.util import nestedpendingoperations, operationexecutor
 from pkg.volume.util.nestedpendingoperations import EMPTY_NODE_NAME, EMPTY_UNIQUE_POD_NAME
-from pkg.volume.util.operationexecutor import VolumeLogger, VolumeToMount
+from pkg.volume.util.operationexecutor import MountedVolume, VolumeLogger, VolumeToMount
 
 if TYPE_CHECKING:
     from kubelet.volumemanager.reconciler.reconstruct_common import PodVolume
@@ -74,17 +75,21 @@ class ReconcilerCommon:
     def unmount_volumes(self) -> None:
         """Take away from pods what they no longer want."""
         for mounted in self._actual_state_of_world.get_all_mounted_volumes():
-            if self._desired_state_of_world.pod_exists_in_volume(
-                mounted.pod_name, mounted.volume_name, mounted.selinux_mount_context
-            ):
-                continue
-            if self._operation_executor.is_operation_pending(mounted.volume_name, mounted.pod_name, EMPTY_NODE_NAME):
-                continue
-            # DIVERGES: Go may take it away twice, when an operation has done so between its look and its question.
-            if self._actual_state_of_world.pod_removed_from_volume(mounted.pod_name, mounted.volume_name):
-                continue
-            with self._starting("UnmountVolume", mounted):
-                self._operation_executor.unmount_volume(mounted, self._actual_state_of_world, self._kubelet_pods_dir)
+            with self._contained("UnmountVolume", mounted.volume_name):
+                self._unmount_volume(mounted)
+
+    def _unmount_volume(self, mounted: MountedVolume) -> None:
+        if self._desired_state_of_world.pod_exists_in_volume(
+            mounted.pod_name, mounted.volume_name, mounted.selinux_mount_context
+        ):
+            return
+        if self._operation_executor.is_operation_pending(mounted.volume_name, mounted.pod_name, EMPTY_NODE_NAME):
+            return
+        # DIVERGES: Go may take it away twice, when an operation has done so between its look and its question.
+        if self._actual_state_of_world.pod_removed_from_volume(mounted.pod_name, mounted.volume_name):
+            return
+        with self._starting("UnmountVolume", mounted):
+            self._operation_executor.unmount_volume(mounted, self._actual_state_of_world, self._kubelet_pods_dir)
 
     def mount_or_attach_volumes(self) -> None:
         """Give pods what they want: wait for attachment, mount, set up anew, make larger."""
@@ -92,7 +97,12 @@ class ReconcilerCommon:
             pending = self._operation_executor.is_operation_pending
             if pending(volume.volume_name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
                 continue
-            self._mount_or_attach_volume(volume)
+            try:
+                self._mount_or_attach_volume(volume)
+            except Exception as err:
+                # Whatever it is, other volumes do not wait for it, and it is tried again in the next round.
+                klog.error_s(err, "Failed to mount or attach a volume", stacktrace=klog.stacktrace(err))
+                self._desired_state_of_world.add_error_to_pod(volume.pod_name, str(err))
 
     def _mount_or_attach_volume(self, volume: VolumeToMount) -> None:
         mounted, path, err = self._pod_exists_in_volume(volume)
@@ -165,7 +175,8 @@ class ReconcilerCommon:
             # Looked at again, for a mount may have ended just before. None can begin: only this thread begins them.
             attached = self._actual_state_of_world.get_attached_volume(name)
             if attached is not None:
-                self._unmount_or_detach_device(attached)
+                with self._contained("UnmountDevice", name):
+                    self._unmount_or_detach_device(attached)
 
     def _unmount_or_detach_device(self, attached: cache.AttachedVolume) -> None:
         if attached.device_may_be_mounted():
@@ -179,6 +190,11 @@ class ReconcilerCommon:
                 self._operation_executor.detach_volume(
                     attached, verify_safe_to_detach=False, actual_state_of_world=self._actual_state_of_world
                 )
+
+    def _contained(self, operation: str, volume_name: str) -> AbstractContextManager[None]:
+        """Whatever is wrong with one volume is logged, other volumes are served, and the next round tries again."""
+        message = f"Failed to start {operation}"
+        return contain(message, golang.background(), volumeName=volume_name)
 
     @contextmanager
     def _starting(self, operation: str, volume: VolumeLogger, note: str = "", level: int = 0) -> Iterator[None]:
@@ -197,6 +213,9 @@ class ReconcilerCommon:
                 f"{name} failed (controllerAttachDetachEnabled {str(self._controller_attach_detach_enabled).lower()})"
             )
             klog.error_s(err, str(volume.generate_error_detailed(message, err)))
+            if isinstance(volume, VolumeToMount):
+                # DIVERGES: Go only logs it, and the pod is told after two minutes that its volume is not mounted.
+                self._desired_state_of_world.add_error_to_pod(volume.pod_name, str(err))
             return
         if klog.v(level).enabled:
             klog.v(level).info_s(volume.generate_msg_detailed(f"{name} started", note))

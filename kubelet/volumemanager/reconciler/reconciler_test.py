@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,10 +21,17 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.metrics import testing as metricstesting
+from pkg.golang.testing import out_of_threads
 from pkg.volume import Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.testing import FakeVolumeHost
-from pkg.volume.util.operationexecutor import MarkVolumeOpts, OperationExecutor, OperationGenerator, VolumeMountState
+from pkg.volume.util.operationexecutor import (
+    MarkVolumeOpts,
+    OperationExecutor,
+    OperationGenerator,
+    VolumeMountState,
+    VolumeToMount,
+)
 
 PV = "test.io/fake-plugin/pv"
 DEVICE = testing.FAKE_DEVICE_PATH
@@ -368,7 +376,7 @@ def test_plugin_that_cannot_remember_keeps_nothing_from_being_found(
     left_behind(world)
     world.reconciler.reconstruct_volumes()
     assert world.actual.is_volume_reconstructed(PV, "u")
-    assert log.getvalue().count("broken disk") == 2
+    assert log.getvalue().count('err="broken disk"') == 2
 
 
 def remember(
@@ -439,3 +447,136 @@ def test_node_status_is_asked_again_until_it_answers(world: World, monkeypatch: 
     assert len(world.client.actions("get", "nodes")) == 3
     world.rounds(2)
     assert world.reconciler.states_has_been_synced()
+
+
+UNEXPECTED = [
+    RecursionError("maximum recursion depth exceeded"),
+    MemoryError("no memory"),
+    UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"),
+    golang.ThreadError("can't start new thread"),
+    golang.DeadlineExceeded(),
+]
+
+
+@pytest.mark.parametrize("err", UNEXPECTED, ids=lambda err: type(err).__name__)
+@pytest.mark.parametrize("asks", ["desired", "executor"])
+def test_what_is_wrong_with_one_volume_is_told_its_pod_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, err: Exception, asks: str
+) -> None:
+    world.plugin.can_attach_volumes = False
+    bad = world.want("a", claimed("bad"))
+    world.want("b")
+    errs = [err]
+    if asks == "desired":
+        ask = world.actual.pod_exists_in_volume
+
+        def fail_once(pod_name: str, volume_name: str, *args: Any) -> Any:
+            if volume_name == bad and errs:
+                raise errs.pop()
+            return ask(pod_name, volume_name, *args)
+
+        monkeypatch.setattr(world.actual, "pod_exists_in_volume", fail_once)
+    else:
+        verify = world.executor.verify_controller_attached_volume
+
+        def fail_once_to_verify(volume: VolumeToMount, *args: Any) -> None:
+            if volume.volume_name == bad and errs:
+                raise errs.pop()
+            verify(volume, *args)
+
+        monkeypatch.setattr(world.executor, "verify_controller_attached_volume", fail_once_to_verify)
+    world.reconciler.reconcile()
+    assert world.desired.pop_pod_errors("a") == [str(err)]
+    world.rounds(4)
+    assert {("set_up", "pv", "b"), ("set_up", "bad", "a")} <= set(world.plugin.calls), "it is tried again"
+
+
+@pytest.mark.parametrize("err", UNEXPECTED, ids=lambda err: type(err).__name__)
+def test_volume_that_cannot_be_taken_from_one_pod_is_taken_from_others(
+    world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    world.plugin.can_attach_volumes = world.plugin.can_device_mount_volumes = False
+    disk = v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
+    for uid in ("a", "b"):
+        world.want(uid, Spec(disk), testing.new_pod(uid, disk))
+    world.rounds(2)
+    for volume in world.desired.get_volumes_to_mount():
+        world.desired.delete_pod_from_volume(volume.pod_name, volume.volume_name)
+    ask, errs = world.desired.pod_exists_in_volume, [err]
+
+    def fail_once(pod_name: str, *args: Any) -> bool:
+        if pod_name == "a" and errs:
+            raise errs.pop()
+        return ask(pod_name, *args)
+
+    monkeypatch.setattr(world.desired, "pod_exists_in_volume", fail_once)
+    world.rounds(2)
+    assert {("tear_down", "d", "a"), ("tear_down", "d", "b")} <= set(world.plugin.calls)
+
+
+@pytest.mark.parametrize("err", UNEXPECTED, ids=lambda err: type(err).__name__)
+def test_volume_whose_plugin_fails_keeps_no_other_from_being_found(
+    world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    left_behind(world, "a")
+    left_behind(world, "b")
+    new_mounter = world.plugin.new_mounter
+
+    def fail(spec: Spec, pod: v1.Pod) -> testing.FakeVolume:
+        if pod.metadata.uid == "a":
+            raise err
+        return new_mounter(spec, pod)
+
+    monkeypatch.setattr(world.plugin, "new_mounter", fail)
+    world.reconciler.reconstruct_volumes()
+    assert world.actual.is_volume_reconstructed(PV, "b")
+
+
+def test_left_volume_is_unmounted_once_there_is_a_thread_for_it(world: World) -> None:
+    world.plugin.reconstructible = False
+    left_behind(world)
+    world.reconciler.reconstruct_volumes()
+    with out_of_threads("volume-volume_unmount") as refused:
+        world.reconciler.reconcile()
+    assert refused and world.plugin.calls == []
+    world.executor.forget_failures("pv")
+    world.reconciler.reconcile()
+    assert world.ended.recv(30)[1]
+    assert world.plugin.calls == [("tear_down", "pv", "u")]
+
+
+def test_node_status_is_asked_once_there_is_a_thread_for_it(world: World) -> None:
+    left_behind(world)
+    with out_of_threads("volume-reconstruction") as refused:
+        thread = golang.go(world.reconciler.run, world.ctx, name="reconciler-test")
+        wait_for(lambda: bool(refused))
+    world.reconciler.wake()
+    wait_for(world.reconciler.states_has_been_synced)
+    world.cancel()
+    thread.join(30)
+
+
+@pytest.mark.parametrize("err", UNEXPECTED, ids=lambda err: type(err).__name__)
+@pytest.mark.parametrize("step", ["reconstruct_volumes", "reconcile", "_on_reconciled"])
+def test_the_loop_survives(world: World, monkeypatch: pytest.MonkeyPatch, err: Exception, step: str) -> None:
+    rounds, works = golang.Channel[None](10), getattr(world.reconciler, step)
+
+    def fail() -> None:
+        rounds.send(None)
+        monkeypatch.setattr(world.reconciler, step, works)
+        raise err
+
+    monkeypatch.setattr(world.reconciler, step, fail)
+    thread = golang.go(world.reconciler.run, world.ctx, name="reconciler-test")
+    assert rounds.recv(30)[1]
+    world.reconciler.wake()
+    wait_for(world.reconciler.states_has_been_synced)
+    world.cancel()
+    thread.join(30)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    ctx, cancel = golang.with_timeout(golang.background(), 30)
+    while not condition():
+        assert not ctx.wait(0.01), "condition did not come true within 30 s"
+    cancel()

@@ -15,6 +15,7 @@ from kubelet.volumemanager.reconciler.reconstruct_common import (
 )
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.volume.util.operationexecutor import MarkVolumeOpts, VolumeMountState
 
 if TYPE_CHECKING:
@@ -75,17 +76,14 @@ class ReconstructMethods(ReconstructCommonMethods):
 
     def _update_states(self, reconstructed_volumes: dict[str, GlobalVolumeInfo]) -> None:
         for info in reconstructed_volumes.values():
-            try:
+            message = "Could not add volume information to actual state of world"
+            with contain(message, golang.background(), volumeName=info.volume_name):
                 self._actual_state_of_world.add_attach_uncertain_reconstructed_volume(
                     info.volume_name, info.volume_spec, self._node_name, info.device_path
                 )
-            except ValueError as err:
-                message = "Could not add volume information to actual state of world"
-                klog.error_s(err, message, volumeName=info.volume_name)
-                continue
-            context = self._mark_pod_volumes(info)
-            if info.has_device():
-                self._mark_device(info, context)
+                context = self._mark_pod_volumes(info)
+                if info.has_device():
+                    self._mark_device(info, context)
 
     def _mark_pod_volumes(self, info: GlobalVolumeInfo) -> str:
         """What the volume is mounted with."""
@@ -139,7 +137,11 @@ class ReconstructMethods(ReconstructCommonMethods):
                 klog.v(4).info_s("Volume exists in desired state, skip cleaning up mounts", **ref)
                 continue
             klog.info_s("Cleaning up mounts for volume that could not be reconstructed", **ref)
-            self._cleanup_mounts(volume)
+            try:
+                self._cleanup_mounts(volume)
+            except golang.ThreadError as err:
+                klog.error_s(err, "Cleaning up mounts is tried again in the next round", **ref)
+                self._volumes_failed_reconstruction.append(volume)
         if volumes:
             klog.v(2).info_s("Orphan volume cleanup finished")
 
@@ -159,7 +161,8 @@ class ReconstructMethods(ReconstructCommonMethods):
             node = self._get_node(ctx, self._kube_client)
             if node is None:
                 return
-            self._update_from_node(names, node)
+            with contain("Failed to learn from the node's status where devices are", ctx):
+                self._update_from_node(names, node)
             klog.v(2).info_s("DevicePaths of reconstructed volumes updated")
         with self._lock:
             self._volumes_need_update_from_node_status = []

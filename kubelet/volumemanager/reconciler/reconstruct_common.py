@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from kubelet import kubeletconfig
 from kubelet.volumemanager import metrics
 from kubelet.volumemanager.reconciler.reconciler_common import ReconcilerCommon
-from pkg import klog
+from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.volume import BlockVolumePlugin, DeviceMountableVolumePlugin, ReconstructedVolume, Spec, VolumePlugin
 from pkg.volume import util as volumeutil
 from pkg.volume.plugins import RememberingVolumePlugin
@@ -95,6 +96,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
             return self._states_have_been_synced
 
     def _cleanup_mounts(self, volume: PodVolume) -> None:
+        """Start to unmount the volume. Raises golang.ThreadError when there is no thread for that."""
         klog.v(2).info_s(
             "Reconciler sync states: could not find volume information in desired state, clean up the mount points",
             podName=volume.pod_name,
@@ -112,6 +114,8 @@ class ReconstructCommonMethods(ReconcilerCommon):
         metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_TOTAL.inc()
         try:
             self._operation_executor.unmount_volume(mounted, self._actual_state_of_world, self._kubelet_pods_dir)
+        except golang.ThreadError:
+            raise
         except Exception as err:
             # Its directory is left for the clean-up of orphaned pods, which says what stands in its way.
             metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_ERRORS_TOTAL.inc()
@@ -126,7 +130,8 @@ class ReconstructCommonMethods(ReconcilerCommon):
             name = plugin.get_plugin_name()
             try:
                 devices = plugin.list_published_devices()
-            except OSError as err:
+            except Exception as err:
+                # Whatever the plugin raises, as in _get_staged_volumes.
                 klog.error_s(err, "Cannot get published devices from disk", pluginName=name)
                 continue
             for pod_name, spec_name in devices:
@@ -140,12 +145,12 @@ class ReconstructCommonMethods(ReconcilerCommon):
         """Volumes that plugins remember to have staged on the node, pods or not."""
         volumes: list[GlobalVolumeInfo] = []
         for plugin in self._volume_plugin_mgr.find_remembering_plugins():
-            try:
-                volumes += [self._staged_volume(plugin, spec) for spec in plugin.list_staged_volumes()]
-            except Exception as err:
-                # Whatever the plugin raises: what pods' directories tell of must be found all the same.
-                message = "Cannot get staged volumes from disk"
-                klog.error_s(err, message, pluginName=plugin.get_plugin_name())
+            name = plugin.get_plugin_name()
+            # Whatever the plugin raises, what pods' directories tell of must be found all the same.
+            with contain("Cannot get staged volumes from disk", golang.background(), pluginName=name):
+                for spec in plugin.list_staged_volumes():
+                    with contain("Cannot tell of staged volume", golang.background(), pluginName=name):
+                        volumes.append(self._staged_volume(plugin, spec))
         return volumes
 
     def _staged_volume(self, plugin: RememberingVolumePlugin, spec: Spec) -> GlobalVolumeInfo:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from pkg import golang, klog
 from pkg.apimachinery import clock as clock_
+from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.util.goroutinemap import exponentialbackoff
 
 
@@ -51,7 +52,8 @@ class GoRoutineMap:
     def run(self, operation_name: str, operation_func: Callable[[], object]) -> None:
         """Start the operation in a thread of its own.
 
-        Raises AlreadyExistsError while one of that name runs, ExponentialBackoffError if it failed lately.
+        Raises AlreadyExistsError while one of that name runs, ExponentialBackoffError if it failed lately, and
+        golang.ThreadError when there is no thread for it; then it has failed.
         """
         with self._changed:
             operation = self._operations.setdefault(operation_name, _Operation(pending=False))
@@ -61,7 +63,7 @@ class GoRoutineMap:
             operation.pending = True
         try:
             golang.go(self._execute, operation_name, operation_func, name=f"operation-{operation_name}")
-        except RuntimeError as err:  # there can be no more threads
+        except Exception as err:  # whatever it is, nothing would ever end the operation
             self._operation_complete(operation_name, err)
             raise
 
@@ -96,7 +98,8 @@ class GoRoutineMap:
             failure = err
         self._operation_complete(operation_name, failure)
         if self._on_complete is not None:
-            self._on_complete()
+            with contain("Failed to tell of the end of an operation", golang.background(), operation=operation_name):
+                self._on_complete()
 
     def _operation_complete(self, operation_name: str, err: Exception | None) -> None:
         with self._changed:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 
 import pytest
 
 from pkg import golang
 from pkg.apimachinery.clock import testing
+from pkg.golang.testing import out_of_threads
 from pkg.util import goroutinemap
 from pkg.util.goroutinemap import exponentialbackoff
 
@@ -78,17 +80,33 @@ def test_what_completes_is_told_when_the_next_may_run() -> None:
         assert completed.recv(WAIT) == (False, True)
 
 
-def test_operation_that_cannot_be_started_may_be_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operation_that_cannot_be_started_may_be_tried_later() -> None:
     clock = testing.FakeClock()
     grm = goroutinemap.GoRoutineMap(True, clock)
-
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="can't start new thread"):
-        patch.setattr(golang, "go", refuse)
+    with out_of_threads("operation-op"), pytest.raises(golang.ThreadError, match="can't start new thread"):
         grm.run("op", lambda: None)
     assert not grm.is_operation_pending("op")
+    clock.step(0.6)
+    grm.run("op", lambda: None)
+    grm.wait()
+
+
+@pytest.mark.parametrize("err", [RecursionError(), golang.Canceled()])
+def test_end_that_cannot_be_told_is_an_end(err: Exception) -> None:
+    def fail_to_tell() -> None:
+        raise err
+
+    grm = goroutinemap.GoRoutineMap(True, on_complete=fail_to_tell)
+    grm.run("op", lambda: None)
+    grm.wait()
+
+
+def test_time_of_day_that_is_set_back_does_not_lengthen_the_wait() -> None:
+    clock = testing.FakeClock()
+    grm = goroutinemap.GoRoutineMap(True, clock)
+    grm.run("op", fail)
+    grm.wait_for_completion()
+    clock.set_time(clock.now() - datetime.timedelta(hours=1))
     clock.step(0.6)
     grm.run("op", lambda: None)
     grm.wait()

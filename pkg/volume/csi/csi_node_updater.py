@@ -102,7 +102,12 @@ class CSINodeUpdater:
         # If one is running already, it has another period.
         self._unregister_driver(driver_name)
         ctx, self._driver_updaters[driver_name] = golang.with_cancel(self._ctx)
-        golang.go(self._run_periodic_update, ctx, driver_name, period, name=f"csi-node-updater-{driver_name}")
+        try:
+            golang.go(self._run_periodic_update, ctx, driver_name, period, name=f"csi-node-updater-{driver_name}")
+        except golang.ThreadError as err:
+            # Until the driver registers or its object changes again, the node tells what it knows now.
+            klog.error_s(err, "Driver is not asked again how many volumes the node can have", driver=driver_name)
+            self._unregister_driver(driver_name)
 
     def _unregister_driver(self, driver_name: str) -> None:
         """With the lock held."""

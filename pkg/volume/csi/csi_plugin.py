@@ -604,8 +604,10 @@ def _initialize_with_backoff(
         klog.v(4).info_s("Initializing migrated drivers on CSINode")
         try:
             nim.initialize_csi_node_with_annotation(ctx)
-        except RuntimeError as err:
-            # Shown in the node's Ready condition, and tried again.
+        except Exception as err:
+            if ctx.err() is not None:
+                raise
+            # Whatever it is: shown in the node's Ready condition, and tried again.
             host.set_kubelet_error(RuntimeError(f"failed to initialize CSINode: {err}"))
             klog.error_s(err, "Failed to initialize CSINode")
         else:
@@ -624,9 +626,9 @@ def wait_for_api_server_forever(
     def answers() -> bool:
         try:
             client.storage_v1.csi_nodes().get(ctx, node_name, options)
-        except golang.ContextError:
-            raise
         except Exception as err:
+            if ctx.err() is not None:
+                raise
             if apierrors.is_not_found(err):
                 return True
             # Whatever keeps it from answering: it is asked again.

@@ -306,6 +306,32 @@ def test_node_is_not_ready_without_its_csi_node() -> None:
     assert annotations[nodeinfomanager.MIGRATED_PLUGINS_ANNOTATION_KEY] == ",".join(csi.MIGRATED_PLUGINS)
 
 
+@pytest.mark.parametrize("err", [RecursionError("too deep"), ValueError("bad"), golang.DeadlineExceeded()])
+def test_making_the_csi_node_is_tried_again_whatever_went_wrong(err: Exception) -> None:
+    clock = FakeClock()
+    host = Host(FakeClientset(NODE))
+    manager = nodeinfomanager.NodeInfoManager("node", host, csi.MIGRATED_PLUGINS, eager_clock())
+    initialize, errs = manager.initialize_csi_node_with_annotation, [err]
+
+    def fail_once(ctx: golang.Context) -> None:
+        if errs:
+            raise errs.pop()
+        initialize(ctx)
+
+    manager.initialize_csi_node_with_annotation = fail_once  # type: ignore[method-assign]
+    client = host.get_kube_client()
+    assert client is not None
+    thread = csi_plugin.initialize_csi_node(CTX, client, host, manager, clock)
+    assert next_error(host) == "CSINode is not yet initialized"
+    assert next_error(host) == f"failed to initialize CSINode: {err}"
+    while not clock.has_waiters():
+        assert thread.is_alive()
+        CTX.wait(0.001)
+    clock.step(1)
+    assert next_error(host) is None
+    thread.join(30)
+
+
 def test_api_server_is_waited_for() -> None:
     client, clock = FakeClientset(NODE), FakeClock()
     away = [apierrors.new_forbidden("csinodes", "node", "not yet")]

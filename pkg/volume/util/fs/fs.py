@@ -155,12 +155,12 @@ def _answer(path: str, ask: Callable[[str], T]) -> T:
 
     DIVERGES: Go waits, be it for ever; here the caller goes on, and one thread waits.
     """
-    result: golang.Channel[tuple[T | None, OSError | None]] = golang.Channel(1)
+    result: golang.Channel[tuple[T | None, Exception | None]] = golang.Channel(1)
 
     def wait() -> None:
         try:
             result.send((ask(path), None))
-        except OSError as err:
+        except Exception as err:  # raised for the one who asked
             result.send((None, err))
 
     _wait_for_others(path)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pkg import golang, klog
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.util.goroutinemap import exponentialbackoff
 from pkg.volume.util import types as volumetypes
 
@@ -80,7 +81,8 @@ class NestedPendingOperations:
         """Start the operation.
 
         Raises AlreadyExistsError while one that would be in the way runs, and ExponentialBackoffError if the same
-        one failed lately. Another kind of operation does not wait for that.
+        one failed lately. Another kind of operation does not wait for that. Raises golang.ThreadError when there is
+        no thread for it; then it has failed.
         """
         key = OperationKey(volume_name, pod_name, node_name)
         with self._changed:
@@ -93,7 +95,7 @@ class NestedPendingOperations:
                 self._take_over_locked(previous, key, generated_operations.operation_name)
         try:
             golang.go(self._execute, key, generated_operations, name=f"volume-{generated_operations.operation_name}")
-        except RuntimeError as err:  # there can be no more threads
+        except Exception as err:  # whatever it is, nothing would ever end the operation
             self._operation_complete(key, err)
             raise
 
@@ -172,7 +174,8 @@ class NestedPendingOperations:
         finally:
             self._operation_complete(key, err)
             if self._on_complete is not None:
-                self._on_complete()
+                with contain("Failed to tell of the end of a volume operation", golang.background(), key=str(key)):
+                    self._on_complete()
 
     def _find(self, key: OperationKey) -> _Operation | None:
         """The operation that stands in the way: a running one if there is one, else that of the very key, else any."""

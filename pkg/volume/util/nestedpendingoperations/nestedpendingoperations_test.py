@@ -9,6 +9,7 @@ import pytest
 
 from pkg import golang
 from pkg.apimachinery.clock import testing
+from pkg.golang.testing import out_of_threads
 from pkg.util.goroutinemap import exponentialbackoff
 from pkg.volume.util import types as volumetypes
 from pkg.volume.util.nestedpendingoperations import AlreadyExistsError, NestedPendingOperations
@@ -240,3 +241,28 @@ def test_whoever_wants_to_know_is_told_of_each_end() -> None:
     assert told.recv(WAIT)[1]
     operations.run("other", "", "", failing())
     assert told.recv(WAIT)[1]
+
+
+@pytest.mark.parametrize("err", [RecursionError(), MemoryError(), golang.Canceled(), UnicodeError("bad name")])
+def test_operation_whose_end_cannot_be_told_has_ended(err: Exception) -> None:
+    def fail(param: object = None) -> None:
+        raise err
+
+    operations = volumetypes.GeneratedOperations("op", volumetypes.OperationContext, fail, fail)
+    nested = NestedPendingOperations(True, on_complete=fail)
+    nested.run(VOLUME, "", "", operations)
+    nested.wait()
+    nested.run(VOLUME, "", "", done())
+    nested.wait()
+
+
+def test_operation_without_a_thread_has_failed_and_is_tried_again() -> None:
+    clock = testing.FakeClock()
+    nested = NestedPendingOperations(True, clock=clock)
+    with out_of_threads("volume-op"), pytest.raises(golang.ThreadError, match="can't start new thread"):
+        nested.run(VOLUME, "", "", done())
+    assert not nested.is_operation_pending(VOLUME, "", "")
+    assert nested.next_retry() == exponentialbackoff.INITIAL_DURATION_BEFORE_RETRY
+    clock.step(0.6)
+    nested.run(VOLUME, "", "", done())
+    nested.wait()

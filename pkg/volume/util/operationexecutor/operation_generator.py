@@ -1087,7 +1087,9 @@ def _failing(volume: VolumeLogger, prefix: str) -> Iterator[None]:
     except OperationError:
         raise
     except Exception as err:  # plugins raise whatever their tools and servers do
-        raise OperationError(*volume.generate_error(prefix, err)) from err
+        simple, detailed = volume.generate_error(prefix, err)
+        detailed.__cause__ = err
+        raise OperationError(simple, detailed) from err
 
 
 @contextlib.contextmanager

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from kubelet import events as kevents
 from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
-from pkg.util import mountholders
+from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.util import mountholders, removeall
 from pkg.volume.util import types as volumetypes
 from pkg.volume.util.operationexecutor.operation_executor import AttachedVolume, MountedVolume, VolumeLogger
 
@@ -109,10 +110,9 @@ class StuckUnmounts:
             fresh, self._fresh = self._fresh, set()
             failures = [(key, self._failures[key]) for key in fresh]
         for key, failure in failures:
-            try:
+            message = "Could not find out who holds a volume"
+            with contain(message, golang.background(), volumeName=failure.volume_name):
                 self._investigate(key, failure, retry)
-            except OSError as err:
-                klog.error_s(err, "Could not find out who holds a volume", volumeName=failure.volume_name)
 
     def close(self) -> None:
         """End all watches."""
@@ -165,6 +165,8 @@ class StuckUnmounts:
             self._tell(key, failure, f"{mounts[0].mount_point} is held by {_named(holders)}", holders)
         elif (nested := _nested(mounts)) is not None:
             self._tell(key, failure, f"{nested.mount_point} is mounted below it", holders)
+        elif isinstance(failure.err.__cause__, removeall.MountedError):
+            self._tell(key, failure, str(failure.err.__cause__), holders)
         if not holders:
             return
         # We ourselves do not end, but what we do there does; the next regular attempt will tell.
@@ -178,7 +180,14 @@ class StuckUnmounts:
             self._watches[key] = watch
         if old is not None:
             old.stop()
-        watch.start()
+        try:
+            watch.start()
+        except Exception:
+            # The next regular attempt to unmount looks again.
+            with self._lock:
+                if self._watches.get(key) is watch:
+                    del self._watches[key]
+            raise
 
     def _tell(self, key: tuple[str, str], failure: _Failure, why: str, holders: Sequence[mountholders.Holder]) -> None:
         pids = frozenset(holder.pid for holder in holders)
@@ -220,8 +229,14 @@ class _Watch:
         with self._lock:
             if self._stopped:
                 return
-            self._stop = os.eventfd(0, os.EFD_CLOEXEC)
-        golang.go(self._run, self._stop, name="stuck-unmount")
+            stop = self._stop = os.eventfd(0, os.EFD_CLOEXEC)
+        try:
+            golang.go(self._run, stop, name="stuck-unmount")
+        except golang.ThreadError:
+            with self._lock:
+                self._stop = None
+            os.close(stop)
+            raise
 
     def stop(self) -> None:
         """End the wait, before or after it began; on_end is not called any more, unless it just is."""
@@ -244,7 +259,8 @@ class _Watch:
         for descriptor in (stop, *descriptors):
             os.close(descriptor)
         if not stopped:
-            self._on_end()
+            with contain("Failed to have a volume unmounted again", golang.background()):
+                self._on_end()
 
     def _open(self) -> tuple[list[int], bool]:
         """Descriptors of the processes, and whether one has ended already."""

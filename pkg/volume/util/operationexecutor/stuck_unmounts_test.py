@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.tools.record.testing import FakeRecorder
+from pkg.golang.testing import out_of_threads
+from pkg.util import mountholders, removeall
 from pkg.volume.plugins import Spec
 from pkg.volume.util import types as volumetypes
 from pkg.volume.util.operationexecutor import AttachedVolume, MountedVolume, StuckUnmounts
@@ -141,6 +144,45 @@ def test_mount_on_the_mount_is_named(world: World) -> None:
         subprocess.run(["umount", below], check=True)
     (event,) = world.recorder.drain()
     assert event == (f'Warning FailedUnmount Unmount failed for volume "plugin/u-data" : {below} is mounted below it')
+
+
+def test_mount_that_keeps_the_directory_from_being_removed_is_named(world: World) -> None:
+    err = RuntimeError("UnmountVolume.TearDown failed")
+    err.__cause__ = removeall.MountedError(f"cannot delete directory v: {world.path} is a mount point")
+    for _ in range(2):
+        world.unmount(err)
+    (event,) = world.recorder.drain()
+    assert event.endswith(f'"plugin/u-data" : cannot delete directory v: {world.path} is a mount point')
+
+
+@pytest.mark.parametrize("err", [RecursionError(), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), MemoryError()])
+def test_holder_that_cannot_be_found_out_keeps_no_other_from_being(
+    world: World, err: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = world.hold()
+    find = mountholders.find_holders
+    errs = [err]
+
+    def fail_once(*args: Any) -> list[mountholders.Holder]:
+        if errs:
+            raise errs.pop()
+        return find(*args)
+
+    monkeypatch.setattr(mountholders, "find_holders", fail_once)
+    world.unmount(OSError("target is busy"))
+    assert world.recorder.drain() == []
+    world.unmount(OSError("target is busy"))
+    assert f"(pid {holder.pid}," in world.recorder.drain()[0]
+
+
+def test_holder_is_watched_once_there_is_a_thread_for_it(world: World) -> None:
+    holder = world.hold()
+    with out_of_threads("stuck-unmount") as refused:
+        world.unmount(OSError("target is busy"))
+    assert refused == ["stuck-unmount"]
+    world.unmount(OSError("target is busy"))
+    holder.communicate(timeout=WAIT)
+    assert world.retried.recv(WAIT) == ("plugin/u-data", True)
 
 
 def test_pod_that_only_its_worker_knows_is_told(world: World) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pkg import klog, mount_utils
+from pkg import golang, klog, mount_utils
+from pkg.apimachinery.util.runtime.runtime import contain
 
 # The annotation of a claim that names who expands its volume.
 VOLUME_RESIZER_KEY = "volume.kubernetes.io/storage-resizer"
@@ -50,9 +51,11 @@ class GeneratedOperations:
             klog.error_s(err, "Volume operation crashed", operation=self.operation_name)
             context = OperationContext(detailed_err=err)
         if self.event_recorder_func is not None:
-            self.event_recorder_func(context.event_err)
+            with contain("Failed to tell of a volume operation", golang.background(), operation=self.operation_name):
+                self.event_recorder_func(context.event_err)
         if self.complete_func is not None:
-            self.complete_func(CompleteFuncParam(context.detailed_err, context.migrated))
+            with contain("Failed to count a volume operation", golang.background(), operation=self.operation_name):
+                self.complete_func(CompleteFuncParam(context.detailed_err, context.migrated))
         return context
 
 

@@ -5,7 +5,6 @@ Go: pkg/kubelet/config/http.go
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 from kubelet import events
@@ -16,8 +15,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.util import wait
 from pkg.client_go.tools import record
 
-_TIMEOUT = 10.0  # seconds for a whole request
-_CHUNK = 64 * 1024
+TIMEOUT = 10.0  # seconds for a whole request
 # How much of what could not be parsed a message quotes.
 _QUOTED = 200
 
@@ -85,7 +83,7 @@ class SourceURL:
 
     def extract_from_url(self, ctx: golang.Context) -> None:
         """Read the URL and send its pods, unless it gave the same bytes as before. Raises SourceURLError."""
-        data = self._fetch()
+        data = self._fetch(ctx)
         if not data:
             self._send(ctx, [])  # so that the source counts as seen
             raise SourceURLError(f"zero-length data received from {self._url}")
@@ -117,26 +115,17 @@ class SourceURL:
                 f"single ({single_pod_err}) or multiple pods ({err})"
             ) from err
 
-    def _fetch(self) -> bytes:
-        # Most kubelets have no manifest URL, and the library takes long to import.
-        import requests
+    def _fetch(self, ctx: golang.Context) -> bytes:
+        # Most kubelets have no manifest URL.
+        from kubelet.config import fetch
 
-        # The library's time-out is per read; a server that drips would hold it for ever.
-        deadline = time.monotonic() + _TIMEOUT
-        data = bytearray()
         try:
-            with requests.get(self._url, headers=self._header, timeout=_TIMEOUT, stream=True) as response:
-                for chunk in response.iter_content(_CHUNK):
-                    data += chunk
-                    if len(data) > common.MAX_CONFIG_LENGTH:
-                        raise SourceURLError(f"{self._url}: larger than the limit of {common.MAX_CONFIG_LENGTH} bytes")
-                    if time.monotonic() > deadline:
-                        raise SourceURLError(f"{self._url}: not read within {_TIMEOUT:g} seconds")
-                if response.status_code != 200:
-                    raise SourceURLError(f"{self._url}: {response.status_code} {response.reason}")
-        except (requests.RequestException, ValueError) as err:
+            answer = fetch.get(ctx, self._url, self._header, TIMEOUT, common.MAX_CONFIG_LENGTH)
+        except (OSError, ValueError) as err:
             raise SourceURLError(f"{self._url}: {err}") from err
-        return bytes(data)
+        if answer.status != 200:
+            raise SourceURLError(f"{self._url}: {answer.status} {answer.reason}")
+        return answer.body
 
     def _report(self, err: SourceURLError) -> None:
         """Tell of unusable pods in an event at the node. DIVERGES: Go only logs it."""

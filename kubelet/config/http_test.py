@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
+import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from kubelet import types as kubetypes
 from kubelet.config import common, http
 from pkg import golang, klog
+from pkg.apimachinery.util import wait
+from pkg.client_go.rest import testing as resttesting
 from pkg.client_go.tools.record import testing as recordtesting
 
 NODE = "different-value"
@@ -22,6 +30,7 @@ class FakeServer:
     def __init__(self) -> None:
         self.status = 200
         self.body = b""
+        self.extra: dict[str, str] = {}
         self.headers: list[dict[str, str]] = []
         server = self
 
@@ -29,6 +38,8 @@ class FakeServer:
             def do_GET(self) -> None:
                 server.headers.append(dict(self.headers))
                 self.send_response(server.status)
+                for name, value in server.extra.items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(server.body)))
                 self.end_headers()
                 self.wfile.write(server.body)
@@ -153,7 +164,7 @@ def test_status_that_is_not_ok(server: FakeServer) -> None:
 def test_too_large(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "MAX_CONFIG_LENGTH", 10)
     server.body = pod("foo").encode()
-    with pytest.raises(http.SourceURLError, match="larger than the limit"):
+    with pytest.raises(http.SourceURLError, match="longer than 10 bytes"):
         Source(server.url).extract()
 
 
@@ -162,6 +173,150 @@ def test_url_with_header(server: FakeServer) -> None:
     Source(server.url, {"Metadata-Flavor": ["Google"], "X-Many": ["a", "b"]}).extract()
     assert server.headers[0]["Metadata-Flavor"] == "Google"
     assert server.headers[0]["X-Many"] == "a, b"
+
+
+def test_netrc_is_not_read(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root's passwords are not for whoever answers at the URL."""
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login root password secret\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    server.body = pod("foo").encode()
+    Source(server.url).extract()
+    assert "Authorization" not in server.headers[0]
+
+
+def test_credentials_of_the_url_are_sent(server: FakeServer) -> None:
+    server.body = pod("foo").encode()
+    Source(server.url.replace("http://", "http://me:secret@")).extract()
+    assert server.headers[0]["Authorization"] == "Basic bWU6c2VjcmV0"
+    assert "@" not in server.headers[0]["Host"]
+
+
+Write = Callable[[socket.socket], object]
+
+
+def answering(*writes: Write) -> AbstractContextManager[str]:
+    """The URL of a server that answers its first connection by the first function, and so on; the last stays."""
+
+    def handle(connection: socket.socket, number: int) -> None:
+        connection.recv(1 << 16)
+        writes[min(number, len(writes) - 1)](connection)
+
+    return resttesting.serve_raw(handle)
+
+
+def drip(head: bytes) -> Write:
+    """Begins, and then sends a byte now and then for as long as anybody listens."""
+
+    def write(connection: socket.socket) -> None:
+        connection.sendall(head)
+        while True:
+            connection.sendall(b"x")
+            wait.sleep(golang.background(), 0.005)
+
+    return write
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\n\r\n", b""])
+def test_slow_answer_has_one_deadline(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "TIMEOUT", 0.2)
+    with answering(drip(head)) as url, pytest.raises(http.SourceURLError, match=r"timed out|HTTP"):
+        Source(url).extract()
+
+
+def test_the_end_of_the_context_ends_a_fetch() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+
+    def write(connection: socket.socket) -> None:
+        cancel()
+        connection.recv(1)
+
+    with answering(write) as url, pytest.raises(golang.Canceled):
+        Source(url).source.extract_from_url(ctx)
+
+
+def test_compressed_answer(server: FakeServer) -> None:
+    server.body = gzip.compress(pod("foo").encode())
+    server.extra = {"Content-Encoding": "gzip"}
+    assert Source(server.url).extract() == ["foo-different-value"]
+    assert server.headers[0]["Accept-Encoding"] == "gzip"
+
+
+# A member of 1 MiB of blanks, a thousand times.
+_BOMB = """
+import gzip, resource
+from kubelet.config import http
+from kubelet.config import http_test as t
+from pkg import golang
+
+server = t.FakeServer()
+server.body = gzip.compress(b" " * (1 << 20)) * 1024
+server.extra = {"Content-Encoding": "gzip"}
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    t.Source(server.url).extract()
+except http.SourceURLError as err:
+    print(err)
+server.close()
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_compressed_answer_stays_within_its_bound() -> None:
+    """1 GiB is 1 MiB when compressed; the process takes less than 64 MiB for it."""
+    done = subprocess.run([sys.executable, "-c", _BOMB], capture_output=True, text=True, timeout=120)
+    message, grown = done.stdout.splitlines()[-2:]
+    assert "longer than 10485760 bytes" in message and int(grown) < 64, done.stderr
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirect(server: FakeServer, status: int) -> None:
+    server.body = pod("foo").encode()
+    found = b"HTTP/1.1 %d Go\r\nSet-Cookie: a=b\r\nLocation: %s\r\n\r\n" % (status, server.url.encode())
+    with answering(lambda connection: connection.sendall(found)) as url:
+        assert Source(url.replace("127.0.0.1", "localhost"), {"Authorization": ["Bearer t"], "X-Own": ["o"]}).extract()
+    assert server.headers[0]["X-Own"] == "o"
+    assert "Authorization" not in server.headers[0] and "Cookie" not in server.headers[0]
+
+
+def test_endless_redirects() -> None:
+    answer = b"HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n"
+    server = answering(lambda connection: connection.sendall(answer))
+    with server as url, pytest.raises(http.SourceURLError, match="stopped after 10 redirects"):
+        Source(url).extract()
+
+
+@pytest.mark.parametrize("location", [b"file:///etc/shadow", b"http://[", b"http://h:99999999/", b"gopher://x"])
+def test_redirect_elsewhere(location: bytes) -> None:
+    answer = b"HTTP/1.1 302 Found\r\nLocation: %s\r\n\r\n" % location
+    with answering(lambda connection: connection.sendall(answer)) as url, pytest.raises(http.SourceURLError):
+        Source(url).extract()
+
+
+def test_proxy_of_the_environment(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/pods"))
+    monkeypatch.setenv("NO_PROXY", "")
+    server.body = pod("foo").encode()
+    assert Source("http://manifests.example/pods").extract() == ["foo-different-value"]
+    assert server.headers[0]["Host"] == "manifests.example"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\xff\xfe",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnone",
+        b"HTTP/1.1 \xb2\xb2\xb2 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 1000 + b"\r\n",
+    ],
+)
+def test_nonsense(answer: bytes) -> None:
+    with answering(lambda connection: connection.sendall(answer)) as url, pytest.raises(http.SourceURLError):
+        Source(url).extract()
 
 
 def test_failures_become_quiet(server: FakeServer, capfd: pytest.CaptureFixture[str]) -> None:

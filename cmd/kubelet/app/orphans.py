@@ -177,9 +177,12 @@ def _pods_of_api_server(server: options.KubeletServer, node_name: str) -> list[v
     with _unknown("the pods that the API server has for this node"):
         client = kubernetes.new_for_config(_client_config(server))
         try:
-            return client.core_v1.pods("").list(golang.background(), selector).items
+            found = client.core_v1.pods("").list(golang.background(), selector)
         finally:
             client.close()
+    if found.undecodable:
+        raise UnknownPodsError(f"cannot decode the pod {found.undecodable[0].key} of the API server")
+    return found.items
 
 
 def _client_config(server: options.KubeletServer) -> rest.Config:

@@ -54,6 +54,21 @@ def test_frozen_server_does_not_hold_a_request(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(caught.value, TimeoutError)
 
 
+@pytest.mark.parametrize(
+    "head", [b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n"]
+)
+def test_answer_that_is_the_last_of_its_connection(head: bytes) -> None:
+    """The standard library lets go of the connection before it reads the body."""
+
+    def handle(connection: socket.socket, _: int) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(head)
+        connection.sendall(b"x" * 100_000)
+
+    with testing.serve_raw(handle) as url:
+        assert get(url) == b"x" * 100_000
+
+
 def test_read_is_repeated_on_another_connection_than_the_frozen_one(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = golang.Channel[None](1)
 

@@ -492,39 +492,7 @@ def _deadline(ctx: golang.Context) -> float:
 
 
 def _body(response: http.client.HTTPResponse) -> bytes:
-    """All of the body. Raises ValueError when there is more than MAX_RESPONSE_BYTES."""
-    parts, left = [], MAX_RESPONSE_BYTES
-    while chunk := response.read1(_CHUNK):
-        parts.append(chunk)
-        left -= len(chunk)
-        if left < 0:
-            raise _too_long()
-    if response.length:  # read1 does not complain of an answer that is cut short
-        raise http.client.IncompleteRead(b"", response.length)
-    # Of an answer with a Content-Length read1 does not notice the end, and its connection could not be used again.
-    response.close()
-    data = b"".join(parts)
-    return _decompress(data) if response.headers.get("Content-Encoding") == "gzip" else data
-
-
-def _decompress(data: bytes) -> bytes:
-    """What was compressed by gzip, which may be a thousand times as long. Raises ValueError, EOFError, zlib.error."""
-    parts, left = [], MAX_RESPONSE_BYTES
-    while data:
-        member = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        part = member.decompress(data, left + 1)
-        left -= len(part)
-        if left < 0:
-            raise _too_long()
-        if not member.eof:
-            raise EOFError("unexpected EOF")
-        parts.append(part)
-        data = member.unused_data
-    return b"".join(parts)
-
-
-def _too_long() -> ValueError:
-    return ValueError(f"the answer is longer than {MAX_RESPONSE_BYTES} bytes")
+    return transport.read_body(response, MAX_RESPONSE_BYTES)
 
 
 def _discard(response: http.client.HTTPResponse) -> None:

@@ -3,10 +3,11 @@
 Go: k8s.io/client-go/transport, k8s.io/client-go/util/connrotation
 
 `connection.py` opens connections and keeps those that can be used again, `dial.py` chooses among the addresses of a
-name, `tls.py` says what they must prove and
-show, `token_source.py` reads tokens from files.
+name, `body.py` reads answers, `tls.py` says what both ends must prove and show, `token_source.py` reads tokens from
+files.
 """
 
+from pkg.client_go.transport.body import read_body
 from pkg.client_go.transport.connection import (
     Connection,
     ConnectionLostError,
@@ -29,4 +30,5 @@ __all__ = [
     "KeyPair",
     "TLSContexts",
     "TransportError",
+    "read_body",
 ]

@@ -211,7 +211,7 @@ class Connection(http.client.HTTPConnection):
 
     def response_class(self, sock: socket.socket, method: str | None = None) -> Response:  # type: ignore[override]
         """What http.client calls to read an answer: from a socket that keeps to the deadline."""
-        return Response(_Deadlined(self), method=method)  # type: ignore[arg-type]
+        return Response(_Deadlined(self, sock), method=method)  # type: ignore[arg-type]
 
     def is_stale(self) -> bool:
         """Whether the other end has closed it, or sent something that nobody asked for."""
@@ -257,8 +257,12 @@ class Connection(http.client.HTTPConnection):
 class _Deadlined(io.RawIOBase):
     """What comes in on a connection, as http.client wants it, with the connection's deadline."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, sock: socket.socket) -> None:
         self._connection = connection
+        self._sock = sock
+        # Keeps the socket open after the connection has let go of it, as http.client does before it reads the last
+        # answer of a connection.
+        self._file = sock.makefile("rb", buffering=0)
 
     def makefile(self, mode: str) -> io.BufferedReader:
         return io.BufferedReader(self)
@@ -267,9 +271,12 @@ class _Deadlined(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        sock = self._connection.sock
-        sock.settimeout(self._connection.time_left())
-        return sock.recv_into(buffer)
+        self._sock.settimeout(self._connection.time_left())
+        return self._file.readinto(buffer) or 0
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _set_options(sock: socket.socket) -> None:

@@ -44,8 +44,6 @@ DEFAULT_CIPHER_SUITES = tuple(
     for key in ("ECDSA", "RSA")
 )
 _SESSION_ID = b"kubelet"
-# OpenSSL's SSL_MODE_ENABLE_PARTIAL_WRITE, for which pyOpenSSL has no name, and which it sets.
-_MODE_PARTIAL_WRITE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +103,11 @@ def new_context(options: TLSOptions, pair: certificate.Certificate, ca_bundle: b
     # Only a kubelet with such a server loads OpenSSL.
     from OpenSSL import SSL
 
+    from pkg.golang.http.tlsconn import MODE_PARTIAL_WRITE
+
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
-    # A call that writes all it was given, and not one record of it, is what makes streams fast. And most connections
-    # wait most of the time: hundreds of them need not keep their buffers.
-    context.clear_mode(_MODE_PARTIAL_WRITE)
+    context.clear_mode(MODE_PARTIAL_WRITE)
+    # Most connections wait most of the time: hundreds of them need not keep their buffers.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     # A session that goes on where another ended would come without the client's certificates.
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)

@@ -9,8 +9,11 @@ handshake. A client with a wrong one gets a 401, as from Go, and not a connectio
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import select
 import socket
+import ssl
+from typing import Any
 
 from OpenSSL import SSL, crypto
 
@@ -19,6 +22,11 @@ from pkg.golang.http.conn import WaitingConn
 # What one TLS record can carry: a call never reads more, and its buffer need not be larger.
 _RECORD = 1 << 14
 _HTTP_REQUEST = "http request"
+# OpenSSL's SSL_MODE_ENABLE_PARTIAL_WRITE, for which pyOpenSSL has no name, and which it sets: a call that writes all it
+# was given, and not one record of it, is what makes streams fast.
+MODE_PARTIAL_WRITE = 1
+# Of X509_CHECK_FLAG_...: what Python's own ssl sets too.
+_NO_PARTIAL_WILDCARDS, _NEVER_THE_SUBJECT = 0x4, 0x20
 
 
 class TLSError(OSError):
@@ -30,12 +38,16 @@ class PlainHTTPError(TLSError):
 
 
 class TLSConn(WaitingConn):
-    """The server's side of a TLS connection."""
+    """One side of a TLS connection: the server's, or that of the client of a server which has the name `host`."""
 
-    def __init__(self, context: SSL.Context, sock: socket.socket) -> None:
+    def __init__(self, context: SSL.Context, sock: socket.socket, host: str = "") -> None:
         super().__init__(sock)
         self._tls = SSL.Connection(context, sock)
-        self._tls.set_accept_state()
+        if host:
+            self._tls.set_connect_state()
+            _expect(self._tls, host)
+        else:
+            self._tls.set_accept_state()
 
     def handshake(self) -> None:
         """Raises TLSError, PlainHTTPError or TimeoutError."""
@@ -50,7 +62,7 @@ class TLSConn(WaitingConn):
             except SSL.SysCallError as err:
                 raise TLSError("EOF in the handshake") from err
             except SSL.Error as err:
-                reason = _reason(err)
+                reason = _reason(err) + _verify_error(self._tls)
                 raise (PlainHTTPError if reason == _HTTP_REQUEST else TLSError)(reason) from err
 
     def peer_certificates(self) -> list[bytes]:
@@ -127,6 +139,48 @@ class TLSConn(WaitingConn):
         with contextlib.suppress(SSL.Error):
             self._tls.shutdown()
         self.sock.close()
+
+
+def client_context() -> SSL.Context:
+    """For clients that trust the machine's authorities alone, as Python's own default context does."""
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.set_min_proto_version(SSL.TLS1_2_VERSION)
+    context.clear_mode(MODE_PARTIAL_WRITE)
+    context.set_mode(SSL.MODE_RELEASE_BUFFERS)
+    context.set_verify(SSL.VERIFY_PEER)
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile or paths.capath:
+        context.load_verify_locations(paths.cafile, paths.capath)
+    return context
+
+
+def _expect(tls: SSL.Connection, host: str) -> None:
+    """Have the server's certificate checked for its host's name, or address, in the handshake."""
+    # OpenSSL does it by itself when it is told to, for which pyOpenSSL has no function.
+    lib: Any = SSL._lib  # type: ignore[attr-defined]
+    expected = lib.SSL_get0_param(tls._ssl)
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0]).packed
+    except ValueError:
+        name = host.encode("idna")
+        tls.set_tlsext_host_name(name)
+        lib.X509_VERIFY_PARAM_set_hostflags(expected, _NO_PARTIAL_WILDCARDS | _NEVER_THE_SUBJECT)
+        is_set = lib.X509_VERIFY_PARAM_set1_host(expected, name, len(name))
+    else:
+        is_set = lib.X509_VERIFY_PARAM_set1_ip(expected, address, len(address))
+    if not is_set:
+        # Nobody may be taken for somebody that he was not compared with.
+        raise TLSError(f"certificates cannot be checked for the name {host!r}")
+
+
+def _verify_error(tls: SSL.Connection) -> str:
+    """What was wrong with the other side's certificate; "" for nothing."""
+    lib: Any = SSL._lib  # type: ignore[attr-defined]
+    result = lib.SSL_get_verify_result(tls._ssl)
+    if not result:
+        return ""
+    text: bytes = SSL._ffi.string(lib.X509_verify_cert_error_string(result))  # type: ignore[attr-defined]
+    return f": {text.decode()}"
 
 
 def _reason(err: SSL.Error) -> str:

@@ -9,12 +9,14 @@ k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go
 
 from __future__ import annotations
 
+import contextlib
+import select
 import socket
 import ssl
 from urllib.parse import quote, urlencode
 
-from pkg.apimachinery.util.proxy import Relay, TLSClientConn
-from pkg.golang.http.conn import PlainConn
+from pkg.apimachinery.util.proxy import Relay
+from pkg.golang.http.conn import PlainConn, WaitingConn
 
 from . import errors
 from .connections import Responder
@@ -120,6 +122,57 @@ def _checked_answer(request: Request, backend: socket.socket) -> bytes:
     if code == 500:
         raise errors.internal_error(text)
     raise errors.server_response(code, request.resource, request.name, text)
+
+
+class TLSClientConn(WaitingConn):
+    """A connection over the standard library's TLS, that does not block.
+
+    It may lose what comes after its direction has ended.
+    """
+
+    def __init__(self, secured: ssl.SSLSocket) -> None:
+        super().__init__(secured)
+        self._secured = secured
+
+    def recv(self, n: int) -> bytes:
+        while True:
+            try:
+                return self._secured.recv(n)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as err:
+                self._wait_if_blocking(_event(err))
+
+    def send(self, data: bytes | memoryview) -> int:
+        while True:
+            try:
+                return self._secured.send(data)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as err:
+                self._wait_if_blocking(_event(err))
+
+    def sendall(self, data: bytes | memoryview) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self._secured.send(view) :]
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as err:
+                self._wait(_event(err))
+
+    def shutdown_write(self) -> None:
+        # It sends the end, and then asks for the other side's, which is not there yet. If data is, that is an error,
+        # which ends the connection: the standard library cannot send the end alone.
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._secured.unwrap()
+
+    def pending(self) -> bytes:
+        count = self._secured.pending()
+        return self._secured.recv(count) if count else b""
+
+    def close(self) -> None:
+        self._secured.close()
+
+
+def _event(err: ssl.SSLError) -> int:
+
+    return select.POLLIN if isinstance(err, ssl.SSLWantReadError) else select.POLLOUT
 
 
 def _conn(sock: socket.socket) -> PlainConn | TLSClientConn:

@@ -3,7 +3,7 @@
 Go: k8s.io/apimachinery/pkg/util/proxy
 """
 
-from pkg.apimachinery.util.proxy.dial import TLSClientConn, dial_url
+from pkg.apimachinery.util.proxy.dial import dial_url
 from pkg.apimachinery.util.proxy.relay import Relay
 from pkg.apimachinery.util.proxy.upgradeaware import Backend, BackendError, UpgradeAwareHandler, dial_for_upgrade
 
@@ -11,7 +11,6 @@ __all__ = [
     "Backend",
     "BackendError",
     "Relay",
-    "TLSClientConn",
     "UpgradeAwareHandler",
     "dial_for_upgrade",
     "dial_url",

@@ -5,64 +5,14 @@ Go: k8s.io/apimachinery/pkg/util/proxy/dial.go
 
 from __future__ import annotations
 
-import contextlib
-import select
 import socket
-import ssl
+import time
 from urllib.parse import SplitResult
 
-from pkg.golang.http.conn import Conn, PlainConn, WaitingConn
+from pkg.golang.http.conn import Conn, PlainConn
 
 # In seconds, for the connection and for what is said before the streams.
 DIAL_TIMEOUT = 30.0
-
-
-class TLSClientConn(WaitingConn):
-    """A connection over the standard library's TLS, that does not block. Go: tls.Conn"""
-
-    def __init__(self, secured: ssl.SSLSocket) -> None:
-        super().__init__(secured)
-        self._secured = secured
-
-    def recv(self, n: int) -> bytes:
-        while True:
-            try:
-                return self._secured.recv(n)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as err:
-                self._wait_if_blocking(_event(err))
-
-    def send(self, data: bytes | memoryview) -> int:
-        while True:
-            try:
-                return self._secured.send(data)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as err:
-                self._wait_if_blocking(_event(err))
-
-    def sendall(self, data: bytes | memoryview) -> None:
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[self._secured.send(view) :]
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as err:
-                self._wait(_event(err))
-
-    def shutdown_write(self) -> None:
-        # It sends the end, and then asks for the other side's, which is not there yet. If data is, that is an error,
-        # which ends the connection: the standard library cannot send the end alone.
-        with contextlib.suppress(ssl.SSLWantReadError):
-            self._secured.unwrap()
-
-    def pending(self) -> bytes:
-        count = self._secured.pending()
-        return self._secured.recv(count) if count else b""
-
-    def close(self) -> None:
-        self._secured.close()
-
-
-def _event(err: ssl.SSLError) -> int:
-
-    return select.POLLIN if isinstance(err, ssl.SSLWantReadError) else select.POLLOUT
 
 
 def dial_url(url: SplitResult) -> Conn:
@@ -76,9 +26,19 @@ def dial_url(url: SplitResult) -> Conn:
     sock = socket.create_connection((url.hostname, port), timeout=DIAL_TIMEOUT)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if url.scheme == "http":
-            return PlainConn(sock)
-        return TLSClientConn(ssl.create_default_context().wrap_socket(sock, server_hostname=url.hostname))
+        return PlainConn(sock) if url.scheme == "http" else _secure(sock, url.hostname)
     except BaseException:
         sock.close()
         raise
+
+
+def _secure(sock: socket.socket, host: str) -> Conn:
+    # Loading OpenSSL takes a while: only few runtimes have streaming servers with TLS. And Python's own cannot send the
+    # end of one direction alone, while the other one goes on.
+    from pkg.golang.http import tlsconn
+
+    conn = tlsconn.TLSConn(tlsconn.client_context(), sock, host)
+    conn.set_deadline(time.monotonic() + DIAL_TIMEOUT)
+    conn.handshake()
+    conn.set_deadline(None)
+    return conn

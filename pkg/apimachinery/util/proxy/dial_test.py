@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import ipaddress
 import socket
@@ -26,8 +27,12 @@ from pkg.apimachinery.util.proxy.testing import TIMEOUT
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     """Of 127.0.0.1, with its key, signed by itself."""
+    return issue(tmp_path, x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+
+
+def issue(tmp_path: Path, *names: x509.GeneralName, subject: str = "runtime") -> Path:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "runtime")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -37,7 +42,7 @@ def certificate(tmp_path: Path) -> Path:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .add_extension(x509.SubjectAlternativeName(names), False)
         .sign(key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
@@ -65,6 +70,8 @@ def echo(certificate: Path, may_answer: threading.Event | None = None) -> Iterat
                 told = b"".join(iter(lambda: secured.recv(1 << 16), b""))
                 assert may_answer is None or may_answer.wait(TIMEOUT)
                 secured.sendall(told)
+                with contextlib.suppress(OSError):
+                    secured.unwrap()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = golang.go(serve, name="echo")
@@ -84,6 +91,76 @@ def test_a_runtime_behind_tls(certificate: Path, monkeypatch: pytest.MonkeyPatch
         ended.set()
         assert b"".join(iter(lambda: conn.recv(1 << 16), b"")) == data
         conn.close()
+
+
+def test_what_is_under_way_arrives_after_the_end_of_the_writing(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runtime has said much already when the client ends its direction, and says more after."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    before, after = b"b" * 100_000, b"a" * 1_000_000
+    with talking(certificate, before, after) as port:
+        conn = proxy.dial_url(urlsplit(f"https://127.0.0.1:{port}/exec/token"))
+        conn.settimeout(TIMEOUT)
+        received = conn.recv(1)
+        conn.shutdown_write()
+        while data := conn.recv(1 << 16):
+            received += data
+        assert received == before + after
+        conn.close()
+
+
+@contextmanager
+def talking(certificate: Path, before: bytes, after: bytes) -> Iterator[int]:
+    """A server that speaks before and after the client has ended its direction; its port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    def serve() -> None:
+        sock, _ = listener.accept()
+        sock.settimeout(TIMEOUT)
+        with sock, context.wrap_socket(sock, server_side=True) as secured:
+            secured.sendall(before)
+            assert secured.recv(100) == b""
+            secured.sendall(after)
+            # So says Go's server too that nothing more comes.
+            secured.unwrap()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = golang.go(serve, name="talking")
+        yield listener.getsockname()[1]
+        thread.join()
+
+
+LOCALHOST, WILDCARD = x509.DNSName("localhost"), x509.DNSName("*.localhost")
+
+
+@pytest.mark.parametrize(
+    ("names", "host", "is_right"),
+    [
+        ([LOCALHOST], "localhost", True),
+        ([x509.DNSName("other"), LOCALHOST], "localhost", True),
+        ([x509.DNSName("other")], "localhost", False),
+        ([WILDCARD], "localhost", False),
+        ([LOCALHOST], "127.0.0.1", False),
+        ([x509.DNSName("127.0.0.1")], "127.0.0.1", False),
+        ([x509.IPAddress(ipaddress.ip_address("127.0.0.2"))], "127.0.0.1", False),
+        ([x509.DNSName("other")], "runtime", False),
+    ],
+)
+def test_the_certificate_is_of_the_host_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[x509.GeneralName], host: str, is_right: bool
+) -> None:
+    certificate = issue(tmp_path, *names)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    connect = socket.create_connection
+    monkeypatch.setattr(socket, "create_connection", lambda to, timeout: connect(("127.0.0.1", to[1]), timeout))
+    with echo(certificate) as port:
+        if is_right:
+            proxy.dial_url(urlsplit(f"https://{host}:{port}/")).close()
+        else:
+            with pytest.raises(OSError, match=r"certificate verify failed: .* mismatch"):
+                proxy.dial_url(urlsplit(f"https://{host}:{port}/"))
 
 
 def test_a_runtime_whose_certificate_nobody_trusts(certificate: Path) -> None:

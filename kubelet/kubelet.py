@@ -79,6 +79,8 @@ FAILED_EVENT_RETRY_PERIOD = 10.0
 
 # How long, in seconds, local agents wait for the API server to tell of its pods.
 POD_RESOURCES_PATIENCE = 5.0
+# How soon it is tried again to serve them, in seconds.
+POD_RESOURCES_RETRY_PERIOD = 60.0
 CONTAINER_GC_PERIOD = 60.0
 IMAGE_GC_PERIOD = 300.0
 EVICTION_MONITORING_PERIOD = 10.0
@@ -1366,10 +1368,15 @@ class Kubelet(KubeletPods, KubeletStats):
         manager = self.container_manager
         providers = podresources.PodResourcesProviders(_PodsProvider(self), manager, manager, manager, manager)
         endpoint = util.local_endpoint(self.get_pod_resources_dir(), podresources.SOCKET)
-        try:
-            podresources_server.listen_and_serve_pod_resources(ctx, endpoint, providers)
-        except OSError as err:
-            klog.error_s(err, "Failed to create listener for podResources endpoint", endpoint=endpoint)
+
+        def serve() -> None:
+            try:
+                podresources_server.listen_and_serve_pod_resources(ctx, endpoint, providers)
+            except Exception as err:
+                # Pods run without, whatever it is; it may well be gone the next time.
+                klog.error_s(err, "Failed to create listener for podResources endpoint", endpoint=endpoint)
+
+        wait.until(serve, POD_RESOURCES_RETRY_PERIOD, ctx, self.clock)
 
     def _wait_for_sources(self, ctx: golang.Context, patience: float) -> None:
         """Until the pods of all sources are known, but no longer than so many seconds."""

@@ -12,6 +12,8 @@ import pytest
 from kubelet import container as kubecontainer
 from kubelet import eviction, lifecycle, pleg
 from kubelet import types as kubetypes
+from kubelet.apis.podresources import server as podresources_server
+from kubelet.kubelet import POD_RESOURCES_RETRY_PERIOD
 from kubelet.pod_workers import UpdatePodOptions
 from kubelet.prober import results
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
@@ -306,5 +308,26 @@ def test_volumes_in_use_are_reported_after_a_report_that_failed(
     monkeypatch.setattr(kubelet, "sync_node_status", report)
     kubelet.volumes_in_use_changed.send(None)
     assert reports.recv(30) == (1, True)
+    cancel()
+    thread.join(30)
+
+
+@pytest.mark.parametrize("err", [*FAILURES, OSError("no such directory")], ids=lambda err: type(err).__name__)
+def test_local_agents_are_served_once_that_can_be(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    served: golang.Channel[None] = golang.Channel(1)
+
+    def serve(ctx: golang.Context, endpoint: str, providers: Any) -> None:
+        served.send(None)
+        ctx.done().recv()
+
+    monkeypatch.setattr(podresources_server, "listen_and_serve_pod_resources", failing_once(serve, err))
+    ctx, cancel = golang.with_cancel(test_kubelet.ctx)
+    thread = golang.go(test_kubelet.kubelet.listen_and_serve_pod_resources, ctx, name="pod-resources")
+    while not test_kubelet.clock.has_waiters():
+        assert not ctx.wait(0.002)
+    test_kubelet.clock.step(POD_RESOURCES_RETRY_PERIOD)
+    assert served.recv(30)[1]
     cancel()
     thread.join(30)

@@ -5,8 +5,6 @@ Go: pkg/kubelet/server/server.go (ListenAndServePodResources)
 
 from __future__ import annotations
 
-from concurrent import futures
-
 import grpc
 
 from kubelet import util
@@ -26,9 +24,9 @@ _WORKERS = 2
 def listen_and_serve_pod_resources(ctx: golang.Context, endpoint: str, providers: PodResourcesProviders) -> None:
     """Serve on that socket until ctx ends; a socket that another kubelet left there is replaced.
 
-    Raises OSError if the socket cannot be made.
+    Raises OSError if the socket cannot be made, and golang.ThreadError.
     """
-    pool = futures.ThreadPoolExecutor(_WORKERS, "pod-resources")
+    pool = apisgrpc.new_thread_pool(_WORKERS, "pod-resources")
     limiter = apisgrpc.with_rate_limiter("podresources", constants.DEFAULT_QPS, constants.DEFAULT_BURST_TOKENS)
     server = grpc.server(pool, interceptors=[limiter])
     v1alpha1.add_PodResourcesListerServicer_to_server(V1alpha1PodResourcesServer(providers), server)
@@ -45,6 +43,6 @@ def listen_and_serve_pod_resources(ctx: golang.Context, endpoint: str, providers
 def _listen(server: grpc.Server, address: str) -> None:
     try:
         server.add_insecure_port(address)
+        server.start()
     except RuntimeError as err:
         raise OSError(str(err)) from err
-    server.start()

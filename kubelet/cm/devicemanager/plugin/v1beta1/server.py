@@ -11,6 +11,7 @@ from concurrent import futures
 import grpc
 
 from kubelet import metrics
+from kubelet.apis import grpc as apisgrpc
 from kubelet.apis.deviceplugin import v1beta1 as api
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2_grpc
@@ -48,7 +49,7 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         self._last_error: OSError | None = None
 
     def start(self) -> None:
-        """Remove what an earlier kubelet and its plugins left, and listen. Raises OSError."""
+        """Remove what an earlier kubelet and its plugins left, and listen. Raises OSError, golang.ThreadError."""
         klog.v(2).info_s("Starting device plugin registration server")
         try:
             filesystem.mkdir_all(self._socket_dir, 0o750)
@@ -61,14 +62,16 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         self._last_error = None
 
     def _listen(self) -> None:
-        self._pool = futures.ThreadPoolExecutor(_WORKERS, "device-plugin-registration")
-        self._grpc = grpc.server(self._pool)
-        api_pb2_grpc.add_RegistrationServicer_to_server(self, self._grpc)
+        pool = apisgrpc.new_thread_pool(_WORKERS, "device-plugin-registration")
+        server = grpc.server(pool)
+        api_pb2_grpc.add_RegistrationServicer_to_server(self, server)
         try:
-            self._grpc.add_insecure_port(f"unix:{self.socket_path}")
+            server.add_insecure_port(f"unix:{self.socket_path}")
+            server.start()
         except RuntimeError as err:
+            pool.shutdown(wait=False)
             raise OSError(f"listen unix {self.socket_path}: {err}") from err
-        self._grpc.start()
+        self._pool, self._grpc = pool, server
 
     def stop(self) -> None:
         """Let go of all plugins, and listen no more. A second time, or without start, it does nothing."""

@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Generators that clean up when they are collected, by what they do then, which takes no lock.
 HARMLESS = {
-    "pkg/volume/util/fs/fs.py:_walk": "closes a directory",
+    "pkg/util/filetree.py:_entries": "closes a directory",
+    "pkg/util/filetree.py:walk": "closes descriptors",
+    "pkg/volume/util/fs/fs.py:_statuses": "suppresses an error",
     "pkg/volume/volume_linux.py:walk_deep": "closes descriptors",
 }
 

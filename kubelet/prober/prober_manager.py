@@ -14,6 +14,7 @@ from kubelet import container as kubecontainer
 from kubelet import metrics as kubeletmetrics
 from kubelet.prober import results
 from kubelet.prober.prober import Prober, ProbeType, probe_spec
+from kubelet.prober.scheduler import Scheduler
 from kubelet.prober.worker import Worker
 from pkg import golang, klog
 from pkg.api.core import v1
@@ -74,7 +75,9 @@ class Manager:
             ProbeType.READINESS: readiness_manager,
             ProbeType.STARTUP: startup_manager,
         }
-        self._ctx, self._cancel = golang.with_cancel(golang.background())
+        # Not of a pod's sync: that ends with the sync, and probing goes on.
+        ctx, self._cancel = golang.with_cancel(golang.background())
+        self.scheduler = Scheduler(ctx, self.clock)
         self._lock = threading.Lock()  # guards the two fields below
         self._workers: dict[_ProbeKey, Worker] = {}
         # By pods' uids: the containers that were there before the kubelet, by their ids, as they were last told.
@@ -95,9 +98,8 @@ class Manager:
                     if key in self._workers:
                         continue
                     worker = self._workers[key] = Worker(self, probe_type, pod, container)
-                name = f"prober-{probe_type.lower()}-{pod.metadata.name}-{container.name}"
-                # Not ctx: that ends with this step of the pod, and probing goes on.
-                golang.go(worker.run, self._ctx, name=name)
+                    self.scheduler.add(worker)
+        self.scheduler.tend()
 
     def stop_liveness_and_startup(self, pod: v1.Pod) -> None:
         """Stop what could have a container of the terminating pod restarted; readiness is still probed.
@@ -118,10 +120,12 @@ class Manager:
             unwanted = [key for key in self._workers if key.pod_uid not in desired_pods]
             self._inherited = {uid: known for uid, known in self._inherited.items() if uid in desired_pods}
         self._stop(unwanted)
+        self.scheduler.tend()
 
     def stop_all(self) -> None:
         """Stop every probe for good, those that wait for a reader of their results too; for the end of the kubelet."""
         self._cancel()
+        self.scheduler.end_all()
 
     def _stop(self, keys: Iterable[_ProbeKey]) -> None:
         with self._lock:
@@ -130,7 +134,7 @@ class Manager:
             worker.stop()
 
     def remove_worker(self, worker: Worker) -> None:
-        """Called by a worker whose thread ends."""
+        """Called by a worker that has ended."""
         key = _ProbeKey(worker.pod.metadata.uid, worker.container.name, worker.probe_type)
         with self._lock:
             if self._workers.get(key) is not worker:

@@ -386,6 +386,6 @@ def test_after_a_restart_of_the_kubelet_probes_wait_for_their_turn(world: ProbeW
     running.container_statuses[0].ready = False
     world.manager.probe_unready(spec, running)
     worker = world.manager._worker(spec, CONTAINER_NAME, READINESS)
-    assert worker is not None and len(worker._manual_trigger) == 0
+    assert worker is not None and not world.manager.scheduler._tasks[worker].triggered
     assert world.runner.runs == 0
     stop(world)

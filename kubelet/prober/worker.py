@@ -2,7 +2,8 @@
 
 Go: pkg/kubelet/prober/worker.go
 
-Each worker has a thread of its own, as each has a goroutine in Go; docs/channels.md has what that costs.
+In Go each worker has a goroutine that waits for its ticker, for a trigger or for its end. Here a Scheduler waits for
+them all, and runs on its threads what the loop of that goroutine does.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class WorkerState(NamedTuple):
 
 
 class Worker:
-    """The state belongs to the worker's thread; stop and trigger may be called from others."""
+    """The state belongs to the thread that runs the worker, one at a time; stop and trigger are for all threads."""
 
     def __init__(self, manager: Manager, probe_type: ProbeType, pod: v1.Pod, container: v1.Container) -> None:
         spec = probe_spec(container, probe_type)
@@ -50,8 +51,6 @@ class Worker:
         self._spec = spec
         self._manager = manager
         self._results = manager.results_manager(probe_type)
-        self._stop: golang.Channel[None] = golang.Channel(1)
-        self._manual_trigger: golang.Channel[None] = golang.Channel(1)
         # The container that was probed last; None before the first.
         self._container_id: kubecontainer.ContainerID | None = None
         self._last_result: results.Result | None = None
@@ -59,75 +58,71 @@ class Worker:
         self._result_run = 0
         # A failed liveness probe waits for the restart, a startup probe that has answered for the next container.
         self._on_hold = False
+        self._period = float(spec.period_seconds or 10)
         # When the next tick comes, on the clock's monotonic time.
-        self._due = 0.0
+        # DIVERGES: Go probes at once, and only for one period after a restart of the kubelet at a time drawn at
+        # random. A hash spreads as well, can be foretold, and does so too for pods that come at once. On average
+        # nobody waits longer: at once there is no container yet, and one that has to get ready is a reason to trigger.
+        self._due = manager.clock.monotonic() + self._share_of_period() * self._period
+
+    @property
+    def pod_uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def due(self) -> float:
+        return self._due
 
     def stop(self) -> None:
-        """Have the thread end soon; does not wait for it."""
-        self._stop.try_send(None)
+        """Have the probing end soon; does not wait for it."""
+        self._manager.scheduler.stop(self)
 
     def trigger(self) -> None:
         """Have the container probed now and not at the next tick."""
-        self._manual_trigger.try_send(None)
+        self._manager.scheduler.trigger(self)
 
     @property
     def state(self) -> WorkerState:
         """Where it stands, for those who only look."""
         return WorkerState(self._last_result, self._result_run, self._spec, self._due, self._on_hold)
 
-    def run(self, ctx: golang.Context) -> None:
-        """Probe at every period until stopped, or until the container will not run again."""
-        period = float(self._spec.period_seconds or 10)
-        # DIVERGES: Go probes at once, and only for one period after a restart of the kubelet at a time drawn at
-        # random. A hash spreads as well, can be foretold, and does so too for pods that come at once. On average
-        # nobody waits longer: at once there is no container yet, and one that has to get ready is a reason to trigger.
-        first = self._share_of_period() * period
-        # Before the ticks begin: one that comes before it is due would not move it on.
-        self._due = self._manager.clock.monotonic() + first
-        ticks = self._manager.clock.new_timer_channel(first, period)
-        try:
-            while self._wait(ctx, ticks, period) and self.do_probe(ctx):
-                pass
-        finally:
-            ticks.stop()
-            if self._container_id is not None:
-                self._results.remove(self._container_id)
-            self._manager.remove_worker(self)
+    def run_once(self, ctx: golang.Context, triggered: bool) -> bool:
+        """Probe, as it is time or as somebody has triggered it. Whether to go on. Go: the body of run's loop"""
+        now = self._manager.clock.monotonic()
+        if triggered:
+            self._due = now + self._period
+            klog.v(4).info_s(
+                "Triggered Probe by manual run",
+                probeType=self.probe_type,
+                pod=klog.kobj(self.pod),
+                podUID=self.pod.metadata.uid,
+                containerName=self.container.name,
+            )
+        else:
+            late = max(0.0, now - self._due)
+            self._manager.observe_lateness(self, late)
+            # Ticks that were missed are not made up for.
+            self._due += self._period * (1 + late // self._period)
+        return self.do_probe(ctx)
+
+    def end(self) -> None:
+        """Forget the container's result, and the worker. Go: what run defers"""
+        if self._container_id is not None:
+            self._results.remove(self._container_id)
+        self._manager.remove_worker(self)
 
     def _share_of_period(self) -> float:
         """Which part of the period has passed when this probe's turn comes; the same after a restart of the kubelet."""
         who = f"{self.pod.metadata.uid}/{self.container.name}/{self.probe_type}"
         return zlib.crc32(who.encode()) / 2**32
 
-    def _wait(self, ctx: golang.Context, ticks: golang.TimerChannel, period: float) -> bool:
-        """Until it is time to probe. Whether to go on."""
-        clock = self._manager.clock
-        match golang.select(self._stop, ctx.done(), ticks, self._manual_trigger).index:
-            case 0 | 1:
-                return False
-            case 2:
-                late = clock.monotonic() - self._due
-                self._manager.observe_lateness(self, late)
-                # Ticks that were missed are not made up for.
-                self._due += period * (1 + late // period)
-            case 3:
-                self._due = clock.monotonic() + period
-                ticks.start(period, period)
-                klog.v(4).info_s(
-                    "Triggered Probe by manual run",
-                    probeType=self.probe_type,
-                    pod=klog.kobj(self.pod),
-                    podUID=self.pod.metadata.uid,
-                    containerName=self.container.name,
-                )
-        return True
-
     def do_probe(self, ctx: golang.Context) -> bool:
         """One round. Whether there is to be another."""
         try:
             return self._do_probe(ctx)
         except golang.Canceled:
-            return False
+            # Somebody else's context may have been cancelled.
+            return ctx.err() is None
         except Exception as err:
             # As in Go a fault of one round does not end the probing.
             klog.error_s(err, "Probe round failed", pod=klog.kobj(self.pod), probeType=self.probe_type)

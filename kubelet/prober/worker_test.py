@@ -347,14 +347,17 @@ def test_cancelled_probe_ends_the_probing(world: ProbeWorld) -> None:
     worker = world.worker(LIVENESS)
     world.set_status(world.running())
     world.runner.err = golang.Canceled()
-    assert not worker.do_probe(CTX)
+    assert worker.do_probe(CTX), "somebody else has cancelled a call"
+    ctx, cancel = golang.with_cancel(CTX)
+    cancel()
+    assert not worker.do_probe(ctx)
 
 
-# ---- On a thread ----
+# ---- Run by the scheduler ----
 
 
 class Running:
-    """A worker of the manager on its thread, and the means to wait for its probes."""
+    """A worker of the manager, run by its scheduler, and the means to wait for its probes."""
 
     def __init__(self, world: ProbeWorld, **spec: int) -> None:
         self.world = world
@@ -406,7 +409,7 @@ def test_worker_probes_at_each_period_and_cleans_up(world: ProbeWorld) -> None:
         world.manager.remove_pod(running.pod)
     assert eventually(lambda: world.manager.worker_count() == 0)
     assert world.result(READINESS) is None
-    assert world.clock.waiters() == 0
+    assert eventually(lambda: world.clock.waiters() == 0)
 
 
 def test_trigger_probes_at_once_and_begins_the_period_anew(world: ProbeWorld) -> None:
@@ -447,7 +450,7 @@ def test_probes_are_spread_over_the_period(world: ProbeWorld, uptime: float) -> 
         world.statuses.statuses[pod.metadata.uid] = status
         world.manager.add_pod(CTX, pod)
         workers.append(world.manager._worker(pod, CONTAINER_NAME, LIVENESS))
-    assert eventually(lambda: world.clock.waiters() == 20)
+    assert eventually(lambda: world.clock.waiters() == 1)
     for expected in (range(5, 16), range(20, 21), range(25, 36), range(40, 41)):
         world.clock.step(50)
         due = sum(worker is not None and worker._share_of_period() <= 0.5 for worker in workers)
@@ -468,44 +471,11 @@ def test_turns_are_the_same_after_a_restart_of_the_kubelet(world: ProbeWorld) ->
 
 @pytest.mark.parametrize(("late", "next_due"), [(0.0, 10), (4.0, 10), (25.0, 30)])
 def test_ticks_that_were_missed_are_not_made_up_for(world: ProbeWorld, late: float, next_due: float) -> None:
-    worker = world.worker(LIVENESS)
-    ticks = world.clock.new_timer_channel(0.0, 10.0)
-    world.clock.step(late)
-    assert worker._wait(CTX, ticks, 10.0)
-    assert worker._due == next_due
-
-
-def test_first_tick_that_comes_while_its_worker_is_held_up(world: ProbeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = world.clock.new_timer_channel
-
-    def begin_and_be_held_up(delay: float, period: float | None) -> golang.TimerChannel:
-        ticks = begin(delay, period)
-        world.clock.step(delay + 1)
-        return ticks
-
-    monkeypatch.setattr(world.clock, "new_timer_channel", begin_and_be_held_up)
     worker = world.worker(LIVENESS, period_seconds=10)
-    world.set_status(v1.PodStatus(phase=v1.POD_FAILED))
-    worker.run(CTX)
-    assert worker._due == pytest.approx(10 * worker._share_of_period() + 10)
-
-
-def test_tick_after_a_trigger_that_comes_while_the_worker_is_held_up(
-    world: ProbeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = world.worker(LIVENESS)
-    ticks = world.clock.new_timer_channel(10.0, 10.0)
-    begin = golang.TimerChannel.start
-
-    def begin_and_be_held_up(self: golang.TimerChannel, delay: float, period: float | None) -> None:
-        begin(self, delay, period)
-        world.clock.step(delay + 1)
-
-    monkeypatch.setattr(golang.TimerChannel, "start", begin_and_be_held_up)
-    worker.trigger()
-    for due in (10.0, 20.0):
-        assert worker._wait(CTX, ticks, 10.0)
-        assert worker._due == due
+    first = worker.due
+    world.clock.step(first + late)
+    assert worker.run_once(CTX, triggered=False)
+    assert worker.due == pytest.approx(first + next_due)
 
 
 def test_lateness_is_measured(world: ProbeWorld) -> None:
@@ -513,11 +483,11 @@ def test_lateness_is_measured(world: ProbeWorld) -> None:
         samples = [sample for metric in metrics.PROBER_LATENESS.collect() for sample in metric.samples]
         return sum(each.value for each in samples if each.labels == {"probe_type": "Startup", "le": bound})
 
-    worker = world.worker(STARTUP)
+    worker = world.worker(STARTUP, period_seconds=10)
     before = late("2.5"), late("5.0")
-    ticks = world.clock.new_timer_channel(0.0, 10.0)
-    world.clock.step(3.0)
-    worker._wait(CTX, ticks, 10.0)
+    world.clock.step(worker.due + 3.0)
+    worker.run_once(CTX, triggered=False)
+    worker.run_once(CTX, triggered=True)
     assert (late("2.5"), late("5.0")) == (before[0], before[1] + 1)
 
 

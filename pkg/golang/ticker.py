@@ -41,6 +41,13 @@ class TimerChannel(Channel[datetime]):
             self._arm_locked(self.monotonic() + delay)
             return active
 
+    def start_at(self, at: float) -> None:
+        """(Re)start for one tick at that time; a tick not yet received is dropped."""
+        with lock:
+            self._drop_locked()
+            self._period = None
+            self._arm_locked(at)
+
     def stop(self) -> bool:
         """No more ticks, not even one that waits to be received. Returns whether one was still to come."""
         with lock:

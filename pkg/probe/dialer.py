@@ -167,8 +167,8 @@ def _share_lookup(owner: str, host: str, port: int) -> _Lookup:
         lookup = under_way[key] = _Lookup()
     try:
         golang.go(_run, lookup, owner, host, port, name=f"probe-lookup-{host}"[:60])
-    except RuntimeError as err:
-        # No thread can be started: those who wait are told, and the next probe tries again.
+    except golang.ThreadError as err:
+        # Those who wait are told, and the next probe tries again.
         lookup.err = OSError(str(err))
         _end(lookup, owner, key)
     return lookup

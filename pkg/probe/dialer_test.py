@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pkg import golang
+from pkg.golang.testing import out_of_threads
 from pkg.probe import Result, dialer, probe_tcp
 
 CTX = golang.background()
@@ -68,12 +69,8 @@ def test_pod_with_many_slow_look_ups_has_no_more_threads_and_holds_up_no_other(n
     names.go_on.set()
 
 
-def test_look_up_without_a_thread_is_a_failure_that_says_so(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
+def test_look_up_without_a_thread_is_a_failure_that_says_so(names: Names) -> None:
+    with out_of_threads("probe-lookup-"):
         result, output = probe_tcp(CTX, "slow", 80, TIMEOUT)
     assert result == Result.FAILURE
     assert output.startswith("dial tcp: lookup slow: start thread 'probe-lookup-slow'")

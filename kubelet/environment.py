@@ -5,6 +5,7 @@ Go: pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -100,6 +101,19 @@ class APIObjects:
             raise ValueError(f"value of key {key} in Secret {self._namespace}/{name} is not UTF-8 text") from err
 
 
+def _parse_env_in_root(root: str, path: str, key: str) -> str:
+    """The file is whatever a container has put there, and may be another one at any moment.
+
+    DIVERGES: Go resolves the path and opens it again: whoever swaps a directory for a link in between has a file of
+    the node read.
+    """
+    handle = securejoin.open_joined(root, path)
+    try:
+        return envutil.parse_env(f"/proc/self/fd/{handle}", key)
+    finally:
+        os.close(handle)
+
+
 def file_value(selector: v1.FileKeySelector, pod: v1.Pod, pod_volumes: kubecontainer.VolumeMap) -> str | None:
     """The variable in a file of one of the pod's volumes; None if it is not there, and need not be.
 
@@ -114,12 +128,11 @@ def file_value(selector: v1.FileKeySelector, pod: v1.Pod, pod_volumes: kubeconta
         host_path = volumeutil.get_path(volume.mounter)
     except ValueError as err:
         raise ValueError(f'failed to get host path for volume "{selector.volume_name}": {err}') from err
-    # The file is whatever a container has put there.
-    path = securejoin.secure_join(host_path, selector.path)
+    path = os.path.join(host_path, selector.path)
     try:
-        value = envutil.parse_env(path, selector.key)
+        value = _parse_env_in_root(host_path, selector.path, selector.key)
     except (OSError, ValueError) as err:
-        klog.error_s(err, "Failed to parse env file", pod=klog.kobj(pod))
+        klog.error_s(err, "Failed to parse env file", pod=klog.kobj(pod), path=path)
         # What is wrong with it tells of the node's files.
         raise ValueError("couldn't parse env file") from err
     if value:

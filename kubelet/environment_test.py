@@ -16,6 +16,7 @@ from kubelet.configmap.testing import FakeManager as FakeConfigMapManager
 from kubelet.kubelet_build import build_change_detection
 from kubelet.secret.testing import FakeManager as FakeSecretManager
 from kubelet.testing import TestKubelet, new_pod
+from kubelet.util import env
 from kubelet.util.manager import watch_based_manager
 from pkg import features
 from pkg.api.core import v1
@@ -216,6 +217,24 @@ def test_files_that_do_not_do(
 ) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         variables(test_kubelet, variable, volumes=volumes)
+
+
+def test_directory_that_becomes_a_link_leads_to_no_file_of_the_node(
+    test_kubelet: TestKubelet, volumes: kubecontainer.VolumeMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody in the pod swaps them after the path was resolved, and before the file is read."""
+    (tmp_path / "volume/d").mkdir()
+    (tmp_path / "volume/d/app.env").write_text("A='inside'\n")
+    (tmp_path / "app.env").write_text("A='of the node'\n")
+    parse_env = env.parse_env
+
+    def swap(path: str, key: str) -> str:
+        (tmp_path / "volume/d").rename(tmp_path / "volume/moved")
+        (tmp_path / "volume/d").symlink_to("..")
+        return parse_env(path, key)
+
+    monkeypatch.setattr(env, "parse_env", swap)
+    assert variables(test_kubelet, of_file("A", "d/app.env"), volumes=volumes) == {"FILE": "inside"}
 
 
 def test_files_are_not_read_with_the_gate_off(test_kubelet: TestKubelet, volumes: kubecontainer.VolumeMap) -> None:

@@ -5,7 +5,6 @@ Go: pkg/kubelet/kuberuntime/kuberuntime_container.go
 
 from __future__ import annotations
 
-import io
 import os
 import random
 import re
@@ -134,7 +133,8 @@ class StartContext:
         return self.pod_ips[0] if self.pod_ips else ""
 
 
-_RESTART_COUNT_LOG_FILE = re.compile(r"(\d+)\.log(\..*)?", re.DOTALL)
+# A number of more digits is of no container's start: somebody else has made that file.
+_RESTART_COUNT_LOG_FILE = re.compile(r"([0-9]{1,9})\.log(\..*)?", re.DOTALL)
 
 
 def calc_restart_count_by_log_dir(path: str) -> int:
@@ -511,14 +511,13 @@ class ContainerMethods(LogMethods):
 
     def read_last_string_from_container_logs(self, ctx: golang.Context, path: str) -> str:
         """The end of a log, cut to what a termination message may hold."""
-        buffer = io.BytesIO()
+        end = _LastBytes(kubecontainer.MAX_CONTAINER_TERMINATION_MESSAGE_LOG_LENGTH)
         opts = logs.LogOptions(tail_lines=kubecontainer.MAX_CONTAINER_TERMINATION_MESSAGE_LOG_LINES)
         try:
-            logs.read_logs(ctx, path, "", opts, self.runtime_service, buffer, buffer)
+            logs.read_logs(ctx, path, "", opts, self.runtime_service, end, end)
         except (OSError, ValueError) as err:
             return f"Error on reading termination message from logs: {err}"
-        end = buffer.getvalue()[-kubecontainer.MAX_CONTAINER_TERMINATION_MESSAGE_LOG_LENGTH :]
-        return end.decode(errors="ignore")
+        return end.data.decode(errors="ignore")
 
     def convert_to_kube_container_status(
         self, ctx: golang.Context, pod_uid: str, status: runtimeapi.ContainerStatus
@@ -1021,6 +1020,18 @@ def _to_kube_mount(mount: runtimeapi.Mount) -> kubecontainer.Mount:
         image=mount.image if mount.HasField("image") else None,
         image_sub_path=mount.image_sub_path,
     )
+
+
+class _LastBytes:
+    """Keeps no more than the end of what is written to it. Go: github.com/armon/circbuf"""
+
+    def __init__(self, limit: int) -> None:
+        self.data = b""
+        self._limit = limit
+
+    def write(self, data: bytes, /) -> int:
+        self.data = (self.data + data[-self._limit :])[-self._limit :]
+        return len(data)
 
 
 def make_uid() -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -346,6 +349,55 @@ def test_events_name_the_container_and_not_its_id(fake: testing.TestRuntime) -> 
         pod, pod.spec.containers[0], "abc123", "Warning", "Failed", "cannot start abc123: no"
     )
     assert fake.recorder.drain() == ["Warning Failed cannot start foo: no"]
+
+
+def termination_message(path: str) -> str:
+    status = runtimeapi.ContainerStatus(mounts=[runtimeapi.Mount(container_path="/dev/log", host_path=path)])
+    return kuberuntime_container.get_termination_message(status, "/dev/log", False)[0]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "/dev/zero", "/dev/tty", "socket", "link"])
+def test_termination_message_is_read_from_files_alone(tmp_path: Path, kind: str) -> None:
+    path = kind if kind.startswith("/") else str(tmp_path / kind)
+    with socket.socket(socket.AF_UNIX) as listener:
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "directory":
+            os.mkdir(path)
+        elif kind == "socket":
+            listener.bind(path)
+        elif kind == "link":
+            os.symlink("/dev/zero", path)
+        message = termination_message(path)
+    assert message.startswith(f"Error on reading termination log {path}: ") and "not a regular file" in message
+
+
+def test_termination_message_is_the_end_of_a_file(tmp_path: Path) -> None:
+    limit = kubecontainer.MAX_CONTAINER_TERMINATION_MESSAGE_LENGTH
+    (tmp_path / "log").write_bytes(b"x" * 10 * limit + b"end")
+    assert termination_message(str(tmp_path / "log")) == "x" * (limit - 3) + "end"
+    assert termination_message(str(tmp_path / "missing")) == ""
+
+
+def test_memory_for_termination_messages_stays_bounded(tmp_path: Path) -> None:
+    """Endless files and one of 10 GiB; read without end, the first would never be done."""
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(10 << 30)
+    program = (
+        "import resource, sys\n"
+        "from kubelet.cri import apis\n"
+        "from kubelet.kuberuntime.logs import tail\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "for path in sys.argv[1:]:\n"
+        "    try:\n"
+        "        assert len(tail.read_at_most(path, 4096)[0]) == 4096\n"
+        "    except OSError:\n"
+        "        pass\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "large"), "/dev/zero", "/dev/urandom"]
+    done = subprocess.run(command, check=True, capture_output=True)
+    assert int(done.stdout) < 8 * 1024
 
 
 def test_termination_log_is_mounted_under_a_new_name_each_time(fake: testing.TestRuntime) -> None:

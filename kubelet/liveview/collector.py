@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubelet import container as kubecontainer
@@ -26,6 +25,7 @@ from kubelet.prober.prober import ProbeType
 from pkg import golang
 from pkg.api.core import v1
 from pkg.component_base import version
+from pkg.util import regularfile
 
 if TYPE_CHECKING:
     from kubelet.kubelet import Kubelet
@@ -643,10 +643,10 @@ def _ended_badly(status: v1.ContainerStatus) -> bool:
 def _last_line(path: str) -> str:
     """The last line in a log as CRI has it, without its time and stream."""
     try:
-        with Path(path).open("rb") as file:
+        with os.fdopen(regularfile.open_regular(path), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _LOG_TAIL))
-            lines = file.read().decode(errors="replace").rstrip("\n").splitlines()
+            lines = file.read(_LOG_TAIL).decode(errors="replace").rstrip("\n").split("\n")
     except OSError:
         return ""
     parts = lines[-1].split(" ", 3) if lines else []

@@ -11,6 +11,9 @@ import stat
 from pathlib import Path
 
 _MAX_LINKS = 255
+# Each directory on the way to a file is held open.
+_MAX_DEPTH = 255
+_OPEN_PATH = os.O_PATH | os.O_CLOEXEC
 
 
 def secure_join(root: str, unsafe_path: str) -> str:
@@ -74,6 +77,44 @@ def open_in_root(root: str, unsafe_path: str) -> int:
         return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(handle)
+
+
+def open_joined(root: str, unsafe_path: str) -> int:
+    """A handle of what is at secure_join(root, unsafe_path), whoever changes links meanwhile. The caller closes it.
+
+    The handle is opened with O_PATH, so nothing notices: os.open of /proc/self/fd/HANDLE opens what it is of.
+    Raises OSError.
+    """
+    # The directories on the way, each opened from the one before it.
+    way = [os.open(root, _OPEN_PATH | os.O_DIRECTORY)]
+    try:
+        remaining = unsafe_path.split("/")
+        links = 0
+        while remaining:
+            part = remaining.pop(0)
+            if part == "..":
+                if len(way) > 1:
+                    os.close(way.pop())
+                continue
+            if part in ("", "."):
+                continue
+            if len(way) > _MAX_DEPTH:
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), os.path.join(root, unsafe_path))
+            way.append(os.open(part, _OPEN_PATH | os.O_NOFOLLOW, dir_fd=way[-1]))
+            if not stat.S_ISLNK(os.fstat(way[-1]).st_mode):
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.path.join(root, unsafe_path))
+            target = os.readlink("", dir_fd=way[-1])
+            os.close(way.pop())
+            while len(way) > 1 and target.startswith("/"):
+                os.close(way.pop())
+            remaining = [*target.split("/"), *remaining]
+        return way.pop()
+    finally:
+        for directory in way:
+            os.close(directory)
 
 
 def _name_of(handle: int) -> str:

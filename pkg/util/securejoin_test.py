@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from pkg.util.securejoin import open_in_root, secure_join
+from pkg.util.securejoin import open_in_root, open_joined, secure_join
+from pkg.util.testing import open_files
 
 
 @pytest.mark.parametrize(
@@ -26,13 +28,84 @@ from pkg.util.securejoin import open_in_root, secure_join
     ],
 )
 def test_links_stay_inside(tmp_path: Path, path: str, expected: str) -> None:
+    make_links(tmp_path)
+    assert secure_join(str(tmp_path), path).rstrip("/") == str(tmp_path / expected).rstrip("/")
+
+
+def make_links(tmp_path: Path) -> None:
     (tmp_path / "dir").mkdir()
     (tmp_path / "dir/file").touch()
     (tmp_path / "inside").symlink_to("dir/file")
     (tmp_path / "absolute").symlink_to("/etc/passwd")
     (tmp_path / "up").symlink_to("../../../etc")
     (tmp_path / "linked").symlink_to("/dir")
-    assert secure_join(str(tmp_path), path).rstrip("/") == str(tmp_path / expected).rstrip("/")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        *(("../../etc/passwd", "etc/passwd"), ("inside", "dir/file"), ("absolute", "etc/passwd"), ("up", "etc")),
+        *(("linked/file", "dir/file"), ("/dir//./file", "dir/file"), ("linked/../inside", "dir/file"), ("", ".")),
+    ],
+)
+def test_what_a_path_leads_to_is_opened(tmp_path: Path, path: str, expected: str) -> None:
+    make_links(tmp_path)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").touch()
+    before = open_files()
+    handle = open_joined(str(tmp_path), path)
+    assert os.path.samestat(os.fstat(handle), os.stat(tmp_path / expected))
+    os.close(handle)
+    assert open_files() <= before
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        *(("missing/a", errno.ENOENT), ("dir/file/more", errno.ENOTDIR), ("loop/a", errno.ELOOP)),
+        *(("absolute", errno.ENOENT), ("d/" * 300, errno.ENAMETOOLONG)),
+    ],
+)
+def test_what_cannot_be_opened(tmp_path: Path, path: str, error: int) -> None:
+    make_links(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / ("d/" * 300)).mkdir(parents=True)
+    before = open_files()
+    with pytest.raises(OSError) as raised:
+        open_joined(str(tmp_path), path)
+    assert raised.value.errno == error
+    assert open_files() <= before
+
+
+@pytest.mark.parametrize("swap_at", [1, 2, 3, 4])
+def test_directory_that_becomes_a_link_leads_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap_at: int
+) -> None:
+    """Before whichever of the system calls that may be."""
+    open_file = os.open
+    calls = 0
+
+    def swap(name: str, *args: int, **kwargs: int) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == swap_at:
+            (tmp_path / "root/a").rename(tmp_path / "root/b")
+            (tmp_path / "root/a").symlink_to("../outside")
+        return open_file(name, *args, **kwargs)
+
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/f").write_text("out")
+    (tmp_path / "root/a").mkdir(parents=True)
+    (tmp_path / "root/a/f").write_text("in")
+    monkeypatch.setattr(os, "open", swap)
+    try:
+        handle = open_joined(str(tmp_path / "root"), "a/f")
+    except FileNotFoundError:
+        return
+    finally:
+        monkeypatch.undo()
+    assert Path(f"/proc/self/fd/{handle}").read_text() == "in"
+    os.close(handle)
 
 
 def test_links_in_a_circle(tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ import os
 import re
 import signal
 import zlib
-from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, cast
 
 from kubelet.kuberuntime.logs.tail import find_last_lines
 from kubelet.logs import container_log_manager
 from pkg import klog
+from pkg.util import regularfile
 
 # So many bytes are read at once, and the rest of the line.
 _BLOCK_SIZE = 256 * 1024
@@ -56,7 +56,7 @@ class LogFiles:
         rotated = self._rotated()
         if not rotated:
             # A log that is not there is an error; one that is just being rotated has its older files.
-            Path(self._path).open("rb").close()
+            os.close(regularfile.open_regular(self._path))
         if tail is not None:
             self._start_at_tail(tail)
         if since > 0:
@@ -230,7 +230,7 @@ class LogFiles:
 
 def _open(path: str) -> BinaryIO | None:
     try:
-        return Path(path).open("rb")
+        return os.fdopen(regularfile.open_regular(path), "rb")
     except FileNotFoundError:
         return None
 
@@ -255,9 +255,13 @@ def _open_rotated(name: str) -> BinaryIO | None:
     if (plain := _open(name)) is not None:
         return plain
     try:
-        return cast("BinaryIO", gzip.open(name + _COMPRESSED, "rb"))
+        fd = regularfile.open_regular(name + _COMPRESSED)
     except FileNotFoundError:
         return None
+    try:
+        return cast("BinaryIO", gzip.open(f"/proc/self/fd/{fd}", "rb"))
+    finally:
+        os.close(fd)
 
 
 def _skip_to_tail(f: gzip.GzipFile, tail: int) -> int:

@@ -6,8 +6,9 @@ Go: k8s.io/cri-client/pkg/logs/tail.go, pkg/util/tail/tail.go
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import BinaryIO
+
+from pkg.util import regularfile
 
 _BLOCK_SIZE = 32 * 1024
 
@@ -38,8 +39,14 @@ def find_last_lines(f: BinaryIO, n: int) -> tuple[int, int]:
 
 
 def read_at_most(path: str, limit: int) -> tuple[bytes, bool]:
-    """(the last `limit` bytes of the file or fewer, whether it has more). Raises OSError."""
-    with Path(path).open("rb") as f:
-        size = f.seek(0, os.SEEK_END)
+    """(the last `limit` bytes of the file or fewer, whether it has more).
+
+    Raises OSError, NotRegularFileError among them.
+    DIVERGES: Go waits for ever for somebody to write to a pipe that stands there, and reads a device such as /dev/zero
+    without end.
+    """
+    with os.fdopen(regularfile.open_regular(path), "rb") as f:
+        size = os.fstat(f.fileno()).st_size
         f.seek(max(size - limit, 0))
-        return f.read(), size > limit
+        # No more than there was: somebody may still write to it.
+        return f.read(min(size, limit)), size > limit

@@ -6,15 +6,16 @@ Go: pkg/kubelet/util/env/env_util.go
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from pkg.util import regularfile
+
 _BLANKS = " \t"
 # Bytes that a line may have, as many as Go's scanner takes.
-_MAX_LINE = 64 * 1024
+MAX_LINE = 64 * 1024
 # DIVERGES: Go reads on for as long as a container writes.
-_MAX_FILE = 1 << 20
+MAX_FILE = 1 << 20
 
 
 def parse_env(env_file_path: str, key: str) -> str:
@@ -39,10 +40,7 @@ def parse_env(env_file_path: str, key: str) -> str:
 
 def _open(path: str) -> BinaryIO:
     """DIVERGES: Go waits for ever for somebody to write to a pipe, which a container may have put there."""
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise ValueError(f'environment variable file "{path}" is not a regular file')
+    file: BinaryIO = os.fdopen(regularfile.open_regular(path), "rb")
     return file
 
 
@@ -58,14 +56,14 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        line = self._file.readline(_MAX_LINE + 1)
+        line = self._file.readline(MAX_LINE + 1)
         if not line:
             raise StopIteration
         self.number += 1
         self._size += len(line)
-        if self._size > _MAX_FILE:
-            raise ValueError(f"environment variable file is larger than {_MAX_FILE} bytes")
-        if len(line) > _MAX_LINE:
+        if self._size > MAX_FILE:
+            raise ValueError(f"environment variable file is larger than {MAX_FILE} bytes")
+        if len(line) > MAX_LINE:
             raise ValueError(f"line {self.number} of the environment variable file is too long")
         return line.removesuffix(b"\n").removesuffix(b"\r").decode()
 

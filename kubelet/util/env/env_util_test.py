@@ -84,8 +84,9 @@ def test_size_is_limited(tmp_path: Path, beginning: str) -> None:
 def test_what_is_no_file(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(ValueError, match="is not a regular file"):
-        env.parse_env(str(pipe), "KEY")
+    for path in (str(pipe), str(tmp_path), "/dev/zero"):
+        with pytest.raises(OSError, match="not a regular file"):
+            env.parse_env(path, "KEY")
     with pytest.raises(FileNotFoundError):
         env.parse_env(str(tmp_path / "missing"), "KEY")
     (tmp_path / "bytes").write_bytes(b"KEY='\xff'\n")

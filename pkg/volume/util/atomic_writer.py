@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pkg import klog, mount_utils
-from pkg.util import filesystem, filetree, removeall
+from pkg.util import filesystem, filetree, regularfile, removeall
 
 MAX_FILE_NAME_LENGTH = 255
 MAX_PATH_LENGTH = 4096
@@ -213,10 +213,12 @@ def should_write_payload(payload: Mapping[str, FileProjection], old_dir: str) ->
 def should_write_file(path: str, content: bytes) -> bool:
     """Whether path does not hold the content. Raises OSError."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - a str, as everywhere here
-            return file.read() != content
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        fd = regularfile.open_regular(path)
+    except (FileNotFoundError, NotADirectoryError, regularfile.NotRegularFileError):
         return True
+    with os.fdopen(fd, "rb") as file:
+        # One byte more tells that there is more.
+        return file.read(len(content) + 1) != content
 
 
 def _write_payload_to_dir(payload: Mapping[str, FileProjection], directory: str) -> None:

@@ -6,7 +6,6 @@ Go: pkg/credentialprovider/config.go
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -140,7 +139,7 @@ def _decode_docker_config_field_auth(field: str) -> tuple[str, str]:
     field = "".join(field.split())
     try:
         decoded = base64.b64decode(field + "=" * (-len(field) % 4), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, not even ASCII, or no UTF-8 within
         raise DockerConfigError("unable to decode auth field, must be base64") from None
     username, colon, password = decoded.partition(":")
     if not colon:

@@ -45,7 +45,15 @@ def test_config_without_entries(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "secret!", '{"auths": 5}', '{"auths":{"r":{"auth":"pants"}}}', '{"auths":{"r":{"auth":"Zm9v"}}}']
+    "text",
+    [
+        "",
+        "secret!",
+        '{"auths": 5}',
+        '{"auths":{"r":{"auth":"\u00e9\u00e9"}}}',
+        '{"auths":{"r":{"auth":"pants"}}}',
+        '{"auths":{"r":{"auth":"Zm9v"}}}',
+    ],
 )
 def test_bad_configs_are_refused_without_being_quoted(text: str) -> None:
     with pytest.raises(credentialprovider.DockerConfigError) as caught:
@@ -90,6 +98,8 @@ def test_first_readable_file_counts(tmp_path: Path) -> None:
         ("*.kubernetes.io:5000", "good.kubernetes.io", False),
         ("*.io", "*.io", True),
         ("quay.io", "quay.io/team/app", True),
+        ("[quay.io", "quay.io", False),
+        ("*", "[quay.io/a", False),
     ],
 )
 def test_urls_match(glob: str, target: str, expected: bool) -> None:

@@ -19,6 +19,7 @@ from pkg.credentialprovider.config import DockerConfig
 
 _DEFAULT_REGISTRY_HOST = "index.docker.io"
 _SCHEME = re.compile("^https?://")
+_SPECIAL = frozenset("*[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +141,25 @@ def _is_default_registry_match(image: str) -> bool:
 
 
 def urls_match(glob: str, target: str) -> bool:
-    """Whether a target without scheme matches a glob such as *.docker.io, part by part of the host."""
-    glob_parts, glob_port, glob_path = _split_url(glob)
-    target_parts, target_port, target_path = _split_url(target)
+    """Whether a target without scheme matches a glob such as *.docker.io, part by part of the host.
+
+    What is no URL matches nothing.
+    """
+    try:
+        glob_parts, glob_port, glob_path = _split_url(glob)
+        target_parts, target_port, target_path = _split_url(target)
+    except ValueError:
+        return False
     if glob_port != target_port or len(glob_parts) != len(target_parts):
         return False
     if not target_path.startswith(glob_path):
         return False
-    return all(fnmatch.fnmatchcase(part, pattern) for pattern, part in zip(glob_parts, target_parts, strict=True))
+    return all(_part_matches(part, pattern) for pattern, part in zip(glob_parts, target_parts, strict=True))
+
+
+def _part_matches(part: str, pattern: str) -> bool:
+    """Most are no patterns, and a secret may hold tens of thousands: none of those is made a regular expression."""
+    return part == pattern or (not _SPECIAL.isdisjoint(pattern) and fnmatch.fnmatchcase(part, pattern))
 
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")

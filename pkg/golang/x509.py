@@ -20,6 +20,19 @@ class CertificateError(Exception):
     """A certificate that leads nowhere, or may not be used for this."""
 
 
+def decoding_errors() -> tuple[type[Exception], ...]:
+    """What the library raises for what it cannot read, late: it decodes parts of a certificate when asked for them."""
+    from cryptography import exceptions, x509
+
+    return (
+        ValueError,
+        exceptions.UnsupportedAlgorithm,
+        x509.DuplicateExtension,
+        x509.InvalidVersion,
+        x509.UnsupportedGeneralNameType,
+    )
+
+
 class VerifyOptions:
     """Authorities that certificates of clients are judged by. Thread-safe."""
 

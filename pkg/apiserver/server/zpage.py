@@ -31,9 +31,7 @@ def delimiter() -> str:
     return random.choice(_DELIMITERS)
 
 
-def handler(
-    component: str, page: str, text: Callable[[], str], fields: Callable[[], dict[str, Any]]
-) -> http.Handler:
+def handler(component: str, page: str, text: Callable[[], str], fields: Callable[[], dict[str, Any]]) -> http.Handler:
     """Serves the text, or the fields as an object of the page's kind if the Accept header names it in full."""
     kind = page.capitalize()
     kinds = [negotiation.GroupVersionKind(GROUP, version, kind) for version in _VERSIONS]

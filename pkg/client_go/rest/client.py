@@ -45,6 +45,8 @@ WATCH_IDLE_TIMEOUT = 150.0
 # Bytes of an answer, also after decompression, and of one event of a watch.
 MAX_RESPONSE_BYTES = 256 << 20
 MAX_EVENT_BYTES = 16 << 20
+# Bytes of an answer that is an error: it goes into messages and logs.
+MAX_REFUSAL_BYTES = 3 << 20
 # Bytes of an answer that is read only to use its connection again.
 MAX_DISCARDED_BYTES = 2 << 10
 
@@ -230,7 +232,7 @@ class RESTClient:
         connection, response, forget = self._attempts(ctx, ctx, call)
         if response.status not in range(200, 300):
             with self._reading(ctx, call, connection, response, forget):
-                body = _body(response)
+                body = transport.read_body(response, MAX_REFUSAL_BYTES)
             raise self._refusal(call, response, body)
         connection.set_deadline(_deadline(ctx), WATCH_IDLE_TIMEOUT)
         return Stream(connection, response, forget)
@@ -260,7 +262,8 @@ class RESTClient:
         """All of the answer. `outer` is the caller's context, `ctx` the same with the request's own time limit."""
         connection, response, forget = self._attempts(outer, ctx, call)
         with self._reading(outer, call, connection, response, forget), self._until_lost(ctx):
-            body = _body(response)
+            limit = MAX_RESPONSE_BYTES if response.status in range(200, 300) else MAX_REFUSAL_BYTES
+            body = transport.read_body(response, limit)
         metrics.response_size(call.verb, self.host, len(body))
         if response.status not in range(200, 300):
             raise self._refusal(call, response, body)
@@ -489,10 +492,6 @@ def _deadline(ctx: golang.Context) -> float:
     """When the context ends, by time.monotonic; infinity if it has no deadline."""
     remaining = ctx.remaining()
     return math.inf if remaining is None else monotonic() + remaining
-
-
-def _body(response: http.client.HTTPResponse) -> bytes:
-    return transport.read_body(response, MAX_RESPONSE_BYTES)
 
 
 def _discard(response: http.client.HTTPResponse) -> None:

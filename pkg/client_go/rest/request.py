@@ -93,7 +93,7 @@ def describe(err: Exception) -> str:
         case OSError() if err.strerror and not isinstance(err, transport.TransportError):
             where = f": {err.filename}" if err.filename else ""
             return f"{err.strerror}{where}".lower() if not where else f"{err.strerror}{where}"
-    return str(err) or type(err).__name__
+    return str(err)[:_MAX_TEXT_BYTES] or type(err).__name__
 
 
 def _certificate_fault(err: ssl.SSLCertVerificationError) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pkg import klog
 from pkg.client_go.util.keyutil import pem
+from pkg.golang import x509 as golangx509
 
 if TYPE_CHECKING:
     from pkg.client_go import rest
@@ -163,7 +164,10 @@ def describe(cert_pem: bytes) -> str:
     """A client certificate in words, for messages."""
     from cryptography import x509
 
-    certificate = x509.load_pem_x509_certificate(cert_pem)
+    try:
+        certificate = x509.load_pem_x509_certificate(cert_pem)
+    except golangx509.decoding_errors():
+        return "a client certificate that cannot be read"
     names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     end = certificate.not_valid_after_utc
     ended = "ended" if end < datetime.datetime.now(datetime.UTC) else "is valid until"

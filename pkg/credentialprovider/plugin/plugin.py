@@ -27,6 +27,8 @@ from pkg.golang.singleflight import Group
 # No image and no registry is called so.
 _GLOBAL_CACHE_KEY = "<global>"
 _CACHE_PURGE_INTERVAL = 15 * 60.0
+# Answers of one plugin that are kept; the oldest goes.
+MAX_CACHE_ENTRIES = 4096
 
 # (namespace, name) → the account. Raises what the API client raises.
 GetServiceAccountFunc = Callable[[str, str], v1.ServiceAccount]
@@ -279,7 +281,10 @@ class PluginProvider:
         duration = self.default_cache_duration if cache_duration is None else cache_duration
         if duration != 0:
             with self._lock:
+                self._cache.pop(key, None)
                 self._cache[key] = _CacheEntry(credentials, self.clock.monotonic() + duration)
+                if len(self._cache) > MAX_CACHE_ENTRIES:
+                    del self._cache[next(iter(self._cache))]
 
     def _get_cached_credentials(
         self, image: str, account_key: ServiceAccountCacheKey

@@ -115,6 +115,14 @@ def test_expired_answers_are_forgotten() -> None:
     assert len(world.provider._cache) == 1
 
 
+def test_answers_that_are_kept_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pkg.credentialprovider.plugin.plugin.MAX_CACHE_ENTRIES", 3)
+    world = _World(_Plugin())
+    for i in range(5):
+        world.user(f"reg.io/{i}")
+    assert [key[0] for key in world.provider._cache] == ["reg.io/2", "reg.io/3", "reg.io/4"]
+
+
 def test_bad_cache_key_type() -> None:
     with pytest.raises(PluginError, match="did not return a valid cacheKeyType: Pod"):
         _World(_Plugin("Pod")).user()

@@ -53,21 +53,8 @@ class Authenticator:
             return None
         try:
             return _authenticate(request.peer_certificates, options)
-        except _decoding_errors() as err:
+        except golangx509.decoding_errors() as err:
             raise authenticator.AuthenticationError(f"malformed client certificate: {err}") from err
-
-
-def _decoding_errors() -> tuple[type[Exception], ...]:
-    """What the library raises for what it cannot read, late: it decodes parts of a certificate when asked for them."""
-    from cryptography import exceptions, x509
-
-    return (
-        ValueError,
-        exceptions.UnsupportedAlgorithm,
-        x509.DuplicateExtension,
-        x509.InvalidVersion,
-        x509.UnsupportedGeneralNameType,
-    )
 
 
 def _authenticate(certificates: list[bytes], options: golangx509.VerifyOptions) -> authenticator.Response | None:

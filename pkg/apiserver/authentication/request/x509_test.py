@@ -105,9 +105,7 @@ def test_faults(certificate: bytes, message: str) -> None:
 
 def test_uid_is_not_parsed_with_the_gate_off() -> None:
     cert, _ = ROOT.issue(subject("joe", uids=["u-1"]))
-    with set_feature_gate_during_test(
-        features.feature_gate, features.ALLOW_PARSING_USER_UID_FROM_CERT_AUTH, False
-    ):
+    with set_feature_gate_during_test(features.feature_gate, features.ALLOW_PARSING_USER_UID_FROM_CERT_AUTH, False):
         response = authenticate(der(cert))
     assert response is not None and response.user.uid == ""
 

@@ -97,9 +97,7 @@ def _spec(attributes: authorizer.Attributes) -> authorizationv1.SubjectAccessRev
             name=attributes.name,
         )
     else:
-        spec.non_resource_attributes = authorizationv1.NonResourceAttributes(
-            path=attributes.path, verb=attributes.verb
-        )
+        spec.non_resource_attributes = authorizationv1.NonResourceAttributes(path=attributes.path, verb=attributes.verb)
     return spec
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from watchdog.observers import inotify_c
 
 from pkg import golang, klog
+from pkg.apimachinery.util.runtime import contain
 
 # Seconds after which the files are read again even if nothing was seen to happen to them.
 _CHECK_PERIOD = 60.0
@@ -27,7 +28,7 @@ _MASK = inotify_c.Mask(
 
 
 def follow(ctx: golang.Context, files: Sequence[str], load: Callable[[], None], what: str) -> None:
-    """Call `load`, which must not raise, whenever something may have happened to the files, until ctx ends.
+    """Call `load` whenever something may have happened to the files, until ctx ends.
 
     DIVERGES: their directories are watched. Go watches the files themselves, and has to start again whenever another
     is renamed onto one of them.
@@ -35,10 +36,15 @@ def follow(ctx: golang.Context, files: Sequence[str], load: Callable[[], None], 
     while ctx.err() is None:
         try:
             _watch(ctx, files, load)
-        except OSError as err:
+        except Exception as err:  # whatever fails, inotify or its thread, new files must come into use some time
             klog.error_s(err, f"Failed to watch {what} file, will retry later")
-            load()
+            _load(load)
             ctx.wait(_CHECK_PERIOD)
+
+
+def _load(load: Callable[[], None]) -> None:
+    with contain("Failed to load changed files, the last ones stay in use"):
+        load()
 
 
 def _watch(ctx: golang.Context, files: Sequence[str], load: Callable[[], None]) -> None:
@@ -54,7 +60,7 @@ def _watch(ctx: golang.Context, files: Sequence[str], load: Callable[[], None]) 
             inotify.add_callback(os.fsencode(directory), _MASK, callback, inotify_c.CallbackId(id(callback)))
         while True:
             # What happened before the watch was there has no event.
-            load()
+            _load(load)
             selected = golang.select(ctx.done(), lost, changes, timeout=_CHECK_PERIOD)
             if selected.index in (0, 1):
                 break

@@ -27,6 +27,5 @@ class FlagSetReader:
 
     def get_flagz(self) -> dict[str, str]:
         return {
-            flag.name: "CLASSIFIED" if flag.name in self._classified else flag.value.string()
-            for flag in self._flag_set
+            flag.name: "CLASSIFIED" if flag.name in self._classified else flag.value.string() for flag in self._flag_set
         }

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAX_TRIES_PER_EVENT = 12
 DEFAULT_SLEEP_DURATION = 10.0
 MAX_QUEUED_EVENTS = 1000
+# Characters of a message; a runtime's error may quote a command of a megabyte.
+MAX_MESSAGE_LENGTH = 16 << 10
 
 
 class EventRecorder(Protocol):
@@ -250,7 +252,7 @@ class RecorderImpl(recorder.BaseRecorder):
             ),
             involved_object=ref,
             reason=reason,
-            message=message,
+            message=message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[:MAX_MESSAGE_LENGTH]}…",
             first_timestamp=codec.seconds(now),
             last_timestamp=codec.seconds(now),
             count=1,

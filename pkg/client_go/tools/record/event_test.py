@@ -17,6 +17,7 @@ from pkg.apimachinery.clock import testing
 from pkg.apimachinery.runtime import codec
 from pkg.client_go.kubernetes import testing as kubernetestesting
 from pkg.client_go.tools import record
+from pkg.client_go.tools.record import event as event_
 
 POD = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid="u1", resource_version="7"))
 SOURCE = v1.EventSource(component="kubelet", host="labnode")
@@ -113,6 +114,12 @@ def test_event_as_it_is_sent(world: World) -> None:
         "reportingComponent": "kubelet",
         "reportingInstance": "labnode",
     }
+
+
+def test_a_message_is_cut(world: World) -> None:
+    world.recorder.event(POD, "Warning", "Failed", "x" * 1_000_000)
+    _, event, _ = world.sink.next()
+    assert event.message == "x" * event_.MAX_MESSAGE_LENGTH + "…"
 
 
 def test_repetition_is_a_patch(world: World) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pkg.client_go.util.keyutil import pem
+from pkg.golang import x509 as golangx509
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -20,11 +21,14 @@ def parse_certs_pem(pem_certs: bytes) -> list[x509.Certificate]:
     """All certificates in order; other blocks are skipped. Raises ValueError if one is broken or there is none."""
     from cryptography import x509
 
-    certs = [
-        x509.load_der_x509_certificate(block.data)
-        for block in pem.blocks(pem_certs)
-        if block.type == CERTIFICATE_BLOCK_TYPE and not block.has_headers
-    ]
+    try:
+        certs = [
+            x509.load_der_x509_certificate(block.data)
+            for block in pem.blocks(pem_certs)
+            if block.type == CERTIFICATE_BLOCK_TYPE and not block.has_headers
+        ]
+    except golangx509.decoding_errors() as err:
+        raise ValueError(f"cannot parse the certificate: {err}") from err
     if not certs:
         raise ValueError("data does not contain any valid RSA or ECDSA certificates")
     return certs

@@ -20,6 +20,7 @@ from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import keyutil
 from pkg.client_go.util.certificate import csr, tls
 from pkg.client_go.util.certificate.certificate_store import NoCertKeyError
+from pkg.golang import x509 as golangx509
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
@@ -469,6 +470,10 @@ def _satisfies(cert: tls.Certificate, template: certutil.CertificateRequest, nam
         names = cert.leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         names = x509.SubjectAlternativeName([])
+    except golangx509.decoding_errors() as err:
+        # Another one would most likely look the same, and be asked for again at once.
+        klog.error_s(err, "Unable to read the names in the current certificate", logger=name)
+        return True
     if missing := set(template.dns_names) - set(names.get_values_for_type(x509.DNSName)):
         message = "Current certificate is missing requested DNS names"
         klog.v(2).info_s(message, logger=name, dnsNames=sorted(missing))

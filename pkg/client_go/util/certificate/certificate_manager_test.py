@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from pkg import golang
 from pkg.api.certificates import v1 as certificates
@@ -156,6 +157,23 @@ def test_cert_satisfies_template(
         ips = tuple(ipaddress.ip_address(ip) for ip in wanted.pop("ips", ()))
         rig.template = certutil.CertificateRequest(ip_addresses=ips, **wanted)  # type: ignore[arg-type]
     assert rig.manager._cert_satisfies_template() == satisfied
+
+
+def test_a_certificate_whose_names_cannot_be_read_is_not_asked_for_again_and_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Leaf:
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "n")])
+
+        @property
+        def extensions(self) -> x509.Extensions:
+            raise x509.DuplicateExtension("twice", x509.SubjectAlternativeName.oid)
+
+    rig.store.cert = AUTHORITY.pair(common_name="n", organization=())
+    rig.template = certutil.CertificateRequest("n", dns_names=("a.b",))
+    manager = rig.manager
+    monkeypatch.setattr(type(rig.store.cert), "leaf", Leaf())
+    assert manager._cert_satisfies_template()
 
 
 @pytest.mark.parametrize(

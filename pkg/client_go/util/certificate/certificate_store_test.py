@@ -12,6 +12,7 @@ import pytest
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.client_go.util import certificate
 from pkg.client_go.util.certificate import testing
+from pkg.client_go.util.keyutil import pem
 
 AUTHORITY = testing.Authority()
 FIRST = AUTHORITY.issue("first")
@@ -62,6 +63,24 @@ def test_update_symlink_replaces_the_old_one(tmp_path: Path, leftover: bool) -> 
     store.update_symlink(str(new))
     assert (tmp_path / "kubelet-current.pem").readlink() == new
     assert not os.path.lexists(tmp_path / "kubelet-updated.pem")
+
+
+# What makes a certificate one that the library cannot read: its version, and the curve of its key.
+VERSION, OTHER_VERSION = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07"
+P256, OTHER_CURVE = b"\x2a\x86\x48\xce\x3d\x03\x01\x07", b"\x2a\x86\x48\xce\x3d\x03\x01\x63"
+
+
+@pytest.mark.parametrize(
+    ("part", "other", "message"),
+    [(VERSION, OTHER_VERSION, "cannot parse the certificate"), (P256, OTHER_CURVE, "cannot read the .* public key")],
+)
+def test_certificates_that_the_library_cannot_read(part: bytes, other: bytes, message: str) -> None:
+    """The library has errors for them that are no ValueErrors."""
+    (block,) = pem.blocks(FIRST[0])
+    assert part in block.data
+    strange = pem.encode("CERTIFICATE", block.data.replace(part, other))
+    with pytest.raises(ValueError, match=message):
+        certificate.x509_key_pair(strange, FIRST[1])
 
 
 def test_the_link_is_absolute_though_the_directory_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import keyutil
+from pkg.golang import x509 as golangx509
 
 if TYPE_CHECKING:
     import datetime
@@ -64,7 +65,11 @@ def x509_key_pair(cert_pem: bytes, key_pem: bytes, cert_file: str = "", key_file
     chain = tuple(certutil.parse_certs_pem(cert_pem))
     private_key = keyutil.parse_private_key_pem(key_pem)
     form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    if chain[0].public_key().public_bytes(*form) != private_key.public_key().public_bytes(*form):
+    try:
+        public_key = chain[0].public_key()
+    except golangx509.decoding_errors() as err:
+        raise ValueError(f"cannot read the certificate's public key: {err}") from err
+    if public_key.public_bytes(*form) != private_key.public_key().public_bytes(*form):
         raise ValueError("private key does not match public key")
     return Certificate(chain, private_key, cert_pem, key_pem, cert_file, key_file)
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 from pkg.component_base import metrics
 from pkg.component_base.metrics import legacyregistry
 
-REQUEST_LATENCY = metrics.new_histogram(
-    "authentication_token_cache_request_duration_seconds", "", ("status",)
-)
+REQUEST_LATENCY = metrics.new_histogram("authentication_token_cache_request_duration_seconds", "", ("status",))
 REQUEST_COUNT = metrics.new_counter("authentication_token_cache_request_total", "", ("status",))
 FETCH_COUNT = metrics.new_counter("authentication_token_cache_fetch_total", "", ("status",))
 ACTIVE_FETCH_COUNT = metrics.new_gauge("authentication_token_cache_active_fetch_count", "", ("status",))

@@ -23,6 +23,7 @@ from pkg.apimachinery.util import wait
 from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import keyutil
 from pkg.client_go.util.keyutil import pem
+from pkg.golang import x509 as golangx509
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -276,8 +277,10 @@ def _parse_csr(pem_data: bytes | None, which: str) -> x509.CertificateSigningReq
     if block is None or block.type != certutil.CERTIFICATE_REQUEST_BLOCK_TYPE:
         raise ValueError(f"unable to parse {which} csr: PEM block type must be CERTIFICATE REQUEST")
     try:
-        return x509.load_der_x509_csr(block.data)
-    except ValueError as err:
+        request = x509.load_der_x509_csr(block.data)
+        request.public_key()
+        return request
+    except golangx509.decoding_errors() as err:
         raise ValueError(f"unable to parse {which} csr: {err}") from err
 
 

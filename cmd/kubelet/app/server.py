@@ -24,7 +24,7 @@ from pkg.component_base.featuregate import FeatureGateError
 from pkg.golang import debug
 from pkg.util import filesystem, flock
 
-from . import configuration, explain, options, supported, zpages
+from . import configuration, explain, open_ports, options, supported, zpages
 from .configuration import Loaded
 from .lockfile import watch_for_lockfile_contention
 from .signals import ShutdownSignal
@@ -127,6 +127,7 @@ class KubeletCommand:
         _check_tls(loaded)
         supported.check_supported(loaded)
         _log_configuration(loaded)
+        open_ports.warn_of_open_ports(loaded.kubelet_configuration)
         _init_metrics(loaded)
         server = options.KubeletServer(
             loaded.kubelet_flags,

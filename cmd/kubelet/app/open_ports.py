@@ -1,0 +1,44 @@
+"""Ports at which everybody may ask for everything.
+
+Go has no counterpart.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from kubelet.apis import config as kubeletconfig
+from pkg import klog
+
+
+def warn_of_open_ports(kc: kubeletconfig.KubeletConfiguration) -> None:
+    """Log one line, which names the settings, if anybody may run commands or look at pods from another machine.
+
+    DIVERGES: Go says nothing of its old defaults, which flags without a configuration file still have.
+    """
+    if settings := settings_of_open_ports(kc):
+        klog.warning_s(
+            "THE KUBELET IS OPEN TO EVERYBODY WHO CAN REACH THIS MACHINE; set these fields in a file for --config",
+            settings=", ".join(settings),
+        )
+
+
+def settings_of_open_ports(kc: kubeletconfig.KubeletConfiguration) -> list[str]:
+    """The settings that open ports to everybody on other machines; [] if there are none."""
+    if _is_loopback(kc.address):
+        return []
+    settings = []
+    mode, always = kc.authorization.mode, kubeletconfig.KUBELET_AUTHORIZATION_MODE_ALWAYS_ALLOW
+    if kc.enable_server and kc.authentication.anonymous.enabled and mode == always:
+        settings += [f"port={kc.port}", "authentication.anonymous.enabled=true", f"authorization.mode={mode}"]
+    if kc.read_only_port > 0:
+        settings.append(f"readOnlyPort={kc.read_only_port}")
+    return [f"address={kc.address}", *settings] if settings else []
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        # Validation says what is wrong with it.
+        return False

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
+import io
+import os
+import resource
+import threading
 from typing import Any
 
 import pytest
+from framework import memory
 
 from kubelet import container as kubecontainer
 from kubelet import prober
-from kubelet.prober import results
+from kubelet.prober import results, scheduler
 from kubelet.prober.prober import ProbeType
 from kubelet.prober.testing import CONTAINER_NAME, POD_UID, ProbeWorld, new_pod, set_probe
 from kubelet.prober.worker import Worker
 from kubelet.prober.worker_test import eventually
-from pkg import golang
+from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -138,6 +144,88 @@ def series(pod_uid: str) -> list[str]:
         for sample in metric.samples
         if sample.labels.get("pod_uid") == pod_uid and sample.name.endswith("_total")
     ]
+
+
+# ---- Manifests that mean harm, each tried in a process of its own ----
+
+ALL_PROBES = (LIVENESS, READINESS, STARTUP)
+
+
+def crowd(world: ProbeWorld, pods: int, containers: int) -> list[v1.Pod]:
+    """Pods that run, of so many containers with three probes each, which are due every second."""
+    made = []
+    for number in range(pods):
+        uid = f"uid-{number}"
+        each = pod(uid, *(container(f"c{index}", *ALL_PROBES) for index in range(containers)))
+        for one in each.spec.containers:
+            for probe_type in ALL_PROBES:
+                set_probe(one, probe_type, period_seconds=1)
+        statuses = [
+            v1.ContainerStatus(name=one.name, container_id=f"test://{uid}-{one.name}", state=RUNNING, started=True)
+            for one in each.spec.containers
+        ]
+        world.statuses.statuses[uid] = v1.PodStatus(phase=v1.POD_RUNNING, container_statuses=statuses)
+        made.append(each)
+    return made
+
+
+def forget_updates(world: ProbeWorld) -> None:
+    """Read the results, as the sync loop does."""
+    for probe_type in ALL_PROBES:
+        updates = world.manager.results_manager(probe_type).updates()
+        golang.go(collections.deque, updates, 0, name="reader")
+
+
+def probe_a_crowd() -> None:
+    """One manifest of 1,700 containers, whose 5,100 probes run five times."""
+    world = ProbeWorld()
+    forget_updates(world)
+    (each,) = crowd(world, 1, 1700)
+    world.manager.add_pod(CTX, each)
+    assert world.manager.worker_count() == 5100
+    for number in range(1, 6):
+        world.clock.step(1)
+        # Startup probes are not carried out: all containers have started.
+        assert eventually(lambda number=number: world.runner.runs == number * 3400)
+        assert threading.active_count() < 2 * scheduler.MAX_PROBES_PER_POD
+    world.manager.remove_pod(each)
+    assert eventually(lambda: world.manager.worker_count() == 0)
+
+
+def test_manifest_of_5100_probes_stays_under_48_mib() -> None:
+    assert memory.peak_growth("kubelet.prober.prober_manager_test", "probe_a_crowd") < 48
+
+
+def run_out_of_threads() -> None:
+    """Pods whose probes hang, in a process that the kernel lets have twelve threads."""
+    os.setuid(54321)
+    resource.setrlimit(resource.RLIMIT_NPROC, (12, 12))
+    log = io.StringIO()
+    klog.set_output(log)
+    world = ProbeWorld()
+    go_on = threading.Event()
+    probed: set[str] = set()
+
+    def hang(ctx: golang.Context, container_id: kubecontainer.ContainerID, *args: object) -> bytes:
+        go_on.wait(30)
+        probed.add(container_id.id)
+        return b""
+
+    world.runner.run_in_container = hang  # type: ignore[method-assign]
+    forget_updates(world)
+    pods = crowd(world, 40, 1)
+    for each in pods:
+        world.manager.add_pod(CTX, each)
+    world.clock.step(1)
+    assert eventually(lambda: "Probes wait for a thread; it is tried again" in log.getvalue())
+    assert "the limit is TasksMax of the unit, pids.max of the cgroup" in log.getvalue()
+    go_on.set()
+    assert eventually(lambda: len(probed) == len(pods))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the limit of threads must be that of another user")
+def test_node_without_threads_stays_under_16_mib_and_probes_all() -> None:
+    assert memory.peak_growth("kubelet.prober.prober_manager_test", "run_out_of_threads") < 16
 
 
 # ---- update_pod_status ----

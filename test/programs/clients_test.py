@@ -99,7 +99,7 @@ def test_repeated_failures_of_heartbeats_end_the_watches(tmp_path: Path, ctx: go
         with pytest.raises(rest.TransportError):
             built.heartbeat_client.coordination_v1.leases("kube-node-lease").get(ctx, "node")
         built.on_heartbeat_failure()
-        assert running.result_chan().recv(30) == (None, False)
+        assert golang.select(running.result_chan(), timeout=30) == (0, None, False)
 
 
 @pytest.mark.parametrize("rotate", [False, True])

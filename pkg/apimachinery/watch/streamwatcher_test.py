@@ -44,7 +44,7 @@ def test_events_until_the_end() -> None:
     event = watch.Event(watch.ADDED, "a")
     decoder = FakeDecoder(event, event)
     assert events_of(decoder) == [event, event]
-    assert decoder.closed.recv(_WAIT) == (None, False)
+    assert golang.select(decoder.closed, timeout=_WAIT) == (0, None, False)
 
 
 def test_faults_are_reported_and_cuts_are_not() -> None:

@@ -146,8 +146,8 @@ class RuntimeContainers:
         """The image of the process that keeps a sandbox; "" from a runtime that does not tell."""
         try:
             status = self._runtime_service.pod_sandbox_status(ctx, id, True)
-            image = json.loads(status.info.get("info", "{}")).get("image", "")
-        except (crierror.RemoteError, ValueError) as err:
+            told = json.loads(status.info.get("info", "{}"))
+        except (crierror.RemoteError, ValueError, RecursionError) as err:
             klog.v(4).info_s("Failed to get the image of a sandbox", podSandboxID=id, err=err)
             return ""
-        return str(image)
+        return str(told.get("image", "")) if isinstance(told, dict) else ""

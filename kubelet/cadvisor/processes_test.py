@@ -35,6 +35,17 @@ def test_open_files_and_sockets() -> None:
     assert stats.ulimits == []
 
 
+def test_only_so_many_files_are_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "MAX_EXAMINED_FILES", 15)
+    for pid in (7, 8):
+        (tmp_path / f"{pid}/fd").mkdir(parents=True)
+        for number in range(10):
+            (tmp_path / f"{pid}/fd/{number}").symlink_to(f"socket:[{number}]")
+    stats = info.ProcessStats()
+    processes.count_processes(str(tmp_path), [7, 8], 0, stats)
+    assert (stats.fd_count, stats.socket_count) == (20, 15)
+
+
 def test_process_that_has_ended(tmp_path: Path) -> None:
     stats = info.ProcessStats()
     processes.count_processes(str(tmp_path), [7], 7, stats)

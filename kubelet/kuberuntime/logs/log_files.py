@@ -25,6 +25,10 @@ from pkg.util import regularfile
 
 # So many bytes are read at once, and the rest of the line.
 _BLOCK_SIZE = 256 * 1024
+# Runtimes cut a container's lines at some KiB.
+MAX_LINE_LENGTH = 16 << 20
+# How much of an unfinished line a message quotes, in bytes.
+_QUOTED = 1024
 _COMPRESSED = ".gz"
 _BROKEN = (EOFError, zlib.error, gzip.BadGzipFile)
 # Others rotate too, and give names of which the order is not known.
@@ -111,7 +115,7 @@ class LogFiles:
 
         The very last may lack its newline, but not with follow: an unfinished line is read again when it is whole. With
         follow, and only then, the newest file is left for a newer, and any file only once nobody writes to it any more;
-        ended: nobody does. Raises OSError.
+        ended: nobody does. Raises OSError, and ValueError for a line of more than MAX_LINE_LENGTH bytes.
         """
         while True:
             if self._file is None and not self._open_next():
@@ -129,17 +133,19 @@ class LogFiles:
         try:
             data = self._file.read(_BLOCK_SIZE)
             if not data.endswith(b"\n"):
-                data += self._file.readline()
+                data += self._file.readline(MAX_LINE_LENGTH)
         except _BROKEN as err:
             self._log_broken(err)
             return b""
         if not data or data.endswith(b"\n"):
             return data
         end = data.rfind(b"\n") + 1
+        if len(data) - end >= MAX_LINE_LENGTH:
+            raise ValueError(f"log file {self._path} has a line of more than {MAX_LINE_LENGTH} bytes")
         if follow and not self._finished:
             self._file.seek(end - len(data), os.SEEK_CUR)
             return data[:end]
-        klog.info_s("Incomplete line in log file", path=self._path, line=data[end:])
+        klog.info_s("Incomplete line in log file", path=self._path, line=data[end : end + _QUOTED])
         return data
 
     def _log_broken(self, err: Exception) -> None:

@@ -25,6 +25,8 @@ from pkg.apimachinery.runtime import codec
 
 _STREAMS = (b"stdout", b"stderr")
 _TAG_PARTIAL = b"P"
+# How much of a line that makes no sense a message quotes, in bytes.
+_QUOTED = 1024
 # Lines of the usual form: whole ones, with the time in UTC. A block of such is taken apart at once, which is several
 # times as fast as line by line.
 _USUAL_DATE = rb"(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
@@ -103,7 +105,7 @@ def parse_docker_json_log(line: bytes) -> _LogMessage:
     try:
         entry = codec.json_decoder(_JSONLog).decode(line)
     except msgspec.MsgspecError as err:
-        raise ValueError(f"failed with {err} to unmarshal log {line!r}") from err
+        raise ValueError(f"failed with {err} to unmarshal log {line[:_QUOTED]!r}") from err
     nanoseconds, printed = _parse_timestamp(entry.time.encode())
     return _LogMessage(nanoseconds, printed, entry.stream.encode(), entry.log.encode())
 
@@ -115,7 +117,7 @@ def _get_parse_func(line: bytes) -> _ParseFunc:
         except ValueError:
             continue
         return parse
-    text = klog.quote(line.decode(errors="replace"))
+    text = klog.quote(line[:_QUOTED].decode(errors="replace"))
     raise ValueError(f"failed to get parse function: unsupported log format: {text}")
 
 
@@ -208,7 +210,7 @@ class _LogWriter:
         try:
             msg = self._parse(line)
         except ValueError as err:
-            klog.error_s(err, "Failed when parsing line in log file", path=self._path, line=line)
+            klog.error_s(err, "Failed when parsing line in log file", path=self._path, line=line[:_QUOTED])
             return
         if msg.nanoseconds >= self._since:
             self._add_message(msg)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kubelet.cri import testing
 from kubelet.kuberuntime import logs
-from kubelet.kuberuntime.logs import tail
+from kubelet.kuberuntime.logs import log_files, tail
 from kubelet.kuberuntime.logs.logs import _LogWriter, _MaximumWriteError, parse_cri_log, parse_docker_json_log
 from pkg import golang
 from pkg.apimachinery.util import wait
@@ -258,6 +258,25 @@ def test_tail_of_a_file_of_many_blocks() -> None:
     data = b"".join(b"%05d" % i + b"x" * 100 + b"\n" for i in range(100))
     start = tail.find_tail_line_start_index(io.BytesIO(data), 42)
     assert data[start : start + 5] == b"00058"
+
+
+def test_line_that_never_ends_is_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_files, "MAX_LINE_LENGTH", 1000)
+    monkeypatch.setattr(log_files, "_BLOCK_SIZE", 100)
+    line = b"2016-10-20T18:39:20Z stdout F "
+    (tmp_path / "0.log").write_bytes(line + b"x" * 2000 + b"\n")
+    with pytest.raises(ValueError, match="has a line of more than 1000 bytes"):
+        _read(tmp_path / "0.log")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_log_that_is_no_file_is_not_waited_for(tmp_path: Path, kind: str) -> None:
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "0.log")
+    else:
+        (tmp_path / "0.log").symlink_to("/dev/zero")
+    with pytest.raises(OSError, match="failed to open log file"):
+        _read(tmp_path / "0.log")
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(3, (b"def", True)), (6, (b"abcdef", False)), (9, (b"abcdef", False))])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pkg import features, klog
 from pkg.api.core import v1
+from pkg.util import procfs
 
 if TYPE_CHECKING:
     from pkg.volume.plugins import Spec, VolumePluginMgr
@@ -149,7 +150,7 @@ def _label(translator: SELinuxLabelTranslator, options: v1.SELinuxOptions) -> st
 def _settings(path: Path) -> dict[str, str]:
     """The `name = value` lines of a file."""
     settings: dict[str, str] = {}
-    for line in path.read_text().splitlines():
+    for line in procfs.lines(path):
         name, separator, value = line.partition("=")
         if separator and not line.lstrip().startswith(("#", ";")):
             settings[name.strip()] = value.strip().strip('"')

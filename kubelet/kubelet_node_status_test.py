@@ -29,7 +29,9 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
+from pkg.client_go import kubernetes, rest
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
+from pkg.client_go.rest import testing as resttesting
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 CMAD = "volumes.kubernetes.io/controller-managed-attach-detach"
@@ -977,6 +979,17 @@ def test_get_cached_node(node_kubelet: NodeKubelet, cached: str | None, informer
     kubelet.cached_node = versioned(cached) if cached is not None else None
     node_kubelet.lister.node = versioned(informer) if informer is not None else None
     assert kubelet.get_cached_node(CTX, True).metadata.resource_version == expected
+
+
+def test_get_cached_node_does_not_wait_for_a_frozen_server(
+    node_kubelet: NodeKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubelet.kubelet_nodecache.SYNC_GET_TIMEOUT", 0.05)
+    frozen = resttesting.serve_raw(lambda connection, _: connection.recv(1 << 20) and connection.recv(1))
+    with frozen as url:
+        node_kubelet.kubelet.kube_client = kubernetes.new_for_config(rest.Config(host=url))
+        with pytest.raises(TimeoutError, match='get node "labnode": no answer within'):
+            node_kubelet.kubelet.get_cached_node(CTX, False)
 
 
 def test_get_cached_node_anew(node_kubelet: NodeKubelet) -> None:

@@ -10,6 +10,9 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 
+# Seconds that the API server has to answer. Go sets no limit.
+SYNC_GET_TIMEOUT = 10.0
+
 
 class KubeletNodeCache(KubeletNodeStatus):
     """The node as admission asks for it: a pod may have been placed by a node that the informer has yet to see."""
@@ -17,7 +20,7 @@ class KubeletNodeCache(KubeletNodeStatus):
     def get_cached_node(self, ctx: golang.Context, use_cache: bool) -> v1.Node:
         """The node as it is known, or as the API server has it now; not to be changed.
 
-        Raises what the API server says, if it is asked.
+        Raises what the API server says, if it is asked, and TimeoutError after SYNC_GET_TIMEOUT.
         """
         return self._get_cached_node(ctx) if use_cache else self._get_node_sync(ctx)
 
@@ -38,7 +41,16 @@ class KubeletNodeCache(KubeletNodeStatus):
     def _get_node_sync(self, ctx: golang.Context) -> v1.Node:
         if self.kube_client is None:
             return self.get_node(ctx)
-        node = self.kube_client.core_v1.nodes().get(ctx, self.node_name)
+        # Admission asks on the sync loop, for one pod: the others must not wait for a server that is frozen.
+        limited, cancel = golang.with_timeout(ctx, SYNC_GET_TIMEOUT)
+        try:
+            node = self.kube_client.core_v1.nodes().get(limited, self.node_name)
+        except golang.DeadlineExceeded as err:
+            if (done := ctx.err()) is not None:
+                raise done from err
+            raise TimeoutError(f'get node "{self.node_name}": no answer within {SYNC_GET_TIMEOUT:g}s') from err
+        finally:
+            cancel()
         self.cached_node = node
         return node
 

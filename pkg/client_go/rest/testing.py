@@ -154,7 +154,7 @@ def serve(
 
 
 @contextmanager
-def serve_raw(handle: Callable[[socket.socket, int], None]) -> Iterator[str]:
+def serve_raw(handle: Callable[[socket.socket, int], object]) -> Iterator[str]:
     """The URL of a server that hands each connection, with its number, to a thread of its own.
 
     A connection ends when `handle` returns, or at the end of the with statement.

@@ -29,6 +29,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util.runtime.testing import FAILURES
 from pkg.client_go import kubernetes, rest
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
 from pkg.client_go.rest import testing as resttesting
@@ -998,3 +999,18 @@ def test_get_cached_node_anew(node_kubelet: NodeKubelet) -> None:
     assert node_kubelet.kubelet.cached_node is node
     node_kubelet.lister.node = versioned("1")
     assert node_kubelet.kubelet.get_cached_node(CTX, True) is node
+
+
+@pytest.mark.parametrize("err", [*FAILURES, golang.DeadlineExceeded()], ids=lambda err: type(err).__name__)
+def test_setter_that_fails_leaves_the_others(tmp_path: Path, err: Exception) -> None:
+    """Be it for want of time of its own: the report goes on."""
+    test_kubelet = TestKubelet(tmp_path)
+    set_by: list[str] = []
+
+    def fail(ctx: golang.Context, node: v1.Node) -> None:
+        raise err
+
+    test_kubelet.kubelet.set_node_status_funcs = [fail, lambda ctx, node: set_by.append("other")]
+    test_kubelet.kubelet.set_node_status(test_kubelet.ctx, v1.Node())
+    assert set_by == ["other"]
+    test_kubelet.close()

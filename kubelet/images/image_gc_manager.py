@@ -273,7 +273,7 @@ class ImageGCManager:
                 continue
             try:
                 self._free_image(ctx, image, IMAGE_GARBAGE_COLLECTED_TOTAL_REASON_AGE)
-            except crierror.RemoteError as err:
+            except Exception as err:  # The others go whatever is wrong with one.
                 errors.append(err)
         if errors:
             age = duration.format_duration(max_age)
@@ -307,7 +307,7 @@ class ImageGCManager:
                 continue
             try:
                 self._free_image(ctx, image, IMAGE_GARBAGE_COLLECTED_TOTAL_REASON_SPACE)
-            except crierror.RemoteError as err:
+            except Exception as err:  # The others go whatever is wrong with one.
                 errors.append(err)
                 continue
             freed += image.size

@@ -36,9 +36,12 @@ from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime import contain
+from pkg.client_go.util import workqueue
 
 # A shorter time between SIGTERM and SIGKILL is not given to any container, in seconds.
 MINIMUM_GRACE_PERIOD_IN_SECONDS = 2
+# How many containers of a pod are killed at the same time, each on a thread.
+MAX_PARALLEL_KILLS = 256
 
 # Why a container is killed. Go: containerKillReason
 REASON_STARTUP_PROBE = "StartupProbe"
@@ -812,25 +815,26 @@ class ContainerMethods(LogMethods):
         running_pod: kubecontainer.Pod,
         grace_period_override: int | None,
     ) -> list[kubecontainer.SyncResult]:
-        """Kills all containers at the same time, sidecars after those that they serve."""
+        """Kills all containers at the same time, sidecars after those that they serve.
+
+        DIVERGES: Go has a goroutine for each. Here there are so many threads at most, the caller's among them, or as
+        many as the machine has; the containers that are left follow as others end, sidecars last.
+        """
         ordering = None
         if pod is not None and kubetypes.has_restartable_init_container(pod):
             names = [container.name for container in running_pod.containers]
             ordering = TerminationOrdering(pod, names, self.clock)
         results = [kubecontainer.SyncResult(kubecontainer.KILL_CONTAINER, c.name) for c in running_pod.containers]
-        threads: list[golang.Thread] = []
-        left: list[tuple[kubecontainer.Container, kubecontainer.SyncResult]] = []
-        for container, result in zip(running_pod.containers, results, strict=True):
-            args = (ctx, pod, running_pod, container, grace_period_override, ordering, result)
-            try:
-                threads.append(golang.go(self._kill_one, *args, name=f"kill-{container.id.id[:12]}"))
-            except golang.ThreadError as err:
-                klog.error_s(err, "Killing a container after the others", containerID=str(container.id))
-                left.append((container, result))
-        for container, result in _in_order_of_termination(pod, left):
+        to_kill = _in_order_of_termination(pod, list(zip(running_pod.containers, results, strict=True)))
+
+        def kill(index: int) -> None:
+            container, result = to_kill[index]
             self._kill_one(ctx, pod, running_pod, container, grace_period_override, ordering, result)
-        for thread in threads:
-            thread.join()
+
+        # Once ctx is cancelled each says so in its result, hence the other context.
+        workqueue.parallelize_until(
+            golang.background(), MAX_PARALLEL_KILLS, len(to_kill), kill, name=f"kill-{running_pod.id}"
+        )
         return results
 
     def _kill_one(

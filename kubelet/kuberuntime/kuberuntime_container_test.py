@@ -717,20 +717,56 @@ def test_who_has_cores_of_its_own_has_no_quota(tmp_path: Path, gate: bool, pinne
         assert fake.manager.calculate_sandbox_resources(_pod(shared)).cpu_quota == 200_000
 
 
-def test_without_threads_containers_are_killed_one_after_the_other(fake: testing.TestRuntime) -> None:
-    always = v1.CONTAINER_RESTART_POLICY_ALWAYS
-    names = ["proxy", "main", "log", "other"]
-    pod = _pod(v1.Container(name="main"), v1.Container(name="other"))
-    pod.spec.init_containers = [v1.Container(name=name, restart_policy=always) for name in ("log", "proxy")]
-    pod.spec.termination_grace_period_seconds = 0
-    containers = [
-        kubecontainer.Container(id=kubecontainer.ContainerID("test", f"id-{name}"), name=name) for name in names
-    ]
-    running = kubecontainer.Pod(id="12345678", name="bar", namespace="new", containers=containers)
-    statuses = [runtimeapi.ContainerStatus(id=f"id-{name}", state=runtimeapi.CONTAINER_RUNNING) for name in names]
-    fake.runtime.set_fake_containers(critesting.FakeContainer(status, "sandbox") for status in statuses)
-    with golangtesting.out_of_threads("kill-"):
-        results = fake.manager.kill_containers_with_sync_result(_CTX, pod, running, None)
-    assert [(result.target, result.error) for result in results] == [(name, None) for name in names]
-    stopped = [request[0] for request in fake.runtime.requests("StopContainer")]
-    assert stopped == ["id-main", "id-other", "id-proxy", "id-log"]
+class TestKillContainers:
+    """All containers of a pod."""
+
+    def _kill(self, fake: testing.TestRuntime, mains: list[str], sidecars: list[str]) -> list[kubecontainer.SyncResult]:
+        """The runtime names the containers in another order than the spec."""
+        pod = _pod(*(v1.Container(name=name) for name in mains))
+        always = v1.CONTAINER_RESTART_POLICY_ALWAYS
+        pod.spec.init_containers = [v1.Container(name=name, restart_policy=always) for name in sidecars]
+        pod.spec.termination_grace_period_seconds = 0
+        names = [*reversed(sidecars), *mains]
+        containers = [
+            kubecontainer.Container(id=kubecontainer.ContainerID("test", f"id-{name}"), name=name) for name in names
+        ]
+        running = kubecontainer.Pod(id="12345678", name="bar", namespace="new", containers=containers)
+        statuses = [runtimeapi.ContainerStatus(id=f"id-{name}", state=runtimeapi.CONTAINER_RUNNING) for name in names]
+        fake.runtime.set_fake_containers(critesting.FakeContainer(status, "sandbox") for status in statuses)
+        return fake.manager.kill_containers_with_sync_result(_CTX, pod, running, None)
+
+    def test_one_after_the_other_without_threads(self, fake: testing.TestRuntime) -> None:
+        with golangtesting.out_of_threads("kill-"):
+            results = self._kill(fake, ["main", "other"], ["log", "proxy"])
+        assert [(result.target, result.error) for result in results] == [
+            (name, None) for name in ("proxy", "log", "main", "other")
+        ]
+        stopped = [request[0] for request in fake.runtime.requests("StopContainer")]
+        assert stopped == ["id-main", "id-other", "id-proxy", "id-log"]
+
+    def test_of_a_pod_with_many_does_not_take_all_threads(
+        self, fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        count = kuberuntime_container.MAX_PARALLEL_KILLS + 50
+        started: list[str] = []
+        start = golang.Thread.start
+
+        def note(thread: golang.Thread) -> None:
+            started.append(thread.name)
+            start(thread)
+
+        monkeypatch.setattr(golang.Thread, "start", note)
+        results = self._kill(fake, [f"c{i}" for i in range(count)], [])
+        assert [result.error for result in results] == [None] * count
+        assert len(fake.runtime.requests("StopContainer")) == count
+        assert len(started) == kuberuntime_container.MAX_PARALLEL_KILLS - 1
+
+    def test_of_a_cancelled_context_are_told_so(self, fake: testing.TestRuntime) -> None:
+        ctx, cancel = golang.with_cancel(_CTX)
+        cancel()
+        containers = [kubecontainer.Container(id=_ID, name="foo")]
+        running = kubecontainer.Pod(id="12345678", name="bar", namespace="new", containers=containers)
+        fake.runtime.inject_error("StopContainer", golang.Canceled())
+        pod = _pod(v1.Container(name="foo"))
+        (result,) = fake.manager.kill_containers_with_sync_result(ctx, pod, running, None)
+        assert isinstance(result.error, kubecontainer.ErrKillContainer)

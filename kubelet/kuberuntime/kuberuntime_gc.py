@@ -20,6 +20,7 @@ from kubelet.kuberuntime.kuberuntime_container import REASON_UNKNOWN, ContainerM
 from kubelet.kuberuntime.kuberuntime_sandbox import ListOptions
 from kubelet.kuberuntime.kuberuntime_struct import PodStateProvider
 from pkg import golang, klog
+from pkg.apimachinery.util.runtime import contain
 from pkg.component_base import tracing
 
 
@@ -156,12 +157,12 @@ class ContainerGC:
         try:
             # It should have been stopped long ago; make sure.
             client.stop_pod_sandbox(ctx, sandbox_id)
-        except crierror.RemoteError as err:
+        except Exception as err:  # Whatever is wrong with one sandbox, the others go. The next round tries again.
             klog.error_s(err, "Failed to stop sandbox before removing", sandboxID=sandbox_id)
             return
         try:
             client.remove_pod_sandbox(ctx, sandbox_id)
-        except crierror.RemoteError as err:
+        except Exception as err:  # As above.
             klog.error_s(err, "Failed to remove sandbox", sandboxID=sandbox_id)
 
     def _evictable_containers(self, ctx: golang.Context, min_age: float) -> ContainersByEvictUnit:
@@ -230,8 +231,9 @@ class ContainerGC:
             self._remove_pod_logs_directories()
         pattern = os.path.join(legacy.LEGACY_CONTAINER_LOGS_DIR, f"*.{legacy.LEGACY_LOG_SUFFIX}")
         for link in self._manager.os_interface.glob(pattern):
-            if self._is_dead_log_symlink(ctx, link):
-                self._remove_log_symlink(link)
+            with contain("Failed to look at container log symlink", ctx, path=link):
+                if self._is_dead_log_symlink(ctx, link):
+                    self._remove_log_symlink(link)
 
     def _remove_pod_logs_directories(self) -> None:
         os_interface = self._manager.os_interface
@@ -247,7 +249,7 @@ class ContainerGC:
             klog.v(4).info_s("Removing pod logs", podUID=uid)
             try:
                 os_interface.remove_all(os.path.join(directory, entry.name))
-            except OSError as err:
+            except Exception as err:  # As above.
                 klog.error_s(err, "Failed to remove pod logs directory", path=entry.name)
 
     def _is_dead_log_symlink(self, ctx: golang.Context, link: str) -> bool:

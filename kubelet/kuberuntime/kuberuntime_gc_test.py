@@ -18,6 +18,7 @@ from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import testing
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.component_base.tracing import testing as tracingtesting
 
 _CTX = golang.background()
@@ -284,3 +285,19 @@ def test_min_age_counts_from_now(fake: testing.TestRuntime) -> None:
     fake.clock.step(timedelta(seconds=11).total_seconds())
     fake.manager.garbage_collect(_CTX, policy, True, False)
     assert fake.runtime.containers == {}
+
+
+@failures
+@pytest.mark.parametrize("method", ["stop_pod_sandbox", "remove_pod_sandbox"])
+def test_sandbox_that_cannot_be_removed_leaves_the_others(
+    fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch, method: str, err: Exception
+) -> None:
+    gc = fake.manager.container_gc
+    removed: list[str] = []
+    monkeypatch.setattr(fake.manager.runtime_service, "remove_pod_sandbox", lambda ctx, id: removed.append(id))
+    monkeypatch.setattr(fake.manager.runtime_service, "stop_pod_sandbox", lambda ctx, id: None)
+    call = getattr(fake.manager.runtime_service, method)
+    monkeypatch.setattr(fake.manager.runtime_service, method, failing_once(call, err, "bad"))
+    for sandbox in ("a", "bad", "z"):
+        gc._remove_sandbox(golang.background(), sandbox)
+    assert removed == ["a", "z"]

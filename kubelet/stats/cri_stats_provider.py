@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import posixpath
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,6 +38,7 @@ from kubelet.util import format
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.util.runtime import contain
 
 if TYPE_CHECKING:
     from kubelet.server.stats import FsResourceAnalyzerInterface
@@ -117,14 +119,16 @@ class CRIStatsProvider:
             sandbox = None if container is None else known.sandboxes.get(container.pod_sandbox_id)
             if container is None or sandbox is None:
                 continue
-            stats = statsapi.ContainerStats(
-                name=container.metadata.name,
-                rootfs=self._rootfs_stats(entry, collection),
-                logs=self._log_stats(container, sandbox.metadata, collection),
-            )
-            pods.setdefault(sandbox.id, build_pod_stats(sandbox)).containers.append(stats)
+            pod = pods.setdefault(sandbox.id, build_pod_stats(sandbox))
+            with _of_one(ctx, container):
+                stats = statsapi.ContainerStats(
+                    name=container.metadata.name,
+                    rootfs=self._rootfs_stats(entry, collection),
+                    logs=self._log_stats(container, sandbox.metadata, collection),
+                )
+                pod.containers.append(stats)
         for pod in pods.values():
-            self._make_pod_storage_stats(pod, collection)
+            self._make_pod_storage_stats(ctx, pod, collection)
         return list(pods.values())
 
     def _list_pod_stats(self, ctx: golang.Context, update_cpu_nano_core_usage: bool) -> list[statsapi.PodStats]:
@@ -150,24 +154,25 @@ class CRIStatsProvider:
             if container is None or sandbox is None:
                 continue
             pod = pods.setdefault(sandbox.id, build_pod_stats(sandbox))
-            stats = self._make_container_stats(entry, container, sandbox.metadata, collection)
-            _add_pod_network_stats(pod, sandbox.id, containers)
-            pod_info = get_cadvisor_pod_info_from_pod_uid(sandbox.metadata.uid, by_pod_cgroup)
-            _add_pod_cpu_and_memory_stats(pod, pod_info, stats)
-            _add_swap_stats(pod, pod_info, stats)
-            _add_io_stats(pod, pod_info, stats)
-            info = containers.get(entry.attributes.id)
-            if info is None:
-                klog.v(5).info_s("Unable to find cadvisor stats for container", containerID=entry.attributes.id)
-            else:
-                _add_cadvisor_container_stats(stats, info)
-                stats.io = helper.cadvisor_info_to_io_stats(info) or stats.io
-                processes = helper.cadvisor_info_to_process_stats(info)
-                pod.process_stats = helper.merge_process_stats(pod.process_stats, processes)
-            pod.containers.append(stats)
+            with _of_one(ctx, container):
+                stats = self._make_container_stats(entry, container, sandbox.metadata, collection)
+                _add_pod_network_stats(pod, sandbox.id, containers)
+                pod_info = get_cadvisor_pod_info_from_pod_uid(sandbox.metadata.uid, by_pod_cgroup)
+                _add_pod_cpu_and_memory_stats(pod, pod_info, stats)
+                _add_swap_stats(pod, pod_info, stats)
+                _add_io_stats(pod, pod_info, stats)
+                info = containers.get(entry.attributes.id)
+                if info is None:
+                    klog.v(5).info_s("Unable to find cadvisor stats for container", containerID=entry.attributes.id)
+                else:
+                    _add_cadvisor_container_stats(stats, info)
+                    stats.io = helper.cadvisor_info_to_io_stats(info) or stats.io
+                    processes = helper.cadvisor_info_to_process_stats(info)
+                    pod.process_stats = helper.merge_process_stats(pod.process_stats, processes)
+                pod.containers.append(stats)
         self._cleanup_outdated_caches()
         for pod in pods.values():
-            self._make_pod_storage_stats(pod, collection)
+            self._make_pod_storage_stats(ctx, pod, collection)
         return list(pods.values())
 
     def _list_pod_stats_strictly_from_cri(
@@ -181,17 +186,22 @@ class CRIStatsProvider:
             pod = build_pod_stats(sandbox)
             for of_container in entry.linux.containers:
                 container = known.containers.get(of_container.attributes.id)
-                if container is not None:
+                if container is None:
+                    continue
+                with _of_one(ctx, container):
                     pod.containers.append(
                         self._make_container_stats(of_container, container, sandbox.metadata, collection)
                     )
-            _add_cri_pod_stats(pod, entry.linux)
-            self._make_pod_storage_stats(pod, collection)
+            with contain("Failed to get the figures of a pod", ctx, pod=pod.pod_ref.name, podUID=pod.pod_ref.uid):
+                _add_cri_pod_stats(pod, entry.linux)
+            self._make_pod_storage_stats(ctx, pod, collection)
             result.append(pod)
         return result
 
-    def _make_pod_storage_stats(self, pod: statsapi.PodStats, collection: _Collection) -> None:
-        helper.make_pod_storage_stats(pod, collection.root_fs, self._resource_analyzer, self._host_stats_provider)
+    def _make_pod_storage_stats(self, ctx: golang.Context, pod: statsapi.PodStats, collection: _Collection) -> None:
+        """What cannot be told of one pod keeps nobody from hearing of the others, least of all who evicts."""
+        with contain("Failed to get the storage of a pod", ctx, pod=pod.pod_ref.name, podUID=pod.pod_ref.uid):
+            helper.make_pod_storage_stats(pod, collection.root_fs, self._resource_analyzer, self._host_stats_provider)
 
     def pod_cpu_and_memory_stats(
         self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
@@ -239,16 +249,18 @@ class CRIStatsProvider:
             if container is None or sandbox is None:
                 continue
             pod = pods.setdefault(sandbox.id, build_pod_stats(sandbox))
-            stats = self._make_container_cpu_and_memory_stats(entry, time_from_nanoseconds(container.created_at), 0)
-            pod_info = get_cadvisor_pod_info_from_pod_uid(sandbox.metadata.uid, by_pod_cgroup)
-            _add_pod_cpu_and_memory_stats(pod, pod_info, stats)
-            _add_swap_stats(pod, pod_info, stats)
-            info = containers.get(entry.attributes.id)
-            if info is None:
-                klog.v(4).info_s("Unable to find cadvisor stats for container", containerID=entry.attributes.id)
-            else:
-                _add_cadvisor_container_stats(stats, info)
-            pod.containers.append(stats)
+            with _of_one(ctx, container):
+                created = time_from_nanoseconds(container.created_at)
+                stats = self._make_container_cpu_and_memory_stats(entry, created, 0)
+                pod_info = get_cadvisor_pod_info_from_pod_uid(sandbox.metadata.uid, by_pod_cgroup)
+                _add_pod_cpu_and_memory_stats(pod, pod_info, stats)
+                _add_swap_stats(pod, pod_info, stats)
+                info = containers.get(entry.attributes.id)
+                if info is None:
+                    klog.v(4).info_s("Unable to find cadvisor stats for container", containerID=entry.attributes.id)
+                else:
+                    _add_cadvisor_container_stats(stats, info)
+                pod.containers.append(stats)
         self._cleanup_outdated_caches()
         return list(pods.values())
 
@@ -263,13 +275,16 @@ class CRIStatsProvider:
             pod = build_pod_stats(sandbox)
             for of_container in entry.linux.containers:
                 container = known.containers.get(of_container.attributes.id)
-                if container is not None:
+                if container is None:
+                    continue
+                with _of_one(ctx, container):
                     created = time_from_nanoseconds(container.created_at)
                     pod.containers.append(self._make_container_cpu_and_memory_stats(of_container, created, 0))
-            pod.cpu, pod.memory = _pod_cpu_stats(entry.linux), _pod_memory_stats(entry.linux)
-            # The runtime has no swap of the pod as a whole.
-            for stats in pod.containers:
-                _add_swap_stats(pod, None, stats)
+            with contain("Failed to get the figures of a pod", ctx, pod=pod.pod_ref.name, podUID=pod.pod_ref.uid):
+                pod.cpu, pod.memory = _pod_cpu_stats(entry.linux), _pod_memory_stats(entry.linux)
+                # The runtime has no swap of the pod as a whole.
+                for stats in pod.containers:
+                    _add_swap_stats(pod, None, stats)
             result.append(pod)
         return result
 
@@ -455,6 +470,23 @@ class CRIStatsProvider:
             for id, record in list(self._cpu_usage_cache.items()):
                 if record.timestamp < oldest:
                     del self._cpu_usage_cache[id]
+
+
+@contextmanager
+def _of_one(ctx: golang.Context, container: runtimeapi.Container) -> Iterator[None]:
+    """What cannot be told of one container keeps nobody from hearing of the others, least of all who evicts.
+
+    An OSError passes: it is of a file system, on which the others are, too.
+    """
+    fault: OSError | None = None
+    name = container.metadata.name
+    with contain("Failed to get the figures of a container", ctx, containerID=container.id, containerName=name):
+        try:
+            yield
+        except OSError as err:
+            fault = err
+    if fault is not None:
+        raise fault
 
 
 def _raise_unless_unimplemented(err: crierror.RemoteError, what: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 
 import grpc
 import msgspec
@@ -33,6 +33,7 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
 
 CTX = golang.background()
 _NANOSECONDS = 10**9
@@ -300,6 +301,53 @@ def test_faults_are_raised(world: World, err: Exception) -> None:
         world.cadvisor.err = err
     with pytest.raises(type(err)):
         world.provider().list_pod_stats(CTX)
+
+
+def _tell_of_all(provider: stats.CRIStatsProvider) -> list[list[statsapi.PodStats]]:
+    return [
+        provider.list_pod_stats(CTX),
+        provider.list_pod_disk_stats(CTX),
+        provider.list_pod_cpu_and_memory_stats(CTX),
+    ]
+
+
+@failures
+@pytest.mark.parametrize("from_cri", [False, True])
+def test_pod_whose_figures_cannot_be_told_hides_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch, from_cri: bool, err: Exception
+) -> None:
+    for pod in ("bad", "good"):
+        world.add_stats(world.add_container(world.add_sandbox(pod), f"c-{pod}"), 100)
+        if from_cri:
+            add_sandbox_stats(world, pod, 7)
+    provider = world.provider(from_cri)
+
+    def unless_bad(name: str) -> None:
+        real = getattr(provider, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if "c-bad" in str(args):
+                raise err
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(provider, name, call)
+
+    for name in ("_make_container_stats", "_rootfs_stats", "_make_container_cpu_and_memory_stats"):
+        unless_bad(name)
+    for found in _tell_of_all(provider):
+        containers = {one.pod_ref.name: [container.name for container in one.containers] for one in found}
+        assert containers == {"bad": [], "good": ["c-good"]}
+
+
+@failures
+def test_storage_of_a_pod_that_cannot_be_told_hides_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    for pod in ("bad", "good"):
+        world.add_stats(world.add_container(world.add_sandbox(pod), f"c-{pod}"), 100)
+    monkeypatch.setattr(world.analyzer, "get_pod_volume_stats", failing_once(lambda uid: None, err, "UIDbad"))
+    found = world.provider().list_pod_stats(CTX)
+    assert sorted(one.pod_ref.name for one in found) == ["bad", "good"]
 
 
 # ---- From the runtime alone ----

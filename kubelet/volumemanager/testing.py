@@ -124,7 +124,7 @@ class FakeVolumeManager:
 
 
 class FakeBasicVolumePlugin:
-    """Volumes that are directories. It takes what is a GCE disk, which no real plugin here does.
+    """Volumes that are directories. It takes what is a Photon disk, which no real plugin here does.
 
     `calls` are what it was asked to do, with the volume's name, and the pod's where there is one; `errors` are raised
     by the calls of that name, one after the other.
@@ -171,7 +171,7 @@ class FakeBasicVolumePlugin:
         disk = _disk(spec)
         if disk is None:
             raise ValueError("spec is of another kind")
-        return disk.pd_name
+        return disk.pd_id
 
     def can_support(self, spec: Spec) -> bool:
         return _disk(spec) is not None
@@ -375,7 +375,7 @@ def new_persistent_volume(
     return v1.PersistentVolume(
         metadata=metav1.ObjectMeta(name=name),
         spec=v1.PersistentVolumeSpec(
-            gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name=name),
+            photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id=name),
             capacity={v1.RESOURCE_STORAGE: resource.parse_quantity(size)},
             access_modes=[v1.READ_WRITE_ONCE],
             volume_mode=volume_mode,
@@ -416,7 +416,7 @@ def new_claim_volume(name: str, claim_name: str) -> v1.Volume:
     return v1.Volume(name=name, persistent_volume_claim=v1.PersistentVolumeClaimVolumeSource(claim_name=claim_name))
 
 
-def _disk(spec: Spec) -> v1.GCEPersistentDiskVolumeSource | None:
+def _disk(spec: Spec) -> v1.PhotonPersistentDiskVolumeSource | None:
     if spec.volume is not None:
-        return spec.volume.gce_persistent_disk
-    return spec.persistent_volume.spec.gce_persistent_disk if spec.persistent_volume is not None else None
+        return spec.volume.photon_persistent_disk
+    return spec.persistent_volume.spec.photon_persistent_disk if spec.persistent_volume is not None else None

@@ -214,7 +214,7 @@ def test_pod_waits_until_its_volumes_are_there(world: World) -> None:
 
 
 def test_nothing_is_mounted_before_the_pods_worker_needs_it(world: World) -> None:
-    disk = v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
+    disk = v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd"))
     first, second = world.add(disk, uid="first"), world.add(disk, uid="second")
     world.start()
     world.manager.wait_for_attach_and_mount(world.ctx, second)
@@ -269,7 +269,7 @@ def test_failed_mount_is_an_event_and_the_wait_names_the_volume(timeless: World)
 def test_failed_mount_is_tried_again_without_anybody_asking(world: World) -> None:
     world.plugin.errors["set_up"] = [ValueError("bad"), ValueError("bad")]
     world.start()
-    pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
+    pod = world.add(v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd")))
     world.manager.wait_for_attach_and_mount(world.ctx, pod)
     assert world.plugin.calls == [("set_up", "d", "u")] * 3
 
@@ -278,7 +278,7 @@ def test_failures_that_are_forgotten_are_tried_again_at_once(timeless: World) ->
     world = timeless
     world.plugin.errors["set_up"] = [ValueError("bad")]
     world.start()
-    pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
+    pod = world.add(v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd")))
     waiting = in_background(world.manager.wait_for_attach_and_mount, world, pod)
     world.plugin.wait_for_call("set_up", "d", "u")
 
@@ -369,7 +369,7 @@ def test_slow_mount_holds_up_nothing_else(world: World) -> None:
     world.plugin.gates["set_up"] = gate
     world.start()
     slow = world.add(
-        v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")), uid="slow"
+        v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd")), uid="slow"
     )
     waiting = in_background(world.manager.wait_for_attach_and_mount, world, slow)
     world.plugin.wait_for_call("set_up", "d", "slow")
@@ -386,7 +386,7 @@ def test_pod_that_ends_while_its_volume_comes_up_loses_it(world: World) -> None:
     gate: golang.Channel[None] = golang.Channel()
     world.plugin.gates["set_up"] = gate
     world.start()
-    pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
+    pod = world.add(v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd")))
     waiting = in_background(world.manager.wait_for_attach_and_mount, world, pod)
     world.plugin.wait_for_call("set_up", "d", "u")
     world.pods.removed.add("u")
@@ -403,7 +403,7 @@ def test_uncertain_mount_is_unmounted_and_a_failed_one_is_not(world: World, fina
     err = ValueError("bad") if final else volumetypes.UncertainProgressError("maybe")
     world.plugin.errors["set_up"] = [err] * 100
     world.start()
-    pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
+    pod = world.add(v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd")))
     waiting = in_background(world.manager.wait_for_attach_and_mount, world, pod)
     world.plugin.wait_for_call("set_up", "d", "u")
     eventually(lambda: world.manager.has_possibly_mounted_volumes_for_pod("u") != final)
@@ -419,7 +419,7 @@ def test_uncertain_mount_is_unmounted_and_a_failed_one_is_not(world: World, fina
 def test_volume_that_changes_is_set_up_again_at_each_sync(world: World) -> None:
     world.plugin.remount = True
     world.start()
-    pod = world.add(v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd")))
+    pod = world.add(v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd")))
     for times in range(1, 4):
         world.manager.wait_for_attach_and_mount(world.ctx, pod)
         world.plugin.wait_for_call("set_up", "d", "u", times=times)

@@ -39,6 +39,10 @@ class Spec:
     volume: v1.Volume | None = None
     persistent_volume: v1.PersistentVolume | None = None
     read_only: bool = False
+    # Whether it was made for a plugin that Kubernetes no longer has, and that its CSI driver stands in for.
+    migrated: bool = False
+    # Whether such a volume stands in the pod itself; no claim or object of the API is behind it.
+    inline_volume_spec_for_csi_migration: bool = False
 
     def name(self) -> str:
         """The volume's name in the pod, or the persistent volume's own."""

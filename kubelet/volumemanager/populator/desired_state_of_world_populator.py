@@ -21,7 +21,7 @@ from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.component_helpers.storage import ephemeral
-from pkg.volume import Spec, VolumePluginMgr
+from pkg.volume import Spec, VolumePluginMgr, csimigration
 from pkg.volume import util as volumeutil
 from pkg.volume.util.operationexecutor import VolumeToMount
 
@@ -469,7 +469,7 @@ class DesiredStateOfWorldPopulator:
         claim_name = _claim_name(pod, volume)
         if not claim_name:
             # A copy: the name of a shared object must not change under the plugins.
-            return _VolumeSource(Spec(v1.deepcopy(volume)))
+            return _VolumeSource(_as_its_driver_sees_it(Spec(v1.deepcopy(volume)), pod))
         read_only = volume.persistent_volume_claim is not None and volume.persistent_volume_claim.read_only
         namespace = pod.metadata.namespace
         claim = klog.kref(namespace, claim_name)
@@ -487,6 +487,7 @@ class DesiredStateOfWorldPopulator:
             PVName=pvc.spec.volume_name,
             volumeSpecName=spec.name(),
         )
+        spec = _as_its_driver_sees_it(spec, pod)
         _check_volume_mode(volume, spec, mounts, devices)
         return _VolumeSource(spec, pvc, gid_value)
 
@@ -527,6 +528,13 @@ def _claim_name(pod: v1.Pod, volume: v1.Volume) -> str:
     if volume.persistent_volume_claim is not None:
         return volume.persistent_volume_claim.claim_name
     return ephemeral.volume_claim_name(pod, volume) if volume.ephemeral is not None else ""
+
+
+def _as_its_driver_sees_it(spec: Spec, pod: v1.Pod) -> Spec:
+    """The volume, translated if a CSI driver serves it in the place of a plugin. Raises ValueError."""
+    if not csimigration.is_migratable(spec):
+        return spec
+    return csimigration.translate_in_tree_spec_to_csi(spec, pod.metadata.namespace)
 
 
 @contextmanager

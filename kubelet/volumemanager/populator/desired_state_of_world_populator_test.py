@@ -26,6 +26,7 @@ from pkg.client_go.kubernetes.testing import Action, FakeClientset
 from pkg.golang.testing import out_of_threads
 from pkg.volume import VolumePluginMgr
 from pkg.volume import util as volumeutil
+from pkg.volume.csi import testing as csitesting
 from pkg.volume.testing import FakeVolumeHost
 from pkg.volume.util.operationexecutor import MarkVolumeOpts, VolumeMountState, VolumeToMount
 
@@ -200,7 +201,7 @@ def test_pods_do_not_wait_for_claims_of_another(world: World, monkeypatch: pytes
     world.add_pod("slow")
     world.populator.wake()
     assert asked.recv(30)[1]
-    disk = v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
+    disk = v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd"))
     world.pods.pods["quick"] = testing.new_pod("quick", disk)
     world.populator.wake()
     while world.desired.get_pods() != {"quick"}:
@@ -497,8 +498,8 @@ def test_driver_that_needs_no_attachment_any_more(world: World) -> None:
 
 
 def test_objects_of_the_pod_are_not_shared_with_plugins(world: World) -> None:
-    source = v1.GCEPersistentDiskVolumeSource(pd_name="inline")
-    pod = testing.new_pod("u", v1.Volume(name="v", gce_persistent_disk=source))
+    source = v1.PhotonPersistentDiskVolumeSource(pd_id="inline")
+    pod = testing.new_pod("u", v1.Volume(name="v", photon_persistent_disk=source))
     world.pods.pods["u"] = pod
     world.loop()
     (wanted,) = world.desired.get_volumes_to_mount()
@@ -513,7 +514,7 @@ UNEXPECTED = [RecursionError("too deep"), MemoryError("no memory"), UnicodeError
 def test_what_is_wrong_with_one_pod_is_told_that_pod_alone(
     world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
 ) -> None:
-    disk = v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
+    disk = v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd"))
     for uid in ("bad", "good"):
         world.pods.pods[uid] = testing.new_pod(uid, disk)
     mark, errs = world.actual.mark_remount_required, [err]
@@ -535,7 +536,7 @@ def test_what_is_wrong_with_one_pod_is_told_that_pod_alone(
 def test_ended_pod_that_cannot_be_looked_at_keeps_no_other_from_going(
     world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
 ) -> None:
-    disk = v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
+    disk = v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd"))
     for uid in ("bad", "good"):
         world.pods.pods[uid] = testing.new_pod(uid, disk)
     world.loop()
@@ -585,3 +586,47 @@ def test_claim_whose_volume_fails_may_be_asked_for_again(
     assert world.desired.pop_pod_errors("u") == [str(err)]
     world.loop()
     assert world.populator._pod_previously_processed("u") and not world.populator._claim_threads
+
+
+@pytest.fixture
+def migrated(world: World, tmp_path: Path) -> Iterator[World]:
+    """With the CSI plugin, whose drivers serve disks of Google and Azure."""
+    with csitesting.TestPlugin(tmp_path) as made:
+        world.plugins.init_plugins([made.plugin], made.host)
+        yield world
+
+
+def test_claimed_volume_of_a_plugin_that_is_gone_is_its_csi_drivers(migrated: World) -> None:
+    world = migrated
+    pvc = testing.new_claim("claim", "pv")
+    volume = testing.new_persistent_volume("pv", claim=pvc)
+    volume.spec.photon_persistent_disk = None
+    volume.spec.gce_persistent_disk = v1.GCEPersistentDiskVolumeSource(pd_name="disk")
+    world.client.add(pvc)
+    world.client.add(volume)
+    world.add_pod()
+    handle = "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk"
+    assert world.loop() == [f"kubernetes.io/csi/pd.csi.storage.gke.io^{handle}"]
+    (wanted,) = world.desired.get_volumes_to_mount()
+    assert wanted.volume_spec.migrated and not wanted.volume_spec.inline_volume_spec_for_csi_migration
+    assert wanted.volume_spec.name() == "pv"
+
+
+def test_inline_volume_of_a_plugin_that_is_gone_is_its_csi_drivers(migrated: World) -> None:
+    world = migrated
+    disk = v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="disk"))
+    world.pods.pods["u"] = testing.new_pod("u", disk)
+    handle = "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk"
+    assert world.loop() == [f"kubernetes.io/csi/pd.csi.storage.gke.io^{handle}"]
+    (wanted,) = world.desired.get_volumes_to_mount()
+    assert wanted.volume_spec.migrated and wanted.volume_spec.inline_volume_spec_for_csi_migration
+    assert wanted.outer_volume_spec_names == ["d"]
+
+
+def test_volume_that_cannot_be_translated_is_told_its_pod(migrated: World) -> None:
+    world = migrated
+    source = v1.AzureDiskVolumeSource(disk_uri="https://blob", kind="Shared")
+    world.pods.pods["u"] = testing.new_pod("u", v1.Volume(name="d", azure_disk=source))
+    assert world.loop() == []
+    (told,) = world.desired.pop_pod_errors("u")
+    assert told == "failed to translate in-tree pv to CSI: kind(Shared) is not supported in csi migration"

@@ -221,7 +221,7 @@ def test_volume_that_nobody_attaches_needs_no_report(world: World) -> None:
 
 def test_inline_volume_is_mounted_in_the_first_round(world: World) -> None:
     world.plugin.can_attach_volumes = world.plugin.can_device_mount_volumes = False
-    volume = v1.Volume(name="v", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
+    volume = v1.Volume(name="v", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd"))
     world.want(spec=Spec(volume), pod=testing.new_pod("u", volume))
     world.rounds(1)
     assert world.plugin.calls == [("set_up", "v", "u")]
@@ -496,7 +496,7 @@ def test_volume_that_cannot_be_taken_from_one_pod_is_taken_from_others(
     world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
 ) -> None:
     world.plugin.can_attach_volumes = world.plugin.can_device_mount_volumes = False
-    disk = v1.Volume(name="d", gce_persistent_disk=v1.GCEPersistentDiskVolumeSource(pd_name="pd"))
+    disk = v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd"))
     for uid in ("a", "b"):
         world.want(uid, Spec(disk), testing.new_pod(uid, disk))
     world.rounds(2)

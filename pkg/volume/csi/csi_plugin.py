@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from pkg import golang, klog
+from pkg import csi_translation_lib, golang, klog
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery import clock as clocklib
@@ -36,16 +36,8 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
     from pkg.client_go.listers.storage import v1 as storagelisters
 
-# Kinds of volumes that Kubernetes once had itself, and leaves to CSI drivers now.
-MIGRATED_PLUGINS = (
-    "kubernetes.io/aws-ebs",
-    "kubernetes.io/azure-disk",
-    "kubernetes.io/azure-file",
-    "kubernetes.io/cinder",
-    "kubernetes.io/gce-pd",
-    "kubernetes.io/portworx-volume",
-    "kubernetes.io/vsphere-volume",
-)
+# Kinds of volumes that Kubernetes once had itself, and leaves to CSI drivers now: the populator translates them.
+MIGRATED_PLUGINS = tuple(csi_translation_lib.get_in_tree_plugin_names())
 # Seconds between two questions whether the API server answers at all.
 _API_SERVER_CHECK_PERIOD = 1.0
 # Seconds that a question about a driver's object waits for all of them to be known.

@@ -137,7 +137,9 @@ class OperationGenerator:
     ) -> volumetypes.GeneratedOperations:
         return volumetypes.GeneratedOperations(
             "volume_attach",
-            _operation(lambda: self._attach_volume(volume_to_attach, actual_state_of_world)),
+            _operation(
+                lambda: self._attach_volume(volume_to_attach, actual_state_of_world), volume_to_attach.volume_spec
+            ),
             self._event_recorder(volume_to_attach.scheduled_pods, kevents.FAILED_ATTACH_VOLUME),
             self._complete_hook(volume_to_attach.volume_spec, "volume_attach", UNKNOWN_ATTACHABLE_VOLUME_PLUGIN),
         )
@@ -163,7 +165,7 @@ class OperationGenerator:
 
         return volumetypes.GeneratedOperations(
             DETACH_OPERATION_NAME,
-            _operation(lambda: self._detach_volume(volume_to_detach, detach, actual_state_of_world)),
+            _operation(lambda: self._detach_volume(volume_to_detach, detach, actual_state_of_world), spec),
             complete_func=_hook(plugin.get_plugin_name(), spec, DETACH_OPERATION_NAME),
         )
 
@@ -177,7 +179,8 @@ class OperationGenerator:
         return volumetypes.GeneratedOperations(
             "volume_mount",
             _operation(
-                lambda: self._mount_volume(wait_for_attach_timeout, volume_to_mount, actual_state_of_world, is_remount)
+                lambda: self._mount_volume(wait_for_attach_timeout, volume_to_mount, actual_state_of_world, is_remount),
+                volume_to_mount.volume_spec,
             ),
             self._event_recorder([volume_to_mount.pod], kevents.FAILED_MOUNT_VOLUME),
             self._complete_hook(volume_to_mount.volume_spec, "volume_mount", UNKNOWN_VOLUME_PLUGIN),
@@ -194,7 +197,8 @@ class OperationGenerator:
         return volumetypes.GeneratedOperations(
             "volume_unmount",
             _operation(
-                lambda: self._unmount_volume(volume_to_unmount, pod_dir, unmounter.tear_down, actual_state_of_world)
+                lambda: self._unmount_volume(volume_to_unmount, pod_dir, unmounter.tear_down, actual_state_of_world),
+                volume_to_unmount.volume_spec,
             ),
             complete_func=_hook(plugin.get_plugin_name(), volume_to_unmount.volume_spec, "volume_unmount"),
         )
@@ -225,7 +229,7 @@ class OperationGenerator:
 
         return volumetypes.GeneratedOperations(
             "unmount_device",
-            _operation(run),
+            _operation(run, device_to_detach.volume_spec),
             complete_func=_hook(plugin.get_plugin_name(), device_to_detach.volume_spec, "unmount_device"),
         )
 
@@ -246,7 +250,8 @@ class OperationGenerator:
         return volumetypes.GeneratedOperations(
             "map_volume",
             _operation(
-                lambda: self._map_volume(wait_for_attach_timeout, volume_to_mount, mapper, actual_state_of_world)
+                lambda: self._map_volume(wait_for_attach_timeout, volume_to_mount, mapper, actual_state_of_world),
+                spec,
             ),
             self._event_recorder([pod], kevents.FAILED_MAP_VOLUME),
             _hook(plugin.get_plugin_name(), spec, "map_volume"),
@@ -262,7 +267,10 @@ class OperationGenerator:
             unmapper = plugin.new_block_volume_unmapper(name, uid)
         return volumetypes.GeneratedOperations(
             "unmap_volume",
-            _operation(lambda: self._unmap_volume(volume_to_unmount, unmapper, actual_state_of_world)),
+            _operation(
+                lambda: self._unmap_volume(volume_to_unmount, unmapper, actual_state_of_world),
+                volume_to_unmount.volume_spec,
+            ),
             complete_func=_hook(plugin.get_plugin_name(), volume_to_unmount.volume_spec, "unmap_volume"),
         )
 
@@ -278,7 +286,10 @@ class OperationGenerator:
             unmapper = plugin.new_block_volume_unmapper(device_to_detach.volume_spec.name(), "")
         return volumetypes.GeneratedOperations(
             "unmap_device",
-            _operation(lambda: self._unmap_device(device_to_detach, unmapper, actual_state_of_world, host_util)),
+            _operation(
+                lambda: self._unmap_device(device_to_detach, unmapper, actual_state_of_world, host_util),
+                device_to_detach.volume_spec,
+            ),
             complete_func=_hook(plugin.get_plugin_name(), device_to_detach.volume_spec, "unmap_device"),
         )
 
@@ -297,7 +308,8 @@ class OperationGenerator:
         return volumetypes.GeneratedOperations(
             name,
             _operation(
-                lambda: self._verify_controller_attached_volume(volume_to_mount, node_name, actual_state_of_world)
+                lambda: self._verify_controller_attached_volume(volume_to_mount, node_name, actual_state_of_world),
+                volume_to_mount.volume_spec,
             ),
             complete_func=_hook(plugin.get_plugin_name(), volume_to_mount.volume_spec, name),
         )
@@ -330,7 +342,7 @@ class OperationGenerator:
 
         return volumetypes.GeneratedOperations(
             "volume_fs_resize",
-            _operation(run),
+            _operation(run, volume_to_mount.volume_spec),
             self._event_recorder([volume_to_mount.pod], kevents.VOLUME_RESIZE_FAILED),
             _hook(plugin.get_plugin_name(), volume_to_mount.volume_spec, "volume_fs_resize"),
         )
@@ -924,7 +936,8 @@ class OperationGenerator:
         self._expand(NodeResizeOperationOpts(volume, pvc, pv, options, plugin, state))
 
     def _find_expander(self, volume: VolumeToMount) -> NodeExpandableVolumePlugin | None:
-        if volume.volume_spec.persistent_volume is None or self._kube_client is None:
+        spec = volume.volume_spec
+        if spec.persistent_volume is None or spec.inline_volume_spec_for_csi_migration or self._kube_client is None:
             return None
         plugin = self._volume_plugin_mgr.find_node_expandable_plugin_by_spec(volume.volume_spec)
         return plugin if plugin is not None and plugin.requires_fs_resize() else None
@@ -1068,13 +1081,15 @@ def find_detachable_plugin_by_spec(spec: Spec, volume_plugin_mgr: VolumePluginMg
     return cast("AttachableVolumePlugin", plugin)
 
 
-def _operation(run: Callable[[], None]) -> Callable[[], volumetypes.OperationContext]:
+def _operation(run: Callable[[], None], spec: Spec | None = None) -> Callable[[], volumetypes.OperationContext]:
+    migrated = spec is not None and spec.migrated
+
     def operation() -> volumetypes.OperationContext:
         try:
             run()
         except OperationError as err:
-            return volumetypes.OperationContext(err.event_err, err.detailed_err)
-        return volumetypes.OperationContext()
+            return volumetypes.OperationContext(err.event_err, err.detailed_err, migrated)
+        return volumetypes.OperationContext(migrated=migrated)
 
     return operation
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -434,6 +435,13 @@ def test_volume_is_expanded_while_it_is_mounted(world: World) -> None:
     claim = world.client.core_v1.persistent_volume_claims("ns").get(golang.background(), "claim")
     assert str(claim.status.capacity[v1.RESOURCE_STORAGE]) == "2G"
     assert world.state.volume_state is VolumeMountState.VOLUME_MOUNTED
+
+
+def test_inline_volume_of_a_csi_driver_has_no_claim_and_is_not_expanded(world: World) -> None:
+    spec = Spec(persistent_volume=pv("2G"), migrated=True, inline_volume_spec_for_csi_migration=True)
+    context = world.mount(replace(wanted(), volume_spec=spec))
+    assert context.detailed_err is None and context.migrated
+    assert "node_expand 2G" not in world.plugin.calls
 
 
 def test_pod_does_not_get_a_volume_that_could_not_be_expanded(world: World) -> None:

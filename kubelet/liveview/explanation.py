@@ -220,6 +220,14 @@ def _advice_for_refused(reason: str) -> str:
     return "change the pod or the node accordingly, and create it again"
 
 
+def _after(moment: datetime, seconds: float) -> datetime:
+    """The last moment that there is, if it would be later: a grace period may be of any length."""
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+
+
 def _stopping(facts: PodFacts) -> Explanation | None:
     worker = facts.worker
     if worker is None or worker.phase == "sync":
@@ -230,7 +238,7 @@ def _stopping(facts: PodFacts) -> Explanation | None:
     if worker.phase == "terminated":
         return _cleaning_up(facts, worker)
     began = worker.terminating_at or facts.now
-    until = began + timedelta(seconds=worker.grace_period) if worker.grace_period else None
+    until = _after(began, worker.grace_period) if worker.grace_period else None
     running = [each.name for each in _all_statuses(facts.status) if each.state.running is not None]
     evidence = [*_calls_evidence(facts), *_said(facts, "FailedKillPod", "FailedPreStopHook", "Killing")]
     if worker.failures:
@@ -240,7 +248,7 @@ def _stopping(facts: PodFacts) -> Explanation | None:
             State.STUCK, "CannotStop", _end(sentence), evidence, until=worker.next_step, until_what=_RETRY
         )
     if running:
-        late = until is not None and facts.now > until + timedelta(seconds=2)
+        late = until is not None and facts.now - timedelta(seconds=2) > until
         sentence = f"It {why}: {_containers(running)} still {_runs(running)}"
         sentence += " although its grace period is over." if late else f" (grace period {worker.grace_period} s)."
         return Explanation(

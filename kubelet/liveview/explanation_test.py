@@ -193,6 +193,17 @@ CASES = [
         until="killed at the latest",
     ),
     Case(
+        "stopping with a grace period that never ends",
+        State.STOPPING,
+        "Terminating",
+        "It is being deleted: container main still runs (grace period 9223372036854775807 s).",
+        facts={
+            "status": running(status(RUNNING)),
+            "worker": WorkerFacts(phase="terminating", deleted=True, grace_period=2**63 - 1, terminating_at=NOW),
+        },
+        until="killed at the latest",
+    ),
+    Case(
         "outlives its grace period",
         State.STOPPING,
         "Terminating",

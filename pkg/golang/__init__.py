@@ -5,6 +5,7 @@ Reading order: channel.py (channels and select), ticker.py, context.py, thread.p
 
 from pkg.golang.channel import Case, Channel, ClosedChannelError, Selected, Send, seed, select
 from pkg.golang.context import (
+    MAX_REMAINING,
     Canceled,
     Context,
     ContextError,
@@ -23,6 +24,7 @@ from pkg.golang.time import parse_rfc3339
 from pkg.golang.utf8 import encode_valid_utf8, to_valid_utf8
 
 __all__ = [
+    "MAX_REMAINING",
     "Canceled",
     "Case",
     "Channel",

@@ -83,6 +83,9 @@ class _State(Channel[None]):
         self._finish_locked(DeadlineExceeded)
 
 
+# Seconds, some 30 years. Sockets and gRPC cannot wait for many more: they raise, or take the deadline to be over.
+MAX_REMAINING = 1e9
+
 _BACKGROUND = _State(None, None)
 
 
@@ -114,9 +117,9 @@ class Context:
         return self.err() is not None
 
     def remaining(self) -> float | None:
-        """Seconds until the deadline, at least 0; None without one. The `timeout=` of blocking calls."""
+        """Seconds until the deadline, from 0 to MAX_REMAINING; None without one. The `timeout=` of blocking calls."""
         deadline = self._state.deadline
-        return None if deadline is None else max(deadline - monotonic(), 0.0)
+        return None if deadline is None else min(max(deadline - monotonic(), 0.0), MAX_REMAINING)
 
     def value(self, key: object) -> Any:
         """The value that the nearest `with_value` gave to the key, or None."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import socket
 
 import pytest
 
@@ -59,6 +60,14 @@ def test_deadline_is_a_timeout_error() -> None:
     cancel()
     with pytest.raises(TimeoutError, match="context deadline exceeded"):
         raise ctx.err() or AssertionError
+
+
+def test_time_that_remains_is_one_that_can_be_waited_for() -> None:
+    ctx, cancel = golang.with_timeout(golang.background(), float(2**63))
+    assert ctx.remaining() == golang.MAX_REMAINING
+    with socket.socket() as sock:
+        sock.settimeout(ctx.remaining())
+    cancel()
 
 
 def test_earlier_deadline_wins() -> None:

@@ -163,8 +163,9 @@ class GRPCClient:
 
 
 def _shorter(timeout: float | None, remaining: float | None) -> float | None:
+    """The sooner of the two, None for neither. gRPC takes a time that is too long for it for one that is over."""
     given = [seconds for seconds in (timeout, remaining) if seconds is not None]
-    return min(given, default=None)
+    return min(*given, golang.MAX_REMAINING) if given else None
 
 
 def _why_unreachable(path: str, details: str) -> str:

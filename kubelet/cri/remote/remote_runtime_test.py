@@ -274,6 +274,11 @@ class _Limits:
         pass
 
 
+def test_grace_period_that_is_too_long_for_grpc_is_not_over_at_once() -> None:
+    assert client._shorter(120.0 + 2**63, None) == golang.MAX_REMAINING
+    assert client._shorter(2.0, 1.0) == 1.0 and client._shorter(None, None) is None
+
+
 def test_limits_per_method() -> None:
     service = remote.RemoteRuntimeService(CTX, "/x.sock", 120)
     limits = _Limits()

@@ -11,7 +11,7 @@ import socket
 from typing import IO, Protocol
 
 from pkg import mount_utils
-from pkg.util import filesystem, removeall
+from pkg.util import filesystem, regularfile, removeall
 
 
 class OSInterface(Protocol):
@@ -56,7 +56,7 @@ class OSInterface(Protocol):
     def glob(self, pattern: str) -> list[str]: ...
 
     def open(self, name: str) -> IO[bytes]:
-        """Open for reading."""
+        """Open a regular file for reading; anything else is an error."""
         ...
 
     def open_file(self, name: str, flag: int, perm: int) -> IO[bytes]:
@@ -115,7 +115,7 @@ class RealOS:
         return sorted(glob.glob(pattern))
 
     def open(self, name: str) -> IO[bytes]:
-        return self.open_file(name, os.O_RDONLY, 0)
+        return os.fdopen(regularfile.open_regular(name), "rb")
 
     def open_file(self, name: str, flag: int, perm: int) -> IO[bytes]:
         mode = {os.O_RDONLY: "rb", os.O_WRONLY: "wb", os.O_RDWR: "r+b"}[flag & os.O_ACCMODE]

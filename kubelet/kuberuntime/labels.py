@@ -17,6 +17,7 @@ from kubelet import types as kubetypes
 from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery.runtime import codec
+from pkg.golang import strconv
 
 _POD_DELETION_GRACE_PERIOD_LABEL = "io.kubernetes.pod.deletionGracePeriod"
 _POD_TERMINATION_GRACE_PERIOD_LABEL = "io.kubernetes.pod.terminationGracePeriod"
@@ -139,10 +140,12 @@ def get_container_info_from_labels(labels: Mapping[str, str]) -> LabeledContaine
 def get_container_info_from_annotations(annotations: Mapping[str, str]) -> AnnotatedContainerInfo:
     """What new_container_annotations wrote; a value that cannot be read is logged and left at its default."""
     return AnnotatedContainerInfo(
-        hash=_parse_label(annotations, _CONTAINER_HASH_LABEL, lambda text: int(text, 16), 0),
-        restart_count=_parse_label(annotations, _CONTAINER_RESTART_COUNT_LABEL, int, 0),
-        pod_deletion_grace_period=_parse_label(annotations, _POD_DELETION_GRACE_PERIOD_LABEL, int, None),
-        pod_termination_grace_period=_parse_label(annotations, _POD_TERMINATION_GRACE_PERIOD_LABEL, int, None),
+        hash=_parse_label(annotations, _CONTAINER_HASH_LABEL, _parse_hash, 0),
+        restart_count=_parse_label(annotations, _CONTAINER_RESTART_COUNT_LABEL, _parse_restart_count, 0),
+        pod_deletion_grace_period=_parse_label(annotations, _POD_DELETION_GRACE_PERIOD_LABEL, strconv.parse_int, None),
+        pod_termination_grace_period=_parse_label(
+            annotations, _POD_TERMINATION_GRACE_PERIOD_LABEL, strconv.parse_int, None
+        ),
         termination_message_path=_get_string_value_from_label(annotations, _CONTAINER_TERMINATION_MESSAGE_PATH_LABEL),
         termination_message_policy=_get_string_value_from_label(
             annotations, _CONTAINER_TERMINATION_MESSAGE_POLICY_LABEL
@@ -164,7 +167,15 @@ def get_container_info_from_annotations(annotations: Mapping[str, str]) -> Annot
 
 def get_hash_from_annotations(annotations: Mapping[str, str]) -> int:
     """The container's hash alone, for lists of many containers."""
-    return _parse_label(annotations, _CONTAINER_HASH_LABEL, lambda text: int(text, 16), 0)
+    return _parse_label(annotations, _CONTAINER_HASH_LABEL, _parse_hash, 0)
+
+
+def _parse_hash(text: str) -> int:
+    return strconv.parse_uint(text, 16)
+
+
+def _parse_restart_count(text: str) -> int:
+    return strconv.parse_int(text, bits=32)
 
 
 def _get_string_value_from_label(labels: Mapping[str, str], label: str) -> str:

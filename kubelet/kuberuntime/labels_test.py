@@ -101,7 +101,11 @@ def test_absent_annotations_leave_defaults() -> None:
     ("label", "text"),
     [
         ("io.kubernetes.container.hash", "no number"),
+        ("io.kubernetes.container.hash", "1" * 17),
         ("io.kubernetes.container.restartCount", "x"),
+        ("io.kubernetes.container.restartCount", "1_000"),
+        ("io.kubernetes.container.restartCount", "3000000000"),
+        ("io.kubernetes.pod.deletionGracePeriod", "9" * 5000),
         ("io.kubernetes.pod.terminationGracePeriod", ""),
         ("io.kubernetes.container.preStopHandler", "{"),
         ("io.kubernetes.container.ports", '{"a":1}'),

@@ -259,7 +259,7 @@ class ContainerLogManagerImpl:
         try:
             with (
                 self._os.open(log) as source,
-                self._os.open_file(tmp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode) as f,
+                self._os.open_file(tmp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode) as f,
                 gzip.GzipFile(filename="", mode="wb", compresslevel=_COMPRESS_LEVEL, fileobj=f) as target,
             ):
                 shutil.copyfileobj(source, target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from pkg.util import filetree, testing
 
 # Far more than Python has recursion, a process has descriptors by default, and a path has elements.
 DEEP = 20_000
+ROOT = Path(__file__).resolve().parents[2]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 
 
@@ -256,3 +258,15 @@ def test_what_is_mounted_below_stays_whole(tmp_path: Path) -> None:
         assert names(top) == ["a", "a/b"] and (tmp_path / "outside/kept").exists()
     finally:
         subprocess.run(["umount", top / "a/b"], check=True)
+
+
+def test_nobody_goes_through_a_tree_by_recursion_or_by_paths() -> None:
+    calls = re.compile(r"shutil\.rmtree\(|os\.f?walk\(|os\.removedirs\(|\.rglob\(")
+    found = [
+        f"{path.relative_to(ROOT)}: {call[0]}"
+        for folder in ("kubelet", "pkg", "cmd")
+        for path in (ROOT / folder).rglob("*.py")
+        if not path.name.endswith("_test.py") and path.name != "testing.py"
+        for call in calls.finditer(path.read_text())
+    ]
+    assert found == [], "use filetree"

@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from pkg import mount_utils
 from pkg.util import procfs
 
 PROC = "/proc"
+# Of the files that one process has open, so many are looked at: it may have millions.
+MAX_EXAMINED_FILES = 10_000
 
 # Links in a process's directory that hold what they point to.
 _LINKS = {"cwd": "current directory", "root": "root directory", "exe": "program"}
@@ -93,7 +96,9 @@ class _Tables:
         namespace = self._namespace(str(pid))
         if namespace not in self._known:
             mounts = mount_utils.parse_mount_info(os.path.join(self._proc, str(pid), "mountinfo"))
-            self._known[namespace] = _Table(mounts, frozenset(info.id for info in mounts if self._is_copy(info)))
+            wanted = frozenset(info.id for info in mounts if self._is_copy(info))
+            # A container may have a hundred thousand mounts of its own, in each of many namespaces.
+            self._known[namespace] = _Table(mounts if wanted else [], wanted)
         return self._known[namespace]
 
     def _namespace(self, pid: str) -> str:
@@ -114,7 +119,7 @@ def _held(process: Path, table: _Table) -> Iterator[str]:
         path = _readlink(process / name)
         if path is not None and table.holds(path):
             yield f"{what} {path}"
-    for descriptor in _listdir(process / "fdinfo"):
+    for descriptor in _first_names(process / "fdinfo", MAX_EXAMINED_FILES):
         if _mount_id(process / "fdinfo" / descriptor) in table.wanted:
             yield f"open file {_readlink(process / 'fd' / descriptor)}"
     for path in _mapped(process / "maps"):
@@ -148,9 +153,10 @@ def _readlink(path: Path) -> str | None:
         return None
 
 
-def _listdir(path: Path) -> list[str]:
+def _first_names(path: Path, count: int) -> list[str]:
     try:
-        return os.listdir(path)
+        with os.scandir(path) as entries:
+            return [entry.name for entry in islice(entries, count)]
     except OSError:
         return []
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pkg.util import procfs
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def test_nothing_but_a_newline_ends_a_line(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"a\r\nb\x0b\x0c\x1c\x1d\x1e\x85\n\nc\xe2\x80\xa8d\xff")
@@ -16,3 +18,15 @@ def test_nothing_but_a_newline_ends_a_line(tmp_path: Path) -> None:
 def test_long_file_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("line\n" * 100_000)
     assert len(procfs.lines(tmp_path / "f")) == 100_000
+
+
+def test_nobody_splits_lines_at_more_than_newlines() -> None:
+    """Where a text is the kubelet's own, or of a file that its owner alone writes, that does no harm."""
+    allowed = {"pkg/apimachinery/util/yaml/decoder.py", "pkg/component_base/cli/flag/flag_set.py"}
+    found = {
+        str(path.relative_to(ROOT))
+        for folder in ("kubelet", "pkg", "cmd")
+        for path in (ROOT / folder).rglob("*.py")
+        if not path.name.endswith("_test.py") and path.name != "testing.py" and ".splitlines(" in path.read_text()
+    }
+    assert found == allowed, "use procfs.lines or procfs.split_lines"

@@ -28,7 +28,6 @@ GetObjectFunc = Callable[[str, str, metav1.GetOptions], T]
 """Gets the object of a namespace and name from the API server."""
 
 
-
 class ObjectKey(NamedTuple):
     namespace: str
     name: str

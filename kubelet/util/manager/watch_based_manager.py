@@ -8,19 +8,31 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Set
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from kubelet.util.manager.cache_based_manager import CacheBasedManager, NotRegisteredError, ObjectKey
+from kubelet.util.manager.cache_based_manager import (
+    CacheBasedManager,
+    GetObjectFunc,
+    ObjectKey,
+    ObjectStore,
+)
 from kubelet.util.manager.manager import Manager, Store
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery import fields
 from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import wait
 from pkg.client_go.tools import cache
 
 T = TypeVar("T")
+
+# Objects of one kind that are watched for one pod, and for all. Each watch has a thread or two and a connection.
+MAX_WATCHED_PER_POD = 100
+MAX_WATCHED = 2048
+# Seconds for which the answer about an object that is not watched is good.
+UNWATCHED_TTL = 60.0
 
 # All times in seconds.
 _MIN_IDLE_TIME = 60.0
@@ -31,6 +43,12 @@ _IDLE_RESYNC_INTERVALS = 5
 _SYNC_TIMEOUT = 1.0
 # Longer than a reflector's own, for there are many of these watches.
 _MIN_WATCH_TIMEOUT = 1800.0
+
+
+class Client(cache.ListerWatcher[T], Protocol[T]):
+    """Reads the objects of one namespace; a kubernetes.ResourceClient."""
+
+    def get(self, ctx: golang.Context, name: str, options: metav1.GetOptions | None = None) -> T: ...
 
 
 class CacheStore(cache.Cache[T]):
@@ -94,8 +112,10 @@ class CacheStore(cache.Cache[T]):
 class ObjectCacheItem(Generic[T]):
     """One object, its reflector, and who refers to it. Has a thread while the object is watched."""
 
-    def __init__(self, ctx: golang.Context, store: CacheStore[T], reflector: cache.Reflector) -> None:
+    def __init__(self, ctx: golang.Context, store: CacheStore[T], reflector: cache.Reflector, watched_for: str) -> None:
+        """`watched_for` is the uid of the first pod that refers to the object."""
         self.store = store
+        self.watched_for = watched_for
         # By pod uid; guarded by the lock of the ObjectCache.
         self.references: Counter[str] = Counter()
         self._ctx = ctx
@@ -183,7 +203,11 @@ class ObjectCacheItem(Generic[T]):
 
 
 class ObjectCache(Generic[T]):
-    """A Store that watches each object by itself: the node may read no others than those that its pods refer to."""
+    """A Store that watches each object by itself: the node may read no others than those that its pods refer to.
+
+    DIVERGES: Go watches them all. Here a pod that refers to thousands would take all threads of the process, so that
+    beyond MAX_WATCHED_PER_POD and MAX_WATCHED the API server is asked when the object is, as in an ObjectStore.
+    """
 
     def __init__(
         self,
@@ -195,6 +219,7 @@ class ObjectCache(Generic[T]):
         clock: clock_.Clock,
         max_idle_time: float,
         on_appear: Callable[[Collection[str]], None],
+        get_object: GetObjectFunc[T],
     ) -> None:
         """`client` lists and watches a namespace. All watches end with ctx.
 
@@ -210,8 +235,11 @@ class ObjectCache(Generic[T]):
         self._clock = clock
         self._max_idle_time = max(max_idle_time, _MIN_IDLE_TIME)
         self._on_appear = on_appear
-        self._lock = threading.Lock()  # guards _items and the references of each
+        self._unwatched = ObjectStore(get_object, clock, lambda: None, UNWATCHED_TTL)
+        self._lock = threading.Lock()  # guards _items, the references of each, and _watched_for
         self._items: dict[ObjectKey, ObjectCacheItem[T]] = {}
+        # By the uid of the pod for which the watch was begun.
+        self._watched_for: Counter[str] = Counter()
         name = f"{group_resource}-cache-recycle"
         golang.go(wait.until, self.start_recycle_idle_watch, _RECYCLE_PERIOD, ctx, clock, name=name)
 
@@ -223,10 +251,14 @@ class ObjectCache(Generic[T]):
         key = ObjectKey(namespace, name)
         with self._lock:
             if key not in self._items:
-                self._items[key] = self._new_item(key)
+                if len(self._items) >= MAX_WATCHED or self._watched_for[referenced_from] >= MAX_WATCHED_PER_POD:
+                    self._unwatched.add_reference(namespace, name, referenced_from)
+                    return
+                self._items[key] = self._new_item(key, referenced_from)
+                self._watched_for[referenced_from] += 1
             self._items[key].references[referenced_from] += 1
 
-    def _new_item(self, key: ObjectKey) -> ObjectCacheItem[T]:
+    def _new_item(self, key: ObjectKey, watched_for: str) -> ObjectCacheItem[T]:
         selector = str(fields.selector_from_set({"metadata.name": key.name}))
         store: CacheStore[T] = CacheStore(lambda: self._appeared(key))
         reflector = cache.Reflector(
@@ -236,7 +268,7 @@ class ObjectCache(Generic[T]):
             name=f'object-"{key.namespace}"/"{key.name}"',
             min_watch_timeout=_MIN_WATCH_TIMEOUT,
         )
-        return ObjectCacheItem(self._ctx, store, reflector)
+        return ObjectCacheItem(self._ctx, store, reflector, watched_for)
 
     def _appeared(self, key: ObjectKey) -> None:
         with self._lock:
@@ -248,18 +280,19 @@ class ObjectCache(Generic[T]):
         key = ObjectKey(namespace, name)
         with self._lock:
             item = self._items.get(key)
-            if item is None:
+            if item is None or referenced_from not in item.references:
+                self._unwatched.delete_reference(namespace, name, referenced_from)
                 return
-            # What was never added is not taken back: an empty Counter would go below zero.
             item.references -= Counter({referenced_from: 1})
             if not item.references:
                 item.close()
                 del self._items[key]
+                self._watched_for -= Counter({item.watched_for: 1})
 
     def get(self, namespace: str, name: str) -> T:
         item = self.item(namespace, name)
         if item is None:
-            raise NotRegisteredError(namespace, name)
+            return self._unwatched.get(namespace, name)
         # Whatever comes of it: the watch must not be ended while somebody waits for it.
         item.set_last_access_time(self._clock.monotonic())
         item.restart_reflector_if_needed()
@@ -292,7 +325,7 @@ class ObjectCache(Generic[T]):
 
 def new_watch_based_manager(
     ctx: golang.Context,
-    client: Callable[[str], cache.ListerWatcher[T]],
+    client: Callable[[str], Client[T]],
     object_type: type[T],
     is_immutable: Callable[[T], bool],
     group_resource: str,
@@ -303,7 +336,13 @@ def new_watch_based_manager(
 ) -> CacheBasedManager[T]:
     """A manager that watches all objects which registered pods refer to, until ctx ends."""
     idle = resync_interval * _IDLE_RESYNC_INTERVALS
-    object_store = ObjectCache(ctx, client, object_type, is_immutable, group_resource, clock, idle, on_appear)
+
+    def get_object(namespace: str, name: str, options: metav1.GetOptions) -> T:
+        return client(namespace).get(ctx, name, options)
+
+    object_store = ObjectCache(
+        ctx, client, object_type, is_immutable, group_resource, clock, idle, on_appear, get_object
+    )
     return CacheBasedManager(object_store, get_referenced_objects)
 
 

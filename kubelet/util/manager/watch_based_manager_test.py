@@ -42,7 +42,14 @@ class World:
             self.clock,
             60.0,
             lambda pods: self.told.send(set(pods)),
+            self._get,
         )
+        # The names that the API server was asked for one by one.
+        self.asked: list[str] = []
+
+    def _get(self, namespace: str, name: str, options: metav1.GetOptions) -> v1.Secret:
+        self.asked.append(name)
+        return v1.Secret(metadata=metav1.ObjectMeta(namespace=namespace, name=name))
 
     def _client(self, namespace: str) -> FakeControllerSource[v1.Secret]:
         self.namespaces.append(namespace)
@@ -101,6 +108,40 @@ def test_changes_are_seen(world: World) -> None:
     with pytest.raises(LookupError, match='object "ns"/"name" not registered'):
         world.get()
     eventually(lambda: not world.reflectors() and not world.source.watches())
+
+
+def watched_names(world: World, names: list[str]) -> list[str]:
+    return [name for name in names if world.cache.item("ns", name) is not None]
+
+
+def test_what_a_pod_refers_to_beyond_a_number_is_not_watched(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_based_manager, "MAX_WATCHED_PER_POD", 2)
+    names = ["a", "b", "c", "d"]
+    for name in names:
+        world.cache.add_reference("ns", name, "greedy")
+    world.cache.add_reference("ns", "c", "bystander")
+    assert watched_names(world, names) == ["a", "b", "c"]
+    for _ in range(2):
+        assert world.cache.get("ns", "d").metadata.name == "d"
+    assert world.asked == ["d"], "the answer is good for a while"
+    for name in names:
+        world.cache.delete_reference("ns", name, "greedy")
+    assert watched_names(world, names) == ["c"], "the bystander needs it"
+    with pytest.raises(LookupError, match="not registered"):
+        world.cache.get("ns", "d")
+    world.cache.add_reference("ns", "d", "greedy")
+    assert watched_names(world, names) == ["c", "d"]
+
+
+def test_what_all_pods_refer_to_beyond_a_number_is_not_watched(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_based_manager, "MAX_WATCHED", 2)
+    names = ["a", "b", "c"]
+    for name in names:
+        world.cache.add_reference("ns", name, f"pod-of-{name}")
+    assert watched_names(world, names) == ["a", "b"]
+    assert world.cache.get("ns", "c").metadata.name == "c"
+    world.cache.delete_reference("ns", "c", "pod-of-c")
+    assert world.cache._unwatched.reference_count("ns", "c") == 0
 
 
 def test_who_has_asked_in_vain_is_told_once(world: World) -> None:

@@ -6,19 +6,61 @@ Go: pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from kubelet import container as kubecontainer
 from kubelet.util import env as envutil
 from pkg import features, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
-from pkg.util import securejoin
+from pkg.util import expansion, securejoin
 from pkg.volume import util as volumeutil
 
 if TYPE_CHECKING:
     from kubelet import configmap, secret
-    from kubelet import container as kubecontainer
+
+# Characters of a variable's name that messages show.
+_SHOWN = 100
+# Bytes that the kernel counts for each variable beside its text.
+_POINTER = 8
+
+
+class Variables:
+    """The environment of one container, which is no larger than the kernel lets a program have.
+
+    DIVERGES: in Go whatever the variables come to goes to the runtime, whose start of the container then fails.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self._size = 0
+
+    def set(self, name: str, value: str) -> None:
+        """Set a variable, or replace it. Raises ValueError when it is too long, or all together are."""
+        size = _length(name, value)
+        if size > kubecontainer.MAX_ARGUMENT_LENGTH:
+            limit = kubecontainer.MAX_ARGUMENT_LENGTH
+            raise ValueError(f'environment variable "{name[:_SHOWN]}" is too long: {size} bytes, of {limit} at most')
+        if name in self.values:
+            self._size -= _length(name, self.values[name]) + _POINTER
+        self._size += size + _POINTER
+        if self._size > kubecontainer.MAX_ARGUMENTS_LENGTH:
+            limit = kubecontainer.MAX_ARGUMENTS_LENGTH
+            raise ValueError(f'environment is too large: {limit} bytes at most, exceeded by variable "{name[:_SHOWN]}"')
+        self.values[name] = value
+
+    def set_expanded(self, name: str, text: str, mapping: Callable[[str], str]) -> None:
+        """Set a variable to what the text expands to. Raises as `set` does."""
+        try:
+            self.set(name, expansion.expand(text, mapping, kubecontainer.MAX_ARGUMENT_LENGTH))
+        except expansion.TooLongError as err:
+            raise ValueError(f'environment variable "{name[:_SHOWN]}" is too long: {err}') from err
+
+
+def _length(name: str, value: str) -> int:
+    """What the kernel counts for NAME=VALUE and the null byte."""
+    return len(name.encode(errors="surrogatepass")) + len(value.encode(errors="surrogatepass")) + 2
 
 
 class APIObjects:
@@ -35,17 +77,15 @@ class APIObjects:
         self._config_maps: dict[str, Mapping[str, str]] = {}
         self._secrets: dict[str, Mapping[str, bytes]] = {}
 
-    def from_sources(self, sources: Iterable[v1.EnvFromSource]) -> dict[str, str]:
-        """The variables that envFrom stands for; of equal names the last counts."""
-        env: dict[str, str] = {}
+    def set_from_sources(self, sources: Iterable[v1.EnvFromSource], env: Variables) -> None:
+        """Set the variables that envFrom stands for; of equal names the last counts."""
         for source in sources:
             if (config_map := source.config_map_ref) is not None:
-                data = self._config_map(config_map.name, config_map.optional) or {}
-                env.update((source.prefix + key, value) for key, value in data.items())
+                for key, value in (self._config_map(config_map.name, config_map.optional) or {}).items():
+                    env.set(source.prefix + key, value)
             elif (reference := source.secret_ref) is not None:
-                values = self._secret(reference.name, reference.optional) or {}
-                env.update((source.prefix + key, self._text(reference.name, key, v)) for key, v in values.items())
-        return env
+                for key, secret in (self._secret(reference.name, reference.optional) or {}).items():
+                    env.set(source.prefix + key, self._text(reference.name, key, secret))
 
     def config_map_value(self, selector: v1.ConfigMapKeySelector) -> str | None:
         """None if it is not there, and need not be."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from framework import memory
 
 from kubelet import container as kubecontainer
 from kubelet import standalone
@@ -351,3 +353,81 @@ def test_nothing_is_watched_without_an_api_server(tmp_path: Path) -> None:
     assert isinstance(test.kubelet.secret_manager, standalone.SecretManager)
     assert isinstance(test.kubelet.config_map_manager, standalone.ConfigMapManager)
     test.close()
+
+
+# ---- Environments that no program can have ----
+
+
+LIMIT = kubecontainer.MAX_ARGUMENT_LENGTH
+TOTAL = kubecontainer.MAX_ARGUMENTS_LENGTH
+
+
+def test_variable_that_the_kernel_just_takes(test_kubelet: TestKubelet) -> None:
+    value = "x" * (LIMIT - len("LONG=") - 1)
+    assert variables(test_kubelet, v1.EnvVar(name="LONG", value=value)) == {"LONG": value}
+    with pytest.raises(ValueError, match=f'^environment variable "LONG" is too long: {LIMIT + 1} bytes, of {LIMIT}'):
+        variables(test_kubelet, v1.EnvVar(name="LONG", value=value + "x"))
+
+
+def test_environment_that_the_kernel_just_takes(test_kubelet: TestKubelet) -> None:
+    value = "x" * (LIMIT - 100)
+    found = [v1.EnvVar(name=f"V{number:03}", value=value) for number in range(TOTAL // LIMIT)]
+    assert len(variables(test_kubelet, *found)) == len(found)
+    # A variable that is set again counts once.
+    assert len(variables(test_kubelet, *found, *found)) == len(found)
+    more = [v1.EnvVar(name=f"W{number:03}", value=value) for number in range(2)]
+    with pytest.raises(ValueError, match=f'^environment is too large: {TOTAL} bytes .* variable "W00'):
+        variables(test_kubelet, *found, *more)
+
+
+def chain(length: int) -> list[v1.EnvVar]:
+    """Variables of which each is ten times as long as the one before it."""
+    first = v1.EnvVar(name="V0", value="x" * 10)
+    return [first, *(v1.EnvVar(name=f"V{n}", value=f"$(V{n - 1})" * 10) for n in range(1, length))]
+
+
+def expand_each_other() -> None:
+    """Variables that would have 10 GB."""
+    with tempfile.TemporaryDirectory() as directory:
+        test = TestKubelet(Path(directory) / "kubelet")
+        with pytest.raises(
+            ValueError, match=r'^environment variable "V5" is too long: the expanded text has more than'
+        ):
+            variables(test, *chain(9))
+        many = [v1.EnvVar(name=f"W{number}", value="$(V3)" * 10) for number in range(10_000)]
+        with pytest.raises(ValueError, match=r"^environment is too large"):
+            variables(test, *chain(4), *many)
+        test.close()
+
+
+def take_all_of_a_config_map() -> None:
+    """A config map of 1 MiB under 20,000 prefixes."""
+    with tempfile.TemporaryDirectory() as directory:
+        test = TestKubelet(Path(directory) / "kubelet")
+        data = {f"K{number}": "" for number in range(100_000)}
+        meta = metav1.ObjectMeta(namespace="ns", name="settings")
+        test.kubelet.config_map_manager = FakeConfigMapManager(v1.ConfigMap(metadata=meta, data=data))
+        reference = v1.ConfigMapEnvSource(name="settings")
+        sources = [v1.EnvFromSource(prefix=f"P{number}", config_map_ref=reference) for number in range(20_000)]
+        with pytest.raises(ValueError, match=r"^environment is too large"):
+            variables(test, sources=sources)
+        test.close()
+
+
+def expand_arguments() -> None:
+    """Arguments, a probe's command and a path that would have gigabytes."""
+    envs = [kubecontainer.EnvVar("A", "x" * (LIMIT - 10))]
+    with pytest.raises(ValueError, match=f"^argument 1 of the command .* more than {LIMIT} bytes"):
+        container = v1.Container(args=["fine", "$(A)" * 250_000])
+        kubecontainer.expand_container_command_and_args(container, envs)
+    with pytest.raises(ValueError, match=f"^argument list of the command .* {TOTAL} bytes at most"):
+        kubecontainer.expand_container_command_only_static(
+            ["$(A)"] * 100_000, [v1.EnvVar(name="A", value=envs[0].value)]
+        )
+    with pytest.raises(ValueError, match="more than 4096 bytes"):
+        kubecontainer.expand_container_volume_mounts(v1.VolumeMount(sub_path_expr="$(A)" * 1000), envs)
+
+
+@pytest.mark.parametrize("work", [expand_each_other, take_all_of_a_config_map, expand_arguments])
+def test_environment_without_end_stays_under_96_mib(work: Callable[[], None]) -> None:
+    assert memory.peak_growth("kubelet.environment_test", work.__name__) < 96

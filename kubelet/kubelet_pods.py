@@ -180,22 +180,25 @@ class KubeletPods(KubeletLogs):
             raise ValueError("services have not yet been read at least once, cannot construct envvars")
         service_env = self.get_service_env_var_map(pod.metadata.namespace, pod.spec.enable_service_links)
         objects = environment.APIObjects(pod.metadata.namespace, self.config_map_manager, self.secret_manager)
-        env = objects.from_sources(container.env_from)
-        mapping = expansion.mapping_func_for(env, service_env)
+        env = environment.Variables()
+        objects.set_from_sources(container.env_from, env)
+        mapping = expansion.mapping_func_for(env.values, service_env)
         for variable in container.env:
             value: str | None = variable.value
             if value:
-                value = expansion.expand(value, mapping)
-            elif (source := variable.value_from) is not None:
+                env.set_expanded(variable.name, value, mapping)
+                continue
+            if (source := variable.value_from) is not None:
                 if source.file_key_ref is not None:
                     value = environment.file_value(source.file_key_ref, pod, pod_volumes)
                 else:
                     value = self._env_var_source_value(ctx, source, pod, container, pod_ip, pod_ips, objects)
             if value is not None:
-                env[variable.name] = value
-        result = [kubecontainer.EnvVar(name=name, value=value) for name, value in env.items()]
-        rest = {name: value for name, value in service_env.items() if name not in env}
-        return result + [kubecontainer.EnvVar(name=name, value=value) for name, value in rest.items()]
+                env.set(variable.name, value)
+        for name, value in service_env.items():
+            if name not in env.values:
+                env.set(name, value)
+        return [kubecontainer.EnvVar(name=name, value=value) for name, value in env.values.items()]
 
     def _env_var_source_value(
         self,

@@ -15,6 +15,8 @@ from kubelet.container.container_gc import (
     SourcesReadyProvider,
 )
 from kubelet.container.helpers import (
+    MAX_ARGUMENT_LENGTH,
+    MAX_ARGUMENTS_LENGTH,
     HandlerRunner,
     RuntimeHelper,
     all_containers_restart_cleaned_up,
@@ -147,6 +149,8 @@ __all__ = [
     "INIT_CONTAINER",
     "KILL_CONTAINER",
     "KILL_POD_SANDBOX",
+    "MAX_ARGUMENTS_LENGTH",
+    "MAX_ARGUMENT_LENGTH",
     "MAX_CONTAINER_TERMINATION_MESSAGE_LENGTH",
     "MAX_CONTAINER_TERMINATION_MESSAGE_LOG_LENGTH",
     "MAX_CONTAINER_TERMINATION_MESSAGE_LOG_LINES",

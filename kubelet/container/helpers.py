@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import json
+import mmap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,6 +34,13 @@ from pkg.util import expansion, hash
 if TYPE_CHECKING:
     from kubelet.apis.stats import v1alpha1 as statsapi
     from pkg.client_go.tools import record
+
+# What the kernel takes of one argument or variable of a program, its null byte included: 128 KiB where pages have
+# 4 KiB, as nearly everywhere; and of all together, however large the stack may be.
+MAX_ARGUMENT_LENGTH = 32 * mmap.PAGESIZE
+MAX_ARGUMENTS_LENGTH = 6 * 1024 * 1024
+# What the kernel takes of a path.
+MAX_PATH_LENGTH = 4096
 
 
 class HandlerRunner(Protocol):
@@ -207,7 +215,7 @@ def expand_container_volume_mounts(mount: v1.VolumeMount, envs: Iterable[EnvVar]
             missing.add(key)
         return value
 
-    expanded = expansion.expand(mount.sub_path_expr, mapping)
+    expanded = expansion.expand(mount.sub_path_expr, mapping, MAX_PATH_LENGTH)
     if missing:
         raise ValueError(f"missing value for {', '.join(sorted(missing))}")
     return expanded
@@ -220,8 +228,21 @@ def expand_container_command_and_args(container: v1.Container, envs: Iterable[En
 
 
 def _expand_all(texts: Sequence[str], variables: Mapping[str, str]) -> list[str]:
+    """Raises ValueError for more than the kernel takes."""
     mapping = expansion.mapping_func_for(variables)
-    return [expansion.expand(text, mapping) for text in texts]
+    expanded: list[str] = []
+    size = 0
+    for index, text in enumerate(texts):
+        try:
+            expanded.append(expansion.expand(text, mapping, MAX_ARGUMENT_LENGTH))
+        except expansion.TooLongError as err:
+            raise ValueError(f"argument {index} of the command is too long for the kernel: {err}") from err
+        size += len(expanded[-1])
+        if size > MAX_ARGUMENTS_LENGTH:
+            raise ValueError(
+                f"argument list of the command is too long for the kernel: {MAX_ARGUMENTS_LENGTH} bytes at most"
+            )
+    return expanded
 
 
 def filter_event_recorder(recorder: record.EventRecorder) -> record.EventRecorder:

@@ -8,7 +8,6 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -117,6 +116,11 @@ HOSTILE_TEXT = st.one_of(
 )
 
 
+def later(hint: Any) -> st.SearchStrategy[Any]:
+    """The same as plausible, for types that contain themselves."""
+    return st.deferred(lambda: plausible(hint))
+
+
 def plausible(hint: Any) -> st.SearchStrategy[Any]:
     """A value of the type, not always a valid one."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
@@ -131,9 +135,7 @@ def plausible(hint: Any) -> st.SearchStrategy[Any]:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         hints = typing.get_type_hints(hint, include_extras=True)
         fields = {field.encode_name: hints[field.name] for field in msgspec.structs.fields(hint)}
-        return st.fixed_dictionaries(
-            {}, optional={name: st.deferred(partial(plausible, of)) for name, of in fields.items()}
-        )
+        return st.fixed_dictionaries({}, optional={name: later(of) for name, of in fields.items()})
     simple: dict[Any, st.SearchStrategy[Any]] = {
         str: HOSTILE_TEXT,
         bool: st.booleans(),

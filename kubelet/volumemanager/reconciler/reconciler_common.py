@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,27 @@ from pkg.volume.util.operationexecutor import MountedVolume, VolumeLogger, Volum
 if TYPE_CHECKING:
     from kubelet.volumemanager.reconciler.reconstruct_common import PodVolume
     from pkg.client_go import kubernetes
+
+
+# Operations that run at one time for one pod. The end of one wakes the reconciler, which starts another.
+MAX_OPERATIONS_PER_POD = 64
+
+
+class _Turns:
+    """How many operations run for each pod.
+
+    DIVERGES: Go starts all at once. One pod may have many thousand volumes, and here each operation takes a thread, and
+    some of them a process.
+    """
+
+    def __init__(self, running: Iterable[str]) -> None:
+        self._running = Counter(running)
+
+    def may_start(self, pod_name: str) -> bool:
+        return self._running[pod_name] < MAX_OPERATIONS_PER_POD
+
+    def started(self, pod_name: str) -> None:
+        self._running[pod_name] += 1
 
 
 class ReconcilerCommon:
@@ -74,11 +96,13 @@ class ReconcilerCommon:
 
     def unmount_volumes(self) -> None:
         """Take away from pods what they no longer want."""
-        for mounted in self._actual_state_of_world.get_all_mounted_volumes():
+        mounted_volumes = self._actual_state_of_world.get_all_mounted_volumes()
+        turns = self._turns((mounted.volume_name, mounted.pod_name) for mounted in mounted_volumes)
+        for mounted in mounted_volumes:
             with self._contained("UnmountVolume", mounted.volume_name):
-                self._unmount_volume(mounted)
+                self._unmount_volume(mounted, turns)
 
-    def _unmount_volume(self, mounted: MountedVolume) -> None:
+    def _unmount_volume(self, mounted: MountedVolume, turns: _Turns) -> None:
         if self._desired_state_of_world.pod_exists_in_volume(
             mounted.pod_name, mounted.volume_name, mounted.selinux_mount_context
         ):
@@ -88,14 +112,21 @@ class ReconcilerCommon:
         # DIVERGES: Go may take it away twice, when an operation has done so between its look and its question.
         if self._actual_state_of_world.pod_removed_from_volume(mounted.pod_name, mounted.volume_name):
             return
+        if not turns.may_start(mounted.pod_name):
+            return
         with self._starting("UnmountVolume", mounted):
             self._operation_executor.unmount_volume(mounted, self._actual_state_of_world, self._kubelet_pods_dir)
+            turns.started(mounted.pod_name)
 
     def mount_or_attach_volumes(self) -> None:
         """Give pods what they want: wait for attachment, mount, set up anew, make larger."""
-        for volume in self._desired_state_of_world.get_volumes_to_mount():
-            pending = self._operation_executor.is_operation_pending
+        volumes = self._desired_state_of_world.get_volumes_to_mount()
+        turns = self._turns((volume.volume_name, volume.pod_name) for volume in volumes)
+        pending = self._operation_executor.is_operation_pending
+        for volume in volumes:
             if pending(volume.volume_name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
+                continue
+            if not turns.may_start(volume.pod_name):
                 continue
             try:
                 self._mount_or_attach_volume(volume)
@@ -103,6 +134,13 @@ class ReconcilerCommon:
                 # Whatever it is, other volumes do not wait for it, and it is tried again in the next round.
                 klog.error_s(err, "Failed to mount or attach a volume", stacktrace=klog.stacktrace(err))
                 self._desired_state_of_world.add_error_to_pod(volume.pod_name, str(err))
+            if pending(volume.volume_name, volume.pod_name, EMPTY_NODE_NAME):
+                turns.started(volume.pod_name)
+
+    def _turns(self, volumes: Iterable[tuple[str, str]]) -> _Turns:
+        """How many operations run for each pod, of these volumes by name with their pods."""
+        pending = self._operation_executor.is_operation_pending
+        return _Turns(pod_name for volume_name, pod_name in volumes if pending(volume_name, pod_name, EMPTY_NODE_NAME))
 
     def _mount_or_attach_volume(self, volume: VolumeToMount) -> None:
         mounted, path, err = self._pod_exists_in_volume(volume)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from kubelet.volumemanager import testing
 from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
 from kubelet.volumemanager.metrics import metrics as volumemetrics
-from kubelet.volumemanager.reconciler import Reconciler
+from kubelet.volumemanager.reconciler import Reconciler, reconciler_common
 from kubelet.volumemanager.reconciler.reconstruct_common import PodVolume, get_volumes_from_pod_dir
 from pkg import golang
 from pkg.api.core import v1
@@ -580,3 +581,32 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert not ctx.wait(0.01), "condition did not come true within 30 s"
     cancel()
+
+
+def test_pod_with_very_many_volumes_has_few_operations_at_one_time(world: World) -> None:
+    """Each takes a thread. Other pods do not wait for its turns."""
+    world.plugin.can_attach_volumes = world.plugin.can_device_mount_volumes = False
+    limit = reconciler_common.MAX_OPERATIONS_PER_POD
+    disks = [
+        v1.Volume(name=f"d{i}", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id=f"pd{i}"))
+        for i in range(limit + 10)
+    ]
+    greedy, other = testing.new_pod("greedy", *disks), testing.new_pod("other", disks[0])
+    for disk in disks:
+        world.desired.add_pod_to_volume("greedy", greedy, Spec(disk), disk.name, "", [])
+    world.desired.add_pod_to_volume("other", other, Spec(disks[0]), disks[0].name, "", [])
+    for step in ("set_up", "tear_down"):
+        world.plugin.calls.clear()
+        gate = world.plugin.gates[step] = golang.Channel[None]()
+        world.reconciler.reconcile()
+        wait_for(lambda: len(world.plugin.calls) >= limit + 1)
+        world.reconciler.reconcile()
+        pods = Counter(call[2] for call in world.plugin.calls)
+        assert pods == {"greedy": limit, "other": 1}
+        gate.close()
+        for _ in range(len(disks) + 1):
+            assert world.ended.recv(30)[1]
+            world.reconciler.reconcile()
+        assert Counter(call[0] for call in world.plugin.calls) == {step: len(disks) + 1}
+        for volume in world.desired.get_volumes_to_mount():
+            world.desired.delete_pod_from_volume(volume.pod_name, volume.volume_name)

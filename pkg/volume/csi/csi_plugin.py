@@ -21,6 +21,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import version as utilversion
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.util import filesystem, removeall
 from pkg.volume.csi import csi_client, csi_util, nodeinfomanager
 from pkg.volume.csi.csi_attacher import CSIAttacher, get_attachment_name
@@ -149,7 +150,8 @@ class CSIPlugin(Expander):
     def init(self, host: VolumeHost) -> None:
         self.host = host
         self.node_info_manager = nodeinfomanager.NodeInfoManager(host.get_node_name(), host, MIGRATED_PLUGINS)
-        self._remove_what_a_kill_left()
+        with contain(log("failed to remove what is left of volumes"), golang.background()):
+            self._remove_what_a_kill_left()
         if host.get_kube_client() is None:
             klog.warning_s(log("kubeclient not set, assuming standalone kubelet"))
             return

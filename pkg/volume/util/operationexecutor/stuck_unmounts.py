@@ -24,6 +24,9 @@ from pkg.volume.util.operationexecutor.operation_executor import AttachedVolume,
 if TYPE_CHECKING:
     from pkg.client_go.tools import record
 
+# How many of a volume's holders are watched, each by a descriptor. The volume is free when the last has ended, so that
+# the end of any one of them tells little when there are more.
+MAX_WATCHED_HOLDERS = 32
 # How many holders a message names.
 _NAMED = 5
 
@@ -171,7 +174,7 @@ class StuckUnmounts:
             return
         # We ourselves do not end, but what we do there does; the next regular attempt will tell.
         others = [holder.pid for holder in holders if holder.pid != os.getpid()]
-        watch = _Watch(others, lambda: retry(failure.volume_name))
+        watch = _Watch(others[:MAX_WATCHED_HOLDERS], lambda: retry(failure.volume_name))
         with self._lock:
             # When another attempt has failed meanwhile, the next call may come only after a rest: watch until then.
             if self._closed or key not in self._failures:

@@ -17,6 +17,8 @@ from pkg import klog
 
 # How long a command that was killed may take to be gone, in seconds: the kernel may keep it.
 _KILL_WAIT = 2.0
+# Bytes of a command's output that are kept: fsck tells of each fault in a file system that somebody else has made.
+MAX_OUTPUT = 1 << 20
 
 # What became of a program that took too long, in Go's words.
 DEADLINE_EXCEEDED = "context deadline exceeded"
@@ -124,7 +126,7 @@ class Interface(Protocol):
     """Runs commands. Safe from any thread."""
 
     def run(self, command: Sequence[str], timeout: float | None = None) -> bytes:
-        """What the command wrote, errors too, once it has ended.
+        """The first MAX_OUTPUT bytes of what the command wrote, errors too, once it has ended.
 
         Raises CodeExitError; FileNotFoundError or another OSError when it cannot be started; CommandTimedOutError
         when it takes longer than timeout seconds, None for any time.
@@ -142,21 +144,49 @@ class Executor:
             )
         except FileNotFoundError as err:
             raise FileNotFoundError(err.errno, f'"{command[0]}": executable file not found in $PATH') from err
+        deadline = None if timeout is None else monotonic() + timeout
         try:
-            output, _ = process.communicate(timeout=timeout)
+            output = _read_first(process, MAX_OUTPUT, deadline)
+            process.wait(_remaining(deadline))
         except subprocess.TimeoutExpired as err:
             _kill(process)
             raise CommandTimedOutError(command, timeout or 0.0) from err
+        _close_output(process)
         if process.returncode != 0:
             raise CodeExitError(Exception(_how_it_ended(process.returncode)), process.returncode, output)
         return output
 
 
+def _read_first(process: subprocess.Popen[bytes], limit: int, deadline: float | None) -> bytes:
+    """The first `limit` bytes of the output; the rest is read too, so that the command can end.
+
+    Raises TimeoutExpired when the output has not ended by the deadline.
+    """
+    assert process.stdout is not None
+    kept = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while selector.select(remaining := _remaining(deadline)):
+            data = os.read(process.stdout.fileno(), 65536)
+            if not data:
+                return bytes(kept)
+            kept += data[: limit - len(kept)]
+    raise subprocess.TimeoutExpired(process.args, remaining or 0.0)
+
+
+def _remaining(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - monotonic())
+
+
+def _close_output(process: subprocess.Popen[bytes]) -> None:
+    if process.stdout is not None:
+        process.stdout.close()
+
+
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End the process, without waiting for one that hangs in the kernel: it is reaped when another one starts."""
     process.kill()
-    if process.stdout is not None:
-        process.stdout.close()
+    _close_output(process)
     try:
         process.wait(_KILL_WAIT)
     except subprocess.TimeoutExpired:

@@ -1,0 +1,45 @@
+"""Commands of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pkg.util import exec as utilexec
+from pkg.util.testing import open_files
+
+
+def test_output_and_how_it_ended() -> None:
+    before = open_files()
+    assert utilexec.Executor().run(["sh", "-c", "echo out; echo err >&2"]) == b"out\nerr\n"
+    with pytest.raises(utilexec.CodeExitError, match="exit status 3") as raised:
+        utilexec.Executor().run(["sh", "-c", "echo why; exit 3"])
+    assert (raised.value.code, raised.value.output) == (3, b"why\n")
+    with pytest.raises(utilexec.CodeExitError, match="signal: 9"):
+        utilexec.Executor().run(["sh", "-c", "kill -9 $$"])
+    with pytest.raises(FileNotFoundError, match="executable file not found"):
+        utilexec.Executor().run(["no-such-command"])
+    assert open_files() <= before
+
+
+@pytest.mark.parametrize("script", ["exec sleep 600", "exec >/dev/null 2>&1; exec sleep 600", "exec yes"])
+def test_command_that_takes_too_long_is_killed(script: str) -> None:
+    before = open_files()
+    with pytest.raises(utilexec.CommandTimedOutError, match=r"timed out after 0\.2s"):
+        utilexec.Executor().run(["sh", "-c", script], 0.2)
+    assert open_files() <= before
+
+
+def test_memory_for_the_output_of_a_command_stays_bounded() -> None:
+    program = (
+        "import resource\n"
+        "from pkg.util import exec as utilexec\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "output = utilexec.Executor().run(['head', '-c', str(100 << 20), '/dev/zero'])\n"
+        "assert len(output) == utilexec.MAX_OUTPUT\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert int(done.stdout) < 16 * 1024

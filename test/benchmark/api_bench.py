@@ -68,7 +68,8 @@ class Watched:
         self._ready: set[str] = set()
         self._gone: set[str] = set()
         ctx, self._cancel = golang.with_cancel(golang.background())
-        self._watch = client.watch(ctx)
+        # Bookmarks keep a watch alive that shows no change for long.
+        self._watch = client.watch(ctx, metav1.ListOptions(allow_watch_bookmarks=True))
         self._thread = golang.go(self._run, name="bench-watch")
 
     def stop(self) -> None:

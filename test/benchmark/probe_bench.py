@@ -30,6 +30,7 @@ from kubelet_bench import IMAGE, HollowKubelet, cpu_seconds, fake_runtime, proce
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery import watch
+from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go import kubernetes
 
 _PERIOD = 1.0
@@ -287,7 +288,9 @@ class Latest:
         self._changed = threading.Condition()  # guards _pods
         self._pods: dict[str, v1.Pod] = {}
         ctx, self._cancel = golang.with_cancel(golang.background())
-        self._watch = client.core_v1.pods(api_bench.NAMESPACE).watch(ctx)
+        # Bookmarks keep a watch alive that shows no change for long.
+        options = metav1.ListOptions(allow_watch_bookmarks=True)
+        self._watch = client.core_v1.pods(api_bench.NAMESPACE).watch(ctx, options)
         self._thread = golang.go(self._run, name="bench-watch")
 
     def stop(self) -> None:
@@ -309,7 +312,7 @@ class Latest:
             with self._changed:
                 if event.type == watch.DELETED:
                     self._pods.pop(event.object.metadata.name, None)
-                else:
+                elif event.type != watch.BOOKMARK:
                     self._pods[event.object.metadata.name] = event.object
                 self._changed.notify_all()
 

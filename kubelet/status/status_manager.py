@@ -245,9 +245,7 @@ class Manager:
                 if not reason and not message:
                     reason, message = before.reason, before.message
                 observed_generation = before.observed_generation
-            now = updated_pod_resize_condition(
-                v1.POD_RESIZE_IN_PROGRESS, before, reason, message, observed_generation
-            )
+            now = updated_pod_resize_condition(v1.POD_RESIZE_IN_PROGRESS, before, reason, message, observed_generation)
             self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_in_progress=now)
             if before is None:
                 self._record_in_progress_resize_count_locked()
@@ -666,9 +664,7 @@ class Manager:
     def _delete_pod(self, ctx: golang.Context, uid: str, pod: v1.Pod) -> None:
         """Removes the pod's object at once, provided that it is still the same pod's."""
         assert self.kube_client is not None
-        options = metav1.DeleteOptions(
-            grace_period_seconds=0, preconditions=metav1.Preconditions(uid=pod.metadata.uid)
-        )
+        options = metav1.DeleteOptions(grace_period_seconds=0, preconditions=metav1.Preconditions(uid=pod.metadata.uid))
         try:
             self.kube_client.core_v1.pods(pod.metadata.namespace).delete(ctx, pod.metadata.name, options)
         except Exception as err:

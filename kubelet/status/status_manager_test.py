@@ -25,8 +25,11 @@ from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import watch
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
+from pkg.client_go import kubernetes, rest
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
+from pkg.client_go.rest import testing as resttesting
 from pkg.component_base.metrics import testing as metricstesting
 
 TRUE, FALSE = v1.CONDITION_TRUE, v1.CONDITION_FALSE
@@ -921,6 +924,40 @@ def test_static_pod_inherits_nothing_from_a_mirror_without_status_or_once_it_is_
     m.remove_orphaned_statuses([])
     m.set_pod_status(static, random_status())
     assert m.expect(static).start_time != CUT
+
+
+def test_a_request_that_is_never_answered_holds_up_no_status_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a proxy that acknowledges what it gets, while the server for this one request is frozen."""
+    monkeypatch.setattr("pkg.client_go.rest.with_retry._AFTER_CUT", 0)
+    frozen, other = make_pod(), make_pod()
+    other.metadata.uid, other.metadata.name = "87654321", "other"
+    patched, end = threading.Event(), threading.Event()
+
+    def answer(request: resttesting.Request) -> None:
+        if "/pods/foo" not in request.uri:
+            request.answer(body=codec.encode_json(other))
+            if request.verb == "PATCH":
+                patched.set()
+        elif patched.is_set():
+            end.wait(30)
+        else:
+            # Only now that the other pod's requests are answered may the limit be short.
+            patched.wait(30)
+            monkeypatch.setattr("pkg.client_go.rest.client.ATTEMPT_TIMEOUT", 0.05)
+            request.handler.close_connection = True
+
+    with resttesting.serve(answer) as server:
+        m = Manager(frozen, other)
+        client = kubernetes.new_for_config(rest.Config(host=server.url, qps=-1))
+        m.kube_client = client
+        for pod in (frozen, other):
+            m.set_pod_status(pod, random_status())
+        m.sync_batch(CTX, all=False)
+        client.close()
+        end.set()
+    asked = [(request.verb, request.uri.rpartition("/pods/")[2]) for request in server.requests]
+    assert ("PATCH", "other/status") in asked
+    assert ("PATCH", "foo/status") not in asked and ("GET", "foo") in asked
 
 
 def test_sync_batch_cleans_up_versions() -> None:

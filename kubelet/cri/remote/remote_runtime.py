@@ -23,6 +23,8 @@ from pkg.component_base import tracing
 from pkg.component_base.logs import logreduction
 from pkg.util import exec as utilexec
 
+# Of what a command that failed has written to stderr, so much stands in the error. Its whole output stands beside it.
+MAX_STDERR_LENGTH = 10 * 1024
 # How often to report the same error, in seconds.
 _IDENTICAL_ERROR_DELAY = 60.0
 
@@ -222,7 +224,8 @@ class RemoteRuntimeService:
                 raise utilexec.CommandTimedOutError(cmd, timeout) from err
             raise
         if response.exit_code != 0:
-            stderr = response.stderr.decode(errors="replace")
+            # DIVERGES: Go shows all of it, which may be 16 MiB, in the error, in the log and in messages.
+            stderr = response.stderr[:MAX_STDERR_LENGTH].decode(errors="replace")
             text = f"command '{' '.join(cmd)}' exited with {response.exit_code}: {stderr}"
             raise utilexec.CodeExitError(ValueError(text), response.exit_code, response.stdout + response.stderr)
         return response.stdout, response.stderr

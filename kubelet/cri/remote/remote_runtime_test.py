@@ -324,6 +324,18 @@ def test_exec_sync_carries_code_and_output(server: fake.FakeServer, service: rem
     assert (raised.value.code, raised.value.output) == (2, b"outerr")
 
 
+def test_exec_sync_shows_the_beginning_of_endless_complaints(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService
+) -> None:
+    stderr = "x" * 8 * 1024 * 1024
+    server.runtime.behaviours.add(fake.Behaviour(exec_exit_code=2, exec_stdout="out", exec_stderr=stderr))
+    _, container_id = run_container(service)
+    with pytest.raises(utilexec.CodeExitError) as raised:
+        service.exec_sync(CTX, container_id, ["a", "b"], 1)
+    assert str(raised.value) == f"command 'a b' exited with 2: {stderr[: 10 * 1024]}"
+    assert raised.value.output == b"out" + stderr.encode()
+
+
 def test_exec_sync_timeout(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
     server.runtime.behaviours.add(fake.Behaviour(exec_for=60))
     _, container_id = run_container(service)

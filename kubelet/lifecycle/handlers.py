@@ -149,7 +149,7 @@ class HandlerRunner:
         except Exception as err:  # The runtime's refusal, or the command's exit code.
             output = err.output if isinstance(err, utilexec.CodeExitError) else b""
             # DIVERGES: Go shows all of both, be it megabytes, and the API server then refuses the pod's status.
-            fault, text = _beginning(str(err).encode()), _beginning(output)
+            fault, text = _beginning(str(err).encode(errors="replace")), _beginning(output)
             klog.v(1).info_s(
                 "Exec lifecycle hook for Container in Pod failed",
                 execCommand=action.command,

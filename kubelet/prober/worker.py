@@ -58,7 +58,8 @@ class Worker:
         self._result_run = 0
         # A failed liveness probe waits for the restart, a startup probe that has answered for the next container.
         self._on_hold = False
-        self._period = float(spec.period_seconds or 10)
+        # A period that is not positive passes no validation; with one the worker would run without a pause.
+        self._period = float(max(spec.period_seconds or 10, 1))
         # When the next tick comes, on the clock's monotonic time.
         # DIVERGES: Go probes at once, and only for one period after a restart of the kubelet at a time drawn at
         # random. A hash spreads as well, can be foretold, and does so too for pods that come at once. On average

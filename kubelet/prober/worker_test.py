@@ -478,6 +478,14 @@ def test_ticks_that_were_missed_are_not_made_up_for(world: ProbeWorld, late: flo
     assert worker.due == pytest.approx(first + next_due)
 
 
+@pytest.mark.parametrize("period", [0, -5])
+def test_worker_without_a_period_does_not_run_without_a_pause(world: ProbeWorld, period: int) -> None:
+    worker = world.worker(LIVENESS, period_seconds=period)
+    world.clock.step(100)
+    assert worker.run_once(CTX, triggered=False)
+    assert worker.due > 100
+
+
 def test_lateness_is_measured(world: ProbeWorld) -> None:
     def late(bound: str) -> float:
         samples = [sample for metric in metrics.PROBER_LATENESS.collect() for sample in metric.samples]

@@ -22,6 +22,8 @@ MAX_LOOKUPS_PER_OWNER = 4
 # Seconds for each address of a host, where the context has no deadline. Go leaves that to the kernel, which gives up
 # after minutes.
 _CONNECT_TIMEOUT = 30.0
+# Seconds. A socket takes no time-out of more than 24 days, and a probe may ask for 68 years.
+_LONGEST_TIMEOUT = 1e6
 # Seconds that an address gets at least while there are others. Go: partialDeadline
 _SANE_MINIMUM = 2.0
 # Wait at most a second when closing: a node with many probes would else run out of ports that stand in TIME_WAIT.
@@ -94,7 +96,7 @@ def remaining(ctx: golang.Context) -> float | None:
     left = ctx.remaining()
     if err is not None or left == 0:
         raise TimeoutError("context deadline exceeded")
-    return left
+    return None if left is None else min(left, _LONGEST_TIMEOUT)
 
 
 def shut_down(sock: socket.socket) -> None:

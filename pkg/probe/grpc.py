@@ -34,6 +34,10 @@ _OPTIONS = [
 ]
 
 
+# What gRPC takes at most.
+_LONGEST_BACKOFF_MS = 2**31 - 1
+
+
 class ServingStatus(enum.IntEnum):
     """What a server says of a service. Go: HealthCheckResponse_ServingStatus of grpc_health_v1"""
 
@@ -54,7 +58,7 @@ def probe_grpc(host: str, service: str, port: int, timeout: float) -> tuple[Resu
         ("grpc.primary_user_agent", f"kube-probe/{info.major}.{info.minor}"),
         # How long an attempt to connect may take, in spite of its name: one that is still under way keeps its socket
         # when the channel is closed, for 20 s if nobody says so. Ending before the probe does, it would be repeated.
-        ("grpc.min_reconnect_backoff_ms", round(timeout * 1000) + 100),
+        ("grpc.min_reconnect_backoff_ms", min(round(timeout * 1000) + 100, _LONGEST_BACKOFF_MS)),
     ]
     with grpc.insecure_channel(_target(host, port), options=options) as channel:
         check = channel.unary_unary(_METHOD, _Request.SerializeToString, _Response.FromString)

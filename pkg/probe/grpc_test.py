@@ -84,6 +84,11 @@ def test_what_is_asked() -> None:
     assert all(agent.startswith(f"kube-probe/{info.major}.{info.minor} grpc-") for _, agent in seen)
 
 
+def test_time_out_of_68_years() -> None:
+    with serving(status(1)) as port:
+        assert probe_grpc(HOST, "", port, 2.0**31 - 1) == (Result.SUCCESS, "service healthy")
+
+
 def test_ipv6() -> None:
     with serving(status(1), address="[::1]") as port:
         assert probe_grpc("::1", "", port, TIMEOUT)[0] is Result.SUCCESS

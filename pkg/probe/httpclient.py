@@ -36,6 +36,8 @@ _MAX_TRAILER = 4096
 _MAX_CHUNK_OVERHEAD = 16 * 1024
 _MAX_CHUNK_DIGITS = 16
 _READ_SIZE = 4096
+# Characters of what a server sends, and of a URL, in messages. They become events.
+_MAX_SHOWN = 1024
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS_NEEDED = ("content-length", "location", "transfer-encoding")
@@ -55,7 +57,8 @@ class HTTPRequestError(OSError):
     """A request got no answer. The text says which request, and why. Go: url.Error"""
 
     def __init__(self, url: str, cause: Exception | str) -> None:
-        super().__init__(f'Get "{url}": {_reason(cause)}')
+        # Where a redirect leads to, and what is wrong with it, is for the server to say.
+        super().__init__(f'Get "{_shown(url)}": {_reason(cause)[:_MAX_SHOWN]}')
         self.timeout = isinstance(cause, TimeoutError)
 
 
@@ -98,7 +101,7 @@ def get(ctx: golang.Context, url: str, headers: Headers) -> Response:
             if not response.location or urlsplit(target).hostname != first_host:
                 return response
         except ValueError as err:
-            location = dialer.printable(response.location)
+            location = _shown(response.location)
             raise HTTPRequestError(url, f'failed to parse Location header "{location}": {err}') from err
         if urlsplit(response.location).netloc:
             headers = [(name, value) for name, value in headers if name.lower() != "host"]
@@ -250,9 +253,7 @@ def _parse_status_line(line: str) -> tuple[str, int]:
 
 
 def _malformed(what: str, text: str) -> ValueError:
-    # What stands there need not be text, and may be long.
-    shown = dialer.printable(text[:100])
-    return ValueError(f'net/http: HTTP/1.x transport connection broken: malformed {what} "{shown}"')
+    return ValueError(f'net/http: HTTP/1.x transport connection broken: malformed {what} "{_shown(text)}"')
 
 
 def _read_headers(lines: Iterator[str]) -> dict[str, list[str]]:
@@ -282,10 +283,10 @@ def _body(reader: io.BufferedReader, head: _Head) -> Iterator[bytes]:
         return iter(())
     codings = head.headers.get("transfer-encoding", []) if head.version != "HTTP/1.0" else []
     if len(codings) > 1:
-        raise ValueError(f"too many transfer encodings: {codings}")
+        raise ValueError("too many transfer encodings")
     if codings:
         if codings[0].lower() != "chunked":
-            raise ValueError(f'unsupported transfer encoding: "{dialer.printable(codings[0])}"')
+            raise ValueError(f'unsupported transfer encoding: "{_shown(codings[0])}"')
         return _chunked(reader)
     lengths = head.headers.get("content-length", [])
     if not lengths:
@@ -293,7 +294,7 @@ def _body(reader: io.BufferedReader, head: _Head) -> Iterator[bytes]:
     if len(set(lengths)) > 1:
         raise ValueError("http: message cannot contain multiple Content-Length headers")
     if not (lengths[0].isascii() and lengths[0].isdigit() and len(lengths[0]) < 19):
-        raise ValueError(f'bad Content-Length "{dialer.printable(lengths[0])}"')
+        raise ValueError(f'bad Content-Length "{_shown(lengths[0])}"')
     return _exactly(reader, int(lengths[0]))
 
 
@@ -351,6 +352,11 @@ def _chunk_length(line: bytes) -> int:
     if len(digits) > _MAX_CHUNK_DIGITS:
         raise ValueError("http chunk length too large")
     return int(digits or b"0", 16)
+
+
+def _shown(text: str) -> str:
+    """The text for messages: what a server sends need not be text, and may be long."""
+    return dialer.printable(text[:_MAX_SHOWN])
 
 
 def _reason(err: Exception | str) -> str:

@@ -292,6 +292,19 @@ def test_redirect_to_a_path_of_any_bytes(location: bytes, seen: bytes) -> None:
     assert requests[1] == seen
 
 
+@pytest.mark.parametrize("location", ["http://[" + "x" * 60_000, "/" + "x" * 60_000, "ftp://127.0.0.1/" + "x" * 60_000])
+def test_long_location_makes_no_long_event(location: str) -> None:
+    with serving(lambda: [b"HTTP/1.1 302 Found\r\nLocation: " + location.encode() + b"\r\n\r\n"]) as url:
+        result, output = probe_http(CTX, url, [], TIMEOUT)
+    assert result is Result.FAILURE
+    assert len(output) < 3000
+
+
+def test_time_out_of_68_years() -> None:
+    with serving(lambda: [OK + b"\r\nabc"]) as url:
+        assert probe_http(CTX, url, [], 2.0**31 - 1) == (Result.SUCCESS, "abc")
+
+
 def server_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(SELF_SIGNED)

@@ -1227,7 +1227,7 @@ class Kubelet(KubeletPods, KubeletStats):
 
         DIVERGES: in Go that may give a worker to a pod that has not been admitted yet. The sync loop alone does so.
         """
-        if not self.pod_workers.is_pod_known(pod.metadata.uid):
+        if not self.pod_workers.has_worker(pod.metadata.uid):
             return
         self.handle_pod_syncs(golang.background(), [pod])
         self.request_pod_relist(pod.metadata.uid)

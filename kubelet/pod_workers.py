@@ -389,6 +389,11 @@ class PodWorkers:
         with self.pod_lock:
             return uid in self.pod_sync_statuses
 
+    def has_worker(self, uid: str) -> bool:
+        """Whether a thread works for the pod. Go needs not ask: there a pod that is known and not finished has one."""
+        with self.pod_lock:
+            return uid in self.pod_updates
+
     def is_pod_known_terminated(self, uid: str) -> bool:
         """Whether the pod is known here and has no running container left.
 

@@ -1773,6 +1773,7 @@ def test_worker_that_finds_no_thread_is_started_with_the_next_sync(static: bool)
         assert refused == ["podworker-1"] * 2
         assert "1" in harness.queue.get_work()
         assert list(harness.workers.pod_updates) == ["2"], "nothing pretends to be the worker"
+        assert (harness.workers.has_worker("1"), harness.workers.has_worker("2")) == (False, True)
         events = harness.recorder.drain()
         assert len(events) == 2 and "error starting pod worker" in events[0] and "TasksMax" in events[0]
         harness.workers.update_pod(harness.ctx, UpdatePodOptions(pod=pod))

@@ -66,6 +66,9 @@ class FakePodWorkers:
     def is_pod_known(self, uid: str) -> bool:
         return uid not in self.unknown
 
+    def has_worker(self, uid: str) -> bool:
+        return uid not in self.unknown
+
     def is_pod_known_terminated(self, uid: str) -> bool:
         return uid in self.terminated
 

@@ -34,8 +34,10 @@ _MAX_SERVICES = 4
 _MAX_PATTERN_LENGTH = 4096
 # What Go and the journal understand in a pattern and Python does not: classes of characters, quotes, flags amidst.
 _NOT_PYTHON = re.compile(
-    r"\\\\|(\\Q.*?(?:\\E|$)|\\[pP](?:\{\^?\w+\}|[A-Z])|\\[zC]|\\x\{[0-9A-Fa-f]{1,6}\}|\[:\^?[a-z]+:\]|\(\?[imsU-]+\))"
+    r"\\\\|(\\Q.*?(?:\\E|$)|\\[pP](?:\{\^?\w+\}|[A-Z])|\\[zC]|\\x\{[0-9A-Fa-f]{1,6}\}|\\[uU][0-9A-Fa-f]{4,8}|\[:\^?[a-z]+:\]|\(\?[imsU-]+\))"
 )
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_FLAGS = re.compile(r"\(\?[imsU-]+:")
 _NAMED_GROUP = re.compile(r"\(\?<(?=\w)")
 _UNSAFE_IN_SERVICE_NAME = re.compile(r"[^a-zA-Z\-_.:0-9@]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -244,6 +246,8 @@ def _validate_pattern(pattern: str) -> Iterator[fieldpath.Error]:
 def _for_python(pattern: str) -> str:
     """The pattern with some character for each thing that Python does not know."""
     replaced = _NOT_PYTHON.sub(lambda match: "x" if match[1] else match[0], pattern)
+    # Python prepares ranges of all characters, and in any case, one by one: a short pattern could take seconds.
+    replaced = _NOT_ASCII.sub("\x7f", _FLAGS.sub("(?:", replaced))
     return _NAMED_GROUP.sub("(?P<", replaced)
 
 

@@ -123,6 +123,8 @@ def test_too_many_services() -> None:
         ({"services": ["a"], "pattern": r"\\\Q(\E[[:alpha:]]\pL\P{^Greek}"}, True),
         ({"services": ["a"], "pattern": r"a(?i)b(?<n>c)\x{10FFFF}\z"}, True),
         ({"services": ["a"], "pattern": "[[:alpha:]"}, False),
+        ({"services": ["a"], "pattern": "(?i:[y-é])[é-ü]\\u00e9"}, True),
+        ({"services": ["a"], "pattern": "(?i:" + "[\x01-\U0010ffff]" * 500 + ")"}, True),
         ({"services": ["a"], "since_time": _SINCE, "until_time": _UNTIL}, True),
         ({"services": ["a"], "since_time": _UNTIL, "until_time": _SINCE}, False),
         ({"services": ["a"], "boot": -1}, True),

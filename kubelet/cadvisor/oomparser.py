@@ -19,10 +19,9 @@ from pkg.apimachinery.util.runtime import contain
 _FIRST_LINE = re.compile(r"invoked oom-killer:")
 _LEGACY_CONTAINER = re.compile(r"Task in (.*) killed as a result of limit of (.*)")
 # Of kernels since 5.0. Where the machine itself had no memory it says global_oom, and does not match.
-_CONTAINER = re.compile(
-    r"oom-kill:constraint=(?P<constraint>.*),nodemask=.*,cpuset=.*,mems_allowed=.*,"
-    r"oom_memcg=(?P<oom>.*),task_memcg=(?P<task>.*),task=(?P<name>.*),pid=(?P<pid>\d+),uid=.*"
-)
+_CONTAINER = "oom-kill:constraint="
+# What stands between its parts, from the last to the first.
+_SEPARATORS = (",uid=", ",pid=", ",task=", ",task_memcg=", ",oom_memcg=", ",mems_allowed=", ",cpuset=", ",nodemask=")
 _LAST_LINE = re.compile(r"Killed process (?P<pid>\d+) \((?P<name>.+)\)")
 
 
@@ -71,14 +70,33 @@ class OomParser:
 
 def _is_finished(instance: OomInstance, message: Message) -> bool:
     """Takes from the line what it tells. True when all is told."""
-    if found := _CONTAINER.search(message.text):
-        instance.container_name, instance.victim_container_name = found["task"], found["oom"]
-        instance.constraint = found["constraint"]
-    elif found := _LEGACY_CONTAINER.search(message.text):
+    if parts := _container_parts(message.text):
+        instance.constraint, _, _, _, oom, task, name, pid, _ = parts
+        instance.container_name, instance.victim_container_name = task, oom
+        instance.pid, instance.process_name = int(pid), name
+        return True
+    if found := _LEGACY_CONTAINER.search(message.text):
         names = (posixpath.normpath(posixpath.join("/", name)) for name in found.groups())
         instance.container_name, instance.victim_container_name = names
         return False
-    elif not (found := _LAST_LINE.search(message.text)):
+    if not (found := _LAST_LINE.search(message.text)):
         return False
     instance.pid, instance.process_name = int(found["pid"]), found["name"]
     return True
+
+
+def _container_parts(text: str) -> list[str]:
+    """What stands between the separators of a line of a kernel since 5.0; [] for any other line.
+
+    An expression would try all ways to share out a line in which the names of cgroups hold separators.
+    """
+    rest = text.partition(_CONTAINER)[2]
+    parts: list[str] = []
+    for separator in _SEPARATORS:
+        rest, found, part = rest.rpartition(separator)
+        if not found:
+            return []
+        parts.append(part)
+    parts.append(rest)
+    parts.reverse()
+    return parts if parts[-2].isascii() and parts[-2].isdigit() else []

@@ -84,6 +84,15 @@ def test_other_lines_and_several_reports() -> None:
     assert [instance.process_name for instance in found] == ["tail", "python3", "evil-program2"]
 
 
+def test_a_cgroup_whose_name_holds_the_separators() -> None:
+    """It took minutes to try all ways to share them out."""
+    odd = ",cpuset=,mems_allowed=,oom_memcg=,task_memcg=,task=,pid=1" * 100
+    line = f"oom-kill:constraint=C,nodemask=0,cpuset={odd},mems_allowed=0,oom_memcg=/a,task_memcg=/b,task=c,pid=7,uid=0"
+    (found,) = _read(f"x invoked oom-killer: y\n{line}\n")
+    assert (found.pid, found.process_name, found.container_name, found.victim_container_name) == (7, "c", "/b", "/a")
+    assert _read(f"x invoked oom-killer: y\noom-kill:constraint={odd}\n") == []
+
+
 def test_report_that_is_cut_short() -> None:
     """The kernel wrote over the rest: the next report is taken for its own."""
     assert [instance.pid for instance in _read(_OF_CONTAINER.splitlines()[0] + "\n" + _OF_MACHINE)] == [77]

@@ -13,7 +13,7 @@ import re
 
 _DIGITS = {2: "[01]+", 8: "[0-7]+", 10: "[0-9]+", 16: "[0-9a-fA-F]+"}
 _PREFIXES = {"0b": 2, "0o": 8, "0x": 16}
-_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SPECIAL_FLOAT = re.compile(r"[+-]?(?:inf(?:inity)?)|nan", re.IGNORECASE | re.ASCII)
 # One underscore may stand between digits, or between a base's prefix and its digits.
 _UNDERSCORES = re.compile(r"(?:0[box]|[0-9a-f])(?:_?[0-9a-f])*", re.IGNORECASE | re.ASCII)

@@ -118,6 +118,9 @@ def test_directories_end_with_a_slash_and_files_do_not(root: Path, path: str, qu
         ("bytes=-", 416, "invalid range\n", ""),
         ("bytes=a-b", 416, "invalid range\n", ""),
         ("lines=1-2", 416, "invalid range\n", ""),
+        pytest.param("bytes=" + " " * 1_000_000 + "x", 416, "invalid range\n", "", id="blanks"),
+        ("bytes= 0 - 3 ", 206, "abcd", "bytes 0-3/10"),
+        ("bytes=12345678901234567890-", 416, "invalid range\n", ""),
         ("bytes=0-1,3-4", 200, "abcdefghij", ""),
     ],
 )

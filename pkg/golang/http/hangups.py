@@ -65,13 +65,16 @@ class HangUps:
             for fd, _ in self._epoll.poll():
                 if fd == self._wake_read.fileno():
                     return
-                with self._lock:
-                    callback = self._callbacks.get(fd)
-                    # Since the event, the number may have become that of another socket, which is still there.
-                    gone = callback is not None and _has_gone(fd)
-                if callback is not None and gone:
-                    with utilruntime.contain("Failed to end what was done for a client that has gone"):
-                        callback()
+                with utilruntime.contain("Failed to end what was done for a client that has gone"):
+                    self._call_back(fd)
+
+    def _call_back(self, fd: int) -> None:
+        with self._lock:
+            callback = self._callbacks.get(fd)
+            # Since the event, the number may have become that of another socket, which is still there.
+            gone = callback is not None and _has_gone(fd)
+        if callback is not None and gone:
+            callback()
 
 
 def _has_gone(fd: int) -> bool:

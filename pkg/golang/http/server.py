@@ -191,7 +191,7 @@ class Server:
         while True:
             try:
                 sock, address = listening.accept()
-            except OSError as err:
+            except Exception as err:  # whatever it is, a descriptor or memory, there may be one the next time
                 if self._ctx.err() is not None:
                     return None
                 klog.error_s(err, "Failed to accept a connection, retrying", server=self._name)

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 MIGRATED_PLUGINS = tuple(csi_translation_lib.get_in_tree_plugin_names())
 # Seconds between two questions whether the API server answers at all.
 _API_SERVER_CHECK_PERIOD = 1.0
-# Seconds that a question about a driver's object waits for all of them to be known.
-_DRIVERS_SYNC_TIMEOUT = 2.0
+# Seconds, from the first question about a driver's object, that all questions wait for the objects to be known.
+_DRIVERS_SYNC_TIMEOUT = 5.0
 
 
 def probe_volume_plugins() -> list[VolumePlugin]:
@@ -142,6 +142,8 @@ class CSIPlugin(Expander):
     node_info_manager: nodeinfomanager.NodeInfoManager
 
     def __init__(self) -> None:
+        # Ends when nobody waits any longer for the drivers' objects.
+        self._drivers_sync: golang.Context | None = None
         self.csi_drivers = DriversStore()
         self.csi_driver_lister: storagelisters.CSIDriverLister | None = None
         # None before start, and standalone.
@@ -505,15 +507,15 @@ class CSIPlugin(Expander):
     def get_csi_driver(self, driver: str) -> storagev1.CSIDriver:
         """The driver's object. Raises what says that there is none, and TimeoutError when no objects are known yet.
 
-        DIVERGES: Go waits for ever for the objects, and with it all volumes of the node; here it is tried again.
+        DIVERGES: Go waits for ever for the objects, and with it all volumes of the node; here it is tried again. All
+        who ask share one wait: with a pause for each question about each volume, an API server that is away would keep
+        pods from their volumes for minutes.
         """
         if self.csi_driver_lister is None:
             raise RuntimeError("CSIDriver lister does not exist")
-        ctx, cancel = golang.with_timeout(golang.background(), _DRIVERS_SYNC_TIMEOUT)
-        try:
-            self.host.wait_for_cache_sync(ctx)
-        finally:
-            cancel()
+        if self._drivers_sync is None:
+            self._drivers_sync, _ = golang.with_timeout(golang.background(), _DRIVERS_SYNC_TIMEOUT)
+        self.host.wait_for_cache_sync(self._drivers_sync)
         return self.csi_driver_lister.get(driver)
 
     def find_csi_driver(self, driver: str) -> storagev1.CSIDriver | None:

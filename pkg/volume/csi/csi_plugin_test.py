@@ -105,6 +105,27 @@ def test_objects_that_are_not_known_yet(tmp_path: Path) -> None:
         assert not world.plugin.requires_remount(pv_spec())
 
 
+def test_objects_are_waited_for_once_by_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[bool] = []
+
+    class Waiting(FakeVolumeHost):
+        def wait_for_cache_sync(self, ctx: golang.Context) -> None:
+            waited.append(ctx.err() is None)
+            ctx.wait(None)
+            raise TimeoutError("timed out waiting for caches to sync")
+
+    monkeypatch.setattr(csi_plugin, "_DRIVERS_SYNC_TIMEOUT", 0.01)
+    with TestPlugin(tmp_path) as world:
+        host = Waiting(str(tmp_path), world.client, plugins=[])
+        host.csi_drivers = world.host.csi_drivers
+        plugin = csi.CSIPlugin()
+        plugin.init(host)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                plugin.can_attach(pv_spec())
+    assert waited == [True, False, False]
+
+
 def test_standalone(tmp_path: Path) -> None:
     plugin = csi.CSIPlugin()
     FakeVolumeHost(str(tmp_path), None, plugins=[plugin])

@@ -5,6 +5,7 @@ Go: pkg/kubelet/config/common.go
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -26,6 +27,9 @@ from pkg.util import hash
 MAX_CONFIG_LENGTH = 10 * 1024 * 1024
 # Pods and other objects that one file, or the answer of a URL, may hold.
 MAX_OBJECTS = 5000
+# Characters of a message that says what is wrong with a manifest; and fields that are named because no type has them.
+MAX_FAULT_LENGTH = 4096
+MAX_UNKNOWN_FIELDS = 100
 
 T = TypeVar("T")
 
@@ -33,11 +37,19 @@ T = TypeVar("T")
 DefaultFunc = Callable[[v1.Pod], None]
 
 
-class NotParsedError(ValueError):
+class FaultError(ValueError):
+    """What is wrong with a manifest. A message that quotes long names or values is cut."""
+
+    def __init__(self, message: str) -> None:
+        cut = message[:MAX_FAULT_LENGTH] + "..." if len(message) > MAX_FAULT_LENGTH else message
+        super().__init__(cut)
+
+
+class NotParsedError(FaultError):
     """The data is not of the asked kind at all; it may be of another one."""
 
 
-class InvalidPodError(ValueError):
+class InvalidPodError(FaultError):
     """The data is a pod, and this is why it cannot be used. `errors` has each fault that validation found."""
 
     def __init__(self, message: str, errors: list[field.Error] | None = None) -> None:
@@ -149,9 +161,9 @@ def convert(builtins: Any, type_: type[T]) -> T:
         obj = codec.convert(builtins, type_)
     except codec.DecodeError as err:
         raise NotParsedError(str(err)) from err
-    for path in _unknown_fields(builtins, obj, ""):
-        name = getattr(getattr(obj, "metadata", None), "name", "")
-        klog.warning_s("Unknown field in manifest, ignoring", name=name, field=path)
+    name = getattr(getattr(obj, "metadata", None), "name", "")[:MAX_FAULT_LENGTH]
+    for path in itertools.islice(_unknown_fields(builtins, obj, ""), MAX_UNKNOWN_FIELDS):
+        klog.warning_s("Unknown field in manifest, ignoring", name=name, field=path[:MAX_FAULT_LENGTH])
     return obj
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from framework import memory
 
 from kubelet import types as kubetypes
 from kubelet.config import common
@@ -240,3 +241,37 @@ def test_container_restart_policy_is_allowed() -> None:
 
 def test_generate_pod_name() -> None:
     assert common.generate_pod_name("web", "Node-A") == "web-node-a"
+
+
+_LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)
+)
+HOSTILE_MANIFESTS = {
+    "aliases of aliases": lambda: _LAUGHS,
+    "many small values": lambda: '{"a": [' + "1," * 5_000_000 + "1]}",
+    "a deep document": lambda: "[" * 10_000_000,
+    "a number of many digits": lambda: MINIMAL.decode() + "  priority: " + "9" * 10_000_000,
+    "one long name": lambda: MINIMAL.decode().replace("web", "w" * 10_000_000),
+}
+
+
+def decode_hostile(name: str) -> None:
+    with pytest.raises((common.NotParsedError, common.InvalidPodError)):
+        common.try_decode_single_pod(HOSTILE_MANIFESTS[name]().encode()[: common.MAX_CONFIG_LENGTH], file_defaults)
+
+
+@pytest.mark.parametrize("name", HOSTILE_MANIFESTS)
+def test_hostile_manifest_takes_a_bounded_amount_of_memory(name: str) -> None:
+    """Of 10 MiB, as the file source reads them, and with the text itself."""
+    assert memory.peak_growth("kubelet.config.common_test", "decode_hostile", name) < 128
+
+
+def test_faults_and_unknown_fields_are_told_in_few_words(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(common.InvalidPodError) as caught:
+        common.try_decode_single_pod(MINIMAL.replace(b"web", b"_" * 100_000), no_default)
+    assert len(str(caught.value)) < common.MAX_FAULT_LENGTH + 10
+    unknown = b"".join(b"f%d: 1\n" % i for i in range(1000)) + b"g" * 1000 + b": 1\n"
+    common.try_decode_single_pod(unknown + MINIMAL, no_default)
+    klog.flush()
+    logged = capfd.readouterr().err
+    assert logged.count("Unknown field in manifest") == common.MAX_UNKNOWN_FIELDS and len(logged) < 100_000

@@ -54,7 +54,7 @@ class WatchEvent:
     event_type: PodEventType
 
 
-class ManifestError(ValueError):
+class ManifestError(common.FaultError):
     """A file that cannot be used as a manifest; the message names it."""
 
 

@@ -36,7 +36,7 @@ class ObjectStore(Protocol):
         ...
 
 
-class InvalidObjectError(ValueError):
+class InvalidObjectError(common.FaultError):
     """A document that cannot be used; the message names the object and the field."""
 
 

@@ -6,11 +6,11 @@ Go: pkg/kubelet/types/types.go
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NewType
 
+from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
 
@@ -20,7 +20,6 @@ ResolvedPodUID = NewType("ResolvedPodUID", str)
 MirrorPodUID = NewType("MirrorPodUID", str)
 
 _ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
-_FRACTION = re.compile(r"\.(\d{1,6})\d*")
 
 
 class Timestamp:
@@ -55,11 +54,9 @@ class Timestamp:
 def convert_to_timestamp(time_string: str) -> Timestamp:
     """Parse what Timestamp.get_string wrote; anything else gives the zero time, year 1, as in Go."""
     try:
-        micros = _FRACTION.sub(lambda m: "." + m[1].ljust(6, "0"), time_string)
-        parsed = datetime.datetime.fromisoformat(micros)
+        return Timestamp(golang.parse_rfc3339(time_string))
     except ValueError:
         return Timestamp(_ZERO_TIME)
-    return Timestamp(parsed if parsed.tzinfo else _ZERO_TIME)
 
 
 def sorted_container_statuses(statuses: list[v1.ContainerStatus]) -> list[v1.ContainerStatus]:

@@ -35,6 +35,8 @@ def test_parse(text: str, seconds: float) -> None:
         ("3", 'time: missing unit in duration "3"'),
         ("-", 'time: invalid duration "-"'),
         ("s", 'time: invalid duration "s"'),
+        ("\u0661s", 'time: invalid duration "\u0661s"'),
+        ("9" * 400 + "h", f'time: invalid duration "{"9" * 400}h"'),
         (".s", 'time: invalid duration ".s"'),
         ("1d", 'time: unknown unit "d" in duration "1d"'),
         ("1m30", 'time: missing unit in duration "1m30"'),

@@ -361,19 +361,20 @@ class Scheduler:
                 self._queue_locked(done)
             else:
                 self._wait_locked(done)
-        if ended is not None:
-            self._tell_ended(done, ended)
-        with self._lock:
-            # A thread that is busy anyway is quicker than one that has to be woken.
+            # A thread that is busy anyway is quicker than one that has to be woken. The lock is held until here:
+            # the timekeeper would start another thread for the turn that has just come free.
             self._queue_due_locked()
             surplus = self._threads > MAX_THREADS
             task = self._take_locked(thread_is_free=not surplus)
-            if task is not None:
-                return task
-            if surplus or not self._tasks:
+            is_over = task is None and (surplus or not self._tasks)
+            if is_over:
                 self._threads -= 1
-                return None
-            self._idle.append(mine)
+            elif task is None:
+                self._idle.append(mine)
+        if ended is not None:
+            self._tell_ended(done, ended)
+        if task is not None or is_over:
+            return task
         selected = golang.select(mine, self._ctx.done(), timeout=_IDLE_TIMEOUT)
         if selected.index == 0:
             return selected.value if selected.ok else None

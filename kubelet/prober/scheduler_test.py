@@ -93,6 +93,35 @@ def world() -> Iterator[World]:
     world.close()
 
 
+class EagerTimekeeper:
+    """The scheduler's lock; after each release tasks are given to threads, as if the timekeeper had waited for it."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._lock = scheduler._lock
+        self._dispatching = threading.local()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if not getattr(self._dispatching, "now", False):
+            self._dispatching.now = True
+            self._scheduler._dispatch()
+            self._dispatching.now = False
+
+
+def test_pod_has_no_more_threads_than_probes_that_run_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world.scheduler, "_lock", EagerTimekeeper(world.scheduler))
+    probes = [world.add("pod") for _ in range(10 * MAX_PROBES_PER_POD)]
+    for turn in range(1, 4):
+        assert eventually(lambda turn=turn: all(len(probe.runs) == turn for probe in probes))
+        assert eventually(lambda: world.clock.waiters() == 1)
+        world.clock.step(10)
+    assert world.threads() <= MAX_PROBES_PER_POD
+
+
 def test_worker_runs_when_it_is_due(world: World) -> None:
     probe = world.add("pod", due=5.0)
     world.clock.step(4)

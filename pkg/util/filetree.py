@@ -252,6 +252,8 @@ class _Removal:
         self._pending_names = 0
         self._first_fault: OSError | None = None
         self._faults = 0
+        # How many directories turned out not to be empty after all.
+        self._rereads = 0
 
     def run(self, name: str) -> None:
         """Raises the first fault, an OSError."""
@@ -278,6 +280,7 @@ class _Removal:
 
     def _leave(self) -> None:
         depth = self._directory.depth
+        is_stuck = depth in self._stuck
         name, stayed = self._directory.leave()
         for left in range(self._directory.depth + 1, depth + 1):
             self._stuck.pop(left, None)
@@ -291,7 +294,12 @@ class _Removal:
             except FileNotFoundError:
                 pass
             except OSError as err:
-                self._fail(name, err)
+                if err.errno in _NOT_EMPTY and not is_stuck and self._rereads < MAX_FAILURES:
+                    # Some file systems leave entries out when others are removed meanwhile.
+                    self._rereads += 1
+                    self._enter(name)
+                else:
+                    self._fail(name, err)
 
     def _next(self) -> str | None:
         """The name of a directory to enter; None when all that can be removed here is."""
@@ -325,6 +333,8 @@ class _Removal:
                         self._cut.add(depth)
                         break
         except OSError as err:
+            # What is in it stays, so it is not read again.
+            self._stuck.setdefault(depth, set())
             self._note(_with_path(err, self._directory))
         if names:
             self._pending[depth] = names

@@ -190,6 +190,44 @@ def test_more_directories_than_are_remembered(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "t").exists()
 
 
+def test_entry_that_the_file_system_has_left_out_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some do when others are removed while a directory is being read."""
+    (tmp_path / "t/a").mkdir(parents=True)
+    for number in range(5):
+        (tmp_path / f"t/a/{number}").touch()
+    rmdir, failed = os.rmdir, list[str]()
+
+    def rmdir_of_fuller_directory(name: str, *, dir_fd: int) -> None:
+        # Those of a directory that was just read are gone then.
+        if not failed and name == "a" and not os.listdir(f"/proc/self/fd/{dir_fd}/a"):
+            failed.append(name)
+            (tmp_path / "t/a/late").touch()
+        rmdir(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rmdir", rmdir_of_fuller_directory)
+    filetree.remove_all(str(tmp_path / "t"))
+    assert failed and not (tmp_path / "t").exists()
+
+
+def test_directory_that_cannot_be_read_is_one_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"t/{name}").mkdir(parents=True)
+        (tmp_path / f"t/{name}/file").touch()
+    scandir, reads = os.scandir, list[str]()
+
+    def fail(fd: int) -> object:
+        reads.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+        if reads[-1] == "a":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return scandir(fd)
+
+    monkeypatch.setattr(os, "scandir", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        filetree.remove_all(str(tmp_path / "t"))
+    monkeypatch.undo()
+    assert sorted(reads) == ["a", "b", "t"] and names(tmp_path / "t") == ["a", "a/file"]
+
+
 def test_what_cannot_be_removed_does_not_keep_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unlink = os.unlink
 

@@ -96,3 +96,10 @@ def test_a_cgroup_whose_name_holds_the_separators() -> None:
 def test_report_that_is_cut_short() -> None:
     """The kernel wrote over the rest: the next report is taken for its own."""
     assert [instance.pid for instance in _read(_OF_CONTAINER.splitlines()[0] + "\n" + _OF_MACHINE)] == [77]
+
+
+def test_line_that_cannot_be_read_is_skipped() -> None:
+    """Whoever may write to the kernel's log may write this."""
+    nonsense = f"Killed process {'9' * 5000} (tail) total-vm:68048kB\n"
+    first, rest = _OF_CONTAINER.split("\n", 1)
+    assert _read(f"{first}\n{nonsense}{rest}") == _read(_OF_CONTAINER.replace("\n", "\n \n", 1))

@@ -18,6 +18,7 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.client_go.tools import record
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.component_base.tracing import testing as tracingtesting
@@ -265,3 +266,13 @@ def test_image_list_is_kept_biggest_first() -> None:
 )
 def test_format_size(size: int, text: str) -> None:
     assert format_size(size) == text
+
+
+@failures
+def test_image_whose_removal_breaks_leaves_the_others(monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
+    world = _World()
+    world.set_images(0, 1, 2)
+    monkeypatch.setattr(world.runtime, "remove_image", failing_once(world.runtime.remove_image, err, "image-1"))
+    with pytest.raises(ImageGCError):
+        world.manager.delete_unused_images(_CTX)
+    assert world.left() == ["image-1"]

@@ -336,6 +336,14 @@ class Auth:
         (Auth(), "GET", "/exec", 403, None),
         (Auth(allowed=("proxy",)), "GET", "/exec", 404, "404: Page Not Found"),
         (Auth(user=""), "GET", "/nowhere", 404, "404 page not found\n"),
+        # A redirect repeats what was sent, and so comes after all that.
+        (Auth(user=""), "GET", "//pods", 401, "Unauthorized"),
+        (Auth(user=""), "GET", "/logs", 401, "Unauthorized"),
+        (Auth(), "GET", "//pods", 403, None),
+        (Auth(allowed=("pods",)), "GET", "//pods", 307, None),
+        (Auth(allowed=("log",)), "GET", "/logs", 307, None),
+        (Auth(allowed=("pods",)), "GET", f"//pods?{'x' * 5000}", 414, "414 Request URI Too Long\n"),
+        (Auth(user=""), "GET", f"/{'x' * 20_000}", 414, "414 Request URI Too Long\n"),
     ],
 )
 def test_who_may(auth: Auth, method: str, target: str, status: int, body: str | None) -> None:
@@ -392,3 +400,35 @@ def test_requests_are_counted(method: str, target: str, labels: tuple[str, ...])
     get(FakeHost(), target, method)
     assert requests._value.get() == before + 1
     assert servermetrics.HTTP_INFLIGHT_REQUESTS.labels(*labels)._value.get() == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "lasting"),
+    [
+        ("/pods", "pods", False),
+        ("/metrics/cadvisor", "metrics/cadvisor", False),
+        ("/containerLogs/ns/pod/c", "containerLogs", True),
+        ("/exec/ns/pod/c", "exec", True),
+        ("/attach/ns/pod/c", "attach", True),
+        ("/portForward/ns/pod", "portForward", True),
+        ("/debug/syncloop", "debug", True),
+        ("/logs/", "logs", True),
+    ],
+)
+def test_who_asks_for_what_is_known_before_it_is_allowed(target: str, kind: str, lasting: bool) -> None:
+    """So that one user cannot take all connections, be he allowed anything or not."""
+    asked: list[tuple[str, str, bool]] = []
+
+    def admit(user: str, kind: str, *, lasting: bool) -> None:
+        asked.append((user, kind, lasting))
+
+    auth = Auth()
+    kubelet_auth = KubeletAuth(auth, NodeAuthorizerAttributesGetter("node"), auth, dynamiccertificates.NoCAContent())
+    handler = make(FakeHost(), kubelet_auth)
+
+    def admitting(w: http.ResponseWriter, r: http.Request) -> None:
+        r.admit = admit
+        handler(w, r)
+
+    assert record(admitting, "GET", target).status == 403
+    assert asked == [("user", kind, lasting)]

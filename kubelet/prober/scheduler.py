@@ -173,8 +173,13 @@ class Scheduler:
         """Queue tasks when they are due, as long as there are any."""
         timer = self._clock.new_timer_channel(0, None)
         try:
-            while self._set_timer(timer):
-                golang.select(self._ctx.done(), self._changed, timer, timeout=self._dispatch())
+            while True:
+                pause: float | None = _RETRY_PERIOD
+                with runtime.contain("Failed to schedule probes"):
+                    if not self._set_timer(timer):
+                        return
+                    pause = self._dispatch()
+                golang.select(self._ctx.done(), self._changed, timer, timeout=pause)
         finally:
             timer.stop()
 

@@ -287,6 +287,21 @@ def test_worker_that_is_stopped_while_no_thread_can_be_started(world: World, log
     assert probe.ended == 1
 
 
+def test_timekeeper_survives_a_fault(world: World, monkeypatch: pytest.MonkeyPatch, log: io.StringIO) -> None:
+    monkeypatch.setattr(scheduler, "_RETRY_PERIOD", 0.01)
+    dispatch, faults = Scheduler._dispatch, [MemoryError(), RecursionError()]
+
+    def fail_at_first(self: Scheduler) -> float | None:
+        if faults:
+            raise faults.pop()
+        return dispatch(self)
+
+    monkeypatch.setattr(Scheduler, "_dispatch", fail_at_first)
+    probe = world.add("pod")
+    assert eventually(lambda: probe.runs == [False])
+    assert log.getvalue().count("Failed to schedule probes") == 2
+
+
 def test_probes_that_wait_long_are_told_once(world: World, log: io.StringIO) -> None:
     for _ in range(MAX_PROBES_PER_POD + 4):
         world.add("pod", hangs=True)

@@ -129,13 +129,15 @@ class RemoteRuntimeService:
     def pod_sandbox_status(
         self, ctx: golang.Context, pod_sandbox_id: str, verbose: bool
     ) -> runtimeapi.PodSandboxStatusResponse:
-        """Raises InvalidResponseError for an incomplete status. Failures are the caller's to log."""
+        """Raises InvalidResponseError for a status that is missing, incomplete, or that of another sandbox.
+
+        Failures are the caller's to log.
+        """
         request = runtimeapi.PodSandboxStatusRequest(pod_sandbox_id=pod_sandbox_id, verbose=verbose)
         response: runtimeapi.PodSandboxStatusResponse = self._client.invoke(
             ctx, "PodSandboxStatus", request, self._timeout
         )
-        if response.HasField("status"):
-            utils.verify_sandbox_status(response.status)
+        utils.verify_sandbox_status(response.status, pod_sandbox_id)
         return response
 
     def list_pod_sandbox(
@@ -189,18 +191,17 @@ class RemoteRuntimeService:
     def container_status(
         self, ctx: golang.Context, container_id: str, verbose: bool
     ) -> runtimeapi.ContainerStatusResponse:
-        """Raises InvalidResponseError when the status lacks a required field."""
+        """Raises InvalidResponseError for a status that is missing, incomplete, or that of another container."""
         request = runtimeapi.ContainerStatusRequest(container_id=container_id, verbose=verbose)
         what = "ContainerStatus from runtime service failed"
         response: runtimeapi.ContainerStatusResponse = self._call_reduced(
             ctx, "ContainerStatus", request, what, containerID=container_id
         )
-        if response.HasField("status"):
-            try:
-                utils.verify_container_status(response.status)
-            except errors.InvalidResponseError as err:
-                klog.error_s(err, "verify ContainerStatus failed", containerID=container_id)
-                raise
+        try:
+            utils.verify_container_status(response.status, container_id)
+        except errors.InvalidResponseError as err:
+            klog.error_s(err, "verify ContainerStatus failed", containerID=container_id)
+            raise
         return response
 
     def update_container_resources(

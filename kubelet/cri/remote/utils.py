@@ -13,10 +13,9 @@ from kubelet.cri import errors
 MAX_MSG_SIZE = 16 * 1024 * 1024
 
 
-def verify_sandbox_status(status: runtimeapi.PodSandboxStatus) -> None:
-    """Raises errors.InvalidResponseError naming the first required field that is missing."""
-    if not status.id:
-        raise errors.InvalidResponseError("status.Id is not set")
+def verify_sandbox_status(status: runtimeapi.PodSandboxStatus, sandbox_id: str) -> None:
+    """Raises errors.InvalidResponseError naming the first field that is missing, or an id that was not asked for."""
+    _verify_id(status.id, sandbox_id)
     if not status.HasField("metadata"):
         raise errors.InvalidResponseError("status.Metadata is not set")
     metadata = status.metadata
@@ -28,10 +27,9 @@ def verify_sandbox_status(status: runtimeapi.PodSandboxStatus) -> None:
         raise errors.InvalidResponseError("status.CreatedAt is not set")
 
 
-def verify_container_status(status: runtimeapi.ContainerStatus) -> None:
-    """Raises errors.InvalidResponseError naming the first required field that is missing."""
-    if not status.id:
-        raise errors.InvalidResponseError("status.Id is not set")
+def verify_container_status(status: runtimeapi.ContainerStatus, container_id: str) -> None:
+    """Raises as verify_sandbox_status."""
+    _verify_id(status.id, container_id)
     if not status.HasField("metadata"):
         raise errors.InvalidResponseError("status.Metadata is not set")
     if not status.metadata.name:
@@ -42,6 +40,18 @@ def verify_container_status(status: runtimeapi.ContainerStatus) -> None:
         raise errors.InvalidResponseError("status.Image is not set")
     if not status.image_ref:
         raise errors.InvalidResponseError("status.ImageRef is not set")
+
+
+def _verify_id(found: str, asked: str) -> None:
+    """Raises errors.InvalidResponseError.
+
+    DIVERGES: Go takes the status of another sandbox or container for that of this one, and the pod keeps it until its
+    next change.
+    """
+    if not found:
+        raise errors.InvalidResponseError("status.Id is not set")
+    if found != asked:
+        raise errors.InvalidResponseError(f"status.Id is {found!r}, and not the {asked!r} that was asked for")
 
 
 def _one_line(message: object) -> str:

@@ -13,6 +13,8 @@ from kubelet.cri import errors
 from pkg import golang
 
 Match = Callable[[Any], bool]
+# Makes another answer of an answer.
+Change = Callable[[Any], Any]
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +29,7 @@ class Fault:
     release: golang.Channel[None] | None = None  # a hang: calls wait until this is closed
     match: Match | None = None
     answer: bool = False  # befalls the answer: what the call was for is done
+    change: Change | None = None  # of the answer
     hits: int = 0  # calls it has befallen
     waiting: int = field(default=0)  # calls that hang in it now
 
@@ -71,6 +74,10 @@ class Faults:
         """
         return self._add(Fault(method, sandbox, release=golang.Channel(), times=times, match=match, answer=answer))
 
+    def lie(self, method: str, change: Change, *, sandbox: str = "", times: int | None = None) -> Fault:
+        """Calls do their work and get another answer than the true one."""
+        return self._add(Fault(method, sandbox, change=change, times=times, answer=True))
+
     def remove(self, fault: Fault) -> None:
         """Take a fault back; calls that hang in it go on. Twice is once."""
         with self._lock:
@@ -94,18 +101,43 @@ class Faults:
         request: Any,
         sandbox_names: Callable[[], tuple[str, ...]],
         sleep: Callable[[golang.Context, float], None],
-        answer: bool = False,
     ) -> None:
-        """Let the faults befall one call, or its answer. Raises what they say, or when ctx is done."""
+        """Let the faults befall one call. Raises what they say, or when ctx is done."""
+        self._apply(ctx, method, request, sandbox_names, sleep, None)
+
+    def apply_to_answer(
+        self,
+        ctx: golang.Context,
+        method: str,
+        request: Any,
+        sandbox_names: Callable[[], tuple[str, ...]],
+        sleep: Callable[[golang.Context, float], None],
+        response: Any,
+    ) -> Any:
+        """Let the faults befall the answer of a call that has done its work; returns the answer. Raises as apply."""
+        return self._apply(ctx, method, request, sandbox_names, sleep, response)
+
+    def _apply(
+        self,
+        ctx: golang.Context,
+        method: str,
+        request: Any,
+        sandbox_names: Callable[[], tuple[str, ...]],
+        sleep: Callable[[golang.Context, float], None],
+        response: Any,
+    ) -> Any:
         if not self._faults:
-            return
-        for fault in self._hit(method, request, sandbox_names, answer):
+            return response
+        for fault in self._hit(method, request, sandbox_names, response is not None):
             if fault.delay:
                 sleep(ctx, fault.delay)
             if fault.release is not None:
                 self._hang(ctx, fault)
             if fault.error is not None:
                 raise fault.error
+            if fault.change is not None:
+                response = fault.change(response)
+        return response
 
     def _hit(
         self, method: str, request: Any, sandbox_names: Callable[[], tuple[str, ...]], answer: bool

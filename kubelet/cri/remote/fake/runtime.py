@@ -145,7 +145,9 @@ class FakeRuntime:
             self.faults.apply(ctx, method, request, lambda: self._sandbox_names(request), self._sleep)
             _raise_if_done(ctx)
             response = self._handlers[method](ctx, request)
-            self.faults.apply(ctx, method, request, lambda: self._sandbox_names(request), self._sleep, answer=True)
+            response = self.faults.apply_to_answer(
+                ctx, method, request, lambda: self._sandbox_names(request), self._sleep, response
+            )
         except errors.RemoteError as err:
             error = str(err)
             raise
@@ -170,7 +172,7 @@ class FakeRuntime:
         events: golang.Channel[runtimeapi.ContainerEventResponse] = golang.Channel(_EVENTS_CAPACITY)
         self._subscribe(events)
         try:
-            yield self._events(ctx, events)
+            yield self._events(ctx, method, request, events)
         finally:
             with self._lock:
                 self._subscribers.pop(events, None)
@@ -183,13 +185,17 @@ class FakeRuntime:
             self._subscribers.clear()
 
     def _events(
-        self, ctx: golang.Context, events: golang.Channel[runtimeapi.ContainerEventResponse]
+        self,
+        ctx: golang.Context,
+        method: str,
+        request: Any,
+        events: golang.Channel[runtimeapi.ContainerEventResponse],
     ) -> Iterator[runtimeapi.ContainerEventResponse]:
         while True:
             selected = golang.select(events, ctx.done())
             if selected.index == 1 or not selected.ok:
                 return
-            yield selected.value
+            yield self.faults.apply_to_answer(ctx, method, request, lambda: (), self._sleep, selected.value)
 
     def _subscribe(self, events: golang.Channel[runtimeapi.ContainerEventResponse]) -> None:
         with self._lock:

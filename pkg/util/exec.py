@@ -82,16 +82,15 @@ def run_program(
     )
     output = bytearray(), bytearray()
     deadline = monotonic() + timeout
-    try:
-        _read_output(process, output, deadline, max_output)
-        code = process.wait(max(0.0, deadline - monotonic()))
-    except subprocess.TimeoutExpired:
-        raise ProgramError(DEADLINE_EXCEEDED, bytes(output[1])) from None
-    finally:
-        _close_output(process)
-        if process.returncode is None:
-            _kill_group(process)
-            _bury(process)
+    with process:
+        try:
+            _read_output(process, output, deadline, max_output)
+            code = process.wait(max(0.0, deadline - monotonic()))
+        except subprocess.TimeoutExpired:
+            raise ProgramError(DEADLINE_EXCEEDED, bytes(output[1])) from None
+        finally:
+            if process.returncode is None:
+                _kill_group(process)
     return Completed(code, bytes(output[0]), bytes(output[1]))
 
 
@@ -180,21 +179,14 @@ def _remaining(deadline: float | None) -> float | None:
 
 
 def _close_output(process: subprocess.Popen[bytes]) -> None:
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the process, without waiting for one that hangs in the kernel: it is reaped when another one starts."""
     process.kill()
     _close_output(process)
-    _bury(process)
-
-
-def _bury(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a process that was killed, but not if it hangs in the kernel: it is reaped when another one
-    starts.
-    """
     try:
         process.wait(_KILL_WAIT)
     except subprocess.TimeoutExpired:

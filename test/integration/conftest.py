@@ -20,6 +20,12 @@ from pkg import golang
 # How long threads that were told to stop may take to do so.
 _GRACE = 30.0
 SLOWEST = (
+    "runtime_empty_test.py",
+    "runtime_nonsense_test.py",
+    "runtime_hangs_test.py",
+    "runtime_late_test.py",
+    "runtime_errors_test.py",
+    "runtime_seldom_calls_test.py",
     "api_identity_test.py",
     "api_killed_at_step_test.py",
     "csi_killed_test.py",
@@ -44,6 +50,13 @@ SLOWEST = (
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SlowestFirst(Path(__file__).parent, SLOWEST))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many cases there were of a call that goes wrong."""
+    cases = [each for each in terminalreporter.stats.get("passed", []) if "::test_call_that_" in each.nodeid]
+    if cases:
+        terminalreporter.write_line(f"{len(cases)} cases of a call that goes wrong")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,0 +1,157 @@
+"""Calls of the runtime that a kubelet makes seldom, or only on a node with cgroups, go wrong in every way.
+
+Whoever needs one of them gets an error, and the call does its work once nothing goes wrong any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cri_api.v1 import api_pb2 as runtimeapi
+from framework import runtime_faults
+from framework.hollow_node import HollowNode
+from framework.pods import pod, sleeper
+from framework.runtime_faults import Kind
+from framework.waiting import wait_for
+
+from kubelet import cm
+from kubelet import kubelet as kubelet_module
+from kubelet.cri import errors as crierror
+from kubelet.images import image_gc_manager
+from kubelet.kuberuntime import kuberuntime_resize
+from pkg import features, golang
+from pkg.api.core import v1
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+
+RUNNING = runtimeapi.CONTAINER_RUNNING
+UNUSED_IMAGE = "registry.example/unused:1.0"
+CONFIG = {
+    "imageGCHighThresholdPercent": 1,
+    "imageGCLowThresholdPercent": 0,
+    "imageMinimumGCAge": "1ms",
+}
+_TIMEOUT = 30.0
+# Within this time a call that hangs fails.
+_CALL_TIMEOUT = 2.0
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> Path:
+    path = tmp_path / "manifests"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def node(manifests: Path) -> Iterator[HollowNode]:
+    (manifests / "stays.json").write_text(json.dumps(pod("stays", sleeper())))
+    (manifests / "goes.json").write_text(json.dumps(pod("goes", sleeper())))
+    with (
+        set_feature_gate_during_test(features.feature_gate, features.POD_AND_CONTAINER_STATS_FROM_CRI, True),
+        HollowNode(None, "seldom", config={"staticPodPath": str(manifests), **CONFIG}) as node,
+    ):
+        wait_for("both pods", lambda: len(running(node)) == 2, _TIMEOUT)
+        yield node
+
+
+def running(node: HollowNode) -> list[str]:
+    return sorted(c.sandbox.config.metadata.name for c in node.runtime.containers if c.state == RUNNING)
+
+
+def kubelet_of(node: HollowNode) -> kubelet_module.Kubelet:
+    assert node.kubelet is not None
+    return node.kubelet
+
+
+def pod_that_stays(kubelet: kubelet_module.Kubelet) -> v1.Pod:
+    found = kubelet.pod_manager.get_pod_by_name("default", "stays-seldom")
+    assert found is not None
+    return found
+
+
+def remove_sandbox(node: HollowNode, ctx: golang.Context) -> bool:
+    """Collect the garbage that the pod has left which is gone."""
+    kubelet = kubelet_of(node)
+    with suppress(crierror.RemoteError):
+        kubelet.container_gc.garbage_collect(ctx)
+    return [sandbox.config.metadata.name for sandbox in node.runtime.sandboxes] == ["stays-seldom"]
+
+
+def remove_image(node: HollowNode, ctx: golang.Context) -> bool:
+    """Collect images. It cannot free as much of a disk as it wants to."""
+    kubelet = kubelet_of(node)
+    if node.runtime.recorder.counts.get("RemoveImage", 0) == 0:
+        node.runtime.images.add(UNUSED_IMAGE)
+    for _ in range(2):  # an image that was seen only now is in nobody's way yet
+        with suppress(image_gc_manager.ImageGCError, crierror.RemoteError):
+            kubelet.image_manager.garbage_collect(ctx, kubelet.clock.steady() - timedelta(hours=1))
+    return node.runtime.images.find(UNUSED_IMAGE) is None
+
+
+def get_stats(node: HollowNode, ctx: golang.Context) -> bool:
+    kubelet = kubelet_of(node)
+    pod = pod_that_stays(kubelet)
+    status = kubelet.pod_cache.get(pod.metadata.uid)
+    try:
+        kubelet.stats_provider.pod_cpu_and_memory_stats(ctx, pod, status)
+    except (crierror.RemoteError, crierror.InvalidResponseError):
+        return False
+    except LookupError:
+        return True  # the runtime has answered; a hollow node's cAdvisor, which is asked then, knows no container
+    return True
+
+
+def resize(node: HollowNode, ctx: golang.Context) -> bool:
+    kubelet = kubelet_of(node)
+    sandbox = next(s for s in node.runtime.sandboxes if s.config.metadata.name == "stays-seldom")
+    try:
+        kubelet.container_runtime.update_pod_sandbox_resources(
+            ctx, sandbox.id, pod_that_stays(kubelet), cm.ResourceConfig(cpu_shares=1024)
+        )
+    except kuberuntime_resize.ResizeError:
+        return False
+    return True
+
+
+# What needs each call: returns whether the call has done its work.
+NEEDS: Mapping[str, Callable[[HollowNode, golang.Context], bool]] = {
+    "RemovePodSandbox": remove_sandbox,
+    "RemoveImage": remove_image,
+    "PodSandboxStats": get_stats,
+    "UpdatePodSandboxResources": resize,
+}
+
+
+def attempt(node: HollowNode, need: Callable[[HollowNode, golang.Context], bool]) -> bool:
+    """Whether the call has done its work within the time limit."""
+    ctx, cancel = golang.with_timeout(golang.background(), _CALL_TIMEOUT)
+    try:
+        return need(node, ctx)
+    except golang.ContextError:
+        return False
+    finally:
+        cancel()
+
+
+def test_each_call_has_its_cases() -> None:
+    assert NEEDS.keys() == runtime_faults.SELDOM
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("method", NEEDS)
+def test_call_that_goes_wrong(node: HollowNode, manifests: Path, method: str, kind: Kind) -> None:
+    kubelet = kubelet_of(node)
+    (manifests / "goes.json").unlink()
+    wait_for("the pod has gone", lambda: len(kubelet.pod_workers.pod_sync_statuses) == 1, _TIMEOUT)
+    need = NEEDS[method]
+    fault = runtime_faults.add_fault(node.runtime.faults, method, kind)
+    attempt(node, need)
+    assert fault.hits
+    node.runtime.faults.remove(fault)
+    wait_for(f"{method} does its work", lambda: attempt(node, need), _TIMEOUT)
+    assert running(node) == ["stays-seldom"]

@@ -21,11 +21,15 @@ HARMLESS = {
 }
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
+def sources(*words: str) -> Iterator[tuple[str, ast.Module]]:
+    """The modules that have one of these words in their text: to parse all takes long."""
     for package in ("cmd", "kubelet", "pkg"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            if not path.name.endswith("_test.py") and path.name != "testing.py":
-                yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+            if path.name.endswith("_test.py") or path.name == "testing.py":
+                continue
+            text = path.read_text()
+            if any(word in text for word in words):
+                yield str(path.relative_to(ROOT)), ast.parse(text)
 
 
 def is_context_manager(function: ast.FunctionDef) -> bool:
@@ -60,7 +64,7 @@ def _catches_all(handler: ast.ExceptHandler) -> bool:
 def test_no_generator_cleans_up_when_it_is_collected() -> None:
     found = {
         f"{path}:{node.name}"
-        for path, tree in sources()
+        for path, tree in sources("yield")
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef) and not is_context_manager(node) and cleans_up(node.body)
     }
@@ -71,7 +75,7 @@ def test_no_object_has_a_finalizer() -> None:
     """A weak set and a weak dictionary are harmless: they only drop an entry."""
     found = [
         f"{path}:{node.lineno}"
-        for path, tree in sources()
+        for path, tree in sources("__del__", "weakref", "gc.callbacks")
         for node in ast.walk(tree)
         if (isinstance(node, ast.FunctionDef) and node.name == "__del__")
         or (

@@ -158,7 +158,9 @@ def get_object_ttl_from_node_func(
     def get_ttl() -> float | None:
         try:
             node = get_node(ctx)
-        except apierrors.StatusError:
+        except golang.ContextError:
+            raise
+        except Exception:  # without the node, whatever it is that keeps it away, the default holds
             return None
         value = node.metadata.annotations.get(v1.OBJECT_TTL_ANNOTATION_KEY, "")
         try:

@@ -177,6 +177,7 @@ def test_a_ttl_from_elsewhere(server: Server, clock: testingclock.FakeClock) -> 
         ({}, None),
         ({v1.OBJECT_TTL_ANNOTATION_KEY: "bad"}, None),
         ({v1.OBJECT_TTL_ANNOTATION_KEY: "1_0"}, None),
+        ({v1.OBJECT_TTL_ANNOTATION_KEY: "9" * 5000}, None),
         ({v1.OBJECT_TTL_ANNOTATION_KEY: "0"}, 0.0),
         ({v1.OBJECT_TTL_ANNOTATION_KEY: "60"}, 60.0),
     ],
@@ -192,6 +193,16 @@ def test_no_ttl_without_a_node() -> None:
         golang.background(), lambda ctx: client.core_v1.nodes().get(ctx, "node")
     )
     assert get_ttl() is None
+
+
+@pytest.mark.parametrize("fault", [ConnectionRefusedError("down"), ValueError("no node"), RecursionError()])
+def test_no_ttl_from_a_node_that_cannot_be_read(fault: Exception) -> None:
+    """The object that is asked for is another one, and may be had."""
+
+    def refuse(ctx: golang.Context) -> v1.Node:
+        raise fault
+
+    assert manager_.get_object_ttl_from_node_func(golang.background(), refuse)() is None
 
 
 def test_another_pod_asks_anew(server: Server, clock: testingclock.FakeClock) -> None:

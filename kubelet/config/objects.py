@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from kubelet.config import common
+from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import yaml as utilyaml
@@ -69,6 +70,11 @@ def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documen
             obj = _decode(builtins, default_fn)
         except ValueError as err:
             documents.faults.append(err if len(found) == 1 else InvalidObjectError(f"document {number}: {err}"))
+            continue
+        except Exception as err:
+            # Whatever one document makes the decoder raise is a fault of that document alone.
+            klog.error_s(err, "Unable to decode a document", document=number, stacktrace=klog.stacktrace(err))
+            documents.faults.append(InvalidObjectError(f"document {number}: {type(err).__name__}: {err}"))
             continue
         if isinstance(obj, v1.Pod):
             documents.pods.append(obj)

@@ -165,3 +165,25 @@ def test_faults(text: str, message: str) -> None:
 def test_no_documents(text: str) -> None:
     with pytest.raises(common.NotParsedError):
         decode(text)
+
+
+_DEEP = "[" * 100_000
+
+
+def complete(pod: v1.Pod) -> None:
+    common.apply_defaults(pod, "/manifests/all.yaml", True, "node")
+
+
+def test_deep_json_within_a_document_is_a_fault_of_that_document() -> None:
+    """In places that are JSON of their own, where the depth of the document is no limit."""
+    secret = {".dockerconfigjson": base64.b64encode(_DEEP.encode()).decode()}
+    texts = [
+        f"apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\ntype: kubernetes.io/dockerconfigjson\ndata: {secret}\n",
+        POD.replace(
+            "{name: web}", "{name: deep, annotations: {scheduler.alpha.kubernetes.io/tolerations: '" + _DEEP + "'}}"
+        ),
+        POD,
+    ]
+    found = objects.try_decode_documents("---\n".join(texts).encode(), complete)
+    assert [pod.metadata.name for pod in found.pods] == ["web-node"]
+    assert len(found.faults) == 2 and all(len(str(fault)) <= common.MAX_FAULT_LENGTH + 3 for fault in found.faults)

@@ -72,7 +72,7 @@ def _validate_json(data: bytes, path: field.Path) -> Errors:
     redacted = "<secret contents redacted>"
     try:
         decoded = json.loads(data)
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         # The error's own text may quote the data.
         return [field.invalid(path, redacted, f"{type(err).__name__}: not JSON")]
     return [] if isinstance(decoded, dict) else [field.invalid(path, redacted, "must be a JSON object")]

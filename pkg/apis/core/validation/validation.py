@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from pkg.api.core import v1
 from pkg.apimachinery.api import validation as apimachineryvalidation
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -132,8 +130,8 @@ def _validate_tolerations_in_pod_annotations(
     if not text:
         return []
     try:
-        tolerations = codec.json_decoder(list[v1.Toleration]).decode(text)
-    except msgspec.DecodeError as err:
+        tolerations = codec.decode_json(text, list[v1.Toleration])
+    except codec.DecodeError as err:
         return [field.invalid(fld_path, _TOLERATIONS_ANNOTATION_KEY, str(err))]
     return validate_tolerations(tolerations, fld_path.child(_TOLERATIONS_ANNOTATION_KEY), opts)
 

@@ -34,8 +34,8 @@ _CHUNK = 1 << 16
 _LINGER = 0.5
 # Seconds in which a client has to take an answer that is a redirect or a refusal.
 REFUSAL_WRITE_TIMEOUT = 10.0
-# A client's certificates take so many times their bytes: as they came, as OpenSSL knows them, as handlers see them.
-_CERTIFICATE_COST = 4
+# What one of a client's certificates takes, most of it what OpenSSL knows of it.
+CERTIFICATE_COST_BYTES = 20 << 10
 # Of a body that the handler did not read.
 MAX_SKIPPED_BYTES = 256 << 10
 _HEAD_END = re.compile(rb"\n\r?\n")
@@ -124,14 +124,14 @@ class Connection:
         except OSError as err:
             klog.v(2).info_s("TLS handshake error", remoteAddr=self._remote_addr, err=str(err))
             raise
-        self._conn = self._source.conn = conn
         self._peer_certificates = conn.peer_certificates()
+        self._conn = self._source.conn = conn
         self._hold()
 
     def _hold(self) -> None:
         """Account for what is kept for a client that is not known yet. Raises ClientGone if that was too much."""
-        certificates = sum(len(each) for each in self._peer_certificates)
-        self._settings.room.hold(self, len(self._source.received) + _CERTIFICATE_COST * certificates)
+        certificates = CERTIFICATE_COST_BYTES * len(self._peer_certificates)
+        self._settings.room.hold(self, len(self._source.received) + certificates)
 
     def _serve_request(self, timeout: float) -> bool:
         """Returns whether another request may follow. Raises OSError."""

@@ -20,7 +20,7 @@ from OpenSSL import SSL
 from pkg import golang
 from pkg.client_go.util.certificate.testing import Authority
 from pkg.golang import debug, http
-from pkg.golang.http import connection
+from pkg.golang.http import connection, tlsconn
 from pkg.util.testing import open_files
 
 _TIMEOUT = 30.0
@@ -470,6 +470,21 @@ def test_tls_with_and_without_a_certificate(server_context: SSL.Context, tmp_pat
                 sock.sendall(CLOSING % (b"POST", b"/") + b"Content-Length: 300000\r\n\r\n" + body)
                 assert read_all(sock).count(b"#") == len(body)
     assert seen == [[], [ssl.PEM_cert_to_DER_cert(pair[0].decode())]]
+
+
+def test_a_client_with_too_many_certificates(server_context: SSL.Context, tmp_path: Path) -> None:
+    """Its connection ends; OpenSSL makes megabytes of what fits into a handshake."""
+    cert, key = Authority().issue("somebody")
+    others = b"".join(Authority().issue(f"{number}")[0] for number in range(tlsconn.MAX_PEER_CERTIFICATES))
+    request = CLOSING % (b"GET", b"/") + b"\r\n"
+    with serving(echo, tls_context=lambda: server_context) as server:
+        for chain, is_right in ((cert, True), (cert + others, False)):
+            client = client_context(tmp_path, (chain, key))
+            answer = b""
+            with contextlib.suppress(OSError), client.wrap_socket(connect(server)) as sock:
+                sock.sendall(request)
+                answer = read_all(sock)
+            assert answer.startswith(b"HTTP/1.1 200 ") is is_right
 
 
 def test_certificate_that_cannot_be_decoded(server_context: SSL.Context, tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from pkg.golang.http.conn import WaitingConn
 # What one TLS record can carry: a call never reads more, and its buffer need not be larger.
 _RECORD = 1 << 14
 _HTTP_REQUEST = "http request"
+# That lead from the other side's own to an authority. OpenSSL takes 100 KiB of them, and makes megabytes of these.
+MAX_PEER_CERTIFICATES = 20
 # OpenSSL's SSL_MODE_ENABLE_PARTIAL_WRITE, for which pyOpenSSL has no name, and which it sets: a call that writes all it
 # was given, and not one record of it, is what makes streams fast.
 MODE_PARTIAL_WRITE = 1
@@ -66,12 +68,18 @@ class TLSConn(WaitingConn):
                 raise (PlainHTTPError if reason == _HTTP_REQUEST else TLSError)(reason) from err
 
     def peer_certificates(self) -> list[bytes]:
-        """In DER, the client's own first; neither verified nor decoded: what is in them may be anything."""
+        """In DER, the client's own first; neither verified nor decoded: what is in them may be anything.
+
+        Raises TLSError for more than MAX_PEER_CERTIFICATES.
+        """
         leaf = self._tls.get_peer_certificate()
         if leaf is None:
             return []
         chain = self._tls.get_peer_cert_chain() or []
-        return list(dict.fromkeys(crypto.dump_certificate(crypto.FILETYPE_ASN1, each) for each in (leaf, *chain)))
+        found = dict.fromkeys(crypto.dump_certificate(crypto.FILETYPE_ASN1, each) for each in (leaf, *chain))
+        if len(found) > MAX_PEER_CERTIFICATES:
+            raise TLSError(f"client sent {len(found)} certificates, more than {MAX_PEER_CERTIFICATES}")
+        return list(found)
 
     def recv(self, n: int) -> bytes:
         while True:

@@ -1,32 +1,35 @@
 """GET of the manifest URL, as Go's http.Client does it.
 
-The standard clients count their time-outs from the last byte that came; here the whole exchange has one, redirects
-included. Nothing but the configuration and the proxies of the environment says what is sent: there is no `.netrc`,
-and no cookie.
+`requests` talks to the server. It would read credentials from `.netrc`, send cookies back, and count its time limit
+from the last byte that came. So this module follows redirects itself, each with a session of its own, names the proxy,
+and shuts the connection down when the time for the whole exchange is over.
 
 Go: net/http (client.go, transport.go)
 """
 
 from __future__ import annotations
 
-import http.client
 import os
+import socket
 import ssl
+import threading
 import urllib.parse
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import monotonic
+from typing import Any
+
+import requests
+from requests import adapters
 
 from pkg import golang
-from pkg.client_go import transport
 from pkg.client_go.transport import connection as connection_
-from pkg.golang import httpproxy
+from pkg.golang import http, httpproxy
 
 MAX_REDIRECTS = 10
 _REDIRECTS = (301, 302, 303, 307, 308)
 # What is not for another host than the one it was configured for.
 _SENSITIVE = ("authorization", "www-authenticate", "cookie", "cookie2")
+_CHUNK = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,37 @@ class Answer:
 def get(ctx: golang.Context, url: str, headers: Mapping[str, str], timeout: float, limit: int) -> Answer:
     """GET the URL and what it redirects to, within `timeout` seconds; no body is longer than `limit` bytes.
 
-    Raises OSError or ValueError that says what failed, and ctx.err() once ctx is done.
+    Raises OSError or ValueError that says what failed, ctx.err() once ctx is done, and golang.ThreadError.
     """
-    deadline = monotonic() + timeout
+    exchange, cancel = golang.with_timeout(ctx, timeout)
+    adapter = _Adapter()
+    ending = golang.go(adapter.hang_up_with, exchange, name="config-url-deadline")
+    try:
+        answer = _follow(exchange, adapter, url, headers, limit)
+    except (OSError, ValueError):
+        _raise_if_over(ctx, exchange, timeout)
+        raise
+    else:
+        # A body without a length ends where its connection does.
+        _raise_if_over(ctx, exchange, timeout)
+        return answer
+    finally:
+        cancel()
+        ending.join()
+
+
+def _raise_if_over(ctx: golang.Context, exchange: golang.Context, timeout: float) -> None:
+    """Whatever became of the exchange, its time was over before it ended."""
+    if (ended := ctx.err()) is not None:
+        raise ended
+    if exchange.err() is not None:
+        raise TimeoutError(f"timed out: not read within {timeout:g} s")
+
+
+def _follow(ctx: golang.Context, adapter: _Adapter, url: str, headers: Mapping[str, str], limit: int) -> Answer:
     first = target = _parse(url)
     for _ in range(MAX_REDIRECTS):
-        answer, location = _get_once(ctx, target, _headers_for(first, target, headers), deadline, limit)
+        answer, location = _get_once(ctx, adapter, target, _headers_for(first, target, headers), limit)
         if not location:
             return answer
         target = _parse(urllib.parse.urljoin(target.geturl(), location))
@@ -76,61 +104,82 @@ def _headers_for(
 
 
 def _get_once(
-    ctx: golang.Context, url: urllib.parse.SplitResult, headers: Mapping[str, str], deadline: float, limit: int
+    ctx: golang.Context, adapter: _Adapter, url: urllib.parse.SplitResult, headers: Mapping[str, str], limit: int
 ) -> tuple[Answer, str]:
     """The answer, and where it redirects to, "" if it does not."""
-    proxy = _proxy(url)
-    context = ssl.create_default_context() if url.scheme == "https" else None
-    connection = transport.Connection(url, context, proxy=proxy)
-    connection.set_deadline(deadline)
-    forget = golang.after_func(ctx, connection.abort)
-    try:
-        connection.connect()
-        _send(connection, url, headers, proxy)
-        response = connection.getresponse()
-        location = response.headers.get("Location") or "" if response.status in _REDIRECTS else ""
-        body = b"" if location else transport.read_body(response, limit)
-        return Answer(response.status, response.reason, body), location
-    except (EOFError, AttributeError, zlib.error, http.client.HTTPException) as err:
-        raise _ended(ctx) or OSError(f"{type(err).__name__}: {err}") from err
-    except (OSError, ValueError) as err:
-        raise _ended(ctx) or err from None
-    finally:
-        forget()
-        connection.close()
+    # The credentials of the URL are among the headers.
+    bare = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
+    with requests.Session() as session:
+        session.trust_env = False  # no .netrc
+        session.headers.clear()
+        session.headers.update({"User-Agent": "kubelet", "Accept-Encoding": "gzip", "Connection": "close"})
+        session.mount(f"{url.scheme}://", adapter)
+        proxies = {url.scheme: proxy} if (proxy := httpproxy.from_environment(os.environ, url)) else {}
+        with session.get(
+            bare,
+            headers=dict(headers),
+            proxies=proxies,
+            verify=_authorities(),
+            timeout=ctx.remaining(),
+            stream=True,
+            allow_redirects=False,
+        ) as response:
+            location = response.headers.get("Location", "") if response.status_code in _REDIRECTS else ""
+            body = b"" if location else _read(response, limit)
+            return Answer(response.status_code, response.reason, body), location
 
 
-def _ended(ctx: golang.Context) -> Exception | None:
-    """The reason for whatever became of the connection, if that is the end of ctx."""
-    return ctx.err()
+def _authorities() -> str | bool:
+    """Those of the system, as Go's; without any, those that requests brings."""
+    paths = ssl.get_default_verify_paths()
+    return paths.cafile or paths.capath or True
 
 
-def _proxy(url: urllib.parse.SplitResult) -> urllib.parse.SplitResult | None:
-    text = httpproxy.from_environment(os.environ, url)
-    if not text:
-        return None
-    parsed = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
-    if parsed.scheme != "http" or not parsed.hostname:
-        # DIVERGES: https and socks5 proxies are not supported.
-        raise ValueError(f'proxy "{parsed.scheme}://{parsed.hostname}": only http:// proxies are supported')
-    return parsed
+def _read(response: requests.Response, limit: int) -> bytes:
+    """Raises ValueError for what is longer than the limit, decompressed."""
+    data = bytearray()
+    for chunk in response.iter_content(_CHUNK):
+        data += chunk
+        if len(data) > limit:
+            raise ValueError(f"longer than {limit} bytes")
+    return bytes(data)
 
 
-def _send(
-    connection: transport.Connection,
-    url: urllib.parse.SplitResult,
-    headers: Mapping[str, str],
-    proxy: urllib.parse.SplitResult | None,
-) -> None:
-    host = url.netloc.rpartition("@")[2]
-    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    sent = {"Host": host, "User-Agent": "kubelet", "Accept-Encoding": "gzip", "Connection": "close"}
-    if proxy is not None and url.scheme == "http":
-        target = f"http://{host}{target}"
-        if proxy.username:
-            sent["Proxy-Authorization"] = connection_.basic_auth(proxy)
-    given = {name.lower() for name in headers}
-    connection.putrequest("GET", target, skip_host=True, skip_accept_encoding=True)
-    for name, value in [*((n, v) for n, v in sent.items() if n.lower() not in given), *headers.items()]:
-        connection.putheader(name, value)
-    connection.endheaders()
+class _Adapter(adapters.HTTPAdapter):
+    """Can end whatever its connections wait for: a handshake, a head or a body."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()  # guards what follows
+        # Other descriptors of the sockets: TLS takes a socket's own away.
+        self._sockets: list[socket.socket] = []
+        self._is_over = False
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+        pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
+        adapter = self
+
+        class Connection(pool.ConnectionCls):  # type: ignore[misc]
+            def _new_conn(self) -> socket.socket:
+                sock: socket.socket = super()._new_conn()
+                adapter._add(sock)
+                return sock
+
+        pool.ConnectionCls = Connection
+        return pool
+
+    def _add(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._sockets.append(sock.dup())
+            if self._is_over:
+                http.hang_up(sock)
+
+    def hang_up_with(self, ctx: golang.Context) -> None:
+        """Wait until ctx is done, and end all connections; on a thread of its own."""
+        ctx.done().recv()
+        with self._lock:
+            self._is_over = True
+            for each in self._sockets:
+                http.hang_up(each)
+                each.close()
+            self._sockets.clear()

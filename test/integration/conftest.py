@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from framework import runtime_faults
 from framework.apiserver.cluster import Cluster
 from framework.cluster_node import ClusterNode
 from framework.hollow_kubelet import HollowKubelet
@@ -124,6 +125,15 @@ def history(cluster: Cluster) -> Iterator[PodHistory]:
     history = PodHistory(cluster.store)
     yield history
     history.stop()
+
+
+@pytest.fixture(scope="module")
+def faulty_node(
+    tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, history: PodHistory
+) -> Iterator[ClusterNode]:
+    """The file's node, on a runtime whose calls can go wrong."""
+    with runtime_faults.node_with_bystander(tmp_path_factory.mktemp("faulty"), cluster, history) as node:
+        yield node
 
 
 @pytest.fixture(scope="module")

@@ -101,31 +101,12 @@ class Faults:
         request: Any,
         sandbox_names: Callable[[], tuple[str, ...]],
         sleep: Callable[[golang.Context, float], None],
-    ) -> None:
-        """Let the faults befall one call. Raises what they say, or when ctx is done."""
-        self._apply(ctx, method, request, sandbox_names, sleep, None)
-
-    def apply_to_answer(
-        self,
-        ctx: golang.Context,
-        method: str,
-        request: Any,
-        sandbox_names: Callable[[], tuple[str, ...]],
-        sleep: Callable[[golang.Context, float], None],
-        response: Any,
+        response: Any = None,
     ) -> Any:
-        """Let the faults befall the answer of a call that has done its work; returns the answer. Raises as apply."""
-        return self._apply(ctx, method, request, sandbox_names, sleep, response)
+        """Let the faults befall one call or, with a response, the answer of a call that has done its work.
 
-    def _apply(
-        self,
-        ctx: golang.Context,
-        method: str,
-        request: Any,
-        sandbox_names: Callable[[], tuple[str, ...]],
-        sleep: Callable[[golang.Context, float], None],
-        response: Any,
-    ) -> Any:
+        Returns the answer to send. Raises what the faults say, or when ctx is done.
+        """
         if not self._faults:
             return response
         for fault in self._hit(method, request, sandbox_names, response is not None):

@@ -145,7 +145,7 @@ class FakeRuntime:
             self.faults.apply(ctx, method, request, lambda: self._sandbox_names(request), self._sleep)
             _raise_if_done(ctx)
             response = self._handlers[method](ctx, request)
-            response = self.faults.apply_to_answer(
+            response = self.faults.apply(
                 ctx, method, request, lambda: self._sandbox_names(request), self._sleep, response
             )
         except errors.RemoteError as err:
@@ -195,7 +195,7 @@ class FakeRuntime:
             selected = golang.select(events, ctx.done())
             if selected.index == 1 or not selected.ok:
                 return
-            yield self.faults.apply_to_answer(ctx, method, request, lambda: (), self._sleep, selected.value)
+            yield self.faults.apply(ctx, method, request, lambda: (), self._sleep, selected.value)
 
     def _subscribe(self, events: golang.Channel[runtimeapi.ContainerEventResponse]) -> None:
         with self._lock:

@@ -5,7 +5,6 @@ Go: pkg/probe/dialer_others.go, net (dial.go, lookup.go)
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import socket
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pkg import golang
+from pkg.golang import http
 
 # Names that are looked up at the same time for one owner, which is a pod.
 MAX_LOOKUPS_PER_OWNER = 4
@@ -65,7 +65,7 @@ def _connect(ctx: golang.Context, address: _Address, addresses_left: int) -> soc
     family, kind, protocol, _, there = address
     share = _share(remaining(ctx), addresses_left)
     sock = socket.socket(family, kind, protocol)
-    stop = golang.after_func(ctx, functools.partial(shut_down, sock))
+    stop = golang.after_func(ctx, functools.partial(http.hang_up, sock))
     try:
         sock.settimeout(share)
         sock.connect(there)
@@ -97,13 +97,6 @@ def remaining(ctx: golang.Context) -> float | None:
     if err is not None or left == 0:
         raise TimeoutError("context deadline exceeded")
     return None if left is None else min(left, _LONGEST_TIMEOUT)
-
-
-def shut_down(sock: socket.socket) -> None:
-    """Wake whoever connects the socket or reads from it; it may have been closed meanwhile. From any thread."""
-    with contextlib.suppress(OSError):
-        # Not an SSLSocket's own: that takes the connection away from the thread that reads.
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def join_host_port(host: str, port: int) -> str:

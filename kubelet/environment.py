@@ -144,8 +144,8 @@ class APIObjects:
 def _parse_env_in_root(root: str, path: str, key: str) -> str:
     """The file is whatever a container has put there, and may be another one at any moment.
 
-    DIVERGES: Go resolves the path and opens it again: whoever swaps a directory for a link in between has a file of
-    the node read.
+    DIVERGES: Go resolves the path and then opens the result. A container that replaces a directory by a link between
+    the two steps makes the Go kubelet read a file of the node.
     """
     handle = securejoin.open_joined(root, path)
     try:

@@ -388,7 +388,7 @@ class KubeletPods(KubeletLogs):
         try:
             self.cleanup_orphaned_pod_dirs(all_pods, running)
         except ExceptionGroup as err:
-            klog.v(5).info_s("Failed cleaning up orphaned pod directories", err=err)  # an event tells of each
+            klog.v(5).info_s("Failed cleaning up orphaned pod directories", err=err)  # each directory gets an event
 
     def _delete_orphaned_mirror_pods(self, ctx: golang.Context, full_names: list[str]) -> None:
         """DIVERGES: Go waits for the API server here, and no pod starts while that does not answer."""

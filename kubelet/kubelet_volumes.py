@@ -72,7 +72,7 @@ class KubeletVolumes(KubeletGetters):
                 removal_errors.append(err)
             if errors:
                 stuck[uid] = str(errors[0])
-        with contain("Failed to tell of directories of orphaned pods", golang.background()):
+        with contain("Failed to report the directories of orphaned pods", golang.background()):
             self._tell_orphans(stuck)
         metrics.ORPHAN_POD_CLEANED_VOLUMES.set(len(orphaned))
         metrics.ORPHAN_POD_CLEANED_VOLUMES_ERRORS.set(len(stuck))
@@ -100,7 +100,7 @@ class KubeletVolumes(KubeletGetters):
         if due:
             # All processes and files of the pod may have to be looked at, which no other pod is to wait for.
             golang.go(self._tell_of_orphans, {uid: stuck[uid] for uid in due}, name="orphaned-pod-directories")
-            # Now that there is a thread: without one, the next look at the orphans tells of them.
+            # Only after the thread has started: if no thread can be had, the next scan reports these orphans.
             self.orphans_since |= dict.fromkeys(due)
 
     def _tell_of_orphans(self, stuck: dict[str, str]) -> None:

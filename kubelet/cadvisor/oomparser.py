@@ -57,7 +57,7 @@ class OomParser:
                     instance = OomInstance(message.timestamp)
                 continue
             finished = False
-            # A line is as whoever may write to the kernel's log has made it.
+            # Any program that may write to the kernel's log can have written the line.
             with contain("Failed to read a line of the kernel's log", line=message.text):
                 finished = _is_finished(instance, message)
             if finished:

@@ -99,7 +99,7 @@ def test_report_that_is_cut_short() -> None:
 
 
 def test_line_that_cannot_be_read_is_skipped() -> None:
-    """Whoever may write to the kernel's log may write this."""
+    """A program that may write to the kernel's log can write this line."""
     nonsense = f"Killed process {'9' * 5000} (tail) total-vm:68048kB\n"
     first, rest = _OF_CONTAINER.split("\n", 1)
     assert _read(f"{first}\n{nonsense}{rest}") == _read(_OF_CONTAINER.replace("\n", "\n \n", 1))

@@ -54,7 +54,7 @@ class CgroupV2Manager(CgroupCommon):
         return self.paths(name)[0]
 
     def _create_directories(self, name: CgroupName) -> None:
-        """Leave the controllers below the new cgroup off: whoever makes a cgroup there enables them."""
+        """Leave the new cgroup's subtree_control empty: the creator of a child cgroup enables controllers there."""
         directory = self._root
         for component in os.path.relpath(self._path(name), self._root).split(os.sep):
             _enable_controllers(directory)

@@ -25,7 +25,7 @@ from pkg.apis.core import v1 as k8s_api_v1
 from pkg.util import hash
 
 MAX_CONFIG_LENGTH = 10 * 1024 * 1024
-# Pods and other objects that one file, or the answer of a URL, may hold.
+# The largest number of pods and other objects in one manifest file, or in the answer of a manifest URL.
 MAX_OBJECTS = 5000
 # Characters of a message that says what is wrong with a manifest; and fields that are named because no type has them.
 MAX_FAULT_LENGTH = 4096

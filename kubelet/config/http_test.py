@@ -176,7 +176,7 @@ def test_url_with_header(server: FakeServer) -> None:
 
 
 def test_netrc_is_not_read(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root's passwords are not for whoever answers at the URL."""
+    """The kubelet sends no password from root's .netrc to the server of the manifest URL."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login root password secret\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))

@@ -96,7 +96,7 @@ class LinuxMemoryThresholdNotifier:
     def start(self, ctx: golang.Context) -> None:
         klog.info_s("Eviction manager: created memoryThresholdNotifier", notifier=self.description())
         while golang.select(self._events, ctx.done()).index == 0:
-            with contain("Eviction manager: failed to tell of a crossed threshold", golang.background()):
+            with contain("Eviction manager: failed to handle a memory threshold notification", golang.background()):
                 self._handler(f"eviction manager: {self.description()} crossed")
 
     def description(self) -> str:

@@ -71,7 +71,7 @@ class PullProgress:
     def _run(self, idle: golang.Channel[None]) -> None:
         used: int | None = None
         while golang.select(idle, self._clock.after(REPORT_PERIOD)).index != 0:
-            with contain("Failed to tell of pulls that take long"):
+            with contain("Failed to report long image pulls"):
                 used = self.report(used)
 
     def report(self, used_before: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Tests of what is told of pulls that take long."""
+"""Tests of the reports about long image pulls."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class VolumeStatCalculator:
     def _start_to_ask(self, name: str, provider: volume.MetricsProvider) -> None:
         answer: golang.Channel[_Answer] = golang.Channel(1)
         golang.go(self._ask, name, provider, answer, name=f"volume-stats-{self._pod.metadata.uid}-{name}")
-        # Now that there is a thread: without one there would never be an answer.
+        # Only after the thread has started: without the thread nobody would ever answer.
         self._asked[name] = answer
 
     def _ask(self, name: str, provider: volume.MetricsProvider, answer: golang.Channel[_Answer]) -> None:

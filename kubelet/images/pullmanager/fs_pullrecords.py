@@ -59,7 +59,7 @@ class FSPullRecordsAccessor:
         FS_PULL_INTENTS_SIZE.set(_count(self._pulling_dir))
 
     def get_image_pulled_record(self, image_ref: str) -> ImagePulledRecord | None:
-        """None when there is no such record. Raises msgspec.MsgspecError for one that cannot be decoded."""
+        """None when there is no such record. Raises ValueError for one that cannot be decoded."""
         try:
             data = (self._pulled_dir / _cache_filename(image_ref)).read_bytes()
         except FileNotFoundError:
@@ -110,5 +110,5 @@ def _read_all(directory: Path, kind: type[_T]) -> Iterator[_T]:
     for path in _record_files(directory):
         try:
             yield codec.json_decoder(kind).decode(path.read_bytes())
-        except (OSError, msgspec.MsgspecError) as err:
+        except (OSError, ValueError) as err:
             klog.error_s(err, "Error reading image pull record", path=str(path))

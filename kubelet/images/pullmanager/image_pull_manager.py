@@ -12,8 +12,6 @@ import threading
 from collections.abc import Iterable
 from datetime import datetime
 
-import msgspec
-
 from kubelet import container as kubecontainer
 from kubelet.images.pullmanager.fs_pullrecords import FSPullRecordsAccessor
 from kubelet.images.pullmanager.image_pull_policies import ImagePullPolicyEnforcer, trim_image_tag_digest
@@ -31,7 +29,7 @@ from pkg.apimachinery import clock
 # Up to this many secrets an image's record is extended while it is only being looked at.
 _WRITE_RECORD_WHILE_MATCHING_LIMIT = 100
 
-_RECORD_ERRORS = (OSError, ValueError, msgspec.MsgspecError)
+_RECORD_ERRORS = (OSError, ValueError)
 
 
 class PullManager:

@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +269,33 @@ def test_records_of_the_go_kubelet_are_read(tmp_path: Path, version: str) -> Non
     (tmp_path / "image_manager" / "pulling" / _file_of(_IMAGE)).write_text(_GO_INTENT % version)
     assert _recorded(tmp_path) == {_IMAGE: _secrets(_SECRET)}
     assert [intent.image for intent in accessor.list_image_pull_intents()] == [_IMAGE]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(b"docker.io", b"docker\xff.io", id="no text"),
+        pytest.param(b'Z"', b'"', id="a time without a zone"),
+    ],
+)
+def test_a_record_that_cannot_be_read_keeps_no_others_from_being_pruned(tmp_path: Path, old: bytes, new: bytes) -> None:
+    broken = (_GO_RECORD % "v1beta1").encode()
+    assert old in broken
+    accessor = pullmanager.FSPullRecordsAccessor(str(tmp_path))
+    pulled = tmp_path / "image_manager" / "pulled"
+    (pulled / _file_of("a broken one")).write_bytes(broken.replace(old, new))
+    (pulled / _file_of("ref")).write_text(_GO_RECORD % "v1beta1")
+    _manager(tmp_path).prune_unknown_records(_CTX, [], datetime.now(UTC))
+    assert accessor.list_image_pulled_records() == []
+    assert [path.name for path in pulled.iterdir()] == [_file_of("a broken one")]
+
+
+def test_an_intent_that_cannot_be_read_keeps_no_kubelet_from_starting(tmp_path: Path) -> None:
+    accessor = pullmanager.FSPullRecordsAccessor(str(tmp_path))
+    broken = (_GO_INTENT % "v1beta1").encode().replace(b"docker.io", b"docker\xff.io")
+    (tmp_path / "image_manager" / "pulling" / _file_of(_IMAGE)).write_bytes(broken)
+    _manager(tmp_path)
+    assert accessor.list_image_pull_intents() == []
 
 
 def test_records_are_written_as_the_go_kubelet_reads_them(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from pkg import golang
+from pkg.apimachinery.apis.meta import v1 as metav1
 
 
 class ImagePullSecret(msgspec.Struct, frozen=True, omit_defaults=True, rename={"credential_hash": "credentialHash"}):
@@ -42,7 +43,7 @@ class ImagePullCredentials(msgspec.Struct, frozen=True, omit_defaults=True, rena
 class ImagePulledRecord(msgspec.Struct, frozen=True, rename="camel"):
     """One image that the kubelet pulled. credential_mapping goes by image name without tag and digest."""
 
-    last_updated_time: datetime
+    last_updated_time: metav1.Time
     image_ref: str
     credential_mapping: dict[str, ImagePullCredentials] = {}
     kind: str = "ImagePulledRecord"

@@ -6,7 +6,6 @@ Go: k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go
 from __future__ import annotations
 
 import base64
-import datetime
 import os
 import subprocess
 import sys
@@ -18,11 +17,13 @@ import msgspec
 
 from pkg import klog
 from pkg.apimachinery import clock as clock_
+from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.client_go import rest, transport
 from pkg.client_go.tools import metrics
 from pkg.client_go.tools.clientcmd import api
 from pkg.golang import singleflight
+from pkg.golang import x509 as golangx509
 from pkg.util import exec as utilexec
 
 _EXEC_INFO_ENV = "KUBERNETES_EXEC_INFO"
@@ -37,7 +38,7 @@ MAX_STDERR = 2048
 
 
 class _Status(msgspec.Struct, kw_only=True, rename="camel"):
-    expiration_timestamp: datetime.datetime | None = None
+    expiration_timestamp: metav1.Time | None = None
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""
@@ -228,8 +229,8 @@ def _tell_certificate(old: transport.KeyPair | None, new: transport.KeyPair | No
             began = x509.load_pem_x509_certificate(old.cert_pem).not_valid_before_utc
             metrics.client_cert_rotation_age(clock.since(began))
         metrics.client_cert_expiry(x509.load_pem_x509_certificate(new.cert_pem).not_valid_after_utc if new else None)
-    except ValueError:
-        pass  # no certificate: whoever connects with it finds that out
+    except golangx509.decoding_errors():
+        pass  # whoever connects with it finds out whether it is of use
 
 
 def _told(stderr: bytes) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from pkg import golang
 from pkg.apimachinery.clock import testing as clocktesting
@@ -54,12 +55,25 @@ def test_certificate(tmp_path: Path) -> None:
     assert authenticator.token() == ""
 
 
+def test_a_certificate_that_only_our_library_cannot_read_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(data: bytes) -> x509.Certificate:
+        raise x509.InvalidVersion("7 is not a valid X509 version", 7)
+
+    monkeypatch.setattr(x509, "load_pem_x509_certificate", refuse)
+    status = {"clientCertificateData": "cert", "clientKeyData": "key"}
+    authenticator = exec_plugin.Authenticator(plugin(tmp_path, printing(status)))
+    assert authenticator.cert() == rest.KeyPair(b"cert", b"key")
+
+
 @pytest.mark.parametrize(
     ("script", "message"),
     [
         ("echo no ticket >&2; exit 3", "plugin failed with exit code 3: no ticket"),
         ("echo nonsense", "decoding stdout"),
         (printing(None), "didn't return a status field"),
+        (printing({"token": "t", "expirationTimestamp": "2026-01-01T01:00:00"}), "expirationTimestamp"),
         (printing({}), "didn't return a token or cert/key pair"),
         (printing({"clientKeyData": "k"}), "only certificate or key, not both"),
         (printing({"token": "t"}, "client.authentication.k8s.io/v1beta1"), "plugin returned version .*v1beta1"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -39,6 +40,8 @@ _FSCK_ERRORS_UNCORRECTED = 4
 _NOT_MOUNTED = "not mounted"
 # blkid's exit code for a device on which it recognises nothing.
 _BLKID_NOTHING_FOUND = 2
+# One kind of file system, without a subtype.
+_FSTYPE = re.compile(r"[A-Za-z0-9_-]+")
 # Helpers of these kinds of file systems may leave a daemon behind, which systemd would end with the kubelet.
 _NEVER_A_DAEMON = frozenset({"", "tmpfs", "hugetlbfs", "ext3", "ext4", "xfs", "btrfs"})
 # Flags of a file system that a bind mount has too and must keep when it is mounted anew with other options.
@@ -332,9 +335,13 @@ def make_mount_args_sensitive_with_mount_flags(
     sensitive_options: Sequence[str],
     mount_flags: Sequence[str],
 ) -> tuple[list[str], str]:
-    """The arguments of mount(8), and how they may be logged. mount_flags are no mount options."""
+    """The arguments of mount(8), and how they may be logged. mount_flags are no mount options.
+
+    DIVERGES: in Go a source that begins with a dash is an option. "--fstab=FILE:/FILE", as the server and the path of
+    an NFS volume, has mount(8) take the true source, and the options, from a file that the pod has written.
+    """
     before = [*mount_flags, *(["-t", fstype] if fstype else [])]
-    after = [source, target] if source else [target]
+    after = ["--", source, target] if source else ["--", target]
     if not options and not sensitive_options:
         return [*before, *after], " ".join([*before, *after])
     for_log = [*before, "-o", sanitized_options_for_logging(options, sensitive_options), *after]
@@ -503,6 +510,11 @@ class SafeFormatAndMount:
         read_only = "ro" in options or "ro" in sensitive_options
         options = [*options, "defaults"]
         fstype = fstype or "ext4"
+        if not _FSTYPE.fullmatch(fstype):
+            # DIVERGES: Go asks for any. With "fuse.sh" mount.fuse(8) has a shell run the disk, which a pod may have
+            # filled, and mount(8) takes a list of types too.
+            message = f"cannot mount disk {source}: {fstype!r} is not a file system type"
+            raise MountError(MountErrorType.UNKNOWN_MOUNT_ERROR, message)
         try:
             existing = self.get_disk_format(source)
         except (utilexec.CodeExitError, OSError) as err:

@@ -124,9 +124,25 @@ def test_failed_mount_says_what_was_tried_but_no_secret(tmp_path: Path) -> None:
     text = str(caught.value)
     assert text.startswith(
         "mount failed: exit status 32\nMounting command: mount\n"
-        f"Mounting arguments: -t nosuchfs -o a=b,<masked> none {tmp_path}\nOutput: "
+        f"Mounting arguments: -t nosuchfs -o a=b,<masked> -- none {tmp_path}\nOutput: "
     )
     assert "sesame" not in text
+
+
+@needs_root
+@pytest.mark.parametrize("options", [[], ["ro"]])
+def test_source_is_never_an_option_of_mount(unmounted_after: Path, options: list[str]) -> None:
+    source, target = unmounted_after / "source", unmounted_after / "target"
+    for directory in (source, target):
+        directory.mkdir()
+    # As a pod writes it to a volume of its own, to have a directory of the node mounted in another one.
+    fstab = unmounted_after / "host:" / "fstab"
+    fstab.parent.mkdir()
+    fstab.write_text(f"{source} {target} nfs bind 0 0\n")
+    mounter = mount_utils.Mounter()
+    with pytest.raises(OSError, match="mount failed"):
+        mounter.mount_sensitive_without_systemd(f"--fstab={fstab}", str(target), "nfs", options, [])
+    assert not mounter.is_mount_point(str(target))
 
 
 def test_missing_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,6 +274,14 @@ def test_what_keeps_a_disk_from_being_mounted(
     with pytest.raises(mount_utils.MountError) as caught:
         mount_utils.SafeFormatAndMount(mounter, disk.exec).format_and_mount("/dev/x", "/t", "ext4", options)
     assert caught.value.type is error_type
+
+
+@pytest.mark.parametrize("fstype", ["fuse.sh", "xfs,fuse.sh", "../x", "ext4 -F", "ext4\n"])
+def test_file_system_that_is_none_is_not_mounted(fstype: str) -> None:
+    mounter, disk = FakeMounter(), Disk("TYPE=ext4\n")
+    with pytest.raises(mount_utils.MountError, match="is not a file system type"):
+        mount_utils.SafeFormatAndMount(mounter, disk.exec).format_and_mount("/dev/x", "/t", fstype, [])
+    assert mounter.mounts == [] and disk.exec.commands == []
 
 
 @needs_root

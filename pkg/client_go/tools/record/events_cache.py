@@ -7,6 +7,7 @@ None of these may be used by two threads at once; each sink's thread has its own
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -58,7 +59,7 @@ def _source_and_object(event: v1.Event) -> Key:
 
 def get_event_key(event: v1.Event) -> Key:
     """Equal for events that say the same of the same."""
-    return (*_source_and_object(event), event.involved_object.field_path, event.reason, event.message)
+    return (*_source_and_object(event), event.involved_object.field_path, event.reason, _digest(event.message))
 
 
 def get_spam_key(event: v1.Event) -> Key:
@@ -69,7 +70,12 @@ def get_spam_key(event: v1.Event) -> Key:
 def event_aggregator_by_reason_func(event: v1.Event) -> tuple[Key, str]:
     """The key of the group whose events are combined, and what tells the event from others of the group."""
     reporter = (event.reporting_component, event.reporting_instance)
-    return (*_source_and_object(event), event.reason, *reporter), event.message
+    return (*_source_and_object(event), event.reason, *reporter), _digest(event.message)
+
+
+def _digest(message: str) -> str:
+    """Stands for the message where events are remembered, by thousands: one may have many thousand characters."""
+    return hashlib.sha256(message.encode(errors="surrogatepass")).hexdigest()
 
 
 class EventSourceObjectSpamFilter:

@@ -49,6 +49,14 @@ def test_after_ten_quiet_minutes_events_are_told_singly_again() -> None:
     assert aggregator.event_aggregate(make_event("y"))[0].message == "y"
 
 
+def test_what_is_remembered_of_an_event_is_short_however_long_its_message() -> None:
+    long = make_event("x" * 100_000)
+    group, local = events_cache.event_aggregator_by_reason_func(long)
+    for key in (events_cache.get_event_key(long), (*group, local)):
+        assert sum(map(len, key)) < 1000
+    assert events_cache.get_event_key(long) != events_cache.get_event_key(make_event("x" * 100_001))
+
+
 def test_a_noisy_source_is_stopped() -> None:
     clock = testing.FakeClock()
     correlator = events_cache.EventCorrelator(clock)

@@ -52,7 +52,8 @@ class KeyPair:
             file.write(self.cert_pem + b"\n" + self.key_pem)
             file.flush()
             try:
-                context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+                # Without a password OpenSSL would ask for it on the terminal, and wait.
+                context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
             except ssl.SSLError as err:
                 raise ValueError(f"cannot use the client certificate with its key: {err}") from err
 

@@ -1,0 +1,41 @@
+"""Tests of what a client shows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from cryptography.hazmat.primitives import serialization
+
+from pkg.golang import testing
+
+WAIT = 30.0
+
+# A process with a terminal of its own, where OpenSSL would ask for the password of a key.
+_LOAD = """
+import os, ssl, sys
+from pkg.client_go import transport
+
+os.open(sys.argv[1], os.O_RDWR)
+pair = transport.KeyPair(sys.argv[2].encode(), sys.argv[3].encode())
+try:
+    pair.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+except ValueError as err:
+    print(err)
+"""
+
+
+def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password() -> None:
+    cert, key = testing.Issuer().issue(testing.subject("node"))
+    encrypted = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret")
+    )
+    ours, theirs = os.openpty()
+    try:
+        command = [sys.executable, "-c", _LOAD, os.ttyname(theirs), testing.pem(cert).decode(), encrypted.decode()]
+        done = subprocess.run(command, start_new_session=True, capture_output=True, text=True, timeout=WAIT, check=True)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.stdout.startswith("cannot use the client certificate with its key: ")

@@ -107,6 +107,8 @@ class Connection:
             klog.error_s(err, "Observed a panic while serving a connection", stacktrace=klog.stacktrace(err))
         finally:
             self._conn.close()
+            # Other connections get the room of this one next, so its memory is freed first.
+            self._source.received.clear()
 
     def _handshake(self, tls_context: Callable[[], SSL.Context]) -> None:
         # Loading OpenSSL takes a while: only servers with TLS do it.

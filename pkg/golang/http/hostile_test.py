@@ -104,8 +104,9 @@ def _send(sock: socket.socket, data: bytes) -> None:
         sock.sendall(data)
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["that are answered", "that never end"])
-def test_large_heads_of_clients_that_do_not_read(whole: bool) -> None:
+# A head that is taken apart is there several times for a moment; one that is not takes no more than its bytes.
+@pytest.mark.parametrize(("whole", "most"), [(True, 64), (False, 40)], ids=["that are answered", "that never end"])
+def test_large_heads_of_clients_that_do_not_read(whole: bool, most: int) -> None:
     data = request(f"//{'x' * (MAX_HEAD_BYTES - 100)}")
     with serving() as server, contextlib.ExitStack() as stack:
         server.ask()
@@ -114,7 +115,7 @@ def test_large_heads_of_clients_that_do_not_read(whole: bool) -> None:
             sock = stack.enter_context(server.connect(f"127.0.0.{1 + number % 8}"))
             _send(sock, data if whole else data[:-1])
         assert server.ask().endswith(b"\r\n\r\n0")
-        assert server.peak() - before < 64 * MIB
+        assert server.peak() - before < most * MIB
 
 
 def test_a_script_in_the_target_is_served() -> None:

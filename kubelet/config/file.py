@@ -27,6 +27,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.util import runtime, wait
 from pkg.client_go.tools import record
 from pkg.client_go.util import flowcontrol
+from pkg.util import inotify
 
 _EVENT_BUFFER_LEN = 10
 _RETRY_PERIOD = 1.0  # seconds
@@ -344,26 +345,18 @@ class SourceFile:
         # renamed onto it ends the pod, follows the dead inode, and sees the new file with the next list.
         watched = self._path if is_dir else str(Path(self._path).parent)
         lost: golang.Channel[str] = golang.Channel(1)
-        inotify = inotify_c.InotifyFD()
-        inotify.name = "config-file-inotify"
-        # It takes itself to be reading before its thread has begun: stopped by then, nobody would close its files.
-        inotify._is_reading = False
-        try:
-            inotify.start()
-        except RuntimeError as err:
-            inotify.stop()
-            raise OSError(f"start thread {inotify.name!r}: {err}") from err
+        watching = inotify.start("config-file-inotify")
         try:
             callback = _WatchCallback(self, ctx, watched, lost)
-            inotify.add_callback(os.fsencode(watched), _MASK, callback, inotify_c.CallbackId(id(callback)))
+            watching.add_callback(os.fsencode(watched), _MASK, callback, inotify_c.CallbackId(id(callback)))
             # What came before the watch was there has no event.
             self._watch_events.send(WatchEvent(self._path, PodEventType.LIST), ctx)
             selected = golang.select(lost, ctx.done())
             if selected.index == 0:
                 raise RetryableError(f"watch on {watched} ended: {selected.value}")
         finally:
-            inotify.stop()
-            inotify.join()
+            watching.stop()
+            watching.join()
 
     def produce_watch_event(self, ctx: golang.Context, directory: str, event: inotify_c.InotifyEvent) -> None:
         """Turn one inotify event into a WatchEvent, or drop it. Runs on the thread of the watch."""

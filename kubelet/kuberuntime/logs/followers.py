@@ -20,6 +20,7 @@ from watchdog.observers import inotify_c
 from kubelet.cri import apis as internalapi
 from kubelet.cri import errors as crierror
 from pkg import golang, klog
+from pkg.util import inotify
 
 # How often a followed log, and its container, are looked at when nothing tells of a change, in seconds.
 LOG_FORCE_CHECK_PERIOD = 1.0
@@ -52,7 +53,7 @@ class _Shared:
         # Guards the fields below.
         self._lock = threading.Lock()
         self._followers = 0
-        self._inotify: inotify_c.InotifyFD | None = None
+        self._inotify: inotify.Inotify | None = None
         self._containers: dict[_Key, _Container] = {}
 
     def enter(self, key: _Key, directory: str, callback: Follower) -> inotify_c.WatchDescriptor | None:
@@ -62,19 +63,14 @@ class _Shared:
             self._containers.setdefault(key, _Container()).followers.add(callback)
             try:
                 return self._watch_locked(directory, callback)
-            except (OSError, RuntimeError) as err:
+            except OSError as err:
                 # No more watches, or threads. The log is then looked at every second, as it would be anyway.
                 klog.error_s(err, "Failed to watch directory of a log that is followed", path=directory)
                 return None
 
     def _watch_locked(self, directory: str, callback: Follower) -> inotify_c.WatchDescriptor:
         if self._inotify is None:
-            inotify = inotify_c.InotifyFD()
-            inotify.name = "log-followers"
-            # It takes itself to be reading before its thread has begun: stopped by then, nobody would close its files.
-            inotify._is_reading = False
-            inotify.start()
-            self._inotify = inotify
+            self._inotify = inotify.start("log-followers")
         callback_id = inotify_c.CallbackId(id(callback))
         return self._inotify.add_callback(os.fsencode(directory), _MASK, callback, callback_id)
 

@@ -166,12 +166,21 @@ def test_other_errors_of_the_runtime_end_the_follower(tmp_path: Path) -> None:
     assert isinstance(reader.error, crierror.RemoteError)
 
 
-@pytest.mark.parametrize("err", [OSError(errno.EMFILE, "inotify instance limit reached"), RuntimeError("no thread")])
-def test_log_is_followed_without_inotify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
-    def refuse() -> int:
+@pytest.mark.parametrize(
+    ("step", "err"),
+    [
+        ("_create_inotify_fd", OSError(errno.EMFILE, "inotify instance limit reached")),
+        ("start", RuntimeError("no thread")),
+    ],
+)
+def test_log_is_followed_without_inotify(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, err: Exception
+) -> None:
+    def refuse(*_: object) -> int:
         raise err
 
-    monkeypatch.setattr(inotify_c.InotifyFD, "_create_inotify_fd", staticmethod(refuse))
+    monkeypatch.setattr(inotify_c.InotifyFD, step, refuse)
+    before = open_inotify_instances()
     (tmp_path / "0.log").write_bytes(_LINE)
     runtime = _runtime(["c"])
     reader = _Reader(tmp_path / "0.log", "c", runtime)
@@ -181,6 +190,7 @@ def test_log_is_followed_without_inotify(tmp_path: Path, monkeypatch: pytest.Mon
     _wait_for(lambda: reader.data == b"text\n" * 2)
     runtime.exit_container("c", 0)
     reader.join()
+    assert open_inotify_instances() <= before
 
 
 def test_one_follower_hears_of_the_end_and_tells_the_others(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from kubelet import util
 from kubelet.pluginmanager import cache
 from pkg import golang, klog
 from pkg.apimachinery.util.runtime.runtime import contain
-from pkg.util import filesystem, filetree
+from pkg.util import filesystem, filetree, inotify
 
 # DIVERGES: Go takes no notice of a socket that is moved away.
 _MASK = inotify_c.Mask(
@@ -33,7 +33,7 @@ class Watcher:
     def __init__(self, sock_dir: str, desired_state_of_world: cache.DesiredStateOfWorld) -> None:
         self.path = sock_dir
         self._desired_state_of_world = desired_state_of_world
-        self._fs_watcher: inotify_c.InotifyFD | None = None
+        self._fs_watcher: inotify.Inotify | None = None
         # What takes a watch back, by its directory.
         self._watches: dict[str, tuple[inotify_c.WatchDescriptor, inotify_c.CallbackId]] = {}
         # The device and inode of each socket that was noted, by its path.
@@ -48,8 +48,7 @@ class Watcher:
         klog.v(2).info_s("Plugin Watcher Start", path=self.path)
         self._init()
         if self._fs_watcher is None:
-            self._fs_watcher = inotify_c.InotifyFD()
-            self._fs_watcher.name = "plugin-watcher"
+            self._fs_watcher = inotify.Inotify("plugin-watcher")
         self._watch(self.path)
         try:
             self.traverse_plugin_dir(self.path)

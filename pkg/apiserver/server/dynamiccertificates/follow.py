@@ -13,6 +13,7 @@ from watchdog.observers import inotify_c
 
 from pkg import golang, klog
 from pkg.apimachinery.util.runtime import contain
+from pkg.util import inotify
 
 # Seconds after which the files are read again even if nothing was seen to happen to them.
 _CHECK_PERIOD = 60.0
@@ -51,13 +52,11 @@ def _watch(ctx: golang.Context, files: Sequence[str], load: Callable[[], None]) 
     """Returns when ctx ends. Raises OSError if inotify fails or a directory is gone."""
     changes: golang.Channel[None] = golang.Channel(1)
     lost: golang.Channel[None] = golang.Channel(1)
-    inotify = inotify_c.InotifyFD()
-    inotify.name = "certificate-files-inotify"
-    inotify.start()
+    watching = inotify.start("certificate-files-inotify")
     try:
         for directory in {str(Path(file).absolute().parent) for file in files}:
             callback = _WatchCallback(changes, lost)
-            inotify.add_callback(os.fsencode(directory), _MASK, callback, inotify_c.CallbackId(id(callback)))
+            watching.add_callback(os.fsencode(directory), _MASK, callback, inotify_c.CallbackId(id(callback)))
         while True:
             # What happened before the watch was there has no event.
             _load(load)
@@ -65,8 +64,8 @@ def _watch(ctx: golang.Context, files: Sequence[str], load: Callable[[], None]) 
             if selected.index in (0, 1):
                 break
     finally:
-        inotify.stop()
-        inotify.join()
+        watching.stop()
+        watching.join()
     if ctx.err() is None:
         raise FileNotFoundError(f"directory of {' or '.join(files)} was moved or removed")
 

@@ -9,6 +9,7 @@ import pytest
 
 from pkg import golang
 from pkg.apiserver.server.dynamiccertificates import follow
+from pkg.util.testing import open_inotify_instances
 
 _WAIT = 30.0
 
@@ -39,6 +40,8 @@ def test_without_a_thread_for_inotify_the_files_are_read_all_the_same(
     def start(self: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("watchdog.observers.inotify_c.InotifyFD.start", start)
+    monkeypatch.setattr("threading.Thread.start", start)
+    before = open_inotify_instances()
     follow.follow(ctx, (str(tmp_path / "file"),), cancel, "CA")
     assert ctx.err() is not None
+    assert open_inotify_instances() <= before

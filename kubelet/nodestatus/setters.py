@@ -132,7 +132,7 @@ def _look_up(name: str) -> list[IPAddress]:
     """Addresses of the name, each once, in the name service's order."""
     try:
         return list(dict.fromkeys(ip_address(info[4][0]) for info in socket.getaddrinfo(name, None)))
-    except OSError:
+    except (OSError, UnicodeError):  # UnicodeError: DNS can have no such name, such as one longer than 63 characters
         return []
 
 

@@ -164,6 +164,13 @@ def test_hostname_that_is_an_address() -> None:
     assert addresses(node) == ["InternalIP 10.1.2.3", "Hostname 10.1.2.3"]
 
 
+def test_name_that_dns_cannot_have() -> None:
+    node = make_node()
+    node.metadata.name = 64 * "n"
+    address_setter("", resolved="10.9.9.9")(CTX, node)
+    assert addresses(node)[0] == "InternalIP 10.9.9.9"
+
+
 @pytest.mark.usefixtures("nobody_known")
 def test_machine_without_any_address() -> None:
     with pytest.raises(ValueError, match="can't get ip address of node test-node"):

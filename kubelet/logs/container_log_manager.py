@@ -138,6 +138,11 @@ class ContainerLogManagerImpl:
             self._release(container_id)
 
     def _remove_logs(self, container_id: str, log_path: str) -> None:
+        if not os.path.isabs(log_path):
+            # DIVERGES: a container that somebody made by hand may have no log. Go then removes what is in its working
+            # directory, which is often that of the whole machine, up to the first directory there: /bin is a link.
+            klog.v(4).info_s("Container has no log of its own to remove", containerID=container_id, path=log_path)
+            return
         for path in self._os.glob(f"{glob.escape(log_path)}*"):
             try:
                 self._os.remove(path)
@@ -296,9 +301,7 @@ class ContainerLogManagerImpl:
         except FileExistsError:
             klog.v(4).info_s("The runtime has reopened the log all the same", path=log, containerID=container_id)
         except OSError as err:
-            klog.error_s(
-                err, "Failed to rename rotated log", rotatedLog=rotated, newLog=log, containerID=container_id
-            )
+            klog.error_s(err, "Failed to rename rotated log", rotatedLog=rotated, newLog=log, containerID=container_id)
 
 
 def _filter_unused_logs(logs: Sequence[str]) -> tuple[list[str], list[str]]:

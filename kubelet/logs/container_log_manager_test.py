@@ -179,6 +179,19 @@ class _HeldRotation:
         self._thread.join(timeout=30)
 
 
+@pytest.mark.parametrize("log_path", ["", "file"])
+def test_clean_removes_nothing_for_a_container_without_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    world = _World(tmp_path)
+    status = runtimeapi.ContainerStatus(id="c1", state=runtimeapi.CONTAINER_EXITED, log_path=log_path)
+    world.runtime.set_fake_containers([testing.FakeContainer(status, "sandbox")])
+    _fill(world, {"file": "of somebody"})
+    world.manager.clean(_CTX, "c1")
+    assert world.files() == ["file"]
+
+
 def test_clean_waits_for_the_rotation_of_the_container(tmp_path: Path) -> None:
     world = _World(tmp_path)
     world.run(_RUNNING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 import tracemalloc
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from pkg import golang
 from pkg.golang import pprof
 from pkg.golang.http.testing import Recorded, record
 from pkg.golang.pprof import encoding, handlers, profiles, sampler
+from pkg.util.testing import open_files
 
 Message = dict[int, list[int | bytes]]
 
@@ -105,6 +107,28 @@ def test_profile_ends_with_the_client() -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     cancel()
     assert sampler.cpu_profile(ctx, 3600.0).samples == {}
+
+
+def test_profile_keeps_no_descriptor_of_threads_that_have_ended() -> None:
+    stop = threading.Event()
+    clocks = sampler._ThreadClocks()
+    before = open_files()
+    ended = [golang.go(stop.wait, name=f"ended-{number}") for number in range(20)]
+    sampler._look(clocks, Counter(), Counter())
+    stop.set()
+    for thread in ended:
+        thread.join(30)
+    paths = {f"/{thread.native_id}/schedstat" for thread in ended}
+    sampler._look(clocks, Counter(), Counter())
+    assert not [name for _, name in open_files() if any(path in name for path in paths)]
+    clocks.close()
+    assert open_files() <= before
+
+
+def test_profile_counts_stacks_together_that_are_too_many(busy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "MAX_STACKS", 0)
+    message = decode(gzip.decompress(page("profile?seconds=1").body))
+    assert "others" in strings(message) and "burner" not in strings(message)
 
 
 def test_two_profiles_at_once() -> None:

@@ -18,9 +18,13 @@ from pkg.golang.pprof.encoding import Frame, Profile, Stack, ValueType
 # Nanoseconds between two looks.
 _PERIOD = 10_000_000
 _MAX_DEPTH = 128
+# Stacks that a profile tells apart: threads have names of their own, so there are more the longer it lasts.
+MAX_STACKS = 10_000
 
 _SAMPLES = ValueType("samples", "count")
 _CPU = ValueType("cpu", "nanoseconds")
+# Of all stacks beyond MAX_STACKS.
+_OTHERS: Stack = (Frame("others", "", 0),)
 
 
 def stack_of(frame: FrameType | None) -> Stack:
@@ -54,9 +58,13 @@ class _ThreadClocks:
         self._files[thread] = file, now
         return now - before
 
-    def close(self) -> None:
-        for thread in list(self._files):
+    def keep(self, threads: set[int]) -> None:
+        """Close the files of all other threads: they have ended, and their number grows with the profile's length."""
+        for thread in self._files.keys() - threads:
             self._forget(thread)
+
+    def close(self) -> None:
+        self.keep(set())
 
     def _forget(self, thread: int) -> None:
         file, _ = self._files.pop(thread, (-1, 0))
@@ -92,10 +100,14 @@ def cpu_profile(ctx: golang.Context, seconds: float) -> Profile:
 def _look(clocks: _ThreadClocks, counts: Counter[Stack], nanoseconds: Counter[Stack]) -> None:
     frames = sys._current_frames()
     own = threading.get_ident()
-    for thread in threading.enumerate():
+    threads = threading.enumerate()
+    clocks.keep({thread.native_id for thread in threads if thread.native_id is not None})
+    for thread in threads:
         if thread.ident is None or thread.native_id is None or thread.ident == own:
             continue
         if (spent := clocks.spent(thread.native_id)) and (frame := frames.get(thread.ident)) is not None:
             stack = (*stack_of(frame), Frame(thread.name, "", 0))
+            if stack not in counts and len(counts) >= MAX_STACKS:
+                stack = _OTHERS
             counts[stack] += 1
             nanoseconds[stack] += spent

@@ -244,13 +244,10 @@ class OperationGenerator:
             plugin = _mapper(self._volume_plugin_mgr.find_mapper_plugin_by_spec(spec))
         with self._telling(volume_to_mount, "MapVolume.NodeAffinity check failed", kevents.FAILED_MOUNT_VOLUME):
             self.check_node_affinity(volume_to_mount)
-        initialization = "MapVolume.NewBlockVolumeMapper initialization failed"
-        with self._telling(volume_to_mount, initialization, kevents.FAILED_MAP_VOLUME):
-            mapper = plugin.new_block_volume_mapper(spec, pod)
         return volumetypes.GeneratedOperations(
             "map_volume",
             _operation(
-                lambda: self._map_volume(wait_for_attach_timeout, volume_to_mount, mapper, actual_state_of_world),
+                lambda: self._map_volume(wait_for_attach_timeout, volume_to_mount, plugin, actual_state_of_world),
                 spec,
             ),
             self._event_recorder([pod], kevents.FAILED_MAP_VOLUME),
@@ -660,9 +657,13 @@ class OperationGenerator:
         self,
         timeout: float,
         volume: VolumeToMount,
-        mapper: BlockVolumeMapper,
+        plugin: BlockVolumePlugin,
         state: ActualStateOfWorldMounterUpdater,
     ) -> None:
+        # DIVERGES: Go makes it on the thread that begins all operations. A plugin may ask the API server for a secret,
+        # or write to a disk, and the volumes of all pods would wait with it.
+        with _failing(volume, "MapVolume.NewBlockVolumeMapper initialization failed"):
+            mapper = plugin.new_block_volume_mapper(volume.volume_spec, volume.pod)
         with _failing(volume, "MapVolume.SetUpDevice failed"):
             _check_read_write_once_pod(volume, state)
         with _failing(volume, "MapVolume.GetGlobalMapPath failed"):

@@ -347,6 +347,21 @@ def test_mapping_and_unmapping_a_block_volume(world: World) -> None:
     assert world.state.calls[-2:] == ["mark_volume_mount_as_uncertain", "mark_volume_as_unmounted"]
 
 
+def test_mapper_is_made_by_the_operation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Spec] = []
+
+    def fail(spec: Spec, pod: v1.Pod) -> None:
+        asked.append(spec)
+        raise ValueError("couldn't get secret")
+
+    monkeypatch.setattr(world.plugin, "new_block_volume_mapper", fail)
+    operations = world.generator.generate_map_volume_func(1.0, wanted(), world.state)
+    assert asked == [], "whoever begins operations serves all pods, and must not wait for the API server"
+    context = operations.run()
+    assert "MapVolume.NewBlockVolumeMapper initialization failed" in str(context.event_err)
+    assert [event.split()[1] for event in world.recorder.drain()] == ["FailedMapVolume"] and len(asked) == 1
+
+
 def test_mapping_that_fails_after_the_driver_did_its_part_leaves_the_volume_uncertain(world: World) -> None:
     world.state.errors["mark_device_as_mounted /dev/mapped"] = ValueError("unknown volume")
     context = world.map(wanted())

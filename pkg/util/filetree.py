@@ -41,10 +41,15 @@ class Directory:
         # Of the directories on the way down, top excluded.
         self._names: list[str] = []
         self._inodes = array("Q")
+        self.fd = os.open(top, _OPEN_DIRECTORY)
         # The open directories on the way, top included.
-        self._held = [os.open(top, _OPEN_DIRECTORY)]
-        self.fd = self._held[0]
-        self._mount_id = _mount_id(self.fd)
+        self._held = [self.fd]
+        try:
+            self._mount_id = _mount_id(self.fd)
+        except BaseException:
+            # As when there is no descriptor left for that: nobody else could close this one.
+            os.close(self.fd)
+            raise
 
     @property
     def depth(self) -> int:

@@ -308,3 +308,14 @@ def test_nobody_goes_through_a_tree_by_recursion_or_by_paths() -> None:
         for call in calls.finditer(path.read_text())
     ]
     assert found == [], "use filetree"
+
+
+def test_directory_without_its_mount_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fd: int) -> bytes:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(filetree, "_mount_id", fail)
+    before = testing.open_files()
+    with pytest.raises(OSError, match="Too many open files"):
+        filetree.remove_all(str(tmp_path / "a"))
+    assert not [name for _, name in testing.open_files() - before if name == str(tmp_path)]

@@ -123,6 +123,11 @@ class RegistrationHandler:
     def deregister_plugin(self, plugin_name: str, endpoint: str) -> None:
         """The driver's socket is gone."""
         klog.info_s(log(f"registrationHandler.DeRegisterPlugin request for plugin {plugin_name}, endpoint {endpoint}"))
+        driver = self._csi_plugin.csi_drivers.get(plugin_name)
+        if driver is not None and driver.endpoint != endpoint:
+            # DIVERGES: Go lets go of a newer driver, too, that has taken the place of the one that is gone. Nobody
+            # would register that driver again.
+            return
         try:
             self._csi_plugin.unregister_driver(plugin_name)
         except RuntimeError as err:

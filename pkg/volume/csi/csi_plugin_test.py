@@ -224,6 +224,17 @@ def test_registration(tmp_path: Path) -> None:
         assert world.client.core_v1.nodes().get(CTX, NODE_NAME).metadata.annotations == {}
 
 
+def test_newer_driver_stays_when_the_older_one_goes(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        handler = csi.RegistrationHandler(world.plugin)
+        world.plugin.csi_drivers.set("new", Driver("/older", version.parse_generic("1.0.0")))
+        handler.register_plugin("new", world.socket, ["1.1.0"], None)
+        handler.deregister_plugin("new", "/older")
+        assert world.plugin.csi_drivers.get("new") == Driver(world.socket, version.parse_generic("1.1.0"))
+        drivers = world.client.storage_v1.csi_nodes().get(CTX, NODE_NAME).spec.drivers
+        assert [driver.name for driver in drivers] == ["new"]
+
+
 def test_driver_that_does_not_answer_is_not_used(tmp_path: Path) -> None:
     with TestPlugin(tmp_path) as world:
         handler = csi.RegistrationHandler(world.plugin)

@@ -23,6 +23,7 @@ from kubelet.cm.topologymanager import Hints
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
+from pkg.apimachinery.util.runtime import contain
 from pkg.utils import cpuset
 from pkg.utils.cpuset import CPUSet
 
@@ -119,9 +120,7 @@ class Manager:
                 self._state_file_directory, CPU_MANAGER_STATE_FILE_NAME, self._policy.name(), self._container_map
             )
         except (ValueError, OSError) as err:
-            klog.error_s(
-                err, "Could not initialize checkpoint manager, please drain node and remove policy state file"
-            )
+            klog.error_s(err, "Could not initialize checkpoint manager, please drain node and remove policy state file")
             raise
         self._policy.start(self._state)
         klog.v(4).info_s("CPU manager started", policy=self._policy.name())
@@ -148,7 +147,8 @@ class Manager:
         with self._lock:
             before = self._state.get_default_cpu_set()
             try:
-                self._policy.allocate(self._state, pod, container)
+                with self._state.together():
+                    self._policy.allocate(self._state, pod, container)
             except Exception as err:
                 klog.error_s(err, "Allocate error", pod=klog.kobj(pod), containerName=container.name)
                 raise
@@ -186,7 +186,8 @@ class Manager:
             self._remove_by_ref_locked(pod_uid, container_name)
 
     def _remove_by_ref_locked(self, pod_uid: str, container_name: str) -> None:
-        self._policy.remove_container(self._state, pod_uid, container_name)
+        with self._state.together():
+            self._policy.remove_container(self._state, pod_uid, container_name)
         self._last_update_state.delete(pod_uid, container_name)
         self._container_map.remove_by_container_ref(pod_uid, container_name)
 
@@ -229,23 +230,31 @@ class Manager:
                 self._remove_by_ref_locked(pod_uid, container_name)
             self._wake_if_changed_locked(before)
 
-    def reconcile_state(
-        self, ctx: golang.Context
-    ) -> tuple[list[ReconciledContainer], list[ReconciledContainer]]:
+    def reconcile_state(self, ctx: golang.Context) -> tuple[list[ReconciledContainer], list[ReconciledContainer]]:
         """Tells running containers where they may run now; returns those that know, and those that do not."""
-        assert self._pod_status_provider is not None
         success: list[ReconciledContainer] = []
         failure: list[ReconciledContainer] = []
         self._remove_stale_state()
         for pod in self._active_pods():
-            pod_status, found = self._pod_status_provider.get_pod_status(pod.metadata.uid)
-            if not found:
-                klog.v(5).info_s("ReconcileState: skipping pod; status not found", pod=klog.kobj(pod))
-                failure.append(ReconciledContainer(pod.metadata.name))
-                continue
-            for container in _containers(pod):
-                self._reconcile_container(ctx, pod, pod_status, container, success, failure)
+            with contain("Reconciliation of a pod's CPUs failed", ctx, pod=klog.kobj(pod)):
+                self._reconcile_pod(ctx, pod, success, failure)
         return success, failure
+
+    def _reconcile_pod(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        success: list[ReconciledContainer],
+        failure: list[ReconciledContainer],
+    ) -> None:
+        assert self._pod_status_provider is not None
+        pod_status, found = self._pod_status_provider.get_pod_status(pod.metadata.uid)
+        if not found:
+            klog.v(5).info_s("ReconcileState: skipping pod; status not found", pod=klog.kobj(pod))
+            failure.append(ReconciledContainer(pod.metadata.name))
+            return
+        for container in _containers(pod):
+            self._reconcile_container(ctx, pod, pod_status, container, success, failure)
 
     def _reconcile_container(
         self,

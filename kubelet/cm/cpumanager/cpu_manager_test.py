@@ -13,9 +13,11 @@ from kubelet.cm.containermap import ContainerMap
 from kubelet.cm.cpumanager import Manager
 from kubelet.cm.cpumanager.testing import pod
 from kubelet.cm.topologymanager.testing import FakeManager
+from kubelet.util.store import testing as storetesting
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
+from pkg.apimachinery.util.runtime import testing as runtimetesting
 from pkg.utils import cpuset
 
 # A period in which no test gets.
@@ -175,6 +177,27 @@ def test_what_was_given_is_found_again(node: FakeNode, cancelled: golang.Context
         node.start(node.manager("none"), cancelled)
 
 
+def test_a_kubelet_that_dies_at_any_moment_starts_again(
+    node: FakeNode, cancelled: golang.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is written, be it only for a moment, is a state that the next one can begin with."""
+    written = storetesting.record_writes(monkeypatch)
+    manager = node.manager()
+    node.start(manager, cancelled)
+    wants = pod("2", init=["1"])
+    node.pods.append(wants)
+    for container in (*wants.spec.init_containers, *wants.spec.containers):
+        manager.allocate(wants, container)
+    node.pods.remove(wants)
+    manager.reconcile_state(cancelled)
+    states = list(written)
+    for content in states:
+        (node.folder / "cpu_manager_state").write_bytes(content)
+        node.start(node.manager(), cancelled)
+    # Nothing, the first shared set, what each container was given, and what each gave back.
+    assert len(states) == 6
+
+
 def test_another_reservation_does_not_fit(node: FakeNode, cancelled: golang.Context) -> None:
     wants = pod("2")
     node.pods.append(wants)
@@ -259,6 +282,20 @@ def test_reconcile_state(
     both = {"i0", "c0"}
     assert found == [both if success else set(), both if failure else set()]
     assert node.told == ({"pod-i0": "0-7", "pod-c0": "0-7"} if success else {})
+
+
+@runtimetesting.failures
+def test_reconcile_tells_others_when_something_breaks_for_one_pod(
+    node: FakeNode, cancelled: golang.Context, err: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = node.manager()
+    node.start(manager, cancelled)
+    node.run(pod("1/2", uid="broken"))
+    node.run(pod("1/2", uid="other"))
+    failing = runtimetesting.failing_once(node.get_pod_status, err, "broken")
+    monkeypatch.setattr(node, "get_pod_status", failing)
+    success, _ = manager.reconcile_state(golang.background())
+    assert [container.container_id for container in success] == ["other-c0"]
 
 
 def test_reconcile_pods_of_which_too_little_is_known(node: FakeNode, cancelled: golang.Context) -> None:

@@ -109,7 +109,8 @@ class Manager:
         self._remove_stale_state()
         with self._lock:
             try:
-                self._policy.allocate(self._state, pod, container)
+                with self._state.together():
+                    self._policy.allocate(self._state, pod, container)
             except ValueError as err:
                 klog.error_s(err, "Allocate error", pod=klog.kobj(pod), containerName=container.name)
                 raise
@@ -162,7 +163,8 @@ class Manager:
                 self._policy_remove_container_by_ref_locked(pod_uid, container_name)
 
     def _policy_remove_container_by_ref_locked(self, pod_uid: str, container_name: str) -> None:
-        self._policy.remove_container(self._state, pod_uid, container_name)
+        with self._state.together():
+            self._policy.remove_container(self._state, pod_uid, container_name)
         self._container_map.remove_by_container_ref(pod_uid, container_name)
 
 

@@ -16,6 +16,7 @@ from kubelet.cm.memorymanager import state
 from kubelet.cm.memorymanager.memory_manager import get_system_reserved_memory
 from kubelet.cm.memorymanager.testing import GB, MB, container, hint_of, machine, pod
 from kubelet.cm.topologymanager.testing import FakeManager
+from kubelet.util.store import testing as storetesting
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import must_parse
@@ -210,6 +211,21 @@ def test_restart(tmp_path: Path) -> None:
     (tmp_path / "memory_manager_state").write_text(json.dumps(document | {"checksum": 0}))
     with pytest.raises(ValueError, match="the expected machine state is different from the real one"):
         Node(tmp_path)
+
+
+def test_a_kubelet_that_dies_at_any_moment_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is written, be it only for a moment, is a state that the next one can begin with."""
+    written = storetesting.record_writes(monkeypatch)
+    node = Node(tmp_path, hint=hint_of(1))
+    asking = pod("pod1", container("app", "1Gi"), init=(container("init", "2Gi"),))
+    node.run(asking)
+    node.manager.remove_container("pod1-app")
+    states = list(written)
+    for content in states:
+        (tmp_path / "memory_manager_state").write_bytes(content)
+        Node(tmp_path, hint=hint_of(1))
+    # Nothing, the machine, what each container was given, and what each gave back.
+    assert len(states) == 6
 
 
 @pytest.mark.parametrize("size", ["2Gi", "256Mi"], ids=["more than is free", "less"])

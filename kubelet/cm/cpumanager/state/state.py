@@ -5,6 +5,7 @@ Go: pkg/kubelet/cm/cpumanager/state/state.go
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from pkg.utils.cpuset import CPUSet
@@ -35,6 +36,14 @@ class Reader(Protocol):
 
 class State(Reader, Protocol):
     """Tells, and is told. What does not reach the disk is logged and kept in memory."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is changed within reaches the disk as one, for a part of it would make no sense to the next kubelet.
+
+        One at a time changes the state. DIVERGES: Go writes each part, and a kubelet that was killed in between does
+        not start again until somebody removes the file.
+        """
+        ...
 
     def set_cpu_set(self, pod_uid: str, container_name: str, cpus: CPUSet) -> None: ...
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kubelet.checkpointmanager import CheckpointManager
 from kubelet.checkpointmanager.errors import CorruptCheckpointError, ErrCheckpointNotFound
@@ -36,6 +38,8 @@ class StateCheckpoint(StateMemory):
         self._checkpoint_manager = CheckpointManager(state_dir)
         self._initial_containers = initial_containers
         self._store_lock = threading.Lock()  # one writes at a time
+        # Whether changes wait to be written as one, and whether there are any.
+        self._waits = self._has_waiting = False
         path = os.path.join(state_dir, checkpoint_name)
         try:
             self._restore_state()
@@ -109,7 +113,20 @@ class StateCheckpoint(StateMemory):
             checkpoint = CPUManagerCheckpoint(self._policy_name, str(self.get_default_cpu_set()), entries)
             self._checkpoint_manager.create_checkpoint(self._checkpoint_name, checkpoint)
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        self._waits, self._has_waiting = True, False
+        try:
+            yield
+        finally:
+            self._waits = False
+            if self._has_waiting:
+                self._changed()
+
     def _changed(self) -> None:
+        if self._waits:
+            self._has_waiting = True
+            return
         try:
             self._store_state()
         except OSError as err:

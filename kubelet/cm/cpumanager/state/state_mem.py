@@ -5,6 +5,7 @@ Go: pkg/kubelet/cm/cpumanager/state/state_mem.go
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,9 @@ class StateMemory:
     def get_cpu_assignments(self) -> ContainerCPUAssignments:
         with self._lock:
             return {pod_uid: dict(containers) for pod_uid, containers in self._assignments.items()}
+
+    def together(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def set_cpu_set(self, pod_uid: str, container_name: str, cpus: CPUSet) -> None:
         with self._lock:

@@ -5,6 +5,7 @@ Go: pkg/kubelet/cm/memorymanager/state/state.go
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
@@ -78,6 +79,13 @@ class Reader(Protocol):
 
 class State(Reader, Protocol):
     """Keeps what is given to it; all of that is copied. Thread-safe."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is changed within reaches the disk as one, for a part of it would make no sense to the next kubelet.
+
+        One at a time changes the state.
+        """
+        ...
 
     def set_machine_state(self, node_map: NUMANodeMap) -> None: ...
 

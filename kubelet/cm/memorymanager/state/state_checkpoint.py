@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kubelet.checkpointmanager import CheckpointManager
@@ -36,7 +38,9 @@ class StateCheckpoint:
         self._checkpoint_manager = CheckpointManager(state_dir)
         self._checkpoint_name = checkpoint_name
         self._policy_name = policy_name
-        self._lock = threading.Lock()  # one writes at a time
+        self._lock = threading.Lock()  # one writes at a time; guards the next two
+        # Whether changes wait to be written as one, and whether there are any.
+        self._waits = self._has_waiting = False
         self._cache: State = StateMemory()
         path = os.path.join(state_dir, checkpoint_name)
         try:
@@ -76,8 +80,23 @@ class StateCheckpoint:
         )
         self._checkpoint_manager.create_checkpoint(self._checkpoint_name, checkpoint)
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        with self._lock:
+            self._waits, self._has_waiting = True, False
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waits = False
+                if self._has_waiting:
+                    self._save_locked()
+
     def _save_locked(self) -> None:
         """The pod has its memory even if that cannot be written now; the next change tries again."""
+        if self._waits:
+            self._has_waiting = True
+            return
         try:
             self._store_state()
         except OSError as err:

@@ -5,6 +5,7 @@ Go: pkg/kubelet/cm/memorymanager/state/state_mem.go
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,9 @@ class StateMemory:
     def get_memory_assignments(self) -> ContainerMemoryAssignments:
         with self._lock:
             return clone_assignments(self._assignments)
+
+    def together(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def set_machine_state(self, node_map: NUMANodeMap) -> None:
         with self._lock:

@@ -606,6 +606,8 @@ class Kubelet(KubeletPods, KubeletStats):
 
     def _ask_for_admission(self, ctx: golang.Context, pod: v1.Pod) -> lifecycle.PodAdmitResult:
         """Whether the pod may run. One about which that cannot be found out waits: its worker asks again."""
+        if isinstance(pod, v1.PartialPod):
+            return lifecycle.PodAdmitResult(admit=False, message="parts of the pod cannot be decoded", wait=True)
         try:
             return self.allocation_manager.add_pod(self.get_active_pods(), pod)
         except Exception as err:
@@ -820,6 +822,9 @@ class Kubelet(KubeletPods, KubeletStats):
         mirror_pod: v1.Pod | None,
         pod_status: kubecontainer.PodStatus,
     ) -> tuple[bool, PostSyncFunc | None]:
+        if isinstance(pod, v1.PartialPod):
+            # What runs of it goes on, and its status stays as it is, until its source can tell what it should be.
+            return False, None
         first_seen = _first_seen(pod)
         if update_type is kubetypes.SYNC_POD_CREATE and first_seen is not None:
             # time of day: the time is an annotation of the pod.

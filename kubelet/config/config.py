@@ -246,6 +246,12 @@ class PodStorage:
             pods[uid] = ref
             changes.adds.append(ref)
             return
+        if isinstance(existing, v1.PartialPod) and not isinstance(ref, v1.PartialPod):
+            # Even if what could not be read is gone: only now it is known that there is nothing more.
+            _keep_first_seen_time(existing, ref)
+            pods[uid] = ref
+            (changes.updates if ref.metadata.deletion_timestamp is None else changes.deletes).append(ref)
+            return
         need_update, need_reconcile, need_graceful_delete = _check_and_update_pod(existing, ref)
         if need_update:
             changes.updates.append(existing)
@@ -361,6 +367,11 @@ def _record_first_seen_time(pod: v1.Pod) -> None:
     pod.metadata.annotations[kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY] = seen
 
 
+def _keep_first_seen_time(existing: v1.Pod, ref: v1.Pod) -> None:
+    first_seen = existing.metadata.annotations.get(kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY, "")
+    ref.metadata.annotations[kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY] = first_seen
+
+
 def _update_annotations(existing: v1.Pod, ref: v1.Pod) -> None:
     """Give existing the annotations of ref, and let it keep its local ones."""
     annotations = dict(ref.metadata.annotations)
@@ -395,8 +406,7 @@ def _check_and_update_pod(existing: v1.Pod, ref: v1.Pod) -> tuple[bool, bool, bo
         existing.status = ref.status
         return False, True, False
 
-    first_seen = existing.metadata.annotations.get(kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY, "")
-    ref.metadata.annotations[kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY] = first_seen
+    _keep_first_seen_time(existing, ref)
     existing.spec = ref.spec
     existing.metadata.labels = ref.metadata.labels
     existing.metadata.deletion_timestamp = ref.metadata.deletion_timestamp

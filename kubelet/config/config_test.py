@@ -130,6 +130,20 @@ def test_pod_that_cannot_be_taken_in_leaves_the_others(
     assert "Unable to take in a pod" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+def test_pod_that_can_be_read_at_last_is_an_update(tester: Harness, deleted: bool) -> None:
+    pod = valid_pod("foo", "new")
+    tester.send(v1.PartialPod.of(v1.deepcopy(pod)))
+    tester.expect((kubetypes.ADD, [pod]))
+    if deleted:
+        pod.metadata.deletion_timestamp = datetime.datetime.now(datetime.UTC)
+    tester.send(v1.deepcopy(pod))
+    tester.expect((kubetypes.DELETE if deleted else kubetypes.UPDATE, [pod]))
+    (merged,) = tester.pod_config._pods.merged_state()
+    assert type(merged) is v1.Pod
+    assert merged.metadata.annotations[kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY]
+
+
 def test_new_pod_added_different_namespaces(tester: Harness) -> None:
     tester.send(valid_pod("foo", "default"))
     tester.expect((kubetypes.ADD, [valid_pod("foo", "default")]))

@@ -44,12 +44,17 @@ def unreadable(node: ClusterNode) -> Version:
 
 def make_unreadable(node: ClusterNode, name: str, readable: bool = False) -> None:
     """Give one field of a stored pod a wrong type, as a server of another version might, or mend that."""
+    _change_stored(node, name, lambda spec: spec.update(terminationGracePeriodSeconds=2 if readable else "soon"))
+
+
+def _change_stored(node: ClusterNode, name: str, change: Callable[[Object], object]) -> None:
+    """Change the spec of a pod in the server's storage, where nothing is checked."""
     storage = node.cluster.server._storage
     while True:
         entry = storage.get("pods", ("default", name))
         assert entry is not None
         changed = entry.copy()
-        changed["spec"]["terminationGracePeriodSeconds"] = 2 if readable else "soon"
+        change(changed["spec"])
         if storage.replace("pods", entry, changed) is not None:
             return
 
@@ -355,12 +360,51 @@ def test_pod_that_cannot_be_read_is_neither_lost_nor_in_the_way(node: ClusterNod
 def test_pod_that_cannot_be_read_at_first_runs_when_it_can(node: ClusterNode) -> None:
     node.wait_for_log("Unable to decode an object", "default/mended", "terminationGracePeriodSeconds")
     node.wait_for_api_running("readable")
-    assert "mended" not in node.pods()
+    node.wait_for_api_event("mended", "WaitingForResources", "parts of the pod cannot be decoded")
+    assert node.container_ids("mended") == [] and status_patches(node, "mended") == 0
 
     make_unreadable(node, "mended", readable=True)
 
     node.wait_for_api_running("mended")
     assert_history_monotonic(node.history.of("mended"))
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_restart_ends_no_pod_that_cannot_be_read(new_node: Callable[..., ClusterNode], mended: bool) -> None:
+    """The new kubelet sees the pod for the first time, and cannot tell what its containers and volumes are."""
+    name = f"unread-{mended}".lower()
+    node = new_node(f"{name}-node")
+    node.join()
+    scratch = {"name": "scratch", "emptyDir": {}}
+    mounting = sleeper(volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}])
+    node.create(pod(name, mounting, volumes=[scratch]))
+    node.create(pod(f"{name}-removed", sleeper()))
+    before, _ = node.wait_for_api_running(name, f"{name}-removed")
+    file = node.root_dir / "pods" / before.uid / "volumes" / "kubernetes.io~empty-dir" / "scratch" / "file"
+    file.write_text("kept")
+
+    node.kill()
+    _change_stored(node, name, lambda spec: spec["containers"][0].update(image=["no", "name"]))
+    node.delete(f"{name}-removed", grace=0)
+    node.join()
+    node.create(pod(f"{name}-made", sleeper()))
+    node.wait_for_api_running(f"{name}-made")
+    node.wait_for_condition("the orphan ended", lambda: not node.container_ids(f"{name}-removed"))
+
+    assert node.container_ids(name) == [before.container_id()]
+    assert node.calls(name, "StopContainer", "StopPodSandbox") == []
+    assert file.read_text() == "kept"
+    if mended:
+        _change_stored(node, name, lambda spec: spec["containers"][0].update(image=mounting["image"]))
+        node.patch(name, {"metadata": {"labels": {"now": "read"}}})
+        node.runtime.end_container(before.container_id(), 3)
+        node.wait_for_api_pod(name, "restarted", lambda found: found.running and found.restarts() == 1)
+        assert file.read_text() == "kept"
+    # Without grace, for the server, which cannot decode the pod either, refuses the status that comes before its end.
+    node.delete(name, None if mended else 0)
+    node.wait_until_gone(name)
+    node.wait_for_condition("its containers ended", lambda: not node.container_ids(name))
+    assert_history_monotonic(node.history.of(name))
 
 
 # --- All of them -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Go: pkg/kubelet/volumemanager/cache/desired_state_of_world.go
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -84,6 +84,8 @@ class DesiredStateOfWorld:
         self._lock = threading.Lock()  # guards all below
         self._volumes_to_mount: dict[str, _VolumeToMount] = {}
         self._pod_errors: dict[str, set[str]] = {}
+        # Pods of which nobody can tell what volumes they want.
+        self._kept_pods: frozenset[str] = frozenset()
         selinux_metrics.register_selinux_metrics()
 
     def add_pod_to_volume(
@@ -226,19 +228,26 @@ class DesiredStateOfWorld:
             volume = self._volumes_to_mount.get(volume_name)
             return volume is not None and volume.effective_selinux_mount_file_label == selinux_mount_context
 
+    def keep_volumes_of(self, pod_names: Collection[str]) -> None:
+        """From now on these pods, and no others, may want any volume that they have, whichever it is."""
+        with self._lock:
+            self._kept_pods = frozenset(pod_names)
+
     def pod_exists_in_volume(self, pod_name: str, volume_name: str, selinux_mount_option: str) -> bool:
-        """Whether the pod wants the volume, with this context."""
+        """Whether the pod wants the volume, with this context, or may want it."""
         with self._lock:
             volume = self._volumes_to_mount.get(volume_name)
-            return (
+            return pod_name in self._kept_pods or (
                 volume is not None
                 and volume.effective_selinux_mount_file_label == selinux_mount_option
                 and pod_name in volume.pods_to_mount
             )
 
     def volume_exists_with_spec_name(self, pod_name: str, volume_spec_name: str) -> bool:
-        """Whether the pod wants a volume whose directory has this name."""
+        """Whether the pod wants a volume whose directory has this name, or may want it."""
         with self._lock:
+            if pod_name in self._kept_pods:
+                return True
             pods = (volume.pods_to_mount.get(pod_name) for volume in self._volumes_to_mount.values())
             return any(pod is not None and pod.volume_spec.name() == volume_spec_name for pod in pods)
 

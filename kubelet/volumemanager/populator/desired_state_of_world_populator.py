@@ -224,8 +224,14 @@ class DesiredStateOfWorldPopulator:
 
     def find_and_add_new_pods(self) -> None:
         """Add what pods want that may have containers."""
-        for pod in self._pod_manager.get_pods():
+        pods = self._pod_manager.get_pods()
+        removable = self._pod_state_provider.should_pod_runtime_be_removed
+        partial = {pod.metadata.uid for pod in pods if isinstance(pod, v1.PartialPod)}
+        self._desired_state_of_world.keep_volumes_of({uid for uid in partial if not removable(uid)})
+        for pod in pods:
             uid = pod.metadata.uid
+            if uid in partial:
+                continue
             if self._pod_previously_processed(volumeutil.get_unique_pod_name(pod)):
                 continue
             if self.has_added_pods():

@@ -118,6 +118,19 @@ def test_pods_whose_containers_may_run_get_volumes(
     assert world.loop() == ([VOLUME] if expected else [])
 
 
+def test_volumes_of_a_pod_that_cannot_be_read_are_left_alone(world: World) -> None:
+    world.add_bound()
+    world.pods.pods["u"] = v1.PartialPod.of(world.add_pod())
+    assert world.loop() == []
+    assert world.desired.pod_exists_in_volume("u", VOLUME, "")
+    assert world.desired.volume_exists_with_spec_name("u", "any")
+    assert not world.desired.pod_exists_in_volume("other", VOLUME, "")
+    world.pods.removed.add("u")
+    world.loop()
+    assert not world.desired.pod_exists_in_volume("u", VOLUME, "")
+    assert not world.desired.volume_exists_with_spec_name("u", "any")
+
+
 def test_pod_that_begins_its_next_life_while_it_is_forgotten_has_begun(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

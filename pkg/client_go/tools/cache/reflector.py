@@ -545,14 +545,15 @@ def _substitute(known: Any | None, which: watch.Undecodable) -> Any | None:
     """What the store shall have in the place of an object that cannot be read, None for nothing.
 
     That is the known object with the version, the deletion and the phase of the unreadable one. Of a pod that is not
-    known, or no longer the same, and that is being deleted, it is what can be read: the kubelet must see to its end.
+    known in full, or no longer the same, it is what can be read: the pod may be running, which must not end because
+    the kubelet was started anew, and when the pod is being deleted the kubelet must see to its end.
     """
     partial = which.partial
     if partial is None:
         return known
     metadata: metav1.ObjectMeta = partial.metadata
-    if known is None or metadata.uid not in ("", known.metadata.uid):
-        return partial if isinstance(partial, v1.Pod) and metadata.deletion_timestamp is not None else None
+    if known is None or isinstance(known, v1.PartialPod) or metadata.uid not in ("", known.metadata.uid):
+        return v1.PartialPod.of(partial) if isinstance(partial, v1.Pod) and metadata.uid else None
     obj = codec.deepcopy(known)
     obj.metadata.resource_version = metadata.resource_version
     if metadata.deletion_timestamp is not None:

@@ -659,7 +659,7 @@ def _unreadable(name: str, uid: str, version: str, deleted: bool = False, phase:
 
 @pytest.mark.parametrize("by_watch", [True, False])
 def test_deletion_of_what_can_no_longer_be_decoded(by_watch: bool) -> None:
-    """Its deletion is seen, and what is not known is taken in only to be ended."""
+    """Its deletion is seen, and what is not known is taken in as far as it can be read."""
     store = cache.new_store(cache.meta_namespace_key_func)
     for name in ("ended", "changed", "recreated", "recreated-ended"):
         obj = pod(name, "1")
@@ -685,11 +685,29 @@ def test_deletion_of_what_can_no_longer_be_decoded(by_watch: bool) -> None:
     else:
         reflector._list(BACKGROUND)
     found = {obj.metadata.name: obj for obj in store.list()}
-    assert sorted(found) == ["changed", "ended", "recreated-ended", "unknown-ended"]
+    assert sorted(found) == ["changed", "ended", "recreated", "recreated-ended", "unknown", "unknown-ended"]
+    partial = {name for name, obj in found.items() if isinstance(obj, v1.PartialPod)}
+    assert partial == {"recreated", "recreated-ended", "unknown", "unknown-ended"}
     ended = found["ended"].metadata
     assert (ended.deletion_timestamp, ended.deletion_grace_period_seconds) == (DELETED, 7)
     assert (ended.resource_version, found["ended"].spec.priority) == ("2", 5)
     assert found["changed"].status.phase == "Failed" and found["changed"].metadata.deletion_timestamp is None
-    assert found["recreated-ended"].metadata.uid == "other"
+    assert found["recreated"].metadata.uid == found["recreated-ended"].metadata.uid == "other"
     assert found["unknown-ended"].metadata.deletion_timestamp == DELETED
     assert reflector.last_sync_resource_version == "3"
+
+
+def test_what_is_known_in_part_follows_what_can_be_read() -> None:
+    store = cache.new_store(cache.meta_namespace_key_func)
+    stream = testing.FakeWatch[v1.Pod]()
+    for which in (_unreadable("a", "u", "1"), _unreadable("a", "u", "2", phase="Failed")):
+        stream.send(watch.Event(watch.MODIFIED, which))  # type: ignore[arg-type]
+    stream.send(watch.Event(watch.MODIFIED, watch.Undecodable("", "b", "3", v1.Pod())))  # type: ignore[arg-type]
+    stream.stop()
+    page: pager.List[v1.Pod] = pager.List(metav1.ListMeta(), [])
+    reflector = cache.Reflector(cache.ListWatch(lambda ctx, options: page, lambda ctx, options: stream), v1.Pod, store)
+    events = reflector_._Events(reflector, store, reflector._set_last_sync_resource_version, True)
+    events.handle(BACKGROUND, 0.0, stream, reflector_._Resync(reflector))
+    (obj,) = store.list()
+    assert isinstance(obj, v1.PartialPod)
+    assert (obj.metadata.resource_version, obj.status.phase) == ("2", "Failed")

@@ -49,7 +49,10 @@ class CheckpointManager:
                 blob = self._store.read(key)
             except store.ErrKeyNotFound as err:
                 raise ErrCheckpointNotFound from err
-            checkpoint.unmarshal_checkpoint(blob)
+            try:
+                checkpoint.unmarshal_checkpoint(blob)
+            except RecursionError as err:
+                raise ValueError(f"checkpoint {key} is nested too deeply") from err
             checkpoint.verify_checksum()
 
     def remove_checkpoint(self, key: str) -> None:

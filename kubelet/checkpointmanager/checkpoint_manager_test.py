@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubelet import checkpointmanager
+from kubelet.allocation import state
 from kubelet.checkpointmanager import checksum, errors
 
 
@@ -46,6 +47,12 @@ def test_checkpoints(tmp_path: Path) -> None:
     with pytest.raises(errors.CorruptCheckpointError) as corrupt:
         manager.get_checkpoint("two", found)
     assert (corrupt.value.expected, corrupt.value.actual) == (1, checksum.new("text of two"))
+
+
+def test_checkpoint_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    (tmp_path / "deep").write_bytes(b"[" * 100_000)
+    with pytest.raises(ValueError, match="checkpoint deep is nested too deeply"):
+        checkpointmanager.CheckpointManager(str(tmp_path)).get_checkpoint("deep", state.Checkpoint())
 
 
 def test_checksum_is_go_s() -> None:

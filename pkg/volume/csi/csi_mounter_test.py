@@ -476,7 +476,7 @@ def test_new_unmounter_without_data(tmp_path: Path) -> None:
             world.plugin.new_unmounter("test-pv", "pod-uid")
         directory = tmp_path / "pods/pod-uid/volumes/kubernetes.io~csi/test-pv"
         directory.mkdir(parents=True)
-        for content in (b"{", b"[]", b'{"a":1}', b"\xff"):
+        for content in (b"{", b"[]", b'{"a":1}', b"\xff", b"[" * 100_000):
             (directory / "vol_data.json").write_bytes(content)
             with pytest.raises(ValueError, match="failed to parse volume data file"):
                 world.plugin.new_unmounter("test-pv", "pod-uid")

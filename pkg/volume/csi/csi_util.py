@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery.runtime import codec
 from pkg.volume.plugins import Spec, VolumeHost
 
 if TYPE_CHECKING:
@@ -76,12 +77,9 @@ def load_volume_data(directory: str, file_name: str) -> dict[str, str]:
     except OSError as err:
         raise OSError(f"{log(f'failed to open volume data file [{path}]')}: {err}") from err
     try:
-        data = json.loads(text)
+        return codec.decode_json(text, dict[str, str])
     except ValueError as err:
         raise ValueError(log(f"failed to parse volume data file [{path}]: {err}")) from err
-    if not isinstance(data, dict) or not all(isinstance(value, str) for value in data.values()):
-        raise ValueError(log(f"failed to parse volume data file [{path}]: not an object of strings"))
-    return data
 
 
 def remove_volume_data(directory: str, file_name: str) -> None:

@@ -16,6 +16,7 @@ from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import wait
 from pkg.component_helpers.node import util as nodeutil
 from pkg.volume.plugins import VolumeHost
@@ -292,12 +293,9 @@ def build_node_id_map_from_annotation(node: v1.Node) -> dict[str, str]:
         return {}
     problem = f'failed to parse node\'s "{ANNOTATION_KEY_NODE_ID}" annotation value ({klog.quote(text)})'
     try:
-        names = json.loads(text)
+        return codec.decode_json(text, dict[str, str])
     except ValueError as err:
         raise ValueError(f"{problem} err={err}") from err
-    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise ValueError(f"{problem} err=not an object of strings")
-    return names
 
 
 def update_node_id_in_node(csi_driver_name: str, csi_driver_node_id: str) -> NodeUpdateFunc:

@@ -191,7 +191,8 @@ def test_nothing_new_is_not_written() -> None:
             r'^error updating Node object .*reported "zone":"a" but existing label is "zone":"b"',
         ),
         (node("boo"), "id", r"failed to parse node's \"csi.volume.kubernetes.io/nodeid\" annotation value \(\"boo\"\)"),
-        (node('{"a":1}'), "id", "not an object of strings"),
+        (node('{"a":1}'), "id", "failed to parse node's .* annotation value .*Expected `str`, got `int`"),
+        (node("[" * 100_000), "id", "failed to parse node's .* annotation value"),
     ],
 )
 def test_install_csi_driver_fails(existing: v1.Node, node_id: str, message: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 import socket
 import threading
 import time
@@ -18,18 +17,17 @@ from typing import TYPE_CHECKING
 from pkg import golang, klog
 from pkg.golang.http.conn import Conn, PlainConn, linger
 from pkg.golang.http.hangups import HangUps
-from pkg.golang.http.head import Head, MalformedError, parse_head
+from pkg.golang.http.head import HEAD_END, Head, MalformedError, parse_head
 from pkg.golang.http.headers import Headers
 from pkg.golang.http.request import BadRequest, Body, Request, parse_path
 from pkg.golang.http.response import ClientGone, Handler, HTTPError, ResponseWriter, error
 from pkg.golang.http.room import Room, source_of
 from pkg.golang.http.status import status_text
-from pkg.golang.http.transfer import RequestBody, ResponseFrame
+from pkg.golang.http.transfer import MessageBody, ResponseFrame, Source
 
 if TYPE_CHECKING:
     from OpenSSL import SSL
 
-_CHUNK = 1 << 16
 # Seconds in which a client may still read why its connection is ended.
 _LINGER = 0.5
 # Seconds in which a client has to take an answer that is a redirect or a refusal.
@@ -38,7 +36,6 @@ REFUSAL_WRITE_TIMEOUT = 10.0
 CERTIFICATE_COST_BYTES = 20 << 10
 # Of a body that the handler did not read.
 MAX_SKIPPED_BYTES = 256 << 10
-_HEAD_END = re.compile(rb"\n\r?\n")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
@@ -63,19 +60,6 @@ class Settings:
     max_body_bytes: int
 
 
-class _Source:
-    """What has come on a connection, and was not used yet."""
-
-    def __init__(self, conn: Conn) -> None:
-        self.conn = conn
-        self.received = bytearray()
-
-    def more(self) -> bool:
-        data = self.conn.recv(_CHUNK)
-        self.received += data
-        return bool(data)
-
-
 class Connection:
     """Serves one client after the other's request in the thread that calls `serve`."""
 
@@ -86,9 +70,9 @@ class Connection:
         self._peer_certificates: list[bytes] = []
         self._conn: Conn = PlainConn(sock)
         # By itself, and not a part of this object: a cycle would keep what was received until garbage is collected.
-        self._source = _Source(self._conn)
+        self._source = Source(self._conn)
         # Of the request that is being served.
-        self._body: RequestBody
+        self._body: MessageBody
         self._frame: ResponseFrame
         self._is_to_continue = False
 
@@ -159,7 +143,7 @@ class Connection:
             time.monotonic() + (self._settings.read_header_timeout if self._source.received else timeout)
         )
         searched = 0
-        while (end := _HEAD_END.search(self._source.received, max(searched - 2, 0))) is None:
+        while (end := HEAD_END.search(self._source.received, max(searched - 2, 0))) is None:
             searched = len(self._source.received)
             if searched > self._settings.max_header_bytes:
                 raise MalformedError(431)
@@ -185,7 +169,7 @@ class Connection:
     def _respond(self, head: Head) -> bool:
         """Returns whether the handler has taken the connection over. Raises OSError."""
         ctx, cancel = golang.with_cancel(self._settings.ctx)
-        self._body, self._frame = RequestBody(head, self._source), ResponseFrame(head)
+        self._body, self._frame = MessageBody(head.content_length, self._source), ResponseFrame(head)
         self._is_to_continue = head.expects_continue and not self._body.ended
         w = ResponseWriter(self, head=head.method == "HEAD")
         self._settings.hang_ups.add(self.sock.fileno(), cancel)

@@ -1,6 +1,6 @@
-"""The head of a request: its first line and its fields.
+"""The head of a request or a response: its first line and its fields.
 
-Go: net/http/request.go (readRequest), net/textproto/reader.go
+Go: net/http/request.go (readRequest), net/http/response.go (ReadResponse), net/textproto/reader.go
 
 Written here, for what parses a head meets bytes of anybody, before it is known who they are: every expression below
 takes time in proportion to what it reads. Those of `h11` do not, nor do those of Python's `email`.
@@ -22,16 +22,19 @@ _METHOD = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]{1,64}")
 _NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
 _TARGET = re.compile(r"[\x21-\x7e]+")
 _VERSION = re.compile(r"HTTP/[0-9]\.[0-9]")
+_STATUS_LINE = re.compile(r"(HTTP/1\.[01]) ([1-9][0-9]{2})(?: (.*))?")
+# What ends a head, with the end of its last line.
+HEAD_END = re.compile(rb"\n\r?\n")
 # Nothing of a head has these, once its lines are split.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _MAX_LENGTH_DIGITS = 18
 
 
 class MalformedError(Exception):
-    """What came is not the head of a request that can be answered but with this status."""
+    """What came is not the head of a message. `status` answers a request whose head it should have been."""
 
     def __init__(self, status: int) -> None:
-        super().__init__(f"malformed HTTP request: {status}")
+        super().__init__(f"malformed HTTP: {status}")
         self.status = status
 
 
@@ -56,14 +59,8 @@ def parse_head(data: bytes | bytearray) -> Head:
 
     DIVERGES: a field that goes on in the next line is refused, as RFC 9112 has it. Methods have 64 letters at most.
     """
-    text = data.decode("latin-1").replace("\r\n", "\n")
-    if text.count("\n") > MAX_HEADER_FIELDS + 2:
-        raise MalformedError(431)
-    if _CONTROL.search(text):
-        raise MalformedError(400)
-    first, *lines = text[:-2].split("\n")
+    first, headers = _parse(data)
     method, target, version = _request_line(first)
-    headers = Headers(_field(line) for line in lines)
     if version == "HTTP/1.1" and len(headers.get_all("Host")) != 1:
         raise MalformedError(400)
     return Head(
@@ -75,6 +72,49 @@ def parse_head(data: bytes | bytearray) -> Head:
         chunks=version == "HTTP/1.1",
         expects_continue=version == "HTTP/1.1" and headers.has_token("Expect", "100-continue"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """The head of one response. `content_length` is None for a body in chunks."""
+
+    status: int
+    reason: str
+    headers: Headers
+    content_length: int | None
+    until_end: bool
+    """Whether the body ends with the connection; then it has no length."""
+
+
+def parse_response_head(data: bytes | bytearray) -> ResponseHead:
+    """Parse what comes up to the blank line, and with it. Raises MalformedError.
+
+    DIVERGES: a field that goes on in the next line is refused, as in a request.
+    """
+    first, headers = _parse(data)
+    match = _STATUS_LINE.fullmatch(first)
+    if match is None:
+        raise MalformedError(400)
+    version, status, reason = match[1], int(match[2]), match[3] or ""
+    has_body = status >= 200 and status not in (204, 304)
+    return ResponseHead(
+        status=status,
+        reason=reason,
+        headers=headers,
+        content_length=_content_length(headers, version) if has_body else 0,
+        until_end=has_body and not ("Content-Length" in headers or "Transfer-Encoding" in headers),
+    )
+
+
+def _parse(data: bytes | bytearray) -> tuple[str, Headers]:
+    """The first line, and the fields."""
+    text = data.decode("latin-1").replace("\r\n", "\n")
+    if text.count("\n") > MAX_HEADER_FIELDS + 2:
+        raise MalformedError(431)
+    if _CONTROL.search(text):
+        raise MalformedError(400)
+    first, *lines = text[:-2].split("\n")
+    return first, Headers(_field(line) for line in lines)
 
 
 def _request_line(line: str) -> tuple[str, str, str]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Protocol
 
+from pkg.golang.http.conn import Conn
 from pkg.golang.http.head import Head
 from pkg.golang.http.headers import Headers
 from pkg.golang.http.request import BadRequest
@@ -27,23 +27,28 @@ _SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
 _LINE_BREAK = re.compile(r"[\r\n\0]")
 
 
-class Source(Protocol):
-    """What has come of a connection and was not used yet."""
+class Source:
+    """What has come on a connection, and was not used yet."""
 
-    received: bytearray
+    def __init__(self, conn: Conn) -> None:
+        self.conn = conn
+        self.received = bytearray()
 
     def more(self) -> bool:
         """Wait for more; False when the other side has ended. Raises OSError."""
-        ...
+        data = self.conn.recv(_PART)
+        self.received += data
+        return bool(data)
 
 
-class RequestBody:
-    """Takes the body of one request out of what has come. Used by the thread that serves the request."""
+class MessageBody:
+    """Takes the body of one request or response out of what has come. Used by one thread."""
 
-    def __init__(self, head: Head, source: Source) -> None:
+    def __init__(self, content_length: int | None, source: Source) -> None:
+        """`content_length` is None for a body in chunks."""
         self._source = source
-        self._left = head.content_length or 0
-        self.chunked = head.content_length is None
+        self._left = content_length or 0
+        self.chunked = content_length is None
         self.ended = not self.chunked and self._left == 0
         self._excess = 0
 

@@ -5,23 +5,27 @@ Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
-
-import h11
 
 from pkg import klog
 from pkg.apimachinery.util import httpstream
 from pkg.apimachinery.util.proxy.dial import DIAL_TIMEOUT, dial_url
 from pkg.apimachinery.util.proxy.relay import Relay
 from pkg.golang import http
+from pkg.golang.http.head import HEAD_END, MalformedError, ResponseHead, parse_response_head
+from pkg.golang.http.transfer import MessageBody, Source
 
 SWITCHING_PROTOCOLS = 101
-_READ_SIZE = 1 << 16
+# The head of an answer, with its 1xx responses.
+MAX_HEAD_BYTES = 64 << 10
 # What of a refusal's body is passed on.
 _MAX_BODY = 1 << 20
+# What would end a line of a head early.
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # Between two servers and of no meaning behind them; nor are the client's credentials any business of the runtime.
 # DIVERGES: Go passes those on.
 _NOT_FORWARDED = {"host", "content-length", "transfer-encoding", "keep-alive", "trailer", "expect", "authorization"}
@@ -111,15 +115,20 @@ def dial_for_upgrade(location: str, method: str, headers: Iterable[tuple[str, st
 
     Raises BackendError.
     """
-    url = urlsplit(location)
     try:
+        url = urlsplit(location)
+        target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        request = _request(method, target, [("Host", url.netloc), *headers])
         conn = dial_url(url)
     except (OSError, ValueError) as err:
         raise BackendError(f"error dialing backend: {err}") from err
     try:
-        target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        return _ask(conn, method, target, [("Host", url.netloc), *headers])
-    except (OSError, h11.ProtocolError) as err:
+        conn.set_deadline(time.monotonic() + DIAL_TIMEOUT)
+        conn.sendall(request)
+        backend = _read_answer(conn)
+        conn.set_deadline(None)
+        return backend
+    except (OSError, MalformedError, http.BadRequest) as err:
         conn.close()
         raise BackendError(f"error sending request: {err}") from err
     except BaseException:
@@ -127,33 +136,52 @@ def dial_for_upgrade(location: str, method: str, headers: Iterable[tuple[str, st
         raise
 
 
-def _ask(conn: http.Conn, method: str, target: str, headers: Fields) -> Backend:
-    """Send the request and read the answer to it. Raises OSError or h11.ProtocolError."""
-    conn.set_deadline(time.monotonic() + DIAL_TIMEOUT)
-    http11 = h11.Connection(h11.CLIENT)
+def _request(method: str, target: str, headers: Fields) -> bytes:
+    """Raises ValueError for what no head can hold: what the client sent is known to be right."""
     if method not in ("GET", "HEAD"):
         headers = [*headers, ("Content-Length", "0")]
-    conn.sendall(http11.send(h11.Request(method=method, target=target, headers=headers)) or b"")
-    conn.sendall(http11.send(h11.EndOfMessage()) or b"")
-    backend = Backend(conn, 0)
-    body = bytearray()
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+    if any(_CONTROL.search(line) for line in lines) or " " in target:
+        raise ValueError(f"target or host cannot be sent: {target!r}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def _read_answer(conn: http.Conn) -> Backend:
+    """Raises OSError, MalformedError or BadRequest."""
+    source = Source(conn)
+    left = MAX_HEAD_BYTES
     while True:
-        match event := http11.next_event():
-            case h11.NEED_DATA:
-                http11.receive_data(conn.recv(_READ_SIZE))
-                continue
-            case h11.InformationalResponse() | h11.Response():
-                backend.status = event.status_code
-                backend.reason = event.reason.decode("latin-1")
-                items = event.headers.raw_items()
-                backend.headers = http.Headers((name.decode(), value.decode("latin-1")) for name, value in items)
-            case h11.Data():
-                body += event.data
-        if backend.status == SWITCHING_PROTOCOLS:
-            body += http11.trailing_data[0]
+        data = _read_head(source, left)
+        head = parse_response_head(data)
+        if head.status >= 200 or head.status == SWITCHING_PROTOCOLS:
             break
-        if isinstance(event, h11.EndOfMessage | h11.ConnectionClosed) or len(body) > _MAX_BODY:
-            break
-    backend.body = bytes(body[:_MAX_BODY]) if backend.status != SWITCHING_PROTOCOLS else bytes(body)
-    conn.set_deadline(None)
-    return backend
+        left -= len(data)
+    body = bytes(source.received) if head.status == SWITCHING_PROTOCOLS else _read_body(head, source)
+    return Backend(conn, head.status, head.reason, head.headers, body)
+
+
+def _read_head(source: Source, limit: int) -> bytes:
+    """Raises OSError, or BadRequest for a head that is longer, or not complete."""
+    searched = 0
+    while (end := HEAD_END.search(source.received, max(searched - 2, 0), limit)) is None:
+        searched = len(source.received)
+        if searched >= limit:
+            raise http.BadRequest("head of the response is too long")
+        if not source.more():
+            raise http.BadRequest("unexpected end of the response")
+    data = bytes(source.received[: end.end()])
+    del source.received[: end.end()]
+    return data
+
+
+def _read_body(head: ResponseHead, source: Source) -> bytes:
+    """As much as is passed on. Raises OSError or BadRequest."""
+    if head.until_end:
+        while len(source.received) < _MAX_BODY and source.more():
+            pass
+        return bytes(source.received[:_MAX_BODY])
+    body = MessageBody(head.content_length, source)
+    passed_on = bytearray()
+    while len(passed_on) < _MAX_BODY and (part := body.next_part()):
+        passed_on += part
+    return bytes(passed_on[:_MAX_BODY])

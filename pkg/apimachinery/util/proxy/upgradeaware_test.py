@@ -81,6 +81,11 @@ def test_an_upgraded_connection_is_the_clients() -> None:
         ),
         (b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\ngone", ("HTTP/1.1 404 Not Found", b"gone")),
         (
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"2\r\nno\r\n3\r\nway\r\n0\r\n\r\n",
+            ("HTTP/1.1 403 Forbidden", b"noway"),
+        ),
+        (
             b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere/\r\nContent-Length: 0\r\n\r\n",
             ("HTTP/1.1 500 Internal Server Error", b"invalid upgrade response: status code 302\n"),
         ),
@@ -105,6 +110,8 @@ def test_a_request_without_an_upgrade() -> None:
         ("http://127.0.0.1:1/x", b"error dialing backend: "),
         ("ftp://127.0.0.1/x", b"error dialing backend: unknown scheme or host"),
         ("/x", b"error dialing backend: unknown scheme or host"),
+        ("http://[::1/x", b"error dialing backend: Invalid IPv6 URL"),
+        ("http://127.0.0.1:1/x HTTP/1.1", b"error dialing backend: target or host cannot be sent"),
     ],
 )
 def test_a_runtime_that_is_not_there(location: str, text: bytes) -> None:
@@ -114,7 +121,28 @@ def test_a_runtime_that_is_not_there(location: str, text: bytes) -> None:
     assert body.startswith(text)
 
 
-@pytest.mark.parametrize("junk", [b"SSH-2.0-OpenSSH_9\r\n\r\n\r\n", b"HTTP/1.1 101 Sw"])
+def test_a_field_that_is_not_ascii_is_passed_on() -> None:
+    refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone"
+    with (
+        FakeRuntime(lambda _: None, refusal=refusal) as fake,
+        passing_on(fake.url) as port,
+        ask(port, f"{UPGRADE}User-Agent: Müller\r\n") as sock,
+    ):
+        assert answer(sock) == ("HTTP/1.1 404 Not Found", b"gone")
+    assert "User-Agent: Müller\r\n" in fake.heads[0]
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"SSH-2.0-OpenSSH_9\r\n\r\n\r\n",
+        b"HTTP/1.1 101 Sw",
+        b"HTTP/1.1 404 Not Found\r\nField: a" + b" " * 60_000 + b"\0\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 5_000,
+        b"HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\ngone",
+    ],
+)
 def test_a_runtime_that_speaks_no_http(junk: bytes) -> None:
     with FakeRuntime(lambda _: None, refusal=junk) as fake, passing_on(fake.url) as port, ask(port, UPGRADE) as sock:
         status, body = answer(sock)

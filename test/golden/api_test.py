@@ -122,6 +122,19 @@ KNOWN = [
         always=False,
     ),
     Known(
+        r"^no-config: (patch status conditions\[0\] status: recorded null, ours \"False\"$|only recorded: patch .*"
+        r"\"conditions\": \[{\"status\": \"False\", \"type\": \"PodReadyToStartContainers\"}\]}}$)",
+        "on a busy machine the pod's first two statuses, from before and after its sandbox is begun, go out as one; "
+        "Go sends the newest as well",
+        always=False,
+    ),
+    Known(
+        r"^crashes( events: (only ours: patch .*Back-off restarting|patch count:) |: calls: patch events: 1 more "
+        r"| .* BackOff: .* held count:)",
+        "one for each sync of a container that waits to be started again; a busy machine takes longer, with more syncs",
+        always=False,
+    ),
+    Known(
         r"^everything: calls: ((patch|get) pods|(create|patch) events): [12] more ",
         "so many for each sync of a container that cannot be made",
         always=False,

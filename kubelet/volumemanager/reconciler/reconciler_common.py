@@ -89,6 +89,8 @@ class ReconcilerCommon:
         self._wake: golang.Channel[None] = golang.Channel(1)
         # Found on disk, and nobody could tell what they are: unmounted once they are known to be unwanted.
         self._volumes_failed_reconstruction: list[PodVolume] = []
+        # Those of them whose unmount has begun.
+        self._volumes_being_cleaned_up: set[PodVolume] = set()
         self._lock = threading.Lock()  # guards the two below
         # Found on disk: the node's status is yet to tell where their devices are.
         self._volumes_need_update_from_node_status: list[str] = []
@@ -242,7 +244,7 @@ class ReconcilerCommon:
             klog.v(5).info_s(volume.generate_msg_detailed(f"Starting {name}", note))
         try:
             yield
-        except _EXPECTED_ERRORS as err:
+        except EXPECTED_ERRORS as err:
             klog.v(5).info_s("Volume operation is not started", operation=operation, reason=err)
             return
         except Exception as err:
@@ -260,7 +262,7 @@ class ReconcilerCommon:
 
 
 # Another operation on the volume runs, this one failed lately, or what must come first has not come.
-_EXPECTED_ERRORS = (
+EXPECTED_ERRORS = (
     nestedpendingoperations.AlreadyExistsError,
     exponentialbackoff.ExponentialBackoffError,
     operationexecutor.MountPreConditionFailed,

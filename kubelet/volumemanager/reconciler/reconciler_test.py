@@ -421,6 +421,49 @@ def test_volume_that_cannot_be_reconstructed_goes_unless_it_is_wanted(world: Wor
     assert world.names().count("tear_down") == int(not wanted), "only once"
 
 
+def test_volume_that_cannot_be_reconstructed_goes_with_a_pod_that_never_mounts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As one that was ending when the kubelet started.
+    monkeypatch.setattr(world.reconciler, "_pod_has_begun", lambda pod_name: False)
+    world.plugin.reconstructible = False
+    path = left_behind(world)
+    world.want()
+    world.reconciler.reconstruct_volumes()
+    world.rounds()
+    assert world.plugin.calls == [] and path.exists()
+    world.desired.delete_pod_from_volume("u", PV)
+    world.rounds(1)
+    assert world.names() == ["tear_down"] and not path.exists()
+
+
+def test_volume_that_cannot_be_reconstructed_is_left_to_its_pod_once_it_is_mounted(world: World) -> None:
+    world.plugin.reconstructible = False
+    left_behind(world)
+    world.want()
+    world.report()
+    world.reconciler.reconstruct_volumes()
+    world.plugin.reconstructible = True
+    world.rounds(2)
+    world.desired.delete_pod_from_volume("u", PV)
+    world.rounds(2)
+    assert world.names()[-2:] == ["tear_down", "unmount_device"] and world.names().count("tear_down") == 1
+
+
+def test_volume_that_cannot_be_reconstructed_is_unmounted_again_after_a_failure(world: World) -> None:
+    world.plugin.reconstructible = False
+    world.plugin.errors["tear_down"] = [OSError("busy")]
+    path = left_behind(world)
+    world.reconciler.reconstruct_volumes()
+    world.rounds(1)
+    world.rounds()
+    assert world.names() == ["tear_down"] and path.exists(), "not at once"
+    world.executor.forget_failures("pv")
+    world.rounds(1)
+    world.rounds()
+    assert world.names() == ["tear_down"] * 2 and not path.exists()
+
+
 def test_reconstructed_volume_whose_set_up_fails_is_unmounted_with_its_pod(world: World) -> None:
     left_behind(world)
     world.reconciler.reconstruct_volumes()

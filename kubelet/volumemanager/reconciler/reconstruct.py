@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kubelet.volumemanager.reconciler.reconstruct_common import (
     GlobalVolumeInfo,
+    PodVolume,
     ReconstructCommonMethods,
     get_device_mount_path,
     get_volumes_from_pod_dir,
@@ -16,6 +17,7 @@ from kubelet.volumemanager.reconciler.reconstruct_common import (
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.volume.util.nestedpendingoperations import EMPTY_NODE_NAME
 from pkg.volume.util.operationexecutor import MarkVolumeOpts, VolumeMountState
 
 if TYPE_CHECKING:
@@ -128,22 +130,37 @@ class ReconstructMethods(ReconstructCommonMethods):
         )
 
     def _clean_orphan_volumes(self) -> None:
-        """Unmount, once, what could not be told from its directory and no pod wants."""
-        volumes, self._volumes_failed_reconstruction = self._volumes_failed_reconstruction, []
-        for volume in volumes:
-            ref = {"podName": volume.pod_name, "volumeSpecName": volume.volume_spec_name}
-            if self._desired_state_of_world.volume_exists_with_spec_name(volume.pod_name, volume.volume_spec_name):
-                # Setting it up for its pod makes it known.
-                klog.v(4).info_s("Volume exists in desired state, skip cleaning up mounts", **ref)
-                continue
-            klog.info_s("Cleaning up mounts for volume that could not be reconstructed", **ref)
-            try:
-                self._cleanup_mounts(volume)
-            except golang.ThreadError as err:
-                klog.error_s(err, "Cleaning up mounts is tried again in the next round", **ref)
-                self._volumes_failed_reconstruction.append(volume)
-        if volumes:
-            klog.v(2).info_s("Orphan volume cleanup finished")
+        """Unmount what could not be told from its directory and no pod wants.
+
+        DIVERGES: Go tries that once, and leaves to the mount for a pod what the pod wants. There that mount always
+        comes; here a pod that was ending when the kubelet started never mounts, and could not end with its old mount.
+        """
+        left: list[PodVolume] = []
+        for volume in self._volumes_failed_reconstruction:
+            if self._clean_orphan_volume(volume):
+                left.append(volume)
+            else:
+                self._volumes_being_cleaned_up.discard(volume)
+        self._volumes_failed_reconstruction = left
+
+    def _clean_orphan_volume(self, volume: PodVolume) -> bool:
+        """Whether the volume is to be looked at in the next round, too."""
+        ref = {"podName": volume.pod_name, "volumeSpecName": volume.volume_spec_name}
+        if self._actual_state_of_world.volume_exists_with_spec_name(volume.pod_name, volume.volume_spec_name):
+            # Since it was set up for its pod it is known.
+            return False
+        if self._desired_state_of_world.volume_exists_with_spec_name(volume.pod_name, volume.volume_spec_name):
+            klog.v(4).info_s("Volume exists in desired state, skip cleaning up mounts", **ref)
+            return True
+        operation = volume.volume_spec_name, volume.pod_name, EMPTY_NODE_NAME
+        if self._operation_executor.is_operation_pending(*operation):
+            return True
+        begun = volume in self._volumes_being_cleaned_up
+        if begun and not self._operation_executor.has_operation_failed(*operation):
+            klog.v(2).info_s("Orphan volume cleanup finished", **ref)
+            return False
+        self._volumes_being_cleaned_up.add(volume)
+        return self._cleanup_mounts(volume)
 
     def update_reconstructed_from_node_status(self, ctx: golang.Context) -> None:
         """Learn from the node's status where devices are that were found on disk; return when that is known.

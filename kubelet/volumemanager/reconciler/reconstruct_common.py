@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from kubelet import kubeletconfig
 from kubelet.volumemanager import metrics
-from kubelet.volumemanager.reconciler.reconciler_common import ReconcilerCommon
+from kubelet.volumemanager.reconciler.reconciler_common import EXPECTED_ERRORS, ReconcilerCommon
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -95,13 +95,8 @@ class ReconstructCommonMethods(ReconcilerCommon):
         with self._lock:
             return self._states_have_been_synced
 
-    def _cleanup_mounts(self, volume: PodVolume) -> None:
-        """Start to unmount the volume. Raises golang.ThreadError when there is no thread for that."""
-        klog.v(2).info_s(
-            "Reconciler sync states: could not find volume information in desired state, clean up the mount points",
-            podName=volume.pod_name,
-            volumeSpecName=volume.volume_spec_name,
-        )
+    def _cleanup_mounts(self, volume: PodVolume) -> bool:
+        """Start to unmount the volume. Whether it may be tried again if it has not succeeded."""
         mounted = MountedVolume(
             pod_name=volume.pod_name,
             # Any name does, as none is known.
@@ -111,16 +106,27 @@ class ReconstructCommonMethods(ReconcilerCommon):
             pod_uid=volume.pod_name,
             volume_spec=Spec(),
         )
-        metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_TOTAL.inc()
         try:
             self._operation_executor.unmount_volume(mounted, self._actual_state_of_world, self._kubelet_pods_dir)
-        except golang.ThreadError:
-            raise
+        except EXPECTED_ERRORS:
+            return True  # it has failed lately
+        except golang.ThreadError as err:
+            klog.error_s(err, "Cleaning up mounts is tried again in the next round", podName=volume.pod_name)
+            return True
         except Exception as err:
             # Its directory is left for the clean-up of orphaned pods, which says what stands in its way.
+            metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_TOTAL.inc()
             metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_ERRORS_TOTAL.inc()
             message = "volumeHandler.UnmountVolumeHandler for UnmountVolume failed"
             klog.error_s(err, str(mounted.generate_error_detailed(message, err)))
+            return False
+        metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_TOTAL.inc()
+        klog.v(2).info_s(
+            "Reconciler sync states: could not find volume information in desired state, clean up the mount points",
+            podName=volume.pod_name,
+            volumeSpecName=volume.volume_spec_name,
+        )
+        return True
 
     def _get_published_devices(self, known: list[PodVolume]) -> list[PodVolume]:
         """Block volumes that plugins remember to have made available to pods whose directories do not tell of them."""

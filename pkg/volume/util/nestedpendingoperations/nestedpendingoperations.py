@@ -116,6 +116,12 @@ class NestedPendingOperations:
             previous = self._find(OperationKey(volume_name, pod_name, node_name))
             return previous is not None and previous.pending
 
+    def has_operation_failed(self, volume_name: str, pod_name: str, node_name: str) -> bool:
+        """Whether the last one with just these names has failed, and was not abandoned since."""
+        key = OperationKey(volume_name, pod_name, node_name)
+        with self._changed:
+            return any(op.key == key and not op.pending for op in self._operations.get(volume_name, []))
+
     def next_retry(self) -> float | None:
         """Seconds until the first of those that failed may run again, None when none waits.
 

@@ -308,6 +308,10 @@ class OperationExecutor:
         """Whether the operation could be started now: nothing runs, and no failure is too fresh."""
         return self._pending_operations.is_operation_safe_to_retry(volume_name, pod_name, node_name, operation_name)
 
+    def has_operation_failed(self, volume_name: str, pod_name: str, node_name: str) -> bool:
+        """Whether the last operation on the volume, for just this pod or node, has failed."""
+        return self._pending_operations.has_operation_failed(volume_name, pod_name, node_name)
+
     def next_retry(self) -> float | None:
         """Seconds until the first of those that failed may be started again, None when none waits."""
         return self._pending_operations.next_retry()

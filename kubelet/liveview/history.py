@@ -29,6 +29,8 @@ _STORIES = 1024
 _BEGINNING = 32
 _LATEST = 32
 _EVENTS_OF_A_POD = 16
+# Characters of a message that are kept: what a probe or a hook has written may be ten times as long.
+MAX_TEXT_LENGTH = 1024
 # Going through a stage for the second time in fewer seconds than this is not told.
 _NO_TIME = 0.02
 # How many ids of the runtime are known to belong to a pod.
@@ -144,6 +146,7 @@ class Story:
         self.containers: dict[str, tuple[str, bool]] = {}
 
     def add(self, line: Line) -> None:
+        line = line._replace(detail=_shortened(line.detail))
         if len(self.beginning) < _BEGINNING:
             self.beginning.append(line)
         else:
@@ -199,7 +202,7 @@ class PodStories:
             uid, field_path = obj.uid, obj.field_path
         else:
             return
-        now = time.time()
+        now, message = time.time(), _shortened(message)
         with self._lock:
             events = self._story_locked(uid).events
             for known in events:
@@ -254,6 +257,10 @@ class PodStories:
         else:
             self._stories.move_to_end(uid)
         return story
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]}…"
 
 
 def _copy(event: PodEvent) -> PodEvent:
@@ -340,7 +347,7 @@ class RuntimeCalls:
             totals.recent.append(Ended(call.began, seconds, error is not None))
             if error is not None:
                 totals.errors += 1
-                totals.last_error = str(error)
+                totals.last_error = _shortened(str(error))
         stage = STAGES.get(call.operation)
         if stage and call.uid:
             self._stories.add(call.uid, line_of(call, call.began + seconds, error))

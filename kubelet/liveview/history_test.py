@@ -50,6 +50,20 @@ def test_story_keeps_its_beginning_and_its_end() -> None:
     assert len(told) == history._BEGINNING + history._LATEST
 
 
+def test_story_keeps_the_beginning_of_long_texts() -> None:
+    text = "x" * 100_000
+    calls = history.RuntimeCalls(stories := history.PodStories())
+    stories.mark("1", "refused", text)
+    stories.note_event(pod(), "Warning", "Unhealthy", text)
+    with contextlib.suppress(OSError), calls.recorded("pull_image", ("1", "c")):
+        raise OSError(text)
+    lines, events = stories.get("1")
+    texts = [*(line.detail for line in lines), *(event.message for event in events)]
+    texts += [totals.last_error for totals in calls.totals().values()]
+    assert len(texts) == 4
+    assert {len(each) for each in texts} == {history.MAX_TEXT_LENGTH + len("…")}
+
+
 def test_oldest_story_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "_STORIES", 2)
     stories = history.PodStories()

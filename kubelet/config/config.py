@@ -5,6 +5,7 @@ Go: pkg/kubelet/config/config.go
 
 from __future__ import annotations
 
+import copy
 import datetime
 import enum
 import threading
@@ -111,7 +112,8 @@ class _Changes:
 class PodStorage:
     """The pods of each source, and the only sender on the updates channel.
 
-    It owns the pods it stores, changes them in place when their source changes them, and hands out copies.
+    It owns the pods it stores, and hands out copies. What it stores of a pod is what it has told: a change of which no
+    copy can be made is not stored either, and is found again when the source next sends the pod.
     """
 
     def __init__(
@@ -192,19 +194,16 @@ class PodStorage:
                             changes.removes.append(existing)
                 case kubetypes.SET:
                     klog.v(4).info_s("Setting pods for source", source=source)
-                    self._mark_source_set(source)
                     old_pods, pods = pods, {}
                     self._update_pods(source, update.pods, old_pods, pods, changes)
                     gone = [uid for uid in old_pods if uid not in pods]
                     changes.removes.extend(old_pods[uid] for uid in gone)
                     for uid in gone:
                         self._merged.get(source, {}).pop(uid, None)
+                    self._mark_source_set(source)
                 case _:
                     klog.info_s("Received invalid update type", type=update)
             self._pods[source] = pods
-            # Copies are made under the lock: the stored pods change in place.
-            for name in changes.__slots__:
-                setattr(changes, name, _copy_pods(getattr(changes, name)))
             return changes
 
     def _update_pods(
@@ -240,25 +239,24 @@ class PodStorage:
             self._startup_sli_observer.observed_pod_on_watch(ref, now)
         if existing is not None and merged.get(uid) is ref:
             return  # a source that re-sends what it sent before; Go finds that out by comparing
-        merged[uid] = ref
         if existing is None:
             _record_first_seen_time(ref)
+            changes.adds.append(v1.deepcopy(ref))
             pods[uid] = ref
-            changes.adds.append(ref)
-            return
-        if isinstance(existing, v1.PartialPod) and not isinstance(ref, v1.PartialPod):
+        elif isinstance(existing, v1.PartialPod) and not isinstance(ref, v1.PartialPod):
             # Even if what could not be read is gone: only now it is known that there is nothing more.
             _keep_first_seen_time(existing, ref)
+            told = changes.updates if ref.metadata.deletion_timestamp is None else changes.deletes
+            told.append(v1.deepcopy(ref))
             pods[uid] = ref
-            (changes.updates if ref.metadata.deletion_timestamp is None else changes.deletes).append(ref)
-            return
-        need_update, need_reconcile, need_graceful_delete = _check_and_update_pod(existing, ref)
-        if need_update:
-            changes.updates.append(existing)
-        elif need_reconcile:
-            changes.reconciles.append(existing)
-        elif need_graceful_delete:
-            changes.deletes.append(existing)
+        else:
+            updated = _shallow_copy(existing)
+            kinds = changes.updates, changes.reconciles, changes.deletes
+            for is_needed, told in zip(_check_and_update_pod(updated, ref), kinds, strict=True):
+                if is_needed:
+                    told.append(v1.deepcopy(updated))
+            pods[uid] = updated
+        merged[uid] = ref
 
     def _mark_source_set(self, source: str) -> None:
         with self._sources_seen_lock:
@@ -419,5 +417,8 @@ def _check_and_update_pod(existing: v1.Pod, ref: v1.Pod) -> tuple[bool, bool, bo
     return not graceful_delete, False, graceful_delete
 
 
-def _copy_pods(source_pods: list[v1.Pod]) -> list[v1.Pod]:
-    return [v1.deepcopy(pod) for pod in source_pods]
+def _shallow_copy(pod: v1.Pod) -> v1.Pod:
+    """A copy whose fields, and those of its metadata, can be set without a change of the original."""
+    copied = copy.copy(pod)
+    copied.metadata = copy.copy(pod.metadata)
+    return copied

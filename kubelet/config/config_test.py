@@ -144,6 +144,29 @@ def test_pod_that_can_be_read_at_last_is_an_update(tester: Harness, deleted: boo
     assert merged.metadata.annotations[kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY]
 
 
+def test_change_that_could_not_be_copied_is_told_later(tester: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    deepcopy = v1.deepcopy
+
+    def failing(pod: v1.Pod) -> v1.Pod:
+        if pod.metadata.name == "bad":
+            raise MemoryError
+        return deepcopy(pod)
+
+    def send(*pods: v1.Pod, told: kubetypes.PodOperation) -> None:
+        """The source sends the very same pods again: those of which nothing was told are new to the reader."""
+        with monkeypatch.context() as patch:
+            patch.setattr(v1, "deepcopy", failing)
+            tester.send(*pods)
+            tester.expect((told, [pods[1]]))
+        tester.send(*pods)
+        tester.expect((told, [pods[0]]))
+
+    send(valid_pod("bad", "new"), valid_pod("good", "new"), told=kubetypes.ADD)
+    bad, good = valid_pod("bad", "new"), valid_pod("good", "new")
+    bad.spec.priority = good.spec.priority = 1
+    send(bad, good, told=kubetypes.UPDATE)
+
+
 def test_new_pod_added_different_namespaces(tester: Harness) -> None:
     tester.send(valid_pod("foo", "default"))
     tester.expect((kubetypes.ADD, [valid_pod("foo", "default")]))

@@ -184,10 +184,14 @@ def _unknown_fields(builtins: Any, obj: Any, path: str) -> Iterator[str]:
 
 
 def _prepare(pod: v1.Pod, default_fn: DefaultFunc, standalone: bool) -> v1.Pod:
-    """Complete and validate the pod. Raises InvalidPodError, and nothing else: one pod must not keep others out."""
+    """Complete and validate the pod.
+
+    Raises InvalidPodError, and MemoryError for a pod that may be valid, but nothing else: one pod must not keep others
+    out.
+    """
     try:
         return _complete_and_validate(pod, default_fn, standalone)
-    except InvalidPodError:
+    except (InvalidPodError, MemoryError):
         raise
     except Exception as err:
         klog.error_s(err, "Unable to validate a pod", name=pod.metadata.name, stacktrace=klog.stacktrace(err))

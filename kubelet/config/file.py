@@ -2,7 +2,8 @@
 
 The source lists its path once per period and, between that, follows inotify. What becomes of a pod whose
 file stops being a good manifest is as in Go: by the event alone nothing, but the next list does not have the
-pod any more, and so the pod is ended. Writers who cannot replace a file by rename should know that.
+pod any more, and so the pod is ended. Writers who cannot replace a file by rename should know that. A file that
+cannot be read is not such a file: its pods stay.
 
 Go: pkg/kubelet/config/file.go, file_linux.go
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import errno
 import os
 import stat
 from dataclasses import dataclass, field
@@ -202,8 +204,7 @@ class SourceFile:
             try:
                 mode = Path(path).stat().st_mode
             except OSError as err:
-                klog.error_s(err, "Could not get metadata", path=path)
-                self._report(path, str(err))
+                self._keep_unread(manifests, path, err, "Could not get metadata")
                 continue
             if stat.S_ISDIR(mode):
                 klog.error_s(None, "Provided manifest path is a directory, not recursing into manifest path", path=path)
@@ -212,13 +213,26 @@ class SourceFile:
                     manifests[path] = self._extract_from_file(path, self._store.get(path))
                 except FileNotFoundError:
                     continue  # gone since the directory was listed
-                except (OSError, ManifestError) as err:
+                except OSError as err:
+                    self._keep_unread(manifests, path, err, "Could not process manifest file")
+                except ManifestError as err:
                     klog.error_s(err, "Could not process manifest file", path=path)
                     self._report(path, str(err))
             else:
                 klog.error_s(None, "Manifest path is not a directory or file", path=path, mode=stat.filemode(mode))
                 self._report(path, _NO_FILE)
         return manifests
+
+    def _keep_unread(self, manifests: dict[str, _Manifest], path: str, err: OSError, message: str) -> None:
+        """Report a file that cannot be read, and go on with what it held when it could.
+
+        DIVERGES: Go ends the pods of such a file, as when the kubelet has too many files open, or the disk an error.
+        """
+        klog.error_s(err, message, path=path)
+        self._report(path, str(err))
+        known = self._store.get(path)
+        if known is not None and not isinstance(err, FileNotFoundError):
+            manifests[path] = known
 
     def _extract_from_file(self, filename: str, known: _Manifest | None = None) -> _Manifest:
         """Read one file; if it is still the one that `known` was read from, return that and parse nothing.
@@ -253,6 +267,7 @@ class SourceFile:
         return _Manifest(signature, documents.pods, documents.objects, faults)
 
     def _decode(self, filename: str, data: bytes) -> objects.Documents:
+        """Raises OSError for want of memory."""
         def complete(pod: v1.Pod) -> None:
             self._apply_defaults(pod, filename)
 
@@ -262,6 +277,9 @@ class SourceFile:
             return objects.Documents(pods=[common.try_decode_single_pod(data, complete)])
         except (common.NotParsedError, common.InvalidPodError) as err:
             return objects.Documents(faults=[err])
+        except MemoryError as err:
+            # It is no fault of the file, which is read again.
+            raise OSError(errno.ENOMEM, f"MemoryError: {err}", filename) from err
         except Exception as err:
             # Whatever the content of a file makes the decoder raise is a fault of that file alone.
             klog.error_s(err, "Unable to decode a manifest file", path=filename, stacktrace=klog.stacktrace(err))

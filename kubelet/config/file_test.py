@@ -391,6 +391,45 @@ def test_unreadable_file(tmp_path: Path, watch: Watch, monkeypatch: pytest.Monke
     watched.expect_event("bad.yaml", "Permission denied")
 
 
+@pytest.mark.parametrize("what", ["stat", "open", "decode"])
+def test_pods_of_a_file_that_cannot_be_read_for_a_while_stay(
+    tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    really_open, really_stat, really_decode = os.open, Path.stat, common.try_decode_single_pod
+
+    def fail_to_open(path: str, *args: int) -> int:
+        if path.endswith("bad.yaml"):
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return really_open(path, *args)
+
+    def fail_to_stat(path: Path, **options: bool) -> os.stat_result:
+        if path.name == "bad.yaml":
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return really_stat(path, **options)
+
+    def fail_to_decode(data: bytes, default_fn: common.DefaultFunc) -> v1.Pod:
+        if b"changed" in data:
+            raise MemoryError
+        return really_decode(data, default_fn)
+
+    faults = {
+        "open": (os, "open", fail_to_open),
+        "stat": (Path, "stat", fail_to_stat),
+        "decode": (common, "try_decode_single_pod", fail_to_decode),
+    }
+    (tmp_path / "bad.yaml").write_bytes(manifest("bad", "bad"))
+    (tmp_path / "good.yaml").write_bytes(manifest("good", "good"))
+    watched = watch(tmp_path, 0.05)
+    watched.expect("bad", "good")
+    with monkeypatch.context() as patch:
+        patch.setattr(*faults[what])
+        (tmp_path / "bad.yaml").write_bytes(manifest("changed", "changed"))
+        watched.expect_event("bad.yaml")
+        watched.expect("bad", "good")
+        watched.expect("bad", "good")
+    watched.expect("changed", "good")
+
+
 def test_two_files_with_one_pod_name_are_both_sent(tmp_path: Path, watch: Watch) -> None:
     """PodConfig then keeps the first; the event names the files, which it does not know."""
     (tmp_path / "a.yaml").write_bytes(manifest(image="a"))

@@ -89,13 +89,14 @@ class SourceURL:
             raise SourceURLError(f"zero-length data received from {self._url}")
         if data == self._data:
             return
-        self._data = data
         try:
             pods = self._decode(data)
         except SourceURLError as err:
+            self._data = data
             self._report(err)
             raise
         self._send(ctx, pods)
+        self._data = data
 
     def _decode(self, data: bytes) -> list[v1.Pod]:
         try:

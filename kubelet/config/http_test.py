@@ -138,6 +138,22 @@ def test_extract_pods_from_http(server: FakeServer) -> None:
     assert source.extract() == ["yaml-different-value"]
 
 
+@pytest.mark.parametrize("name", ["validation.validate_pod_create", "_decode"])
+def test_answer_for_which_there_was_no_memory_is_decoded_again(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    source = Source(server.url)
+    server.body = pod("foo").encode()
+    with monkeypatch.context() as patch:
+        patch.setattr(f"kubelet.config.common.{name}", fail)
+        with pytest.raises(MemoryError):
+            source.extract()
+    assert source.extract() == ["foo-different-value"]
+
+
 def test_pods_have_distinct_uids(server: FakeServer) -> None:
     source = Source(server.url)
     server.body = f'{{"apiVersion":"v1","kind":"PodList","items":[{pod("foo")},{pod("bar")}]}}'.encode()

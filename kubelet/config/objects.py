@@ -53,7 +53,7 @@ class Documents:
 def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documents:
     """Decode YAML of any number of documents, or JSON of one, complete and validate all.
 
-    Raises common.NotParsedError for what is neither, and for a file without any document.
+    Raises common.NotParsedError for what is neither, and for a file without any document; MemoryError.
     """
     try:
         found = utilyaml.documents(data)
@@ -71,6 +71,8 @@ def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documen
         except ValueError as err:
             documents.faults.append(err if len(found) == 1 else InvalidObjectError(f"document {number}: {err}"))
             continue
+        except MemoryError:
+            raise  # it is no fault of the document
         except Exception as err:
             # Whatever one document makes the decoder raise is a fault of that document alone.
             klog.error_s(err, "Unable to decode a document", document=number, stacktrace=klog.stacktrace(err))

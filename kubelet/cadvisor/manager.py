@@ -24,6 +24,7 @@ from kubelet.cadvisor.info import v2 as infov2
 from kubelet.cadvisor.machine import Machine
 from pkg import klog
 from pkg.apimachinery import clock
+from pkg.golang import singleflight
 
 ROOT = "/"
 # Seconds for which figures are good for whoever does not say how old they may be.
@@ -60,7 +61,8 @@ class _Samples:
 
 
 class Manager:
-    """Answers about cgroups by name. Safe from any thread; who asks while another reads waits for what that reads.
+    """Answers about cgroups by name. Safe from any thread; who asks for the same while another reads gets what that
+    reads, and nobody waits for the figures of another cgroup: some take long to read.
 
     cgroup_roots are the beginnings of names of cgroups to be listed besides "/" and those of containers.
     """
@@ -82,8 +84,9 @@ class Manager:
         self._cgroup_roots = tuple(cgroup_roots)
         self._proc = proc
         self._clock = clock_ or clock.RealClock()
-        self._lock = threading.Lock()  # guards _samples
+        self._lock = threading.Lock()  # guards _samples and what is in it
         self._samples: dict[str, _Samples] = {}
+        self._readers: singleflight.Group[_Samples] = singleflight.Group()
 
     def get_requested_containers(self, name: str, options: infov2.RequestOptions) -> dict[str, info.ContainerInfo]:
         """Raises LookupError when there is no such cgroup, OSError, ValueError when its figures cannot be read."""
@@ -99,8 +102,7 @@ class Manager:
         # of the runtime's when nobody told the kubelet which one that is.
         if not self._cgroups.exists(name):
             raise LookupError(f'unknown container "{name}"')
-        with self._lock:
-            return {name: self._info_locked(name, options)}
+        return {name: self._info(name, options)}
 
     def _all_below(self, name: str, names: list[str], options: infov2.RequestOptions) -> dict[str, info.ContainerInfo]:
         """What is listed, of the cgroup itself and all below it."""
@@ -109,14 +111,14 @@ class Manager:
         with self._lock:
             for gone in self._samples.keys() - set(names):
                 del self._samples[gone]
-            for each in names:
-                if each != name and not (each.startswith(prefix) and self._is_listed(each)):
-                    continue
-                try:
-                    found[each] = self._info_locked(each, options)
-                except (OSError, ValueError) as err:
-                    # It may have gone; and one that cannot be read is no reason to show none.
-                    klog.v(4).info_s("Failed to read a cgroup", name=each, err=err)
+        for each in names:
+            if each != name and not (each.startswith(prefix) and self._is_listed(each)):
+                continue
+            try:
+                found[each] = self._info(each, options)
+            except (OSError, ValueError) as err:
+                # It may have gone; and one that cannot be read is no reason to show none.
+                klog.v(4).info_s("Failed to read a cgroup", name=each, err=err)
         if name not in found:
             raise LookupError(f'unknown container "{name}"')
         return found
@@ -130,19 +132,32 @@ class Manager:
         id = container_id(name)
         return self._containers.get(id) if id else None
 
-    def _info_locked(self, name: str, options: infov2.RequestOptions) -> info.ContainerInfo:
+    def _info(self, name: str, options: infov2.RequestOptions) -> info.ContainerInfo:
         """Reads the figures if those there are, are too old."""
         max_age = _CACHE_AGE if options.max_age is None else options.max_age
         container = self._container(name)
-        samples = self._samples.get(name)
-        if samples is None:
-            spec, stats = self._read(name, container)
-            samples = self._samples[name] = _Samples(spec, stats, base=None, next=stats)
-        elif (self._clock.steady() - samples.newest.steady).total_seconds() >= max_age:
-            samples.add(*self._read(name, container))
-        return info.ContainerInfo(
-            reference=_reference(name, container), spec=samples.spec, stats=samples.last(options.count)
-        )
+        samples = self._fresh(name, max_age) or self._readers.do(name, lambda: self._renew(name, container))
+        with self._lock:
+            return info.ContainerInfo(
+                reference=_reference(name, container), spec=samples.spec, stats=samples.last(options.count)
+            )
+
+    def _fresh(self, name: str, max_age: float) -> _Samples | None:
+        with self._lock:
+            samples = self._samples.get(name)
+            if samples is None or (self._clock.steady() - samples.newest.steady).total_seconds() >= max_age:
+                return None
+            return samples
+
+    def _renew(self, name: str, container: Container | None) -> _Samples:
+        spec, stats = self._read(name, container)
+        with self._lock:
+            samples = self._samples.get(name)
+            if samples is None:
+                samples = self._samples[name] = _Samples(spec, stats, base=None, next=stats)
+            else:
+                samples.add(spec, stats)
+            return samples
 
     def _read(self, name: str, container: Container | None) -> tuple[info.ContainerSpec, info.ContainerStats]:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from kubelet.cadvisor.info import v1 as info
 from kubelet.cadvisor.info import v2
 from kubelet.cadvisor.machine import Machine
 from kubelet.cadvisor.testing import FakeContainers, unpack_tree
+from pkg import golang
 from pkg.apimachinery.clock.testing import FakeClock
 
 APP, BOX = "a" * 64, "5" * 64
@@ -26,6 +28,7 @@ KNOWN = {
 }
 ALL = v2.RequestOptions(count=-1, recursive=True)
 START = datetime(2026, 11, 21, tzinfo=UTC)
+WAIT = 30.0
 
 
 class Node:
@@ -133,6 +136,28 @@ def test_container_that_goes_while_it_is_read(node: Node) -> None:
     found = node.manager.get_requested_containers("/", ALL)
     assert BOX_V2 in found
     assert APP_V2 not in found
+
+
+def test_container_that_takes_long_to_read_holds_up_nobody_else(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+    read = cgroups.CgroupsV2.stats
+
+    def slow(self: cgroups.CgroupsV2, name: str) -> info.ContainerStats:
+        if name == APP_V2:
+            reading.set()
+            go_on.wait(WAIT)
+        return read(self, name)
+
+    monkeypatch.setattr(cgroups.CgroupsV2, "stats", slow)
+    found: golang.Channel[info.ContainerInfo] = golang.Channel(1)
+    scrape = golang.go(node.manager.get_requested_containers, "/", ALL, name="scrape")
+    assert reading.wait(WAIT)
+    other = golang.go(lambda: found.send(node.one("/", max_age=0)), name="other")
+    answered = found.recv(WAIT)[1]
+    go_on.set()
+    for thread in (scrape, other):
+        thread.join(WAIT)
+    assert answered, "the figures of the machine were not told meanwhile"
 
 
 @pytest.mark.parametrize(("name", "text"), [("memory.current", "many"), ("cpu.pressure", "some avg10=1.00")])

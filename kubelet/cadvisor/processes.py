@@ -5,6 +5,7 @@ Go: github.com/google/cadvisor/container/libcontainer/handler.go
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 
@@ -17,33 +18,51 @@ _IGNORED_DEVICES = ("lo", "veth", "docker", "nerdctl")
 # Of a line of /proc/PID/net/dev: the name, then eight figures of what came in and eight of what went out.
 _DEV_FIELDS = 17
 _MAX_OPEN_FILES = "Max open files"
-# Descriptors of one cgroup's processes of which it is looked up whether they are sockets.
+# Processes of one cgroup whose open files are counted.
+MAX_EXAMINED_PROCESSES = 10_000
+# Descriptors of these of which it is looked up whether they are sockets.
 MAX_EXAMINED_FILES = 10_000
+# Descriptors that are counted one by one, as before Linux 6.2.
+MAX_COUNTED_FILES = 100_000
+# Interfaces of one network.
+MAX_INTERFACES = 256
 
 
 def count_processes(proc: str, pids: Sequence[int], root_pid: int, stats: info.ProcessStats) -> None:
     """Fill in all but the threads. root_pid is the container's first process, 0 for a cgroup that is no container."""
     stats.process_count = len(pids)
-    for pid in pids:
-        _count_open_files(f"{proc}/{pid}/fd", stats)
+    left = MAX_EXAMINED_FILES
+    for pid in pids[:MAX_EXAMINED_PROCESSES]:
+        left -= _count_open_files(f"{proc}/{pid}/fd", left, stats)
     if root_pid:
         stats.ulimits = _ulimits(files.read_or_empty(f"{proc}/{root_pid}", "limits"))
 
 
-def _count_open_files(directory: str, stats: info.ProcessStats) -> None:
-    """Add what a process has open, nothing for one that has ended.
+def _count_open_files(directory: str, examine: int, stats: info.ProcessStats) -> int:
+    """Add what a process has open, nothing for one that has ended; look for sockets among so many, and return how many.
 
     DIVERGES: Go looks at each file of each process. Here the sockets among the first MAX_EXAMINED_FILES of a cgroup
-    count: its processes may have millions open, and would hold up all who ask for figures.
+    count: its processes may have millions open, thousands of them the same million, and would hold up all who ask.
     """
+    examined = counted = 0
     try:
+        told = _number_of_files(directory)
+        most = examine if told else MAX_COUNTED_FILES - stats.fd_count
         with os.scandir(directory) as entries:
-            for entry in entries:
-                stats.fd_count += 1
-                if stats.fd_count <= MAX_EXAMINED_FILES:
+            for entry in itertools.islice(entries, max(most, 0)):
+                counted += 1
+                if examined < examine:
+                    examined += 1
                     stats.socket_count += _target(entry.path).startswith("socket")
     except OSError:
-        return
+        return examined
+    stats.fd_count += told or counted
+    return examined
+
+
+def _number_of_files(directory: str) -> int:
+    """Which Linux tells since 6.2; 0 before. Raises OSError."""
+    return os.stat(directory).st_size
 
 
 def _target(path: str) -> str:
@@ -71,7 +90,8 @@ def network_stats(proc: str, pid: int) -> list[info.InterfaceStats]:
     """The interfaces of the network that this process sees. Raises OSError, ValueError."""
     lines = procfs.lines(f"{proc}/{pid}/net/dev")[2:]
     interfaces: list[info.InterfaceStats] = []
-    for line in lines:
+    # Who may make one in the network of a pod may make thousands.
+    for line in lines[:MAX_INTERFACES]:
         # Of a name the kernel refuses only blanks, slashes and colons.
         name, _, numbers = line.lstrip(" ").partition(":")
         fields = numbers.split()

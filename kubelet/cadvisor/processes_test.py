@@ -35,15 +35,31 @@ def test_open_files_and_sockets() -> None:
     assert stats.ulimits == []
 
 
-def test_only_so_many_files_are_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("told", "counted"), [pytest.param(10, 30, id="the kernel tells how many"), pytest.param(0, 23, id="it does not")]
+)
+def test_only_so_many_files_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: int, counted: int
+) -> None:
+    monkeypatch.setattr(processes, "MAX_EXAMINED_PROCESSES", 3)
     monkeypatch.setattr(processes, "MAX_EXAMINED_FILES", 15)
-    for pid in (7, 8):
+    monkeypatch.setattr(processes, "MAX_COUNTED_FILES", 23)
+    monkeypatch.setattr(processes, "_number_of_files", lambda directory: told)
+    pids = (7, 8, 9, 10)
+    for pid in pids:
         (tmp_path / f"{pid}/fd").mkdir(parents=True)
         for number in range(10):
             (tmp_path / f"{pid}/fd/{number}").symlink_to(f"socket:[{number}]")
     stats = info.ProcessStats()
-    processes.count_processes(str(tmp_path), [7, 8], 0, stats)
-    assert (stats.fd_count, stats.socket_count) == (20, 15)
+    processes.count_processes(str(tmp_path), pids, 0, stats)
+    assert (stats.process_count, stats.fd_count, stats.socket_count) == (4, counted, 15)
+
+
+def test_only_so_many_interfaces_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "MAX_INTERFACES", 2)
+    (tmp_path / "7/net").mkdir(parents=True)
+    (tmp_path / "7/net/dev").write_text(DEV + DEV.splitlines()[3].replace("eth0", "eth1") + "\n")
+    assert [interface.name for interface in processes.network_stats(str(tmp_path), 7)] == ["eth0"]
 
 
 def test_process_that_has_ended(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Go: k8s.io/client-go/gentype/type.go
 from __future__ import annotations
 
 import builtins
+import contextlib
 import copy
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
@@ -38,8 +39,14 @@ class ResourceList(Generic[T]):
 
 
 class _RawList(msgspec.Struct):
+    kind: str = ""
     metadata: metav1.ListMeta = msgspec.field(default_factory=metav1.ListMeta)
-    items: builtins.list[msgspec.Raw] | None = None
+    # None for a list without objects, as Go's servers write it.
+    items: builtins.list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
 
 
 class _RawEvent(msgspec.Struct):
@@ -84,14 +91,17 @@ class ResourceClient(Generic[T]):
 
     def get(self, ctx: golang.Context, name: str, options: metav1.GetOptions | None = None) -> T:
         path = self._path(_required(name))
-        return self._decode(self._request(ctx, "GET", path, name=name, params=_params(options)))
+        return self._decode(self._request(ctx, "GET", path, name=name, params=_params(options)), name)
 
     def list(self, ctx: golang.Context, options: metav1.ListOptions | None = None) -> ResourceList[T]:
-        """An object that cannot be decoded is logged, and is among `undecodable`."""
+        """An object that cannot be decoded is logged, and is among `undecodable`.
+
+        Raises codec.DecodeError for an answer that is no list of the resource.
+        """
         timeout = self._timeout_of(options)
         params = _with_timeout(_params(options), timeout)
         data = self._request(ctx, "GET", self._path(), params=params, timeout=timeout)
-        raw = codec.decode_json(data, _RawList)
+        raw = self._decode_list(data)
         page: ResourceList[T] = ResourceList(raw.metadata)
         for item in raw.items or ():
             obj = _decode_item(self._resource, item)
@@ -131,7 +141,7 @@ class ResourceClient(Generic[T]):
         answer = self._request(
             ctx, "PATCH", path, name=name, params=_params(options), body=data, content_type=str(patch_type.value)
         )
-        return self._decode(answer)
+        return self._decode(answer, name)
 
     def delete(self, ctx: golang.Context, name: str, options: metav1.DeleteOptions | None = None) -> None:
         body = codec.encode_json(_delete_options(options))
@@ -180,7 +190,9 @@ class ResourceClient(Generic[T]):
 
     def _write(self, ctx: golang.Context, verb: str, path: str, obj: T, options: object, name: str) -> T:
         body = codec.encode_json(_with_type(obj, self._resource.api_version, self._resource.kind))
-        return self._decode(self._request(ctx, verb, path, name=name, params=_params(options), body=body))
+        answer = self._request(ctx, verb, path, name=name, params=_params(options), body=body)
+        metadata: metav1.ObjectMeta = obj.metadata  # type: ignore[attr-defined]
+        return self._decode(answer, metadata.name, generated=bool(metadata.generate_name))
 
     def _request(
         self,
@@ -216,12 +228,39 @@ class ResourceClient(Generic[T]):
             raise ValueError("an empty namespace may not be set when a resource name is provided")
         return self._resource.path(self._namespace, name, *subresources)
 
-    def _decode(self, data: bytes) -> T:
-        """Raises watch.UndecodableError."""
+    def _decode(self, data: bytes, name: str, generated: bool = False) -> T:
+        """The object of this name; if that is empty, one without a name, or of a name that the server generated.
+
+        Raises watch.UndecodableError, and apierrors.StatusError for a refusal in place of the object.
+
+        DIVERGES: Go takes any object for the one asked for, an empty one too, from which callers conclude that the
+        node has no uid, that the pod has no containers, or that another node owns what is this node's.
+        """
+        partial = None
         try:
-            return _without_type(codec.decode_json(data, self._resource.type))
+            obj = codec.decode_json(data, self._resource.type)
+            fault = _fault_of(obj, self._resource.kind, name, generated)
         except codec.DecodeError as err:
-            raise watch.UndecodableError(str(err), _partial(self._resource, data)) from err
+            _raise_refusal(data)
+            fault, partial = str(err), _partial(self._resource, data)
+            if partial is not None and _fault_of(partial, "", name, generated):
+                partial = None
+        else:
+            if not fault:
+                return _without_type(obj)
+            _raise_refusal(data)
+        raise watch.UndecodableError(fault, partial)
+
+    def _decode_list(self, data: bytes) -> _RawList:
+        """Raises codec.DecodeError, and apierrors.StatusError for a refusal in place of the list.
+
+        DIVERGES: Go takes an answer without items for an empty list, upon which all pods would be ended.
+        """
+        raw = codec.decode_json(data, _RawList)
+        if raw.kind not in ("", f"{self._resource.kind}List") or raw.items is msgspec.UNSET:
+            _raise_refusal(data)
+            raise codec.DecodeError(f"the answer is no list of {self._resource.qualified_name}: kind {raw.kind!r}")
+        return raw
 
 
 class _WatchDecoder(Generic[T]):
@@ -240,7 +279,9 @@ class _WatchDecoder(Generic[T]):
             case watch.ERROR:
                 status = codec.decode_json(bytes(event.object), metav1.Status)
                 return watch.Event(watch.ERROR, status)  # type: ignore[arg-type]
-            case watch.ADDED | watch.MODIFIED | watch.DELETED | watch.BOOKMARK:
+            case watch.BOOKMARK:
+                return watch.Event(event.type, _decode_item(self._resource, event.object, named=False))  # type: ignore[arg-type]
+            case watch.ADDED | watch.MODIFIED | watch.DELETED:
                 return watch.Event(event.type, _decode_item(self._resource, event.object))  # type: ignore[arg-type]
             case unknown:
                 raise ValueError(f"got invalid watch event type: {unknown}")
@@ -295,13 +336,39 @@ def _without_type(obj: T) -> T:
     return obj
 
 
-def _decode_item(resource: Resource[T], item: msgspec.Raw) -> T | watch.Undecodable:
+def _decode_item(resource: Resource[T], item: msgspec.Raw, named: bool = True) -> T | watch.Undecodable:
     try:
-        return _without_type(codec.decode_json(bytes(item), resource.type))
+        obj = codec.decode_json(bytes(item), resource.type)
+        if fault := _fault_of(obj, resource.kind, "", named):
+            raise codec.DecodeError(fault)
+        return _without_type(obj)
     except codec.DecodeError as err:
         which = _identity(resource, bytes(item))
         klog.error_s(err, "Unable to decode an object, leaving it out", kind=resource.kind, object=which.key)
         return which
+
+
+def _fault_of(obj: Any, kind: str, name: str, named: bool) -> str:
+    """Why the object is not the one of this kind and name; "" if it is. With an empty name any will do, if `named`."""
+    found: str = obj.metadata.name
+    if kind and obj.kind not in ("", kind):
+        return f"the answer is a {obj.kind}, not a {kind}"
+    if (name and found != name) or (named and not found):
+        return f"the answer is an object of the name {found!r}, not {name!r}"
+    return ""
+
+
+def _raise_refusal(data: bytes) -> None:
+    """Raise apierrors.StatusError for a refusal that came with the code of a success.
+
+    Go: Result.Into in k8s.io/client-go/rest/request.go
+    """
+    with contextlib.suppress(codec.DecodeError):
+        if codec.decode_json(data, _Kind).kind != "Status":
+            return
+        status = codec.decode_json(data, metav1.Status)
+        if status.status != "Success":
+            raise apierrors.from_status(status)
 
 
 def _identity(resource: Resource[Any], item: bytes) -> watch.Undecodable:

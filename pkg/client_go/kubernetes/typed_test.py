@@ -10,9 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from pkg import golang
+from pkg.api.authentication import v1 as authenticationv1
+from pkg.api.certificates import v1 as certificatesv1
 from pkg.api.coordination import v1 as coordinationv1
 from pkg.api.core import v1
 from pkg.apimachinery import types, watch
+from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.client_go import kubernetes, rest
@@ -30,7 +33,10 @@ def clientset(server: testing.Server) -> kubernetes.Clientset:
 
 
 def test_requests() -> None:
-    with testing.serve(lambda request: request.answer(body=POD % b"a")) as server:
+    def answer(request: testing.Request) -> None:
+        request.answer(body=b"{}" if "leases" in request.uri else POD % b"a")
+
+    with testing.serve(answer) as server:
         client = clientset(server)
         pods = client.core_v1.pods("n")
         pod = pods.get(CTX, "a", metav1.GetOptions(resource_version="0"))
@@ -105,6 +111,101 @@ def test_answer_of_which_nothing_can_be_decoded(body: bytes) -> None:
             client.core_v1.pods("n").get(CTX, "bad")
         client.close()
     assert caught.value.partial is None
+
+
+REFUSAL = b'{"kind":"Status","status":"Failure","reason":"NotFound","message":"no such pod","code":200}'
+NOT_A = [
+    pytest.param(b"{}", id="nothing"),
+    pytest.param(POD % b"b", id="another name"),
+    pytest.param(b'{"kind":"Node","metadata":{"name":"a"}}', id="another kind"),
+    pytest.param(b'{"kind":"Status","status":"Success"}', id="a success"),
+    pytest.param(b'{"spec":{"hostNetwork":"yes"}}', id="no name and not decodable"),
+]
+_METADATA = metav1.ObjectMeta(name="a", namespace="n")
+CALLS: list[Callable[[kubernetes.ResourceClient[v1.Pod]], object]] = [
+    lambda pods: pods.get(CTX, "a"),
+    lambda pods: pods.create(CTX, v1.Pod(metadata=_METADATA)),
+    lambda pods: pods.update(CTX, v1.Pod(metadata=_METADATA)),
+    lambda pods: pods.patch(CTX, "a", types.PatchType.MERGE, b"{}"),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=["get", "create", "update", "patch"])
+@pytest.mark.parametrize("body", NOT_A)
+def test_answer_that_is_not_the_object(
+    body: bytes, call: Callable[[kubernetes.ResourceClient[v1.Pod]], object]
+) -> None:
+    with testing.serve(lambda request: request.answer(body=body)) as server:
+        client = clientset(server)
+        with pytest.raises(watch.UndecodableError) as caught:
+            call(client.core_v1.pods("n"))
+        client.close()
+    assert caught.value.partial is None
+
+
+def test_refusal_with_the_code_of_a_success() -> None:
+    with testing.serve(lambda request: request.answer(body=REFUSAL)) as server:
+        client = clientset(server)
+        for call in CALLS:
+            with pytest.raises(apierrors.StatusError, match="no such pod"):
+                call(client.core_v1.pods("n"))
+        with pytest.raises(apierrors.StatusError, match="no such pod"):
+            client.core_v1.pods("n").list(CTX)
+        client.close()
+
+
+def test_generated_name() -> None:
+    request = certificatesv1.CertificateSigningRequest(metadata=metav1.ObjectMeta(generate_name="csr-"))
+    answers = [b'{"metadata":{"name":"csr-1"}}', b"{}"]
+    with testing.serve(lambda request: request.answer(body=answers.pop(0))) as server:
+        client = clientset(server)
+        requests = client.certificates_v1.certificate_signing_requests()
+        assert requests.create(CTX, request).metadata.name == "csr-1"
+        with pytest.raises(watch.UndecodableError):
+            requests.create(CTX, request)
+        client.close()
+
+
+def test_object_without_a_name() -> None:
+    """Of a review and its answer nobody knows a name."""
+    with testing.serve(lambda request: request.answer(body=b'{"status":{"authenticated":true}}')) as server:
+        client = clientset(server)
+        review = client.authentication_v1.token_reviews().create(CTX, authenticationv1.TokenReview())
+        client.close()
+    assert review.status.authenticated
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"kind":"NodeList","items":[]}', b'{"metadata":{"resourceVersion":"7"}}'])
+def test_answer_that_is_no_list(body: bytes) -> None:
+    with testing.serve(lambda request: request.answer(body=body)) as server:
+        client = clientset(server)
+        with pytest.raises(codec.DecodeError, match="no list of pods"):
+            client.core_v1.pods("n").list(CTX)
+        client.close()
+
+
+def test_list_of_what_is_nothing() -> None:
+    body = b'{"kind":"PodList","items":[{},null,{"kind":"Status","metadata":{"name":"c"}},%s]}' % (POD % b"a")
+    with testing.serve(lambda request: request.answer(body=body)) as server:
+        client = clientset(server)
+        pods = client.core_v1.pods("n").list(CTX)
+        client.close()
+    assert [pod.metadata.name for pod in pods.items] == ["a"]
+    assert len(pods.undecodable) == 3
+
+
+def test_watch_of_what_is_nothing() -> None:
+    lines = [b'{"type":"ADDED","object":{}}', b'{"type":"DELETED","object":%s}' % REFUSAL]
+
+    def answer(request: testing.Request) -> None:
+        request.begin_stream()
+        request.send_chunk(b"\n".join([*lines, b""]))
+
+    with testing.serve(answer) as server:
+        watcher: watch.Interface[v1.Pod] = clientset(server).core_v1.pods("n").watch(CTX)
+        events = [watcher.result_chan().recv(_WAIT)[0] for _ in lines]
+        watcher.stop()
+    assert all(event is not None and isinstance(event.object, watch.Undecodable) for event in events)
 
 
 def test_list_without_items() -> None:

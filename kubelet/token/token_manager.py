@@ -102,7 +102,11 @@ def _token_getter(client: kubernetes.Interface | None) -> _GetToken:
         if client is None:
             raise TokenError("cannot use TokenManager when kubelet is in standalone mode")
         # DIVERGES: for what is not found Go asks whether the API server gives tokens at all; all of today's do.
-        return client.core_v1.service_accounts(namespace).create_token(golang.background(), name, request)
+        answer = client.core_v1.service_accounts(namespace).create_token(golang.background(), name, request)
+        # DIVERGES: Go gives the pod an empty token, and never asks again if no time is said either.
+        if not answer.status.token or answer.status.expiration_timestamp is None:
+            raise TokenError("the API server has answered without a token or without the time of its end")
+        return answer
 
     return get_token
 

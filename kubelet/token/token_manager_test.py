@@ -122,3 +122,25 @@ def test_account_that_is_not_there() -> None:
     manager = token.Manager(client, testingclock.FakeClock())
     with pytest.raises(token.TokenError, match=r'^failed to fetch token: serviceaccounts "sa" not found$'):
         manager.get_service_account_token("ns", "sa", authenticationv1.TokenRequest())
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        authenticationv1.TokenRequestStatus(),
+        authenticationv1.TokenRequestStatus(token="t"),
+        authenticationv1.TokenRequestStatus(expiration_timestamp=testingclock.FakeClock().now() + timedelta(hours=1)),
+    ],
+    ids=["nothing", "no end", "no token"],
+)
+def test_answer_without_a_token(status: authenticationv1.TokenRequestStatus) -> None:
+    """It is not kept: the next attempt gets the token."""
+    client = FakeClientset()
+    clock = testingclock.FakeClock()
+    good = authenticationv1.TokenRequestStatus(token="good", expiration_timestamp=clock.now() + timedelta(hours=1))
+    answers = [authenticationv1.TokenRequest(status=each) for each in (status, good)]
+    client.prepend_reactor("create", "serviceaccounts/token", lambda action: (True, answers.pop(0)))
+    manager = token.Manager(client, clock)
+    with pytest.raises(token.TokenError, match="answered without a token"):
+        manager.get_service_account_token("ns", "sa", authenticationv1.TokenRequest())
+    assert manager.get_service_account_token("ns", "sa", authenticationv1.TokenRequest()).status.token == "good"

@@ -312,34 +312,40 @@ def _log_operation(source: str, update: kubetypes.PodUpdate) -> None:
 
 
 def filter_invalid_pods(pods: Sequence[v1.Pod], source: str, recorder: record.EventRecorder) -> list[v1.Pod]:
-    """Leave out, with an event, pods whose full name an earlier pod of the list has.
+    """Leave out, with an event, pods whose full name or uid an earlier pod of the list has.
 
     Sources have validated each pod by itself; only the conflict between two of them is found here.
+    DIVERGES: Go takes in two pods with one uid, of which the latter has the worker, and both the directory.
     """
     names: set[str] = set()
+    uids: set[str] = set()
     filtered: list[v1.Pod] = []
-    for i, pod in enumerate(pods):
-        name = kubecontainer.get_pod_full_name(pod)
+    for pod in pods:
+        name, uid = kubecontainer.get_pod_full_name(pod), pod.metadata.uid
         if name in names:
-            klog.info_s(
-                "Pod failed validation due to duplicate pod name, ignoring",
-                index=i,
-                pod=klog.kobj(pod),
-                source=source,
-            )
-            recorder.eventf(
-                pod,
-                v1.EVENT_TYPE_WARNING,
-                events.FAILED_VALIDATION,
-                'Error validating pod %s from %s due to duplicate pod name "%s", ignoring',
-                format.pod(pod),
-                source,
-                pod.metadata.name,
-            )
-            continue
-        names.add(name)
-        filtered.append(pod)
+            _ignore_duplicate(pod, source, recorder, "name", pod.metadata.name)
+        elif uid in uids:
+            _ignore_duplicate(pod, source, recorder, "uid", uid)
+        else:
+            names.add(name)
+            uids.add(uid)
+            filtered.append(pod)
     return filtered
+
+
+def _ignore_duplicate(pod: v1.Pod, source: str, recorder: record.EventRecorder, what: str, value: str) -> None:
+    message = f"Pod failed validation due to duplicate pod {what}, ignoring"
+    klog.info_s(message, pod=klog.kobj(pod), podUID=pod.metadata.uid, source=source)
+    recorder.eventf(
+        pod,
+        v1.EVENT_TYPE_WARNING,
+        events.FAILED_VALIDATION,
+        'Error validating pod %s from %s due to duplicate pod %s "%s", ignoring',
+        format.pod(pod),
+        source,
+        what,
+        value,
+    )
 
 
 # Annotations that the kubelet itself puts on a pod.

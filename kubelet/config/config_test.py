@@ -184,14 +184,20 @@ def test_pods_given_out_are_copies(tester: Harness) -> None:
     tester.expect_nothing()
 
 
-def test_duplicate_name_filtered_with_event(tester: Harness) -> None:
-    twin = valid_pod("foo", "new")
-    twin.metadata.uid = "twin"
+@pytest.mark.parametrize(
+    ("name", "uid", "message"),
+    [("foo", "twin", 'duplicate pod name "foo", ignoring'), ("twin", "foonew", 'duplicate pod uid "foonew", ignoring')],
+)
+def test_duplicate_filtered_with_event(tester: Harness, name: str, uid: str, message: str) -> None:
+    twin = valid_pod(name, "new", priority=1)
+    twin.metadata.uid = uid
     tester.send(valid_pod("foo", "new"), twin)
     tester.expect((kubetypes.ADD, [valid_pod("foo", "new")]))
     event, ok = tester.recorder.events.recv(timeout=_DEADLINE)
     assert ok and event is not None
-    assert "FailedValidation" in event and 'due to duplicate pod name "foo", ignoring' in event
+    assert "FailedValidation" in event and message in event
+    tester.send(valid_pod("foo", "new"), twin)
+    tester.expect_nothing()
 
 
 def test_new_pod_added_updated_removed(tester: Harness) -> None:

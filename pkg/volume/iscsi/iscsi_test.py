@@ -288,7 +288,7 @@ def test_failed_mount_of_the_device_leaves_no_directory(host: FakeVolumeHost, pl
     assert not os.path.exists(global_path(host))
 
 
-def test_block_volume(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin) -> None:
+def test_block_volume(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target) -> None:
     spec = persistent(block=True)
     plugin.new_attacher().wait_for_attach(spec, "", POD, 60.0)
     mapper = plugin.new_block_volume_mapper(spec, POD)
@@ -300,8 +300,12 @@ def test_block_volume(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin) -> None:
     assert plugin.get_volume_name(rebuilt) == f"127.0.0.1:3260:{IQN}:3"
     unmapper = plugin.new_block_volume_unmapper("pvA", "poduid")
     assert isinstance(unmapper, iscsi.ISCSIDiskUnmapper)
-    with pytest.raises(OSError, match="failed to validate devicePath"):
-        unmapper.tear_down_device(path, "")
+    target.exec.commands.clear()
+    # Its device is not there, as after the end of its target.
+    unmapper.tear_down_device(path, "")
+    node = f"-m node -p 127.0.0.1:3260 -T {IQN}"
+    assert target.words("iscsiadm") == [f"{node} --logout -I default", f"{node} -o delete -I default"]
+    assert not os.path.exists(path)
 
 
 @pytest.mark.parametrize(

@@ -219,11 +219,9 @@ class ISCSIUtil:
         if not os.path.exists(map_path):
             klog.warning_s("Warning: Unmap skipped because path does not exist", path=map_path)
             return
-        disk = self._load(map_path)
-        device = get_dev_by_path(disk.portals[0], disk.iqn, disk.lun)
-        if not os.path.exists(device):
-            raise OSError(f"failed to validate devicePath: {device}")
-        self._log_out_of_all(disk)
+        # DIVERGES: Go looks for the device first, over the first portal, and never logs out when it is not there: when
+        # another portal had to be used, when that one has an address of IPv6, or when the target is gone.
+        self._log_out_of_all(self._load(map_path))
 
     def _load(self, path: str) -> ISCSIDisk:
         """The disk of the directory, from its file or else from its name. Raises ValueError."""
@@ -360,10 +358,6 @@ def delete_device(name: str) -> None:
     except FileNotFoundError:
         return
     klog.v(4).info_s("Deleted block device", device=name)
-
-
-def get_dev_by_path(portal: str, iqn: str, lun: str) -> str:
-    return f"/dev/disk/by-path/ip-{portal}-iscsi-{iqn}-lun-{lun}"
 
 
 def extract_transportname(iface_output: str) -> str:

@@ -243,7 +243,7 @@ class _Session:
                 self._streams.pop(self._channels.get(frame.stream_id, ERROR), None)
                 self._stream_ended(frame.stream_id)
             case spdy.Ping() if frame.ping_id % 2 == 0:
-                self.relay.backend.write(self._framer.ping(frame.ping_id))
+                self.relay.backend.answer(self._framer.ping(frame.ping_id))
 
     def _from_stream(self, channel: int | None, data: bytes) -> None:
         if channel in (STDOUT, STDERR) and data:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -13,9 +14,15 @@ import pytest
 from wsproto import events
 
 from pkg import golang
+from pkg.apimachinery.util.httpstream import spdy
+from pkg.apimachinery.util.proxy.relay import MAX_WAITING_BYTES
 from pkg.apimachinery.util.proxy.testing import TIMEOUT, FakeRuntime, FakeStreams, WebSocketClient
+from pkg.apimachinery.util.proxy.upgradeaware import Backend
 from pkg.apiserver.util.proxy import Options, StreamTranslatorHandler
+from pkg.apiserver.util.proxy.streamtranslator import _Session
+from pkg.apiserver.util.proxy.websocket import WebSocket
 from pkg.golang import http
+from pkg.golang.http.conn import PlainConn
 
 V5 = "v5.channel.k8s.io"
 SUCCESS = {"metadata": {}, "status": "Success"}
@@ -50,6 +57,25 @@ def status_of(message: bytes) -> dict[str, Any]:
     assert message[0] == 3, message
     decoded: dict[str, Any] = json.loads(message[1:])
     return decoded
+
+
+def test_runtime_that_pings_and_reads_nothing_is_not_read_from() -> None:
+    pairs = [socket.socketpair() for _ in range(2)]
+    client, backend = (PlainConn(ours) for ours, _ in pairs)
+    headers = {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version": "13"}
+    fields = http.Headers([("Host", "n"), ("Connection", "Upgrade"), ("Upgrade", "websocket"), *headers.items()])
+    body = http.Body(lambda: b"", 0)
+    ctx = golang.background()
+    request = http.Request("GET", "/", "/", fields, body, None, [], False, ctx)
+    session = _Session(WebSocket(request), client, Backend(backend, 101), Options(stdout=True))
+    backend.setblocking(False)
+    ping = spdy.Framer().ping(2)
+    while session.relay.backend.waiting < MAX_WAITING_BYTES:
+        session._from_backend(ping * 1000)
+    assert not session.relay.backend.events(session.relay.client) & select.POLLIN
+    for ours, theirs in pairs:
+        ours.close()
+        theirs.close()
 
 
 def test_streams_both_ways_and_success() -> None:

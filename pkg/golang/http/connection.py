@@ -172,8 +172,8 @@ class Connection:
         self._body, self._frame = MessageBody(head.content_length, self._source), ResponseFrame(head)
         self._is_to_continue = head.expects_continue and not self._body.ended
         w = ResponseWriter(self, head=head.method == "HEAD")
-        self._settings.hang_ups.add(self.sock.fileno(), cancel)
         try:
+            self._settings.hang_ups.add(self.sock.fileno(), cancel)
             run_handler(self._settings.handler, w, functools.partial(self._request, head, ctx))
             w.finish()
             return w.hijacked

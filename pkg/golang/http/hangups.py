@@ -38,10 +38,14 @@ class HangUps:
             raise
 
     def add(self, fd: int, callback: Callable[[], object]) -> None:
-        """Call once, in the thread of this object, when the other end has closed. Must not block."""
+        """Call once, in the thread of this object, when the other end has closed. Must not block.
+
+        Raises OSError when the system has no room for it; then nothing is noted.
+        """
         with self._lock:
-            self._callbacks[fd] = callback
+            # The thread that is woken waits for the lock.
             self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLONESHOT)
+            self._callbacks[fd] = callback
 
     def remove(self, fd: int) -> None:
         """Before the descriptor is closed; nothing happens if it is not there."""

@@ -7,6 +7,7 @@ import select
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,14 @@ def test_gone_before_anybody_asked(hang_ups: HangUps) -> None:
     assert told.wait(TIMEOUT)
     hang_ups.remove(ours.fileno())
     ours.close()
+
+
+def test_what_cannot_be_watched_leaves_nothing_behind(hang_ups: HangUps, tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+        # As when there is no memory for one more: epoll takes no files.
+        with pytest.raises(PermissionError):
+            hang_ups.add(file.fileno(), lambda: None)
+        hang_ups.remove(file.fileno())
 
 
 def test_removed_is_not_told(hang_ups: HangUps) -> None:

@@ -29,7 +29,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.util import runtime, wait
 from pkg.client_go.tools import record
 from pkg.client_go.util import flowcontrol
-from pkg.util import inotify
+from pkg.util import inotify, regularfile
 
 _EVENT_BUFFER_LEN = 10
 _RETRY_PERIOD = 1.0  # seconds
@@ -240,12 +240,13 @@ class SourceFile:
         Raises OSError or ManifestError.
         """
         klog.v(3).info_s("Reading config file", path=filename)
-        # Not blocking, so that a FIFO that takes the file's place cannot hold the source up.
-        descriptor = os.open(filename, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            # Whatever has taken the file's place since it was looked at: nothing waits for it, and it is not opened.
+            descriptor = regularfile.open_regular(filename)
+        except regularfile.NotRegularFileError as err:
+            raise ManifestError(f"{filename}: {_NO_FILE}") from err
         with os.fdopen(descriptor, "rb") as file:
             info = os.fstat(descriptor)
-            if not stat.S_ISREG(info.st_mode):
-                raise ManifestError(f"{filename}: {_NO_FILE}")
             signature = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
             if known is not None and known.signature == signature:
                 return known

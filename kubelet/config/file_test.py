@@ -451,6 +451,25 @@ def test_threads_end_while_nobody_receives(tmp_path: Path) -> None:
             assert not thread.is_alive()
 
 
+def test_what_has_taken_the_place_of_a_file_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To open a device may do something, and to open a FIFO lets its writer go on."""
+    path = tmp_path / "pod.yaml"
+    os.mkfifo(path)
+    opened: list[int] = []
+    open_file = os.open
+
+    def note(name: str | os.PathLike[str], flags: int, *args: object, **kwargs: object) -> int:
+        if os.fspath(name) == str(path):
+            opened.append(flags)
+        return open_file(name, flags, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", note)
+    source = file.SourceFile(str(tmp_path), NODE, _NEVER, golang.Channel(), recordtesting.FakeRecorder(1), None)
+    with pytest.raises(file.ManifestError, match="not a directory or file"):
+        source._extract_from_file(str(path))
+    assert opened and all(flags & os.O_PATH for flags in opened)
+
+
 def test_watch_without_a_thread_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: inotify_c.InotifyFD) -> None:
         raise RuntimeError("can't start new thread")

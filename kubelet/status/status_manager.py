@@ -453,7 +453,7 @@ class Manager:
             return None
         _keep_times(status, old_status)
         status.observed_generation = max(status.observed_generation, old_status.observed_generation)
-        normalize_status(pod, status)
+        status = normalize_status(pod, status)
         version = 1 if cached is None else cached.version + 1
         _log_status(pod, status, version, pod_is_finished)
         _record_terminations(old_status, status)
@@ -710,8 +710,7 @@ class Manager:
                 klog.v(4).info_s("Static pod has no corresponding mirror pod, no need to reconcile", pod=klog.kobj(pod))
                 return False
             pod = mirror_pod
-        pod_status = v1.deepcopy(pod.status)
-        normalize_status(pod, pod_status)
+        pod_status = normalize_status(pod, v1.deepcopy(pod.status))
         if is_pod_status_by_kubelet_equal(pod_status, status):
             return False
         klog.v(3).info_s(
@@ -895,11 +894,12 @@ def update_last_transition_time(status: v1.PodStatus, old_status: v1.PodStatus, 
 
 
 def normalize_status(pod: v1.Pod, status: v1.PodStatus) -> v1.PodStatus:
-    """Brings the status, in place, into the form in which the API server gives it back; returns it.
+    """Brings the status, in place where it can, into the form in which the API server gives it back; returns it.
 
-    Times are cut to seconds, container statuses sorted, and the containers' termination messages share the
-    room that a pod has for them.
+    Times are cut to seconds, container statuses sorted, the containers' termination messages share the room that a
+    pod has for them, and what is no text is replaced.
     """
+    status = codec.as_sent(status)
     spec = pod.spec
     containers = len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers)
     bytes_per_status = kubecontainer.MAX_POD_TERMINATION_MESSAGE_LOG_LENGTH // max(containers, 1)

@@ -1023,6 +1023,27 @@ def test_reconcile_pod_status() -> None:
     assert not m.needs_reconcile("unknown", held)
 
 
+def test_status_with_what_is_no_text_is_sent_once() -> None:
+    """A message may quote a name that is no UTF-8."""
+    pod = make_pod()
+    m = Manager(pod)
+    m.client.add(pod)
+    name = b"\xff".decode(errors="surrogateescape")
+    ended = v1.ContainerState(terminated=v1.ContainerStateTerminated(exit_code=1, message=f"no file {name}"))
+    status = v1.PodStatus(message=f"no {name}", container_statuses=[v1.ContainerStatus(name="c", state=ended)])
+    for _ in range(2):
+        m.set_pod_status(pod, v1.deepcopy(status))
+    m.sync_batch(CTX, all=True)
+    assert m.actions() == ["get", "patch"]
+    pod.status = m.client.core_v1.pods(pod.metadata.namespace).get(CTX, pod.metadata.name).status
+    assert pod.status.message == "no \ufffd"
+    terminated = pod.status.container_statuses[0].state.terminated
+    assert terminated is not None and terminated.message == "no file \ufffd"
+    m.actions()
+    m.sync_batch(CTX, all=True)
+    assert m.actions() == []
+
+
 def test_delete_pod_before_finished() -> None:
     pod = make_pod()
     pod.metadata.deletion_timestamp = NOW

@@ -51,6 +51,15 @@ def encode_json(obj: object, *, sort_keys: bool = False) -> bytes:
         return encoder.encode(_with_valid_text(to_builtins(obj)))
 
 
+def as_sent(obj: T) -> T:
+    """The object as the API server will have it: itself, or a copy if it has text that encode_json replaces."""
+    try:
+        _json_encoder.encode(obj)
+    except UnicodeEncodeError:
+        return decode_json(encode_json(obj), type(obj))
+    return obj
+
+
 def _with_valid_text(value: object) -> object:
     match value:
         case str():

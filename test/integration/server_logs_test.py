@@ -185,7 +185,7 @@ def test_client_that_does_not_read(kubelet: HollowKubelet) -> None:
     """It is waited for, without memory for what it does not take, and its going away ends that."""
     kubelet.write(pod("large", sleeper(), grace=1))
     kubelet.wait_for_running("large")
-    (log,) = logs(kubelet)
+    (log,) = (each for each in logs(kubelet) if f"_{kubelet.full_name('large')}_" in str(each))
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(line(0) * 500_000)
     kubelet.wait_for_condition("nobody else", lambda: served(kubelet) == 0)

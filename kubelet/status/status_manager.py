@@ -521,13 +521,20 @@ class Manager:
         self._pod_startup_latency_helper.delete_pod_startup_state(uid)
 
     def remove_orphaned_statuses(self, pod_uids: Collection[str]) -> None:
-        """Forgets the pods that are not among pod_uids."""
+        """Forgets the pods that are not among pod_uids.
+
+        DIVERGES: Go remembers for ever when a pod started that was deleted before it had ended, and a resize that was
+        noted after its pod had gone.
+        """
         with self._pod_statuses_lock:
-            for uid in [uid for uid in self._pod_statuses if uid not in pod_uids]:
+            orphaned = (self._pod_statuses.keys() | self._pod_resize_conditions.keys()) - set(pod_uids)
+            for uid in orphaned:
                 klog.v(5).info_s("Removing pod from status map", podUID=uid)
-                del self._pod_statuses[uid]
+                self._pod_statuses.pop(uid, None)
                 self._forget_resize_locked(uid)
             self._inherited = {uid: status for uid, status in self._inherited.items() if uid in pod_uids}
+        for uid in orphaned:
+            self._pod_startup_latency_helper.delete_pod_startup_state(uid)
 
     # ---- To the API server; all of this on the sync thread ----
 

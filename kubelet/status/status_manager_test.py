@@ -238,9 +238,13 @@ def test_remove_orphaned_statuses() -> None:
     other.metadata.uid = "other"
     for pod in (make_pod(), other):
         m.set_pod_status(pod, random_status())
+    # Its pod went while its worker was about to note this.
+    m.set_pod_resize_pending_condition("gone", v1.POD_REASON_DEFERRED, "", 1)
     m.remove_orphaned_statuses({"other"})
     assert not m.get_pod_status(make_pod().metadata.uid)[1]
     assert m.get_pod_status("other")[1]
+    assert not m.get_pod_resize_conditions("gone")
+    assert sorted(m.latency.deleted) == sorted([make_pod().metadata.uid, "gone"])
 
 
 class _Notifier:

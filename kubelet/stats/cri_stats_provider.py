@@ -61,6 +61,16 @@ class _ContainersAndSandboxes(NamedTuple):
     containers: dict[str, runtimeapi.Container]
     sandboxes: dict[str, runtimeapi.PodSandbox]
 
+    def of_containers(
+        self, entries: Iterable[runtimeapi.ContainerStats]
+    ) -> Iterator[tuple[runtimeapi.ContainerStats, runtimeapi.Container, runtimeapi.PodSandbox]]:
+        """Each entry with the container that it is of and that one's sandbox; those without either are left out."""
+        for entry in entries:
+            container = self.containers.get(entry.attributes.id)
+            sandbox = None if container is None else self.sandboxes.get(container.pod_sandbox_id)
+            if container is not None and sandbox is not None:
+                yield entry, container, sandbox
+
 
 @dataclass(slots=True)
 class _Collection:
@@ -114,11 +124,8 @@ class CRIStatsProvider:
         pods: dict[str, statsapi.PodStats] = {}
         collection = _Collection(self._cadvisor.root_fs_info(), update_cpu_nano_core_usage=False)
         known = self._get_pod_and_container_maps(ctx)
-        for entry in self._runtime_service.list_container_stats(ctx, runtimeapi.ContainerStatsFilter()):
-            container = known.containers.get(entry.attributes.id)
-            sandbox = None if container is None else known.sandboxes.get(container.pod_sandbox_id)
-            if container is None or sandbox is None:
-                continue
+        answer = self._runtime_service.list_container_stats(ctx, runtimeapi.ContainerStatsFilter())
+        for entry, container, sandbox in known.of_containers(answer):
             pod = pods.setdefault(sandbox.id, build_pod_stats(sandbox))
             with _of_one(ctx, container):
                 stats = statsapi.ContainerStats(
@@ -148,11 +155,7 @@ class CRIStatsProvider:
         pods: dict[str, statsapi.PodStats] = {}
         answer = self._runtime_service.list_container_stats(ctx, runtimeapi.ContainerStatsFilter())
         containers, by_pod_cgroup = get_cri_cadvisor_stats(get_cadvisor_container_info(self._cadvisor))
-        for entry in answer:
-            container = known.containers.get(entry.attributes.id)
-            sandbox = None if container is None else known.sandboxes.get(container.pod_sandbox_id)
-            if container is None or sandbox is None:
-                continue
+        for entry, container, sandbox in known.of_containers(answer):
             pod = pods.setdefault(sandbox.id, build_pod_stats(sandbox))
             with _of_one(ctx, container):
                 stats = self._make_container_stats(entry, container, sandbox.metadata, collection)
@@ -243,11 +246,7 @@ class CRIStatsProvider:
         pods: dict[str, statsapi.PodStats] = {}
         answer = self._runtime_service.list_container_stats(ctx, runtimeapi.ContainerStatsFilter())
         containers, by_pod_cgroup = get_cri_cadvisor_stats(get_cadvisor_container_info(self._cadvisor))
-        for entry in answer:
-            container = known.containers.get(entry.attributes.id)
-            sandbox = None if container is None else known.sandboxes.get(container.pod_sandbox_id)
-            if container is None or sandbox is None:
-                continue
+        for entry, container, sandbox in known.of_containers(answer):
             pod = pods.setdefault(sandbox.id, build_pod_stats(sandbox))
             with _of_one(ctx, container):
                 created = time_from_nanoseconds(container.created_at)

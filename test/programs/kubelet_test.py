@@ -147,6 +147,17 @@ def test_explain_shows_an_invalid_configuration_too(tmp_path: Path) -> None:
     assert "-1 must not be a negative number" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "lines"), [([], 1), (["--anonymous-auth=false", "--read-only-port=0"], 0)]
+)
+def test_who_starts_a_kubelet_that_is_open_to_everybody_is_told(flags: list[str], lines: int, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = _kubelet(f"--root-dir={tmp_path / 'file' / 'root'}", "--fail-cgroupv1=false", *flags)
+    told = [line for line in result.stderr.splitlines() if "OPEN TO EVERYBODY" in line]
+    assert len(told) == lines, result.stderr
+    assert result.stderr.splitlines()[-1].startswith("Error: root directory"), "the line came before the start"
+
+
 # The root directory.
 
 

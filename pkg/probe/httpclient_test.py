@@ -255,7 +255,8 @@ def test_redirects_share_the_time_of_one_probe() -> None:
     with serving(answer) as url:
         result, output = probe_http(CTX, url, [], 0.5)
     assert result is Result.FAILURE
-    assert output.endswith("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+    # The time may also end while the second connection is made, which has another text before this.
+    assert output.endswith("(Client.Timeout exceeded while awaiting headers)")
 
 
 def test_cancelled_probe_says_nothing() -> None:

@@ -94,6 +94,12 @@ KNOWN = [
         always=False,
     ),
     Known(
+        r"^static-labnode: (only ours: delete [^ ]*/static-labnode 404 |calls: delete pods: 1 more )",
+        "housekeeping deletes a mirror pod without a static pod until the watch says that the mirror pod is gone, in "
+        "Go too",
+        always=False,
+    ),
+    Known(
         r"^unhealthy( events:|: calls: (patch|create) events| .* held count:| .* (Unhealthy|BackOff): .* held: event)",
         "probes run each second from a random moment on; after 25 warnings of a pod no more are sent",
     ),

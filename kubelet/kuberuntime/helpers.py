@@ -286,8 +286,9 @@ def get_container_config_stop_signal(container: v1.Container) -> runtimeapi.Sign
 
 
 def runtime_signal_to_string(signal: runtimeapi.Signal.ValueType) -> str:
-    """The signal in the API's spelling."""
-    name = runtimeapi.Signal.Name(signal)
+    """The signal in the API's spelling; the number of one that only a newer runtime knows."""
+    values = runtimeapi.Signal.DESCRIPTOR.values_by_number
+    name = values[signal].name if signal in values else str(signal)
     return re.sub(r"^(SIGRTM\w\w)(PLUS|MINUS)", lambda m: m[1] + ("+" if m[2] == "PLUS" else "-"), name)
 
 

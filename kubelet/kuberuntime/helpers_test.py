@@ -132,6 +132,11 @@ def test_stop_signal(signal: str | None, expected: int | None) -> None:
         assert helpers.runtime_signal_to_string(got) == signal
 
 
+def test_stop_signal_of_a_newer_runtime() -> None:
+    status = runtimeapi.ContainerStatus(stop_signal=1000)  # type: ignore[arg-type]
+    assert helpers.runtime_signal_to_string(status.stop_signal) == "1000"
+
+
 def test_app_armor_profile_must_make_sense() -> None:
     pod = v1.Pod(spec=v1.PodSpec(containers=[]))
     for profile, fault in (

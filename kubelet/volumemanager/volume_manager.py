@@ -26,6 +26,7 @@ from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.util import errors as utilerrors
 from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.golang import strconv
 from pkg.volume import VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.util import hostutil as hostutil_
@@ -418,7 +419,7 @@ def _get_expected_volumes(pod: v1.Pod) -> list[str]:
 def _get_extra_supplemental_gid(volume_gid_value: str, pod: v1.Pod) -> int | None:
     """The group, unless it is no number or the pod has it anyway."""
     try:
-        gid = int(volume_gid_value)
+        gid = strconv.parse_int(volume_gid_value)
     except ValueError:
         return None
     context = pod.spec.security_context

@@ -676,3 +676,8 @@ def test_device_that_pods_share_goes_after_all_of_them(attached: World) -> None:
     attached.plugin.wait_for_call("unmount_device", "pv")
     assert sorted(attached.plugin.calls[:2]) == [("tear_down", "pv", "a"), ("tear_down", "pv", "b")]
     assert attached.plugin.calls[2:] == [("unmount_device", "pv")] and not any(path.exists() for path in paths)
+
+
+@pytest.mark.parametrize(("value", "gid"), [("7", 7), ("", None), ("7_7", None), (" 7", None), (str(2**63), None)])
+def test_group_of_a_volume_is_a_number_as_in_go(value: str, gid: int | None) -> None:
+    assert volume_manager._get_extra_supplemental_gid(value, v1.Pod()) == gid

@@ -6,12 +6,13 @@ Go: pkg/volume/iscsi/iscsi.go
 from __future__ import annotations
 
 import os
+import re
 import threading
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pkg import golang, mount_utils
+from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.util import exec as utilexec
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 ISCSI_PLUGIN_NAME = "kubernetes.io/iscsi"
 _ESCAPED_NAME = ISCSI_PLUGIN_NAME.replace("/", "~")
 _DEFAULT_PORT = 3260
+# What no portal, target, initiator or interface has in its name.
+_NOT_IN_NAMES = re.compile(r"[/\x00-\x20\x7f]")
 
 
 def probe_volume_plugins() -> list[VolumePlugin]:
@@ -282,10 +285,17 @@ def get_iscsi_secret_name_and_namespace(spec: Spec, default_secret_namespace: st
 
 
 def create_iscsi_disk(spec: Spec, pod_uid: str, plugin: ISCSIPlugin, secret: dict[str, str]) -> ISCSIDisk:
-    """Raises ValueError for another volume."""
+    """Raises ValueError for another volume, and for names that cannot be right.
+
+    DIVERGES: Go takes any, and the API server nearly any. The names become names of files and directories, and lines in
+    them, for iscsiadm and for the kubelet: a pod could have files of its choice written outside of their directories.
+    """
     source, _ = get_source(spec)
     portals = [portal_mounter(portal) for portal in (source.target_portal, *source.portals)]
     initiator_name = source.initiator_name or ""
+    for name in (*portals, source.iqn, source.iscsi_interface, initiator_name):
+        if _NOT_IN_NAMES.search(name):
+            raise ValueError(f"{klog.quote(name)} cannot be the name of a portal, target, initiator or interface")
     return ISCSIDisk(
         plugin=plugin,
         volume_name=spec.name(),

@@ -237,6 +237,27 @@ def test_other_initiator_gets_settings_of_its_own(
     assert target.words("iscsiadm")[-1] == "-m iface -I 127.0.0.1:3260:pvA -o delete"
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"target_portal": "../../../etc/x"},
+        {"portals": ["1.2.3.4", "a/b"]},
+        {"iqn": f"{IQN}/../../x"},
+        {"iscsi_interface": "../default"},
+        {"initiator_name": f"iqn\n* * * * * root x #{IQN}"},
+    ],
+    ids=lambda names: next(iter(names)),
+)
+def test_names_do_not_lead_out_of_the_directories_of_iscsiadm(
+    plugin: iscsi.ISCSIPlugin, target: Target, names: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match="cannot be the name of a portal, target, initiator or interface"):
+        plugin.new_attacher().wait_for_attach(persistent(**names), "", POD, 60.0)
+    with pytest.raises(ValueError, match="cannot be the name"):
+        plugin.new_device_mounter().get_device_mount_path(persistent(**names))
+    assert target.exec.commands == []
+
+
 def test_session_stays_while_another_disk_uses_it(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
 ) -> None:

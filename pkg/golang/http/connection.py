@@ -245,7 +245,7 @@ class Connection:
             self._conn.set_deadline(time.monotonic() + REFUSAL_WRITE_TIMEOUT)
         self._send(self._frame.start(status, headers) + self._frame.data(first))
 
-    def data(self, data: bytes) -> None:
+    def data(self, data: memoryview) -> None:
         self._send(self._frame.data(data))
 
     def end(self) -> None:
@@ -258,7 +258,7 @@ class Connection:
         self._source.received.clear()
         return self._conn, early
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes | memoryview) -> None:
         if not data:
             return
         try:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # A response up to this length, in bytes, that was not flushed gets a Content-Length instead of chunks.
 _BUFFER = 2048
+# Of a larger body so much is copied at once: a client that takes nothing would keep all copies for as long.
+_PART = 1 << 16
 _SNIFFED = 512
 # Bytes that no text has.
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
@@ -41,7 +43,7 @@ class Transport(Protocol):
         """Send the head, with the first part of the body if there is one already."""
         ...
 
-    def data(self, data: bytes) -> None: ...
+    def data(self, data: memoryview) -> None: ...
 
     def end(self) -> None: ...
 
@@ -77,12 +79,14 @@ class ResponseWriter:
     def write(self, data: bytes) -> None:
         """Send, or keep a little back until `flush`. Raises ClientGone."""
         self.write_header(200)
-        if self._sent:
-            self._send(data)
-            return
-        self._buffer += data
-        if len(self._buffer) > _BUFFER:
+        view = memoryview(data)
+        if not self._sent:
+            self._buffer += view[:_PART]
+            if len(self._buffer) <= _BUFFER:
+                return
             self.flush()
+            view = view[_PART:]
+        self._send(view)
 
     def flush(self) -> None:
         """Send all that was written so far, the head at least. Raises ClientGone."""
@@ -90,7 +94,7 @@ class ResponseWriter:
         data = bytes(self._buffer)
         self._buffer.clear()
         if self._sent:
-            self._send(data)
+            self._send(memoryview(data))
         else:
             self._start(data)
 
@@ -134,9 +138,11 @@ class ResponseWriter:
             self.headers.set("Content-Type", _content_type(data))
         self._transport.start(self.status, self.headers, b"" if self._bodiless else data)
 
-    def _send(self, data: bytes) -> None:
-        if data and not self._bodiless:
-            self._transport.data(data)
+    def _send(self, view: memoryview) -> None:
+        if self._bodiless:
+            return
+        for start in range(0, len(view), _PART):
+            self._transport.data(view[start : start + _PART])
 
 
 def _content_type(body: bytes) -> str:

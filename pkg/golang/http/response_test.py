@@ -48,6 +48,35 @@ def test_body_too_large() -> None:
     assert (answer.status, answer.text) == (413, "http: request body too large\n")
 
 
+class _Stuck:
+    """A client that takes nothing: what it is sent is what is kept for it."""
+
+    def __init__(self) -> None:
+        self.kept: list[bytes | memoryview] = []
+
+    def start(self, status: int, headers: http.Headers, first: bytes) -> None:
+        self.kept.append(first)
+
+    def data(self, data: memoryview) -> None:
+        self.kept.append(data)
+
+    def end(self) -> None:
+        raise AssertionError("nothing was taken")
+
+    def hijack(self) -> tuple[http.Conn, bytes]:
+        raise AssertionError("not asked for")
+
+
+def test_large_body_is_not_copied_for_a_client_that_takes_nothing() -> None:
+    body = b"0123456789" * 100_000
+    stuck = _Stuck()
+    http.ResponseWriter(stuck).write(body)
+    assert b"".join(stuck.kept) == body
+    copied = [each for each in stuck.kept if not (isinstance(each, memoryview) and each.obj is body)]
+    assert sum(map(len, copied)) < 100_000
+    assert max(map(len, stuck.kept)) < 100_000
+
+
 def test_query() -> None:
     r = request("GET", "/x?a=1&a=2&b&c=%20%2f+y")
     assert (r.param("a"), r.param("b"), r.param("c"), r.param("d", "-")) == ("1", "", " / y", "-")

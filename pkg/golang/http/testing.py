@@ -46,8 +46,8 @@ class _Transport:
         if first:
             self._recorded.parts.append(first)
 
-    def data(self, data: bytes) -> None:
-        self._recorded.parts.append(data)
+    def data(self, data: memoryview) -> None:
+        self._recorded.parts.append(bytes(data))
 
     def end(self) -> None:
         pass

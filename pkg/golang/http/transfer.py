@@ -137,12 +137,12 @@ class ResponseFrame:
         lines = [f"HTTP/1.1 {status} {status_text(status)}", *(_field(name, value) for name, value in fields)]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
-    def data(self, data: bytes) -> bytes:
+    def data(self, data: bytes | memoryview) -> bytes | memoryview:
         """Raises ClientGone for more than was announced: what the client gets must not look whole."""
         if not data:
             return b""
         if self._chunked:
-            return b"%x\r\n%b\r\n" % (len(data), data)
+            return b"".join((b"%x\r\n" % len(data), data, b"\r\n"))
         if self._left is not None:
             self._left -= len(data)
             if self._left < 0:

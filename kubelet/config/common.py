@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -30,6 +31,9 @@ MAX_OBJECTS = 5000
 # Characters of a message that says what is wrong with a manifest; and fields that are named because no type has them.
 MAX_FAULT_LENGTH = 4096
 MAX_UNKNOWN_FIELDS = 100
+# Characters of a uid that a manifest gives its pod.
+MAX_UID_LENGTH = 128
+_UID = re.compile("[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 T = TypeVar("T")
 
@@ -206,12 +210,26 @@ def _complete_and_validate(pod: v1.Pod, default_fn: DefaultFunc, standalone: boo
     pod.kind = pod.api_version = ""  # as in Go, where no object in memory has them
     if not pod.metadata.name:
         raise InvalidPodError("invalid pod: name is needed for the pod")
+    _refuse_bad_uid(pod.metadata.uid)
     default_fn(pod)
     options = podutil.get_validation_options_from_pod_spec_and_meta(pod.spec, pod.metadata)
     if errors := validation.validate_pod_create(pod, options):
         raise InvalidPodError("invalid pod: " + ", ".join(str(e) for e in errors), list(errors))
     _refuse_api_references(pod, standalone)
     return pod
+
+
+def _refuse_bad_uid(uid: str) -> None:
+    """Raise InvalidPodError for a uid that cannot be the name of a directory, or leads to another one.
+
+    DIVERGES: Go takes any, and makes the pod's directory wherever it leads.
+    """
+    if uid and (len(uid) > MAX_UID_LENGTH or not _UID.fullmatch(uid)):
+        quoted = uid[:MAX_UID_LENGTH]
+        raise InvalidPodError(
+            f"invalid pod: metadata.uid: Invalid value: {quoted!r}: must have at most {MAX_UID_LENGTH} characters, all "
+            "of them letters, digits, '-', '_' or '.', with a letter or digit first and last"
+        )
 
 
 # What a pod of a standalone node may refer to, as podutil.api_object_references has it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -90,6 +91,13 @@ def test_explicit_uid_is_kept() -> None:
     data = MINIMAL.replace(b"name: web", b"name: web, uid: mine")
     pod = common.try_decode_single_pod(data, file_defaults)
     assert pod.metadata.uid == pod.metadata.annotations[kubetypes.CONFIG_HASH_ANNOTATION_KEY] == "mine"
+
+
+@pytest.mark.parametrize("uid", ["..", ".", "../../x", "a/b", "/", "a\0b", "a\n", " ", "*", "u" * 129])
+def test_uid_that_is_no_name_of_a_directory(uid: str) -> None:
+    data = MINIMAL.replace(b"name: web", b"name: web, uid: " + json.dumps(uid).encode())
+    with pytest.raises(common.InvalidPodError, match=r"^invalid pod: metadata\.uid: Invalid value: "):
+        common.try_decode_single_pod(data, file_defaults)
 
 
 def _uid(data: bytes, source: str = "/m/web.yaml", is_file: bool = True, node: str = "n") -> str:

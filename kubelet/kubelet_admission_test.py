@@ -157,6 +157,7 @@ def test_nobody_waits_for_the_victims_of_preemption_but_the_pod_that_they_make_r
 
         worker = golang.go(admit, name="victim")
         worker.join(30)
+        assert not worker.is_alive(), "the victim waits for the pod that it makes room for"
         del handler.answers["critical"]
 
     handler.answers["critical"] = _preempting([new_pod("victim")], let_the_victim_be_admitted)

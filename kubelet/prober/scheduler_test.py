@@ -159,13 +159,15 @@ def test_pod_whose_probes_hang_holds_up_no_other(world: World) -> None:
 
 
 def test_pods_whose_probes_hang_take_no_more_threads_than_there_are(world: World) -> None:
-    pods = MAX_THREADS // MAX_PROBES_PER_POD + 3
+    pods = 2 * MAX_THREADS // MAX_PROBES_PER_POD
     for number in range(pods):
         for _ in range(MAX_PROBES_PER_POD):
             world.add(f"pod-{number}", hangs=True)
     assert eventually(lambda: world.running >= MAX_THREADS)
     late = [world.add(f"late-{number}") for number in range(5)]
     assert eventually(lambda: all(probe.runs for probe in late)), "a pod without a running probe gets a thread"
+    with world.scheduler._lock:
+        assert world.scheduler._take_locked(thread_is_free=False) is None, "no other probe gets one"
     # Beyond the threads that all share there is one for each pod that had none.
     assert world.most_running <= MAX_THREADS + pods + len(late)
     assert world.threads() <= MAX_THREADS + pods + len(late)

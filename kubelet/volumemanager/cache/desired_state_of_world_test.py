@@ -129,9 +129,11 @@ def test_claim_under_two_names_is_one_volume(world: World) -> None:
 
 @pytest.mark.parametrize("remount", [True, False])
 def test_request_is_a_new_one_for_volumes_that_are_set_up_again(world: World, remount: bool) -> None:
+    """By the steady clock: the time of day may be set before the volume is mounted."""
+    world.clock.shift(3600)
     world.plugin.remount = remount
     world.add("a", disk("pv"))
-    first = world.clock.now()
+    first = world.clock.steady()
     world.clock.step(5)
     world.add("a", disk("pv"))
     (volume,) = world.state.get_volumes_to_mount()

@@ -177,8 +177,10 @@ class CacheBasedManager(Generic[T]):
     def __init__(self, object_store: Store[T], get_referenced_objects: Callable[[v1.Pod], Set[str]]) -> None:
         self._object_store = object_store
         self._get_referenced_objects = get_referenced_objects
-        self._lock = threading.Lock()  # guards _registered_pods, and keeps the store's counts in step with it
-        self._registered_pods: dict[ObjectKey, v1.Pod] = {}
+        self._lock = threading.Lock()  # guards _registered, and keeps the store's counts in step with it
+        # The names of the objects that each registered pod refers to. One that could not be counted is missing, and
+        # is counted when the pod is registered again.
+        self._registered: dict[ObjectKey, set[str]] = {}
 
     def get_object(self, namespace: str, name: str) -> T:
         return self._object_store.get(namespace, name)
@@ -187,22 +189,19 @@ class CacheBasedManager(Generic[T]):
         names = self._get_referenced_objects(pod)
         namespace, uid = pod.metadata.namespace, pod.metadata.uid
         with self._lock:
-            before = self._registered_pods.get(_key_of(pod))
-            self._registered_pods[_key_of(pod)] = pod
             # A reference that stays is not counted anew: that would ask the API server for the object.
-            known = self._get_referenced_objects(before) if before is not None else set()
+            known = self._registered.setdefault(_key_of(pod), set())
             for name in names - known:
                 self._object_store.add_reference(namespace, name, uid)
+                known.add(name)
             for name in known - names:
                 self._object_store.delete_reference(namespace, name, uid)
+                known.remove(name)
 
     def unregister_pod(self, pod: v1.Pod) -> None:
         with self._lock:
-            before = self._registered_pods.pop(_key_of(pod), None)
-            if before is None:
-                return
-            for name in self._get_referenced_objects(before):
-                self._object_store.delete_reference(before.metadata.namespace, name, before.metadata.uid)
+            for name in self._registered.pop(_key_of(pod), ()):
+                self._object_store.delete_reference(pod.metadata.namespace, name, pod.metadata.uid)
 
 
 def _key_of(pod: v1.Pod) -> ObjectKey:

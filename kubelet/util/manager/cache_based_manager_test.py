@@ -249,6 +249,24 @@ def test_references_follow_the_pods(server: Server, clock: testingclock.FakeCloc
     assert store.reference_count("ns2", "s1") == 1
 
 
+def test_reference_that_could_not_be_counted_is_counted_later(
+    server: Server, clock: testingclock.FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: str) -> None:
+        raise MemoryError
+
+    store = new_store(server, clock)
+    manager = manager_.CacheBasedManager(store, secret_names)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "add_reference", fail)
+        with pytest.raises(MemoryError):
+            manager.register_pod(pod_with("s1"))
+    manager.register_pod(pod_with("s1"))
+    assert manager.get_object("ns1", "s1").metadata.name == "s1"
+    manager.unregister_pod(pod_with("s1"))
+    assert store.reference_count("ns1", "s1") == 0
+
+
 def test_pods_of_one_name_and_different_uids(server: Server, clock: testingclock.FakeClock) -> None:
     store = new_store(server, clock)
     manager = manager_.CacheBasedManager(store, secret_names)

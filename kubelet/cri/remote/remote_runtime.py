@@ -357,7 +357,8 @@ class RemoteRuntimeService:
         self, ctx: golang.Context, limit: float | None, method: str, request: Any, what: str, **kv: Any
     ) -> Any:
         """Call with a limit of so many seconds, and log a failure as `what`."""
-        klog.v(10).info_s(f"[RemoteRuntimeService] {method}", request=request, timeout=limit)
+        # Not the request: the environment of a container holds secrets.
+        klog.v(10).info_s(f"[RemoteRuntimeService] {method}", **kv, timeout=limit)
         try:
             return self._client.invoke(ctx, method, request, limit)
         except golang.Canceled:
@@ -373,7 +374,7 @@ class RemoteRuntimeService:
         which are asked for every second and all fail when the runtime is down.
         """
         parent_id = kv.get("containerID") or kv.get("podSandboxID") or method
-        klog.v(10).info_s(f"[RemoteRuntimeService] {method}", request=request, timeout=self._timeout)
+        klog.v(10).info_s(f"[RemoteRuntimeService] {method}", **kv, timeout=self._timeout)
         try:
             response = self._client.invoke(ctx, method, request, self._timeout)
         except golang.Canceled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import socket
 from collections.abc import Iterator
 from concurrent import futures
@@ -17,7 +18,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet.cri import remote
 from kubelet.cri.remote import client, fake
-from pkg import golang
+from pkg import golang, klog
 from pkg.util import exec as utilexec
 
 CTX = golang.background()
@@ -416,3 +417,15 @@ def test_images(server: fake.FakeServer) -> None:
     with pytest.raises(remote.RemoteError, match=r"^rpc error: code = NotFound desc = failed to pull"):
         service.pull_image(CTX, runtimeapi.ImageSpec(image="nope:1"), None, None)
     service.close(CTX)
+
+
+def test_secrets_are_not_logged_at_any_verbosity(service: remote.RemoteRuntimeService, log: io.StringIO) -> None:
+    config = container_config()
+    config.envs.append(runtimeapi.KeyValue(key="TOKEN", value="geheim"))
+    klog.set_verbosity(10)
+    try:
+        sandbox_id = service.run_pod_sandbox(CTX, sandbox_config(), "")
+        service.create_container(CTX, sandbox_id, config, sandbox_config())
+    finally:
+        klog.set_verbosity(0)
+    assert "[RemoteRuntimeService] CreateContainer" in log.getvalue() and "geheim" not in log.getvalue()

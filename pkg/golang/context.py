@@ -65,6 +65,13 @@ class _State(Channel[None]):
         for callback in callbacks:
             _call(callback)
 
+    def is_plainly_alive(self) -> bool:
+        """Whether it is not done, without the lock: what serves many looks here often, and would stand in line for it.
+
+        A cancellation that is under way may be seen by one context and not yet by another.
+        """
+        return self.err is None and (self.deadline is None or monotonic() < self.deadline)
+
     def _cancel_locked(self, callbacks: list[Callable[[], object]]) -> None:
         if self.err is None:
             self._finish_locked(Canceled)
@@ -106,6 +113,8 @@ class Context:
 
     def err(self) -> ContextError | None:
         """None until done, then a new Canceled or DeadlineExceeded."""
+        if self._state.is_plainly_alive():
+            return None
         with lock:
             self._state._ready_locked()
             err = self._state.err

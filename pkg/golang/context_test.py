@@ -35,6 +35,19 @@ def test_cancel_reaches_descendants_and_not_ancestors() -> None:
     assert isinstance(parent.err(), golang.Canceled)
 
 
+def test_whether_it_is_done_is_asked_without_the_lock() -> None:
+    """Threads that look often would stand in line for the lock before those that select."""
+    ctx, cancel = golang.with_timeout(golang.background(), 3600)
+    found: list[object] = []
+    with channel.lock:
+        thread = golang.go(lambda: found.append(ctx.err()), name="asks")
+        thread.join(WAIT)
+        is_blocked = thread.is_alive()
+    thread.join()
+    cancel()
+    assert not is_blocked and found == [None]
+
+
 def test_child_of_a_done_parent_is_done() -> None:
     parent, cancel = golang.with_cancel(golang.background())
     cancel()

@@ -19,12 +19,15 @@ from types import TracebackType
 from typing import BinaryIO, Self, cast
 
 from kubelet.kuberuntime.logs.tail import find_last_lines
+from kubelet.kuberuntime.logs.turns import turn
 from kubelet.logs import container_log_manager
 from pkg import klog
 from pkg.util import regularfile
 
-# So many bytes are read at once, and the rest of the line.
-_BLOCK_SIZE = 256 * 1024
+# So many bytes are read at once, and the rest of the line. No other thread runs while a block's lines are taken apart.
+_BLOCK_SIZE = 64 * 1024
+# Lines that are left out of a compressed log in one turn.
+_LINES_AT_ONCE = 1000
 # Runtimes cut a container's lines at some KiB.
 MAX_LINE_LENGTH = 16 << 20
 # How much of an unfinished line a message quotes, in bytes.
@@ -272,10 +275,15 @@ def _open_rotated(name: str) -> BinaryIO | None:
 
 def _skip_to_tail(f: gzip.GzipFile, tail: int) -> int:
     """Go to the last `tail` lines; returns how many are lacking."""
-    count = sum(block.count(b"\n") for block in iter(lambda: f.read(_BLOCK_SIZE), b""))
+    count = 0
+    while block := f.read(_BLOCK_SIZE):
+        with turn:
+            count += block.count(b"\n")
     f.rewind()
-    for _ in range(count - tail):
-        f.readline()
+    for begin in range(0, count - tail, _LINES_AT_ONCE):
+        with turn:
+            for _ in range(min(_LINES_AT_ONCE, count - tail - begin)):
+                f.readline()
     return max(tail - count, 0)
 
 

@@ -20,6 +20,7 @@ from kubelet import container as kubecontainer
 from kubelet.cri import apis as internalapi
 from kubelet.kuberuntime.logs.followers import Follower
 from kubelet.kuberuntime.logs.log_files import LogFiles
+from kubelet.kuberuntime.logs.turns import turn
 from pkg import golang, klog
 from pkg.apimachinery.runtime import codec
 
@@ -164,11 +165,15 @@ class _LogWriter:
         if self._parse is None:
             self._parse = _get_parse_func(data[: data.find(b"\n") + 1] or data)
         try:
-            if not self._add_usual_lines(data):
-                for line in io.BytesIO(data):
-                    self._add_line(line)
+            with turn:
+                self._add(data)
         finally:
             self._flush()
+
+    def _add(self, data: bytes) -> None:
+        if not self._add_usual_lines(data):
+            for line in io.BytesIO(data):
+                self._add_line(line)
 
     def _flush(self) -> None:
         for stream, pieces in self._outputs:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kubelet.cri import testing
 from kubelet.kuberuntime import logs
-from kubelet.kuberuntime.logs import log_files, tail
+from kubelet.kuberuntime.logs import log_files, tail, turns
 from kubelet.kuberuntime.logs.logs import _LogWriter, _MaximumWriteError, parse_cri_log, parse_docker_json_log
 from pkg import golang
 from pkg.apimachinery.util import wait
@@ -41,6 +41,37 @@ def log(tmp_path: Path) -> Path:
     path = tmp_path / "0.log"
     path.write_text(_LINES)
     return path
+
+
+class _Client:
+    """Notes whether one of the readers has its turn while something is sent to it."""
+
+    def __init__(self) -> None:
+        self.were_at_work: list[bool] = []
+
+    def write(self, data: bytes, /) -> int:
+        self.were_at_work.append(turns.turn.locked())
+        return len(data)
+
+
+@pytest.mark.parametrize("options", [{}, {"timestamp": True}, {"tail_lines": 2}, {"limit_bytes": 5}])
+def test_a_client_that_does_not_read_holds_up_no_other(log: Path, options: dict[str, Any]) -> None:
+    client = _Client()
+    logs.read_logs(_CTX, str(log), "", logs.LogOptions(**options), testing.FakeRuntimeService(), client, client)
+    assert client.were_at_work and not any(client.were_at_work)
+    assert not turns.turn.locked()
+
+
+def test_one_log_after_the_other_is_taken_apart(log: Path) -> None:
+    """While another thread does so, a reader waits, whatever it has been asked for."""
+    out = io.BytesIO()
+    args = (_CTX, str(log), "", logs.LogOptions(), testing.FakeRuntimeService(), out, out)
+    with turns.turn:
+        thread = golang.go(logs.read_logs, *args, name="reader")
+        thread.join(0.2)
+        assert thread.is_alive() and not out.getvalue()
+    thread.join()
+    assert out.getvalue() == b"one\ntwo\nthree\n"
 
 
 _SECOND = datetime(2020, 9, 27, 11, 18, 2, 200000, tzinfo=UTC)

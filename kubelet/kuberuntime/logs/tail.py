@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import BinaryIO
 
+from kubelet.kuberuntime.logs.turns import turn
 from pkg.util import regularfile
 
 _BLOCK_SIZE = 32 * 1024
@@ -30,7 +31,8 @@ def find_last_lines(f: BinaryIO, n: int) -> tuple[int, int]:
         left = max(right - _BLOCK_SIZE, 0)
         f.seek(left)
         block = f.read(right - left)
-        count += block.count(b"\n")
+        with turn:
+            count += block.count(b"\n")
         right = left
     start = 0
     for _ in range(count - n):

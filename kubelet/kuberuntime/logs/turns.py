@@ -1,0 +1,13 @@
+"""Lets one reader of a log after the other take apart what it has read.
+
+DIVERGES: this file has no Go counterpart. Go runs as many goroutines at once as there are processors, and takes each
+off its processor after a while. Python runs one thread at a time: where hundreds of clients have megabytes taken apart,
+each other thread that is ready, that of the sync loop too, has its turn after all of theirs, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+
+# Held while one block of a log is taken apart, and never while something is read or sent: that may take any time.
+turn = threading.Lock()

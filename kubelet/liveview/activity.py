@@ -8,10 +8,11 @@ functions named here exist.
 
 from __future__ import annotations
 
-import sys
 import threading
 from types import FrameType
 from typing import NamedTuple
+
+from pkg.golang import debug
 
 _WORKER = "podworker-"
 
@@ -73,7 +74,7 @@ class Activity(NamedTuple):
 
 def of_workers() -> dict[str, Activity]:
     """What the pod workers of this process are at, by the uid of their pods."""
-    frames = sys._current_frames()
+    frames = debug.current_frames()
     found = {}
     for thread in threading.enumerate():
         if thread.name.startswith(_WORKER) and (frame := frames.get(thread.ident or 0)) is not None:

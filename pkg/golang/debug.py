@@ -1,15 +1,40 @@
-"""What a program may tell its memory management.
+"""What a program may tell its memory management, and ask of its threads.
 
 Go: runtime/debug
 """
 
 from __future__ import annotations
 
+import gc
+import sys
+import threading
+from types import FrameType
+
 # Of glibc's mallopt: which of its parameters, and the values that we give them.
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
 _LARGE_BLOCK = 256 << 10
 _ARENAS = 2
+
+# Held while garbage is not collected for a moment, so that only one thread sees that it was collected before.
+_frames_lock = threading.Lock()
+
+
+def current_frames() -> dict[int, FrameType]:
+    """The innermost frame of each thread, by the thread's ident. From any thread.
+
+    Python before 3.11.9 holds its lock of the list of threads meanwhile. If a collection of garbage lets another thread
+    run, and that one is about to end, it waits for the lock with the interpreter in its hands: nothing of the process
+    ever runs again. So nothing is collected here.
+    """
+    with _frames_lock:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return sys._current_frames()
+        finally:
+            if collects:
+                gc.enable()
 
 
 def free_os_memory() -> None:

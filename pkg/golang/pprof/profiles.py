@@ -5,11 +5,11 @@ Go: runtime/pprof/pprof.go
 
 from __future__ import annotations
 
-import sys
 import threading
 import traceback
 from collections import Counter
 
+from pkg.golang import debug
 from pkg.golang.pprof.encoding import Frame, Profile, Stack, ValueType
 from pkg.golang.pprof.sampler import stack_of
 
@@ -20,7 +20,7 @@ class NotKeptError(Exception):
 
 def thread_profile() -> Profile:
     """How many threads stand where."""
-    counts: Counter[Stack] = Counter(stack_of(frame) for frame in sys._current_frames().values())
+    counts: Counter[Stack] = Counter(stack_of(frame) for frame in debug.current_frames().values())
     return Profile((ValueType("threads", "count"),), {stack: (count,) for stack, count in counts.items()})
 
 
@@ -28,7 +28,7 @@ def thread_stacks() -> str:
     """Each thread's name and stack, the innermost call last as Python has it."""
     names = {thread.ident: thread for thread in threading.enumerate()}
     parts: list[str] = []
-    for ident, frame in sys._current_frames().items():
+    for ident, frame in debug.current_frames().items():
         thread = names.get(ident)
         name, native_id = (thread.name, thread.native_id) if thread is not None else ("not Python's", None)
         parts.append(f"thread {native_id} [{name}]:\n{''.join(traceback.format_stack(frame))}")

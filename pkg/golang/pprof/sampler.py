@@ -6,13 +6,13 @@ Go: runtime/pprof/pprof.go (StartCPUProfile)
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections import Counter
 from types import FrameType
 
 from pkg import golang
+from pkg.golang import debug
 from pkg.golang.pprof.encoding import Frame, Profile, Stack, ValueType
 
 # Nanoseconds between two looks.
@@ -98,7 +98,7 @@ def cpu_profile(ctx: golang.Context, seconds: float) -> Profile:
 
 
 def _look(clocks: _ThreadClocks, counts: Counter[Stack], nanoseconds: Counter[Stack]) -> None:
-    frames = sys._current_frames()
+    frames = debug.current_frames()
     own = threading.get_ident()
     threads = threading.enumerate()
     clocks.keep({thread.native_id for thread in threads if thread.native_id is not None})

@@ -1,0 +1,53 @@
+"""Asking for the frames of all threads while threads end and garbage is collected."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from pathlib import Path
+
+from pkg.golang import debug
+
+ROOT = Path(__file__).resolve().parents[2]
+# Garbage lets other threads run when it is collected, and there is always some.
+SCRIPT = """
+import gc, threading, time
+from pkg.golang import debug
+
+class Garbage:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        time.sleep(0.0001)
+
+def end_threads():
+    while True:
+        threads = [threading.Thread(target=time.sleep, args=(0.001,)) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+threading.Thread(target=end_threads, daemon=True).start()
+gc.set_threshold(12)
+for _ in range(2000):
+    Garbage(); Garbage(); Garbage()
+    debug.current_frames()
+print("well", flush=True)
+import os; os._exit(0)
+"""
+
+
+def test_frames_of_threads_that_end() -> None:
+    ended = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert ended.stdout == "well\n", ended.stderr
+
+
+def test_garbage_is_collected_afterwards_if_it_was_before() -> None:
+    assert debug.current_frames() and gc.isenabled()
+    gc.disable()
+    try:
+        assert debug.current_frames() and not gc.isenabled()
+    finally:
+        gc.enable()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from itertools import pairwise
 from pathlib import Path
 
 from framework.apiserver.cluster import Cluster
@@ -16,9 +15,8 @@ from framework.cluster_node import ContainerdNode
 from framework.containerd import PAUSE, Containerd
 from framework.pod_history import PodHistory, Version
 from framework.pods import Manifest, pod, shell
+from framework.sync_loop import Ticks
 from framework.waiting import wait_for
-
-from kubelet.kubelet import SYNC_PERIOD, LoopCase
 
 # MiB: what all pods have together, what has to be left of it, what the hog takes in each step, and how many.
 _SHARED, _LEFT, _STEP, _STEPS = 1536, 512, 64, 18
@@ -60,20 +58,21 @@ def _press(node: ContainerdNode, history: PodHistory, names: list[str]) -> dict[
     for name in names:
         node.create(pod(name, {"name": "main", "image": PAUSE}))
     node.wait_for_api_running(*names, timeout=_TIMEOUT)
+    calm = Ticks(node)
     time.sleep(_CALM)
-    calm = _lateness(node, _CALM)
+    calm.look()
     node.create(_hog())
     node.wait_for_api_running("hog")
-    begin = time.monotonic()
+    begin, pressed = time.monotonic(), Ticks(node)
     wait_for("the hog evicted", lambda: _evicted(history.latest("hog")), _TIMEOUT, node.end_of_log)
     evicted = time.monotonic() - begin
     time.sleep(_AFTERWARDS)
-    pressed = _lateness(node, time.monotonic() - begin)
+    pressed.look()
     others = [history.of(name)[-1] for name in names]
     return {
         "hog runs to evicted": evicted,
-        "ticks late, calm": max(calm) * 1000,
-        "ticks late, under pressure": max(pressed) * 1000,
+        "ticks late, calm": calm.worst_lateness() * 1000,
+        "ticks late, under pressure": pressed.worst_lateness() * 1000,
         "others evicted": sum(_evicted(found) for found in others),
         "others restarted": sum(found.restarts() for found in others),
     }
@@ -86,10 +85,3 @@ def _hog() -> Manifest:
 
 def _evicted(found: Version | None) -> bool:
     return found is not None and found.status.get("reason") == "Evicted"
-
-
-def _lateness(node: ContainerdNode, seconds: float) -> list[float]:
-    """By how many seconds more than its period after the one before each tick of the loop of the latest time came."""
-    snapshot = node.debug("/debug/syncloop.json")
-    ticks = [at for at, case, _ in snapshot["loop"]["tape"] if case == LoopCase.SYNC and at > snapshot["now"] - seconds]
-    return [max(0.0, after - before - SYNC_PERIOD) for before, after in pairwise(ticks)]

@@ -184,7 +184,7 @@ class ContainerdNode(ClusterMember):
 
     def end(self) -> None:
         """Kill the process if it runs; what its pods left in the runtime goes with the runtime."""
-        if self._process is not None and self._process.poll() is None:
+        if self.alive:
             self.kill()
 
 

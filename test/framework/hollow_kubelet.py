@@ -42,7 +42,7 @@ class HollowKubelet(KubeletProcess):
 
     def end(self) -> None:
         """End the process, however it stands, and the runtime."""
-        if self._process is not None and self._process.poll() is None:
+        if self.alive:
             self.kill()
         self.server.stop()
         self.runtime.close()

@@ -120,6 +120,10 @@ class KubeletProcess:
         assert self._process is not None, "the kubelet was never started"
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def wait_for_exit(self, timeout: float) -> int:
         """Wait until the process has ended, and return its status; AssertionError after timeout seconds."""
         assert self._process is not None, "the kubelet was never started"
@@ -157,7 +161,7 @@ class KubeletProcess:
 
     def clean(self, cri: CRIClient) -> None:
         """Kill the process if it runs, and remove what its pods left in the runtime and in the logs."""
-        if self._process is not None and self._process.poll() is None:
+        if self.alive:
             self.kill()
         for sandbox in cri.sandboxes():
             if sandbox.labels.get(POD_NAME, "").endswith(f"-{self.node}"):
@@ -278,9 +282,7 @@ class KubeletProcess:
 
     def _wait(self, what: str, look: Callable[[], T], timeout: float) -> T:
         def alive_and_look() -> T:
-            assert self._process is not None and self._process.poll() is None, (
-                f"the kubelet has ended\n{self.end_of_log()}"
-            )
+            assert self.alive, f"the kubelet has ended\n{self.end_of_log()}"
             return look()
 
         return wait_for(what, alive_and_look, timeout, self._describe)

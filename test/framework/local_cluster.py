@@ -78,7 +78,7 @@ class ClusterKubelet(KubeletProcess):
 
     def end(self) -> None:
         """Kill the process if it runs; what its pods left in the runtime goes with the runtime."""
-        if self._process is not None and self._process.poll() is None:
+        if self.alive:
             self.kill()
         for link in Path("/var/log/containers").glob("*.log"):
             if link.is_symlink() and link.readlink().is_relative_to(self._pod_logs):

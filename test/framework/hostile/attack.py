@@ -1,0 +1,191 @@
+"""A kubelet of its own, a bystander on it, an attack, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from framework.apiserver.cluster import Cluster, Options
+from framework.cluster_node import ClusterMember, ClusterNode, ContainerdNode
+from framework.containerd import Containerd, new_run_dir
+from framework.hostile import client, pods
+from framework.hostile.harm import BYSTANDER, Observer, Seen, bystander, server_config
+from framework.log_followers import line
+from framework.pod_history import PodHistory
+from framework.pods import pod, shell, sleeper
+from framework.program import Program
+from pkg import golang
+
+NODE = "attacked"
+# MiB that an attack may leave in the kubelet's memory.
+MAX_GROWTH = 64.0
+_END_TIMEOUT = 30.0
+# The logs that there are: bytes of the large ones, and seconds between two lines of one that grows.
+_LARGE_LOG = 60 << 20
+_LINE_PERIOD = 0.001
+_PART = b"2026-01-02T03:04:05.000000000Z stdout P " + b"x" * 16_000 + b"\n"
+
+
+@dataclass(frozen=True)
+class Times:
+    """For how many seconds a node is watched before, during and after the attack."""
+
+    calm: float
+    attack: float
+    settling: float
+
+
+@dataclass(frozen=True)
+class Harm:
+    """What was seen before, during and after the attack; what the bystander noticed; how often what was done."""
+
+    calm: Seen
+    attacked: Seen
+    after: Seen
+    restarts: int
+    failed_probes: int
+    times_not_ready: int
+    done: Mapping[str, int]
+
+    @property
+    def growth(self) -> float:
+        """MiB that the kubelet has more than before."""
+        return self.after.memory - self.calm.memory
+
+    @property
+    def peak_growth(self) -> float:
+        return max(self.attacked.peak, self.after.peak) - self.calm.memory
+
+    def assert_harmless(self) -> None:
+        """Times excepted, which depend on the machine."""
+        assert self.done, "nothing was done"
+        assert (self.restarts, self.failed_probes, self.times_not_ready) == (0, 0, 0), self
+        assert self.growth <= MAX_GROWTH, self
+
+
+def by_pods(times: Times) -> Harm:
+    """Attack with pods on a containerd. Takes root and what hack/containerd takes."""
+    with _containerd_node() as node:
+        server = shell("httpd -p 8080 -h /etc; echo begun; sleep 100000")
+        get = {"httpGet": {"port": 8080, "path": "/passwd"}}
+        node.create(bystander(server, {"exec": {"command": ["true"]}}, get))
+        node.wait_for_api_running(BYSTANDER)
+        return _attacked(node, times, lambda: _pods(node))
+
+
+def by_client(kind: str, times: Times) -> Harm:
+    """Attack with a client of the kubelet's port: "anonymous" or "logs"."""
+    with _hollow_node() as node:
+        names = ("large", "parts", "busy")
+        for name in names:
+            node.create(pod(name, sleeper()))
+        node.create(bystander(sleeper(), {"exec": {"command": ["true"]}}))
+        node.wait_for_api_running(BYSTANDER, *names)
+        with _logs(node):
+            targets = [f"/containerLogs/default/{name}/main" for name in names]
+            return _attacked(node, times, lambda: _client(node, kind, targets if kind == "logs" else []))
+
+
+def _attacked(
+    node: ClusterMember, times: Times, attack: Callable[[], AbstractContextManager[Mapping[str, int]]]
+) -> Harm:
+    observer = Observer(node)
+    calm = observer.watch(times.calm)
+    with attack() as done:
+        attacked = observer.watch(times.attack)
+    after = observer.watch(times.settling)
+    return Harm(calm, attacked, after, observer.restarts(), observer.failed_probes(), observer.times_not_ready(), done)
+
+
+@contextmanager
+def _pods(node: ClusterMember) -> Iterator[Mapping[str, int]]:
+    with pods.HostilePods(node) as attacker:
+        yield attacker.ran
+
+
+@contextmanager
+def _client(node: ClusterNode, kind: str, targets: Sequence[str]) -> Iterator[Mapping[str, int]]:
+    """What it gives is filled at the end."""
+    directory = node.folder / "attacker"
+    node.cluster.authority.client_pair(client.LOG_READER).write(directory, client.LOG_READER)
+    for suffix in ("crt", "key"):
+        shutil.copy(node.cluster.directory / f"{client.API_SERVER}.{suffix}", directory)
+    arguments = [kind, str(node.port), str(directory), *targets]
+    program = Program("framework.hostile.client", arguments, directory / "client.log")
+    done: dict[str, int] = {}
+    program.start()
+    try:
+        yield done
+    finally:
+        program.end(signal.SIGTERM, _END_TIMEOUT)
+        done.update(json.loads((directory / client.REPORT).read_text()))
+
+
+@contextmanager
+def _containerd_node() -> Iterator[ContainerdNode]:
+    run_dir = new_run_dir()
+    with ExitStack() as stack:
+        containerd = Containerd(run_dir)
+        stack.callback(containerd.clean)
+        containerd.start()
+        containerd.import_images()
+        cluster, history = _cluster(stack, run_dir)
+        node = ContainerdNode(NODE, containerd, cluster, history, server_config(cluster), flags={"v": 2})
+        stack.callback(node.end)
+        node.join()
+        yield node
+
+
+@contextmanager
+def _hollow_node() -> Iterator[ClusterNode]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hostile.")))
+        cluster, history = _cluster(stack, folder)
+        node = ClusterNode(folder, NODE, cluster, history, server_config(cluster), {"v": 2})
+        node.runtime.recorder.on = False
+        stack.callback(node.end)
+        node.server.start()
+        node.join()
+        yield node
+
+
+def _cluster(stack: ExitStack, folder: Path) -> tuple[Cluster, PodHistory]:
+    cluster = stack.enter_context(Cluster(folder / "cluster", Options(node_grace_period=None)))
+    history = PodHistory(cluster.store)
+    stack.callback(history.stop)
+    return cluster, history
+
+
+@contextmanager
+def _logs(node: ClusterNode) -> Iterator[None]:
+    """The pods' logs: a large one, one with a single line that does not end, and one that grows."""
+    paths = {each.sandbox.config.metadata.name: Path(each.status.log_path) for each in node.runtime.containers}
+    for path in paths.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(line(0))
+    for name, some in (("large", b"".join(line(number) for number in range(1000))), ("parts", _PART)):
+        with paths[name].open("ab") as log:
+            for _ in range(_LARGE_LOG // len(some)):
+                log.write(some)
+    ending = threading.Event()
+    thread = golang.go(_grow, paths["busy"], ending, name="growing-log")
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
+
+
+def _grow(path: Path, ending: threading.Event) -> None:
+    with path.open("ab", buffering=0) as log:
+        number = 0
+        while not ending.wait(_LINE_PERIOD):
+            number += 1
+            log.write(line(number))

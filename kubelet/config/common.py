@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,6 +28,8 @@ from pkg.util import hash
 MAX_CONFIG_LENGTH = 10 * 1024 * 1024
 # The largest number of pods and other objects in one manifest file, or in the answer of a manifest URL.
 MAX_OBJECTS = 5000
+# Values of one pod or other object, aliases unfolded. As JSON as many are most of the 1.5 MiB that etcd takes.
+MAX_OBJECT_VALUES = 50_000
 # Characters of a message that says what is wrong with a manifest; and fields that are named because no type has them.
 MAX_FAULT_LENGTH = 4096
 MAX_UNKNOWN_FIELDS = 100
@@ -47,6 +49,18 @@ class FaultError(ValueError):
     def __init__(self, message: str) -> None:
         cut = message[:MAX_FAULT_LENGTH] + "..." if len(message) > MAX_FAULT_LENGTH else message
         super().__init__(cut)
+
+
+def fault_of(errors: Iterable[Exception]) -> str:
+    """The errors as one message, as many as a FaultError shows: each may quote much, and there may be many."""
+    texts: list[str] = []
+    left = MAX_FAULT_LENGTH
+    for error in errors:
+        if left < 0:
+            break
+        texts.append(str(error))
+        left -= len(texts[-1])
+    return ", ".join(texts)
 
 
 class NotParsedError(FaultError):
@@ -113,12 +127,12 @@ def try_decode_single_pod(data: bytes, default_fn: DefaultFunc) -> v1.Pod:
 
     Raises NotParsedError if it is no pod, InvalidPodError if it is one that cannot run here.
     """
-    return _prepare(_decode(data, "Pod", v1.Pod), default_fn, standalone=False)
+    return _prepare(_decode_pod(_parse(data)), default_fn, standalone=False)
 
 
 def try_decode_pod(builtins: Any, default_fn: DefaultFunc, standalone: bool) -> v1.Pod:
     """The same for a document that has been parsed. A pod of a standalone node may refer to objects beside it."""
-    return _prepare(_decode_builtins(builtins, "Pod", v1.Pod), default_fn, standalone)
+    return _prepare(_decode_pod(builtins), default_fn, standalone)
 
 
 def try_decode_pod_list(data: bytes, default_fn: DefaultFunc) -> list[v1.Pod]:
@@ -126,25 +140,40 @@ def try_decode_pod_list(data: bytes, default_fn: DefaultFunc) -> list[v1.Pod]:
 
     Raises NotParsedError if it is no PodList, InvalidPodError for the first pod that cannot run here.
     """
-    pods = _decode(data, "PodList", v1.PodList).items
-    if len(pods) > MAX_OBJECTS:
-        raise InvalidPodError(f"the list holds {len(pods)} pods, more than the limit of {MAX_OBJECTS}")
-    return [_prepare(pod, default_fn, standalone=False) for pod in pods]
+    builtins = _parse(data)
+    _check_kind(builtins, "PodList")
+    items = builtins.get("items") or []
+    if not isinstance(items, list):
+        raise NotParsedError(f"expected a list of items, got {type(items).__name__}")
+    if len(items) > MAX_OBJECTS:
+        raise InvalidPodError(f"the list holds {len(items)} pods, more than the limit of {MAX_OBJECTS}")
+    # One after the other, for the list as a whole may hold a million values.
+    return [_prepare(_convert_item(item, i), default_fn, standalone=False) for i, item in enumerate(items)]
 
 
-def _decode(data: bytes, kind: str, type_: type[T]) -> T:
+def _convert_item(item: Any, index: int) -> v1.Pod:
     try:
-        builtins = utilyaml.to_builtins(data)
+        return convert(item, v1.Pod)
+    except NotParsedError as err:
+        raise NotParsedError(f"items[{index}]: {err}") from err
+
+
+def _parse(data: bytes) -> Any:
+    try:
+        return utilyaml.to_builtins(data)
     except utilyaml.YAMLError as err:
         raise NotParsedError(str(err)) from err
-    return _decode_builtins(builtins, kind, type_)
 
 
-def _decode_builtins(builtins: Any, kind: str, type_: type[T]) -> T:
+def _decode_pod(builtins: Any) -> v1.Pod:
+    _check_kind(builtins, "Pod")
+    return convert(builtins, v1.Pod)
+
+
+def _check_kind(builtins: Any, kind: str) -> None:
     got_kind, got_version = get_kind_and_version(builtins)
     if (got_kind, got_version) != (kind, "v1"):
         raise NotParsedError(f"expected {kind} of v1, got {got_kind} of {got_version}")
-    return convert(builtins, type_)
 
 
 def get_kind_and_version(builtins: Any) -> tuple[str, str]:
@@ -161,6 +190,7 @@ def get_kind_and_version(builtins: Any) -> tuple[str, str]:
 
 def convert(builtins: Any, type_: type[T]) -> T:
     """The object of a document; fields that its type has not are logged. Raises NotParsedError."""
+    _check_values(builtins)
     try:
         obj = codec.convert(builtins, type_)
     except codec.DecodeError as err:
@@ -169,6 +199,18 @@ def convert(builtins: Any, type_: type[T]) -> T:
     for path in itertools.islice(_unknown_fields(builtins, obj, ""), MAX_UNKNOWN_FIELDS):
         klog.warning_s("Unknown field in manifest, ignoring", name=name, field=path[:MAX_FAULT_LENGTH])
     return obj
+
+
+def _check_values(builtins: Any) -> None:
+    """An empty container takes three bytes of a manifest, and a kilobyte when it is decoded."""
+    pending, left = [builtins], MAX_OBJECT_VALUES
+    while pending:
+        value = pending.pop()
+        children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        left -= len(children)
+        if left < 0:
+            raise NotParsedError(f"the object holds more than {MAX_OBJECT_VALUES} values")
+        pending.extend(children)
 
 
 def _unknown_fields(builtins: Any, obj: Any, path: str) -> Iterator[str]:
@@ -214,7 +256,7 @@ def _complete_and_validate(pod: v1.Pod, default_fn: DefaultFunc, standalone: boo
     default_fn(pod)
     options = podutil.get_validation_options_from_pod_spec_and_meta(pod.spec, pod.metadata)
     if errors := validation.validate_pod_create(pod, options):
-        raise InvalidPodError("invalid pod: " + ", ".join(str(e) for e in errors), list(errors))
+        raise InvalidPodError("invalid pod: " + fault_of(errors), list(errors))
     _refuse_api_references(pod, standalone)
     return pod
 

@@ -251,6 +251,15 @@ def test_generate_pod_name() -> None:
     assert common.generate_pod_name("web", "Node-A") == "web-node-a"
 
 
+def _claims(prefix: str) -> str:
+    return ",".join(f'{{"name":"{prefix}{i}","request":"r"}}' for i in range(10_000))
+
+
+def _with(field: str, value: str, claims: str = "") -> str:
+    spec = f'{{"containers":[{{"name":"c","image":"i"}}],"resourceClaims":[{claims}],"{field}":{value}}}'
+    return f'{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"p"}},"spec":{spec}}}'
+
+
 _LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)
 )
@@ -259,6 +268,11 @@ HOSTILE_MANIFESTS = {
     "many small values": lambda: '{"a": [' + "1," * 5_000_000 + "1]}",
     "a deep document": lambda: "[" * 10_000_000,
     "a number of many digits": lambda: MINIMAL.decode() + "  priority: " + "9" * 10_000_000,
+    "many empty containers": lambda: _with("containers", "[" + "{}," * 900_000 + "{}]"),
+    "many equal constraints": lambda: _with("topologySpreadConstraints", "[" + "{}," * 16_000 + "{}]"),
+    "many claims of which none is the pod's": lambda: _with(
+        "containers", f'[{{"name":"c","image":"i","resources":{{"claims":[{_claims("a")}]}}}}]', _claims("b")
+    ),
     "one long name": lambda: MINIMAL.decode().replace("web", "w" * 10_000_000),
 }
 

@@ -138,7 +138,7 @@ def test_extract_pods_from_http(server: FakeServer) -> None:
     assert source.extract() == ["yaml-different-value"]
 
 
-@pytest.mark.parametrize("name", ["validation.validate_pod_create", "_decode"])
+@pytest.mark.parametrize("name", ["validation.validate_pod_create", "_parse"])
 def test_answer_for_which_there_was_no_memory_is_decoded_again(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

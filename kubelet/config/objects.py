@@ -123,7 +123,7 @@ def _decode_object(builtins: dict[str, Any], kind: str) -> APIObject:
         obj.string_data = {}
         obj.type = obj.type or v1.SECRET_TYPE_OPAQUE
     if errors := _validate(obj):
-        raise ValueError(", ".join(str(err) for err in errors))
+        raise ValueError(common.fault_of(errors))
     return obj
 
 

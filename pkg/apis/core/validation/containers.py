@@ -207,6 +207,7 @@ def _check_host_port_conflicts(containers: Sequence[v1.Container], fld_path: fie
 def _validate_volume_mounts(container: v1.Container, volumes: Volumes, fld_path: field.Path) -> Errors:
     errs: Errors = []
     devices = {d.name: d.device_path for d in container.volume_devices}
+    device_paths = set(devices.values())
     mount_points: set[str] = set()
     for i, mount in enumerate(container.volume_mounts):
         path = fld_path.index(i)
@@ -222,7 +223,7 @@ def _validate_volume_mounts(container: v1.Container, volumes: Volumes, fld_path:
         if mount.name in devices:
             detail = "must not already exist in volumeDevices"
             errs.append(field.invalid(path.child("name"), mount.name, detail))
-        if mount.mount_path in devices.values():
+        if mount.mount_path in device_paths:
             detail = "must not already exist as a path in volumeDevices"
             errs.append(field.invalid(path.child("mountPath"), mount.mount_path, detail))
         errs += _validate_sub_paths(mount, path)
@@ -277,12 +278,13 @@ def _validate_recursive_read_only(mount: v1.VolumeMount, fld_path: field.Path) -
 def _validate_volume_devices(container: v1.Container, volumes: Volumes, fld_path: field.Path) -> Errors:
     errs: Errors = []
     mounts = {m.name: m.mount_path for m in container.volume_mounts}
+    mount_points = set(mounts.values())
     names: set[str] = set()
     paths: set[str] = set()
     for i, device in enumerate(container.volume_devices):
         path = fld_path.index(i)
         errs += _validate_device_name(device.name, names, mounts, volumes, path.child("name"))
-        errs += _validate_device_path(device.device_path, paths, mounts, path.child("devicePath"))
+        errs += _validate_device_path(device.device_path, paths, mount_points, path.child("devicePath"))
         if device.name:
             names.add(device.name)
     return errs
@@ -307,7 +309,7 @@ def _validate_device_name(
     return errs
 
 
-def _validate_device_path(device_path: str, paths: set[str], mounts: Mapping[str, str], fld_path: field.Path) -> Errors:
+def _validate_device_path(device_path: str, paths: set[str], mount_points: Set[str], fld_path: field.Path) -> Errors:
     errs: Errors = []
     if not device_path:
         errs.append(field.required(fld_path, ""))
@@ -317,7 +319,7 @@ def _validate_device_path(device_path: str, paths: set[str], mounts: Mapping[str
         errs.append(field.invalid(fld_path, device_path, "can not contain backsteps ('..')"))
     else:
         paths.add(device_path)
-    if device_path in mounts.values():
+    if device_path in mount_points:
         errs.append(field.invalid(fld_path, device_path, "must not already exist as a path in volumeMounts"))
     return errs
 

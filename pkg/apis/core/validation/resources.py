@@ -120,21 +120,25 @@ def _validate_resource_claim_names(
     """A container takes claims of its pod, each of them whole or by requests of it, nothing twice."""
     errs: Errors = []
     names: set[str] = set()
+    # The claims of which there was a request already.
+    in_part: set[str] = set()
+    known = ", ".join(sorted(pod_claim_names))
+    # All errors share the text, for both claims and names may be many.
+    detail = "must be one of the names in pod.spec.resourceClaims" + (f": {known}" if known else " which is empty")
     for i, claim in enumerate(claims):
         path = fld_path.index(i)
         if not claim.name:
             errs.append(field.required(path, ""))
             continue
-        errs += _validate_claim_not_repeated(claim, names, path)
+        errs += _validate_claim_not_repeated(claim, names, in_part, path)
         if claim.name not in pod_claim_names:
-            detail = "must be one of the names in pod.spec.resourceClaims"
-            known = ", ".join(sorted(pod_claim_names))
-            detail += f": {known}" if known else " which is empty"
             errs.append(field.Error(field.ErrorType.NOT_FOUND, path, claim.name, detail))
     return errs
 
 
-def _validate_claim_not_repeated(claim: v1.ResourceClaim, names: set[str], path: field.Path) -> Errors:
+def _validate_claim_not_repeated(
+    claim: v1.ResourceClaim, names: set[str], in_part: set[str], path: field.Path
+) -> Errors:
     if claim.name in names:
         return [field.duplicate(path, claim.name)]
     errs: Errors = []
@@ -144,9 +148,11 @@ def _validate_claim_not_repeated(claim: v1.ResourceClaim, names: set[str], path:
         key = f"{claim.name}/{claim.request}"
     if key in names:
         errs.append(field.duplicate(path, key))
-    elif not claim.request and any(name.startswith(claim.name + "/") for name in names):
+    elif not claim.request and claim.name in in_part:
         errs.append(field.duplicate(path, claim.name))
     names.add(key)
+    if claim.request:
+        in_part.add(claim.name)
     return errs
 
 

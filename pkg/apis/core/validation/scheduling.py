@@ -5,6 +5,7 @@ Go: pkg/apis/core/validation/validation.go
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from pkg.api.core import v1
@@ -202,16 +203,18 @@ def _validate_match_label_keys_and_mismatch_label_keys(
     errs = _validate_label_keys(fld_path.child("matchLabelKeys"), match_keys, selector)
     errs += _validate_label_keys(fld_path.child("mismatchLabelKeys"), mismatch_keys, selector)
     if selector is not None:
+        # Of a key that is there twice the first counts.
+        indices = {key: i for i, key in reversed(list(enumerate(match_keys)))}
         # A key may be there once, from the merge; a second time somebody wrote it.
         seen = set(selector.match_labels)
         for expression in selector.match_expressions:
-            if expression.key in match_keys and expression.key in seen:
+            if expression.key in indices and expression.key in seen:
                 detail = "exists in both matchLabelKeys and labelSelector"
-                index = list(match_keys).index(expression.key)
-                errs.append(field.invalid(fld_path.index(index), expression.key, detail))
+                errs.append(field.invalid(fld_path.index(indices[expression.key]), expression.key, detail))
             seen.add(expression.key)
+    mismatched = set(mismatch_keys)
     for i, key in enumerate(match_keys):
-        if key in mismatch_keys:
+        if key in mismatched:
             detail = "exists in both matchLabelKeys and mismatchLabelKeys"
             errs.append(field.invalid(fld_path.child("matchLabelKeys").index(i), key, detail))
     return errs
@@ -232,6 +235,8 @@ def validate_topology_spread_constraints(
     constraints: Sequence[v1.TopologySpreadConstraint], fld_path: field.Path, opts: PodValidationOptions
 ) -> Errors:
     errs: Errors = []
+    # How many there are of each kind from here on.
+    left = Counter((constraint.topology_key, constraint.when_unsatisfiable) for constraint in constraints)
     for i, constraint in enumerate(constraints):
         path = fld_path.index(i)
         errs += validate_positive_field(constraint.max_skew, path.child("maxSkew"))
@@ -241,7 +246,8 @@ def validate_topology_spread_constraints(
         if when not in _WHEN_UNSATISFIABLE:
             errs.append(field.not_supported(path.child("whenUnsatisfiable"), when, _WHEN_UNSATISFIABLE))
         key = (constraint.topology_key, when)
-        if any((other.topology_key, other.when_unsatisfiable) == key for other in constraints[i + 1 :]):
+        left[key] -= 1
+        if left[key]:
             repeated = path.child("{topologyKey, whenUnsatisfiable}")
             errs.append(field.duplicate(repeated, f"{{{key[0]}, {key[1]}}}"))
         errs += _validate_min_domains(constraint, path.child("minDomains"))

@@ -49,7 +49,11 @@ class Error(ValueError):
         self.field = "<nil>" if field is None else str(field)
         self.bad_value = bad_value
         self.detail = detail
-        super().__init__(f"{self.field}: {self.error_body()}")
+        super().__init__()
+
+    def __str__(self) -> str:
+        # Written when it is asked for: values and details may be long, and a manifest may have many faults.
+        return f"{self.field}: {self.error_body()}"
 
     def error_body(self) -> str:
         """The message without the field."""

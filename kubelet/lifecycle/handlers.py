@@ -26,7 +26,7 @@ from pkg.probe.httpclient import HTTPRequestError, HTTPResponseError
 from pkg.security import apparmor
 from pkg.util import exec as utilexec
 
-# Of what the command of a hook writes no more is shown.
+# Of a hook, and of what its command writes, no more is shown: it becomes part of the status of its pod.
 MAX_RESP_BODY_LENGTH = 10 << 10
 
 # The pod wants a profile that this node cannot give it.
@@ -79,8 +79,10 @@ class HTTPClient:
         httpclient.get(ctx, url, headers)
 
 
-def _beginning(output: bytes) -> str:
-    """As much as is shown of what a command wrote."""
+def _beginning(output: bytes | str) -> str:
+    """As much as is shown of what a command wrote, or of what a hook is."""
+    if isinstance(output, str):
+        output = output.encode(errors="replace")
     return output[:MAX_RESP_BODY_LENGTH].decode(errors="replace")
 
 
@@ -124,9 +126,10 @@ class HandlerRunner:
             try:
                 self._run_http_handler(dialer.with_owner(ctx, pod.metadata.uid), pod, container, handler.http_get)
             except Exception as err:  # The runtime, the network or the server: all mean that the hook failed.
-                path = handler.http_get.path
-                klog.v(1).info_s("HTTP lifecycle hook for Container in Pod failed", path=path, **log, err=err)
-                raise HookError(err, f"HTTP lifecycle hook ({path}) {where} {err}") from err
+                # DIVERGES: Go shows all of both. Of a pod without an address the fault is the whole of its status.
+                path, fault = _beginning(handler.http_get.path), _beginning(str(err))
+                klog.v(1).info_s("HTTP lifecycle hook for Container in Pod failed", path=path, **log, err=fault)
+                raise HookError(fault, f"HTTP lifecycle hook ({path}) {where} {fault}") from err
         elif handler.sleep is not None:
             self._run_sleep(ctx, handler.sleep.seconds, where, log)
         else:
@@ -149,7 +152,7 @@ class HandlerRunner:
         except Exception as err:  # The runtime's refusal, or the command's exit code.
             output = err.output if isinstance(err, utilexec.CodeExitError) else b""
             # DIVERGES: Go shows all of both, be it megabytes, and the API server then refuses the pod's status.
-            fault, text = _beginning(str(err).encode(errors="replace")), _beginning(output)
+            fault, text = _beginning(str(err)), _beginning(output)
             klog.v(1).info_s(
                 "Exec lifecycle hook for Container in Pod failed",
                 execCommand=action.command,
@@ -157,7 +160,7 @@ class HandlerRunner:
                 message=text,
                 err=fault,
             )
-            command = " ".join(action.command)
+            command = _beginning(" ".join(action.command))
             message = f"Exec lifecycle hook ([{command}]) {where} {fault}, message: {klog.quote(text)}"
             raise HookError(fault, message) from err
 

@@ -106,6 +106,23 @@ def test_exec_failure_with_endless_complaints() -> None:
     assert caught.value.message.split("error: ")[1] == f'{caught.value}, message: ""'
 
 
+@pytest.mark.parametrize(
+    "handler",
+    [
+        {"exec": v1.ExecAction(command=["sh", "-c", "x" * 1_000_000])},
+        {"http_get": v1.HTTPGetAction(host="h", port=80, path="x" * 1_000_000)},
+    ],
+)
+def test_of_what_the_hook_is_the_beginning_is_shown(handler: dict[str, Any]) -> None:
+    class Doer(FakeHTTPDoer):
+        def do(self, ctx: golang.Context, url: str, headers: list[tuple[str, str]]) -> None:
+            raise OSError("y" * 1_000_000)
+
+    world = _World(RuntimeError("y" * 1_000_000))
+    world.http = Doer()
+    assert len(world.fault(**handler)) < 3 * 10 * 1024
+
+
 def test_exec_failure() -> None:
     assert _World(RuntimeError("exit 1")).fault(exec=v1.ExecAction(command=["ls", "-a"])) == (
         'Exec lifecycle hook ([ls -a]) for Container "c" in Pod "podFoo_nsFoo(uid)" failed - error: exit 1, message: ""'

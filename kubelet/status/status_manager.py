@@ -43,6 +43,9 @@ SYNC_PERIOD = 10.0
 # How many pods' statuses are sent at the same time.
 MAX_PARALLEL_SYNCS = 8
 
+# Seconds that the API server may take over one pod's status: the pod is read, patched, and deleted if it has ended.
+SYNC_TIMEOUT = 30.0
+
 # The kubelet's conditions whose transition times are kept here.
 _TIMED_CONDITIONS = (
     v1.CONTAINERS_READY,
@@ -582,12 +585,17 @@ class Manager:
             statusUID=update.status_uid,
             version=status.version,
         )
+        # DIVERGES: Go waits for as long as it takes, and no other pod's status is sent meanwhile. A read that gets no
+        # answer is tried again and again, for a quarter of an hour.
+        limited, cancel = golang.with_timeout(ctx, SYNC_TIMEOUT)
         try:
-            self.sync_pod(ctx, update.pod_uid, status)
+            self.sync_pod(limited, update.pod_uid, status)
         except Exception as err:
             # Whatever is wrong with one pod, the statuses of the others are to be sent.
             pod = klog.kref(status.pod_namespace, status.pod_name)
             klog.error_s(err, "Failed to sync status for pod", pod=pod, stacktrace=klog.stacktrace(err))
+        finally:
+            cancel()
 
     def _should_sync(self, uid: str, status_uid: kubetypes.MirrorPodUID, status: VersionedPodStatus, all: bool) -> bool:
         if not all:

@@ -850,6 +850,34 @@ def test_status_that_changes_while_others_are_sent(monkeypatch: pytest.MonkeyPat
     assert m.client.core_v1.pods("new").get(CTX, "second").status.message == "new"
 
 
+def test_pod_that_the_api_server_does_not_answer_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch ends, so that later statuses of other pods are sent; the pod's own is tried again."""
+    monkeypatch.setattr(status_manager, "SYNC_TIMEOUT", 0.01)
+    hangs, other = make_pod(), make_pod()
+    other.metadata.uid, other.metadata.name = "other", "other"
+    m = Manager(hangs, other)
+    m.client.add(hangs)
+    m.client.add(other)
+    stuck, ended = [True], []
+
+    def hang(ctx: golang.Context, client: object, namespace: str, name: str) -> v1.Pod:
+        if name == hangs.metadata.name and stuck:
+            ended.append(ctx.wait(30))
+            raise ctx.err() or TimeoutError
+        return m.client.core_v1.pods(namespace).get(CTX, name)
+
+    monkeypatch.setattr("kubelet.status.status_manager.statusutil.get_pod", hang)
+    m.set_pod_status(hangs, v1.PodStatus(message="first"))
+    m.consume_updates()
+    m.set_pod_status(other, v1.PodStatus(message="second"))
+    m.consume_updates()
+    assert ended and all(ended), "nothing has ended the call"
+    assert m.client.core_v1.pods("new").get(CTX, "other").status.message == "second"
+    stuck.clear()
+    m.sync_batch(CTX, all=True)
+    assert m.client.core_v1.pods("new").get(CTX, hangs.metadata.name).status.message == "first"
+
+
 def test_stale_updates() -> None:
     pod = make_pod()
     m = Manager(pod)

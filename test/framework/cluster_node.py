@@ -220,7 +220,16 @@ def real_node(
     folder: Path, name: str, cluster: Cluster, history: PodHistory, config: Mapping[str, object] | None = None
 ) -> Iterator[RealKubelet]:
     """A node whose kubelet the caller starts; in the end it is ended, and what it has mounted is unmounted."""
-    node = RealKubelet(folder, name, cluster, history, config)
+    with running(RealKubelet(folder, name, cluster, history, config)) as node:
+        yield node
+
+
+Node = TypeVar("Node", bound=RealKubelet)
+
+
+@contextmanager
+def running(node: Node) -> Iterator[Node]:
+    """As real_node, of one that has been made."""
     node.server.start()
     try:
         yield node

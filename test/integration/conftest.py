@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from framework import runtime_faults
+from framework import client_faults, runtime_faults
 from framework.apiserver.cluster import Cluster
 from framework.cluster_node import ClusterNode
 from framework.hollow_kubelet import HollowKubelet
@@ -21,6 +21,15 @@ from pkg import golang
 # How long threads that were told to stop may take to do so.
 _GRACE = 30.0
 SLOWEST = (
+    "client_late_test.py",
+    "client_nonsense_test.py",
+    "client_empty_test.py",
+    "client_status_test.py",
+    "client_hangs_test.py",
+    "client_cut_test.py",
+    "client_garbage_test.py",
+    "client_wrong_types_test.py",
+    "client_errors_test.py",
     "runtime_empty_test.py",
     "runtime_nonsense_test.py",
     "runtime_hangs_test.py",
@@ -134,6 +143,15 @@ def faulty_node(
     """The file's node, on a runtime whose calls can go wrong."""
     with runtime_faults.node_with_bystander(tmp_path_factory.mktemp("faulty"), cluster, history) as node:
         yield node
+
+
+@pytest.fixture(scope="module")
+def client_round(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[client_faults.Round]:
+    """The life of the file's node, in which calls of the API server go wrong as the file's KIND says."""
+    with client_faults.round_of(request.module.KIND, tmp_path_factory.mktemp("faulty")) as life:
+        yield life
 
 
 @pytest.fixture(scope="module")

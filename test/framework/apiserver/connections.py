@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from pkg import golang, klog
 from pkg.golang.http import hang_up
 
-from .interfaces import Request
+from .interfaces import AnswerFault, Cut, Request
 
 _MAX_HEAD = 1 << 20
 _MAX_BODY = 16 << 20
@@ -135,18 +135,25 @@ class Connection:
 
 @dataclass(slots=True)
 class Responder:
-    """The answer to one request."""
+    """The answer to one request. `fault` is given the answer in place of the client, if it is not None."""
 
     connection: Connection
     keep_alive: bool
     headers: dict[str, str] = field(default_factory=dict)
     code: int = 0
+    fault: AnswerFault | None = None
 
     def send(self, code: int, body: bytes, content_type: str = "application/json") -> None:
+        length = len(body)
+        if self.fault is not None:
+            answer = self.fault.answer(code, body)
+            code, body, length = answer.code, answer.body, answer.length
         self.code = code
         self.headers["Content-Type"] = content_type
-        self.headers["Content-Length"] = str(len(body))
+        self.headers["Content-Length"] = str(length)
         self.connection.send(self._head() + body)
+        if length != len(body):
+            raise Cut
 
     def start_stream(self, content_type: str) -> None:
         """Begin an answer that `chunk` goes on with and `end` ends."""

@@ -21,9 +21,11 @@ from typing import Self, TypedDict, Unpack
 from pkg import golang
 
 from . import errors
-from .interfaces import Cut, Request, Stream
+from .interfaces import Answer, AnswerFault, Cut, Request, Stream
 
 Wanted = str | tuple[str, ...]
+# In lower case, as the server has it.
+CALLER_HEADER = "x-caller"
 
 
 class Filter(TypedDict, total=False):
@@ -35,6 +37,8 @@ class Filter(TypedDict, total=False):
     namespace: Wanted
     name: Wanted
     user: Wanted
+    # The part of the kubelet that asks, where it says so: see framework.impatient_kubelet.
+    caller: Wanted
     times: int
 
 
@@ -56,11 +60,15 @@ class Fault:
 
     def matches(self, request: Request) -> bool:
         """Whether it is for this request."""
-        values = {"user": request.user.name}
+        values = {
+            "user": request.user.name,
+            "caller": request.headers.get(CALLER_HEADER, ""),
+            "name": request.object_name,
+        }
         for key, wanted in self._selected.items():
             if key == "times":
                 continue
-            value = values.get(key) or getattr(request, key)
+            value = values[key] if key in values else getattr(request, key)
             if value != wanted if isinstance(wanted, str) else value not in wanted:  # type: ignore[operator]
                 return False
         return True
@@ -87,6 +95,44 @@ class _Status(Fault):
 
 class _Stale(Fault):
     version = 0
+
+
+class _Late(Fault):
+    """Answers when it ends: what was asked for has long been done."""
+
+    def answer(self, code: int, body: bytes) -> Answer:
+        self.ended.wait()
+        return Answer(code, body, len(body))
+
+    def stream(self, events: Iterator[bytes]) -> Iterator[bytes]:
+        self.ended.wait()
+        yield from events
+
+
+class _Lie(Fault):
+    """Answers something else. Of a watch each event is something else."""
+
+    tell: Callable[[bytes], bytes]
+
+    def answer(self, code: int, body: bytes) -> Answer:
+        told = self.tell(body)
+        return Answer(200, told, len(told))
+
+    def stream(self, events: Iterator[bytes]) -> Iterator[bytes]:
+        for event in events:
+            yield self.tell(event) + b"\n"
+
+
+class _CutAnswer(Fault):
+    """Sends half of the answer. Of a watch it sends half of the first event."""
+
+    def answer(self, code: int, body: bytes) -> Answer:
+        return Answer(code, body[: len(body) // 2], len(body))
+
+    def stream(self, events: Iterator[bytes]) -> Iterator[bytes]:
+        for event in events:
+            yield event[: len(event) // 2]
+            raise Cut
 
 
 class _CutWatches(Fault):
@@ -146,6 +192,20 @@ class Faults:
             fault.thread = golang.go(self._keep_cutting, fault, every, name="faults-cut-watches")
         return fault
 
+    def late(self, **selected: Unpack[Filter]) -> Fault:
+        """Do what requests ask for, and answer only when the fault ends."""
+        return self._add(_Late(self, "answer", selected))
+
+    def lie(self, tell: Callable[[bytes], bytes], **selected: Unpack[Filter]) -> Fault:
+        """Do what requests ask for, and answer 200 with what `tell` makes of the answer; of a watch, of each event."""
+        fault = _Lie(self, "answer", selected)
+        fault.tell = tell
+        return self._add(fault)
+
+    def cut_answers(self, **selected: Unpack[Filter]) -> Fault:
+        """Do what requests ask for, and cut the connection in the middle of the answer."""
+        return self._add(_CutAnswer(self, "answer", selected))
+
     def stale_lists(self, version: int | None = None, **selected: Unpack[Filter]) -> Fault:
         """Answer lists and gets that take old data as of this version; by default as of now."""
         fault = _Stale(self, "stale", selected)
@@ -195,8 +255,18 @@ class Faults:
             return fault.version
         return None
 
+    def on_answer(self, request: Request) -> AnswerFault | None:
+        return self._answer_fault(request) if request.verb != "watch" else None
+
     def wrap_stream(self, request: Request, events: Iterator[bytes]) -> Iterator[bytes]:
-        return events
+        fault = self._answer_fault(request)
+        return fault.stream(events) if fault is not None else events
+
+    def _answer_fault(self, request: Request) -> _Late | _Lie | _CutAnswer | None:
+        for fault in self._hit(request, "answer"):
+            assert isinstance(fault, _Late | _Lie | _CutAnswer)
+            return fault
+        return None
 
     def stream_opened(self, request: Request, connection: Stream) -> None:
         with self._lock:
@@ -278,6 +348,7 @@ class Call:
     name: str
     user: str
     user_agent: str
+    caller: str
     code: int
     ended: float
 
@@ -301,6 +372,7 @@ class RequestLog:
             request.name,
             request.user.name,
             request.headers.get("user-agent", ""),
+            request.headers.get(CALLER_HEADER, ""),
             code,
             time.time(),
         )

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from framework.apiserver import errors, faults
-from framework.apiserver.interfaces import Cut, Request, UserInfo
+from framework.apiserver.interfaces import Answer, Cut, Request, UserInfo
 from framework.waiting import wait_for
 from pkg import golang
 
@@ -179,3 +180,40 @@ def test_the_log_of_requests() -> None:
     assert log.count_by_verb(user="ann") == {"list nodes": 1}
     log.clear()
     assert log.calls() == []
+
+
+def test_answers_that_are_lies_late_or_cut() -> None:
+    every = faults.Faults()
+    with every.lie(lambda body: b"lie", resource="nodes") as fault:
+        answer = every.on_answer(LIST)
+        assert answer is not None and answer.answer(404, b"truth") == Answer(200, b"lie", 3)
+        assert every.on_answer(PATCH) is None
+    assert fault.hits == 1
+    with every.cut_answers(name="p"):
+        answer = every.on_answer(PATCH)
+        assert answer is not None and answer.answer(200, b"truth") == Answer(200, b"tr", 5)
+    late = every.late()
+    answer = every.on_answer(LIST)
+    late.end()
+    assert answer is not None and answer.answer(200, b"truth") == Answer(200, b"truth", 5)
+
+
+def test_watches_that_lie_or_are_cut() -> None:
+    every = faults.Faults()
+    with every.lie(lambda event: b"lie"):
+        assert every.on_answer(WATCH) is None, "its events are faulty, not its beginning"
+        assert list(every.wrap_stream(WATCH, iter([b"truth\n"]))) == [b"lie\n"]
+    with every.cut_answers():
+        stream = every.wrap_stream(WATCH, iter([b"truth\n"]))
+        assert next(stream) == b"tru"
+        with pytest.raises(Cut):
+            next(stream)
+    assert list(every.wrap_stream(WATCH, iter([b"truth\n"]))) == [b"truth\n"]
+
+
+def test_fault_of_one_caller() -> None:
+    every = faults.Faults()
+    with every.status(500, caller="file.py"):
+        every.before(LIST)
+        with pytest.raises(errors.ApiError):
+            every.before(replace(LIST, headers={faults.CALLER_HEADER: "file.py"}))

@@ -87,6 +87,7 @@ class Handlers:
             resource, fault = _try_resolve(request)
             self._authenticate(request)
             self._settings.faults.before(request)
+            responder.fault = self._settings.faults.on_answer(request)
             self._authorize(request)
             if fault is not None:
                 raise fault

@@ -126,6 +126,9 @@ class Faults(Protocol):
     def refuse_connection(self) -> bool:
         """Whether to close a connection that has just been accepted."""
 
+    def on_answer(self, request: Request) -> AnswerFault | None:
+        """What becomes of the answer, when it is known and the request has been done; None if nothing is wrong."""
+
     def serve_stale(self, request: Request) -> int | None:
         """A resource version as of which to answer a list or get that allows old data; None for the newest."""
 
@@ -137,6 +140,22 @@ class Faults(Protocol):
 
     def stream_closed(self, request: Request, connection: Stream) -> None:
         """The watch has ended."""
+
+
+@dataclass(slots=True, frozen=True)
+class Answer:
+    """What is sent. A `length` that is not the body's is announced all the same, and the connection is cut."""
+
+    code: int
+    body: bytes
+    length: int
+
+
+class AnswerFault(Protocol):
+    """A fault of one answer that is no watch."""
+
+    def answer(self, code: int, body: bytes) -> Answer:
+        """What to send in place of this code and body; it may wait."""
 
 
 class Stream(Protocol):
@@ -255,6 +274,9 @@ class NoFaults:
 
     def refuse_connection(self) -> bool:
         return False
+
+    def on_answer(self, request: Request) -> AnswerFault | None:
+        return None
 
     def serve_stale(self, request: Request) -> int | None:
         return None

@@ -1,0 +1,130 @@
+"""What the kubelet asks the API server, found in its source: which file calls which method of which resource's client.
+
+So that a new call cannot be forgotten: client_faults.py has to say how each is tested.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from framework.containerd import ROOT
+from pkg.client_go import kubernetes
+from pkg.client_go.kubernetes import clientset
+
+_PRODUCT = ("cmd", "kubelet", "pkg")
+# The client itself, and what hands calls on for others.
+_CLIENT = ("pkg/client_go/kubernetes", "pkg/client_go/rest")
+# They give another client.
+_NO_CALLS = ("without_time_limits",)
+METHODS = frozenset(
+    name
+    for name, value in vars(kubernetes.ResourceClient).items()
+    if callable(value) and not name.startswith("_") and name not in _NO_CALLS
+)
+
+
+class Call(NamedTuple):
+    """A method of the client of a resource, and the file that calls it."""
+
+    caller: str
+    resource: str
+    method: str
+
+    def __str__(self) -> str:
+        return f"{self.resource or 'discovery'}.{self.method}-{Path(self.caller).stem}"
+
+
+class Mention(NamedTuple):
+    """A client that a file hands on, so that its source does not say what is called."""
+
+    file: str
+    resource: str
+
+
+@cache
+def accessors() -> dict[str, str]:
+    """Names of resources by the names of the methods that give their clients."""
+    found: dict[str, str] = {}
+    groups: list[Any] = [each for each in vars(clientset).values() if _is_group(each)]
+    for group in groups:
+        made = group(lambda resource, namespace: resource)
+        for name, method in vars(group).items():
+            if not name.startswith("_"):
+                found[name] = method(made, *([""] * (method.__code__.co_argcount - 1))).name
+    return found
+
+
+def _is_group(value: object) -> bool:
+    base = clientset._Group
+    return isinstance(value, type) and issubclass(value, base) and value is not base
+
+
+def find() -> tuple[set[Call], set[Mention]]:
+    """All calls that the source shows, and the clients that it hands on."""
+    calls: set[Call] = set()
+    mentions: set[Mention] = set()
+    for path in _files():
+        name = str(path.relative_to(ROOT))
+        source = _Source(name, ast.parse(path.read_text()))
+        calls |= source.calls
+        mentions |= source.mentions
+    return calls, mentions
+
+
+def _files() -> Iterator[Path]:
+    for folder in _PRODUCT:
+        for path in (Path(ROOT) / folder).rglob("*.py"):
+            name = str(path.relative_to(ROOT))
+            if not (name.startswith(_CLIENT) or name.endswith(("_test.py", "testing.py")) or "/testing/" in name):
+                yield path
+
+
+class _Source:
+    """The calls of one file: `client.core_v1.pods(ns).get(…)`, also by way of a variable or an attribute."""
+
+    def __init__(self, name: str, tree: ast.Module) -> None:
+        self.calls: set[Call] = set()
+        self.mentions: set[Mention] = set()
+        self._name = name
+        self._resolved: set[ast.Attribute] = set()
+        variables = dict(self._variables(tree))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in METHODS:
+                self._resolve(node, variables)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and _is_client(node) and node not in self._resolved:
+                self.mentions.add(Mention(name, accessors()[node.attr]))
+
+    def _variables(self, tree: ast.Module) -> Iterator[tuple[str, ast.Attribute]]:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and (client := _client(node.value)) is not None:
+                self._resolved.add(client)
+                yield ast.unparse(node.targets[0]), client
+
+    def _resolve(self, method: ast.Attribute, variables: dict[str, ast.Attribute]) -> None:
+        client = _client(method.value)
+        if client is None and variables:
+            client = variables.get(ast.unparse(method.value))
+        if client is not None:
+            self._resolved.add(client)
+            self.calls.add(Call(self._name, accessors()[client.attr], method.attr))
+
+
+def _client(node: ast.AST) -> ast.Attribute | None:
+    """`x.pods` of `x.pods(ns)`, whatever is said of its being there."""
+    if isinstance(node, ast.IfExp):
+        node = node.body
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_client(node.func):
+        return node.func
+    return None
+
+
+def _is_client(node: ast.Attribute) -> bool:
+    if node.attr not in accessors():
+        return False
+    owner = ast.unparse(node.value)
+    return "_v1" in owner or owner.endswith(("core", "client"))

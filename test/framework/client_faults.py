@@ -1,0 +1,611 @@
+"""Every call of the API server goes wrong in every way, while the kubelet needs it.
+
+A case is a call, which is a method of the client of a resource and the file that calls it, and a kind of fault. The
+calls come from the source (client_calls.py), so that a new one cannot be forgotten: each needs an entry in TRIGGERS,
+which says what makes the kubelet do it, or in UNTRIED. A client that is handed on needs an entry in HANDED_ON.
+
+All cases of one kind share a node, and each phase of its life lets all calls go wrong that belong to it.
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework import client_lies
+from framework.apiserver.cluster import Cluster, Options
+from framework.apiserver.errors import ApiError
+from framework.apiserver.faults import Fault, Filter
+from framework.apiserver.interfaces import UserInfo
+from framework.client_calls import Call, Mention
+from framework.cluster_node import RealKubelet, running
+from framework.containerd import ROOT
+from framework.impatient_kubelet import INFORMERS
+from framework.log_followers import insecure_context
+from framework.pod_history import PodHistory
+from framework.pods import pod, sleeper
+from framework.waiting import wait_for
+
+NODE = "faulty"
+BYSTANDER = "bystander"
+CONFIG: Mapping[str, object] = {
+    "syncFrequency": "3s",
+    "nodeStatusUpdateFrequency": "1s",
+    "nodeStatusReportFrequency": "1s",
+    "nodeLeaseDurationSeconds": 4,
+    "enableServer": True,
+    "serverTLSBootstrap": True,
+    "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}},
+    "authorization": {"mode": "Webhook"},
+    "featureGates": {"ClusterTrustBundle": True, "ClusterTrustBundleProjection": True},
+}
+# Tokens of somebody who asks the kubelet's server for something. What is known of one is known for a while.
+_REVIEWS = ("tokenreviews", "subjectaccessreviews")
+OPTIONS = Options(static_tokens={token: UserInfo(f"user-{token}") for token in _REVIEWS})
+_PATIENCE = 60.0
+_ANSWER_TIMEOUT = 30.0
+
+
+class Kind(StrEnum):
+    """How a call goes wrong."""
+
+    ERROR = "error"
+    HANG = "hang"  # until the deadline; nothing is done
+    LATE = "late"  # done, and answered after the deadline
+    CUT = "cut"  # done, and the connection ends in the middle of the answer
+    EMPTY = "empty"  # done, and answered by an object in which nothing is set
+    NONSENSE = "nonsense"  # done, and answered by an object in which all is set to nonsense but its name
+    WRONG_TYPES = "wrong-types"  # done, and answered by an object whose values are of other types
+    GARBAGE = "garbage"  # done, and answered by what is no JSON
+    STATUS = "status"  # done, and answered by a refusal with the code 200
+
+
+class Phase(Enum):
+    """When a call is made that goes wrong."""
+
+    POD = "a pod starts or ends"
+    WATCH = "watches begin anew, and what the kubelet does all the time"
+    LIST = "watches begin anew, and cannot"
+    START = "the kubelet starts"
+
+
+@dataclass
+class Case:
+    """A call that goes wrong on a node."""
+
+    node: RealKubelet
+    call: Call
+    kind: Kind
+    fault: Fault | None = None
+    # What else is wrong meanwhile.
+    others: list[Fault] = field(default_factory=list)
+    # Why the case has failed, if it has.
+    failure: str = ""
+
+    @property
+    def name(self) -> str:
+        """That of its pod, and of whatever the pod needs."""
+        return str(self.call).lower().replace("_", "-")
+
+    @property
+    def store(self) -> Any:
+        return self.node.cluster.store
+
+    def make(self, resource: str, obj: dict[str, Any], namespace: str = "default") -> None:
+        metadata = {"name": self.name, **({"namespace": namespace} if namespace else {})}
+        self.store.create(resource, {"metadata": metadata, **obj})
+
+    def start_pod(self, container: Mapping[str, Any] | None = None, **spec: Any) -> None:
+        self.node.create(pod(self.name, sleeper(**(container or {})), grace=1, **spec))
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """What makes the kubelet do a call."""
+
+    act: Callable[[Case], object]
+    phase: Phase = Phase.POD
+    # The calls that go wrong are about this name alone; None for all of them.
+    name: Callable[[Case], str] | None = None
+    # What is done before the calls go wrong.
+    prepare: Callable[[Case], object] | None = None
+    # After so many the calls are right again, so that what comes after them is done as well.
+    times: int = 0
+    # The pod is a static one.
+    static: bool = False
+    # The node does not run the pod.
+    rejected: bool = False
+
+
+def _nothing(case: Case) -> None:
+    """For calls that the kubelet makes all the time, or because of what the phase does."""
+
+
+def _own(case: Case) -> str:
+    return case.name
+
+
+def _mirror(case: Case) -> str:
+    return f"{case.name}-{case.node.node}"
+
+
+# --- Pods ---------------------------------------------------------------------------------------------------------
+
+
+def _pod(case: Case) -> None:
+    case.start_pod()
+
+
+def _unhealthy_pod(case: Case) -> None:
+    """A pod of which the same event is told again and again."""
+    probe = {"tcpSocket": {"host": "127.0.0.1", "port": 1}, "periodSeconds": 1, "failureThreshold": 1000}
+    case.start_pod({"livenessProbe": probe})
+
+
+def _misplaced_pod(case: Case) -> None:
+    """A pod for a node that this one is not, as far as it knows."""
+    case.start_pod(nodeSelector={"name": case.name})
+
+
+def _delete_pod(case: Case) -> None:
+    case.node.delete(case.name)
+
+
+def _running_pod(case: Case) -> None:
+    case.start_pod()
+    case.node.wait_for_api_running(case.name)
+
+
+def _pod_with_secret(case: Case) -> None:
+    case.make("secrets", {"stringData": {"key": "value"}})
+    case.start_pod(_environment("secretKeyRef", case.name))
+
+
+def _pod_with_config_map(case: Case) -> None:
+    case.make("configmaps", {"data": {"key": "value"}})
+    case.start_pod(_environment("configMapKeyRef", case.name))
+
+
+def _environment(source: str, name: str) -> Mapping[str, Any]:
+    return {"env": [{"name": "KEY", "valueFrom": {source: {"name": name, "key": "key"}}}]}
+
+
+def _no_watch(case: Case) -> None:
+    """So that the object is listed."""
+    faults = case.node.cluster.faults
+    case.others.append(faults.status(400, verb="watch", resource=case.call.resource, name=case.name))
+
+
+def _pod_with_token(case: Case) -> None:
+    case.make("serviceaccounts", {})
+    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
+    case.start_pod(_MOUNTS, volumes=_projected(source), serviceAccountName=case.name)
+
+
+_MOUNTS: Mapping[str, Any] = {"volumeMounts": [{"name": "volume", "mountPath": "/volume"}]}
+
+
+def _projected(source: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": "volume", "projected": {"sources": [source]}}]
+
+
+def _pod_with_claim(case: Case) -> None:
+    source = {"hostPath": {"path": str(case.node.folder)}}
+    modes = {"accessModes": ["ReadWriteOnce"]}
+    bound = {"claimRef": {"namespace": "default", "name": case.name}, "capacity": {"storage": "1Mi"}}
+    case.make("persistentvolumes", {"spec": {**modes, **bound, **source}}, namespace="")
+    wanted = {"resources": {"requests": {"storage": "1Mi"}}, "volumeName": case.name}
+    case.make("persistentvolumeclaims", {"spec": {**modes, **wanted}})
+    claim = {"name": "volume", "persistentVolumeClaim": {"claimName": case.name}}
+    case.start_pod(_MOUNTS, volumes=[claim])
+
+
+def _static_pod(case: Case) -> None:
+    case.node.write(pod(case.name, sleeper(), grace=1))
+
+
+def _running_static_pod(case: Case) -> None:
+    _static_pod(case)
+    case.node.wait_for_api_running(_mirror(case))
+
+
+def _remove_static_pod(case: Case) -> None:
+    case.node.remove(case.name)
+
+
+def _occupy_mirror(case: Case) -> None:
+    """Another node has a pod of the name of the mirror."""
+    other = pod(_mirror(case), sleeper())
+    other["spec"]["nodeName"] = "elsewhere"
+    case.node.create(other)
+
+
+def _free_mirror(case: Case) -> None:
+    case.node.delete(_mirror(case), grace=0)
+
+
+# --- What the kubelet does by itself ------------------------------------------------------------------------------
+
+
+def _ask_server(case: Case) -> None:
+    """Send the kubelet's server a request that it has to ask the API server about."""
+    address = ("127.0.0.1", case.node.port)
+    connection = http.client.HTTPSConnection(*address, timeout=_ANSWER_TIMEOUT, context=insecure_context())
+    with closing(connection):
+        try:
+            connection.request("GET", f"/pods?{case.name}", headers={"Authorization": f"Bearer {case.call.resource}"})
+            connection.getresponse()
+        except (OSError, http.client.HTTPException):
+            pass
+
+
+_START = Trigger(_nothing, Phase.START, times=2)
+_WATCH = Trigger(_nothing, Phase.WATCH)
+_LIST = Trigger(_nothing, Phase.LIST)
+
+_CONFIG_API = "kubelet/config/apiserver.py"
+_WATCHED = "kubelet/util/manager/watch_based_manager.py"
+_CSR = "pkg/client_go/util/certificate/csr/csr.py"
+_CSI_NODES = "pkg/volume/csi/nodeinfomanager/nodeinfomanager.py"
+_EVENTS = "pkg/client_go/tools/record/event.py"
+_LEASES = "pkg/component_helpers/apimachinery/lease/controller.py"
+_MIRRORS = "kubelet/pod/mirror_client.py"
+_NODE_STATUS = "kubelet/kubelet_node_status.py"
+_POPULATOR = "kubelet/volumemanager/populator/desired_state_of_world_populator.py"
+_OPERATIONS = "pkg/volume/util/operationexecutor/operation_generator.py"
+_TOKEN_REVIEWS = "pkg/apiserver/plugin/authenticator/token/webhook.py"
+_ACCESS_REVIEWS = "pkg/apiserver/plugin/authorizer/webhook.py"
+
+_REFLECTED = ("nodes", "services", "runtimeclasses", "csidrivers", "clustertrustbundles")
+
+TRIGGERS: Mapping[Call, Trigger] = {
+    **{Call(INFORMERS, each, "watch"): _WATCH for each in _REFLECTED},
+    **{Call(INFORMERS, each, "list"): _LIST for each in _REFLECTED},
+    Call(_CONFIG_API, "pods", "watch"): _WATCH,
+    Call(_CONFIG_API, "pods", "list"): _LIST,
+    Call(_WATCHED, "secrets", "watch"): Trigger(_pod_with_secret, name=_own),
+    Call(_WATCHED, "secrets", "list"): Trigger(_pod_with_secret, name=_own, prepare=_no_watch),
+    Call(_WATCHED, "configmaps", "watch"): Trigger(_pod_with_config_map, name=_own),
+    Call(_WATCHED, "configmaps", "list"): Trigger(_pod_with_config_map, name=_own, prepare=_no_watch),
+    Call("pkg/util/pod/pod.py", "pods", "get"): Trigger(_pod, name=_own),
+    Call("pkg/util/pod/pod.py", "pods", "patch"): Trigger(_pod, name=_own),
+    Call("kubelet/status/status_manager.py", "pods", "delete"): Trigger(_delete_pod, name=_own, prepare=_running_pod),
+    Call("kubelet/token/token_manager.py", "serviceaccounts", "create_token"): Trigger(_pod_with_token, name=_own),
+    Call(_POPULATOR, "persistentvolumeclaims", "get"): Trigger(_pod_with_claim, name=_own),
+    Call(_POPULATOR, "persistentvolumes", "get"): Trigger(_pod_with_claim, name=_own),
+    Call(_OPERATIONS, "persistentvolumeclaims", "get"): Trigger(_pod_with_claim, name=_own),
+    Call(_MIRRORS, "pods", "create"): Trigger(_static_pod, static=True, times=2),
+    Call(_MIRRORS, "pods", "get"): Trigger(_static_pod, name=_mirror, prepare=_occupy_mirror, static=True),
+    Call(_MIRRORS, "pods", "delete"): Trigger(
+        _remove_static_pod, name=_mirror, prepare=_running_static_pod, static=True
+    ),
+    Call(_EVENTS, "events", "create"): Trigger(_pod, times=2),
+    Call(_EVENTS, "events", "patch"): Trigger(_unhealthy_pod, times=2),
+    Call("kubelet/kubelet_nodecache.py", "nodes", "get"): Trigger(_misplaced_pod, rejected=True),
+    Call(_LEASES, "leases", "update"): Trigger(_nothing, Phase.WATCH, times=6),
+    Call(_LEASES, "leases", "get"): _START,
+    Call(_LEASES, "leases", "create"): _START,
+    Call("kubelet/util/nodelease.py", "nodes", "get"): _START,
+    Call("pkg/component_helpers/node/util/status.py", "nodes", "patch"): _WATCH,
+    Call(_NODE_STATUS, "nodes", "create"): _START,
+    Call(_NODE_STATUS, "nodes", "get"): _START,
+    Call("pkg/volume/csi/csi_plugin.py", "csinodes", "get"): _START,
+    Call(_CSI_NODES, "csinodes", "get"): _START,
+    Call(_CSI_NODES, "csinodes", "create"): _START,
+    Call(_CSI_NODES, "csinodes", "delete"): _START,
+    Call(_CSI_NODES, "nodes", "get"): _START,
+    Call("kubelet/cm/dra/plugin/dra_plugin_manager.py", "resourceslices", "delete_collection"): _START,
+    # Which resources there are.
+    Call("kubelet/clustertrustbundle/clustertrustbundle_manager.py", "", "get"): _START,
+    Call(_CSR, "certificatesigningrequests", "create"): _START,
+    Call(_CSR, "certificatesigningrequests", "list"): _START,
+    Call(_CSR, "certificatesigningrequests", "watch"): _START,
+    Call(_TOKEN_REVIEWS, "tokenreviews", "create"): Trigger(_ask_server, Phase.WATCH),
+    Call(_ACCESS_REVIEWS, "subjectaccessreviews", "create"): Trigger(_ask_server, Phase.LIST),
+}
+
+
+def _reflected(file: str, *resources: str) -> list[Call]:
+    return [Call(file, each, verb) for each in resources for verb in ("list", "watch")]
+
+
+# Each tells what all pods are to be.
+_ALL_PODS = frozenset({Call(_CONFIG_API, "pods", "list"), Call(_CONFIG_API, "pods", "watch")})
+# What becomes of clients that are handed on: who calls them in the end.
+HANDED_ON: Mapping[Mention, Sequence[Call]] = {
+    Mention("cmd/kubelet/app/clients.py", "events"): [Call(_EVENTS, "events", each) for each in ("create", "patch")],
+    Mention("kubelet/config/apiserver.py", "pods"): _reflected(_CONFIG_API, "pods"),
+    Mention("kubelet/configmap/configmap_manager.py", "configmaps"): _reflected(_WATCHED, "configmaps"),
+    Mention("kubelet/secret/secret_manager.py", "secrets"): _reflected(_WATCHED, "secrets"),
+    # Of the informers.
+    Mention("kubelet/runtimeclass/runtimeclass_manager.py", "runtimeclasses"): [],
+    Mention("kubelet/volume_host.py", "csidrivers"): [],
+    **{
+        Mention(f"{INFORMERS}/{file}.py", resource): _reflected(INFORMERS, resource)
+        for file, resource in {
+            "certificates/v1beta1/clustertrustbundle": "clustertrustbundles",
+            "core/v1/node": "nodes",
+            "core/v1/service": "services",
+            "node/v1/runtimeclass": "runtimeclasses",
+            "storage/v1/csidriver": "csidrivers",
+        }.items()
+    },
+    Mention("pkg/apiserver/authentication/authenticatorfactory/delegating.py", "tokenreviews"): [
+        Call(_TOKEN_REVIEWS, "tokenreviews", "create")
+    ],
+    Mention("pkg/apiserver/authorization/authorizerfactory/delegating.py", "subjectaccessreviews"): [
+        Call(_ACCESS_REVIEWS, "subjectaccessreviews", "create")
+    ],
+}
+# Calls that no client makes of a resource: which resources there are.
+DISCOVERY = frozenset({Call("kubelet/clustertrustbundle/clustertrustbundle_manager.py", "", "get")})
+
+_DRIVER = "takes a CSI driver"
+# Calls that do not go wrong here, and why. The client's own tests are for all of them.
+UNTRIED: Mapping[Call, str] = {
+    Call("cmd/kubelet/app/orphans.py", "pods", "list"): "a command of its own",
+    Call("kubelet/cm/dra/manager.py", "resourceclaims", "get"): "takes a DRA driver",
+    Call("kubelet/configmap/configmap_manager.py", "configmaps", "get"): "another strategy than to watch",
+    Call("kubelet/secret/secret_manager.py", "secrets", "get"): "another strategy than to watch",
+    Call("kubelet/kubelet_build.py", "serviceaccounts", "get"): "takes a plugin for credentials of images",
+    Call("kubelet/volumemanager/reconciler/reconstruct.py", "nodes", "get"): _DRIVER,
+    Call(_CSR, "certificatesigningrequests", "get"): "of a request with a name, as only the bootstrap makes one",
+    Call("pkg/volume/csi/csi_attacher.py", "volumeattachments", "get"): _DRIVER,
+    Call("pkg/volume/csi/csi_block.py", "volumeattachments", "get"): _DRIVER,
+    Call("pkg/volume/csi/csi_plugin.py", "volumeattachments", "get"): _DRIVER,
+    Call("pkg/volume/csi/csi_util.py", "secrets", "get"): _DRIVER,
+    Call(_CSI_NODES, "csinodes", "update"): _DRIVER,
+    Call(_OPERATIONS, "nodes", "get"): _DRIVER,
+    Call("pkg/volume/util/resize_util.py", "persistentvolumeclaims", "patch"): _DRIVER,
+    Call("pkg/volume/iscsi/iscsi.py", "secrets", "get"): "takes an iSCSI target",
+    Call("pkg/volume/util/util.py", "secrets", "get"): "takes a driver of FlexVolumes",
+}
+
+
+def cases(kind: Kind) -> pytest.MarkDecorator:
+    """Parametrize a test with all calls."""
+    found = [pytest.param(call, id=f"{call}-{kind}") for call in TRIGGERS]
+    return pytest.mark.parametrize("call", found)
+
+
+def add_fault(case: Case) -> Fault:
+    trigger, faults = TRIGGERS[case.call], case.node.cluster.faults
+    selected = Filter(verb=_verb(case.call), resource=case.call.resource, caller=_caller(case.call))
+    if trigger.name is not None:
+        selected["name"] = trigger.name(case)
+    if trigger.times:
+        selected["times"] = trigger.times
+    match case.kind:
+        case Kind.ERROR:
+            return faults.status(500, **selected)
+        case Kind.HANG:
+            return faults.hang(**selected)
+        case Kind.LATE:
+            return faults.late(**selected)
+        case Kind.CUT:
+            return faults.cut_answers(**selected)
+        case Kind.EMPTY:
+            return faults.lie(client_lies.empty, **selected)
+        case Kind.NONSENSE:
+            return faults.lie(client_lies.nonsense(case.call.resource), **selected)
+        case Kind.WRONG_TYPES:
+            return faults.lie(client_lies.wrong_types, **selected)
+        case Kind.GARBAGE:
+            return faults.lie(client_lies.garbage, **selected)
+        case Kind.STATUS:
+            return faults.lie(client_lies.status, **selected)
+
+
+def _verb(call: Call) -> str:
+    return {"create_token": "create", "delete_collection": "deletecollection"}.get(call.method, call.method)
+
+
+def _caller(call: Call) -> str | tuple[str, ...]:
+    passed_on = {"pkg/component_helpers/node/util/status.py": (_NODE_STATUS, _CSI_NODES)}
+    return passed_on.get(call.caller, call.caller)
+
+
+class ImpatientKubelet(RealKubelet):
+    """One that soon gives up on an API server."""
+
+    program = "framework.impatient_kubelet"
+
+    def __init__(self, folder: Path, cluster: Cluster, history: PodHistory) -> None:
+        super().__init__(folder, NODE, cluster, history, CONFIG)
+        self.runtime.write_logs = True
+        self.environment["PYTHONPATH"] = str(Path(ROOT) / "test")
+        self.pki = folder / f"{NODE}-pki"
+
+
+class Round:
+    """The life of a node in whose course all calls go wrong in one way."""
+
+    def __init__(self, node: ImpatientKubelet, kind: Kind) -> None:
+        self.node = node
+        self.kind = kind
+        self._cases = {call: Case(node, call, kind) for call in TRIGGERS}
+        self._bystander: list[str] = []
+
+    def run(self) -> None:
+        self.node.cluster.signing.policy.approve_serving = True
+        self.node.join()
+        # Only a pod with a bundle of authorities makes the kubelet read those.
+        bundle = {"metadata": {"name": BYSTANDER}, "spec": {"trustBundle": self.node.cluster.authority.pem.decode()}}
+        self.node.cluster.store.create("clustertrustbundles", bundle)
+        source = {"clusterTrustBundle": {"name": BYSTANDER, "path": "ca.pem"}}
+        self.node.create(pod(BYSTANDER, sleeper(**_MOUNTS), volumes=_projected(source)))
+        self.node.wait_for_api_running(BYSTANDER)
+        self._bystander = self.node.container_ids(BYSTANDER)
+        self._run_pods(self._of(Phase.POD))
+        self._run_meanwhile(Phase.WATCH)
+        self._run_meanwhile(Phase.LIST)
+        self._run_start(self._of(Phase.START))
+
+    def check(self, call: Call) -> None:
+        """Raises AssertionError that says why the case has failed."""
+        assert not self._cases[call].failure, self._cases[call].failure
+
+    def _of(self, phase: Phase) -> list[Case]:
+        return [case for call, case in self._cases.items() if TRIGGERS[call].phase is phase]
+
+    def _run_pods(self, several: Sequence[Case]) -> None:
+        for case in several:
+            if (prepare := TRIGGERS[case.call].prepare) is not None:
+                prepare(case)
+        self._go_wrong(several)
+        self.node.create(pod("other", sleeper(), grace=1))
+        self.node.wait_for_api_running("other")
+        self.node.delete("other")
+        self.node.wait_until_gone("other")
+        self._end(several)
+        self._check_bystander(several)
+        for case in several:
+            with self._noting(case):
+                self._see_pod_run(case)
+        for case in several:
+            with self._noting(case):
+                self._delete(case)
+        for case in several:
+            with self._noting(case):
+                self.node.wait_until_gone(_mirror(case) if TRIGGERS[case.call].static else case.name)
+
+    def _see_pod_run(self, case: Case) -> None:
+        trigger = TRIGGERS[case.call]
+        if trigger.prepare is _occupy_mirror:
+            _free_mirror(case)
+        if trigger.rejected:
+            self.node.wait_for_api_pod(case.name, "rejected", lambda version: version.phase == "Failed")
+        elif trigger.act not in (_delete_pod, _remove_static_pod):
+            self.node.wait_for_api_running(_mirror(case) if trigger.static else case.name)
+
+    def _delete(self, case: Case) -> None:
+        trigger = TRIGGERS[case.call]
+        if trigger.act in (_delete_pod, _remove_static_pod):
+            return
+        if trigger.static:
+            _remove_static_pod(case)
+        else:
+            self.node.delete(case.name)
+
+    def _run_meanwhile(self, phase: Phase) -> None:
+        several = self._of(phase)
+        resources = tuple({case.call.resource for case in several if case.call.method in ("watch", "list")})
+        faults = self.node.cluster.faults
+        with ExitStack() as others:
+            if phase is Phase.LIST:
+                others.enter_context(faults.status(400, verb="watch", resource=resources))
+            self._go_wrong(several, lambda: self._cut_watches(resources))
+        self._end(several)
+        self._see_pod_live(f"after-{phase.name.lower()}", several)
+
+    def _cut_watches(self, resources: tuple[str, ...]) -> None:
+        """Let all that is watched be read anew."""
+        self.node.cluster.server.compact()
+        self.node.cluster.faults.cut_watches(resource=resources)
+
+    def _run_start(self, several: Sequence[Case]) -> None:
+        self.node.kill()
+        for certificate in self.node.pki.glob("kubelet-server*"):
+            certificate.unlink()
+        self.node.cluster.store.delete("leases", NODE, "kube-node-lease")
+        self.node.cluster.store.delete("csinodes", NODE)
+        owner = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": "another"}
+        stale = {"metadata": {"name": NODE, "ownerReferences": [owner]}, "spec": {"drivers": []}}
+        self.node.cluster.store.create("csinodes", stale)
+        # Until it is signed, a request is watched.
+        signing = self.node.cluster.signing
+        signing.policy.sign = False
+        self._go_wrong(several, self.node.spawn)
+        self._end(several)
+        signing.policy.sign = True
+        signing.reconsider()
+        self._see_pod_live("after-start", several)
+
+    def _go_wrong(self, several: Sequence[Case], begin: Callable[[], object] = lambda: None) -> None:
+        for case in several:
+            case.fault = add_fault(case)
+        begin()
+        for case in several:
+            with self._noting(case):
+                TRIGGERS[case.call].act(case)
+        for case in several:
+            with self._noting(case):
+                self._wait_until_hit(case)
+
+    def _wait_until_hit(self, case: Case) -> None:
+        fault = case.fault
+        assert fault is not None
+        wait_for(f"{case.call} goes wrong", lambda: fault.hits, _PATIENCE, self.node.end_of_log)
+
+    def _end(self, several: Sequence[Case]) -> None:
+        for case in several:
+            for fault in [case.fault, *case.others]:
+                if fault is not None:
+                    fault.end()
+        if self.kind is Kind.NONSENSE:
+            self._tell_the_truth({case.call.resource for case in several if case.call.method in ("list", "watch")})
+
+    def _tell_the_truth(self, resources: set[str]) -> None:
+        """What a watch has told holds until it tells something else."""
+        faults, requests = self.node.cluster.faults, self.node.cluster.requests
+        before = faults.watches
+        self._cut_watches(tuple(resources))
+
+        def watched() -> bool:
+            new = [each for each in faults.watches if each not in before]
+            return resources <= {each.resource for each in new}
+
+        self.node.wait_for_condition("all is watched again", watched)
+        # What has come by then is known when the node is reported the next time but one.
+        reports = len(requests.calls(verb="patch", resource="nodes"))
+        self.node.wait_for_condition(
+            "the node is reported", lambda: len(requests.calls(verb="patch", resource="nodes")) > reports + 1
+        )
+
+    def _see_pod_live(self, name: str, several: Sequence[Case]) -> None:
+        """The node is as it should be, and has pods."""
+        with self._noting(*several):
+            self.node.wait_until_ready()
+            self._check_bystander(several)
+            self.node.create(pod(name, sleeper(), grace=1))
+            self.node.wait_for_api_running(name)
+            self.node.delete(name)
+            self.node.wait_until_gone(name)
+
+    def _check_bystander(self, several: Sequence[Case]) -> None:
+        with self._noting(*several):
+            if self.kind is Kind.NONSENSE and any(case.call in _ALL_PODS for case in several):
+                # Nonsense was said of this pod, too, and it begins anew.
+                self.node.wait_for_api_running(BYSTANDER)
+                self._bystander = self.node.container_ids(BYSTANDER)
+            assert self.node.container_ids(BYSTANDER) == self._bystander, "the bystander was touched"
+
+    @contextmanager
+    def _noting(self, *several: Case) -> Iterator[None]:
+        """What fails here has failed for these cases; the others go on."""
+        try:
+            yield
+        except (AssertionError, ApiError, OSError) as err:
+            for case in several:
+                case.failure = case.failure or str(err) or repr(err)
+
+
+@contextmanager
+def round_of(kind: Kind, folder: Path) -> Iterator[Round]:
+    """A cluster and a node that has lived its life."""
+    with Cluster(folder / "cluster", OPTIONS) as cluster:
+        history = PodHistory(cluster.store)
+        try:
+            with running(ImpatientKubelet(folder, cluster, history)) as node:
+                life = Round(node, kind)
+                life.run()
+                yield life
+        finally:
+            history.stop()

@@ -1,0 +1,67 @@
+"""The kubelet as a process that soon gives up on an API server, and tells it which part of the kubelet asks.
+
+python -m framework.impatient_kubelet FLAG...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import runpy
+import sys
+from types import FrameType
+from typing import Any
+
+from framework.apiserver.faults import CALLER_HEADER
+from framework.containerd import ROOT
+from kubelet.status import status_manager
+from pkg.client_go import rest
+from pkg.client_go.rest import client
+from pkg.client_go.tools.cache import reflector
+
+ATTEMPT_TIMEOUT = 2.0
+WATCH_IDLE_TIMEOUT = 4.0
+STATUS_TIMEOUT = 3.0
+# Between two attempts to watch.
+MAX_BACKOFF = 2.0
+# What passes calls on for others.
+_PASSES_ON = ("pkg/client_go/kubernetes/", "pkg/client_go/rest/", "pkg/component_helpers/node/util/", "test/")
+_REFLECTOR = "pkg/client_go/tools/"
+# Threads and loops, below which there is nobody who asks.
+_THREADS = ("pkg/golang/", "pkg/apimachinery/util/")
+INFORMERS = "pkg/client_go/informers"
+
+
+def main() -> None:
+    client.ATTEMPT_TIMEOUT = ATTEMPT_TIMEOUT
+    client.WATCH_IDLE_TIMEOUT = WATCH_IDLE_TIMEOUT
+    status_manager.SYNC_TIMEOUT = STATUS_TIMEOUT
+    reflector._BACKOFF = dataclasses.replace(reflector._BACKOFF, cap=MAX_BACKOFF)
+    _name_callers()
+    runpy.run_module("cmd.kubelet", run_name="__main__", alter_sys=True)
+
+
+def _name_callers() -> None:
+    make = rest.RESTClient._call
+
+    def make_and_name(self: rest.RESTClient, *args: Any) -> Any:
+        call = make(self, *args)
+        call.headers[CALLER_HEADER] = caller(sys._getframe(1))
+        return call
+
+    rest.RESTClient._call = make_and_name  # type: ignore[method-assign,assignment]
+
+
+def caller(frame: FrameType | None) -> str:
+    """The file that asks, relative to the checkout; INFORMERS for a reflector that is nobody's own."""
+    while frame is not None:
+        name = frame.f_code.co_filename.removeprefix(f"{ROOT}/")
+        if name.startswith(f"{_REFLECTOR}record/"):
+            return name
+        if not name.startswith((*_PASSES_ON, _REFLECTOR, *_THREADS, "/")):
+            return name
+        frame = frame.f_back
+    return INFORMERS
+
+
+if __name__ == "__main__":
+    main()

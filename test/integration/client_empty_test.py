@@ -1,0 +1,14 @@
+"""Each call of the API server is answered by nothing: the kubelet lives, other pods go on, and all recovers."""
+
+from __future__ import annotations
+
+from framework import client_faults
+from framework.client_calls import Call
+from framework.client_faults import Kind, Round
+
+KIND = Kind.EMPTY
+
+
+@client_faults.cases(KIND)
+def test_call_that_is_answered_by_nothing(client_round: Round, call: Call) -> None:
+    client_round.check(call)

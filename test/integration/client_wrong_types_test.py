@@ -1,0 +1,14 @@
+"""Each call of the API server is answered by wrong types: the kubelet lives, other pods go on, and all recovers."""
+
+from __future__ import annotations
+
+from framework import client_faults
+from framework.client_calls import Call
+from framework.client_faults import Kind, Round
+
+KIND = Kind.WRONG_TYPES
+
+
+@client_faults.cases(KIND)
+def test_call_that_is_answered_by_wrong_types(client_round: Round, call: Call) -> None:
+    client_round.check(call)

@@ -28,6 +28,7 @@ from pkg.mount_utils.mount_helper_unix import (
     without_links_above,
 )
 from pkg.util import exec as utilexec
+from pkg.util import procfs
 
 # Stands in logs and messages for an option that may be a password.
 SENSITIVE_OPTIONS_REMOVED = "<masked>"
@@ -40,7 +41,9 @@ _FSCK_ERRORS_UNCORRECTED = 4
 _NOT_MOUNTED = "not mounted"
 # blkid's exit code for a device on which it recognises nothing.
 _BLKID_NOTHING_FOUND = 2
-# One kind of file system, without a subtype.
+# The types that the kernel knows.
+_FILE_SYSTEMS = "/proc/filesystems"
+# One type, without a subtype.
 _FSTYPE = re.compile(r"[A-Za-z0-9_-]+")
 # Helpers of these kinds of file systems may leave a daemon behind, which systemd would end with the kubelet.
 _NEVER_A_DAEMON = frozenset({"", "tmpfs", "hugetlbfs", "ext3", "ext4", "xfs", "btrfs"})
@@ -481,6 +484,15 @@ def get_device_name_from_mount(mounter: Interface, mount_path: str) -> tuple[str
     return device, sum(point.device == device for point in points)
 
 
+def is_for_disks(fstype: str) -> bool:
+    """Whether it is one type of file systems, without a subtype, and not one that the kernel makes up itself.
+
+    Raises OSError.
+    """
+    without_device = {line.partition("\t")[2] for line in procfs.lines(_FILE_SYSTEMS) if line.startswith("nodev\t")}
+    return _FSTYPE.fullmatch(fstype) is not None and fstype not in without_device
+
+
 class SafeFormatAndMount:
     """Mounts devices, and formats those on which there is nothing."""
 
@@ -510,10 +522,10 @@ class SafeFormatAndMount:
         read_only = "ro" in options or "ro" in sensitive_options
         options = [*options, "defaults"]
         fstype = fstype or "ext4"
-        if not _FSTYPE.fullmatch(fstype):
+        if not is_for_disks(fstype):
             # DIVERGES: Go asks for any. With "fuse.sh" mount.fuse(8) has a shell run the disk, which a pod may have
-            # filled, and mount(8) takes a list of types too.
-            message = f"cannot mount disk {source}: {fstype!r} is not a file system type"
+            # filled; with "proc" the pod gets that of the node; and mount(8) takes a list of types too.
+            message = f"cannot mount disk {source}: {fstype!r} is not a file system type of disks"
             raise MountError(MountErrorType.UNKNOWN_MOUNT_ERROR, message)
         try:
             existing = self.get_disk_format(source)

@@ -276,10 +276,10 @@ def test_what_keeps_a_disk_from_being_mounted(
     assert caught.value.type is error_type
 
 
-@pytest.mark.parametrize("fstype", ["fuse.sh", "xfs,fuse.sh", "../x", "ext4 -F", "ext4\n"])
+@pytest.mark.parametrize("fstype", ["fuse.sh", "xfs,fuse.sh", "../x", "ext4 -F", "ext4\n", "proc", "sysfs"])
 def test_file_system_that_is_none_is_not_mounted(fstype: str) -> None:
     mounter, disk = FakeMounter(), Disk("TYPE=ext4\n")
-    with pytest.raises(mount_utils.MountError, match="is not a file system type"):
+    with pytest.raises(mount_utils.MountError, match="is not a file system type of disks"):
         mount_utils.SafeFormatAndMount(mounter, disk.exec).format_and_mount("/dev/x", "/t", fstype, [])
     assert mounter.mounts == [] and disk.exec.commands == []
 

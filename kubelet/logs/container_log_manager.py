@@ -282,6 +282,11 @@ class ContainerLogManagerImpl:
         # Local time, as in Go.
         timestamp = self._clock.now().astimezone().strftime(_TIMESTAMP_FORMAT)
         rotated = f"{log}.{timestamp}"
+        if os.path.lexists(rotated) or os.path.lexists(rotated + _COMPRESS_SUFFIX):
+            # DIVERGES: somebody has set the clock back, or winter has begun. Go overwrites the older log, or takes the
+            # new one for one that is compressed already, and removes it. The next round has another name.
+            klog.v(4).info_s("Log of this second was rotated before", path=rotated, containerID=container_id)
+            return
         self._os.rename(log, rotated)
         try:
             self._runtime_service.reopen_container_log(ctx, container_id)

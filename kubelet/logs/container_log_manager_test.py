@@ -147,6 +147,21 @@ def test_unknown_container_is_logged_and_left(tmp_path: Path) -> None:
     assert world.runtime.called() == ["ContainerStatus"]
 
 
+@pytest.mark.parametrize(("suffix", "data"), [("", b"older"), (".gz", gzip.compress(b"older"))])
+def test_rotated_log_of_the_same_second_is_kept(tmp_path: Path, suffix: str, data: bytes) -> None:
+    world = _World(tmp_path, max_files=5)
+    world.run(_RUNNING)
+    (tmp_path / f"1.log.{world.stamp}{suffix}").write_bytes(data)
+    _fill(world, {"1.log": "longer than 10 bytes"})
+    world.manager.process_container(_CTX, "c1", 1)
+    assert gzip.decompress((tmp_path / f"1.log.{world.stamp}.gz").read_bytes()) == b"older"
+    assert (tmp_path / "1.log").read_text() == "longer than 10 bytes"
+    world.clock.step(1)
+    world.manager.process_container(_CTX, "c1", 1)
+    assert "1.log" not in world.files()
+    assert len(world.files()) == 2
+
+
 def test_clean_removes_all_logs_of_one_container(tmp_path: Path) -> None:
     world = _World(tmp_path)
     world.run(_RUNNING, _RUNNING)

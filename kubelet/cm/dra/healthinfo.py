@@ -20,6 +20,8 @@ from pkg.apimachinery import clock as clock_
 
 # Seconds for which a device's health holds, where its driver does not say.
 DEFAULT_HEALTH_TIMEOUT = 30.0
+# Devices of a driver whose health is known. DIVERGES: Go never forgets a device that a driver has once told of.
+MAX_DEVICES = 10_000
 # Go's zero time.
 _NEVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
@@ -50,7 +52,8 @@ class HealthInfoCache:
     def update_health_info(self, driver_name: str, devices: Iterable[state.DeviceHealth]) -> list[state.DeviceHealth]:
         """Take a driver's report of all its devices; returns those of which something is new.
 
-        A device that is missing becomes unknown when its time is over.
+        A device that is missing becomes unknown when its time is over, and at once if the driver has told of too many
+        others since.
         """
         now = self._clock.steady()
         changed = []
@@ -60,7 +63,11 @@ class HealthInfoCache:
             for key, device in reported.items():
                 if _differs(known.get(key), device):
                     changed.append(device)
+                # Last in the order, which is that in which devices are forgotten.
+                known.pop(key, None)
                 known[key] = dataclasses.replace(device, last_updated=now)
+            for key in list(known)[: max(len(known) - MAX_DEVICES, 0)]:
+                changed.append(known.pop(key))
             for key, device in known.items():
                 is_known = device.health is not state.DeviceHealthStatus.UNKNOWN
                 if key not in reported and is_known and self._is_old(device):

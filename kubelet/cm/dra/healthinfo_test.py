@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubelet.cm.dra import state
+from kubelet.cm.dra import healthinfo, state
 from kubelet.cm.dra.healthinfo import HealthInfoCache
 from pkg.apimachinery.clock.testing import FakeClock
 
@@ -160,3 +160,21 @@ def test_file_that_cannot_be_written(cache: HealthInfoCache, tmp_path: Path, log
     cache.update_health_info("driver", [device("a")])
     assert how(cache, "a") == ("Healthy", "")
     assert "Failed to save health checkpoint after update." in log.getvalue()
+
+
+def test_devices_that_were_told_of_longest_ago_are_forgotten(
+    cache: HealthInfoCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(healthinfo, "MAX_DEVICES", 3)
+    cache.update_health_info("driver", [device("a"), device("b"), device("c")])
+    cache.update_health_info("driver", [device("a")])
+    changed = cache.update_health_info("driver", [device("d")])
+    assert sorted(each.device_name for each in changed) == ["b", "d"]
+    assert [how(cache, name)[0] for name in "abcd"] == ["Healthy", "Unknown", "Healthy", "Healthy"]
+
+
+def test_a_driver_with_ever_new_devices(cache: HealthInfoCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(healthinfo, "MAX_DEVICES", 10)
+    for number in range(50):
+        cache.update_health_info("driver", [device(f"d-{number}")])
+    assert sum(how(cache, f"d-{number}")[0] == "Healthy" for number in range(50)) == 10

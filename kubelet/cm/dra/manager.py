@@ -22,7 +22,7 @@ from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealthv1alpha1
 from kubelet.cm.dra import plugin as draplugin
 from kubelet.cm.dra import state
 from kubelet.cm.dra.claiminfo import ClaimInfo, ClaimInfoCache, ClaimInfoCollector, new_claim_info_from_claim
-from kubelet.cm.dra.healthinfo import DEFAULT_HEALTH_TIMEOUT, HealthInfoCache
+from kubelet.cm.dra.healthinfo import DEFAULT_HEALTH_TIMEOUT, MAX_DEVICES, HealthInfoCache
 from kubelet.cm.dra.types import ContainerInfo
 from kubelet.cm.resourceupdates import Update
 from pkg import features, golang, klog
@@ -32,6 +32,7 @@ from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
+from pkg.client_go.util import flowcontrol
 from pkg.dynamic_resource_allocation import resourceclaim
 from pkg.scheduler import util as schedutil
 
@@ -47,6 +48,10 @@ DEFAULT_RECONCILE_PERIOD = 60.0
 # Seconds that a driver has to come back before the node's slices of it are deleted: enough to replace its pod, and not
 # so many that pods are scheduled for it for long.
 DEFAULT_WIPING_DELAY = 30.0
+
+# Reports of devices' health that a driver may send at once, and in each second after that.
+MAX_HEALTH_REPORTS = 100
+MAX_HEALTH_REPORTS_PER_SECOND = 10.0
 
 ActivePodsFunc = Callable[[], list[v1.Pod]]
 GetNodeFunc = Callable[[golang.Context], v1.Node]
@@ -460,9 +465,14 @@ class Manager:
     def handle_watch_resources_stream(
         self, stream: Iterator[drahealthv1alpha1.NodeWatchResourcesResponse], plugin_name: str
     ) -> None:
-        """Take what a driver tells of its devices, and have pods synced that have one of which something is new."""
+        """Take what a driver tells of its devices, and have pods synced that have one of which something is new.
+
+        Raises HealthStreamError for a driver that tells too much.
+        """
+        limiter = flowcontrol.TokenBucketRateLimiter(MAX_HEALTH_REPORTS_PER_SECOND, MAX_HEALTH_REPORTS, self._clock)
         try:
             for response in stream:
+                _check_report(response, limiter)
                 devices = [_build_device_health(device) for device in response.devices]
                 changed = self._health_info_cache.update_health_info(plugin_name, devices)
                 self._announce(plugin_name, changed)
@@ -614,6 +624,21 @@ _DEVICE_HEALTH = {
     drahealthv1alpha1.HEALTHY: state.DeviceHealthStatus.HEALTHY,
     drahealthv1alpha1.UNHEALTHY: state.DeviceHealthStatus.UNHEALTHY,
 }
+
+
+class HealthStreamError(Exception):
+    """A driver tells more of its devices' health than the kubelet listens to."""
+
+
+def _check_report(
+    response: drahealthv1alpha1.NodeWatchResourcesResponse, limiter: flowcontrol.TokenBucketRateLimiter
+) -> None:
+    """Raises HealthStreamError. DIVERGES: Go listens to all that a driver says, and keeps it."""
+    if not limiter.try_accept():
+        # What waits in the stream by now is as old as the driver is fast: it is given up with the stream.
+        raise HealthStreamError(f"more than {MAX_HEALTH_REPORTS_PER_SECOND:g} reports a second")
+    if len(response.devices) > MAX_DEVICES:
+        raise HealthStreamError(f"a report of {len(response.devices)} devices, of at most {MAX_DEVICES}")
 
 
 def _build_device_health(device: drahealthv1alpha1.DeviceHealth) -> state.DeviceHealth:

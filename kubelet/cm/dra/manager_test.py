@@ -755,6 +755,29 @@ def test_health_is_forgotten_with_the_plugin(node: Node) -> None:
     wait_until(lambda: shown(node, pod) == [("claim:my-claim", [("example.com/gpu=dev-0", "Unknown", None)])])
 
 
+def reports(count: int, devices: int = 1) -> Iterator[drahealth.NodeWatchResourcesResponse]:
+    for _ in range(count):
+        told = [health(f"dev-{number}", drahealth.HEALTHY) for number in range(devices)]
+        yield drahealth.NodeWatchResourcesResponse(devices=told)
+
+
+def test_driver_that_tells_without_a_pause(node: Node) -> None:
+    """The stream ends; it is the plugin's thread that begins it again."""
+    handle = node.manager.handle_watch_resources_stream
+    most = dramanager.MAX_HEALTH_REPORTS
+    handle(reports(most), DRIVER)
+    with pytest.raises(dramanager.HealthStreamError, match=r"^more than 10 reports a second$"):
+        handle(reports(most + 1), DRIVER)
+
+
+def test_driver_that_tells_of_too_many_devices(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dramanager, "MAX_DEVICES", 3)
+    handle = node.manager.handle_watch_resources_stream
+    handle(reports(1, devices=3), DRIVER)
+    with pytest.raises(dramanager.HealthStreamError, match=r"^a report of 4 devices, of at most 3$"):
+        handle(reports(1, devices=4), DRIVER)
+
+
 @pytest.mark.parametrize(
     ("request_", "ids"),
     [("", ["a", "b"]), ("r", ["a"]), ("r/large", ["a"]), ("other", [])],

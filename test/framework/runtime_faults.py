@@ -10,22 +10,18 @@ import http.client
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
-import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
-from google.protobuf.descriptor import FieldDescriptor
 
 from framework.apiserver.cluster import Cluster
 from framework.cluster_node import ClusterNode, real_node
+from framework.faults import Kind, add_fault
 from framework.log_followers import insecure_context
 from framework.pod_history import PodHistory
 from framework.pods import Manifest, pod, shell, sleeper
 from framework.waiting import wait_for
-from kubelet.cri.remote import fake
 
 BYSTANDER = "bystander"
 # The time limit of a call of the runtime is short, so that a call that hangs ends soon; and what the kubelet does from
@@ -43,16 +39,6 @@ CONFIG: Mapping[str, object] = {
 }
 _ANSWER_TIMEOUT = 30.0
 _PATIENCE = 60.0
-
-
-class Kind(StrEnum):
-    """How a call goes wrong."""
-
-    ERROR = "error"
-    HANG = "hang"  # until the deadline; nothing is done
-    LATE = "late"  # done, and answered after the deadline
-    EMPTY = "empty"  # answered by a message in which nothing is set
-    NONSENSE = "nonsense"  # answered by a message in which everything is set to nonsense
 
 
 def methods() -> list[str]:
@@ -261,21 +247,6 @@ TRIGGERS: Mapping[str, Trigger] = {
 }
 
 
-def add_fault(faults: fake.Faults, method: str, kind: Kind, sandbox: str = "") -> fake.Fault:
-    """Let the calls of a method go wrong; those about one sandbox, if its pod's name is given."""
-    match kind:
-        case Kind.ERROR:
-            return faults.fail(method, "a fault of the test", code=grpc.StatusCode.INTERNAL, sandbox=sandbox)
-        case Kind.HANG:
-            return faults.hang(method, sandbox=sandbox)
-        case Kind.LATE:
-            return faults.hang(method, sandbox=sandbox, answer=True)
-        case Kind.EMPTY:
-            return faults.lie(method, lambda response: type(response)(), sandbox=sandbox)
-        case Kind.NONSENSE:
-            return faults.lie(method, nonsense, sandbox=sandbox)
-
-
 @contextmanager
 def node_with_bystander(folder: Path, cluster: Cluster, history: PodHistory) -> Iterator[ClusterNode]:
     """A kubelet on a runtime whose calls can go wrong, and a pod that has nothing to do with that."""
@@ -291,49 +262,3 @@ def cases(*kinds: Kind) -> pytest.MarkDecorator:
     """Parametrize a test with all cases of these kinds."""
     found = [pytest.param(method, kind, id=f"{method}-{kind}") for method in TRIGGERS for kind in kinds]
     return pytest.mark.parametrize(("method", "kind"), found)
-
-
-def nonsense(message: Any, depth: int = 5) -> Any:
-    """A message of the same type, each field of which holds something that no runtime would put there."""
-    made = type(message)()
-    for field in message.DESCRIPTOR.fields:
-        _fill(made, field, depth)
-    return made
-
-
-def _fill(message: Any, field: FieldDescriptor, depth: int) -> None:
-    if field.type == field.TYPE_MESSAGE:
-        _fill_message(message, field, depth)
-    elif field.is_repeated:
-        getattr(message, field.name).append(_SCALARS[field.type])
-    else:
-        setattr(message, field.name, _SCALARS[field.type])
-
-
-def _fill_message(message: Any, field: FieldDescriptor, depth: int) -> None:
-    part = getattr(message, field.name)
-    assert field.message_type is not None
-    if field.message_type.GetOptions().map_entry:
-        value = field.message_type.fields_by_name["value"]
-        if value.type != value.TYPE_MESSAGE:
-            part[_TEXT] = _SCALARS[value.type]
-    elif depth > 0 and field.is_repeated:
-        item = part.add()
-        item.CopyFrom(nonsense(item, depth - 1))
-    elif depth > 0:
-        part.CopyFrom(nonsense(part, depth - 1))
-
-
-_TEXT = "../nonsense\n\x00\x1b"
-_SCALARS: Mapping[int, Any] = {
-    FieldDescriptor.TYPE_STRING: _TEXT,
-    FieldDescriptor.TYPE_BYTES: b"\xff\xfe",
-    FieldDescriptor.TYPE_BOOL: True,
-    FieldDescriptor.TYPE_ENUM: 99,
-    FieldDescriptor.TYPE_INT32: -(2**31),
-    FieldDescriptor.TYPE_INT64: -(2**63),
-    FieldDescriptor.TYPE_UINT32: 2**32 - 1,
-    FieldDescriptor.TYPE_UINT64: 2**64 - 1,
-    FieldDescriptor.TYPE_DOUBLE: float("nan"),
-    FieldDescriptor.TYPE_FLOAT: float("nan"),
-}

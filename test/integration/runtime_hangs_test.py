@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from framework import runtime_faults
 from framework.cluster_node import ClusterNode
-from framework.runtime_faults import Kind, Story
+from framework.faults import Kind
+from framework.runtime_faults import Story
 
 
 @runtime_faults.cases(Kind.HANG)

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 from framework import runtime_faults
+from framework.faults import Kind, add_fault
 from framework.hollow_node import HollowNode
 from framework.pods import pod, sleeper
-from framework.runtime_faults import Kind
 from framework.waiting import wait_for
 
 from kubelet import cm
@@ -149,7 +149,7 @@ def test_call_that_goes_wrong(node: HollowNode, manifests: Path, method: str, ki
     (manifests / "goes.json").unlink()
     wait_for("the pod has gone", lambda: len(kubelet.pod_workers.pod_sync_statuses) == 1, _TIMEOUT)
     need = NEEDS[method]
-    fault = runtime_faults.add_fault(node.runtime.faults, method, kind)
+    fault = add_fault(node.runtime.faults, method, kind)
     attempt(node, need)
     assert fault.hits
     node.runtime.faults.remove(fault)

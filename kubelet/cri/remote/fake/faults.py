@@ -74,9 +74,11 @@ class Faults:
         """
         return self._add(Fault(method, sandbox, release=golang.Channel(), times=times, match=match, answer=answer))
 
-    def lie(self, method: str, change: Change, *, sandbox: str = "", times: int | None = None) -> Fault:
-        """Calls do their work and get another answer than the true one."""
-        return self._add(Fault(method, sandbox, change=change, times=times, answer=True))
+    def lie(
+        self, method: str, change: Change, *, sandbox: str = "", times: int | None = None, match: Match | None = None
+    ) -> Fault:
+        """Calls do their work and get another answer than the true one. `match` looks at the request."""
+        return self._add(Fault(method, sandbox, change=change, times=times, match=match, answer=True))
 
     def remove(self, fault: Fault) -> None:
         """Take a fault back; calls that hang in it go on. Twice is once."""

@@ -1,0 +1,99 @@
+"""How calls go wrong, of the runtime and of plugins: what tests of both have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import FieldDescriptor
+
+from kubelet.cri.remote import fake
+from kubelet.cri.remote.fake.faults import Match
+
+
+class Kind(StrEnum):
+    """How a call goes wrong."""
+
+    ERROR = "error"
+    HANG = "hang"  # until the deadline; nothing is done
+    LATE = "late"  # done, and answered after the deadline
+    EMPTY = "empty"  # answered by a message in which nothing is set
+    NONSENSE = "nonsense"  # answered by a message in which everything is set to nonsense
+
+
+def add_fault(
+    faults: fake.Faults, method: str, kind: Kind, sandbox: str = "", match: Match | None = None
+) -> fake.Fault:
+    """Let the calls of a method go wrong; those about one sandbox, if its pod's name is given, or that match."""
+    which: Any = {"sandbox": sandbox, "match": match}
+    match kind:
+        case Kind.ERROR:
+            return faults.fail(method, "a fault of the test", code=grpc.StatusCode.INTERNAL, **which)
+        case Kind.HANG:
+            return faults.hang(method, **which)
+        case Kind.LATE:
+            return faults.hang(method, **which, answer=True)
+        case Kind.EMPTY:
+            return faults.lie(method, lambda response: type(response)(), **which)
+        case Kind.NONSENSE:
+            return faults.lie(method, nonsense, **which)
+
+
+def nonsense(message: Any, depth: int = 5) -> Any:
+    """A message of the same type, each field of which holds something that nobody would put there.
+
+    What is kept is which keys a map of messages has, for others are refused at a glance, and that nothing is an error.
+    """
+    made = type(message)()
+    for field in message.DESCRIPTOR.fields:
+        if _is_map_of_messages(field):
+            for key, value in getattr(message, field.name).items():
+                getattr(made, field.name)[key].CopyFrom(nonsense(value, depth - 1))
+        elif field.name != "error":
+            _fill(made, field, depth)
+    return made
+
+
+def _is_map_of_messages(field: FieldDescriptor) -> bool:
+    if field.message_type is None or not field.message_type.GetOptions().map_entry:
+        return False
+    value = field.message_type.fields_by_name["value"]
+    return bool(value.type == value.TYPE_MESSAGE)
+
+
+def _fill(message: Any, field: FieldDescriptor, depth: int) -> None:
+    if field.type == field.TYPE_MESSAGE:
+        _fill_message(message, field, depth)
+    elif field.is_repeated:
+        getattr(message, field.name).append(_SCALARS[field.type])
+    else:
+        setattr(message, field.name, _SCALARS[field.type])
+
+
+def _fill_message(message: Any, field: FieldDescriptor, depth: int) -> None:
+    part = getattr(message, field.name)
+    assert field.message_type is not None
+    if field.message_type.GetOptions().map_entry:
+        part[_TEXT] = _SCALARS[field.message_type.fields_by_name["value"].type]
+    elif depth > 0 and field.is_repeated:
+        item = part.add()
+        item.CopyFrom(nonsense(item, depth - 1))
+    elif depth > 0:
+        part.CopyFrom(nonsense(part, depth - 1))
+
+
+_TEXT = "../nonsense\n\x00\x1b"
+_SCALARS: Mapping[int, Any] = {
+    FieldDescriptor.TYPE_STRING: _TEXT,
+    FieldDescriptor.TYPE_BYTES: b"\xff\xfe",
+    FieldDescriptor.TYPE_BOOL: True,
+    FieldDescriptor.TYPE_ENUM: 99,
+    FieldDescriptor.TYPE_INT32: -(2**31),
+    FieldDescriptor.TYPE_INT64: -(2**63),
+    FieldDescriptor.TYPE_UINT32: 2**32 - 1,
+    FieldDescriptor.TYPE_UINT64: 2**64 - 1,
+    FieldDescriptor.TYPE_DOUBLE: float("nan"),
+    FieldDescriptor.TYPE_FLOAT: float("nan"),
+}

@@ -12,7 +12,7 @@ from csi_driver.volumes import mount_points
 
 from framework.apiserver.cluster import Cluster
 from framework.apiserver.interfaces import Object
-from framework.containerd import Containerd
+from framework.containerd import ROOT, Containerd
 from framework.hollow_kubelet import HollowKubelet
 from framework.kubelet_process import KubeletProcess
 from framework.pod_history import PodHistory, Version
@@ -213,6 +213,23 @@ class RealKubelet(ClusterNode):
         """What the node's status says of volumes."""
         found = ((self.api_object() or {}).get("status") or {}).get(field) or []
         return [each["name"] if isinstance(each, dict) else each for each in found]
+
+
+class HastyKubelet(RealKubelet):
+    """One that waits less long for plugins than it should."""
+
+    program = "framework.hasty_kubelet"
+
+    def __init__(
+        self,
+        folder: Path,
+        node: str,
+        cluster: Cluster,
+        history: PodHistory,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(folder, node, cluster, history, config)
+        self.environment["PYTHONPATH"] = str(ROOT / "test")
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from csi_driver import protocol, volumes
 
+from framework.apiserver.cluster import Cluster
+from framework.apiserver.controllers import base
 from framework.driver_process import DriverProcess
 
 STAGE, PUBLISH, UNPUBLISH, UNSTAGE, EXPAND = (
@@ -17,6 +19,8 @@ STAGE, PUBLISH, UNPUBLISH, UNSTAGE, EXPAND = (
     "NodeUnstageVolume",
     "NodeExpandVolume",
 )
+# A class of volumes that may grow.
+GROWING = "growing"
 
 
 class CSIDriver(DriverProcess):
@@ -66,3 +70,42 @@ def loop_devices(backing: Path) -> list[str]:
         check=True,
     )
     return [each for device in done.stdout.split() for each in (device, *loop_devices(Path(device)))]
+
+
+def put_growing_class(cluster: Cluster, driver: str) -> None:
+    growing = {"metadata": {"name": GROWING}, "provisioner": driver, "allowVolumeExpansion": True}
+    cluster.store.create("storageclasses", growing)
+
+
+def put_claimed(cluster: Cluster, driver: str, name: str, block: bool = False) -> None:
+    """A volume that may grow and the claim that has it, both of the same name."""
+    mode = "Block" if block else "Filesystem"
+    shape = {"volumeMode": mode, "accessModes": ["ReadWriteOnce"], "storageClassName": GROWING}
+    volume = {
+        "metadata": {"name": name},
+        "spec": {
+            **shape,
+            "capacity": {"storage": "16Mi"},
+            "claimRef": {"namespace": "default", "name": name},
+            "persistentVolumeReclaimPolicy": "Delete",
+            "csi": {"driver": driver, "volumeHandle": name},
+        },
+    }
+    claim = {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {**shape, "resources": {"requests": {"storage": "16Mi"}}, "volumeName": name},
+    }
+    cluster.store.create("persistentvolumes", volume)
+    cluster.store.create("persistentvolumeclaims", claim)
+
+
+def grow(cluster: Cluster, name: str) -> None:
+    """Ask for a larger volume."""
+    patch = {"spec": {"resources": {"requests": {"storage": "32Mi"}}}}
+    cluster.store.patch("persistentvolumeclaims", name, patch, "default")
+
+
+def has_grown(cluster: Cluster, name: str) -> bool:
+    """Whether the claim says so."""
+    claim = base.find(cluster.store, "persistentvolumeclaims", name, "default") or {}
+    return bool(claim["status"]["capacity"] == {"storage": "32Mi"})

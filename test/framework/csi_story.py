@@ -15,15 +15,12 @@ from pathlib import Path
 from csi_driver import faults, protocol
 
 from framework.apiserver.cluster import Cluster
-from framework.apiserver.controllers import base
 from framework.cluster_node import RealKubelet, real_node
-from framework.csi import CSIDriver
+from framework.csi import CSIDriver, grow, has_grown, put_claimed, put_growing_class
 from framework.pod_history import PodHistory
 from framework.pods import Manifest, pod, sleeper
 
 DRIVER = "k.csi"
-# A class of volumes that may grow.
-GROWING = "growing"
 TIMEOUT = 90.0
 
 
@@ -63,24 +60,8 @@ class Story:
 
     def create(self, prefix: str, step: Step) -> str:
         """A pod with a claim and a volume that is this claim's; all have the same name."""
-        name, mode = f"{prefix}{step.name}", "Block" if step.block else "Filesystem"
-        shape = {"volumeMode": mode, "accessModes": ["ReadWriteOnce"], "storageClassName": GROWING}
-        volume = {
-            "metadata": {"name": name},
-            "spec": {
-                **shape,
-                "capacity": {"storage": "16Mi"},
-                "claimRef": {"namespace": "default", "name": name},
-                "persistentVolumeReclaimPolicy": "Delete",
-                "csi": {"driver": DRIVER, "volumeHandle": name},
-            },
-        }
-        claim = {
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {**shape, "resources": {"requests": {"storage": "16Mi"}}, "volumeName": name},
-        }
-        self.cluster.store.create("persistentvolumes", volume)
-        self.cluster.store.create("persistentvolumeclaims", claim)
+        name = f"{prefix}{step.name}"
+        put_claimed(self.cluster, DRIVER, name, step.block)
         self.node.create(_pod(name, step.block))
         return name
 
@@ -135,19 +116,15 @@ class Story:
     def grow(self, names: Sequence[str]) -> None:
         """Ask for larger volumes."""
         for name in names:
-            patch = {"spec": {"resources": {"requests": {"storage": "32Mi"}}}}
-            self.cluster.store.patch("persistentvolumeclaims", name, patch, "default")
+            grow(self.cluster, name)
 
     # What must be.
 
     def assert_grown(self, names: Sequence[str]) -> None:
         """Once and for all the claims say so, and the driver has done it."""
-
-        def look() -> bool:
-            claims = [base.find(self.cluster.store, "persistentvolumeclaims", name, "default") or {} for name in names]
-            return all(each["status"]["capacity"] == {"storage": "32Mi"} for each in claims)
-
-        self.node.wait_for_condition("volumes have grown", look, TIMEOUT)
+        self.node.wait_for_condition(
+            "volumes have grown", lambda: all(has_grown(self.cluster, name) for name in names), TIMEOUT
+        )
         for name in names:
             size = (self.driver.state / "volumes" / name / "size").read_text()
             assert size == str(32 << 20), f"{name} has {size} bytes"
@@ -214,8 +191,7 @@ def _block_mounts(mounts: Sequence[str], name: str) -> list[str]:
 def of(node_name: str, cluster: Cluster, history: PodHistory) -> Iterator[Story]:
     """Begin with a node that is ready and has its driver; nothing is left in the end, whatever happened."""
     cluster.store.create("csidrivers", {"metadata": {"name": DRIVER}, "spec": {"fsGroupPolicy": "None"}})
-    growing = {"metadata": {"name": GROWING}, "provisioner": DRIVER, "allowVolumeExpansion": True}
-    cluster.store.create("storageclasses", growing)
+    put_growing_class(cluster, DRIVER)
     # How long it may take until it is seen that a claim has grown.
     config = {"maxPods": 300, "syncFrequency": "2s"}
     with tempfile.TemporaryDirectory(prefix="csi-") as name:

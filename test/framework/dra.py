@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from framework.cluster_node import ClusterMember
 from framework.driver_process import DriverProcess
+from framework.pods import Manifest
 
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 
@@ -82,3 +84,41 @@ def with_claims(manifest: dict[str, Any], **claims: str) -> dict[str, Any]:
     for container in manifest["spec"]["containers"]:
         container.setdefault("resources", {})["claims"] = [{"name": key} for key in claims]
     return manifest
+
+
+def put_claim(node: ClusterMember, name: str, *drivers: str) -> None:
+    made = claim(name, drivers)
+    made["metadata"]["namespace"] = "default"
+    node.cluster.store.create("resourceclaims", made)
+
+
+def allocate(node: ClusterMember, name: str, pods: Sequence[str], *drivers: str) -> None:
+    """What the scheduler does before it binds the pods."""
+    store = node.cluster.store
+    users = [(each, store.get("pods", each, "default")["metadata"]["uid"]) for each in pods]
+    status = {"status": allocated(drivers, users, node.node)}
+    store.patch("resourceclaims", name, status, "default", subresource="status")
+
+
+def put_pod(node: ClusterMember, manifest: Manifest, **claims: str) -> None:
+    """A pod with claims that nobody schedules."""
+    manifest["spec"].update(schedulerName="nobody", nodeName=None)
+    node.create(with_claims(manifest, **claims))
+
+
+def bind(node: ClusterMember, *names: str) -> None:
+    for name in names:
+        target = {"kind": "Node", "name": node.node}
+        binding = {"metadata": {"name": name, "namespace": "default"}, "target": target}
+        node.cluster.store.create("pods", binding, subresource="binding")
+
+
+def start(node: ClusterMember, manifest: Manifest, *drivers: str) -> str:
+    """A pod with a claim of its own that has its name; returns the claim's UID."""
+    name = manifest["metadata"]["name"]
+    put_claim(node, name, *drivers)
+    put_pod(node, manifest, mine=name)
+    allocate(node, name, [name], *drivers)
+    bind(node, name)
+    uid: str = node.cluster.store.get("resourceclaims", name, "default")["metadata"]["uid"]
+    return uid

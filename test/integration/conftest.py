@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from framework import client_faults, runtime_faults
+from framework import client_faults, plugin_faults, runtime_faults
 from framework.apiserver.cluster import Cluster
 from framework.cluster_node import ClusterNode
 from framework.hollow_kubelet import HollowKubelet
@@ -30,6 +31,12 @@ SLOWEST = (
     "client_garbage_test.py",
     "client_wrong_types_test.py",
     "client_errors_test.py",
+    "plugin_hangs_test.py",
+    "plugin_late_test.py",
+    "plugin_nonsense_test.py",
+    "plugin_empty_test.py",
+    "plugin_errors_test.py",
+    "plugin_streams_test.py",
     "runtime_empty_test.py",
     "runtime_nonsense_test.py",
     "runtime_hangs_test.py",
@@ -152,6 +159,17 @@ def client_round(
     """The life of the file's node, in which calls of the API server go wrong as the file's KIND says."""
     with client_faults.round_of(request.module.KIND, tmp_path_factory.mktemp("faulty")) as life:
         yield life
+
+
+@pytest.fixture(scope="module")
+def plugins(cluster: Cluster, history: PodHistory) -> Iterator[plugin_faults.FaultyNode]:
+    """The file's node, with plugins whose calls can go wrong."""
+    # Sockets have short paths.
+    with (
+        tempfile.TemporaryDirectory(prefix="plug-") as folder,
+        plugin_faults.node_with_bystander(Path(folder), cluster, history) as node,
+    ):
+        yield node
 
 
 @pytest.fixture(scope="module")

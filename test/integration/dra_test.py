@@ -8,13 +8,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from csi_driver import faults
+from framework import dra
 from framework.apiserver.cluster import Cluster
 from framework.cluster_node import RealKubelet, real_node
-from framework.dra import PREPARE, UNPREPARE, DRADriver, allocated, claim, with_claims
+from framework.dra import PREPARE, UNPREPARE, DRADriver, allocate, bind, put_claim
 from framework.pod_history import PodHistory
 from framework.pods import pod, sleeper
 
@@ -43,43 +43,13 @@ def new_driver(node: RealKubelet, name: str, **options: object) -> DRADriver:
     return DRADriver(node.root_dir.parent, name, node.root_dir, options={"pool": NODE, **options})
 
 
-def put_claim(node: RealKubelet, name: str, *drivers: str) -> None:
-    node.cluster.store.create("resourceclaims", _in_default(claim(name, drivers)))
-
-
-def allocate(node: RealKubelet, name: str, pods: list[str], *drivers: str) -> None:
-    """What the scheduler does before it binds the pods."""
-    store = node.cluster.store
-    users = [(each, store.get("pods", each, "default")["metadata"]["uid"]) for each in pods]
-    store.patch("resourceclaims", name, {"status": allocated(drivers, users, NODE)}, "default", subresource="status")
+def start(node: RealKubelet, name: str, *drivers: str) -> str:
+    """A pod with a claim of its own that has its name; returns the claim's UID."""
+    return dra.start(node, pod(name, sleeper()), *drivers)
 
 
 def put_pod(node: RealKubelet, name: str, **claims: str) -> None:
-    """A pod that nobody schedules."""
-    manifest = with_claims(pod(name, sleeper(), schedulerName="nobody", nodeName=None), **claims)
-    node.create(manifest)
-
-
-def bind(node: RealKubelet, *names: str) -> None:
-    for name in names:
-        target = {"kind": "Node", "name": NODE}
-        binding = {"metadata": {"name": name, "namespace": "default"}, "target": target}
-        node.cluster.store.create("pods", binding, subresource="binding")
-
-
-def start(node: RealKubelet, name: str, *drivers: str) -> str:
-    """A pod with a claim of its own that has its name; returns the claim's UID."""
-    put_claim(node, name, *drivers)
-    put_pod(node, name, mine=name)
-    allocate(node, name, [name], *drivers)
-    bind(node, name)
-    uid: str = node.cluster.store.get("resourceclaims", name, "default")["metadata"]["uid"]
-    return uid
-
-
-def _in_default(manifest: dict[str, Any]) -> dict[str, Any]:
-    manifest["metadata"]["namespace"] = "default"
-    return manifest
+    dra.put_pod(node, pod(name, sleeper()), **claims)
 
 
 def devices_of(node: RealKubelet, name: str) -> list[str]:

@@ -1,0 +1,24 @@
+"""Each call of a plugin fails: the kubelet lives, other pods go on, and the pod recovers."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from framework import plugin_faults
+from framework.faults import Kind
+from framework.plugin_faults import FaultyNode, Story, Who
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+
+
+@plugin_faults.cases(Kind.ERROR)
+def test_call_that_fails(plugins: FaultyNode, method: str, who: Who, kind: Kind) -> None:
+    Story(plugins, method, who, kind).run()
+
+
+def test_each_call_has_its_cases() -> None:
+    known = {**plugin_faults.TRIGGERS, **plugin_faults.STREAMS}.keys() | plugin_faults.UNUSED
+    assert {plugin_faults.full_name(method) for method in plugin_faults.methods()} == known
+    streams = {plugin_faults.full_name(method) for method in plugin_faults.methods() if method.server_streaming}
+    assert streams == plugin_faults.STREAMS.keys()

@@ -204,4 +204,8 @@ def parse_pod_volume_stats(name: str, pvc_ref: stats.PVCReference | None, metric
 
 
 def _value(quantity: Quantity | None) -> int:
-    return 0 if quantity is None else quantity.value()
+    """Clients refuse the whole summary for a number below 0.
+
+    DIVERGES: never below 0, whatever a driver says, where Go's unsigned number would be near 2**64.
+    """
+    return 0 if quantity is None else max(quantity.value(), 0)

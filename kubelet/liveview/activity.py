@@ -74,7 +74,7 @@ class Activity(NamedTuple):
 
 def of_workers() -> dict[str, Activity]:
     """What the pod workers of this process are at, by the uid of their pods."""
-    frames = debug.current_frames()
+    frames = debug.frames_of_others()
     found = {}
     for thread in threading.enumerate():
         if thread.name.startswith(_WORKER) and (frame := frames.get(thread.ident or 0)) is not None:

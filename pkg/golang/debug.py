@@ -20,8 +20,11 @@ _ARENAS = 2
 _frames_lock = threading.Lock()
 
 
-def current_frames() -> dict[int, FrameType]:
-    """The innermost frame of each thread, by the thread's ident. From any thread.
+def frames_of_others() -> dict[int, FrameType]:
+    """The innermost frame of each thread but the caller's, by the thread's ident. From any thread.
+
+    With the caller's among them, the frames would refer to themselves by the variable that they are in, and all that
+    the threads had at hand would stay until garbage is collected.
 
     Python before 3.11.9 holds its lock of the list of threads meanwhile. If a collection of garbage lets another thread
     run, and that one is about to end, it waits for the lock with the interpreter in its hands: nothing of the process
@@ -31,7 +34,9 @@ def current_frames() -> dict[int, FrameType]:
         collects = gc.isenabled()
         gc.disable()
         try:
-            return sys._current_frames()
+            frames = sys._current_frames()
+            del frames[threading.get_ident()]
+            return frames
         finally:
             if collects:
                 gc.enable()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import threading
+import weakref
 from pathlib import Path
 
+from pkg import golang
 from pkg.golang import debug
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +36,7 @@ threading.Thread(target=end_threads, daemon=True).start()
 gc.set_threshold(12)
 for _ in range(2000):
     Garbage(); Garbage(); Garbage()
-    debug.current_frames()
+    debug.frames_of_others()
 print("well", flush=True)
 import os; os._exit(0)
 """
@@ -45,9 +48,42 @@ def test_frames_of_threads_that_end() -> None:
 
 
 def test_garbage_is_collected_afterwards_if_it_was_before() -> None:
-    assert debug.current_frames() and gc.isenabled()
+    debug.frames_of_others()
+    assert gc.isenabled()
     gc.disable()
     try:
-        assert debug.current_frames() and not gc.isenabled()
+        debug.frames_of_others()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+class _Large:
+    """What a thread has at hand."""
+
+
+def test_what_threads_had_at_hand_is_freed() -> None:
+    """By itself, and not only when garbage is collected."""
+    found: list[weakref.ref[_Large]] = []
+    ready, ending = threading.Event(), threading.Event()
+
+    def work() -> None:
+        large = _Large()
+        found.append(weakref.ref(large))
+        ready.set()
+        ending.wait()
+
+    def look() -> None:
+        frames = debug.frames_of_others()
+        assert frames
+
+    thread = golang.go(work, name="works")
+    ready.wait()
+    gc.disable()
+    try:
+        look()
+        ending.set()
+        thread.join()
+        assert found[0]() is None
     finally:
         gc.enable()

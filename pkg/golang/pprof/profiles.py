@@ -5,6 +5,7 @@ Go: runtime/pprof/pprof.go
 
 from __future__ import annotations
 
+import sys
 import threading
 import traceback
 from collections import Counter
@@ -20,15 +21,17 @@ class NotKeptError(Exception):
 
 def thread_profile() -> Profile:
     """How many threads stand where."""
-    counts: Counter[Stack] = Counter(stack_of(frame) for frame in debug.current_frames().values())
+    counts: Counter[Stack] = Counter(stack_of(frame) for frame in debug.frames_of_others().values())
+    counts[stack_of(sys._getframe())] += 1
     return Profile((ValueType("threads", "count"),), {stack: (count,) for stack, count in counts.items()})
 
 
 def thread_stacks() -> str:
     """Each thread's name and stack, the innermost call last as Python has it."""
     names = {thread.ident: thread for thread in threading.enumerate()}
-    parts: list[str] = []
-    for ident, frame in debug.current_frames().items():
+    own = f"thread {threading.get_native_id()} [{threading.current_thread().name}]"
+    parts = [f"{own}:\n{''.join(traceback.format_stack())}"]
+    for ident, frame in debug.frames_of_others().items():
         thread = names.get(ident)
         name, native_id = (thread.name, thread.native_id) if thread is not None else ("not Python's", None)
         parts.append(f"thread {native_id} [{name}]:\n{''.join(traceback.format_stack(frame))}")

@@ -98,7 +98,7 @@ def cpu_profile(ctx: golang.Context, seconds: float) -> Profile:
 
 
 def _look(clocks: _ThreadClocks, counts: Counter[Stack], nanoseconds: Counter[Stack]) -> None:
-    frames = debug.current_frames()
+    frames = debug.frames_of_others()
     own = threading.get_ident()
     threads = threading.enumerate()
     clocks.keep({thread.native_id for thread in threads if thread.native_id is not None})

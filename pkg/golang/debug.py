@@ -13,7 +13,7 @@ from types import FrameType
 # Of glibc's mallopt: which of its parameters, and the values that we give them.
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
-_LARGE_BLOCK = 256 << 10
+_LARGE_BLOCK = 64 << 10
 _ARENAS = 2
 
 # Held while garbage is not collected for a moment, so that only one thread sees that it was collected before.
@@ -56,7 +56,7 @@ def free_os_memory() -> None:
 
 
 def give_back_large_blocks() -> None:
-    """Have every block of 256 KiB and more go back to the system as soon as it is freed. Call it once, at the start.
+    """Have every block of 64 KiB and more go back to the system as soon as it is freed. Call it once, at the start.
 
     By itself glibc takes larger and larger blocks out of arenas, of which it makes eight for each processor, and each
     keeps what it once had. One request of a mebibyte in each of many threads would stay as many times that. Since one

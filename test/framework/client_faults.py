@@ -27,14 +27,17 @@ from framework.apiserver.interfaces import UserInfo
 from framework.client_calls import Call, Mention
 from framework.cluster_node import RealKubelet, running
 from framework.containerd import ROOT
+from framework.csi import CSIDriver
 from framework.impatient_kubelet import INFORMERS
 from framework.log_followers import insecure_context
 from framework.pod_history import PodHistory
 from framework.pods import pod, sleeper
 from framework.waiting import wait_for
+from pkg.volume.csi import csi_attacher
 
 NODE = "faulty"
 BYSTANDER = "bystander"
+DRIVER = "faulty.csi"
 CONFIG: Mapping[str, object] = {
     "syncFrequency": "3s",
     "nodeStatusUpdateFrequency": "1s",
@@ -207,6 +210,32 @@ def _pod_with_claim(case: Case) -> None:
     case.start_pod(_MOUNTS, volumes=[claim])
 
 
+def _driver_volume(case: Case, name: str, **more: Any) -> Mapping[str, Any]:
+    """A claim of a volume that the driver has and a controller attaches; returns the pod's volume."""
+    shape = {"accessModes": ["ReadWriteOnce"], **more}
+    source = {"driver": DRIVER, "volumeHandle": name, "nodePublishSecretRef": {"name": name, "namespace": "default"}}
+    bound = {"claimRef": {"namespace": "default", "name": name}, "capacity": {"storage": "16Mi"}, "csi": source}
+    store = case.store
+    store.create("secrets", {"metadata": {"name": name, "namespace": "default"}, "stringData": {"key": "value"}})
+    store.create("persistentvolumes", {"metadata": {"name": name}, "spec": {**shape, **bound}})
+    claim = {**shape, "resources": {"requests": {"storage": "16Mi"}}, "volumeName": name}
+    store.create("persistentvolumeclaims", {"metadata": {"name": name, "namespace": "default"}, "spec": claim})
+    return {"name": "volume", "persistentVolumeClaim": {"claimName": name}}
+
+
+def _pod_of_driver(case: Case) -> None:
+    case.start_pod(_MOUNTS, volumes=[_driver_volume(case, case.name)])
+
+
+def _pod_with_device(case: Case) -> None:
+    devices = {"volumeDevices": [{"name": "volume", "devicePath": "/dev/volume"}]}
+    case.start_pod(devices, volumes=[_driver_volume(case, case.name, volumeMode="Block")])
+
+
+def _attachment(case: Case) -> str:
+    return csi_attacher.get_attachment_name(case.name, DRIVER, NODE)
+
+
 def _static_pod(case: Case) -> None:
     case.node.write(pod(case.name, sleeper(), grace=1))
 
@@ -281,6 +310,11 @@ TRIGGERS: Mapping[Call, Trigger] = {
     Call(_POPULATOR, "persistentvolumeclaims", "get"): Trigger(_pod_with_claim, name=_own),
     Call(_POPULATOR, "persistentvolumes", "get"): Trigger(_pod_with_claim, name=_own),
     Call(_OPERATIONS, "persistentvolumeclaims", "get"): Trigger(_pod_with_claim, name=_own),
+    Call("pkg/volume/csi/csi_attacher.py", "volumeattachments", "get"): Trigger(_pod_of_driver, name=_attachment),
+    Call("pkg/volume/csi/csi_block.py", "volumeattachments", "get"): Trigger(_pod_with_device, name=_attachment),
+    Call("pkg/volume/csi/csi_plugin.py", "volumeattachments", "get"): Trigger(_pod_of_driver, name=_attachment),
+    Call("pkg/volume/csi/csi_util.py", "secrets", "get"): Trigger(_pod_of_driver, name=_own),
+    Call(_OPERATIONS, "nodes", "get"): Trigger(_pod_of_driver, times=2),
     Call(_MIRRORS, "pods", "create"): Trigger(_static_pod, static=True, times=2),
     Call(_MIRRORS, "pods", "get"): Trigger(_static_pod, name=_mirror, prepare=_occupy_mirror, static=True),
     Call(_MIRRORS, "pods", "delete"): Trigger(
@@ -300,6 +334,7 @@ TRIGGERS: Mapping[Call, Trigger] = {
     Call(_CSI_NODES, "csinodes", "get"): _START,
     Call(_CSI_NODES, "csinodes", "create"): _START,
     Call(_CSI_NODES, "csinodes", "delete"): _START,
+    Call(_CSI_NODES, "csinodes", "update"): _START,
     Call(_CSI_NODES, "nodes", "get"): _START,
     Call("kubelet/cm/dra/plugin/dra_plugin_manager.py", "resourceslices", "delete_collection"): _START,
     # Which resources there are.
@@ -357,12 +392,6 @@ UNTRIED: Mapping[Call, str] = {
     Call("kubelet/kubelet_build.py", "serviceaccounts", "get"): "takes a plugin for credentials of images",
     Call("kubelet/volumemanager/reconciler/reconstruct.py", "nodes", "get"): _DRIVER,
     Call(_CSR, "certificatesigningrequests", "get"): "of a request with a name, as only the bootstrap makes one",
-    Call("pkg/volume/csi/csi_attacher.py", "volumeattachments", "get"): _DRIVER,
-    Call("pkg/volume/csi/csi_block.py", "volumeattachments", "get"): _DRIVER,
-    Call("pkg/volume/csi/csi_plugin.py", "volumeattachments", "get"): _DRIVER,
-    Call("pkg/volume/csi/csi_util.py", "secrets", "get"): _DRIVER,
-    Call(_CSI_NODES, "csinodes", "update"): _DRIVER,
-    Call(_OPERATIONS, "nodes", "get"): _DRIVER,
     Call("pkg/volume/util/resize_util.py", "persistentvolumeclaims", "patch"): _DRIVER,
     Call("pkg/volume/iscsi/iscsi.py", "secrets", "get"): "takes an iSCSI target",
     Call("pkg/volume/util/util.py", "secrets", "get"): "takes a driver of FlexVolumes",
@@ -436,6 +465,10 @@ class Round:
     def run(self) -> None:
         self.node.cluster.signing.policy.approve_serving = True
         self.node.join()
+        store = self.node.cluster.store
+        self.node.wait_for_condition(
+            "the driver is registered", lambda: store.get("csinodes", NODE)["spec"].get("drivers")
+        )
         # Only a pod with a bundle of authorities makes the kubelet read those.
         bundle = {"metadata": {"name": BYSTANDER}, "spec": {"trustBundle": self.node.cluster.authority.pem.decode()}}
         self.node.cluster.store.create("clustertrustbundles", bundle)
@@ -603,7 +636,10 @@ def round_of(kind: Kind, folder: Path) -> Iterator[Round]:
     with Cluster(folder / "cluster", OPTIONS) as cluster:
         history = PodHistory(cluster.store)
         try:
-            with running(ImpatientKubelet(folder, cluster, history)) as node:
+            with (
+                running(ImpatientKubelet(folder, cluster, history)) as node,
+                CSIDriver(folder, DRIVER, node.root_dir, NODE),
+            ):
                 life = Round(node, kind)
                 life.run()
                 yield life

@@ -87,3 +87,12 @@ def test_what_threads_had_at_hand_is_freed() -> None:
         assert found[0]() is None
     finally:
         gc.enable()
+
+
+def test_turns_are_shorter_than_by_default() -> None:
+    before = sys.getswitchinterval()
+    try:
+        debug.take_short_turns()
+        assert sys.getswitchinterval() < before
+    finally:
+        sys.setswitchinterval(before)

@@ -277,6 +277,7 @@ def _run_until_signalled(server: options.KubeletServer, make_dependencies: MakeD
     """Run the kubelet in a thread of its own; the main thread is there for signals. Returns the exit code."""
     golang.install_crash_handler()
     debug.give_back_large_blocks()
+    debug.take_short_turns()
     lock_root_directory(server.kubelet_flags.root_directory)
     signals = ShutdownSignal()
     ctx, cancel = golang.with_cancel(golang.background())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +55,9 @@ class RegistrationHandler:
 
     def __init__(self, csi_plugin: CSIPlugin) -> None:
         self._csi_plugin = csi_plugin
+        self._lock = threading.Lock()  # held while a driver takes the place of another one; guards _replaced
+        # Drivers whose sockets are still there, by name, the one that was replaced last at the end.
+        self._replaced: dict[str, list[Driver]] = {}
 
     def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
         """Raises ValueError for a driver of other versions, or one that is not newer than its namesake."""
@@ -73,33 +77,55 @@ class RegistrationHandler:
 
         Raises ValueError as validate_plugin, and what keeps the driver from being asked or the cluster from being
         told; then it is not used.
+
+        DIVERGES: Go takes the driver before it has answered, and lets go of both when it fails, the one that it was to
+        replace too. Nobody would register that driver again, and its volumes could not even be unmounted.
         """
         klog.info_s(log(f"Register new plugin with name: {plugin_name} at endpoint: {endpoint}"))
         highest_supported_version = self._validate_versions("RegisterPlugin", plugin_name, versions)
         plugin = self._csi_plugin
-        plugin.csi_drivers.set(plugin_name, Driver(endpoint, highest_supported_version))
-        timeout = CSI_TIMEOUT if plugin_client_timeout is None else plugin_client_timeout
-        ctx, cancel = golang.with_timeout(golang.background(), timeout)
+        driver = Driver(endpoint, highest_supported_version)
         try:
-            client = csi_client.new_csi_driver_client(plugin.csi_drivers, plugin_name)
-            info = client.node_get_info(ctx)
+            info = _node_get_info(plugin_name, driver, plugin_client_timeout)
+            self._use(plugin_name, driver)
             plugin.node_info_manager.install_csi_driver(golang.background(), plugin_name, *info)
         except Exception:
             # Whatever it was, the plugin manager hears of it.
-            self._unregister_after_failure(plugin_name)
+            self._let_go(plugin_name, endpoint)
             raise
-        finally:
-            cancel()
         if plugin.csi_node_updater is not None:
             plugin.csi_node_updater.sync_driver_updater(plugin_name)
 
-    def _unregister_after_failure(self, plugin_name: str) -> None:
+    def _use(self, plugin_name: str, driver: Driver) -> None:
+        drivers = self._csi_plugin.csi_drivers
+        with self._lock:
+            before = drivers.get(plugin_name)
+            if before is not None and before.endpoint != driver.endpoint:
+                self._replaced.setdefault(plugin_name, []).append(before)
+            drivers.set(plugin_name, driver)
+
+    def _let_go(self, plugin_name: str, endpoint: str) -> None:
+        """Use the driver at the endpoint no more: the one that it replaced instead, if that one is still there."""
+        drivers = self._csi_plugin.csi_drivers
+        with self._lock:
+            used = drivers.get(plugin_name)
+            others = [driver for driver in self._replaced.pop(plugin_name, []) if driver.endpoint != endpoint]
+            is_other = used is not None and used.endpoint != endpoint
+            resumes = not is_other and bool(others)
+            if resumes:
+                drivers.set(plugin_name, others.pop())
+            if others:
+                self._replaced[plugin_name] = others
+        if is_other:
+            return
         try:
-            self._csi_plugin.unregister_driver(plugin_name)
+            if resumes:
+                self._csi_plugin.update_csi_driver(plugin_name)
+            else:
+                self._csi_plugin.unregister_driver(plugin_name)
         except RuntimeError as err:
-            klog.error_s(
-                err, log("registrationHandler.RegisterPlugin failed to unregister plugin due to previous error")
-            )
+            # What counts on this node is which driver is used.
+            klog.error_s(err, log("failed to tell the cluster that a driver is not used any more"), driver=plugin_name)
 
     def _validate_versions(self, caller_name: str, plugin_name: str, versions: Sequence[str]) -> utilversion.Version:
         what = f'{caller_name} for CSI driver "{plugin_name}" failed.'
@@ -121,20 +147,26 @@ class RegistrationHandler:
         return new_version
 
     def deregister_plugin(self, plugin_name: str, endpoint: str) -> None:
-        """The driver's socket is gone."""
+        """The driver's socket is gone.
+
+        DIVERGES: Go lets go of a newer driver, too, that has taken the place of the one that is gone. Nobody would
+        register that driver again.
+        """
         klog.info_s(log(f"registrationHandler.DeRegisterPlugin request for plugin {plugin_name}, endpoint {endpoint}"))
-        driver = self._csi_plugin.csi_drivers.get(plugin_name)
-        if driver is not None and driver.endpoint != endpoint:
-            # DIVERGES: Go lets go of a newer driver, too, that has taken the place of the one that is gone. Nobody
-            # would register that driver again.
-            return
-        try:
-            self._csi_plugin.unregister_driver(plugin_name)
-        except RuntimeError as err:
-            # The driver is not used any more, which is what counts on this node.
-            klog.error_s(err, log("registrationHandler.DeRegisterPlugin failed"))
+        self._let_go(plugin_name, endpoint)
         if self._csi_plugin.csi_node_updater is not None:
             self._csi_plugin.csi_node_updater.sync_driver_updater(plugin_name)
+
+
+def _node_get_info(plugin_name: str, driver: Driver, timeout: float | None) -> tuple[str, int, dict[str, str]]:
+    """What a driver says of the node that is not used yet. Raises what the client does."""
+    drivers = DriversStore()
+    drivers.set(plugin_name, driver)
+    ctx, cancel = golang.with_timeout(golang.background(), CSI_TIMEOUT if timeout is None else timeout)
+    try:
+        return csi_client.new_csi_driver_client(drivers, plugin_name).node_get_info(ctx)
+    finally:
+        cancel()
 
 
 class CSIPlugin(Expander):

@@ -5,6 +5,7 @@ Go: pkg/volume/csi/csi_plugin_test.go
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,37 @@ def test_newer_driver_stays_when_the_older_one_goes(tmp_path: Path) -> None:
         assert world.plugin.csi_drivers.get("new") == Driver(world.socket, version.parse_generic("1.1.0"))
         drivers = world.client.storage_v1.csi_nodes().get(CTX, NODE_NAME).spec.drivers
         assert [driver.name for driver in drivers] == ["new"]
+
+
+def test_newer_driver_that_fails_leaves_the_older_one_in_use(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        handler = csi.RegistrationHandler(world.plugin)
+        handler.register_plugin("new", world.socket, ["1.0.0"], None)
+        older = world.plugin.csi_drivers.get("new")
+        with pytest.raises(grpcstatus.StatusError):
+            handler.register_plugin("new", str(tmp_path / "newer.sock"), ["1.1.0"], 0.1)
+        assert world.plugin.csi_drivers.get("new") == older
+        drivers = world.client.storage_v1.csi_nodes().get(CTX, NODE_NAME).spec.drivers
+        assert [driver.name for driver in drivers] == ["new"]
+        handler.deregister_plugin("new", world.socket)
+        assert world.plugin.csi_drivers.get("new") is None
+
+
+@pytest.mark.parametrize("older_goes_first", [False, True])
+def test_older_driver_is_used_again_when_the_newer_one_goes(tmp_path: Path, older_goes_first: bool) -> None:
+    with TestPlugin(tmp_path) as world:
+        handler = csi.RegistrationHandler(world.plugin)
+        handler.register_plugin("new", world.socket, ["1.0.0"], None)
+        older = world.plugin.csi_drivers.get("new")
+        newer = str(tmp_path / "newer.sock")
+        os.link(world.socket, newer)
+        handler.register_plugin("new", newer, ["1.1.0"], None)
+        if older_goes_first:
+            handler.deregister_plugin("new", world.socket)
+        handler.deregister_plugin("new", newer)
+        assert world.plugin.csi_drivers.get("new") == (None if older_goes_first else older)
+        drivers = world.client.storage_v1.csi_nodes().get(CTX, NODE_NAME).spec.drivers
+        assert [driver.name for driver in drivers] == ([] if older_goes_first else ["new"])
 
 
 def test_driver_that_does_not_answer_is_not_used(tmp_path: Path) -> None:

@@ -204,7 +204,21 @@ def test_target_that_refuses_is_told(
     target.fails[word] = 8
     with pytest.raises(OSError, match=message):
         plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
-    assert sum(undone in call for call in target.words("iscsiadm")) == 2
+    assert sum(undone in call for call in target.words("iscsiadm")) == 1
+
+
+@pytest.mark.parametrize(("initiator_name", "deleted"), [("", []), ("iqn.own", ["127.0.0.1:3260:pvA"])])
+def test_target_that_refuses_leaves_the_settings_of_others(
+    plugin: iscsi.ISCSIPlugin, target: Target, initiator_name: str, deleted: list[str]
+) -> None:
+    target.fails["--discover"] = 8
+    spec = persistent(iscsi_interface="of-the-node", initiator_name=initiator_name)
+    with pytest.raises(OSError, match="failed to get any path"):
+        plugin.new_attacher().wait_for_attach(spec, "", POD, 60.0)
+    calls = target.words("iscsiadm")
+    assert [call for call in calls if call.startswith("-m iface") and call.endswith("-o delete")] == [
+        f"-m iface -I {name} -o delete" for name in deleted
+    ]
 
 
 def test_node_without_the_tools_says_so(

@@ -101,7 +101,10 @@ class ISCSIUtil:
                     last_err = err
             klog.v(4).info_s("iscsi: tried all devices", iqn=disk.iqn, attempts=attempt, found=len(paths))
             if not paths:
-                self._try(["-m", "iface", "-I", disk.iface, "-o", "delete"])
+                if disk.initiator_name:
+                    # DIVERGES: Go deletes the settings that the node's administrator has made, too, for any pod that
+                    # names them and a target that does not answer. Then no other disk can be attached with them.
+                    self._try(["-m", "iface", "-I", disk.iface, "-o", "delete"])
                 raise OSError(f"failed to get any path for iscsi disk, last err seen:\n{last_err}")
             if len(paths) == len(disk.portals):
                 break

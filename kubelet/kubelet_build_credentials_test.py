@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,9 @@ def _token(action: Action) -> tuple[bool, authenticationv1.TokenRequest]:
     request: authenticationv1.TokenRequest = action.object
     assert request.spec.bound_object_ref is not None
     text = f"{action.namespace}-{action.name}-{request.spec.bound_object_ref.name}-{request.spec.audiences[0]}"
-    return True, authenticationv1.TokenRequest(status=authenticationv1.TokenRequestStatus(token=text))
+    end = datetime.now(UTC) + timedelta(hours=1)
+    status = authenticationv1.TokenRequestStatus(token=text, expiration_timestamp=end)
+    return True, authenticationv1.TokenRequest(status=status)
 
 
 def test_token_of_the_service_account(test_kubelet: TestKubelet, tmp_path: Path) -> None:

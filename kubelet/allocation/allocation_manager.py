@@ -75,7 +75,7 @@ class Manager:
         # Held while a pod or a resize is admitted, so that nothing is given twice; guards the fields below.
         self._allocation_lock = threading.Lock()
         self._pods_with_pending_resizes: list[str] = []
-        # What ends pods, so that a critical one can have the resources that it wants; and those that were ended so.
+        # What ends pods, for each critical one that lacks resources for its resize; and those that were ended so.
         self._rooms_to_make: list[Callable[[], list[v1.Pod]]] = []
         self._preempted: set[str] = set()
         # A message says that there is room to be made.
@@ -101,13 +101,17 @@ class Manager:
             ticker.stop()
 
     def _make_room(self) -> None:
-        """End the pods that are in the way of resizes; without the lock, for it may take their grace periods."""
+        """End the pods that are in the way of the first resize; without the lock, for it takes their grace periods.
+
+        Meanwhile the other resizes may be withdrawn, or have room: the retry that follows says who is in the way then.
+        """
         with self._allocation_lock:
-            rooms, self._rooms_to_make = self._rooms_to_make, []
-        for make_room in rooms:
-            ended = {pod.metadata.uid for pod in make_room()}
-            with self._allocation_lock:
-                self._preempted |= ended
+            if not self._rooms_to_make:
+                return
+            make_room, self._rooms_to_make = self._rooms_to_make[0], []
+        ended = {pod.metadata.uid for pod in make_room()}
+        with self._allocation_lock:
+            self._preempted |= ended
 
     def _next_retry_locked(self, delay: float) -> None:
         if self._ticker is not None:

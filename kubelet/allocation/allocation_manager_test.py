@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import threading
 from pathlib import Path
 from typing import Any
@@ -637,3 +638,42 @@ def test_nobody_waits_for_pods_that_are_in_the_way_of_a_resize() -> None:
     assert environment.allocated(resized).requests == amounts("2")
     cancel()
     assert group.join(30) == []
+
+
+def test_nobody_is_ended_for_a_resize_that_was_withdrawn_meanwhile() -> None:
+    """The pods in the way of one resize have their grace period, in which another one need not be wanted any more."""
+    first, second = new_pod("first", container(amounts("1"))), new_pod("second", container(amounts("1")))
+    victims = {name: new_pod(f"victim-of-{name}", container(amounts("1"))) for name in ("first", "second")}
+    environment = Environment(first, second, *victims.values())
+    manager = environment.manager
+    ended: list[str] = []
+
+    def end(name: str) -> list[v1.Pod]:
+        ended.append(name)
+        environment.pods[second.metadata.uid] = second
+        return [victims[name]]
+
+    class Preempts:
+        def admit(self, attributes: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
+            name = attributes.pod.metadata.name
+            if any(other.metadata.name == f"victim-of-{name}" for other in attributes.other_pods):
+                make_room = functools.partial(end, name)
+                return lifecycle.PodAdmitResult(False, "RoomIsToBeMade", "waits", wait=True, make_room=make_room)
+            return lifecycle.PodAdmitResult(admit=True)
+
+    manager._admit_handlers.clear()
+    manager.add_pod_admit_handlers([Preempts()])
+    resized = environment.resize(first, requests=amounts("2"))
+    for pod in (resized, environment.resize(second, requests=amounts("2"))):
+        manager.push_pending_resize(pod.metadata.uid)
+    manager.retry_pending_resizes("test")
+    ctx, cancel = golang.with_cancel(golang.background())
+    with golang.ThreadGroup() as group:
+        manager.run(ctx)
+    while manager.has_pending_resizes():
+        assert not ctx.wait(0.002)
+    cancel()
+    assert group.join(30) == []
+    assert ended == ["first"]
+    assert environment.allocated(resized).requests == amounts("2")
+    assert environment.allocated(second).requests == amounts("1")

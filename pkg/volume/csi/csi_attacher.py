@@ -240,7 +240,8 @@ class CSIAttacher:
             csi_util.save_volume_data(os.path.dirname(device_mount_path), VOL_DATA_FILE_NAME, data)
         except OSError as err:
             klog.error_s(err, log("failed to save volume info data"))
-            self._clean_up(device_mount_path)
+            if not csi_util.has_volume_data(os.path.dirname(device_mount_path), VOL_DATA_FILE_NAME):
+                self._clean_up(device_mount_path)
             raise OSError(log(f"failed to save volume info data: {err}")) from err
 
     def _clean_up(self, device_mount_path: str) -> None:

@@ -178,6 +178,21 @@ def test_driver_that_stages_nothing(tmp_path: Path) -> None:
         assert not path.parent.exists() and world.node.calls == []
 
 
+@pytest.mark.parametrize("staged", [True, False])
+def test_volume_that_is_staged_is_not_forgotten_when_the_disk_is_full(tmp_path: Path, staged: bool) -> None:
+    with TestPlugin(tmp_path) as world:
+        world.attach()
+        path = tmp_path / "driver/hash/globalmount"
+        attacher = world.plugin.new_device_mounter()
+        if staged:
+            attacher.mount_device(pv_spec(), "", str(path), DeviceMounterArgs())
+        (path.parent / "vol_data.json.incomplete").mkdir(parents=True)
+        with pytest.raises(OSError, match="failed to save volume info data"):
+            attacher.mount_device(pv_spec(), "", str(path), DeviceMounterArgs())
+        assert (path.parent / "vol_data.json").exists() is staged
+        assert path.exists() is staged
+
+
 @pytest.mark.parametrize(
     ("code", "error", "kept"),
     [

@@ -288,7 +288,8 @@ class CSIMountMgr:
             csi_util.save_volume_data(os.path.dirname(directory), VOL_DATA_FILE_NAME, data)
         except OSError as err:
             klog.error_s(err, log("mounter.SetUpAt failed to save volume info data"))
-            self._clean_up(directory, "mounter.SetUpAt failed to remove mount dir after error")
+            if not csi_util.has_volume_data(os.path.dirname(directory), VOL_DATA_FILE_NAME):
+                self._clean_up(directory, "mounter.SetUpAt failed to remove mount dir after error")
             raise
 
     def _publish(

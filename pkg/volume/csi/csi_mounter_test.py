@@ -278,6 +278,19 @@ def test_publishing_fails(tmp_path: Path, code: str, args: MounterArgs, kept: bo
         assert directory.exists() is kept
 
 
+@pytest.mark.parametrize("published", [True, False])
+def test_volume_that_is_published_is_not_forgotten_when_the_disk_is_full(tmp_path: Path, published: bool) -> None:
+    with TestPlugin(tmp_path, None, driver()) as world:
+        mounter = world.plugin.new_mounter(pv_spec(), POD)
+        if published:
+            mounter.set_up(MounterArgs())
+        directory = Path(mounter.get_path()).parent
+        (directory / "vol_data.json.incomplete").mkdir(parents=True)
+        with pytest.raises(OSError, match="failed to save volume data file"):
+            mounter.set_up(MounterArgs())
+        assert (directory / "vol_data.json").exists() is published
+
+
 def test_driver_that_dies_while_it_publishes(tmp_path: Path) -> None:
     died: list[Callable[[], object]] = []
 

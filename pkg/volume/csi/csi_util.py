@@ -82,6 +82,15 @@ def load_volume_data(directory: str, file_name: str) -> dict[str, str]:
         raise ValueError(log(f"failed to parse volume data file [{path}]: {err}")) from err
 
 
+def has_volume_data(directory: str, file_name: str) -> bool:
+    """Whether save_volume_data has kept something before.
+
+    DIVERGES: Go removes that when new data cannot be saved. After a restart with a full disk, nobody would have the
+    driver take back a volume that is in use, if there is no mount to tell that it is.
+    """
+    return os.path.lexists(os.path.join(directory, file_name))
+
+
 def remove_volume_data(directory: str, file_name: str) -> None:
     """Remove what save_volume_data kept, or was about to; "already gone" is success. Raises OSError."""
     for path in (os.path.join(directory, file_name), os.path.join(directory, file_name + INCOMPLETE)):

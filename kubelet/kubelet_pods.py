@@ -641,10 +641,11 @@ class KubeletPods(KubeletLogs):
         old = {container_status.name: container_status for container_status in previous}
         statuses = {c.name: self._default_status(pod, c, old.get(c.name), default_reason) for c in containers}
         _note_lost_containers(pod, pod_status, statuses, old, default_reason, pod_restarting)
-        self._apply_runtime_statuses(pod, pod_status, statuses, old, pod_restarting)
+        self._apply_runtime_statuses(containers, pod_status, statuses, old, pod_restarting)
+        ends_unseen = is_init and kuberuntime.has_any_regular_container_created(pod, pod_status)
         for container in containers:
             name = container.name
-            self._explain_waiting(pod, pod_status, container, statuses[name], old.get(name), is_init)
+            self._explain_waiting(pod, pod_status, container, statuses[name], old.get(name), is_init, ends_unseen)
         if is_init:
             return kubetypes.sort_statuses_of_init_containers(pod, statuses)
         return [statuses[name] for name in sorted(statuses)]
@@ -690,22 +691,23 @@ class KubeletPods(KubeletLogs):
 
     def _apply_runtime_statuses(
         self,
-        pod: v1.Pod,
+        containers: list[v1.Container],
         pod_status: kubecontainer.PodStatus,
         statuses: dict[str, v1.ContainerStatus],
         old: dict[str, v1.ContainerStatus],
         pod_restarting: bool,
     ) -> None:
         """The newest container of each name gives the state, the one before it the last state."""
+        specs = {container.name: container for container in containers}
         seen: Counter[str] = Counter()
         newest_first = kubecontainer.sort_container_statuses_by_creation_time(pod_status.container_statuses)[::-1]
         for runtime_status in newest_first:
             name = runtime_status.name
-            if name not in statuses or seen[name] >= 2:
+            if name not in specs or seen[name] >= 2:
                 continue
             new = _convert_container_status(runtime_status, old.get(name), pod_restarting)
             if seen[name] == 0:
-                self._add_container_details(pod, runtime_status, new, old.get(name))
+                self._add_container_details(specs[name], runtime_status, new, old.get(name))
                 statuses[name] = new
             else:
                 statuses[name].last_state = new.state
@@ -713,7 +715,7 @@ class KubeletPods(KubeletLogs):
 
     def _add_container_details(
         self,
-        pod: v1.Pod,
+        spec: v1.Container,
         runtime_status: kubecontainer.Status,
         new: v1.ContainerStatus,
         old: v1.ContainerStatus | None,
@@ -724,10 +726,8 @@ class KubeletPods(KubeletLogs):
             # A restart of the kubelet must not make a started container look as if it were starting.
             # DIVERGES: Go has this for the container that comes after it too, which is probed as if it had started.
             new.started = old.started
-        spec = kubecontainer.get_container_spec(pod, runtime_status.name)
-        if spec is not None:
-            new.resources = _container_status_resources(spec, new, runtime_status, old)
-            new.allocated_resources = dict(spec.resources.requests)
+        new.resources = _container_status_resources(spec, new, runtime_status, old)
+        new.allocated_resources = dict(spec.resources.requests)
         if runtime_status.user is not None and runtime_status.user.linux is not None:
             user = runtime_status.user.linux
             new.user = v1.ContainerUser(
@@ -745,15 +745,18 @@ class KubeletPods(KubeletLogs):
         container_status: v1.ContainerStatus,
         old: v1.ContainerStatus | None,
         is_init: bool,
+        ends_unseen: bool,
     ) -> None:
-        """Show a container that should run and does not as waiting, with the reason of its last failed start."""
+        """Show a container that should run and does not as waiting, with the reason of its last failed start.
+
+        With ends_unseen, an init container that the runtime does not know has succeeded.
+        """
         if is_init:
             found = pod_status.find_container_status_by_name(container.name)
             if found is not None and found.state is kubecontainer.State.EXITED and found.exit_code == 0:
                 return
             sidecar = container.restart_policy == v1.CONTAINER_RESTART_POLICY_ALWAYS
-            created = kuberuntime.has_any_regular_container_created(pod, pod_status)
-            if found is None and created and not sidecar and container_status.state.waiting is not None:
+            if found is None and ends_unseen and not sidecar and container_status.state.waiting is not None:
                 # It must have succeeded: the containers after it were created, and its own was removed since.
                 container_status.state = v1.ContainerState(
                     terminated=v1.ContainerStateTerminated(

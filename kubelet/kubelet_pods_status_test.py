@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from kubelet import container as kubecontainer
 from kubelet import lifecycle
 from kubelet import types as kubetypes
 from kubelet.kubelet_pods import RESTARTING_ALL_CONTAINERS, get_phase
+from kubelet.kuberuntime.testing import create_test_runtime_manager
+from kubelet.status.status_manager import check_container_state_transition
 from kubelet.testing import TestKubelet, new_pod
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -662,3 +666,55 @@ def test_pod_without_a_ready_sandbox_keeps_its_address(
 
 def test_standalone_kubelet_shows_no_host_ip(test_kubelet: TestKubelet) -> None:
     assert generate(test_kubelet, new_pod("p")).host_ip == ""
+
+
+# ---- Pods of many containers ----
+
+
+def _lines_run(call: Callable[[], object]) -> int:
+    """How many lines, counting each turn of a loop, the call runs."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.EXITED])
+@pytest.mark.parametrize("step", ["generate", "set", "check", "compute"])
+def test_work_for_a_pod_grows_with_its_containers_and_not_with_their_square(
+    test_kubelet: TestKubelet, tmp_path: Path, state: State, step: str
+) -> None:
+    kubelet, manager = test_kubelet.kubelet, create_test_runtime_manager(str(tmp_path / "runtime")).manager
+
+    def lines(count: int) -> int:
+        pod = new_pod(f"p{count}", containers=[v1.Container(name=f"c{i}") for i in range(count)])
+        pod.spec.init_containers = [v1.Container(name=f"i{i}") for i in range(count)]
+        pod.spec.restart_policy = v1.RESTART_POLICY_NEVER
+        statuses = [runtime(c.name, state) for c in pod.spec.containers]
+        statuses += [runtime(c.name, State.EXITED) for c in pod.spec.init_containers]
+        sandbox = runtimeapi.PodSandboxStatus(network=runtimeapi.PodSandboxNetworkStatus(ip="10.0.0.1"))
+        pod_status = kubecontainer.PodStatus(
+            container_statuses=statuses, active_container_statuses=statuses, sandbox_statuses=[sandbox]
+        )
+        shown = kubelet.generate_api_pod_status(test_kubelet.ctx, pod, pod_status, False)
+        shown = kubelet.status_manager.set_pod_status(pod, shown)[0]
+        calls: dict[str, Callable[[], object]] = {
+            "generate": lambda: kubelet.generate_api_pod_status(test_kubelet.ctx, pod, pod_status, False),
+            "set": lambda: kubelet.status_manager.set_pod_status(pod, shown),
+            "check": lambda: check_container_state_transition(shown, shown, pod.spec),
+            "compute": lambda: manager.compute_pod_actions(pod, pod_status, False),
+        }
+        calls[step]()  # What is done once for all is done now.
+        return _lines_run(calls[step])
+
+    assert lines(100) < 15 * lines(10)

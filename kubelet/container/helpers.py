@@ -148,26 +148,25 @@ def should_all_containers_restart(
     _, condition = podutil.get_pod_condition(api_pod_status, v1.ALL_CONTAINERS_RESTARTING)
     if condition is not None and condition.status == v1.CONDITION_TRUE:
         return True
+    shown = api_pod_status or v1.PodStatus()
+    api_statuses = {s.name: s for s in [*shown.init_container_statuses, *shown.container_statuses]}
     for container, _ in podutil.container_iter(pod.spec, podutil.INIT_CONTAINERS | podutil.CONTAINERS):
-        for exit_code in _exit_codes(container.name, pod_status, api_pod_status):
+        for exit_code in _exit_codes(container.name, pod_status, api_statuses.get(container.name)):
             rule = podutil.find_matching_container_restart_rule(container, exit_code)
             if rule and rule.action == v1.CONTAINER_RESTART_RULE_ACTION_RESTART_ALL_CONTAINERS:
                 return True
     return False
 
 
-def _exit_codes(name: str, pod_status: PodStatus | None, api_pod_status: v1.PodStatus | None) -> Iterable[int]:
+def _exit_codes(name: str, pod_status: PodStatus | None, api_status: v1.ContainerStatus | None) -> Iterable[int]:
     """The container's exit codes by the runtime and by the API status; none if the runtime shows no exit."""
     if pod_status is not None:
         status = pod_status.find_container_status_by_name(name)
         if status is None or status.state is not State.EXITED:
             return
         yield status.exit_code
-    if api_pod_status is not None:
-        statuses = [*api_pod_status.container_statuses, *api_pod_status.init_container_statuses]
-        api_status = podutil.get_container_status(statuses, name)
-        if api_status is not None and api_status.state.terminated is not None:
-            yield api_status.state.terminated.exit_code
+    if api_status is not None and api_status.state.terminated is not None:
+        yield api_status.state.terminated.exit_code
 
 
 def all_containers_restart_cleaned_up(pod: v1.Pod, pod_status: PodStatus) -> bool:

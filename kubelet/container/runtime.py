@@ -442,10 +442,26 @@ class PodStatus:
     sandbox_statuses: list[runtimeapi.PodSandboxStatus] = field(default_factory=list)
     # When the statuses were taken, by the steady clock.
     time_stamp: datetime.datetime | None = None
+    # container_statuses by name, with the list and the length that they were made for. A pod may have thousands of
+    # containers, each of which is looked up several times in a sync.
+    _runs: tuple[list[Status], int, dict[str, list[Status]]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     def find_container_status_by_name(self, container_name: str) -> Status | None:
         """The first status of that name, which is the newest container's."""
-        return next((s for s in self.container_statuses if s.name == container_name), None)
+        runs = self.get_container_statuses_by_name(container_name)
+        return runs[0] if runs else None
+
+    def get_container_statuses_by_name(self, container_name: str) -> Sequence[Status]:
+        """All statuses of that name, in the order of container_statuses."""
+        statuses, runs = self.container_statuses, self._runs
+        if runs is None or runs[0] is not statuses or runs[1] != len(statuses):
+            by_name: dict[str, list[Status]] = {}
+            for status in statuses:
+                by_name.setdefault(status.name, []).append(status)
+            runs = self._runs = (statuses, len(statuses), by_name)
+        return runs[2].get(container_name, ())
 
     def get_running_container_statuses(self) -> list[Status]:
         return [s for s in self.container_statuses if s.state is State.RUNNING]

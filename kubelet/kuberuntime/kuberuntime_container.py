@@ -870,13 +870,13 @@ class ContainerMethods(LogMethods):
         """Of each init container only the last run is kept."""
         ended = (kubecontainer.CONTAINER_STATE_EXITED, kubecontainer.CONTAINER_STATE_UNKNOWN)
         for container in pod.spec.init_containers:
-            runs = [s for s in pod_status.container_statuses if s.name == container.name and s.state in ended]
+            runs = [s for s in pod_status.get_container_statuses_by_name(container.name) if s.state in ended]
             self._remove_init_containers(ctx, pod, runs[1:])
 
     def purge_init_containers(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
         """Removes all runs of all init containers, which must have been stopped."""
         for container in pod.spec.init_containers:
-            runs = [s for s in pod_status.container_statuses if s.name == container.name]
+            runs = pod_status.get_container_statuses_by_name(container.name)
             self._remove_init_containers(ctx, pod, runs)
 
     def _remove_init_containers(

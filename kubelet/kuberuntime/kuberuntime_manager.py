@@ -1194,9 +1194,7 @@ def _split_sources(
     targets: list[ContainerToRemoveInfo] = []
     for container in containers:
         # Every run of it goes, not the last alone.
-        for status in pod_status.container_statuses:
-            if status.name != container.name:
-                continue
+        for status in pod_status.get_container_statuses_by_name(container.name):
             exited = status.state is kubecontainer.CONTAINER_STATE_EXITED
             rule = None
             if exited:

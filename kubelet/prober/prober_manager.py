@@ -166,14 +166,16 @@ class Manager:
     def update_pod_status(self, ctx: golang.Context, pod: v1.Pod, pod_status: v1.PodStatus) -> None:
         """Set `started` and `ready` of the container statuses in pod_status, which must be the caller's own."""
         self._note_inherited(pod)
+        containers = {container.name: container for container in pod.spec.containers}
+        init_containers = {container.name: container for container in pod.spec.init_containers}
         for container_status in pod_status.container_statuses:
-            spec = _find(pod.spec.containers, container_status.name)
+            spec = containers.get(container_status.name)
             container_status.started = self._is_started(pod, container_status)
             if container_status.started:
                 container_status.ready = self._is_ready(pod, container_status, spec)
         for container_status in pod_status.init_container_statuses:
             container_status.started = self._is_started(pod, container_status)
-            spec = _find(pod.spec.init_containers, container_status.name)
+            spec = init_containers.get(container_status.name)
             if spec is None:
                 klog.v(4).info_s(
                     "Mismatch between pod spec and status, likely programmer error",
@@ -312,7 +314,3 @@ def _result_labels(worker: Worker, result: results.Result) -> tuple[str, ...]:
 def _duration_labels(worker: Worker) -> tuple[str, ...]:
     pod = worker.pod.metadata
     return str(worker.probe_type), worker.container.name, pod.name, pod.namespace
-
-
-def _find(containers: list[v1.Container], name: str) -> v1.Container | None:
-    return next((container for container in containers if container.name == name), None)

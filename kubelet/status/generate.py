@@ -37,9 +37,10 @@ def generate_containers_ready_condition(
     if container_statuses is None:
         return _condition(pod, old_pod_status, v1.CONTAINERS_READY, v1.CONDITION_FALSE, UNKNOWN_CONTAINER_STATUSES)
     sidecars = [c for c in pod.spec.init_containers if podutil.is_restartable_init_container(c)]
+    statuses = {status.name: status for status in container_statuses}
     unknown, unready = [], []
     for container in [*sidecars, *pod.spec.containers]:
-        status = podutil.get_container_status(container_statuses, container.name)
+        status = statuses.get(container.name)
         if status is None:
             unknown.append(container.name)
         elif not status.ready:
@@ -91,9 +92,10 @@ def generate_pod_initialized_condition(
     if container_statuses is None and pod.spec.init_containers:
         return _condition(pod, old_pod_status, v1.POD_INITIALIZED, v1.CONDITION_FALSE, UNKNOWN_CONTAINER_STATUSES)
     container_statuses = container_statuses or []
+    statuses = {status.name: status for status in container_statuses}
     unknown, incomplete = [], []
     for container in pod.spec.init_containers:
-        status = podutil.get_container_status(container_statuses, container.name)
+        status = statuses.get(container.name)
         if status is None:
             unknown.append(container.name)
         elif not _is_init_container_initialized(container, status):

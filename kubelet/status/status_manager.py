@@ -854,39 +854,40 @@ def check_container_state_transition(
     restarts_in_place = features.feature_gate.enabled(features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS)
     if restarts_in_place and podutil.all_containers_could_restart(pod_spec):
         return None
+    containers = {container.name: container for container in pod_spec.containers}
+    running = _not_terminated(new_statuses.container_statuses)
     for old in old_statuses.container_statuses:
-        if _revived(old, new_statuses.container_statuses, pod_spec, pod_spec.containers):
+        if old.name in running and _has_ended_for_good(old, pod_spec, containers.get(old.name)):
             return ValueError(f"terminated container {old.name} attempted illegal transition to non-terminated state")
+    running = _not_terminated(new_statuses.init_container_statuses)
     for i, old in enumerate(old_statuses.init_container_statuses):
         container = kubeutil.get_container_by_index(pod_spec.init_containers, old_statuses.init_container_statuses, i)
         if container is None:
             return ValueError(f"found mismatch between pod spec and status, container: {old.name}")
         if podutil.is_restartable_init_container(container):
             continue
-        if _revived(old, new_statuses.init_container_statuses, pod_spec, pod_spec.init_containers):
+        if old.name in running and _has_ended_for_good(old, pod_spec, container):
             return ValueError(
                 f"terminated init container {old.name} attempted illegal transition to non-terminated state"
             )
     return None
 
 
-def _revived(
-    old: v1.ContainerStatus,
-    new_statuses: Iterable[v1.ContainerStatus],
-    pod_spec: v1.PodSpec,
-    containers: Iterable[v1.Container],
-) -> bool:
-    """Whether the container had ended for good and now has not."""
+def _not_terminated(statuses: Iterable[v1.ContainerStatus]) -> set[str]:
+    """The names of the containers that have not ended."""
+    return {status.name for status in statuses if status.state.terminated is None}
+
+
+def _has_ended_for_good(old: v1.ContainerStatus, pod_spec: v1.PodSpec, container: v1.Container | None) -> bool:
+    """Whether the container had ended and may not be restarted."""
     if old.state.terminated is None:
         return False
     exit_code = old.state.terminated.exit_code
     if exit_code != 0 and pod_spec.restart_policy == v1.RESTART_POLICY_ON_FAILURE:
         return False
-    if features.feature_gate.enabled(features.CONTAINER_RESTART_RULES):
-        for container in containers:
-            if container.name == old.name and podutil.container_should_restart(container, pod_spec, exit_code):
-                return False
-    return any(new.name == old.name and new.state.terminated is None for new in new_statuses)
+    if container is None or not features.feature_gate.enabled(features.CONTAINER_RESTART_RULES):
+        return True
+    return not podutil.container_should_restart(container, pod_spec, exit_code)
 
 
 def _keep_times(status: v1.PodStatus, old_status: v1.PodStatus) -> None:

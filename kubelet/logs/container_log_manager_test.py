@@ -147,7 +147,7 @@ def test_unknown_container_is_logged_and_left(tmp_path: Path) -> None:
     assert world.runtime.called() == ["ContainerStatus"]
 
 
-@pytest.mark.parametrize(("suffix", "data"), [("", b"older"), (".gz", gzip.compress(b"older"))])
+@pytest.mark.parametrize(("suffix", "data"), [("", b"older"), (".gz", gzip.compress(b"older"))], ids=["plain", "gz"])
 def test_rotated_log_of_the_same_second_is_kept(tmp_path: Path, suffix: str, data: bytes) -> None:
     world = _World(tmp_path, max_files=5)
     world.run(_RUNNING)

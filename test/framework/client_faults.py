@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from framework import client_lies
+from framework import client_lies, csi, dra
 from framework.apiserver.cluster import Cluster, Options
 from framework.apiserver.errors import ApiError
 from framework.apiserver.faults import Fault, Filter
@@ -28,6 +28,7 @@ from framework.client_calls import Call, Mention
 from framework.cluster_node import RealKubelet, running
 from framework.containerd import ROOT
 from framework.csi import CSIDriver
+from framework.faulty_plugins import DRA
 from framework.impatient_kubelet import INFORMERS
 from framework.log_followers import insecure_context
 from framework.pod_history import PodHistory
@@ -38,6 +39,7 @@ from pkg.volume.csi import csi_attacher
 NODE = "faulty"
 BYSTANDER = "bystander"
 DRIVER = "faulty.csi"
+DEVICE_DRIVER = "faulty.dra"
 CONFIG: Mapping[str, object] = {
     "syncFrequency": "3s",
     "nodeStatusUpdateFrequency": "1s",
@@ -125,6 +127,8 @@ class Trigger:
     static: bool = False
     # The node does not run the pod.
     rejected: bool = False
+    # What is so in the end, when nothing goes wrong any more.
+    recovered: Callable[[Case], bool] | None = None
 
 
 def _nothing(case: Case) -> None:
@@ -232,6 +236,30 @@ def _pod_with_device(case: Case) -> None:
     case.start_pod(devices, volumes=[_driver_volume(case, case.name, volumeMode="Block")])
 
 
+def _running_pod_of_driver(case: Case) -> None:
+    _pod_of_driver(case)
+    case.node.wait_for_api_running(case.name)
+
+
+def _running_pod_with_growing_volume(case: Case) -> None:
+    csi.put_growing_class(case.node.cluster, DRIVER)
+    csi.put_claimed(case.node.cluster, DRIVER, case.name)
+    case.start_pod(_MOUNTS, volumes=[{"name": "volume", "persistentVolumeClaim": {"claimName": case.name}}])
+    case.node.wait_for_api_running(case.name)
+
+
+def _grow(case: Case) -> None:
+    csi.grow(case.node.cluster, case.name)
+
+
+def _has_grown(case: Case) -> bool:
+    return csi.has_grown(case.node.cluster, case.name)
+
+
+def _pod_with_devices(case: Case) -> None:
+    dra.start(case.node, pod(case.name, sleeper(), grace=1), DEVICE_DRIVER)
+
+
 def _attachment(case: Case) -> str:
     return csi_attacher.get_attachment_name(case.name, DRIVER, NODE)
 
@@ -289,6 +317,9 @@ _MIRRORS = "kubelet/pod/mirror_client.py"
 _NODE_STATUS = "kubelet/kubelet_node_status.py"
 _POPULATOR = "kubelet/volumemanager/populator/desired_state_of_world_populator.py"
 _OPERATIONS = "pkg/volume/util/operationexecutor/operation_generator.py"
+_RESIZE = "pkg/volume/util/resize_util.py"
+_DRA = "kubelet/cm/dra/manager.py"
+_RECONSTRUCT = "kubelet/volumemanager/reconciler/reconstruct.py"
 _TOKEN_REVIEWS = "pkg/apiserver/plugin/authenticator/token/webhook.py"
 _ACCESS_REVIEWS = "pkg/apiserver/plugin/authorizer/webhook.py"
 
@@ -315,6 +346,10 @@ TRIGGERS: Mapping[Call, Trigger] = {
     Call("pkg/volume/csi/csi_plugin.py", "volumeattachments", "get"): Trigger(_pod_of_driver, name=_attachment),
     Call("pkg/volume/csi/csi_util.py", "secrets", "get"): Trigger(_pod_of_driver, name=_own),
     Call(_OPERATIONS, "nodes", "get"): Trigger(_pod_of_driver, times=2),
+    Call(_RESIZE, "persistentvolumeclaims", "patch"): Trigger(
+        _grow, name=_own, prepare=_running_pod_with_growing_volume, recovered=_has_grown
+    ),
+    Call(_DRA, "resourceclaims", "get"): Trigger(_pod_with_devices, name=_own),
     Call(_MIRRORS, "pods", "create"): Trigger(_static_pod, static=True, times=2),
     Call(_MIRRORS, "pods", "get"): Trigger(_static_pod, name=_mirror, prepare=_occupy_mirror, static=True),
     Call(_MIRRORS, "pods", "delete"): Trigger(
@@ -337,6 +372,7 @@ TRIGGERS: Mapping[Call, Trigger] = {
     Call(_CSI_NODES, "csinodes", "update"): _START,
     Call(_CSI_NODES, "nodes", "get"): _START,
     Call("kubelet/cm/dra/plugin/dra_plugin_manager.py", "resourceslices", "delete_collection"): _START,
+    Call(_RECONSTRUCT, "nodes", "get"): Trigger(_nothing, Phase.START, times=2, prepare=_running_pod_of_driver),
     # Which resources there are.
     Call("kubelet/clustertrustbundle/clustertrustbundle_manager.py", "", "get"): _START,
     Call(_CSR, "certificatesigningrequests", "create"): _START,
@@ -357,8 +393,14 @@ _ALL_PODS = frozenset({Call(_CONFIG_API, "pods", "list"), Call(_CONFIG_API, "pod
 HANDED_ON: Mapping[Mention, Sequence[Call]] = {
     Mention("cmd/kubelet/app/clients.py", "events"): [Call(_EVENTS, "events", each) for each in ("create", "patch")],
     Mention("kubelet/config/apiserver.py", "pods"): _reflected(_CONFIG_API, "pods"),
-    Mention("kubelet/configmap/configmap_manager.py", "configmaps"): _reflected(_WATCHED, "configmaps"),
-    Mention("kubelet/secret/secret_manager.py", "secrets"): _reflected(_WATCHED, "secrets"),
+    Mention("kubelet/configmap/configmap_manager.py", "configmaps"): [
+        *_reflected(_WATCHED, "configmaps"),
+        Call(_WATCHED, "configmaps", "get"),
+    ],
+    Mention("kubelet/secret/secret_manager.py", "secrets"): [
+        *_reflected(_WATCHED, "secrets"),
+        Call(_WATCHED, "secrets", "get"),
+    ],
     # Of the informers.
     Mention("kubelet/runtimeclass/runtimeclass_manager.py", "runtimeclasses"): [],
     Mention("kubelet/volume_host.py", "csidrivers"): [],
@@ -379,20 +421,26 @@ HANDED_ON: Mapping[Mention, Sequence[Call]] = {
         Call(_ACCESS_REVIEWS, "subjectaccessreviews", "create")
     ],
 }
-# Calls that no client makes of a resource: which resources there are.
-DISCOVERY = frozenset({Call("kubelet/clustertrustbundle/clustertrustbundle_manager.py", "", "get")})
+# Calls that no client makes of a resource: which resources there are, and whether the API server is well.
+DISCOVERY = frozenset(
+    Call(each, "", "get")
+    for each in (
+        "kubelet/clustertrustbundle/clustertrustbundle_manager.py",
+        "kubelet/certificate/bootstrap/bootstrap.py",
+    )
+)
 
-_DRIVER = "takes a CSI driver"
+_CROWDED = "takes a node with more objects than are watched"
 # Calls that do not go wrong here, and why. The client's own tests are for all of them.
 UNTRIED: Mapping[Call, str] = {
     Call("cmd/kubelet/app/orphans.py", "pods", "list"): "a command of its own",
-    Call("kubelet/cm/dra/manager.py", "resourceclaims", "get"): "takes a DRA driver",
+    Call("kubelet/certificate/bootstrap/bootstrap.py", "", "get"): "only the bootstrap asks for /healthz",
+    Call(_WATCHED, "configmaps", "get"): _CROWDED,
+    Call(_WATCHED, "secrets", "get"): _CROWDED,
     Call("kubelet/configmap/configmap_manager.py", "configmaps", "get"): "another strategy than to watch",
     Call("kubelet/secret/secret_manager.py", "secrets", "get"): "another strategy than to watch",
     Call("kubelet/kubelet_build.py", "serviceaccounts", "get"): "takes a plugin for credentials of images",
-    Call("kubelet/volumemanager/reconciler/reconstruct.py", "nodes", "get"): _DRIVER,
     Call(_CSR, "certificatesigningrequests", "get"): "of a request with a name, as only the bootstrap makes one",
-    Call("pkg/volume/util/resize_util.py", "persistentvolumeclaims", "patch"): _DRIVER,
     Call("pkg/volume/iscsi/iscsi.py", "secrets", "get"): "takes an iSCSI target",
     Call("pkg/volume/util/util.py", "secrets", "get"): "takes a driver of FlexVolumes",
 }
@@ -432,13 +480,23 @@ def add_fault(case: Case) -> Fault:
             return faults.lie(client_lies.status, **selected)
 
 
+_PASSED_ON: Mapping[str, tuple[str, ...]] = {
+    "pkg/component_helpers/node/util/status.py": (_NODE_STATUS, _CSI_NODES),
+}
+
+
 def _verb(call: Call) -> str:
     return {"create_token": "create", "delete_collection": "deletecollection"}.get(call.method, call.method)
 
 
 def _caller(call: Call) -> str | tuple[str, ...]:
-    passed_on = {"pkg/component_helpers/node/util/status.py": (_NODE_STATUS, _CSI_NODES)}
-    return passed_on.get(call.caller, call.caller)
+    return _PASSED_ON.get(call.caller, call.caller)
+
+
+def _seen_as(call: Call) -> set[Call]:
+    """How the API server sees the call: the verb in place of the method, and whoever asked for what is passed on."""
+    callers = _PASSED_ON.get(call.caller, (call.caller,))
+    return {Call(each, call.resource, _verb(call)) for each in callers}
 
 
 class ImpatientKubelet(RealKubelet):
@@ -485,13 +543,18 @@ class Round:
         """Raises AssertionError that says why the case has failed."""
         assert not self._cases[call].failure, self._cases[call].failure
 
+    def unknown_calls(self) -> set[Call]:
+        """What the kubelet has asked the API server for, and is in no table."""
+        requests = self.node.cluster.requests.calls()
+        made = {Call(each.caller, each.resource, each.verb) for each in requests if each.caller}
+        known = TRIGGERS.keys() | UNTRIED.keys()
+        return made.difference(*(_seen_as(call) for call in known))
+
     def _of(self, phase: Phase) -> list[Case]:
         return [case for call, case in self._cases.items() if TRIGGERS[call].phase is phase]
 
     def _run_pods(self, several: Sequence[Case]) -> None:
-        for case in several:
-            if (prepare := TRIGGERS[case.call].prepare) is not None:
-                prepare(case)
+        self._prepare(several)
         self._go_wrong(several)
         self.node.create(pod("other", sleeper(), grace=1))
         self.node.wait_for_api_running("other")
@@ -509,6 +572,11 @@ class Round:
             with self._noting(case):
                 self.node.wait_until_gone(_mirror(case) if TRIGGERS[case.call].static else case.name)
 
+    def _prepare(self, several: Sequence[Case]) -> None:
+        for case in several:
+            if (prepare := TRIGGERS[case.call].prepare) is not None:
+                prepare(case)
+
     def _see_pod_run(self, case: Case) -> None:
         trigger = TRIGGERS[case.call]
         if trigger.prepare is _occupy_mirror:
@@ -517,6 +585,8 @@ class Round:
             self.node.wait_for_api_pod(case.name, "rejected", lambda version: version.phase == "Failed")
         elif trigger.act not in (_delete_pod, _remove_static_pod):
             self.node.wait_for_api_running(_mirror(case) if trigger.static else case.name)
+        if (recovered := trigger.recovered) is not None:
+            self.node.wait_for_condition(f"{case.call} has been done", lambda: recovered(case))
 
     def _delete(self, case: Case) -> None:
         trigger = TRIGGERS[case.call]
@@ -544,6 +614,8 @@ class Round:
         self.node.cluster.faults.cut_watches(resource=resources)
 
     def _run_start(self, several: Sequence[Case]) -> None:
+        left_behind = [case for case in several if TRIGGERS[case.call].prepare is not None]
+        self._prepare(left_behind)
         self.node.kill()
         for certificate in self.node.pki.glob("kubelet-server*"):
             certificate.unlink()
@@ -560,6 +632,10 @@ class Round:
         signing.policy.sign = True
         signing.reconsider()
         self._see_pod_live("after-start", several)
+        for case in left_behind:
+            with self._noting(case):
+                self._delete(case)
+                self.node.wait_until_gone(case.name)
 
     def _go_wrong(self, several: Sequence[Case], begin: Callable[[], object] = lambda: None) -> None:
         for case in several:
@@ -639,6 +715,7 @@ def round_of(kind: Kind, folder: Path) -> Iterator[Round]:
             with (
                 running(ImpatientKubelet(folder, cluster, history)) as node,
                 CSIDriver(folder, DRIVER, node.root_dir, NODE),
+                DRA(folder, DEVICE_DRIVER, node.root_dir, NODE, ["v1.DRAPlugin"]),
             ):
                 life = Round(node, kind)
                 life.run()

@@ -12,3 +12,8 @@ KIND = Kind.ERROR
 @client_faults.cases(KIND)
 def test_call_that_fails(client_round: Round, call: Call) -> None:
     client_round.check(call)
+
+
+def test_calls_are_known(client_round: Round) -> None:
+    """Also those that the source does not show."""
+    assert not client_round.unknown_calls()

@@ -191,8 +191,9 @@ class LogFiles:
     def _mark_ours_seen(self, ours: os.stat_result) -> None:
         unseen = [name for name in self._rotated() if name not in self._seen]
         same = [name for name in unseen if _same_file(name, ours)]
-        # If it was compressed already it has another inode, and is the oldest of those that came since.
-        self._seen.update(same or unseen[:1])
+        # If it was compressed already it has another inode, and is the oldest of those that came since. An oldest one
+        # that is not compressed is another log, which came after ours was removed.
+        self._seen.update(same or [name for name in unseen[:1] if not os.path.lexists(name)])
 
     def _open_next(self) -> bool:
         """Open the oldest file that was not read; False if there is none, or none yet."""

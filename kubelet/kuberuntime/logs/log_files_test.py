@@ -117,8 +117,21 @@ def _thrice_and_the_oldest_gone(log: Path) -> None:
     _rotate(log, "20260102-070809", 12)
 
 
+def _twice_and_the_first_gone(log: Path) -> None:
+    _once(log)
+    Path(f"{log}.20260102-050607").unlink()
+    _rotate(log, "20260102-060708", 11)
+
+
 @pytest.mark.parametrize(
-    ("rotate", "last"), [(_once, 10), (_twice, 11), (_twice_and_compressed, 11), (_thrice_and_the_oldest_gone, 12)]
+    ("rotate", "last"),
+    [
+        (_once, 10),
+        (_twice, 11),
+        (_twice_and_compressed, 11),
+        (_thrice_and_the_oldest_gone, 12),
+        (_twice_and_the_first_gone, 11),
+    ],
 )
 @pytest.mark.parametrize("tail", [None, 0, 2, 4, 100])
 def test_slow_follower_misses_nothing(log: Path, tail: int | None, rotate: Callable[[Path], None], last: int) -> None:

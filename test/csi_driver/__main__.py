@@ -35,7 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     registrar = serving.listen(registration)
     registration_grpc.add_RegistrationServicer_to_server(Registration(settings, options.socket, handler), registrar)
     serving.serve(server, registrar, registration, serving.ended_by_signal())
-    log.close()
     return 0
 
 

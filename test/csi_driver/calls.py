@@ -17,7 +17,7 @@ class CallLog:
     """Appends to a file; thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+        self._path = path
         self._numbers = itertools.count(1)
         # Guards the order of lines.
         self._lock = threading.Lock()
@@ -33,16 +33,17 @@ class CallLog:
 
     def _write(self, line: Mapping[str, Any]) -> None:
         with self._lock:
-            self._file.write(json.dumps({"time": time.time(), **line}).encode() + b"\n")
-
-    def close(self) -> None:
-        self._file.close()
+            _append(self._path, line)
 
 
 def mark(path: Path, what: str) -> None:
     """Write into the log that something happened beside it: the kubelet was started again."""
+    _append(path, {"event": "mark", "what": what})
+
+
+def _append(path: Path, line: Mapping[str, Any]) -> None:
     with path.open("ab", buffering=0) as file:
-        file.write(json.dumps({"time": time.time(), "event": "mark", "what": what}).encode() + b"\n")
+        file.write(json.dumps({"time": time.time(), **line}).encode() + b"\n")
 
 
 @dataclass

@@ -34,7 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     services = options.services.split(",")
     registration_grpc.add_RegistrationServicer_to_server(Registration(work, options.socket, services), registrar)
     serving.serve(server, registrar, registration, ended)
-    log.close()
     return 0
 
 

@@ -101,7 +101,10 @@ def test_bad_manifest_is_told_and_harms_no_other(
 ) -> None:
     name = request.node.callspec.id
     path = kubelet.manifests / f"{name}.yaml"
-    make(path)
+    # In one step: a file that is found before it is written has another fault, and another event.
+    unfinished = path.with_name(f".{path.name}")
+    make(unfinished)
+    unfinished.rename(path)
 
     in_event = ["Event occurred", 'kind="Node"', 'reason="FailedValidation"', str(path)]
     (line,) = kubelet.wait_for_log(*in_event)

@@ -240,6 +240,8 @@ def _stopping(facts: PodFacts) -> Explanation | None:
     began = worker.terminating_at or facts.now
     until = _after(began, worker.grace_period) if worker.grace_period else None
     running = [each.name for each in _all_statuses(facts.status) if each.state.running is not None]
+    # The status of a pod that nothing wants any more is forgotten before its containers have ended.
+    running = running or [call.container for call in facts.calls if call.operation == "stop_container"]
     evidence = [*_calls_evidence(facts), *_said(facts, "FailedKillPod", "FailedPreStopHook", "Killing")]
     if worker.failures:
         evidence.insert(0, Evidence("last step", worker.err, worker.step_ended, worker.failures))

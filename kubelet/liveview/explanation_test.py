@@ -193,6 +193,19 @@ CASES = [
         until="killed at the latest",
     ),
     Case(
+        "stopping, its status forgotten",
+        State.STOPPING,
+        "Terminating",
+        "It is being deleted: container main still runs (grace period 30 s).",
+        pod=None,
+        facts={
+            "worker": WorkerFacts(phase="terminating", deleted=True, grace_period=30, terminating_at=NOW),
+            "calls": [Call("stop_container", NOW.timestamp(), "1", "main")],
+        },
+        evidence=("stop_container main",),
+        until="killed at the latest",
+    ),
+    Case(
         "stopping with a grace period that never ends",
         State.STOPPING,
         "Terminating",

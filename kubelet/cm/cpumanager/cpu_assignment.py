@@ -89,17 +89,22 @@ class CPUAccumulator:
             self.take_full_numa_nodes()
 
     def _is_numa_node_free(self, numa_id: int) -> bool:
-        return len(self.details.cpus_in_numa_nodes(numa_id)) == len(self.topo.cpu_details.cpus_in_numa_nodes(numa_id))
+        return self.details.cpus_in_numa_nodes(numa_id) == self.topo.cpu_details.cpus_in_numa_nodes(numa_id)
 
     def _is_socket_free(self, socket_id: int) -> bool:
-        return len(self.details.cpus_in_sockets(socket_id)) == self.topo.cpus_per_socket()
+        """DIVERGES: Go compares with the mean of all sockets, see _is_core_free."""
+        return self.details.cpus_in_sockets(socket_id) == self.topo.cpu_details.cpus_in_sockets(socket_id)
 
     def _is_uncore_cache_free(self, uncore_id: int) -> bool:
-        free = self.details.cpus_in_uncore_caches(uncore_id)
-        return len(free) == len(self.topo.cpu_details.cpus_in_uncore_caches(uncore_id))
+        return self.details.cpus_in_uncore_caches(uncore_id) == self.topo.cpu_details.cpus_in_uncore_caches(uncore_id)
 
     def _is_core_free(self, core_id: int) -> bool:
-        return len(self.details.cpus_in_cores(core_id)) == self.topo.cpus_per_core()
+        """Whether all of the core's own processors are free.
+
+        DIVERGES: Go compares with the mean of all cores. Where cores differ, or some processors are offline, it takes
+        a core for free of which another container has one processor, or the system, and gives that away again.
+        """
+        return self.details.cpus_in_cores(core_id) == self.topo.cpu_details.cpus_in_cores(core_id)
 
     def free_numa_nodes(self) -> list[int]:
         """Those of which nothing is taken; so of the others."""

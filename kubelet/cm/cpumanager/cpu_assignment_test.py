@@ -16,6 +16,7 @@ from kubelet.cm.cpumanager.cpu_assignment import (
     take_by_topology_numa_packed,
 )
 from kubelet.cm.cpumanager.testing import topology
+from kubelet.cm.cpumanager.topology import CPUDetails, CPUInfo, CPUTopology
 from pkg.utils import cpuset
 
 _PACKED, _SPREAD = CPUSortingStrategy.PACKED, CPUSortingStrategy.SPREAD
@@ -236,6 +237,32 @@ _TAKE_DISTRIBUTED = [
 def test_take_by_topology_numa_distributed(machine: str, available: str, number: int, group: int, want: str) -> None:
     free = cpuset.parse(available)
     assert str(take_by_topology_numa_distributed(topology(machine), free, number, group, _PACKED)) == want
+
+
+# Two cores of two threads, then four of one, in two sockets of different size.
+_UNEVEN = CPUTopology(
+    num_cpus=8,
+    num_cores=6,
+    num_uncore_cache=1,
+    num_sockets=2,
+    num_numa_nodes=1,
+    cpu_details=CPUDetails(
+        {cpu: CPUInfo(0, int(cpu > 4), core, 0) for cpu, core in enumerate((0, 0, 2, 2, 4, 5, 6, 7))}
+    ),
+)
+
+
+@pytest.mark.parametrize("available", ["1-7", "1,3-7", "0-3,5-7"])
+@pytest.mark.parametrize("number", range(1, 7))
+@pytest.mark.parametrize("strategy", CPUSortingStrategy)
+def test_only_what_is_available_is_taken_where_cores_and_sockets_differ(
+    available: str, number: int, strategy: CPUSortingStrategy
+) -> None:
+    free = cpuset.parse(available)
+    packed = take_by_topology_numa_packed(_UNEVEN, free, number, strategy, True)
+    distributed = take_by_topology_numa_distributed(_UNEVEN, free, number, 1, strategy)
+    assert packed <= free and distributed <= free
+    assert (len(packed), len(distributed)) == (number, number)
 
 
 def test_what_is_left_is_divided_in_groups() -> None:

@@ -16,6 +16,7 @@ from kubelet import container as kubecontainer
 from kubelet import metrics
 from kubelet import types as kubetypes
 from kubelet import util as kubeutil
+from kubelet.status import budget
 from kubelet.status.generate import (
     generate_containers_ready_condition,
     generate_containers_ready_condition_for_terminal_phase,
@@ -913,7 +914,7 @@ def normalize_status(pod: v1.Pod, status: v1.PodStatus) -> v1.PodStatus:
     """Brings the status, in place where it can, into the form in which the API server gives it back; returns it.
 
     Times are cut to seconds, container statuses sorted, the containers' termination messages share the room that a
-    pod has for them, and what is no text is replaced.
+    pod has for them, all reasons and messages share another, and what is no text is replaced.
     """
     status = codec.as_sent(status)
     spec = pod.spec
@@ -930,6 +931,7 @@ def normalize_status(pod: v1.Pod, status: v1.PodStatus) -> v1.PodStatus:
     ]:
         _normalize_container_state(container_status.state, bytes_per_status)
         _normalize_container_state(container_status.last_state, bytes_per_status)
+    budget.cut_texts(status)
     status.container_statuses = kubetypes.sorted_container_statuses(status.container_statuses)
     kubetypes.sort_init_container_statuses(pod, status.init_container_statuses)
     status.ephemeral_container_statuses = kubetypes.sorted_container_statuses(status.ephemeral_container_statuses)
@@ -942,9 +944,7 @@ def _normalize_container_state(state: v1.ContainerState, max_bytes: int) -> None
     if (terminated := state.terminated) is not None:
         terminated.started_at = _cut_to_second(terminated.started_at)
         terminated.finished_at = _cut_to_second(terminated.finished_at)
-        message = terminated.message.encode()
-        if len(message) > max_bytes:
-            terminated.message = message[:max_bytes].decode(errors="ignore")
+        terminated.message = budget.cut_text(terminated.message, max_bytes)
 
 
 def _cut_to_second(t: datetime | None) -> datetime | None:

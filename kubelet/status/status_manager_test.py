@@ -23,6 +23,7 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import watch
+from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
@@ -1074,6 +1075,28 @@ def test_status_with_what_is_no_text_is_sent_once() -> None:
     m.actions()
     m.sync_batch(CTX, all=True)
     assert m.actions() == []
+
+
+def test_status_of_many_containers_that_wait_with_long_messages() -> None:
+    """The API server takes no request of more than 3 MiB; a status that it refuses keeps the pod from being deleted."""
+
+    def refuse_large(action: Action) -> tuple[bool, object]:
+        return len(action.patch) > 3 << 20, apierrors.new_bad_request("request entity too large")
+
+    pod = make_pod()
+    names = [f"container{i}" for i in range(200)]
+    pod.spec = v1.PodSpec(containers=[v1.Container(name=name) for name in names])
+    waiting = v1.ContainerState(waiting=v1.ContainerStateWaiting(reason="ErrImagePull", message="\x01" * (10 << 10)))
+    m = Manager(pod)
+    m.client.add(pod)
+    m.client.prepend_reactor("patch", "pods/status", refuse_large)
+    statuses = [v1.ContainerStatus(name=name, state=waiting) for name in names]
+    m.set_pod_status(pod, v1.PodStatus(phase=v1.POD_FAILED, container_statuses=statuses))
+    assert m.actions() == ["get", "patch"]
+    sent = m.client.core_v1.pods("new").get(CTX, "foo")
+    assert sent.status.phase == v1.POD_FAILED
+    m.pods.add_pod(sent)
+    assert not m.needs_reconcile(pod.metadata.uid, m.expect(pod))
 
 
 def test_delete_pod_before_finished() -> None:

@@ -670,6 +670,31 @@ def test_device_found_on_disk_serves_the_pod_that_has_it_still(attached: World) 
     assert not [call for call in attached.plugin.calls if call[0] in ("tear_down", "unmount_device")]
 
 
+def test_pod_keeps_what_it_has_while_its_claim_cannot_be_read(attached: World) -> None:
+    path, device = left_behind(attached, "u")
+    gone, _ = left_behind(attached, "gone")
+    assert attached.client is not None
+
+    away = True
+    attached.client.prepend_reactor("get", "persistentvolumeclaims", lambda action: (away, OSError("went away")))
+    attached.add_bound()
+    pod = attached.add(CLAIM)
+    attached.start()
+    eventually(lambda: not gone.exists())
+    with pytest.raises(RuntimeError, match="went away"):
+        attached.manager.wait_for_attach_and_mount(attached.ctx, pod)
+    assert attached.manager.has_possibly_mounted_volumes_for_pod("u")
+    away = False
+    waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
+    attached.report_in_use()
+    waiting.join(30)
+    assert "v" in attached.manager.get_mounted_volumes_for_pod("u") and path.exists() and device.exists()
+    assert ("tear_down", "pv", "u") not in attached.plugin.calls
+    attached.pods.removed.add("u")
+    attached.manager.wait_for_unmount(attached.ctx, pod)
+    assert not path.exists()
+
+
 def test_device_that_pods_share_goes_after_all_of_them(attached: World) -> None:
     paths = [left_behind(attached, uid)[0] for uid in ("a", "b")]
     attached.start()

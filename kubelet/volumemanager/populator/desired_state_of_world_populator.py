@@ -145,7 +145,9 @@ class DesiredStateOfWorldPopulator:
         self._operation_is_pending = operation_is_pending
         self._on_populated = on_populated or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
-        self._lock = threading.Lock()  # guards the six below
+        # Pods that may want any volume that they have; touched by the thread that looks at the pods alone.
+        self._kept_pods: set[str] = set()
+        self._lock = threading.Lock()  # guards the seven below
         # Those that find out about claims, by pod.
         self._claim_threads: dict[str, golang.Thread] = {}
         # Pods whose workers have come to need their volumes, with a number for the last time they did.
@@ -153,6 +155,8 @@ class DesiredStateOfWorldPopulator:
         self._beginnings = itertools.count()
         # Pods seen; whether all their volumes are in the desired state, or there is no use in trying at once again.
         self._processed_pods: dict[str, bool] = {}
+        # Pods all of whose volumes have been in the desired state at one time.
+        self._understood_pods: set[str] = set()
         self._has_added_pods = False
         # A pod has ended whose volumes may yet come up: they are to be taken out when that is known.
         self._awaits_operations = False
@@ -225,12 +229,9 @@ class DesiredStateOfWorldPopulator:
     def find_and_add_new_pods(self) -> None:
         """Add what pods want that may have containers."""
         pods = self._pod_manager.get_pods()
-        removable = self._pod_state_provider.should_pod_runtime_be_removed
-        partial = {pod.metadata.uid for pod in pods if isinstance(pod, v1.PartialPod)}
-        self._desired_state_of_world.keep_volumes_of({uid for uid in partial if not removable(uid)})
         for pod in pods:
             uid = pod.metadata.uid
-            if uid in partial:
+            if isinstance(pod, v1.PartialPod):
                 continue
             if self._pod_previously_processed(volumeutil.get_unique_pod_name(pod)):
                 continue
@@ -246,6 +247,22 @@ class DesiredStateOfWorldPopulator:
                     self._process_pod_with_claims(pod)
                 else:
                     self._process_pod_volumes(pod)
+        self._keep_volumes(pods)
+
+    def _keep_volumes(self, pods: list[v1.Pod]) -> None:
+        """Have pods keep all volumes that they have, as long as it is not known which of them they want.
+
+        DIVERGES: after a restart, Go unmounts what a running pod has if the API server does not tell of its claim when
+        the pod is looked at for the first time. The driver then takes the disk away under the pod's containers.
+        """
+        uids = {pod.metadata.uid for pod in pods}
+        partial = {pod.metadata.uid for pod in pods if isinstance(pod, v1.PartialPod)}
+        with self._lock:
+            self._understood_pods &= uids
+            unclear = (uids | self._kept_pods) - (self._understood_pods - partial)
+        removable = self._pod_state_provider.should_pod_runtime_be_removed
+        self._kept_pods = {uid for uid in unclear if not removable(uid)}
+        self._desired_state_of_world.keep_volumes_of(self._kept_pods)
 
     @contextmanager
     def _containing(self, pod: v1.Pod) -> Iterator[None]:
@@ -368,6 +385,8 @@ class DesiredStateOfWorldPopulator:
                 self._desired_state_of_world.add_error_to_pod(pod_name, str(err))
                 all_volumes_added = False
         if all_volumes_added:
+            with self._lock:
+                self._understood_pods.add(pod_name)
             self._actual_state_of_world.mark_remount_required(pod_name)
             self._desired_state_of_world.pop_pod_errors(pod_name)
         elif not seen_once:

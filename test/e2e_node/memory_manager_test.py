@@ -24,6 +24,7 @@ STATIC: dict[str, Any] = {
     "kubeReserved": {"memory": f"{KUBE}Mi"},
     "evictionHard": {"memory.available": f"{EVICTION}Mi"},
     "reservedMemory": [{"numaNode": NUMA_NODES[0], "limits": {"memory": f"{KUBE + EVICTION}Mi"}}],
+    "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
 }
 
 
@@ -104,11 +105,14 @@ def test_memory_is_given_and_kept_over_a_restart(node: Node) -> None:
 
 
 def test_kernel_tells_who_was_killed(node: Node) -> None:
-    """And the kubelet says so of the container, which nobody else has to suffer for."""
-    dead = node.kubelet.wait_for_pod("hog", lambda found: found.state(which="lastState"))
+    """And the kubelet says so of the container, which nobody else has to suffer for.
+
+    One of several tries is enough: containerd up to 2.2 now and then loses the kernel's word, and the reason is Error.
+    """
+    dead = node.kubelet.wait_for_pod("hog", lambda found: found.state(which="lastState").get("reason") == "OOMKilled")
 
     state = dead.state(which="lastState")
-    assert (state["reason"], state["exitCode"]) == ("OOMKilled", 137)
+    assert state["exitCode"] == 137
     seen = _oom_of(state["containerID"].rpartition("/")[2])
     assert (seen.process_name, seen.constraint) == ("tail", "CONSTRAINT_MEMCG")
     assert seen.victim_container_name != "/"

@@ -381,7 +381,9 @@ def _release(machine_state: state.NUMANodeMap, block: state.Block) -> None:
         node_state.number_of_assignments -= 1
         if node_state.number_of_assignments == 0:
             node_state.cells = [node]
-        table = node_state.memory_map[block.type]
+        table = node_state.memory_map.get(block.type)
+        if table is None:
+            continue
         given = min(table.reserved, size)
         table.free += given
         table.reserved -= given
@@ -494,13 +496,17 @@ def _find_best_hint(hints: Sequence[TopologyHint]) -> TopologyHint:
 def _update_expected_machine_state(
     expected: state.NUMANodeMap, blocks: list[state.Block], pod_uid: str, container_name: str
 ) -> None:
-    """Raises ValueError for a block of what the machine has not."""
+    """Raises ValueError for a block of what the machine has not.
+
+    DIVERGES: Go refuses nothing of what the machine has not, too, although it gave that to a container that asked for
+    "hugepages-4Mi: 0", and does not start again.
+    """
     for block in blocks:
         for node in block.numa_affinity:
             where = f"[memorymanager] (pod: {pod_uid}, container: {container_name}) the memory assignment uses"
             if node not in expected:
                 raise ValueError(f"{where} the NUMA that does not exist")
-            if block.type not in expected[node].memory_map:
+            if block.size and block.type not in expected[node].memory_map:
                 raise ValueError(f"{where} memory resource that does not exist")
         _update_machine_state(expected, block.numa_affinity, block.type, block.size)
 

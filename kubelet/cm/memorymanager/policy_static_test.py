@@ -282,6 +282,20 @@ def test_a_size_of_huge_pages_that_the_machine_has_not() -> None:
     assert made.get_topology_hints(s, asking, asking.spec.containers[0]) == {}
 
 
+def test_nothing_of_huge_pages_that_the_machine_has_not() -> None:
+    """The API server lets everybody ask for that."""
+    made = policy(machine(4))
+    asking = pod("p", container("c", "1Gi"))
+    for quantities in (asking.spec.containers[0].resources.requests, asking.spec.containers[0].resources.limits):
+        quantities["hugepages-4Mi"] = resource.must_parse("0")
+    s = started(made)
+    before = s.get_machine_state()
+    made.allocate(s, asking, asking.spec.containers[0])
+    policy(machine(4)).start(s)
+    made.remove_container(s, "p", "c")
+    assert s.get_machine_state() == before
+
+
 @pytest.mark.parametrize("amount", ["100m", "1.0000000001Gi"])
 def test_an_amount_that_is_no_number_of_bytes(amount: str) -> None:
     made = policy(machine(4))

@@ -5,8 +5,10 @@ Go: pkg/kubelet/cm/containermap
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
+
+from pkg.api.core import v1
 
 
 class ContainerRef(NamedTuple):
@@ -52,3 +54,17 @@ class ContainerMap(dict[str, ContainerRef]):
         """Call visitor with the pod's uid, the container's name and its id, for each. It may remove entries."""
         for container_id, ref in list(self.items()):
             visitor(ref.pod_uid, ref.container_name, container_id)
+
+
+def stale_containers(known: Iterable[ContainerRef], active_pods: Sequence[v1.Pod]) -> list[ContainerRef]:
+    """The containers that are of no active pod, in order. A pod that cannot be read in full may have any.
+
+    Go: removeStaleState of the CPU manager and of the memory manager
+    """
+    partial = {pod.metadata.uid for pod in active_pods if isinstance(pod, v1.PartialPod)}
+    active = {
+        ContainerRef(pod.metadata.uid, container.name)
+        for pod in active_pods
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+    }
+    return sorted(ref for ref in set(known) - active if ref.pod_uid not in partial)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
-from kubelet.cm.containermap import ContainerMap
+from kubelet.cm.containermap import ContainerMap, ContainerRef, stale_containers
 from kubelet.cm.helpers import build_container_map_and_running_set_from_runtime
 from kubelet.cri.testing import FakeRuntimeService
 from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
 
 
 def test_container_map() -> None:
@@ -53,6 +55,18 @@ class Runtime(FakeRuntimeService):
                 ("gone", "c", runtimeapi.CONTAINER_RUNNING),
             )
         ]
+
+
+
+def test_stale_containers() -> None:
+    spec = v1.PodSpec(containers=[v1.Container(name="app")], init_containers=[v1.Container(name="init")])
+    pods = [
+        v1.Pod(metadata=metav1.ObjectMeta(uid="known"), spec=spec),
+        v1.PartialPod(metadata=metav1.ObjectMeta(uid="in part")),
+    ]
+    known = [ContainerRef(uid, name) for uid in ("known", "in part", "gone") for name in ("init", "app", "other")]
+    found = stale_containers((*known, *known), pods)
+    assert found == [("gone", "app"), ("gone", "init"), ("gone", "other"), ("known", "other")]
 
 
 def test_map_from_the_runtime() -> None:

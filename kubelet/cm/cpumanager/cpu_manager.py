@@ -14,7 +14,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet.cm import topologymanager
-from kubelet.cm.containermap import ContainerMap
+from kubelet.cm.containermap import ContainerMap, ContainerRef, stale_containers
 from kubelet.cm.cpumanager import state
 from kubelet.cm.cpumanager.policy import POLICY_STATIC, Policy
 from kubelet.cm.cpumanager.policy_none import POLICY_NONE, NonePolicy
@@ -217,17 +217,14 @@ class Manager:
         if self._is_idle or self._sources_ready is None or not self._sources_ready.all_ready():
             return
         with self._lock:
-            active = {
-                (pod.metadata.uid, container.name) for pod in self._active_pods() for container in _containers(pod)
-            }
-            assigned = {
-                (pod_uid, name) for pod_uid, names in self._state.get_cpu_assignments().items() for name in names
-            }
-            known = {(ref.pod_uid, ref.container_name) for ref in self._container_map.values()}
+            assignments = self._state.get_cpu_assignments()
+            assigned = [ContainerRef(pod_uid, name) for pod_uid, names in assignments.items() for name in names]
             before = self._state.get_default_cpu_set()
-            for pod_uid, container_name in sorted((assigned | known) - active):
-                klog.v(2).info_s("RemoveStaleState: removing container", podUID=pod_uid, containerName=container_name)
-                self._remove_by_ref_locked(pod_uid, container_name)
+            for ref in stale_containers((*assigned, *self._container_map.values()), self._active_pods()):
+                about = {"podUID": ref.pod_uid, "containerName": ref.container_name}
+                klog.v(2).info_s("RemoveStaleState: removing container", **about)
+                with contain("Failed to take back the CPUs of a container", **about):
+                    self._remove_by_ref_locked(*ref)
             self._wake_if_changed_locked(before)
 
     def reconcile_state(self, ctx: golang.Context) -> tuple[list[ReconciledContainer], list[ReconciledContainer]]:

@@ -11,6 +11,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet.cadvisor.info import v1 as cadvisorapi
 from kubelet.cm.containermap import ContainerMap
 from kubelet.cm.cpumanager import Manager
+from kubelet.cm.cpumanager.state import StateCheckpoint
 from kubelet.cm.cpumanager.testing import pod
 from kubelet.cm.topologymanager.testing import FakeManager
 from kubelet.util.store import testing as storetesting
@@ -232,6 +233,47 @@ def test_who_is_gone_has_nothing_any_more(node: FakeNode, cancelled: golang.Cont
     manager.allocate(comes, comes.spec.containers[0])
     assert set(manager.state().get_cpu_assignments()) == {"comes"}
     manager.remove_container("gone-id")
+
+
+def test_pod_that_cannot_be_read_in_full_keeps_its_processors(node: FakeNode, cancelled: golang.Context) -> None:
+    wants = pod("2")
+    node.pods.append(wants)
+    manager = node.manager()
+    node.start(manager, cancelled)
+    manager.allocate(wants, wants.spec.containers[0])
+    node.pods[:] = [v1.PartialPod(metadata=wants.metadata)]
+    manager.reconcile_state(cancelled)
+    assert str(manager.get_exclusive_cpus("pod", "c0")) == "1,5"
+
+
+@runtimetesting.failures
+@pytest.mark.parametrize("step", ["set_cpu_set", "set_default_cpu_set", "delete"])
+def test_what_goes_wrong_half_way_changes_nothing(
+    node: FakeNode, cancelled: golang.Context, monkeypatch: pytest.MonkeyPatch, step: str, err: Exception
+) -> None:
+    """Processors that nobody has, and that nobody can have, would keep the next kubelet from starting."""
+    pods = [pod("2", uid="first"), pod("1", uid="second")]
+    node.pods[:] = pods[:1]
+    manager = node.manager()
+    node.start(manager, cancelled)
+    manager.allocate(pods[0], pods[0].spec.containers[0])
+    before = manager.state().get_cpu_assignments(), manager.state().get_default_cpu_set()
+    with monkeypatch.context() as patched:
+        patched.setattr(StateCheckpoint, step, runtimetesting.raising(err))
+        if step == "delete":
+            node.pods.clear()
+            manager.reconcile_state(cancelled)
+        else:
+            node.pods[:] = pods
+            with pytest.raises(type(err)):
+                manager.allocate(pods[1], pods[1].spec.containers[0])
+            node.pods.clear()
+            if step == "set_default_cpu_set":
+                manager.reconcile_state(cancelled)
+    assert (manager.state().get_cpu_assignments(), manager.state().get_default_cpu_set()) == before
+    node.start(node.manager(), cancelled)
+    manager.reconcile_state(cancelled)
+    assert str(manager.state().get_default_cpu_set()) == "0-7"
 
 
 def test_remove_container(node: FakeNode, cancelled: golang.Context) -> None:

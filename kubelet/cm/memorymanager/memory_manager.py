@@ -9,12 +9,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kubelet.cm.containermap import ContainerRef, stale_containers
 from kubelet.cm.memorymanager import state as memorystate
 from kubelet.cm.memorymanager.policy_none import POLICY_TYPE_NONE, PolicyNone
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery.api.resource import Quantity
+from pkg.apimachinery.util.runtime import contain
 from pkg.apis.core.v1 import helper as corev1helper
 
 if TYPE_CHECKING:
@@ -150,17 +152,13 @@ class Manager:
         if self._is_idle or not self._sources_ready.all_ready():
             return
         with self._lock:
-            active = {
-                (pod.metadata.uid, container.name)
-                for pod in self._active_pods()
-                for container in (*pod.spec.init_containers, *pod.spec.containers)
-            }
             assignments = self._state.get_memory_assignments()
-            known = {(uid, name) for uid, containers in assignments.items() for name in containers}
-            known.update((ref.pod_uid, ref.container_name) for ref in self._container_map.values())
-            for pod_uid, container_name in sorted(known - active):
-                klog.v(2).info_s("RemoveStaleState removing state", podUID=pod_uid, containerName=container_name)
-                self._policy_remove_container_by_ref_locked(pod_uid, container_name)
+            assigned = [ContainerRef(uid, name) for uid, containers in assignments.items() for name in containers]
+            for ref in stale_containers((*assigned, *self._container_map.values()), self._active_pods()):
+                about = {"podUID": ref.pod_uid, "containerName": ref.container_name}
+                klog.v(2).info_s("RemoveStaleState removing state", **about)
+                with contain("Failed to take back the memory of a container", **about):
+                    self._policy_remove_container_by_ref_locked(*ref)
 
     def _policy_remove_container_by_ref_locked(self, pod_uid: str, container_name: str) -> None:
         with self._state.together():

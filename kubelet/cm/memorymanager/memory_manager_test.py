@@ -20,6 +20,7 @@ from kubelet.util.store import testing as storetesting
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import must_parse
+from pkg.apimachinery.util.runtime.testing import failures, raising
 
 _TESTDATA = Path(__file__).parent / "state/testdata"
 
@@ -192,6 +193,37 @@ def test_remove_stale_state(tmp_path: Path) -> None:
     assert sorted(node.manager.state().get_memory_assignments()) == ["pod2", "pod3"]
     assert sorted(node.containers) == ["pod2-c", "pod3-c"]
     assert node.manager.state().get_machine_state()[0].memory_map["memory"].reserved == 2 * GB
+
+
+def test_pod_that_cannot_be_read_in_full_keeps_its_memory(tmp_path: Path) -> None:
+    node = Node(tmp_path, hint=hint_of(0))
+    node.run(pod("pod1", container("c", "1Gi")))
+    node.pods[:] = [v1.PartialPod(metadata=node.pods[0].metadata)]
+    node.run(pod("pod2", container("c", "1Gi")))
+    assert sorted(node.manager.state().get_memory_assignments()) == ["pod1", "pod2"]
+
+
+@failures
+@pytest.mark.parametrize("step", ["set_machine_state", "set_memory_blocks"])
+def test_what_goes_wrong_half_way_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, err: Exception
+) -> None:
+    """Memory that nobody has, and that nobody can have, would keep the next kubelet from starting."""
+    node = Node(tmp_path, hint=hint_of(0))
+    node.run(pod("pod1", container("c", "1Gi")))
+    state_of = node.manager.state()
+    before = state_of.get_memory_assignments(), state_of.get_machine_state()
+    with monkeypatch.context() as patched:
+        patched.setattr(state.StateCheckpoint, step, raising(err))
+        with pytest.raises(type(err)):
+            node.run(pod("pod2", container("c", "1Gi")))
+        if step == "set_machine_state":
+            node.pods.clear()
+            with pytest.raises(type(err)):
+                node.manager.remove_container("pod1-c")
+            node.manager.get_pod_topology_hints(pod("pod2", container("c", "1Gi")))
+    assert (state_of.get_memory_assignments(), state_of.get_machine_state()) == before
+    Node(tmp_path, hint=hint_of(0))
 
 
 def test_restart(tmp_path: Path) -> None:

@@ -117,11 +117,12 @@ class StateCheckpoint(StateMemory):
     def together(self) -> Iterator[None]:
         self._waits, self._has_waiting = True, False
         try:
-            yield
+            with super().together():
+                yield
         finally:
             self._waits = False
-            if self._has_waiting:
-                self._changed()
+        if self._has_waiting:
+            self._changed()
 
     def _changed(self) -> None:
         if self._waits:

@@ -5,8 +5,9 @@ Go: pkg/kubelet/cm/cpumanager/state/state_mem.go
 
 from __future__ import annotations
 
-import contextlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kubelet.cm.cpumanager.state.state import ContainerCPUAssignments
@@ -45,8 +46,15 @@ class StateMemory:
         with self._lock:
             return {pod_uid: dict(containers) for pod_uid, containers in self._assignments.items()}
 
-    def together(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        before = self.get_cpu_assignments(), self.get_default_cpu_set()
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._assignments, self._default_cpu_set = before
+            raise
 
     def set_cpu_set(self, pod_uid: str, container_name: str, cpus: CPUSet) -> None:
         with self._lock:

@@ -83,7 +83,7 @@ class State(Reader, Protocol):
     def together(self) -> AbstractContextManager[None]:
         """What is changed within reaches the disk as one, for a part of it would make no sense to the next kubelet.
 
-        One at a time changes the state.
+        If an exception leaves the block, nothing is changed. One at a time changes the state.
         """
         ...
 

@@ -85,12 +85,14 @@ class StateCheckpoint:
         with self._lock:
             self._waits, self._has_waiting = True, False
         try:
-            yield
+            with self._cache.together():
+                yield
         finally:
             with self._lock:
                 self._waits = False
-                if self._has_waiting:
-                    self._save_locked()
+        with self._lock:
+            if self._has_waiting:
+                self._save_locked()
 
     def _save_locked(self) -> None:
         """The pod has its memory even if that cannot be written now; the next change tries again."""

@@ -5,8 +5,9 @@ Go: pkg/kubelet/cm/memorymanager/state/state_mem.go
 
 from __future__ import annotations
 
-import contextlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kubelet.cm.memorymanager.state.state import (
@@ -42,8 +43,15 @@ class StateMemory:
         with self._lock:
             return clone_assignments(self._assignments)
 
-    def together(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        before = self.get_memory_assignments(), self.get_machine_state()
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._assignments, self._machine_state = before
+            raise
 
     def set_machine_state(self, node_map: NUMANodeMap) -> None:
         with self._lock:

@@ -695,7 +695,7 @@ class ContainerMethods(LogMethods):
     def restore_specs_from_container_labels(
         self, ctx: golang.Context, container_id: kubecontainer.ContainerID
     ) -> tuple[v1.Pod, v1.Container]:
-        """As much of the specs as killing needs, for a container whose pod is gone.
+        """As much of the specs as killing needs, for a container whose pod is gone, or cannot be read in full.
 
         Raises crierror.RemoteError.
         """
@@ -739,7 +739,7 @@ class ContainerMethods(LogMethods):
         grace_period_override, in seconds, replaces what the pod says. Raises crierror.RemoteError, and LookupError
         for a container that the pod does not have.
         """
-        if pod is None:
+        if pod is None or isinstance(pod, v1.PartialPod):
             pod, container = self.restore_specs_from_container_labels(ctx, container_id)
         else:
             spec = kubecontainer.get_container_spec(pod, container_name)

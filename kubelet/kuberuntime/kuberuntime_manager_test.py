@@ -464,11 +464,13 @@ def test_kill_pod_stops_containers_and_every_sandbox(fake: testing.TestRuntime) 
     assert {c.status.state for c in fake.runtime.containers.values()} == {runtimeapi.CONTAINER_EXITED}
 
 
-def test_kill_pod_without_spec_restores_it_from_labels(fake: testing.TestRuntime) -> None:
+@pytest.mark.parametrize("known", [False, True], ids=["gone", "cannot be read in full"])
+def test_kill_pod_without_spec_restores_it_from_labels(fake: testing.TestRuntime, known: bool) -> None:
     pod = _pod(_container("foo1", "busybox"))
     pod.spec.termination_grace_period_seconds = 7
     _sync(fake, pod)
-    fake.manager.kill_pod(_CTX, None, fake.manager.get_pod(_CTX, _UID), None)
+    partial = v1.PartialPod(metadata=pod.metadata) if known else None
+    fake.manager.kill_pod(_CTX, partial, fake.manager.get_pod(_CTX, _UID), None)
     assert fake.runtime.requests("StopContainer") == [(f"{_SANDBOX}_foo1_0", 7)]
 
 

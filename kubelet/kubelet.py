@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import enum
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -890,12 +890,19 @@ class Kubelet(KubeletPods, KubeletStats):
             raise RuntimeError(f"pod is not admitted yet: {result.message}")
         return self._admit_or_reject(pod, result)
 
+    def _counts(self, uid: str, gone: Collection[str]) -> bool:
+        """Whether an active pod has what another cannot get.
+
+        One that waits has nothing, unless an earlier kubelet had admitted it: then it may be running.
+        """
+        return uid not in gone and (uid not in self.waiting_pods or self.allocation_manager.is_allocated(uid))
+
     def _admit_waiting_pod(self, pod: v1.Pod, preempted: Sequence[v1.Pod]) -> lifecycle.PodAdmitResult:
         """Ask once more whether the pod may run. Those that were preempted for it have ended, or count as if so."""
         gone = {victim.metadata.uid for victim in preempted}
         with self.waiting_pods.admission_lock:
-            active = self.waiting_pods.without(self.get_active_pods())
-            result = self.allocation_manager.add_pod([one for one in active if one.metadata.uid not in gone], pod)
+            others = [one for one in self.get_active_pods() if self._counts(one.metadata.uid, gone)]
+            result = self.allocation_manager.add_pod(others, pod)
             if not result.wait:
                 self.waiting_pods.discard(pod.metadata.uid)
         return result

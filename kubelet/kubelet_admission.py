@@ -6,9 +6,6 @@ Go has none: it turns away for good what it cannot admit at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-
-from pkg.api.core import v1
 
 
 class WaitingPods:
@@ -35,8 +32,3 @@ class WaitingPods:
     def __contains__(self, uid: str) -> bool:
         with self._lock:
             return uid in self._reasons
-
-    def without(self, pods: Iterable[v1.Pod]) -> list[v1.Pod]:
-        """Those of the pods that do not wait, and so have what they want."""
-        with self._lock:
-            return [pod for pod in pods if pod.metadata.uid not in self._reasons]

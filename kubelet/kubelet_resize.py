@@ -18,7 +18,7 @@ _ZERO = resource.new_quantity(0)
 
 def record_resize_operations(old_pod: v1.Pod | None, new_pod: v1.Pod) -> bool:
     """Whether the pod wants other resources than before; counts what its containers want."""
-    if old_pod is None:
+    if old_pod is None or isinstance(old_pod, v1.PartialPod):
         return True
     containers = _record_container_resize_operations(old_pod, new_pod)
     return containers or not codec.semantic_equal(old_pod.spec.resources, new_pod.spec.resources)

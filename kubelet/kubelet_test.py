@@ -1099,6 +1099,16 @@ def test_resize_that_waited_when_the_kubelet_ended(test_kubelet: TestKubelet) ->
     assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"]
 
 
+def test_resize_of_a_pod_that_could_not_be_read_in_full(test_kubelet: TestKubelet) -> None:
+    kubelet, wants = test_kubelet.kubelet, sized_pod("p", "200m", 2)
+    kubelet.allocation_manager.set_allocated_resources(sized_pod("p", "100m"))
+    kubelet.handle_pod_additions(test_kubelet.ctx, [v1.PartialPod(metadata=wants.metadata)])
+    allocated = kubelet.allocation_manager.get_container_resource_allocation("uid-p", "c")
+    assert allocated is not None and str(allocated.requests["cpu"]) == "100m"
+    kubelet.handle_pod_updates(test_kubelet.ctx, [wants])
+    assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"]
+
+
 def test_sync_shows_how_far_a_resize_is(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     kubelet, runtime = test_kubelet.kubelet, test_kubelet.runtime
     pod = sized_pod("p", "200m", 2)

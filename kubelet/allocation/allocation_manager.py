@@ -239,10 +239,18 @@ class Manager:
     def update_pod_from_allocation(self, pod: v1.Pod) -> tuple[v1.Pod, bool]:
         """The pod with the resources that it was given in place of those that it wants, and whether they differ.
 
-        A copy if they do, else the pod itself.
+        A copy if they do, else the pod itself. Of a pod that cannot be read in full it is not known what it wants.
         """
         allocated = self._allocated.get_pod_resource_info(pod.metadata.uid)
-        return (pod, False) if allocated is None else update_pod_from_allocation(pod, allocated)
+        if allocated is None:
+            return pod, False
+        if isinstance(pod, v1.PartialPod):
+            return _with_missing_containers(pod, allocated), False
+        return update_pod_from_allocation(pod, allocated)
+
+    def is_allocated(self, uid: str) -> bool:
+        """Whether the pod was given something, be it by an earlier kubelet."""
+        return self._allocated.get_pod_resource_info(uid) is not None
 
     def set_allocated_resources(self, pod: v1.Pod) -> None:
         """Note that the pod was given what it wants. Raises OSError."""
@@ -368,6 +376,19 @@ def update_pod_from_allocation(pod: v1.Pod, allocated: state.PodResourceInfo) ->
         if container.name in changed:
             container.resources = v1.deepcopy(allocated.container_resources[container.name])
     return pod, True
+
+
+def _with_missing_containers(pod: v1.PartialPod, allocated: state.PodResourceInfo) -> v1.PartialPod:
+    """The pod with containers that have what it was given, as far as it has them no more: it may still use that."""
+    known = {container.name for container in (*pod.spec.containers, *pod.spec.init_containers)}
+    known.update(s.name for s in pod.status.init_container_statuses if s.state.terminated is not None)
+    missing = allocated.container_resources.keys() - known
+    if not missing:
+        return pod
+    pod = v1.deepcopy(pod)
+    for name in sorted(missing):
+        pod.spec.containers.append(v1.Container(name=name, resources=v1.deepcopy(allocated.container_resources[name])))
+    return pod
 
 
 def allocation_from_pod(pod: v1.Pod) -> state.PodResourceInfo:

@@ -185,6 +185,28 @@ def test_update_pod_from_allocation(tmp_path: Path) -> None:
     assert (tmp_path / "allocated_pods_state").exists()
 
 
+def test_pod_that_cannot_be_read_in_full_has_what_it_was_given() -> None:
+    """It goes on using that, and nobody knows whether it wants anything else."""
+    init = container(amounts("4"), name="init")
+    sidecar = container(amounts("1"), name="sidecar", restart_policy="Always")
+    pod = new_pod("p", container(amounts("1")), container(amounts("2"), name="c2"), init_containers=[init, sidecar])
+    environment = Environment(pod)
+    ended = v1.ContainerState(terminated=v1.ContainerStateTerminated(exit_code=0))
+    partial = v1.PartialPod(metadata=pod.metadata)
+    partial.status.init_container_statuses = [v1.ContainerStatus(name="init", state=ended)]
+    before = v1.deepcopy(partial)
+    refused = environment.manager.add_pod([partial], new_pod("other", container(amounts("2"))))
+    assert (refused.admit, refused.reason) == (False, "OutOfcpu")
+    assert environment.manager.add_pod([partial], new_pod("small", container(amounts("1")))).admit
+    found, updated = environment.manager.update_pod_from_allocation(partial)
+    assert isinstance(found, v1.PartialPod) and [c.name for c in found.spec.containers] == ["c1", "c2", "sidecar"]
+    assert not updated and partial == before
+
+    partial.spec = v1.deepcopy(pod.spec)
+    partial.spec.containers[0].resources.requests = amounts("9")
+    assert environment.manager.update_pod_from_allocation(partial) == (partial, False)
+
+
 def test_amounts_that_are_the_same_are_no_difference() -> None:
     pod = new_pod("p", container(amounts("1", "1Gi")))
     environment = Environment(pod)

@@ -40,8 +40,8 @@ class State(Reader, Protocol):
     def together(self) -> AbstractContextManager[None]:
         """What is changed within reaches the disk as one, for a part of it would make no sense to the next kubelet.
 
-        If an exception leaves the block, nothing is changed. One at a time changes the state. DIVERGES: Go writes each part, and a kubelet that was killed in between does
-        not start again until somebody removes the file.
+        If an exception leaves the block, nothing is changed. One at a time changes the state. DIVERGES: Go writes each
+        part, and a kubelet that was killed in between does not start again until somebody removes the file.
         """
         ...
 

@@ -249,6 +249,22 @@ class ActualStateOfWorld:
             volume.device_mount_path = device_mount_path
             return True
 
+    def rename_reconstructed_volume(self, volume_name: str, new_name: str, attachable: bool) -> None:
+        """The volume that was found on disk is the one with the new name, of which what is known already stays."""
+        with self._lock:
+            found = self._attached_volumes.pop(volume_name, None)
+            pods = self._found_during_reconstruction.pop(volume_name, set())
+            if found is None:
+                return
+            found.volume_name = new_name
+            found.plugin_is_attachable = VolumeAttachability.TRUE if attachable else VolumeAttachability.FALSE
+            known = self._attached_volumes.setdefault(new_name, found)
+            pods -= known.mounted_pods.keys() if known is not found else set()
+            self._found_during_reconstruction.setdefault(new_name, set()).update(pods)
+            known.mounted_pods = found.mounted_pods | known.mounted_pods
+            if known.device_mount_state is DeviceMountState.DEVICE_NOT_MOUNTED:
+                known.device_mount_state, known.device_mount_path = found.device_mount_state, found.device_mount_path
+
     def update_reconstructed_device_path(self, volume_name: str, device_path: str) -> None:
         """Where the node's status says the device is; who has mounted it since knows better."""
         with self._lock:

@@ -251,6 +251,16 @@ class DesiredStateOfWorld:
             pods = (volume.pods_to_mount.get(pod_name) for volume in self._volumes_to_mount.values())
             return any(pod is not None and pod.volume_spec.name() == volume_spec_name for pod in pods)
 
+    def find_volume_with_spec_name(self, pod_name: str, plugin_name: str, volume_spec_name: str) -> str | None:
+        """The name of the plugin's volume that the pod wants and whose directory has this name."""
+        with self._lock:
+            for volume in self._volumes_to_mount.values():
+                pod = volume.pods_to_mount.get(pod_name)
+                is_plugins = volume.volume_name.startswith(f"{plugin_name}/")
+                if is_plugins and pod is not None and pod.volume_spec.name() == volume_spec_name:
+                    return volume.volume_name
+        return None
+
     def get_pods(self) -> set[str]:
         """Pods that want volumes."""
         with self._lock:

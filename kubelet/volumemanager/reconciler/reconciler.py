@@ -55,6 +55,7 @@ class Reconciler(ReconstructMethods):
         """One round."""
         ready_to_unmount = self._ready_to_unmount()
         if ready_to_unmount:
+            self._rename_reconstructed_volumes()
             # First, so that what one pod has given up is away before another gets it.
             self.unmount_volumes()
         self.mount_or_attach_volumes()

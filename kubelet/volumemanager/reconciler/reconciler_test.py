@@ -23,7 +23,7 @@ from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.golang.testing import out_of_threads
-from pkg.volume import Spec, VolumePluginMgr
+from pkg.volume import ReconstructedVolume, Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.testing import FakeVolumeHost
 from pkg.volume.util.operationexecutor import (
@@ -334,6 +334,32 @@ def test_reconstructed_volume_is_uncertain_until_the_node_has_told(world: World)
     assert volume.plugin_is_attachable and volume.device_path == "/dev/new"
     world.rounds(2)
     assert world.names() == ["tear_down", "unmount_device"] and world.reconciler.states_has_been_synced()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_volume_whose_directory_tells_another_name_is_left_to_its_pod(
+    world: World, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    monkeypatch.setattr(world.reconciler, "_pod_has_begun", lambda pod_name: begun)
+    spec = testing.new_persistent_volume_spec("pv")
+    assert spec.persistent_volume is not None and spec.persistent_volume.spec.photon_persistent_disk is not None
+    spec.persistent_volume.spec.photon_persistent_disk.pd_id = "pv:3260"
+    monkeypatch.setattr(world.plugin, "construct_volume_spec", lambda name, path: ReconstructedVolume(spec))
+    path, _ = left_behind(world), left_behind(world, "gone")
+    world.reconciler.reconstruct_volumes()
+    world.want()
+    world.report()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.rounds(1 + begun)
+    assert path.exists() and [call for call in world.plugin.calls if call[0] == "tear_down"] == [
+        ("tear_down", "pv", "gone")
+    ]
+    assert "unmount_device" not in world.names() and world.actual.pod_has_mounted_volumes("u") == begun
+    (volume,) = world.actual.get_attached_volumes()
+    assert volume.volume_name == PV and volume.plugin_is_attachable and volume.device_may_be_mounted()
+    world.desired.delete_pod_from_volume("u", PV)
+    world.rounds(2)
+    assert world.names()[-2:] == ["tear_down", "unmount_device"] and world.actual.get_attached_volumes() == []
 
 
 def test_reconstructed_block_volume_is_unmapped(world: World) -> None:

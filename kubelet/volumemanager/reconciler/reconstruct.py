@@ -18,7 +18,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.volume.util.nestedpendingoperations import EMPTY_NODE_NAME
-from pkg.volume.util.operationexecutor import MarkVolumeOpts, VolumeMountState
+from pkg.volume.util.operationexecutor import MarkVolumeOpts, MountedVolume, VolumeMountState
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
@@ -128,6 +128,28 @@ class ReconstructMethods(ReconstructCommonMethods):
             volumeName=info.volume_name,
             deviceMountPath=path,
         )
+
+    def _rename_reconstructed_volumes(self) -> None:
+        """Give volumes the names by which their pods want them, where their directories told others.
+
+        DIVERGES: a directory of iSCSI tells the portal with its port, which the volume itself need not. Go takes the
+        two for different volumes, and after a restart takes the disk away under the pod's containers.
+        """
+        for found in self._actual_state_of_world.get_all_mounted_volumes():
+            if self._actual_state_of_world.is_volume_reconstructed(found.volume_name, found.pod_name):
+                with self._contained("renaming", found.volume_name):
+                    self._rename_reconstructed_volume(found)
+
+    def _rename_reconstructed_volume(self, found: MountedVolume) -> None:
+        desired = self._desired_state_of_world
+        if desired.pod_exists_in_volume(found.pod_name, found.volume_name, found.selinux_mount_context):
+            return
+        name = desired.find_volume_with_spec_name(found.pod_name, found.plugin_name, found.inner_volume_spec_name)
+        if name is None or name == found.volume_name:
+            return
+        klog.v(2).info_s("Reconstructed volume is wanted by another name", volumeName=found.volume_name, newName=name)
+        attachable = name in desired.get_attachable_volumes()
+        self._actual_state_of_world.rename_reconstructed_volume(found.volume_name, name, attachable)
 
     def _clean_orphan_volumes(self) -> None:
         """Unmount what could not be told from its directory and no pod wants.

@@ -23,7 +23,7 @@ from requests import adapters
 
 from pkg import golang
 from pkg.client_go.transport import connection as connection_
-from pkg.golang import http, httpproxy
+from pkg.golang import httpproxy, net
 
 MAX_REDIRECTS = 10
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -172,7 +172,7 @@ class _Adapter(adapters.HTTPAdapter):
         with self._lock:
             self._sockets.append(sock.dup())
             if self._is_over:
-                http.hang_up(sock)
+                net.hang_up(sock)
 
     def hang_up_with(self, ctx: golang.Context) -> None:
         """Wait until ctx is done, and end all connections; on a thread of its own."""
@@ -180,6 +180,6 @@ class _Adapter(adapters.HTTPAdapter):
         with self._lock:
             self._is_over = True
             for each in self._sockets:
-                http.hang_up(each)
+                net.hang_up(each)
                 each.close()
             self._sockets.clear()

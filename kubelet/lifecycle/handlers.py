@@ -20,8 +20,9 @@ from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.version import Version
 from pkg.client_go.tools import record
 from pkg.component_helpers import nodedeclaredfeatures as ndf
-from pkg.probe import dialer, httpclient
+from pkg.golang import net
 from pkg.probe import http as httpprobe
+from pkg.probe import httpclient
 from pkg.probe.httpclient import HTTPRequestError, HTTPResponseError
 from pkg.security import apparmor
 from pkg.util import exec as utilexec
@@ -124,7 +125,7 @@ class HandlerRunner:
             self._run_exec(ctx, container_id, handler.exec, where, log)
         elif handler.http_get is not None:
             try:
-                self._run_http_handler(dialer.with_owner(ctx, pod.metadata.uid), pod, container, handler.http_get)
+                self._run_http_handler(net.with_owner(ctx, pod.metadata.uid), pod, container, handler.http_get)
             except Exception as err:  # The runtime, the network or the server: all mean that the hook failed.
                 # DIVERGES: Go shows all of both. Of a pod without an address the fault is the whole of its status.
                 path, fault = _beginning(handler.http_get.path), _beginning(str(err))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import platform
-import socket
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -21,7 +20,10 @@ from pkg.apimachinery.util import errors as utilerrors
 from pkg.apimachinery.util.net import IPAddress
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.component_base import version
+from pkg.golang import net
 
+# Seconds for the name service to say what the node's name stands for. Go leaves that to its resolver.
+LOOKUP_TIMEOUT = 10.0
 # How many names of an image are shown.
 MAX_NAMES_PER_IMAGE_IN_NODE_STATUS = 5
 # What an external cloud provider takes the node's addresses from.
@@ -78,7 +80,7 @@ def node_address(
         else:
             address = node_ip if node_ip is not None and first_specified else None
             if address is None:
-                address = _find_address(node, node_ip, validate_node_ip_func, hostname, resolve_address_func)
+                address = _find_address(ctx, node, node_ip, validate_node_ip_func, hostname, resolve_address_func)
             node.status.addresses = _addresses([address], hostname)
 
     return set_addresses
@@ -101,6 +103,7 @@ def _addresses(ips: Sequence[IPAddress], hostname: str) -> list[v1.NodeAddress]:
 
 
 def _find_address(
+    ctx: golang.Context,
     node: v1.Node,
     node_ip: IPAddress | None,
     validate_node_ip_func: Callable[[IPAddress], None],
@@ -113,7 +116,7 @@ def _find_address(
     except ValueError:
         pass  # a name, as nearly always
     usable = []
-    for ip in _look_up(node.metadata.name):
+    for ip in _look_up(ctx, node.metadata.name):
         try:
             validate_node_ip_func(ip)
         except ValueError:
@@ -128,12 +131,15 @@ def _find_address(
         raise ValueError(f"can't get ip address of node {node.metadata.name}. error: {err}") from err
 
 
-def _look_up(name: str) -> list[IPAddress]:
-    """Addresses of the name, each once, in the name service's order."""
+def _look_up(ctx: golang.Context, name: str) -> list[IPAddress]:
+    """Addresses of the name, each once, in the name service's order; none if that is silent for LOOKUP_TIMEOUT."""
+    limited, cancel = golang.with_timeout(ctx, LOOKUP_TIMEOUT)
     try:
-        return list(dict.fromkeys(ip_address(info[4][0]) for info in socket.getaddrinfo(name, None)))
+        return list(dict.fromkeys(ip_address(info[4][0]) for info in net.lookup_host(limited, name, 0)))
     except (OSError, UnicodeError):  # UnicodeError: DNS can have no such name, such as one longer than 63 characters
         return []
+    finally:
+        cancel()
 
 
 # ---- The machine ----

@@ -16,12 +16,14 @@ import pytest
 from kubelet import cadvisor, cm, nodestatus
 from kubelet import container as kubecontainer
 from kubelet.container.testing import FakeVersion
+from kubelet.nodestatus import setters
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.net import IPAddress
+from pkg.golang.net.testing import Resolver
 
 HOST = "test-node"
 PROVIDED = "alpha.kubernetes.io/provided-node-ip"
@@ -71,7 +73,7 @@ def address_setter(ips: str, cloud: bool = False, resolved: str = "", hostname: 
 
 @pytest.fixture
 def nobody_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(host: str, port: object) -> None:
+    def refuse(host: str, port: object, **_: object) -> None:
         raise socket.gaierror("unknown")
 
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
@@ -148,7 +150,7 @@ def test_node_address_of_no_use(ips: str, message: str) -> None:
 def test_node_address_from_the_name_service(
     monkeypatch: pytest.MonkeyPatch, ips: str, found: list[str], resolved: str, expected: str
 ) -> None:
-    def look_up(host: str, port: object) -> list[Any]:
+    def look_up(host: str, port: object, **_: object) -> list[Any]:
         assert host == HOST
         return [(0, 0, kind, "", (ip, 0)) for ip in found for kind in (1, 2)]
 
@@ -156,6 +158,19 @@ def test_node_address_from_the_name_service(
     node = make_node()
     address_setter(ips, resolved=resolved)(CTX, node)
     assert addresses(node)[0] == f"InternalIP {expected}"
+
+
+def test_node_address_is_that_of_the_default_route_while_the_name_service_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(setters, "LOOKUP_TIMEOUT", 0.1)
+    names = Resolver(monkeypatch)
+    node = make_node()
+    address_setter("", resolved="10.9.9.9")(CTX, node)
+    assert addresses(node)[0] == "InternalIP 10.9.9.9"
+    assert names.asked == [HOST]
+    assert names.answered == []
+    names.go_on.set()
 
 
 def test_hostname_that_is_an_address() -> None:

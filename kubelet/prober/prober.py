@@ -14,6 +14,7 @@ from kubelet.prober import results
 from pkg import golang, klog
 from pkg import probe as probing
 from pkg.api.core import v1
+from pkg.golang import net
 from pkg.probe import http as httpprobe
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Prober:
         container_id: kubecontainer.ContainerID,
     ) -> tuple[probing.Result, str]:
         timeout = float(spec.timeout_seconds)
-        ctx = probing.with_owner(ctx, pod.metadata.uid)
+        ctx = net.with_owner(ctx, pod.metadata.uid)
         if spec.exec is not None:
             command = kubecontainer.expand_container_command_only_static(spec.exec.command, container.env)
             return probing.probe_exec(lambda: self._runner.run_in_container(ctx, container_id, command, timeout))

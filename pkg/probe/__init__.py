@@ -3,7 +3,6 @@
 Go: pkg/probe
 """
 
-from pkg.probe.dialer import with_owner
 from pkg.probe.exec import probe_exec
 from pkg.probe.grpc import probe_grpc
 from pkg.probe.http import probe_http
@@ -18,5 +17,4 @@ __all__ = [
     "probe_http",
     "probe_tcp",
     "resolve_container_port",
-    "with_owner",
 ]

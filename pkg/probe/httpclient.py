@@ -22,7 +22,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
 from pkg import golang
-from pkg.golang import http
+from pkg.golang import net
 from pkg.probe import dialer
 
 # Of the body of an answer no more is read.
@@ -122,7 +122,7 @@ def _round_trip(ctx: golang.Context, url: str, headers: Headers) -> Response:
         if parts.scheme == "https":
             sock = _unverified().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
             stack.enter_context(sock)
-        stack.callback(golang.after_func(ctx, functools.partial(http.hang_up, sock)))
+        stack.callback(golang.after_func(ctx, functools.partial(net.hang_up, sock)))
         connection = _Connection(ctx, sock)
         connection.send(request)
         return _read_response(io.BufferedReader(connection, _READ_SIZE))

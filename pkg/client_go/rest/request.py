@@ -17,6 +17,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.client_go import transport
+from pkg.golang import net
 
 # How much of an answer that cannot be understood an error shows.
 _MAX_TEXT_BYTES = 2048
@@ -75,8 +76,8 @@ def describe(err: Exception) -> str:
             return f"malformed HTTP response {str(err)[:_MAX_LINE]}"
         case transport.ConnectionLostError():
             return str(err)
-        case TimeoutError() if err.args == (transport.IO_TIMEOUT,):
-            return f"dial tcp: {transport.IO_TIMEOUT}"
+        case TimeoutError() if str(err).endswith(net.IO_TIMEOUT):
+            return f"dial tcp: {err}"
         case ssl.SSLError() if "ALERT" in (err.reason or ""):
             alert = (err.reason or "").partition("ALERT_")[2].replace("_", " ").lower()
             return f"remote error: tls: {alert}"

@@ -2,9 +2,8 @@
 
 Go: k8s.io/client-go/transport, k8s.io/client-go/util/connrotation
 
-`connection.py` opens connections and keeps those that can be used again, `dial.py` chooses among the addresses of a
-name, `body.py` reads answers, `tls.py` says what both ends must prove and show, `token_source.py` reads tokens from
-files.
+`connection.py` opens connections and keeps those that can be used again, `body.py` reads answers, `tls.py` says what
+both ends must prove and show, `token_source.py` reads tokens from files.
 """
 
 from pkg.client_go.transport.body import read_body
@@ -15,12 +14,10 @@ from pkg.client_go.transport.connection import (
     ConnectionTracker,
     TransportError,
 )
-from pkg.client_go.transport.dial import IO_TIMEOUT
 from pkg.client_go.transport.tls import ClientCertificate, KeyPair, TLSContexts
 from pkg.client_go.transport.token_source import CachingTokenSource
 
 __all__ = [
-    "IO_TIMEOUT",
     "CachingTokenSource",
     "ClientCertificate",
     "Connection",

@@ -21,8 +21,9 @@ import urllib.parse
 import weakref
 from time import monotonic
 
+from pkg import golang
 from pkg.client_go.tools import metrics
-from pkg.client_go.transport import dial
+from pkg.golang import net
 
 # Seconds for connecting, for the answer of a proxy to CONNECT, and for the TLS handshake.
 CONNECT_TIMEOUT = 30.0
@@ -137,9 +138,10 @@ class Connection(http.client.HTTPConnection):
         super().__init__(via.hostname or "", via.port or port)
         self.tls_context = context
         self._server_name = server_name or host
-        self._lock = threading.Lock()  # guards _sockets, _aborted
-        self._sockets: list[socket.socket] = []
-        self._aborted = False
+        # Ends with an abort.
+        self._ctx, self._cancel = golang.with_cancel(golang.background())
+        self._lock = threading.Lock()  # guards _owned
+        self._owned: socket.socket | None = None
         self._deadline = math.inf
         self._idle: float | None = None
         self.idle_since = 0.0
@@ -170,14 +172,10 @@ class Connection(http.client.HTTPConnection):
 
     def abort(self) -> None:
         """End it from any thread: whatever blocks on it fails at once."""
+        self._cancel()
         with self._lock:
-            self._aborted = True
-            for sock in self._sockets:
-                try:
-                    # Not that of SSLSocket, which would take the TLS state from under the reader.
-                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
-                except OSError:
-                    pass  # not connected, or not any more
+            if self._owned is not None:
+                net.hang_up(self._owned)
 
     def set_deadline(self, deadline: float, idle: float | None = None) -> None:
         """Until when all that is sent and received may take (time.monotonic; infinity is for ever), and for how many
@@ -227,31 +225,24 @@ class Connection(http.client.HTTPConnection):
             return True
 
     def _dial(self, deadline: float) -> socket.socket:
-        """DIVERGES: looking up the name cannot be ended before it ends by itself."""
-        start = monotonic()
-        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        metrics.resolver_latency(self.host, monotonic() - start)
-        sock = dial.dial_parallel(found, deadline, self._prepare)
+        ctx, cancel = golang.with_deadline(self._ctx, deadline)
+        try:
+            start = monotonic()
+            found = net.lookup_host(ctx, self.host, self.port)
+            metrics.resolver_latency(self.host, monotonic() - start)
+            sock = net.dial_parallel(ctx, found, _set_options)
+        finally:
+            cancel()
         self._own(sock)
         return sock
 
-    def _prepare(self, sock: socket.socket) -> None:
-        _set_options(sock)
-        with self._lock:
-            self._check_aborted_locked(sock)
-            # Those that are closed by now have lost against another address.
-            self._sockets = [each for each in self._sockets if each.fileno() >= 0] + [sock]
-
     def _own(self, sock: socket.socket) -> None:
-        """Let an abort end this socket alone. Raises ConnectionAbortedError, and closes it, if one has come before."""
+        """Let an abort end this socket. Raises ConnectionAbortedError, and closes it, if one has come before."""
         with self._lock:
-            self._check_aborted_locked(sock)
-            self._sockets = [sock]
-
-    def _check_aborted_locked(self, sock: socket.socket) -> None:
-        if self._aborted:
-            sock.close()
-            raise ConnectionAbortedError("connection was closed")
+            self._owned = sock
+            if self._ctx.err() is not None:
+                sock.close()
+                raise ConnectionAbortedError("connection was closed")
 
 
 class _Deadlined(io.RawIOBase):

@@ -12,7 +12,7 @@ stay when there are too many), server.py (connections), hangups.py (clients that
 """
 
 from pkg.golang.http.conn import Conn
-from pkg.golang.http.hangups import HangUps, hang_up
+from pkg.golang.http.hangups import HangUps
 from pkg.golang.http.headers import Headers
 from pkg.golang.http.mux import Filter, ServeMux, clean_path
 from pkg.golang.http.request import BadRequest, Body, Request, parse_path
@@ -38,7 +38,6 @@ __all__ = [
     "Server",
     "clean_path",
     "error",
-    "hang_up",
     "parse_path",
     "status_text",
 ]

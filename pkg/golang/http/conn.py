@@ -11,7 +11,7 @@ import socket
 import time
 from typing import Protocol
 
-from pkg.golang.http.hangups import hang_up
+from pkg.golang.net import hang_up
 
 _CHUNK = 1 << 16
 

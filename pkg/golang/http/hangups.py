@@ -5,7 +5,6 @@ Go: net/http/server.go (connReader.backgroundRead)
 
 from __future__ import annotations
 
-import contextlib
 import select
 import socket
 import threading
@@ -13,13 +12,6 @@ from collections.abc import Callable
 
 from pkg import golang
 from pkg.apimachinery.util import runtime as utilruntime
-
-
-def hang_up(sock: socket.socket) -> None:
-    """End both directions, from any thread; the owner of the socket sees the end and closes it."""
-    with contextlib.suppress(OSError):
-        # Not through the TLS layer, which another thread may be inside of.
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 class HangUps:

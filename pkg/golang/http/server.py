@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from pkg import golang, klog
 from pkg.apimachinery.util import runtime as utilruntime
 from pkg.golang import debug
-from pkg.golang.http.hangups import HangUps, hang_up
+from pkg.golang.http.hangups import HangUps
 from pkg.golang.http.head import MAX_HEAD_BYTES
 from pkg.golang.http.response import Handler
 from pkg.golang.http.room import Limits, Room, source_of
+from pkg.golang.net import hang_up
 
 if TYPE_CHECKING:
     from OpenSSL import SSL

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from pkg import golang, klog
-from pkg.golang.http import hang_up
+from pkg.golang.net import hang_up
 
 from .interfaces import AnswerFault, Cut, Request
 

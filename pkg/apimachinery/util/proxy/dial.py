@@ -9,6 +9,8 @@ import socket
 import time
 from urllib.parse import SplitResult
 
+from pkg import golang
+from pkg.golang import net
 from pkg.golang.http.conn import Conn, PlainConn
 
 # In seconds, for the connection and for what is said before the streams.
@@ -23,13 +25,20 @@ def dial_url(url: SplitResult) -> Conn:
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ValueError(f"unknown scheme or host: {url.geturl()}")
     port = url.port or (443 if url.scheme == "https" else 80)
-    sock = socket.create_connection((url.hostname, port), timeout=DIAL_TIMEOUT)
+    ctx, cancel = golang.with_timeout(golang.background(), DIAL_TIMEOUT)
     try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock = net.dial_parallel(ctx, net.lookup_host(ctx, url.hostname, port), _set_options)
+    finally:
+        cancel()
+    try:
         return PlainConn(sock) if url.scheme == "http" else _secure(sock, url.hostname)
     except BaseException:
         sock.close()
         raise
+
+
+def _set_options(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _secure(sock: socket.socket, host: str) -> Conn:

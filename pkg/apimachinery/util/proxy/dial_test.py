@@ -22,6 +22,7 @@ from cryptography.x509.oid import NameOID
 from pkg import golang
 from pkg.apimachinery.util import proxy
 from pkg.apimachinery.util.proxy.testing import TIMEOUT
+from pkg.golang.net.testing import Resolver
 
 
 @pytest.fixture
@@ -153,9 +154,11 @@ def test_the_certificate_is_of_the_host_that_was_asked_for(
 ) -> None:
     certificate = issue(tmp_path, *names)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    connect = socket.create_connection
-    monkeypatch.setattr(socket, "create_connection", lambda to, timeout: connect(("127.0.0.1", to[1]), timeout))
+    names_of_hosts = Resolver(monkeypatch)
     with echo(certificate) as port:
+        names_of_hosts.addresses[host] = [
+            (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", port))
+        ]
         if is_right:
             proxy.dial_url(urlsplit(f"https://{host}:{port}/")).close()
         else:

@@ -1,0 +1,120 @@
+"""Look up the addresses of a name, and wait for them no longer than the caller's context lasts.
+
+The system's resolver, getaddrinfo, cannot be ended, and may wait for a dead name server for minutes. It runs on a
+thread of its own, so that a name whose look-up hangs holds up nobody but those who ask for it, and them until their
+time is over.
+
+Go: net/lookup.go
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pkg import golang
+
+# Names that are looked up at the same time for one owner: a pod, or the kubelet itself.
+MAX_LOOKUPS_PER_OWNER = 4
+# Those for all pods together, also for pods that have gone while the resolver hangs.
+MAX_LOOKUPS_OF_PODS = 256
+IO_TIMEOUT = "i/o timeout"
+_OWNER = object()
+_KUBELET = ""
+
+# (family, type, protocol, canonical name, address), as getaddrinfo gives them.
+Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
+
+
+def with_owner(ctx: golang.Context, owner: str) -> golang.Context:
+    """A context whose look-ups count as those of the pod `owner`, and not as the kubelet's own."""
+    return golang.with_value(ctx, _OWNER, owner)
+
+
+def lookup_host(ctx: golang.Context, host: str, port: int) -> Sequence[Address]:
+    """The host's addresses for a TCP connection, at least one. Thread-safe.
+
+    Raises OSError, TimeoutError and ConnectionAbortedError for the end of ctx among them, and UnicodeError for what
+    can be no name. Beyond ctx the look-up goes on. So that these threads have a bound, an owner with too many
+    look-ups under way gets no other.
+    """
+    try:
+        return _getaddrinfo(host, port, socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        pass  # It is a name.
+    under_way = _share_lookup(ctx.value(_OWNER) or _KUBELET, host, port)
+    if golang.select(under_way.done, ctx.done()).index == 1:
+        raise_if_canceled(ctx)
+        raise TimeoutError(f"lookup {host}: {IO_TIMEOUT}")
+    if under_way.err is not None:
+        raise under_way.err
+    return under_way.found
+
+
+def raise_if_canceled(ctx: golang.Context) -> None:
+    """Raises ConnectionAbortedError when ctx is cancelled, in the words of Go's dialer."""
+    if isinstance(ctx.err(), golang.Canceled):
+        raise ConnectionAbortedError("operation was canceled")
+
+
+@dataclass(slots=True)
+class _Lookup:
+    """One look-up under way; all who ask for the same wait for it."""
+
+    done: golang.Channel[None] = field(default_factory=golang.Channel)
+    found: Sequence[Address] = ()
+    err: Exception | None = None
+
+
+_lock = threading.Lock()  # guards _lookups
+# The look-ups under way, by owner and then by host and port.
+_lookups: dict[str, dict[tuple[str, int], _Lookup]] = {}
+
+
+def _share_lookup(owner: str, host: str, port: int) -> _Lookup:
+    """The look-up under way for the same, or a new one. Raises OSError when there is to be no other."""
+    key = (host, port)
+    with _lock:
+        if (shared := _lookups.get(owner, {}).get(key)) is not None:
+            return shared
+        _check_bounds_locked(owner)
+        lookup = _lookups.setdefault(owner, {})[key] = _Lookup()
+    try:
+        golang.go(_run, lookup, owner, host, port, name=f"lookup-{host}"[:60])
+    except golang.ThreadError as err:
+        # Those who wait are told, and ask again later.
+        lookup.err = OSError(str(err))
+        _end(lookup, owner, key)
+    return lookup
+
+
+def _check_bounds_locked(owner: str) -> None:
+    if (own := len(_lookups.get(owner, {}))) >= MAX_LOOKUPS_PER_OWNER:
+        raise OSError(f"{own} look-ups of the same {'pod' if owner else 'process'} are under way")
+    pods = sum(len(under_way) for each, under_way in _lookups.items() if each)
+    if owner and pods >= MAX_LOOKUPS_OF_PODS:
+        raise OSError(f"{pods} look-ups of pods are under way")
+
+
+def _run(lookup: _Lookup, owner: str, host: str, port: int) -> None:
+    try:
+        lookup.found = _getaddrinfo(host, port, 0)
+    except Exception as err:  # Who waits for the look-up raises it.
+        lookup.err = err
+    finally:
+        _end(lookup, owner, (host, port))
+
+
+def _end(lookup: _Lookup, owner: str, key: tuple[str, int]) -> None:
+    with _lock:
+        del _lookups[owner][key]
+        if not _lookups[owner]:
+            del _lookups[owner]
+    lookup.done.close()
+
+
+def _getaddrinfo(host: str, port: int, flags: int) -> Sequence[Address]:
+    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)

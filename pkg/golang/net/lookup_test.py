@@ -1,0 +1,79 @@
+"""Tests of looking up names: a resolver that hangs holds up nobody but those who ask, and has a bound."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from pkg import golang
+from pkg.golang import net
+from pkg.golang.net.testing import Resolver, stream_address
+from pkg.golang.testing import out_of_threads
+
+CTX = golang.background()
+WAIT = 30.0
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Resolver:
+    return Resolver(monkeypatch)
+
+
+def try_look_up(ctx: golang.Context, host: str, seconds: float = 0.05) -> str:
+    """What becomes of it in so many seconds."""
+    limited, cancel = golang.with_timeout(ctx, seconds)
+    try:
+        net.lookup_host(limited, host, 80)
+    except OSError as err:
+        return err.strerror or str(err)
+    finally:
+        cancel()
+    return ""
+
+
+def test_look_up_ends_with_its_context(names: Resolver) -> None:
+    assert try_look_up(CTX, "slow") == "lookup slow: i/o timeout"
+    ctx, cancel = golang.with_cancel(CTX)
+    thread = golang.go(cancel, name="cancel")
+    with pytest.raises(ConnectionAbortedError):
+        net.lookup_host(ctx, "slow", 80)
+    thread.join()
+    names.go_on.set()
+    assert try_look_up(CTX, "slow", WAIT) == "Name or service not known"
+
+
+def test_those_who_ask_for_one_name_share_its_look_up(names: Resolver) -> None:
+    for _ in range(5):
+        try_look_up(CTX, "slow")
+    assert names.asked == ["slow"]
+    names.go_on.set()
+
+
+def test_pod_with_many_slow_look_ups_has_no_more_threads_and_holds_up_no_other(names: Resolver) -> None:
+    one, other = net.with_owner(CTX, "one"), net.with_owner(CTX, "other")
+    with socket.socket() as fast:
+        names.addresses["fast"] = [stream_address(fast)]
+        outcomes = [try_look_up(one, f"slow-{number}") for number in range(6)]
+        assert outcomes[4:] == ["4 look-ups of the same pod are under way"] * 2
+        assert len(names.asked) == 4
+        assert try_look_up(other, "fast", WAIT) == ""
+        assert try_look_up(CTX, "fast", WAIT) == ""
+    names.go_on.set()
+
+
+def test_pods_that_come_and_go_leave_no_more_threads_than_there_may_be(names: Resolver) -> None:
+    with socket.socket() as server:
+        names.addresses["server"] = [stream_address(server)]
+        outcomes = [try_look_up(net.with_owner(CTX, f"pod-{number}"), "slow", 0.0) for number in range(258)]
+        assert outcomes[256:] == ["256 look-ups of pods are under way"] * 2
+        # What the kubelet itself wants to know has room of its own.
+        assert try_look_up(CTX, "server", WAIT) == ""
+    names.go_on.set()
+
+
+def test_look_up_without_a_thread_fails_and_leaves_nothing(names: Resolver) -> None:
+    with out_of_threads("lookup-"):
+        assert "can't start new thread" in try_look_up(CTX, "slow", WAIT)
+    names.go_on.set()
+    assert try_look_up(CTX, "slow", WAIT) == "Name or service not known"

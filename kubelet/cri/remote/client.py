@@ -6,10 +6,12 @@ Go: google.golang.org/grpc, as k8s.io/cri-client/pkg sets it up
 from __future__ import annotations
 
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import grpc
 import grpc.experimental
@@ -33,6 +35,8 @@ _OPTIONS = [
     # Streams of responses are read by the thread that asks, so that no call needs a thread of its own.
     (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
 ]
+# So many channels are kept that no call uses just now.
+_MAX_IDLE_CHANNELS = 16
 
 
 class Client(Protocol):
@@ -46,6 +50,79 @@ class Client(Protocol):
 
     def close(self) -> None:
         """End the connection and what is under way on it."""
+
+
+class _Channels:
+    """Channels to one endpoint, of which each serves one call at a time. Safe from any thread.
+
+    DIVERGES: Go makes all calls on one ClientConn. A channel of Python's gRPC has one lock, and a thread that holds it
+    may have to wait for the interpreter. While clients of the kubelet's server made hundreds of calls, the sync loop
+    waited seconds for its own. All channels use the same connection, which gRPC shares by itself.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._idle: list[grpc.Channel] = []
+        self._in_use: set[grpc.Channel] = set()
+        self._closed = False
+
+    @contextmanager
+    def one(self) -> Iterator[grpc.Channel]:
+        """A channel that nobody else uses until the end of the block. Raises RemoteError after `close`."""
+        channel = self._take()
+        try:
+            yield channel
+        finally:
+            self._give_back(channel)
+
+    def _take(self) -> grpc.Channel:
+        with self._lock:
+            if self._closed:
+                raise errors.RemoteError(grpc.StatusCode.CANCELLED, grpcstatus.CLIENT_CONN_CLOSING)
+            # The one that was used last: what a burst of calls needed ends up unused, and is closed.
+            channel = self._idle.pop() if self._idle else grpc.insecure_channel(self._target, options=_OPTIONS)
+            self._in_use.add(channel)
+            return channel
+
+    def _give_back(self, channel: grpc.Channel) -> None:
+        with self._lock:
+            self._in_use.discard(channel)
+            keeps = not self._closed and len(self._idle) < _MAX_IDLE_CHANNELS
+            if keeps:
+                self._idle.append(channel)
+        if not keeps:
+            channel.close()
+
+    def close(self) -> None:
+        """End the calls that are under way; later ones fail."""
+        with self._lock:
+            self._closed = True
+            channels = [*self._idle, *self._in_use]
+            self._idle.clear()
+        for channel in channels:
+            channel.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """How a method is called: a stream of responses, also where there is exactly one.
+
+    On the wire they are the same, and gRPC can cancel a stream from another thread without spending a thread on it.
+    """
+
+    path: str
+    serialize: Callable[[Any], bytes]
+    deserialize: Callable[[bytes], Any]
+
+    @classmethod
+    def of(cls, service: str, method: Any) -> Self:
+        request, response = map(message_factory.GetMessageClass, (method.input_type, method.output_type))
+        return cls(f"/{service}/{method.name}", request.SerializeToString, response.FromString)
+
+    def on(self, channel: grpc.Channel) -> Callable[..., Any]:
+        return channel.unary_stream(self.path, self.serialize, self.deserialize)
 
 
 class GRPCClient:
@@ -66,18 +143,9 @@ class GRPCClient:
         self._tracer_provider = tracer_provider
         self._tracer = tracer_provider.tracer("kubelet/cri/remote")
         self._path = util.get_address(endpoint)
-        self._channel = grpc.insecure_channel(f"unix:{self._path}", options=_OPTIONS)
+        self._channels = _Channels(f"unix:{self._path}")
         methods = runtimeapi.DESCRIPTOR.services_by_name[service].methods
-        self._methods = {method.name: self._multi_callable(method, "runtime.v1") for method in methods}
-
-    def _multi_callable(self, method: Any, package: str) -> Callable[..., Any]:
-        # All calls are made as streams of responses, also those that have exactly one: on the wire they
-        # are the same, and gRPC can cancel a stream from another thread without spending a thread on it.
-        return self._channel.unary_stream(
-            f"/{package}.{self._service}/{method.name}",
-            request_serializer=message_factory.GetMessageClass(method.input_type).SerializeToString,
-            response_deserializer=message_factory.GetMessageClass(method.output_type).FromString,
-        )
+        self._methods = {method.name: _Method.of(f"runtime.v1.{service}", method) for method in methods}
 
     def invoke(self, ctx: golang.Context, method: str, request: Any, timeout: float | None) -> Any:
         with self._start_span(ctx, method) as span:
@@ -92,50 +160,51 @@ class GRPCClient:
     def speaks_v1alpha2_only(self, ctx: golang.Context, timeout: float) -> bool:
         """Whether the runtime knows the version of the API before v1, for the message about it."""
         method = runtimeapi.DESCRIPTOR.services_by_name["RuntimeService"].methods_by_name["Version"]
-        old = self._multi_callable(method, "runtime.v1alpha2")
+        old = _Method.of("runtime.v1alpha2.RuntimeService", method)
         try:
             self._invoke(ctx, old, runtimeapi.VersionRequest(), timeout)
         except errors.RemoteError:
             return False
         return True
 
-    def _invoke(
-        self, ctx: golang.Context, multi_callable: Callable[..., Any], request: Any, timeout: float | None
-    ) -> Any:
+    def _invoke(self, ctx: golang.Context, method: _Method, request: Any, timeout: float | None) -> Any:
         # What has begun is cancelled too late: the runtime may already have stopped what it was to stop.
         if isinstance(ctx.err(), golang.Canceled):
             raise errors.RemoteCanceledError
-        call = self._start(ctx, multi_callable, request, _shorter(timeout, ctx.remaining()))
-        take_back = golang.after_func(ctx, call.cancel)
-        try:
-            response = next(call, None)
-            next(call, None)  # the status that follows the response
-        except grpc.RpcError as err:
-            raise self._translate(ctx, err) from None
-        finally:
-            take_back()
+        with self._started(ctx, method, request, _shorter(timeout, ctx.remaining())) as call:
+            try:
+                response = next(call, None)
+                next(call, None)  # the status that follows the response
+            except grpc.RpcError as err:
+                raise self._translate(ctx, err) from None
         if response is None:
             raise errors.RemoteError(grpc.StatusCode.INTERNAL, "the runtime sent no response")
         return response
 
-    def _start(
-        self, ctx: golang.Context, multi_callable: Callable[..., Any], request: Any, timeout: float | None
-    ) -> Any:
-        try:
-            return multi_callable(request, timeout=timeout, metadata=self._tracer_provider.inject(ctx))
-        except ValueError as err:
-            # The connection was closed meanwhile.
-            raise errors.RemoteError(grpc.StatusCode.CANCELLED, grpcstatus.CLIENT_CONN_CLOSING) from err
+    @contextmanager
+    def _started(self, ctx: golang.Context, method: _Method, request: Any, timeout: float | None) -> Iterator[Any]:
+        """A call on a channel of its own, which ends with ctx."""
+        with self._channels.one() as channel:
+            try:
+                call = method.on(channel)(request, timeout=timeout, metadata=self._tracer_provider.inject(ctx))
+            except ValueError as err:
+                # The connection was closed meanwhile.
+                raise errors.RemoteError(grpc.StatusCode.CANCELLED, grpcstatus.CLIENT_CONN_CLOSING) from err
+            take_back = golang.after_func(ctx, call.cancel)
+            try:
+                yield call
+            finally:
+                take_back()
 
     @contextmanager
     def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Iterator[Any]]:
-        with self._start_span(ctx, method) as span:
-            call = self._start(span.ctx, self._methods[method], request, ctx.remaining())
-            take_back = golang.after_func(ctx, call.cancel)
+        with (
+            self._start_span(ctx, method) as span,
+            self._started(span.ctx, self._methods[method], request, ctx.remaining()) as call,
+        ):
             try:
                 yield self._read(ctx, call)
             finally:
-                take_back()
                 call.cancel()
 
     def _read(self, ctx: golang.Context, call: Any) -> Iterator[Any]:
@@ -145,7 +214,7 @@ class GRPCClient:
             raise self._translate(ctx, err) from None
 
     def close(self) -> None:
-        self._channel.close()
+        self._channels.close()
 
     def _translate(self, ctx: golang.Context, err: Any) -> errors.RemoteError:
         if isinstance(ctx.err(), golang.Canceled):

@@ -182,6 +182,63 @@ def test_calls_that_begin_when_the_connection_is_closed(service: remote.RemoteRu
         service.get_container_events(CTX, golang.Channel(1), None)
 
 
+def test_calls_at_once_have_a_channel_each_and_one_connection(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for the lock of a channel would wait for all that use it."""
+    made: list[Any] = []
+    insecure_channel = grpc.insecure_channel
+
+    def count(*args: Any, **kwargs: Any) -> Any:
+        made.append(args)
+        return insecure_channel(*args, **kwargs)
+
+    monkeypatch.setattr(grpc, "insecure_channel", count)
+    fault = server.runtime.faults.hang("Status")
+    ctx, cancel = golang.with_cancel(CTX)
+
+    def call() -> None:
+        with contextlib.suppress(golang.Canceled):
+            service.status(ctx, False)
+
+    threads = [golang.go(call, name=f"caller-{number}") for number in range(20)]
+    wait_for(lambda: fault.waiting == 20)
+    assert len(made) == 20
+    assert _connections(server) == 1
+
+    cancel()
+    for thread in threads:
+        thread.join(30)
+    for _ in range(20):
+        service.version(CTX, "")
+    assert len(made) == 20, "those are used that there are"
+
+
+def test_closing_ends_all_calls(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
+    fault = server.runtime.faults.hang("Status")
+    failures: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            service.status(CTX, False)
+        except remote.RemoteError as err:
+            failures.append(err)
+
+    threads = [golang.go(call, name=f"caller-{number}") for number in range(3)]
+    wait_for(lambda: fault.waiting == 3)
+    service.close(CTX)
+    for thread in threads:
+        thread.join(30)
+    assert len(failures) == 3
+
+
+def _connections(server: fake.FakeServer) -> int:
+    """How many the server has, beside the socket that it listens on."""
+    path = server.endpoint.removeprefix("unix://")
+    lines = Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()
+    return sum(line.endswith(f" {path}") for line in lines) - 1
+
+
 def test_version_names_missing_fields(tmp_path: Path) -> None:
     server = _serve(tmp_path / "x.sock", ("runtime.v1.RuntimeService",))
     service = remote.RemoteRuntimeService(CTX, f"unix://{tmp_path}/x.sock", 30)

@@ -24,6 +24,8 @@ from pkg.util import inotify
 
 # How often a followed log, and its container, are looked at when nothing tells of a change, in seconds.
 LOG_FORCE_CHECK_PERIOD = 1.0
+# How often all followers together look whether their logs have more.
+MAX_LOOKS_PER_SECOND = 500
 
 _MASK = inotify_c.Mask(
     inotify_c.InotifyConstants.IN_MODIFY
@@ -89,6 +91,10 @@ class _Shared:
             last.stop()
             last.join()
 
+    def pause(self) -> float:
+        """Seconds between two looks of one follower at its log."""
+        return self._followers / MAX_LOOKS_PER_SECOND
+
     def answer(self, key: _Key, not_before: float) -> bool | None:
         """Whether the container runs, as far as is known; None for the one who is to ask, as nobody has since then."""
         with self._lock:
@@ -125,6 +131,7 @@ class Follower:
         # When the log was last closed by who wrote to it: at the container's end, or at a rotation. Set by inotify's
         # thread.
         self._closed_at = float("-inf")
+        self._next_look = float("-inf")
 
     def __enter__(self) -> Self:
         self._watch = _shared.enter(self._key, self._directory, self)
@@ -144,7 +151,17 @@ class Follower:
             return False
         if golang.select(ctx.done(), self._changed, timeout=LOG_FORCE_CHECK_PERIOD).index == 0:
             raise ctx.err() or golang.Canceled()
+        self._leave_turns(ctx)
         return True
+
+    def _leave_turns(self, ctx: golang.Context) -> None:
+        """Wait until so much time has passed that the other followers may have looked too.
+
+        What comes meanwhile is read with the rest.
+        """
+        if (pause := self._next_look - monotonic()) > 0 and ctx.wait(pause):
+            raise ctx.err() or golang.Canceled()
+        self._next_look = monotonic() + _shared.pause()
 
     def _is_running_lately(self, ctx: golang.Context) -> bool:
         """One of a container's followers asks, at most once a second unless the log was closed."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
 from collections.abc import Callable
@@ -131,6 +132,28 @@ def test_followers_of_a_container_ask_for_each_other(tmp_path: Path) -> None:
         assert one.wait(_CTX)
         assert two.wait(_CTX)
     assert runtime.called().count("ContainerStatus") == 1
+
+
+@pytest.mark.usefixtures("_no_force_check")
+def test_followers_leave_each_other_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that grows all the time would keep everybody who follows it at work all the time."""
+    monkeypatch.setattr(followers, "MAX_LOOKS_PER_SECOND", 0.001)
+    ctx, cancel = golang.with_timeout(_CTX, 0.5)
+    with followers.Follower(str(tmp_path / "0.log"), "c", _runtime(["c"])) as follower:
+        follower.wake()
+        assert follower.wait(ctx)
+        follower.wake()
+        with pytest.raises(golang.DeadlineExceeded):
+            follower.wait(ctx)
+    cancel()
+
+
+def test_more_followers_look_less_often_each(tmp_path: Path) -> None:
+    runtime, path = _runtime(["c"]), str(tmp_path / "0.log")
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(followers.Follower(path, "c", runtime))
+        assert followers._shared.pause() == 100 / followers.MAX_LOOKS_PER_SECOND
 
 
 def _event(mask: int, name: bytes = b"0.log") -> inotify_c.InotifyEvent:

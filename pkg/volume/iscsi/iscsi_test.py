@@ -284,6 +284,30 @@ def test_session_stays_while_another_disk_uses_it(
     assert len(target.words("iscsiadm")) == 2
 
 
+def test_session_stays_while_another_disk_uses_it_over_portals_in_another_order(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
+) -> None:
+    first, second = "10.0.0.1:3260", "10.0.0.2:3260"
+    for lun, portal, other in ((3, first, second), (4, second, first)):
+        spec = persistent(lun=lun, target_portal=portal, portals=[other])
+        plugin.new_attacher().wait_for_attach(spec, "", POD, 60.0)
+    target.exec.commands.clear()
+    plugin.new_detacher().unmount_device(global_path(host, f"iface-default/{first}-{IQN}-lun-3"))
+    assert target.words("iscsiadm") == []
+    plugin.new_detacher().unmount_device(global_path(host, f"iface-default/{second}-{IQN}-lun-4"))
+    assert len(target.words("iscsiadm")) == 4
+
+
+def test_disk_of_another_target_keeps_no_session(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
+) -> None:
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    plugin.new_attacher().wait_for_attach(persistent(iqn=f"{IQN}0"), "", POD, 60.0)
+    target.exec.commands.clear()
+    plugin.new_detacher().unmount_device(global_path(host))
+    assert len(target.words("iscsiadm")) == 2
+
+
 def test_nobody_logs_out_of_the_target_before_a_new_disk_counts(
     plugin: iscsi.ISCSIPlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -245,7 +245,7 @@ class ISCSIUtil:
     def _log_out_of_all(self, disk: ISCSIDisk) -> None:
         with self._plugin.locked(disk.iqn):
             # Another disk of the target goes over the same session.
-            if not is_session_busy(self._plugin.host, disk.portals[0], disk.iqn):
+            if not is_session_busy(self._plugin.host, disk.iqn):
                 self.detach_iscsi_disk(disk)
 
     def delete_devices(self, disk: ISCSIDisk) -> None:
@@ -428,22 +428,28 @@ def parse_iscsiadm_show(output: str) -> dict[str, str]:
     return params
 
 
-def is_session_busy(host: VolumeHost, portal: str, iqn: str) -> bool:
-    """Whether more disks than one of the target are in use over the portal; yes when in doubt."""
+def is_session_busy(host: VolumeHost, iqn: str) -> bool:
+    """Whether more disks than one of the target are in use; yes when in doubt."""
     try:
-        mounted = get_vol_count(host.get_plugin_dir(_PLUGIN_NAME), portal, iqn)
-        mapped = get_vol_count(host.get_volume_device_plugin_dir(_PLUGIN_NAME), portal, iqn)
+        mounted = get_vol_count(host.get_plugin_dir(_PLUGIN_NAME), iqn)
+        mapped = get_vol_count(host.get_volume_device_plugin_dir(_PLUGIN_NAME), iqn)
     except OSError as err:
         klog.error_s(err, "iscsi: could not determine volumes in use")
         return True
     return mounted + mapped > 1
 
 
-def get_vol_count(directory: str, portal: str, iqn: str) -> int:
-    """How many disks of the target have a directory. Raises OSError."""
+def get_vol_count(directory: str, iqn: str) -> int:
+    """How many disks of the target have a directory. Raises OSError.
+
+    DIVERGES: Go counts those whose first portal is the same, and logs out of all portals, one of which may be the first
+    one of another disk that is in use. Go also takes the disks of a target for those of another one whose name begins
+    alike.
+    """
     try:
         with os.scandir(directory) as entries:
             ifaces = [e.path for e in entries if e.is_dir(follow_symlinks=False) and e.name != "volumeDevices"]
     except FileNotFoundError:
         return 0
-    return sum(name.startswith(f"{portal}-{iqn}") for iface in ifaces for name in os.listdir(iface))
+    names = (name for iface in ifaces for name in os.listdir(iface))
+    return sum(name.rpartition("-lun-")[0].endswith(f"-{iqn}") for name in names)

@@ -114,6 +114,8 @@ class RegistrationHandler:
             resumes = not is_other and bool(others)
             if resumes:
                 drivers.set(plugin_name, others.pop())
+            elif not is_other:
+                drivers.delete(plugin_name)
             if others:
                 self._replaced[plugin_name] = others
         if is_other:
@@ -264,10 +266,13 @@ class CSIPlugin(Expander):
             raise RuntimeError(f'failed to update driver "{plugin_name}": {err}') from err
 
     def unregister_driver(self, driver_name: str) -> None:
-        """Raises RuntimeError when the cluster cannot be told; the driver is not used any more all the same."""
-        self.csi_drivers.delete(driver_name)
+        """Tell the cluster that the driver is not used any more. Raises RuntimeError."""
+
+        def is_used() -> bool:
+            return self.csi_drivers.get(driver_name) is not None
+
         try:
-            self.node_info_manager.uninstall_csi_driver(golang.background(), driver_name)
+            self.node_info_manager.uninstall_csi_driver(golang.background(), driver_name, is_used)
         except RuntimeError as err:
             raise RuntimeError(log(f"Error uninstalling CSI driver: {err}")) from err
 

@@ -18,8 +18,8 @@ from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
-from pkg.apimachinery.util import version
-from pkg.client_go.kubernetes.testing import FakeClientset
+from pkg.apimachinery.util import version, wait
+from pkg.client_go.kubernetes.testing import Action, FakeClientset
 from pkg.csi_spec import csi_pb2
 from pkg.util import grpcstatus
 from pkg.volume import csi
@@ -234,6 +234,32 @@ def test_newer_driver_stays_when_the_older_one_goes(tmp_path: Path) -> None:
         assert world.plugin.csi_drivers.get("new") == Driver(world.socket, version.parse_generic("1.1.0"))
         drivers = world.client.storage_v1.csi_nodes().get(CTX, NODE_NAME).spec.drivers
         assert [driver.name for driver in drivers] == ["new"]
+
+
+def test_driver_that_registers_while_its_namesake_goes_stays_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TestPlugin(tmp_path) as world:
+        handler = csi.RegistrationHandler(world.plugin)
+        handler.register_plugin("new", world.socket, ["1.0.0"], None)
+        next_socket = str(tmp_path / "next.sock")
+        os.link(world.socket, next_socket)
+        failures = iter([OSError("connection reset")])
+
+        def fail_once(action: Action) -> tuple[bool, object]:
+            err = next(failures, None)
+            return err is not None, err
+
+        def register_before_the_next_attempt(*args: object) -> None:
+            handler.register_plugin("new", next_socket, ["1.0.0"], None)
+
+        world.client.prepend_reactor("update", "csinodes", fail_once)
+        monkeypatch.setattr(wait, "pause", register_before_the_next_attempt)
+        handler.deregister_plugin("new", world.socket)
+        drivers = world.client.storage_v1.csi_nodes().get(CTX, NODE_NAME).spec.drivers
+        assert [driver.name for driver in drivers] == ["new"]
+        annotations = world.client.core_v1.nodes().get(CTX, NODE_NAME).metadata.annotations
+        assert annotations == {"csi.volume.kubernetes.io/nodeid": '{"new":"node-id"}'}
 
 
 def test_newer_driver_that_fails_leaves_the_older_one_in_use(tmp_path: Path) -> None:

@@ -86,14 +86,22 @@ class NodeInfoManager:
         except RuntimeError as err:
             raise RuntimeError(f"error updating CSINode object with CSI driver node info: {err}") from err
 
-    def uninstall_csi_driver(self, ctx: golang.Context, driver_name: str) -> None:
-        """Take a driver out again. Its topology stays in the node's labels."""
+    def uninstall_csi_driver(self, ctx: golang.Context, driver_name: str, is_used: Callable[[], bool]) -> None:
+        """Take a driver out again, unless it is used by then. Its topology stays in the node's labels.
+
+        DIVERGES: Go may take out what a driver of the same name has just put in that registers meanwhile at another
+        socket. Nobody would ever put it in again.
+        """
+
+        def remove_node_id(node: v1.Node) -> bool:
+            return not is_used() and remove_node_id_from_node(driver_name)(node)
+
         try:
-            self._uninstall_driver_from_csi_node(ctx, driver_name)
+            self._uninstall_driver_from_csi_node(ctx, driver_name, is_used)
         except RuntimeError as err:
             raise RuntimeError(f"error uninstalling CSI driver from CSINode object {err}") from err
         try:
-            self._update_node(ctx, remove_node_id_from_node(driver_name))
+            self._update_node(ctx, remove_node_id)
         except RuntimeError as err:
             raise RuntimeError(f"error removing CSI driver node info from Node object {err}") from err
 
@@ -242,15 +250,21 @@ class NodeInfoManager:
         csi_node.spec.drivers = [*others, spec]
         self._kube_client().storage_v1.csi_nodes().update(ctx, csi_node)
 
-    def _uninstall_driver_from_csi_node(self, ctx: golang.Context, csi_driver_name: str) -> None:
+    def _uninstall_driver_from_csi_node(
+        self, ctx: golang.Context, csi_driver_name: str, is_used: Callable[[], bool]
+    ) -> None:
         self._retry(
             ctx,
             "error updating CSINode",
-            lambda ctx: self._try_uninstall_driver_from_csi_node(ctx, csi_driver_name),
+            lambda ctx: self._try_uninstall_driver_from_csi_node(ctx, csi_driver_name, is_used),
         )
 
-    def _try_uninstall_driver_from_csi_node(self, ctx: golang.Context, csi_driver_name: str) -> None:
+    def _try_uninstall_driver_from_csi_node(
+        self, ctx: golang.Context, csi_driver_name: str, is_used: Callable[[], bool]
+    ) -> None:
         with self._lock:
+            if is_used():
+                return
             found = self._get_csi_node(ctx)
             if found is None or all(driver.name != csi_driver_name for driver in found.spec.drivers):
                 return

@@ -249,7 +249,7 @@ def test_uninstall_csi_driver(
     drivers: list[storagev1.CSINodeDriver] | None,
 ) -> None:
     client = FakeClientset(*(obj for obj in existing if obj is not None))
-    make_manager(client).uninstall_csi_driver(CTX, MINE)
+    make_manager(client).uninstall_csi_driver(CTX, MINE, lambda: False)
     assert client.core_v1.nodes().get(CTX, "node").metadata.annotations == annotations
     found = client.storage_v1.csi_nodes().list(CTX).items
     assert [one.spec.drivers for one in found] == ([drivers] if drivers is not None else [])

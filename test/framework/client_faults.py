@@ -442,7 +442,6 @@ UNTRIED: Mapping[Call, str] = {
     Call("kubelet/kubelet_build.py", "serviceaccounts", "get"): "takes a plugin for credentials of images",
     Call(_CSR, "certificatesigningrequests", "get"): "of a request with a name, as only the bootstrap makes one",
     Call("pkg/volume/iscsi/iscsi.py", "secrets", "get"): "takes an iSCSI target",
-    Call("pkg/volume/util/util.py", "secrets", "get"): "takes a driver of FlexVolumes",
 }
 
 

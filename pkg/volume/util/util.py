@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pkg import golang, klog
+from pkg import klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.securitycontext import determine_effective_run_as_user, determine_effective_security_context
@@ -17,7 +17,6 @@ from pkg.util import filesystem
 
 if TYPE_CHECKING:
     from pkg import mount_utils
-    from pkg.client_go import kubernetes
     from pkg.volume.plugins import Spec, VolumeHost, VolumePlugin, VolumePluginMgr
     from pkg.volume.util.volumepathhandler import BlockVolumePathHandler
     from pkg.volume.volume import Volume
@@ -48,18 +47,6 @@ def set_ready(directory: str) -> None:
         (Path(directory) / READY_FILE_NAME).touch()
     except OSError as err:
         klog.error_s(err, "Could not note that a volume is set up", path=os.path.join(directory, READY_FILE_NAME))
-
-
-def get_secret_for_pv(
-    secret_namespace: str, secret_name: str, volume_plugin_name: str, kube_client: kubernetes.Interface | None
-) -> dict[str, str]:
-    """The data of a secret that is for the plugin. Raises ValueError and what the API server answers."""
-    if kube_client is None:
-        raise ValueError("cannot get kube client")
-    secret = kube_client.core_v1.secrets(secret_namespace).get(golang.background(), secret_name)
-    if secret.type != volume_plugin_name:
-        raise ValueError(f"cannot get secret of type {volume_plugin_name}")
-    return {name: data.decode("utf-8", "replace") for name, data in secret.data.items()}
 
 
 def get_path(volume: Volume) -> str:

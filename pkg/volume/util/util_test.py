@@ -8,7 +8,6 @@ import pytest
 
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.volume import util
 from pkg.volume.plugins import Spec
 
@@ -119,17 +118,6 @@ def test_mounts_that_are_not_the_kubelets(path: str, refs: list[str], expected: 
 )
 def test_volumes_that_may_be_attached_to_several_nodes(spec: Spec, allowed: bool) -> None:
     assert util.is_multi_attach_allowed(spec) == allowed
-
-
-def test_secret_of_a_persistent_volume() -> None:
-    secret = v1.Secret(metadata=metav1.ObjectMeta(name="s", namespace="ns"), type="kubernetes.io/iscsi")
-    secret.data = {"user": b"me"}
-    client = FakeClientset(secret)
-    assert util.get_secret_for_pv("ns", "s", "kubernetes.io/iscsi", client) == {"user": "me"}
-    with pytest.raises(ValueError, match="cannot get secret of type other"):
-        util.get_secret_for_pv("ns", "s", "other", client)
-    with pytest.raises(ValueError, match="cannot get kube client"):
-        util.get_secret_for_pv("ns", "s", "other", None)
 
 
 def test_ready(tmp_path: Path) -> None:

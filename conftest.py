@@ -17,6 +17,13 @@ from pkg import golang, klog
 _GRACE = 30.0
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many cases there were of a call that goes wrong."""
+    cases = [each for each in terminalreporter.stats.get("passed", []) if "::test_call_that_" in each.nodeid]
+    if cases:
+        terminalreporter.write_line(f"{len(cases)} cases of a call that goes wrong")
+
+
 @pytest.fixture(autouse=True)
 def _no_thread_crashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fail the test in which an exception left a thread."""

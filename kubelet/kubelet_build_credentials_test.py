@@ -8,6 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from framework import faulty_call
+from framework.client_calls import Call
+from framework.faulty_call import MINE, OTHER, FaultyCall, Kind
 
 from kubelet import kubelet_build
 from kubelet.testing import TestKubelet
@@ -82,6 +85,28 @@ def test_token_of_the_service_account(test_kubelet: TestKubelet, tmp_path: Path)
     # A static pod has no service account, and one that is not there gives no credentials.
     for account in ("", "nobody"):
         assert credentials("ns", "pod", "uid", account).lookup("reg.io/image") == []
+
+
+@faulty_call.cases(Call("kubelet/kubelet_build.py", "serviceaccounts", "get"))
+def test_call_that_gets_a_service_account(call: Call, kind: Kind, test_kubelet: TestKubelet, tmp_path: Path) -> None:
+    """Without the account there are no credentials, and the image may be pulled without."""
+    with FaultyCall(tmp_path, call, kind) as api:
+        api.create("serviceaccounts", {})
+        for account in (MINE, OTHER):
+            spec = {"containers": [{"name": "c", "image": "i"}], "serviceAccountName": account}
+            api.cluster.store.create("pods", {"metadata": {"name": account, "namespace": "default"}, "spec": spec})
+        test_kubelet.kubelet.kube_client = api.client
+        credentials = kubelet_build._register_credential_providers(
+            test_kubelet.ctx, test_kubelet.kubelet, _write_plugin(tmp_path)
+        )
+        assert credentials is not None
+
+        def passwords(name: str) -> list[str]:
+            pod = api.cluster.store.get("pods", name, "default")["metadata"]
+            found = credentials("default", name, pod["uid"], name).lookup("reg.io/image")
+            return [each.auth_config.password for each in found]
+
+        api.see_recover(passwords, ["p"])
 
 
 def test_without_an_api_server_there_is_no_token(test_kubelet: TestKubelet, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 A case is a call, which is a method of the client of a resource and the file that calls it, and a kind of fault. The
 calls come from the source (client_calls.py), so that a new one cannot be forgotten: each needs an entry in TRIGGERS,
-which says what makes the kubelet do it, or in UNTRIED. A client that is handed on needs an entry in HANDED_ON.
+which says what makes the kubelet do it, or in UNIT_TESTS, which names the test that has the call go wrong without a
+node. A client that is handed on needs an entry in HANDED_ON.
 
 All cases of one kind share a node, and each phase of its life lets all calls go wrong that belong to it.
 """
@@ -13,13 +14,13 @@ import http.client
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from framework import client_lies, csi, dra
+from framework import csi, dra, faulty_call
 from framework.apiserver.cluster import Cluster, Options
 from framework.apiserver.errors import ApiError
 from framework.apiserver.faults import Fault, Filter
@@ -28,6 +29,7 @@ from framework.client_calls import Call, Mention
 from framework.cluster_node import RealKubelet, running
 from framework.containerd import ROOT
 from framework.csi import CSIDriver
+from framework.faulty_call import Kind
 from framework.faulty_plugins import DRA
 from framework.impatient_kubelet import INFORMERS
 from framework.log_followers import insecure_context
@@ -56,20 +58,6 @@ _REVIEWS = ("tokenreviews", "subjectaccessreviews")
 OPTIONS = Options(static_tokens={token: UserInfo(f"user-{token}") for token in _REVIEWS})
 _PATIENCE = 60.0
 _ANSWER_TIMEOUT = 30.0
-
-
-class Kind(StrEnum):
-    """How a call goes wrong."""
-
-    ERROR = "error"
-    HANG = "hang"  # until the deadline; nothing is done
-    LATE = "late"  # done, and answered after the deadline
-    CUT = "cut"  # done, and the connection ends in the middle of the answer
-    EMPTY = "empty"  # done, and answered by an object in which nothing is set
-    NONSENSE = "nonsense"  # done, and answered by an object in which all is set to nonsense but its name
-    WRONG_TYPES = "wrong-types"  # done, and answered by an object whose values are of other types
-    GARBAGE = "garbage"  # done, and answered by what is no JSON
-    STATUS = "status"  # done, and answered by a refusal with the code 200
 
 
 class Phase(Enum):
@@ -430,18 +418,27 @@ DISCOVERY = frozenset(
     )
 )
 
-_CROWDED = "takes a node with more objects than are watched"
-# Calls that do not go wrong here, and why. The client's own tests are for all of them.
-UNTRIED: Mapping[Call, str] = {
-    Call("cmd/kubelet/app/orphans.py", "pods", "list"): "a command of its own",
-    Call("kubelet/certificate/bootstrap/bootstrap.py", "", "get"): "only the bootstrap asks for /healthz",
-    Call(_WATCHED, "configmaps", "get"): _CROWDED,
-    Call(_WATCHED, "secrets", "get"): _CROWDED,
-    Call("kubelet/configmap/configmap_manager.py", "configmaps", "get"): "another strategy than to watch",
-    Call("kubelet/secret/secret_manager.py", "secrets", "get"): "another strategy than to watch",
-    Call("kubelet/kubelet_build.py", "serviceaccounts", "get"): "takes a plugin for credentials of images",
-    Call(_CSR, "certificatesigningrequests", "get"): "of a request with a name, as only the bootstrap makes one",
-    Call("pkg/volume/iscsi/iscsi.py", "secrets", "get"): "takes an iSCSI target",
+_SECRETS = "kubelet/secret/secret_manager_test.py::test_call_that_gets_a_secret"
+_CONFIG_MAPS = "kubelet/configmap/configmap_manager_test.py::test_call_that_gets_a_config_map"
+_UNWATCHED = "kubelet/util/manager/watch_based_manager_test.py::test_call_that_gets_what_is_not_watched"
+_BOOTSTRAP = "kubelet/certificate/bootstrap/bootstrap_test.py"
+# Calls that a node hardly makes, and the unit test in which each goes wrong; see faulty_call.py.
+UNIT_TESTS: Mapping[Call, str] = {
+    Call("cmd/kubelet/app/orphans.py", "pods", "list"): "test/programs/orphans_test.py::test_call_that_lists_pods",
+    Call("kubelet/certificate/bootstrap/bootstrap.py", "", "get"): f"{_BOOTSTRAP}::test_call_that_asks_for_healthz",
+    Call("kubelet/secret/secret_manager.py", "secrets", "get"): _SECRETS,
+    Call("kubelet/configmap/configmap_manager.py", "configmaps", "get"): _CONFIG_MAPS,
+    Call(_WATCHED, "secrets", "get"): _UNWATCHED,
+    Call(_WATCHED, "configmaps", "get"): _UNWATCHED,
+    Call("kubelet/kubelet_build.py", "serviceaccounts", "get"): (
+        "kubelet/kubelet_build_credentials_test.py::test_call_that_gets_a_service_account"
+    ),
+    Call(_CSR, "certificatesigningrequests", "get"): (
+        "pkg/client_go/util/certificate/csr/csr_test.py::test_call_that_gets_a_request_of_an_earlier_run"
+    ),
+    Call("pkg/volume/iscsi/iscsi.py", "secrets", "get"): (
+        "pkg/volume/iscsi/iscsi_test.py::test_call_that_gets_a_secret"
+    ),
 }
 
 
@@ -452,31 +449,13 @@ def cases(kind: Kind) -> pytest.MarkDecorator:
 
 
 def add_fault(case: Case) -> Fault:
-    trigger, faults = TRIGGERS[case.call], case.node.cluster.faults
-    selected = Filter(verb=_verb(case.call), resource=case.call.resource, caller=_caller(case.call))
+    trigger = TRIGGERS[case.call]
+    selected = Filter(verb=_verb(case.call), caller=_caller(case.call))
     if trigger.name is not None:
         selected["name"] = trigger.name(case)
     if trigger.times:
         selected["times"] = trigger.times
-    match case.kind:
-        case Kind.ERROR:
-            return faults.status(500, **selected)
-        case Kind.HANG:
-            return faults.hang(**selected)
-        case Kind.LATE:
-            return faults.late(**selected)
-        case Kind.CUT:
-            return faults.cut_answers(**selected)
-        case Kind.EMPTY:
-            return faults.lie(client_lies.empty, **selected)
-        case Kind.NONSENSE:
-            return faults.lie(client_lies.nonsense(case.call.resource), **selected)
-        case Kind.WRONG_TYPES:
-            return faults.lie(client_lies.wrong_types, **selected)
-        case Kind.GARBAGE:
-            return faults.lie(client_lies.garbage, **selected)
-        case Kind.STATUS:
-            return faults.lie(client_lies.status, **selected)
+    return faulty_call.add_fault(case.node.cluster.faults, case.kind, case.call.resource, selected)
 
 
 _PASSED_ON: Mapping[str, tuple[str, ...]] = {
@@ -546,10 +525,10 @@ class Round:
         assert not self._cases[call].failure, self._cases[call].failure
 
     def unknown_calls(self) -> set[Call]:
-        """What the kubelet has asked the API server for, and is in no table."""
+        """What the kubelet has asked the API server for, and is in no table: calls that the source does not show."""
         requests = self.node.cluster.requests.calls()
         made = {Call(each.caller, each.resource, each.verb) for each in requests if each.caller}
-        known = TRIGGERS.keys() | UNTRIED.keys()
+        known = TRIGGERS.keys() | UNIT_TESTS.keys()
         return made.difference(*(_seen_as(call) for call in known))
 
     def _of(self, phase: Phase) -> list[Case]:

@@ -68,9 +68,9 @@ def nonsense(resource: str) -> Callable[[bytes], bytes]:
     known = next((each.type for each in resources.ALL if each.name == resource), None)
 
     def tell(body: bytes) -> bytes:
-        answer = msgspec.json.decode(body)
         if known is None:
             return empty(body)
+        answer = msgspec.json.decode(body)
         if (event := _event(body)) is not None:
             answer = {**event, "object": _lie_about(event["object"], known)}
         elif "items" in answer:

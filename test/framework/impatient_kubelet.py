@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import runpy
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -36,19 +37,19 @@ def main() -> None:
     client.WATCH_IDLE_TIMEOUT = WATCH_IDLE_TIMEOUT
     status_manager.SYNC_TIMEOUT = STATUS_TIMEOUT
     reflector._BACKOFF = dataclasses.replace(reflector._BACKOFF, cap=MAX_BACKOFF)
-    _name_callers()
+    rest.RESTClient._call = naming_its_caller(rest.RESTClient._call)  # type: ignore[method-assign]
     runpy.run_module("cmd.kubelet", run_name="__main__", alter_sys=True)
 
 
-def _name_callers() -> None:
-    make = rest.RESTClient._call
+def naming_its_caller(make: Callable[..., Any]) -> Callable[..., Any]:
+    """RESTClient._call, but what it makes also says who asks."""
 
     def make_and_name(self: rest.RESTClient, *args: Any) -> Any:
         call = make(self, *args)
         call.headers[CALLER_HEADER] = caller(sys._getframe(1))
         return call
 
-    rest.RESTClient._call = make_and_name  # type: ignore[method-assign,assignment]
+    return make_and_name
 
 
 def caller(frame: FrameType | None) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from framework import client_faults
 from framework.client_calls import Call
-from framework.client_faults import Kind, Round
+from framework.client_faults import Round
+from framework.faulty_call import Kind
 
 KIND = Kind.WRONG_TYPES
 
@@ -12,3 +13,7 @@ KIND = Kind.WRONG_TYPES
 @client_faults.cases(KIND)
 def test_call_that_is_answered_by_wrong_types(client_round: Round, call: Call) -> None:
     client_round.check(call)
+
+
+def test_what_was_asked_is_known(client_round: Round) -> None:
+    assert not client_round.unknown_calls()

@@ -69,13 +69,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SlowestFirst(Path(__file__).parent, SLOWEST))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many cases there were of a call that goes wrong."""
-    cases = [each for each in terminalreporter.stats.get("passed", []) if "::test_call_that_" in each.nodeid]
-    if cases:
-        terminalreporter.write_line(f"{len(cases)} cases of a call that goes wrong")
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _no_leaked_threads() -> Iterator[None]:
     """In place of the fixture that looks after each test: the runtime's server lives as long as its file."""

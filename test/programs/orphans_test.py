@@ -11,7 +11,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from framework import faulty_call
 from framework.apiserver.cluster import Cluster
+from framework.client_calls import Call
+from framework.faulty_call import MINE, OTHER, FaultyCall, Kind
 from kubelet_cmd.kubelet.app import orphans, server
 
 from pkg import klog
@@ -162,6 +165,23 @@ def test_server_that_does_not_know_the_node_may_have_its_pods(
     code, out, err = orphans_of("--remove", f"--kubeconfig={cluster.node_kubeconfig('other')}")
     assert (code, out) == (1, "") and "cannot tell the pods that the API server has for this node" in err
     assert len(pods(in_cluster)) == 6
+
+
+@faulty_call.cases(Call("cmd/kubelet/app/orphans.py", "pods", "list"))
+def test_call_that_lists_pods(call: Call, kind: Kind, root: Path, orphans_of: Run, tmp_path: Path) -> None:
+    """Who cannot tell which pods there are removes nothing."""
+    with FaultyCall(tmp_path, call, kind) as api:
+        api.create("pods", {"spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "node"}})
+        of_node = [api.cluster.store.get("pods", name, "default")["metadata"]["uid"] for name in (MINE, OTHER)]
+        for uid in of_node:
+            (root / "root/pods" / uid / "volumes").mkdir(parents=True)
+        with api.going_wrong(), api.no_waiting():
+            code, out, err = orphans_of("--remove", f"--kubeconfig={api.kubeconfig}")
+        assert (code, out) == (1, "") and "the pod" in err
+        assert len(pods(root)) == 6
+        code, _, err = orphans_of("--remove", f"--kubeconfig={api.kubeconfig}")
+        assert code == 0, err
+        assert pods(root) == sorted(["running", "wanted", *of_node])
 
 
 def test_runtime_that_does_not_answer_may_have_pods(tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from framework import faulty_call
+from framework.client_calls import Call
+from framework.faulty_call import FaultyCall, Kind
 
 from kubelet.certificate import bootstrap
 from kubelet.certificate.bootstrap import bootstrap as module
@@ -297,6 +300,22 @@ def test_wait_for_server_is_given_up_with_its_context() -> None:
     cancel()
     with pytest.raises(golang.Canceled):
         module.wait_for_server(ctx, rest.Config(host="http://127.0.0.1:1"), WAIT)
+
+
+@faulty_call.cases(Call("kubelet/certificate/bootstrap/bootstrap.py", "", "get"))
+def test_call_that_asks_for_healthz(call: Call, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for, and then the certificate is asked for all the same."""
+    monkeypatch.setattr(module, "_SERVER_DEADLINE", 0.5)
+    monkeypatch.setattr(module, "_SERVER_PERIOD", 0.01)
+    kubeconfig = tmp_path / "kubeconfig"
+    with FaultyCall(tmp_path, call, kind) as api:
+        bootstrap_kubeconfig = api.cluster.bootstrap_kubeconfig()
+        with api.going_wrong():
+            bootstrap.load_client_cert(
+                golang.background(), str(kubeconfig), str(bootstrap_kubeconfig), str(tmp_path / "pki"), "n"
+            )
+        assert kubeconfig.exists()
+        module.wait_for_server(golang.background(), api.config, WAIT)
 
 
 def test_request_node_certificate_without_key() -> None:

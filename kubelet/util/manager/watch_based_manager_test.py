@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
+from framework import faulty_call
+from framework.client_calls import Call
+from framework.faulty_call import MINE, OTHER, FaultyCall, Kind
 
 from kubelet.util import manager as manager_
 from kubelet.util.manager import watch_based_manager
@@ -325,3 +330,39 @@ def test_object_is_watched_once_there_are_threads_again(world: World) -> None:
             world.get()
         assert not world.watched()
     assert world.get() == "1"
+
+
+@faulty_call.cases(
+    Call("kubelet/util/manager/watch_based_manager.py", "secrets", "get"),
+    Call("kubelet/util/manager/watch_based_manager.py", "configmaps", "get"),
+)
+def test_call_that_gets_what_is_not_watched(
+    call: Call, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_based_manager, "MAX_WATCHED", 0)
+    clock = testingclock.FakeClock()
+    ctx, cancel = golang.with_cancel(golang.background())
+    with FaultyCall(tmp_path, call, kind) as api, golang.ThreadGroup() as group:
+        api.create(call.resource, {})
+        core = api.client.core_v1
+        client: Any = core.secrets if call.resource == "secrets" else core.config_maps
+        manager: manager_.Manager[Any] = manager_.new_watch_based_manager(
+            ctx,
+            client,
+            v1.Secret if call.resource == "secrets" else v1.ConfigMap,
+            lambda obj: False,
+            call.resource,
+            0.0,
+            lambda pod: {MINE, OTHER},
+            clock,
+            lambda pods: None,
+        )
+        manager.register_pod(v1.Pod(metadata=metav1.ObjectMeta(namespace="default", name="pod", uid="pod")))
+
+        def get(name: str) -> object:
+            clock.step(watch_based_manager.UNWATCHED_TTL + 1)
+            return manager.get_object("default", name).data
+
+        api.see_recover(get, {})
+        cancel()
+        assert not group.join(_WAIT)

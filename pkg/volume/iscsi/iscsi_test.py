@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from framework import faulty_call
+from framework.client_calls import Call
+from framework.faulty_call import FaultyCall, Kind
 
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -403,3 +406,22 @@ def test_settings_that_cannot_be_read_are_told() -> None:
     assert iscsi_util.parse_iscsiadm_show("# x\niface.a = b\niface.c = <empty>\n") == {"iface.a": "b"}
     with pytest.raises(OSError, match="invalid iface setting"):
         iscsi_util.parse_iscsiadm_show("iface.a b\n")
+
+
+@faulty_call.cases(Call("pkg/volume/iscsi/iscsi.py", "secrets", "get"))
+def test_call_that_gets_a_secret(
+    call: Call, kind: Kind, plugin: iscsi.ISCSIPlugin, host: FakeVolumeHost, tmp_path: Path
+) -> None:
+    """The secret with the passwords of a disk that is to be mounted."""
+    pod = v1.Pod(metadata=metav1.ObjectMeta(uid="poduid", namespace="default"))
+    with FaultyCall(tmp_path, call, kind) as api:
+        api.create("secrets", {"stringData": {"node.session.auth.username": "me"}})
+        host.kube_client = api.client
+
+        def secret_of(name: str) -> dict[str, str]:
+            spec = in_pod(chap_auth_session=True, secret_ref=v1.LocalObjectReference(name=name))
+            mounter = plugin.new_mounter(spec, pod)
+            assert isinstance(mounter, iscsi.ISCSIDiskMounter)
+            return mounter.disk.secret
+
+        api.see_recover(secret_of, {"node.session.auth.username": "me"})

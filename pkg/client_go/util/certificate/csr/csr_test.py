@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from framework import faulty_call
+from framework.client_calls import Call
+from framework.faulty_call import MINE, OTHER, FaultyCall, Kind
 
 from pkg import golang
 from pkg.api.certificates import v1 as certificatesv1
@@ -236,3 +240,18 @@ def test_what_cannot_be_decoded_is_passed_over() -> None:
     r.signer.spoil(name)
     r.signer.grant(name)
     assert isinstance(outcome(result), bytes)
+
+
+@faulty_call.cases(Call("pkg/client_go/util/certificate/csr/csr.py", "certificatesigningrequests", "get"))
+def test_call_that_gets_a_request_of_an_earlier_run(call: Call, kind: Kind, tmp_path: Path) -> None:
+    r = Requester()
+    with FaultyCall(tmp_path, call, kind) as api:
+
+        def request(name: str) -> bool:
+            data = certutil.make_csr(r.key, "system:node:n", ("system:nodes",))
+            return csr.request_certificate(r.ctx, api.client, data, name, SIGNER, None, USAGES, r.key)[0] == name
+
+        for name in (MINE, OTHER):
+            request(name)
+        api.see_recover(request, True)
+        assert {each["metadata"]["name"] for each in api.cluster.store.list(call.resource)} == {MINE, OTHER}

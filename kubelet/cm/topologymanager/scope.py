@@ -96,12 +96,22 @@ class Scope:
         return result
 
     def allocate_aligned_resources(self, pod: v1.Pod, container: v1.Container) -> Exception | None:
-        """Has each provider give out the container's resources; returns what the first raised that could not."""
+        """Has each provider give out the container's resources; returns what the first raised that could not.
+
+        Raises MemoryError, RecursionError, golang.ThreadError: these say nothing of the pod, which may be asked about
+        again.
+        """
         try:
             for provider in self.hint_providers:
                 provider.allocate(pod, container)
         # Whatever a provider raises is the answer to this pod, and no reason to fail others.
         except Exception as err:
+            # DIVERGES: Go keeps the hints of pods that are turned away, of which there may be many, for ever.
+            with self._lock:
+                self._pod_topology_hints.pop(pod.metadata.uid, None)
+            # Libraries have no class of their own for a thread that cannot be started.
+            if isinstance(err, (MemoryError, RuntimeError)):
+                raise
             if not isinstance(err, admission.Error):
                 trace = klog.stacktrace(err)
                 name = container.name

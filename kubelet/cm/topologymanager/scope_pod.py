@@ -22,7 +22,7 @@ class PodScope(Scope):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(POD_TOPOLOGY_SCOPE, policy)
-        # What was decided for pods that wait with a part of their resources, by uid; guarded by _lock.
+        # What was decided for pods that have, perhaps, a part of their resources, by uid; guarded by _lock.
         self._decided: dict[str, TopologyHint] = {}
 
     def admit(self, pod: v1.Pod) -> lifecycle.PodAdmitResult:
@@ -39,18 +39,27 @@ class PodScope(Scope):
             if guaranteed:
                 metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES_FAILURE.labels(*_LABELS).inc()
             return TopologyAffinityError()
+        self._decide(pod, best_hint)
         for container in all_containers(pod):
             klog.info_s("Topology Affinity", bestHint=best_hint, pod=klog.kobj(pod), containerName=container.name)
             self.set_topology_hints(pod.metadata.uid, container.name, best_hint)
             if (err := self.allocate_aligned_resources(pod, container)) is not None:
-                if isinstance(err, admission.Error) and err.wait:
-                    with self._lock:
-                        self._decided[pod.metadata.uid] = best_hint
+                if not (isinstance(err, admission.Error) and err.wait):
+                    self._decide(pod, None)
                 return err
+        self._decide(pod, None)
         if guaranteed:
             klog.v(4).info_s("Resource alignment at pod scope guaranteed", pod=klog.kobj(pod))
             metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES.labels(*_LABELS).inc()
         return None
+
+    def _decide(self, pod: v1.Pod, hint: TopologyHint | None) -> None:
+        """The pod is asked about again with this hint; without one, with a new one."""
+        with self._lock:
+            if hint is None:
+                self._decided.pop(pod.metadata.uid, None)
+            else:
+                self._decided[pod.metadata.uid] = hint
 
     def accumulate_providers_hints(self, pod: v1.Pod) -> list[Hints]:
         """What each provider could give the pod."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 import pytest
@@ -201,6 +202,23 @@ def test_allocation_that_fails(policy: str, scope: str, err: Exception, reason: 
     assert [name for name, _ in after.allocated] == ["init"], "nothing is given out after the first that failed"
 
 
+@pytest.mark.parametrize("err", [MemoryError(), RecursionError(), RuntimeError("can't start new thread")], ids=repr)
+@pytest.mark.parametrize("scope", ["container", "pod"])
+def test_allocation_that_fails_by_accident_says_nothing_of_the_pod(scope: str, err: Exception) -> None:
+    manager, provider = Manager(_TWO, "restricted", scope, {}), FakeProvider(_ON_ANY, err)
+    with pytest.raises(type(err)):
+        _admit(manager, provider)
+    provider.err = None
+    assert manager.admit(lifecycle.PodAdmitAttributes(pod=_pod())).admit
+
+
+@pytest.mark.parametrize("scope", ["container", "pod"])
+def test_what_was_decided_for_a_pod_that_is_turned_away_is_forgotten(scope: str) -> None:
+    manager = Manager(_TWO, "restricted", scope, {})
+    assert not _admit(manager, FakeProvider(_ON_ANY, NoMore("none left"), of="c2")).admit
+    assert [manager.get_affinity("uid", name) for name in ("init", "c1", "c2")] == [TopologyHint()] * 3
+
+
 @pytest.mark.parametrize("scope", ["container", "pod"])
 def test_provider_that_cannot_tell_yet(scope: str) -> None:
     """The pod waits, gets nothing, and does not count as turned away."""
@@ -212,10 +230,12 @@ def test_provider_that_cannot_tell_yet(scope: str) -> None:
     assert (other.allocated, _metric(errors)) == ([], before)
 
 
-def test_pod_that_waits_with_a_part_of_its_resources() -> None:
+@pytest.mark.parametrize("err", [NotYet("waits for it"), MemoryError()], ids=lambda err: type(err).__name__)
+def test_pod_that_has_a_part_of_its_resources(err: Exception) -> None:
     """It goes on with the nodes that were decided on, though its providers now speak of what is left."""
-    manager, provider = Manager(_TWO, "restricted", "pod", {}), FakeProvider(_ON_ANY, NotYet("waits for it"))
-    assert _admit(manager, provider).wait
+    manager, provider = Manager(_TWO, "restricted", "pod", {}), FakeProvider(_ON_ANY, err)
+    with contextlib.suppress(MemoryError):
+        assert _admit(manager, provider).wait
     ((_, decided),) = provider.allocated
     provider.hints, provider.err = _ON_NONE, None
     assert manager.admit(lifecycle.PodAdmitAttributes(pod=_pod())).admit

@@ -149,12 +149,14 @@ class Manager:
         if self._active_pods is None or self._sources_ready is None or not self._sources_ready.all_ready():
             # The pods that are there are not known yet.
             return False
+        with self._cache.rlock():
+            claims = [(uid, info.namespace, info.claim_name) for info in self._cache.values() for uid in info.pod_uids]
+        # DIVERGES: Go asks first who is active, and takes the claims of a pod that gets them at that moment.
         active_pods = {pod.metadata.uid for pod in self._active_pods()}
         inactive: dict[tuple[str, str], list[str]] = {}
-        with self._cache.rlock():
-            for info in self._cache.values():
-                for pod_uid in info.pod_uids - active_pods:
-                    inactive.setdefault((pod_uid, info.namespace), []).append(info.claim_name)
+        for pod_uid, namespace, claim_name in claims:
+            if pod_uid not in active_pods:
+                inactive.setdefault((pod_uid, namespace), []).append(claim_name)
         done = True
         for (pod_uid, namespace), claim_names in inactive.items():
             try:

@@ -672,6 +672,27 @@ def test_claims_of_pods_that_are_gone_are_given_back(node: Node, log: Any) -> No
     assert node.manager.pod_might_need_to_unprepare_resources("uid-of-q")
 
 
+def test_claim_of_a_pod_that_comes_at_that_moment_is_left_to_it(node: Node) -> None:
+    sources, active = Ready(), list[v1.Pod]()
+    pod = new_pod(named("claim"))
+
+    def active_pods() -> list[v1.Pod]:
+        found = list(active)
+        if sources.ready and not active:
+            active.append(pod)
+            node.prepare(pod)
+        return found
+
+    node.manager.start(node.ctx, active_pods, lambda ctx: v1.Node(), sources)
+    node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
+    node.register(node.driver)
+    wait_until(node.clock.has_waiters)
+    sources.ready = True
+    assert node.manager.reconcile_loop(node.ctx)
+    assert node.driver.asked("unprepare") == []
+    assert node.manager.pod_might_need_to_unprepare_resources(POD_UID)
+
+
 # Figures
 
 

@@ -18,6 +18,7 @@ from kubelet.lifecycle.handlers import (
     without_cancel_but_for_hooks,
 )
 from kubelet.lifecycle.interfaces import (
+    ACCIDENTS,
     ADD_OPERATION,
     RESIZE_OPERATION,
     Operation,
@@ -46,6 +47,7 @@ from kubelet.lifecycle.predicate import (
 )
 
 __all__ = [
+    "ACCIDENTS",
     "ADD_OPERATION",
     "APP_ARMOR_NOT_ADMITTED_REASON",
     "INSUFFICIENT_RESOURCE_PREFIX",

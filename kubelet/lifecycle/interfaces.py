@@ -24,6 +24,11 @@ ADD_OPERATION = Operation.ADD
 RESIZE_OPERATION = Operation.RESIZE
 
 
+# What handlers raise, and turn nobody away for: that there is no memory, stack or thread left says nothing of the pod,
+# which is asked about again. Libraries have no class of their own for the last of these.
+ACCIDENTS = (MemoryError, RuntimeError)
+
+
 @dataclass(frozen=True, slots=True)
 class PodAdmitAttributes:
     """The question put to the admit handlers. The pods in it are shared and must not be changed."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kubelet import types as kubetypes
-from kubelet.lifecycle.interfaces import PodAdmitAttributes, PodAdmitResult
+from kubelet.lifecycle.interfaces import ACCIDENTS, PodAdmitAttributes, PodAdmitResult
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apis.core.v1 import helper as v1helper
@@ -147,6 +147,8 @@ class PredicateAdmitHandler:
         ctx = golang.background()
         try:
             node = self._get_node_any_way_func(ctx, True)
+        except ACCIDENTS:
+            raise
         except Exception as err:
             # The pod is the one to suffer; the next one may find the node known.
             klog.error_s(err, "Cannot get Node info")
@@ -159,6 +161,8 @@ class PredicateAdmitHandler:
         node_info.set_node(node)
         try:
             self._plugin_resource_update_func(node_info, attrs)
+        except ACCIDENTS:
+            raise
         except Exception as err:
             # As above.
             message = f"Update plugin resources failed due to {err}, which is unexpected."
@@ -175,8 +179,8 @@ class PredicateAdmitHandler:
             return PodAdmitResult(admit=True)
         try:
             reasons = self._admission_failure_handler.handle_admission_failure(ctx, pod, reasons, attrs.other_pods)
-        except golang.ContextError:
-            # The kubelet is being stopped: nothing is decided.
+        except (golang.ContextError, *ACCIDENTS):
+            # The kubelet is being stopped, or cannot find out: nothing is decided.
             raise
         except Exception as err:
             # There is no room, and trying to make some failed: the pod does not fit.
@@ -202,6 +206,8 @@ class PredicateAdmitHandler:
         # Only the labels are wrong: perhaps those we know are old.
         try:
             node_info.set_node(self._get_node_any_way_func(ctx, False))
+        except ACCIDENTS:
+            raise
         except Exception as err:
             # Then the old labels are all there is to go by.
             klog.error_s(err, "Failed to synchronously fetch node info")

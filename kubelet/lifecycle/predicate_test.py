@@ -452,11 +452,35 @@ def test_admit_without_a_node() -> None:
 
 def test_admit_when_plugin_resources_cannot_be_updated() -> None:
     def update(node_info: framework.NodeInfo, attrs: lifecycle.PodAdmitAttributes) -> None:
-        raise RuntimeError("injected")
+        raise LookupError("injected")
 
     got = handler(lambda ctx, use_cache: make_node(), update=update).admit(attributes(v1.Pod()))
     assert got.reason == "UnexpectedAdmissionError"
     assert "injected" in got.message
+
+
+_ACCIDENTS = pytest.mark.parametrize(
+    "err", [MemoryError(), RecursionError(), RuntimeError("can't start new thread")], ids=repr
+)
+
+
+@_ACCIDENTS
+@pytest.mark.parametrize("step", ["node", "update", "room", "labels"])
+def test_nobody_is_turned_away_for_an_accident(step: str, err: Exception) -> None:
+    def get_node(ctx: golang.Context, use_cache: bool) -> v1.Node:
+        if step == "node" or (step == "labels" and not use_cache):
+            raise err
+        return make_node()
+
+    def update(node_info: framework.NodeInfo, attrs: lifecycle.PodAdmitAttributes) -> None:
+        if step == "update":
+            raise err
+
+    pod = v1.Pod(spec=v1.PodSpec(node_name="other"))
+    if step == "labels":
+        pod = v1.Pod(spec=v1.PodSpec(node_selector={"foo": "bar"}))
+    with pytest.raises(type(err)):
+        handler(get_node, _Preemption(err), update).admit(attributes(pod))
 
 
 class _Preemption:
@@ -491,7 +515,7 @@ class _Reason:
         pytest.param([PORT_TAKEN, OTHER_NODE], False, "NodePorts", id="the first reason counts"),
         pytest.param([_Reason()], False, "UnexpectedPredicateFailureType", id="an odd reason"),
         pytest.param([lifecycle.RoomIsToBeMade("waits", list)], False, "RoomIsToBeMade", id="room is to be made"),
-        pytest.param(RuntimeError("injected"), False, "UnexpectedAdmissionError", id="it failed"),
+        pytest.param(LookupError("injected"), False, "UnexpectedAdmissionError", id="it failed"),
     ],
 )
 def test_admit_after_handling_the_failure(

@@ -98,8 +98,7 @@ class Scope:
     def allocate_aligned_resources(self, pod: v1.Pod, container: v1.Container) -> Exception | None:
         """Has each provider give out the container's resources; returns what the first raised that could not.
 
-        Raises MemoryError, RecursionError, golang.ThreadError: these say nothing of the pod, which may be asked about
-        again.
+        Raises lifecycle.ACCIDENTS.
         """
         try:
             for provider in self.hint_providers:
@@ -109,8 +108,7 @@ class Scope:
             # DIVERGES: Go keeps the hints of pods that are turned away, of which there may be many, for ever.
             with self._lock:
                 self._pod_topology_hints.pop(pod.metadata.uid, None)
-            # Libraries have no class of their own for a thread that cannot be started.
-            if isinstance(err, (MemoryError, RuntimeError)):
+            if isinstance(err, lifecycle.ACCIDENTS):
                 raise
             if not isinstance(err, admission.Error):
                 trace = klog.stacktrace(err)

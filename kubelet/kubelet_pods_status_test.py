@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import sys
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -24,6 +22,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import FakeClientset
+from pkg.util.testing import lines_run
 
 PENDING, RUNNING, SUCCEEDED, FAILED = v1.POD_PENDING, v1.POD_RUNNING, v1.POD_SUCCEEDED, v1.POD_FAILED
 State = kubecontainer.State
@@ -671,24 +670,6 @@ def test_standalone_kubelet_shows_no_host_ip(test_kubelet: TestKubelet) -> None:
 # ---- Pods of many containers ----
 
 
-def _lines_run(call: Callable[[], object]) -> int:
-    """How many lines, counting each turn of a loop, the call runs."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
-
-
 @pytest.mark.parametrize("state", [State.RUNNING, State.EXITED])
 @pytest.mark.parametrize("step", ["generate", "set", "check", "compute"])
 def test_work_for_a_pod_grows_with_its_containers_and_not_with_their_square(
@@ -715,6 +696,6 @@ def test_work_for_a_pod_grows_with_its_containers_and_not_with_their_square(
             "compute": lambda: manager.compute_pod_actions(pod, pod_status, False),
         }
         calls[step]()  # What is done once for all is done now.
-        return _lines_run(calls[step])
+        return lines_run(calls[step])
 
     assert lines(100) < 15 * lines(10)

@@ -1,4 +1,4 @@
-"""A stand-in for the commands of a machine, what a test has left open, and a tree that is deeper than a path.
+"""A stand-in for the commands of a machine, what a test has left open, a deep tree, and how much work a call is.
 
 Go: k8s.io/utils/exec/testing/fake_exec.go
 """
@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any
 
 from pkg.util.exec import CodeExitError
 
@@ -28,6 +31,24 @@ def open_files() -> set[tuple[str, str]]:
 def open_inotify_instances() -> set[tuple[str, str]]:
     """Those of open_files that are inotify instances, which all have one name."""
     return {(fd, name) for fd, name in open_files() if "inotify" in name}
+
+
+def lines_run(call: Callable[[], object]) -> int:
+    """How many lines, counting each turn of a loop, the call runs."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
 
 
 @contextlib.contextmanager

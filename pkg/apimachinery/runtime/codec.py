@@ -152,23 +152,21 @@ def deepcopy(obj: T) -> T:
 
 def semantic_equal(a: object, b: object) -> bool:
     """Whether two objects mean the same: None and empty are alike, quantities go by value."""
+    # The comparison of msgspec and Python is fast, so that only what it finds different is looked at more closely.
     if a is b or a == b:
         return True
-    return _compact(a) == _compact(b)
+    match a, b:
+        case (msgspec.Struct(), msgspec.Struct()) if type(a) is type(b):
+            return all(semantic_equal(getattr(a, name), getattr(b, name)) for name in a.__struct_fields__)
+        case (dict(), dict()):
+            return a.keys() == b.keys() and all(semantic_equal(value, b[key]) for key, value in a.items())
+        case (list() | tuple(), list() | tuple()):
+            return len(a) == len(b) and all(map(semantic_equal, a, b))
+    return _is_empty(a) and _is_empty(b)
 
 
-def _compact(obj: object) -> object:
-    """Comparable form without empty lists, maps and None; scalars stay as they are."""
-    match obj:
-        case msgspec.Struct():
-            return {
-                name: value for name in obj.__struct_fields__ if (value := _compact(getattr(obj, name))) is not None
-            }
-        case dict():
-            return {key: _compact(value) for key, value in obj.items()} or None
-        case list() | tuple():
-            return [_compact(value) for value in obj] or None
-    return obj
+def _is_empty(obj: object) -> bool:
+    return obj is None or (isinstance(obj, dict | list | tuple) and not obj)
 
 
 def _with_value(message: str, builtins: object) -> str:

@@ -12,6 +12,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
+from pkg.util.testing import lines_run
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -173,10 +174,31 @@ def test_deepcopy_shares_nothing() -> None:
         ({"a": []}, {"a": None}, True),
         ({"cpu": parse_quantity("1")}, {"cpu": parse_quantity("1000m")}, True),
         (v1.Container(name="c"), v1.Container(name="d"), False),
+        ({"a": []}, {}, False),
+        ({"a": {"b": {}}}, {"a": {"b": None}}, True),
+        ({"a": 1}, {"b": 1}, False),
+        ([1], [1, 2], False),
+        ([[], 1], [None, 1], True),
+        ([], None, True),
+        ((), {}, True),
+        (0, None, False),
+        ("", None, False),
+        (v1.Container(args=["x"]), v1.Container(args=[]), False),
+        (v1.PodSpec(containers=[v1.Container(name="c")]), v1.PodSpec(containers=[v1.Container(name="d")]), False),
     ],
 )
 def test_semantic_equal(a: object, b: object, equal: bool) -> None:
     assert codec.semantic_equal(a, b) is equal
+    assert codec.semantic_equal(b, a) is equal
+
+
+def test_semantic_equal_looks_closely_at_differences_alone() -> None:
+    containers = 1000
+    pod = v1.PodSpec(containers=[v1.Container(name=f"c{i}", args=["x"]) for i in range(containers)])
+    other = codec.deepcopy(pod)
+    other.containers[-1].args = ["y"]
+    assert not codec.semantic_equal(pod, other)
+    assert lines_run(lambda: codec.semantic_equal(pod, other)) < 10 * containers
 
 
 def test_now_has_whole_seconds_in_utc() -> None:

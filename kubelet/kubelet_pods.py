@@ -214,28 +214,32 @@ class KubeletPods(KubeletLogs):
         if source.field_ref is not None:
             return self.pod_field_selector_runtime_value(ctx, source.field_ref, pod, pod_ip, pod_ips)
         if source.resource_field_ref is not None:
-            limited_pod, limited_container = self.default_pod_limits_for_downward_api(ctx, pod, container)
-            return container_resource_runtime_value(source.resource_field_ref, limited_pod, limited_container)
+            return self.container_resource_runtime_value(ctx, source.resource_field_ref, pod, container)
         if source.config_map_key_ref is not None:
             return objects.config_map_value(source.config_map_key_ref)
         if source.secret_key_ref is not None:
             return objects.secret_value(source.secret_key_ref)
         return ""
 
-    def default_pod_limits_for_downward_api(
-        self, ctx: golang.Context, pod: v1.Pod, container: v1.Container
-    ) -> tuple[v1.Pod, v1.Container]:
-        """Copies of both in which a limit that is not set is the pod's, and else what the node has.
+    def container_resource_runtime_value(
+        self, ctx: golang.Context, selector: v1.ResourceFieldSelector, pod: v1.Pod, container: v1.Container
+    ) -> str:
+        """The value of a resourceFieldRef, of this container unless it names another.
 
-        Go: kubelet_resources.go
+        A limit that is not set is the pod's, and else what the node has. Raises ValueError for a resource that is
+        not supported, LookupError for a container that is not there.
+
+        Go: containerResourceRuntimeValue, and defaultPodLimitsForDownwardAPI in kubelet_resources.go
         """
-        allocatable = _limited_by_pod(pod, self.get_node_any_way(ctx).status.allocatable)
-        limited = v1.deepcopy(pod)
-        for spec in limited.spec.containers:
-            resource.merge_container_resource_limits(spec, allocatable)
-        limited_container = v1.deepcopy(container)
-        resource.merge_container_resource_limits(limited_container, allocatable)
-        return limited, limited_container
+        name = selector.container_name
+        asked = resource.find_container_in_pod(pod, name) if name else container
+        # Not a copy of the pod: each of thousands of variables may be such a value.
+        limited = v1.Container(resources=v1.deepcopy(asked.resources))
+        # As in Go, an init container that is named has its own limits alone.
+        if not any(init.name == name for init in pod.spec.init_containers):
+            allocatable = _limited_by_pod(pod, self.get_node_any_way(ctx).status.allocatable)
+            resource.merge_container_resource_limits(limited, allocatable)
+        return resource.extract_container_resource_value(selector, limited)
 
     def pod_field_selector_runtime_value(
         self, ctx: golang.Context, selector: v1.ObjectFieldSelector, pod: v1.Pod, pod_ip: str, pod_ips: Sequence[str]
@@ -883,13 +887,6 @@ def truncate_pod_hostname_if_needed(pod_name: str, hostname: str) -> str:
     if not truncated:
         raise ValueError(f'hostname for pod "{pod_name}" was invalid: "{hostname}"')
     return truncated
-
-
-def container_resource_runtime_value(selector: v1.ResourceFieldSelector, pod: v1.Pod, container: v1.Container) -> str:
-    """The value of a resourceFieldRef, of this container unless it names another."""
-    if not selector.container_name:
-        return resource.extract_container_resource_value(selector, container)
-    return resource.extract_resource_value_by_container_name(selector, pod, selector.container_name)
 
 
 def get_phase(pod: v1.Pod, statuses: list[v1.ContainerStatus], pod_is_terminal: bool, pod_has_initialized: bool) -> str:

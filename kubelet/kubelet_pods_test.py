@@ -19,6 +19,7 @@ from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.golang import testing as golangtesting
 
@@ -134,6 +135,27 @@ def test_resources_in_the_environment(test_kubelet: TestKubelet) -> None:
     found = environment(test_kubelet, new_pod("p"), amount("OWN", "limits.cpu"), amount("NODE", "limits.cpu", "other"))
     cores = test_kubelet.kubelet.cadvisor.machine_info().num_cores
     assert found == {"OWN": "2", "NODE": str(cores)}, "without a limit all of the node"
+
+
+def test_init_container_that_is_named_has_its_own_limits_alone(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("p", init_containers=[v1.Container(name="init")])
+    assert environment(test_kubelet, pod, amount("INIT", "limits.cpu", "init")) == {"INIT": "0"}
+
+
+def test_resources_in_the_environment_take_no_copy_of_the_pod(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of variables may ask for them, and the pod is as large as these."""
+    copied = []
+
+    def deepcopy(obj: object) -> object:
+        copied.append(type(obj))
+        return codec.deepcopy(obj)
+
+    monkeypatch.setattr(v1, "deepcopy", deepcopy)
+    found = environment(test_kubelet, new_pod("p"), amount("OWN", "limits.cpu"), amount("BY_NAME", "limits.cpu", "c"))
+    assert found == {"OWN": "2", "BY_NAME": "2"}
+    assert not {v1.Pod, v1.Container} & set(copied)
 
 
 def test_variables_expand_those_before_them(test_kubelet: TestKubelet) -> None:

@@ -5,8 +5,8 @@ Go: pkg/api/v1/resource
 
 from pkg.api.v1.resource.helpers import (
     extract_container_resource_value,
-    extract_resource_value_by_container_name,
     extract_resource_value_by_container_name_and_node_allocatable,
+    find_container_in_pod,
     get_resource_request,
     get_resource_request_quantity,
     is_huge_page_resource_name,
@@ -15,8 +15,8 @@ from pkg.api.v1.resource.helpers import (
 
 __all__ = [
     "extract_container_resource_value",
-    "extract_resource_value_by_container_name",
     "extract_resource_value_by_container_name_and_node_allocatable",
+    "find_container_in_pod",
     "get_resource_request",
     "get_resource_request_quantity",
     "is_huge_page_resource_name",

@@ -37,19 +37,19 @@ def get_resource_request(pod: v1.Pod, resource_name: str) -> int:
     return quantity.milli_value() if resource_name == v1.RESOURCE_CPU else quantity.value()
 
 
-def extract_resource_value_by_container_name(fs: v1.ResourceFieldSelector, pod: v1.Pod, container_name: str) -> str:
-    """As extract_container_resource_value, of the container of that name; raises LookupError too."""
-    return extract_container_resource_value(fs, _find_container_in_pod(pod, container_name))
-
-
 def extract_resource_value_by_container_name_and_node_allocatable(
     fs: v1.ResourceFieldSelector,
     pod: v1.Pod,
     container_name: str,
     node_allocatable: Mapping[str, Quantity],
 ) -> str:
-    """As extract_resource_value_by_container_name; limits that are not set are the node's allocatable."""
-    container = v1.deepcopy(_find_container_in_pod(pod, container_name))
+    """As extract_container_resource_value, of the container of that name; raises LookupError too.
+
+    Limits that are not set are the node's allocatable.
+    """
+    # Not a copy of all that the container has: thousands of files may have such a value.
+    resources = find_container_in_pod(pod, container_name).resources
+    container = v1.Container(resources=v1.deepcopy(resources))
     merge_container_resource_limits(container, node_allocatable)
     return extract_container_resource_value(fs, container)
 
@@ -74,7 +74,8 @@ def _ceil(value: int, divisor: int) -> int:
     return -(-value // divisor)
 
 
-def _find_container_in_pod(pod: v1.Pod, container_name: str) -> v1.Container:
+def find_container_in_pod(pod: v1.Pod, container_name: str) -> v1.Container:
+    """A container or init container of the pod; raises LookupError without one of that name."""
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         if container.name == container_name:
             return container

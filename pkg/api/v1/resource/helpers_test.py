@@ -7,6 +7,7 @@ import pytest
 from pkg.api.core import v1
 from pkg.api.v1 import resource as resourceutil
 from pkg.apimachinery.api import resource
+from pkg.apimachinery.runtime import codec
 
 
 def quantities(**kwargs: str) -> dict[str, resource.Quantity]:
@@ -58,7 +59,23 @@ def test_node_allocatable() -> None:
     assert extract(selector, pod, "c", quantities(cpu="4")) == "9"
     assert pod.spec.containers[0].resources.limits == {}
     with pytest.raises(LookupError, match="container none not found"):
-        resourceutil.extract_resource_value_by_container_name(selector, pod, "none")
+        extract(selector, pod, "none", {})
+
+
+def test_a_value_takes_no_copy_of_its_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A volume may have thousands of such values, and the container thousands of variables."""
+    copied = []
+
+    def deepcopy(obj: object) -> object:
+        copied.append(type(obj))
+        return codec.deepcopy(obj)
+
+    monkeypatch.setattr(v1, "deepcopy", deepcopy)
+    pod = v1.Pod(spec=v1.PodSpec(containers=[CONTAINER]))
+    selector = v1.ResourceFieldSelector(resource="limits.cpu")
+    extract = resourceutil.extract_resource_value_by_container_name_and_node_allocatable
+    assert extract(selector, pod, "c", quantities(cpu="4")) == "9"
+    assert set(copied) <= {v1.ResourceRequirements}
 
 
 @pytest.mark.parametrize(

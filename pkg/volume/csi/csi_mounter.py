@@ -484,6 +484,7 @@ def remove_mount_dir(plugin: CSIPlugin, mount_path: str) -> None:
     klog.v(4).info_s(log(f"dir not mounted, deleting it [{mount_path}]"))
     _remove(mount_path, "failed to remove dir")
     volume_path = os.path.dirname(mount_path)
+    _check_nothing_else_is_in(volume_path)
     klog.v(4).info_s(log(f"also deleting volume info data file [{os.path.join(volume_path, VOL_DATA_FILE_NAME)}]"))
     try:
         csi_util.remove_volume_data(volume_path, VOL_DATA_FILE_NAME)
@@ -491,6 +492,21 @@ def remove_mount_dir(plugin: CSIPlugin, mount_path: str) -> None:
         raise OSError(log(f"failed to delete volume data file [{volume_path}]: {err}")) from err
     klog.v(4).info_s(log(f"deleting volume path [{volume_path}]"))
     _remove(volume_path, "failed to delete volume path")
+
+
+def _check_nothing_else_is_in(volume_path: str) -> None:
+    """Raises OSError when the directory cannot be removed with the volume's data.
+
+    DIVERGES: Go removes the data first. If the directory then cannot be removed, nobody can take the volume from its
+    pod any more, which never ends.
+    """
+    try:
+        names = set(os.listdir(volume_path))
+    except FileNotFoundError:
+        return
+    others = names - {VOL_DATA_FILE_NAME, VOL_DATA_FILE_NAME + csi_util.INCOMPLETE}
+    if others:
+        raise OSError(log(f"failed to delete volume path [{volume_path}]: it holds {klog.quote(min(others))}"))
 
 
 def _remove(path: str, what: str) -> None:

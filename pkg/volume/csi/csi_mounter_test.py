@@ -82,6 +82,21 @@ def test_get_path(tmp_path: Path) -> None:
         assert world.plugin.new_mounter(pv_spec(), POD).get_path() == expected
 
 
+def test_volume_can_be_taken_away_once_its_directory_can_be_removed(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        world.attach()
+        mounter = world.plugin.new_mounter(pv_spec(), POD)
+        mounter.set_up(MounterArgs())
+        directory = Path(mounter.get_path()).parent
+        (directory / "notes").write_text("of somebody else")
+        for _ in range(2):
+            with pytest.raises(OSError, match="failed to delete volume path"):
+                world.plugin.new_unmounter("test-pv", "pod-uid").tear_down()
+        (directory / "notes").unlink()
+        world.plugin.new_unmounter("test-pv", "pod-uid").tear_down()
+        assert not directory.exists()
+
+
 def test_set_up(tmp_path: Path) -> None:
     secret = v1.Secret(metadata=metav1.ObjectMeta(name="publish", namespace="ns"), data={"key": b"value"})
     spec = pv_spec(

@@ -12,6 +12,7 @@ from typing import Protocol
 from kubelet.checkpointmanager.errors import ErrCheckpointNotFound
 from kubelet.util import store
 from pkg import klog
+from pkg.apimachinery.runtime import codec
 
 
 class Checkpoint(Protocol):
@@ -44,15 +45,12 @@ class CheckpointManager:
 
     def get_checkpoint(self, key: str, checkpoint: Checkpoint) -> None:
         """Fills in the checkpoint. Raises ErrCheckpointNotFound, CorruptCheckpointError, ValueError, OSError."""
-        with self._lock:
+        with self._lock, codec.reading(f"checkpoint {key}"):
             try:
                 blob = self._store.read(key)
             except store.ErrKeyNotFound as err:
                 raise ErrCheckpointNotFound from err
-            try:
-                checkpoint.unmarshal_checkpoint(blob)
-            except RecursionError as err:
-                raise ValueError(f"checkpoint {key} is nested too deeply") from err
+            checkpoint.unmarshal_checkpoint(blob)
             checkpoint.verify_checksum()
 
     def remove_checkpoint(self, key: str) -> None:

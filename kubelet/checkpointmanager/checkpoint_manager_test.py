@@ -9,6 +9,7 @@ import pytest
 from kubelet import checkpointmanager
 from kubelet.allocation import state
 from kubelet.checkpointmanager import checksum, errors
+from pkg.apimachinery.util.runtime.testing import raising
 
 
 class TextCheckpoint:
@@ -53,6 +54,19 @@ def test_checkpoint_that_is_nested_too_deeply(tmp_path: Path) -> None:
     (tmp_path / "deep").write_bytes(b"[" * 100_000)
     with pytest.raises(ValueError, match="checkpoint deep is nested too deeply"):
         checkpointmanager.CheckpointManager(str(tmp_path)).get_checkpoint("deep", state.Checkpoint())
+
+
+@pytest.mark.parametrize(
+    ("err", "fault"),
+    [(RecursionError(), "is nested too deeply"), (MemoryError(), "takes more memory than there is")],
+)
+def test_checkpoint_that_is_too_large(tmp_path: Path, err: Exception, fault: str) -> None:
+    manager = checkpointmanager.CheckpointManager(str(tmp_path))
+    checkpoint = TextCheckpoint()
+    manager.create_checkpoint("large", checkpoint)
+    checkpoint.unmarshal_checkpoint = raising(err)  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match=f"checkpoint large {fault}"):
+        manager.get_checkpoint("large", checkpoint)
 
 
 def test_checksum_is_go_s() -> None:

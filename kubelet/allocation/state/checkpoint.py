@@ -45,6 +45,7 @@ class Checkpoint:
     def verify_checksum(self) -> None:
         checksum.verify(self.checksum, self.data)
 
+    @codec.reading("checkpoint data")
     def get_pod_resource_checkpoint_info(self) -> PodResourceCheckpointInfo:
         """What the text says. Raises ValueError."""
         document = json.loads(self.data)

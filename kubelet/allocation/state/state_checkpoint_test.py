@@ -111,6 +111,7 @@ def test_writes_what_go_writes(tmp_path: Path) -> None:
         ("[]", "checkpoint is not a JSON object"),
         ('{"data":1,"checksum":1}', "checkpoint has no data text or no checksum number"),
         (_file("[]"), "checkpoint data is not a JSON object"),
+        (_file("[" * 100_000), "checkpoint data is nested too deeply"),
         (_file('{"entries":[]}'), "entries of the checkpoint are not a JSON object"),
         (_file('{"entries":{"a":[]}}'), "entry a of the checkpoint is not a JSON object"),
         (_file('{"entries":{"a":{"ContainerResources":[1]}}}'), "ContainerResources of entry a"),

@@ -17,6 +17,7 @@ from kubelet.cm.dra import state
 from kubelet.util import store
 from pkg import klog
 from pkg.apimachinery import clock as clock_
+from pkg.apimachinery.runtime import codec
 
 # Seconds for which a device's health holds, where its driver does not say.
 DEFAULT_HEALTH_TIMEOUT = 30.0
@@ -119,13 +120,14 @@ class HealthInfoCache:
         path = Path(self._state_file)
         if not self._state_file or not path.exists():
             return {}
-        document = json.loads(path.read_bytes())
         try:
-            return {
-                driver: {key: self._from_json(device) for key, device in (devices["Devices"] or {}).items()}
-                for driver, devices in (document or {}).items()
-            }
-        except (AttributeError, KeyError, TypeError) as err:
+            with codec.reading(self._state_file):
+                document = json.loads(path.read_bytes())
+                return {
+                    driver: {key: self._from_json(device) for key, device in (devices["Devices"] or {}).items()}
+                    for driver, devices in (document or {}).items()
+                }
+        except (AttributeError, KeyError, TypeError, OverflowError) as err:
             raise ValueError(f"{self._state_file} is no state of devices' health: {err!r}") from err
 
     def _save_locked(self) -> None:

@@ -74,7 +74,24 @@ def test_writes_what_go_reads(tmp_path: Path, clock: FakeClock) -> None:
     assert "\\u003cC\\u003e" in path.read_text()
 
 
-@pytest.mark.parametrize("content", ["{", "3", '{"d":1}', '{"d":{"Devices":{"p/x":{"PoolName":"p"}}}}'])
+def _one_device(**fields: object) -> str:
+    told = {"PoolName": "p", "DeviceName": "x", "Health": "Healthy", "LastUpdated": "2026-01-01T00:00:00Z", **fields}
+    return json.dumps({"d": {"Devices": {"p/x": told}}})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "3",
+        '{"d":1}',
+        '{"d":{"Devices":{"p/x":{"PoolName":"p"}}}}',
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param(_one_device(HealthCheckTimeout=10**400), id="long-time"),
+        pytest.param(_one_device(LastUpdated="0001-01-01T00:00:00+23:00"), id="before-all-time"),
+        pytest.param(_one_device(LastUpdated="9999-12-31T23:59:59-23:00"), id="after-all-time"),
+    ],
+)
 def test_file_that_cannot_be_read_is_passed_over(
     tmp_path: Path, clock: FakeClock, log: io.StringIO, content: str
 ) -> None:

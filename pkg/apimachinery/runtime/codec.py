@@ -14,7 +14,7 @@ import re
 import threading
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
@@ -69,6 +69,20 @@ def _with_valid_text(value: object) -> object:
         case list() | tuple():
             return [_with_valid_text(item) for item in value]
     return value
+
+
+@contextlib.contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise ValueError if `what`, which is read within, is nested too deeply, or takes more memory than there is.
+
+    For files: one that cannot be read is as bad as one that is broken, and must not end the process at each start.
+    """
+    try:
+        yield
+    except RecursionError as err:
+        raise ValueError(f"{what} is nested too deeply") from err
+    except MemoryError as err:
+        raise ValueError(f"{what} takes more memory than there is") from err
 
 
 def decode_json(data: bytes | str, type_: type[T]) -> T:

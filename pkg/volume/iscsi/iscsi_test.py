@@ -333,6 +333,17 @@ def test_session_that_is_gone_already_is_fine(host: FakeVolumeHost, plugin: iscs
     assert not os.path.exists(global_path(host))
 
 
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"\xff", b"3", b'{"Portals": [3]}', b'{"Iqn": ["a"]}'])
+def test_settings_that_cannot_be_read_are_told_by_the_name(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, content: bytes
+) -> None:
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    Path(global_path(host), "iscsi.json").write_bytes(content)
+    plugin.new_detacher().unmount_device(global_path(host))
+    assert not os.path.exists(global_path(host))
+    assert f"-m node -p 127.0.0.1:3260 -T {IQN} --logout -I default" in target.words("iscsiadm")
+
+
 def test_failed_log_out_is_told_and_keeps_the_settings(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
 ) -> None:

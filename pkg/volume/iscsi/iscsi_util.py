@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery.runtime import codec
 from pkg.util import exec as utilexec
 from pkg.util import filesystem
 from pkg.volume.iscsi import iscsi
@@ -311,12 +312,19 @@ def persist_iscsi_file(disk: ISCSIDisk, directory: str) -> None:
 
 def load_iscsi(disk: ISCSIDisk, directory: str) -> None:
     """Raises OSError, ValueError."""
-    saved = json.loads(Path(directory, _FILE).read_text())
+    path = os.path.join(directory, _FILE)
+    with codec.reading(path):
+        saved = json.loads(Path(path).read_text())
     if not isinstance(saved, dict):
-        raise ValueError(f"{directory}/{_FILE}: not an object")
+        raise ValueError(f"{path}: not an object")
     for name, key in _SAVED.items():
-        if key in saved:
-            setattr(disk, name, saved[key] or type(getattr(disk, name))())
+        if key not in saved:
+            continue
+        kind = type(getattr(disk, name))
+        value = saved[key] or kind()
+        if not isinstance(value, kind) or not all(isinstance(each, str) for each in value):
+            raise ValueError(f"{path}: {key} is no {kind.__name__}")
+        setattr(disk, name, value)
 
 
 def wait_for_path_to_exist(pattern: str, max_retries: int, transport: str) -> str:

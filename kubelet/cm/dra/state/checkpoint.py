@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from kubelet.checkpointmanager import errors
 from kubelet.cm.dra.state.state import ClaimInfoState, Device, DriverState
+from pkg.apimachinery.runtime import codec
 
 CHECKPOINT_API_GROUP = "checkpoint.dra.kubelet.k8s.io"
 CHECKPOINT_KIND = "DRACheckpoint"
@@ -46,6 +47,7 @@ class Checkpoint:
         if actual != self.checksum:
             raise errors.CorruptCheckpointError(actual, self.checksum)
 
+    @codec.reading("Data of the checkpoint")
     def get_claim_info_state_list(self) -> list[ClaimInfoState]:
         """What the text says. Raises ValueError naming what in it is of another form or version."""
         document = _value(json.loads(self.data), dict, "Data")

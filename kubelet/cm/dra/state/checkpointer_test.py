@@ -103,6 +103,7 @@ _LIST = '{"kind":"DRACheckpoint","ClaimInfoStateList":[%s]}'
             "apiVersion of the checkpoint is 'checkpoint.dra.kubelet.k8s.io/v2', and only",
             id="version",
         ),
+        pytest.param(written("[" * 100_000), "Data of the checkpoint is nested too deeply", id="deep"),
         pytest.param(written(_LIST % "3"), "ClaimInfoStateList of the checkpoint is 3, not a dict", id="no-claim"),
         pytest.param(written(_LIST % '{"PodUIDs":["a"]}'), "PodUIDs of the checkpoint", id="pods-in-a-list"),
         pytest.param(

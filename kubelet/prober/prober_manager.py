@@ -15,6 +15,7 @@ from kubelet import metrics as kubeletmetrics
 from kubelet.prober import results
 from kubelet.prober.prober import Prober, ProbeType, probe_spec
 from kubelet.prober.scheduler import Scheduler
+from kubelet.prober.status_index import StatusIndex
 from kubelet.prober.worker import Worker
 from pkg import golang, klog
 from pkg.api.core import v1
@@ -89,6 +90,7 @@ class Manager:
     def add_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Probe the pod's containers, those that are not probed already, until remove_pod."""
         self._note_inherited(pod)
+        index = StatusIndex(pod)
         for container in _probed_containers(pod):
             for probe_type in ProbeType:
                 if probe_spec(container, probe_type) is None:
@@ -97,7 +99,7 @@ class Manager:
                 with self._lock:
                     if key in self._workers:
                         continue
-                    worker = self._workers[key] = Worker(self, probe_type, pod, container)
+                    worker = self._workers[key] = Worker(self, probe_type, pod, container, index)
                     self.scheduler.add(worker)
         self.scheduler.tend()
 

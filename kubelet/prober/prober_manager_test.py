@@ -17,6 +17,7 @@ from kubelet import container as kubecontainer
 from kubelet import prober
 from kubelet.prober import results, scheduler
 from kubelet.prober.prober import ProbeType
+from kubelet.prober.status_index import StatusIndex
 from kubelet.prober.testing import CONTAINER_NAME, POD_UID, ProbeWorld, new_pod, set_probe
 from kubelet.prober.worker import Worker
 from kubelet.prober.worker_test import eventually
@@ -405,7 +406,7 @@ def test_container_that_broke_while_there_was_no_kubelet_is_unready_after_as_man
     spec.status = v1.deepcopy(running)
     spec.status.container_statuses[0].ready = True
     world.runner.fail()
-    worker = Worker(world.manager, READINESS, spec, spec.spec.containers[0])
+    worker = Worker(world.manager, READINESS, spec, spec.spec.containers[0], StatusIndex(spec))
     ready = []
     for _ in range(2):
         assert worker.do_probe(CTX)

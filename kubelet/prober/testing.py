@@ -12,6 +12,7 @@ from kubelet import container as kubecontainer
 from kubelet.container import testing as containertesting
 from kubelet.prober import prober_manager, results
 from kubelet.prober.prober import ProbeType
+from kubelet.prober.status_index import StatusIndex
 from kubelet.prober.worker import Worker
 from kubelet.status.testing import FakePodStatusProvider
 from pkg.api.core import v1
@@ -66,7 +67,7 @@ class ProbeWorld:
         """A worker on the test pod's container; spec are fields of its probe."""
         pod = new_pod()
         set_probe(pod.spec.containers[0], probe_type, **spec)
-        return Worker(self.manager, probe_type, pod, pod.spec.containers[0])
+        return Worker(self.manager, probe_type, pod, pod.spec.containers[0], StatusIndex(pod))
 
     def sidecar_worker(self, probe_type: ProbeType, **spec: int) -> Worker:
         """A worker on a sidecar of the test container's name."""
@@ -74,7 +75,7 @@ class ProbeWorld:
         set_probe(sidecar, probe_type, **spec)
         pod = new_pod()
         pod.spec.init_containers, pod.spec.containers = [sidecar], [v1.Container(name="main")]
-        return Worker(self.manager, probe_type, pod, sidecar)
+        return Worker(self.manager, probe_type, pod, sidecar, StatusIndex(pod))
 
     def set_status(self, status: v1.PodStatus) -> None:
         self.statuses.statuses[POD_UID] = status

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kubelet import container as kubecontainer
 from kubelet.prober import results
 from kubelet.prober.prober import ProbeType, probe_spec
+from kubelet.prober.status_index import StatusIndex
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
@@ -42,12 +43,15 @@ class WorkerState(NamedTuple):
 class Worker:
     """The state belongs to the thread that runs the worker, one at a time; stop and trigger are for all threads."""
 
-    def __init__(self, manager: Manager, probe_type: ProbeType, pod: v1.Pod, container: v1.Container) -> None:
+    def __init__(
+        self, manager: Manager, probe_type: ProbeType, pod: v1.Pod, container: v1.Container, index: StatusIndex
+    ) -> None:
         spec = probe_spec(container, probe_type)
         assert spec is not None
         self.probe_type = probe_type
         self.pod = pod
         self.container = container
+        self._index = index
         self._spec = spec
         self._manager = manager
         self._results = manager.results_manager(probe_type)
@@ -138,7 +142,7 @@ class Worker:
         if podutil.is_pod_phase_terminal(status.phase):
             klog.v(3).info_s("Pod is terminated, exiting probe worker", pod=klog.kobj(self.pod), phase=status.phase)
             return False
-        container = self._container_status(status)
+        container = self._index.container_status(status, self.container.name)
         if container is None:
             klog.v(3).info_s(
                 "Probe target container not found",
@@ -166,14 +170,6 @@ class Worker:
         self._manager.observe(self, result, self._manager.clock.monotonic() - began)
         self._take(ctx, container_id, result)
         return True
-
-    def _container_status(self, status: v1.PodStatus) -> v1.ContainerStatus | None:
-        """The container's status once it has an id."""
-        for statuses in (status.container_statuses, status.init_container_statuses):
-            found = podutil.get_container_status(statuses, self.container.name)
-            if found is not None and found.container_id:
-                return found
-        return None
 
     def _follow_container(self, ctx: golang.Context, status: v1.ContainerStatus) -> kubecontainer.ContainerID:
         """Begin anew when the container is another than last time."""
@@ -210,7 +206,7 @@ class Worker:
         if ended is None or podutil.container_should_restart(self.container, self.pod.spec, ended.exit_code):
             return True
         restarts_all = features.feature_gate.enabled(features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS)
-        return restarts_all and kubecontainer.should_all_containers_restart(self.pod, None, pod_status)
+        return restarts_all and self._index.all_containers_restart(pod_status)
 
     def _is_due(self, status: v1.ContainerStatus) -> bool:
         """Whether the container has run long enough, and this probe's time (before or after its start-up) is now."""

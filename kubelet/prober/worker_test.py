@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 
+import msgspec
 import pytest
 
 from kubelet import metrics
@@ -14,6 +15,7 @@ from kubelet.prober.worker import Worker
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.component_base.featuregate import testing as featuregatetesting
+from pkg.util.testing import lines_run
 
 CTX = golang.background()
 LIVENESS, READINESS, STARTUP = ProbeType.LIVENESS, ProbeType.READINESS, ProbeType.STARTUP
@@ -124,6 +126,40 @@ def test_container_that_another_one_restarts_is_probed_again(world: ProbeWorld, 
     gate = features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS
     with featuregatetesting.set_feature_gate_during_test(features.feature_gate, gate, enabled):
         assert worker.do_probe(CTX) == enabled
+
+
+def test_work_for_a_pods_workers_grows_with_its_containers_and_not_with_their_square(world: ProbeWorld) -> None:
+    """All have ended, and each worker asks whether the whole pod is to be restarted."""
+
+    def lines(count: int) -> int:
+        pod, status = new_pod(), terminated(1)
+        found = status.container_statuses.pop()
+        pod.metadata.uid, pod.spec.containers = str(count), []
+        for name in (f"c{i}" for i in range(count)):
+            container = v1.Container(name=name)
+            set_probe(container, LIVENESS)
+            pod.spec.containers.append(container)
+            status.container_statuses.append(msgspec.structs.replace(found, name=name, container_id=f"x://{name}"))
+        world.statuses.statuses[str(count)] = status
+        world.manager.add_pod(CTX, pod)
+        workers = [worker for worker in world.manager.workers() if worker.pod is pod]
+        assert len(workers) == count
+        updates = world.manager.results_manager(LIVENESS).updates()
+
+        def run() -> None:
+            for worker in workers:
+                worker.do_probe(CTX)
+                while updates.try_recv()[2]:
+                    pass
+
+        run()  # What is done once for all is done now.
+        world.statuses.statuses[str(count)] = v1.deepcopy(status)
+        return lines_run(run)
+
+    try:
+        assert lines(100) < 15 * lines(10)
+    finally:
+        world.manager.stop_all()
 
 
 @all_types

@@ -250,20 +250,20 @@ class Manager:
             klog.v(5).info_s("ReconcileState: skipping pod; status not found", pod=klog.kobj(pod))
             failure.append(ReconciledContainer(pod.metadata.name))
             return
+        statuses = _container_statuses_by_name(pod_status)
         for container in _containers(pod):
-            self._reconcile_container(ctx, pod, pod_status, container, success, failure)
+            self._reconcile_container(ctx, pod, statuses.get(container.name), container, success, failure)
 
     def _reconcile_container(
         self,
         ctx: golang.Context,
         pod: v1.Pod,
-        pod_status: v1.PodStatus,
+        container_status: v1.ContainerStatus | None,
         container: v1.Container,
         success: list[ReconciledContainer],
         failure: list[ReconciledContainer],
     ) -> None:
         about = {"pod": klog.kobj(pod), "containerName": container.name}
-        container_status = _find_container_status_by_name(pod_status, container.name)
         container_id = _id_of(container_status)
         if container_status is None or not container_id:
             klog.v(5).info_s("ReconcileState: skipping container; ID not found in pod status", **about)
@@ -363,9 +363,10 @@ def _containers(pod: v1.Pod) -> Iterator[v1.Container]:
     return itertools.chain(pod.spec.init_containers, pod.spec.containers)
 
 
-def _find_container_status_by_name(pod_status: v1.PodStatus, name: str) -> v1.ContainerStatus | None:
+def _container_statuses_by_name(pod_status: v1.PodStatus) -> dict[str, v1.ContainerStatus]:
+    """All at once, for a pod may have thousands of containers."""
     statuses = itertools.chain(pod_status.init_container_statuses, pod_status.container_statuses)
-    return next((found for found in statuses if found.name == name), None)
+    return {found.name: found for found in statuses}
 
 
 def _id_of(container_status: v1.ContainerStatus | None) -> str:

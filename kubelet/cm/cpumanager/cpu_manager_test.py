@@ -19,6 +19,7 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.util.runtime import testing as runtimetesting
+from pkg.util.testing import lines_run
 from pkg.utils import cpuset
 
 # A period in which no test gets.
@@ -338,6 +339,22 @@ def test_reconcile_tells_others_when_something_breaks_for_one_pod(
     monkeypatch.setattr(node, "get_pod_status", failing)
     success, _ = manager.reconcile_state(golang.background())
     assert [container.container_id for container in success] == ["other-c0"]
+
+
+def test_reconciliation_grows_with_a_pods_containers_and_not_with_their_square(
+    node: FakeNode, cancelled: golang.Context
+) -> None:
+    manager = node.manager()
+    node.start(manager, cancelled)
+
+    def lines(count: int) -> int:
+        node.pods = []
+        node.updates = golang.Channel(count)
+        node.run(pod(*["1/2"] * count, uid=f"p{count}"))
+        manager.reconcile_state(cancelled)  # What is done once for all is done now.
+        return lines_run(lambda: manager.reconcile_state(cancelled))
+
+    assert lines(1000) < 15 * lines(100)
 
 
 def test_reconcile_pods_of_which_too_little_is_known(node: FakeNode, cancelled: golang.Context) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.kubelet_struct import KubeletStruct
+from pkg import klog
 from pkg.api.v1 import pod as podutil
 
 if TYPE_CHECKING:
@@ -49,6 +50,12 @@ class KubeletStats(KubeletStruct):
                 )
             except FileNotFoundError:
                 # It has never been started.
+                continue
+            except OSError as err:
+                # The others' figures count all the same. A pod's name may be too long for a directory of logs.
+                klog.v(4).info_s(
+                    "Unable to fetch container log stats", pod=klog.kobj(pod), containerName=container.name, err=err
+                )
                 continue
             stats.containers.append(statsapi.ContainerStats(name=container.name, logs=logs))
         return stats

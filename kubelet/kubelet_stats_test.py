@@ -9,8 +9,10 @@ from typing import cast
 import pytest
 
 from kubelet.apis.stats import v1alpha1 as statsapi
+from kubelet.container import RealOS
 from kubelet.metrics import get_gather
 from kubelet.server import stats as serverstats
+from kubelet.stats.host_stats_provider import HostStatsProviderImpl
 from kubelet.stats.testing import FakeHostStatsProvider, FakeResourceAnalyzer
 from kubelet.testing import TestKubelet, new_pod
 from pkg import golang
@@ -37,6 +39,17 @@ def test_list_pod_storage_stats(test_kubelet: TestKubelet) -> None:
     assert [volume.name for volume in found.volume_stats] == ["local", "v"]
     logs = {container.name: container.logs.used_bytes for container in found.containers if container.logs is not None}
     assert logs == {"init": 10, "main": 20}
+
+
+def test_pod_whose_logs_cannot_be_measured_does_not_hide_the_others(test_kubelet: TestKubelet, tmp_path: Path) -> None:
+    kubelet = test_kubelet.kubelet
+    kubelet.host_stats_provider = HostStatsProviderImpl(RealOS(), lambda uid: "", str(tmp_path))
+    (tmp_path / "ns_pod_uid-pod" / "c").mkdir(parents=True)
+    (tmp_path / "ns_pod_uid-pod" / "c" / "0.log").write_text("line")
+    kubelet.pod_manager.set_pods([new_pod("a" * 253), new_pod("pod")])
+    found = {stats.pod_ref.name: stats.containers for stats in kubelet.list_pod_storage_stats(golang.background())}
+    assert found["a" * 253] == []
+    assert [container.name for container in found["pod"]] == ["c"]
 
 
 def test_metrics_are_there_for_as_long_as_the_kubelet(test_kubelet: TestKubelet, tmp_path: Path) -> None:

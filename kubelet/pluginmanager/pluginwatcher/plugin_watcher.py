@@ -115,6 +115,9 @@ class Watcher:
         name = os.path.basename(path)
         if name.startswith("."):
             klog.v(5).info_s("Ignoring file (starts with '.')", path=name)
+        elif stat.S_ISDIR(info.st_mode) and os.path.islink(path):
+            # Not all below it, which may be the whole file system.
+            self._watch(path)
         elif stat.S_ISDIR(info.st_mode):
             self.traverse_plugin_dir(path)
         elif stat.S_ISSOCK(info.st_mode):

@@ -93,6 +93,18 @@ def test_moved_directory_takes_its_sockets_along(world: World) -> None:
     world.expect("b/x.sock", "b/y.sock")
 
 
+def test_tree_that_a_link_leads_to_is_not_looked_through(world: World) -> None:
+    elsewhere = world.directory.parent / "elsewhere"
+    (elsewhere / "below").mkdir(parents=True)
+    world.watcher.start(world.ctx)
+    world.bind("../elsewhere/below/x.sock")
+    (world.directory / "link").symlink_to(elsewhere)
+    world.bind("y.sock")
+    world.expect("y.sock")
+    world.bind("../elsewhere/z.sock")
+    world.expect("y.sock", "link/z.sock")
+
+
 def test_lost_events_are_made_up_for(world: World) -> None:
     world.watcher.start(world.ctx)
     world.bind("x.sock")

@@ -12,7 +12,6 @@ from pkg import golang, klog
 CONTAINER_DELETOR_BUFFER_LIMIT = 50
 
 
-
 class PodContainerDeletor:
     """Deletes containers one by one, on a thread of its own that ends with ctx."""
 
@@ -37,9 +36,17 @@ class PodContainerDeletor:
         if remove_all:
             containers_to_keep = 0
             filter_container_id = ""
-        for candidate in get_containers_to_delete_in_pod(filter_container_id, pod_status, containers_to_keep):
+        candidates = get_containers_to_delete_in_pod(filter_container_id, pod_status, containers_to_keep)
+        for index, candidate in enumerate(candidates):
             if not self._worker.try_send(candidate.id):
-                klog.info_s("Failed to issue the request to remove container", containerID=str(candidate.id))
+                # DIVERGES: Go tries the others too and logs each, which for a pod of a thousand containers that end
+                # together is a million lines, written by the sync loop.
+                klog.info_s(
+                    "Failed to issue the request to remove container",
+                    containerID=str(candidate.id),
+                    others=len(candidates) - index - 1,
+                )
+                return
 
 
 def get_containers_to_delete_in_pod(

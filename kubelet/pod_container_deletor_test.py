@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from datetime import UTC, datetime
 
@@ -88,7 +89,7 @@ def test_delete_containers_in_pod(remove_all: bool, expected: list[str]) -> None
     assert not thread.is_alive()
 
 
-def test_requests_beyond_the_limit_are_dropped() -> None:
+def test_requests_beyond_the_limit_are_dropped(log: io.StringIO) -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     runtime = Runtime()
     deletor = pod_container_deletor.PodContainerDeletor(ctx, runtime, 0)
@@ -103,3 +104,5 @@ def test_requests_beyond_the_limit_are_dropped() -> None:
     thread.join(30)
     # One more if the thread had taken the first before the buffer was full.
     assert len(runtime.deleted) <= 1
+    # Of a pod of thousands of containers a line for each would be as many, at the end of each of them.
+    assert log.getvalue().count("Failed to issue the request to remove container") == 1

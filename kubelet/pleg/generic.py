@@ -75,7 +75,7 @@ _STATES = {
 
 class _RelistRequest(NamedTuple):
     pod_uid: str
-    # When it was asked for. A relist of all that began later has served it.
+    # When it was asked for. A relist of all, or of the pod, that began later has served it.
     timestamp: datetime.datetime
 
 
@@ -275,8 +275,14 @@ class GenericPLEG:
                 self.relist()
             finally:
                 timer.reset(self._relist_duration.relist_period)
-        elif self._relist_time is None or request.timestamp > self._relist_time:
+        elif not self._was_served(request):
             self._relist_pod(request.pod_uid)
+
+    def _was_served(self, request: _RelistRequest) -> bool:
+        """DIVERGES: Go lists the pod for each request, of which one of a thousand containers may make as many."""
+        pod = self.pod_records.get_current(request.pod_uid)
+        times = (self._relist_time, None if pod is None else pod.timestamp)
+        return any(time is not None and request.timestamp <= time for time in times)
 
     def update(self, relist_duration: RelistDuration) -> None:
         self._relist_duration = relist_duration

@@ -7,6 +7,7 @@ import datetime
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
+from unittest import mock
 
 import pytest
 
@@ -534,7 +535,7 @@ def test_worker_loop() -> None:
     h.pleg.request_reinspect("pod1")
     h.clock.step(1)
     h.pleg.request_relist("pod1")
-    pod1.timestamp = h.clock.now()
+    h.runtime.set_pods(dataclasses.replace(pod1, timestamp=h.clock.now()), pod2)
     h.pleg._worker_loop_iteration(ctx, timer)
     assert h.runtime.inspected == ["pod1", "pod2", "pod1"]
     assert h.events()[-1] == ("pod2", "ContainerStarted", "c-pod2")
@@ -543,6 +544,29 @@ def test_worker_loop() -> None:
     cancel()
     h.pleg._worker_loop_iteration(ctx, timer)
     assert h.runtime.called_functions == ["get_pods"]
+    h.pleg.stop()
+
+
+@pytest.mark.usefixtures("on_demand")
+def test_one_relist_of_a_pod_serves_all_requests_that_were_made_before(
+    h: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx, timer = golang.background(), h.clock.new_timer(60)
+    pod = make_pod("pod", [container("c", RUNNING)])
+    h.runtime.set_pods(pod)
+    get_pod = mock.Mock(side_effect=h.runtime.get_pod)
+    monkeypatch.setattr(h.runtime, "get_pod", get_pod)
+    for _ in range(3):
+        h.pleg.request_relist("pod")
+    h.clock.step(1)
+    pod.timestamp = h.clock.now()
+    for _ in range(3):
+        h.pleg._worker_loop_iteration(ctx, timer)
+    assert get_pod.call_count == 1
+    h.clock.step(1)
+    h.pleg.request_relist("pod")
+    h.pleg._worker_loop_iteration(ctx, timer)
+    assert get_pod.call_count == 2, "something may have happened since"
     h.pleg.stop()
 
 

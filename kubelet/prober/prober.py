@@ -127,7 +127,7 @@ class Prober:
         if spec.grpc is not None:
             host, service = status.pod_ip, spec.grpc.service or ""
             klog.v(4).info_s("GRPC-Probe", host=host, service=service, port=spec.grpc.port, timeout=timeout)
-            return probing.probe_grpc(host, service, spec.grpc.port, timeout)
+            return probing.probe_grpc(ctx, host, service, spec.grpc.port, timeout)
         raise ValueError(f"missing probe handler for {klog.kobj(pod)}:{container.name}")
 
     def _record(self, pod: v1.Pod, container: v1.Container, reason: str, message: str) -> None:

@@ -193,6 +193,25 @@ def probe_a_crowd() -> None:
     assert eventually(lambda: world.manager.worker_count() == 0)
 
 
+def test_probe_that_hangs_ends_with_its_pod_and_the_next_of_that_uid_is_probed(world: ProbeWorld) -> None:
+    asked: list[golang.Context] = []
+
+    def hang(ctx: golang.Context, *args: object) -> bytes:
+        asked.append(ctx)
+        ctx.done().recv(30)
+        raise ctx.err() or AssertionError("nobody has cancelled the probe")
+
+    world.runner.run_in_container = hang  # type: ignore[method-assign]
+    [probed] = crowd(world, 1, 1)
+    for count in (1, 2):
+        world.manager.add_pod(CTX, probed)
+        world.clock.step(10)
+        assert eventually(lambda count=count: len(asked) == count)
+        world.manager.remove_pod(probed)
+        assert eventually(lambda: world.manager.worker_count() == 0)
+    stop(world)
+
+
 def test_manifest_of_5100_probes_stays_under_48_mib() -> None:
     assert memory.peak_growth("kubelet.prober.prober_manager_test", "probe_a_crowd") < 48
 

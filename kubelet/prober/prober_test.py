@@ -217,7 +217,7 @@ def test_answer_that_breaks_off_is_asked_for_again(world: World, monkeypatch: py
 
 
 def test_grpc_service_and_port(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
+    asked: list[tuple[object, ...]] = []
 
     def note(*args: object) -> tuple[probe.Result, str]:
         asked.append(args)
@@ -226,7 +226,7 @@ def test_grpc_service_and_port(world: World, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(probe, "probe_grpc", note)
     for service in (None, "readiness"):
         world.probe(v1.Probe(grpc=v1.GRPCAction(port=81, service=service), timeout_seconds=2))
-    assert asked == [("127.0.0.1", "", 81, 2.0), ("127.0.0.1", "readiness", 81, 2.0)]
+    assert [args[1:] for args in asked] == [("127.0.0.1", "", 81, 2.0), ("127.0.0.1", "readiness", 81, 2.0)]
 
 
 def test_command_that_is_missing_is_told_of(world: World) -> None:

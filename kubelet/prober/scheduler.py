@@ -13,7 +13,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -82,6 +82,8 @@ class _Task:
     triggered: bool = False
     # Somebody has stopped the worker while it runs.
     stopped: bool = False
+    # Cancels the run; None between two runs.
+    cancel: Callable[[], None] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -149,16 +151,22 @@ class Scheduler:
                 self._changed.try_send(None)
 
     def stop(self, worker: Worker) -> None:
-        """Do not run the worker any more; one that runs goes on until it has ended."""
+        """Do not run the worker any more; one that runs is cancelled.
+
+        DIVERGES: in Go a probe that runs goes on until its time is over, which may be years after its pod has gone.
+        Here it would keep a thread from others, and a new pod of the same uid from being probed.
+        """
         with self._lock:
             task = self._tasks.get(worker)
             if task is None:
                 return
             task.stopped = True
-            if task.state is _State.RUNNING:
-                return
-            idle = self._end_locked(task)
-        self._tell_ended(task, idle)
+            runs, cancel = task.state is _State.RUNNING, task.cancel
+            idle = [] if runs else self._end_locked(task)
+        if not runs:
+            self._tell_ended(task, idle)
+        elif cancel is not None:
+            cancel()
 
     def end_all(self) -> None:
         """Stop all workers; ctx is cancelled."""
@@ -346,14 +354,23 @@ class Scheduler:
 
     def _run_task(self, task: _Task) -> bool:
         """Whether the worker is to run again."""
-        with self._lock:
-            triggered, task.triggered = task.triggered, False
+        cancel = None
         try:
-            return task.worker.run_once(self._ctx, triggered)
+            ctx, cancel = golang.with_cancel(self._ctx)
+            with self._lock:
+                triggered, task.triggered = task.triggered, False
+                if task.stopped:
+                    return False
+                task.cancel = cancel
+            return task.worker.run_once(ctx, triggered)
         except Exception as err:
             # The thread serves all pods, and the worker may do better the next time.
             klog.error_s(err, "Probe worker failed", podUID=task.worker.pod_uid, stacktrace=klog.stacktrace(err))
             return True
+        finally:
+            task.cancel = None
+            if cancel is not None:
+                cancel()
 
     def _next(self, done: _Task, goes_on: bool, mine: golang.Channel[_Task]) -> _Task | None:
         """Put the task that has run where it belongs. Returns the thread's next one, None when it is to end."""

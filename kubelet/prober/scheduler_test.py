@@ -27,6 +27,7 @@ class Probe:
         if not hangs:
             self.let_go.set()
         self.runs: list[bool] = []
+        self.contexts: list[golang.Context] = []
         self.ended = 0
         self.goes_on = True
         self.err: Exception | None = None
@@ -45,6 +46,7 @@ class Probe:
             self._world.order.append(self)
             self._world.running += 1
             self._world.most_running = max(self._world.most_running, self._world.running)
+        self.contexts.append(ctx)
         self.runs.append(triggered)
         self.let_go.wait(30)
         with self._world.lock:
@@ -223,6 +225,14 @@ def test_worker_that_is_stopped_ends_once(world: World) -> None:
     running.let_go.set()
     assert eventually(lambda: running.ended == 1)
     assert all(probe.ended == (not probe.runs) for probe in queued)
+
+
+def test_run_of_a_worker_that_is_stopped_is_cancelled(world: World) -> None:
+    stopped, other = world.add("pod", hangs=True), world.add("pod", hangs=True)
+    assert eventually(lambda: stopped.runs == other.runs == [False])
+    world.scheduler.stop(stopped)
+    assert isinstance(stopped.contexts[0].err(), golang.Canceled)
+    assert other.contexts[0].err() is None
 
 
 def test_worker_that_does_not_go_on_ends(world: World) -> None:

@@ -79,7 +79,7 @@ class Worker:
         return self._due
 
     def stop(self) -> None:
-        """Have the probing end soon; does not wait for it."""
+        """End the probing, also a probe that runs; does not wait for its end."""
         self._manager.scheduler.stop(self)
 
     def trigger(self) -> None:

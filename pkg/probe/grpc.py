@@ -10,9 +10,10 @@ import ipaddress
 from typing import Any
 
 import grpc
+import grpc.experimental
 from google.protobuf import wrappers_pb2
 
-from pkg import klog
+from pkg import golang, klog
 from pkg.component_base import version
 from pkg.component_base.cli.flag.duration import format_duration
 from pkg.probe.dialer import join_host_port
@@ -31,6 +32,8 @@ _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
     ("grpc.service_config_disable_resolution", 1),
+    # The thread that asks also reads the answer: only calls of streams can be cancelled without a thread for that.
+    (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
 ]
 
 
@@ -47,10 +50,12 @@ class ServingStatus(enum.IntEnum):
     SERVICE_UNKNOWN = 3
 
 
-def probe_grpc(host: str, service: str, port: int, timeout: float) -> tuple[Result, str]:
+def probe_grpc(ctx: golang.Context, host: str, service: str, port: int, timeout: float) -> tuple[Result, str]:
     """Ask the server, without TLS, whether it serves the service; "" asks for the server as a whole.
 
-    All within timeout seconds. A server that is not there yet may come up meanwhile.
+    All within timeout seconds. A server that is not there yet may come up meanwhile. Raises Canceled when ctx is
+    cancelled.
+    DIVERGES: in Go the question outlives its pod.
     """
     info = version.get()
     options = [
@@ -61,16 +66,32 @@ def probe_grpc(host: str, service: str, port: int, timeout: float) -> tuple[Resu
         ("grpc.min_reconnect_backoff_ms", min(round(timeout * 1000) + 100, _LONGEST_BACKOFF_MS)),
     ]
     with grpc.insecure_channel(_target(host, port), options=options) as channel:
-        check = channel.unary_unary(_METHOD, _Request.SerializeToString, _Response.FromString)
+        check = channel.unary_stream(_METHOD, _Request.SerializeToString, _Response.FromString)
         try:
-            response = check(_Request(value=service), timeout=timeout, wait_for_ready=True)
+            response = _response_of(ctx, check(_Request(value=service), timeout=timeout, wait_for_ready=True))
         except grpc.RpcError as err:
+            if isinstance(failure := ctx.err(), golang.Canceled):
+                raise failure from err
             message = _failure(err, grpcconn.is_ready(channel), join_host_port(host, port), format_duration(timeout))
             klog.v(4).info_s("gRPC probe failed", host=host, port=port, service=service, message=message)
             return Result.FAILURE, message
+    if response is None:
+        reason = "cardinality violation: received no response message from non-server-streaming RPC"
+        return Result.FAILURE, f"error: health rpc probe failed: rpc error: code = Internal desc = {reason}"
     if response.value != ServingStatus.SERVING:
         return Result.FAILURE, f'service unhealthy (responded with "{_status_name(response.value)}")'
     return Result.SUCCESS, "service healthy"
+
+
+def _response_of(ctx: golang.Context, call: Any) -> Any:
+    """The response of a call, None if there is none. The call is cancelled with ctx. Raises grpc.RpcError."""
+    take_back = golang.after_func(ctx, call.cancel)
+    try:
+        response = next(call, None)
+        next(call, None)  # the status that follows the response
+        return response
+    finally:
+        take_back()
 
 
 def _target(host: str, port: int) -> str:

@@ -14,9 +14,11 @@ from typing import Any
 import grpc
 import pytest
 
+from pkg import golang
 from pkg.component_base import version
 from pkg.probe import Result, probe_grpc
 
+CTX = golang.background()
 HOST = "127.0.0.1"
 TIMEOUT = 30.0
 Answer = Callable[[bytes, Any], bytes]
@@ -65,7 +67,7 @@ def status(number: int) -> Answer:
 )
 def test_serving_status(answer: Answer, expected: tuple[Result, str]) -> None:
     with serving(answer) as port:
-        assert probe_grpc(HOST, "", port, TIMEOUT) == expected
+        assert probe_grpc(CTX, HOST, "", port, TIMEOUT) == expected
 
 
 def test_what_is_asked() -> None:
@@ -78,7 +80,7 @@ def test_what_is_asked() -> None:
 
     with serving(note) as port:
         for service in ("", "readiness"):
-            probe_grpc(HOST, service, port, TIMEOUT)
+            probe_grpc(CTX, HOST, service, port, TIMEOUT)
     assert [request for request, _ in seen] == [b"", b"\x0a\x09readiness"]
     info = version.get()
     assert all(agent.startswith(f"kube-probe/{info.major}.{info.minor} grpc-") for _, agent in seen)
@@ -86,17 +88,17 @@ def test_what_is_asked() -> None:
 
 def test_time_out_of_68_years() -> None:
     with serving(status(1)) as port:
-        assert probe_grpc(HOST, "", port, 2.0**31 - 1) == (Result.SUCCESS, "service healthy")
+        assert probe_grpc(CTX, HOST, "", port, 2.0**31 - 1) == (Result.SUCCESS, "service healthy")
 
 
 def test_ipv6() -> None:
     with serving(status(1), address="[::1]") as port:
-        assert probe_grpc("::1", "", port, TIMEOUT)[0] is Result.SUCCESS
+        assert probe_grpc(CTX, "::1", "", port, TIMEOUT)[0] is Result.SUCCESS
 
 
 def test_server_without_the_health_protocol() -> None:
     with serving(status(1), method="/other.Service/Check") as port:
-        result, output = probe_grpc(HOST, "", port, TIMEOUT)
+        result, output = probe_grpc(CTX, HOST, "", port, TIMEOUT)
     assert result is Result.FAILURE
     start = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
     assert output.removeprefix(start) == "Method not found!"
@@ -115,7 +117,7 @@ def test_server_that_answers_with_an_error(code: grpc.StatusCode, name: str) -> 
         context.abort(code, "unknown service")
 
     with serving(refuse) as port:
-        found = probe_grpc(HOST, "x", port, TIMEOUT)
+        found = probe_grpc(CTX, HOST, "x", port, TIMEOUT)
     expected = f"error: health rpc probe failed: rpc error: code = {name} desc = unknown service"
     assert found == (Result.FAILURE, expected)
 
@@ -128,9 +130,59 @@ def test_server_that_does_not_answer_in_time() -> None:
         return b"\x08\x01"
 
     with serving(hang) as port:
-        found = probe_grpc(HOST, "", port, 2)
+        found = probe_grpc(CTX, HOST, "", port, 2)
         done.set()
     assert found == (Result.FAILURE, "timeout: health rpc did not complete within 2s")
+
+
+def test_probe_that_is_cancelled_ends() -> None:
+    ctx, cancel = golang.with_cancel(CTX)
+    done = threading.Event()
+
+    def hang(request: bytes, context: grpc.ServicerContext) -> bytes:
+        cancel()
+        done.wait(TIMEOUT)
+        return b"\x08\x01"
+
+    with serving(hang) as port:
+        with pytest.raises(golang.Canceled):
+            probe_grpc(ctx, HOST, "", port, 2.0**31 - 1)
+        done.set()
+
+
+def test_probe_of_a_server_that_is_not_there_ends_when_it_is_cancelled() -> None:
+    ctx, cancel = golang.with_cancel(CTX)
+    with socket.socket() as unused:
+        unused.bind((HOST, 0))
+        thread = golang.go(cancel, name="cancel")
+        with pytest.raises(golang.Canceled):
+            probe_grpc(ctx, HOST, "", unused.getsockname()[1], TIMEOUT)
+        thread.join()
+
+
+def test_server_that_answers_nothing() -> None:
+    with serving_nothing() as port:
+        result, output = probe_grpc(CTX, HOST, "", port, TIMEOUT)
+    assert result is Result.FAILURE
+    assert "code = Internal desc = cardinality violation" in output
+
+
+@contextmanager
+def serving_nothing() -> Iterator[int]:
+    """A health server that says of each check that all is well, and no more."""
+
+    class Silent(grpc.GenericRpcHandler):
+        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+            return grpc.unary_stream_rpc_method_handler(lambda request, context: iter(()))
+
+    with futures.ThreadPoolExecutor(2) as workers:
+        server = grpc.server(workers, handlers=[Silent()])
+        port = server.add_insecure_port(f"{HOST}:0")
+        server.start()
+        try:
+            yield port
+        finally:
+            server.stop(None).wait()
 
 
 @contextmanager
@@ -161,7 +213,7 @@ def talk_http(connection: socket.socket) -> None:
 
 def test_server_that_speaks_something_else() -> None:
     with listening(talk_http) as port:
-        found = probe_grpc(HOST, "", port, 0.5)
+        found = probe_grpc(CTX, HOST, "", port, 0.5)
     reason = f'timeout: failed to connect service "{HOST}:{port}" within 500ms: context deadline exceeded'
     assert found == (Result.FAILURE, reason)
 
@@ -171,7 +223,7 @@ def test_no_server(host: str) -> None:
     with socket.socket() as unused:
         unused.bind((HOST, 0))
         port = unused.getsockname()[1]
-        found = probe_grpc(host, "", port, 0.5)
+        found = probe_grpc(CTX, host, "", port, 0.5)
     reason = f'timeout: failed to connect service "{host}:{port}" within 500ms: context deadline exceeded'
     assert found == (Result.FAILURE, reason)
 
@@ -183,7 +235,7 @@ def test_server_that_comes_up_meanwhile() -> None:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind((HOST, 0))
         port = reserved.getsockname()[1]
-        probing = threading.Thread(target=lambda: found.append(probe_grpc(HOST, "", port, TIMEOUT)))
+        probing = threading.Thread(target=lambda: found.append(probe_grpc(CTX, HOST, "", port, TIMEOUT)))
         probing.start()
         server = grpc.server(workers)
         server.add_generic_rpc_handlers((Handler("/grpc.health.v1.Health/Check", status(1)),))
@@ -204,7 +256,7 @@ def test_server_that_says_nothing_gets_rid_of_the_connection_soon() -> None:
         ended.set()
 
     with listening(read_all) as port:
-        assert probe_grpc(HOST, "", port, 0.3)[0] is Result.FAILURE
+        assert probe_grpc(CTX, HOST, "", port, 0.3)[0] is Result.FAILURE
         assert ended.wait(TIMEOUT)
 
 
@@ -219,10 +271,10 @@ def test_no_connection_and_no_thread_is_left() -> None:
         return sum(wanted in line and line.split()[3] == "01" for line in lines)
 
     with serving(status(1)) as port:
-        probe_grpc(HOST, "", port, TIMEOUT)
+        probe_grpc(CTX, HOST, "", port, TIMEOUT)
         before = threads()
         for _ in range(50):
-            probe_grpc(HOST, "", port, TIMEOUT)
+            probe_grpc(CTX, HOST, "", port, TIMEOUT)
         # gRPC has some threads of its own, which come and go, but none for a channel.
         assert threads() < before + 10
         settled, deadline = threading.Event(), 600

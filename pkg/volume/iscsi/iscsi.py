@@ -5,6 +5,7 @@ Go: pkg/volume/iscsi/iscsi.go
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import threading
@@ -173,6 +174,23 @@ class ISCSIDisk:
     def get_path(self) -> str:
         return self.plugin.host.get_pod_volume_dir(self.pod_uid, _ESCAPED_NAME, self.volume_name)
 
+    @property
+    def iface_of_persistent_volume(self) -> str:
+        """The name of the settings for a persistent volume with an initiator of its own."""
+        return f"{self.portals[0]}:{self.volume_name}"
+
+    @property
+    def iface_of_pods(self) -> str:
+        """The name of the settings for a volume in a pod with an initiator of its own; the same for all pods' volumes
+        on the disk, which the node mounts once.
+
+        DIVERGES: Go names them like those of a persistent volume, after a name that the pod chooses. The pod could
+        change the settings of a persistent volume, or have them deleted. No name of a persistent volume has an @, and
+        iscsiadm takes names of 64 characters at most.
+        """
+        disk = hashlib.sha256(f"{self.iqn}-lun-{self.lun}".encode()).hexdigest()[:16]
+        return f"{self.portals[0]}:@{disk}"
+
 
 class ISCSIDiskMounter:
     """Binds the disk's mount into the pod."""
@@ -296,7 +314,7 @@ def create_iscsi_disk(spec: Spec, pod_uid: str, plugin: ISCSIPlugin, secret: dic
     for name in (*portals, source.iqn, source.iscsi_interface, initiator_name):
         if _NOT_IN_NAMES.search(name):
             raise ValueError(f"{klog.quote(name)} cannot be the name of a portal, target, initiator or interface")
-    return ISCSIDisk(
+    disk = ISCSIDisk(
         plugin=plugin,
         volume_name=spec.name(),
         pod_uid=pod_uid,
@@ -304,13 +322,16 @@ def create_iscsi_disk(spec: Spec, pod_uid: str, plugin: ISCSIPlugin, secret: dic
         iqn=source.iqn,
         lun=str(source.lun),
         init_iface=source.iscsi_interface,
-        # Another initiator needs settings of its own.
-        iface=f"{portals[0]}:{spec.name()}" if initiator_name else source.iscsi_interface,
+        iface=source.iscsi_interface,
         chap_discovery=source.chap_auth_discovery,
         chap_session=source.chap_auth_session,
         secret=secret,
         initiator_name=initiator_name,
     )
+    if initiator_name:
+        # Another initiator needs settings of its own.
+        disk.iface = disk.iface_of_pods if spec.persistent_volume is None else disk.iface_of_persistent_volume
+    return disk
 
 
 def create_secret_map(spec: Spec, plugin: ISCSIPlugin, namespace: str) -> dict[str, str]:

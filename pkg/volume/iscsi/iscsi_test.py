@@ -88,14 +88,14 @@ def persistent(block: bool = False, **more: Any) -> Spec:
     return Spec(persistent_volume=v1.PersistentVolume(metadata=metav1.ObjectMeta(name="pvA"), spec=spec))
 
 
-def in_pod(**more: Any) -> Spec:
+def in_pod(name: str = "vol1", **more: Any) -> Spec:
     fields: dict[str, Any] = {
         "target_portal": "127.0.0.1:3261",
         "iqn": IQN,
         "iscsi_interface": "default",
         "lun": 0,
     } | more
-    return Spec(v1.Volume(name="vol1", iscsi=v1.ISCSIVolumeSource(**fields)))
+    return Spec(v1.Volume(name=name, iscsi=v1.ISCSIVolumeSource(**fields)))
 
 
 def global_path(host: FakeVolumeHost, name: str = f"iface-default/127.0.0.1:3260-{IQN}-lun-3") -> str:
@@ -252,6 +252,27 @@ def test_other_initiator_gets_settings_of_its_own(
     assert path == global_path(host, f"iface-127.0.0.1:3260:pvA/127.0.0.1:3260-{IQN}-lun-3")
     plugin.new_detacher().unmount_device(path)
     assert target.words("iscsiadm")[-1] == "-m iface -I 127.0.0.1:3260:pvA -o delete"
+
+
+def test_settings_of_a_pods_volume_are_not_those_of_a_persistent_volume(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
+) -> None:
+    plugin.new_attacher().wait_for_attach(persistent(initiator_name="iqn.own"), "", POD, 60.0)
+    target.exec.commands.clear()
+    attacher = plugin.new_attacher()
+    names = set()
+    for iqn in (f"{IQN}.one", f"{IQN}.other"):
+        spec = in_pod("pvA", target_portal="127.0.0.1", iqn=iqn, initiator_name="iqn.pod")
+        attacher.wait_for_attach(spec, "", POD, 60.0)
+        assert attacher.get_device_mount_path(spec) == attacher.get_device_mount_path(
+            in_pod("other", target_portal="127.0.0.1", iqn=iqn, initiator_name="iqn.pod")
+        ), "the node mounts the disk once for all pods"
+        # By what is in the disk's directory, as after a restart of the kubelet.
+        plugin.new_detacher().unmount_device(attacher.get_device_mount_path(spec))
+        names |= {call.split()[3] for call in target.words("iscsiadm") if call.startswith("-m iface")} - {"default"}
+        last = target.words("iscsiadm")[-1]
+        assert last.startswith("-m iface -I 127.0.0.1:3260:@") and last.endswith(" -o delete")
+    assert len(names) == 2 and "127.0.0.1:3260:pvA" not in names
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ class ISCSIUtil:
             node = ["-m", "node", "-p", portal, "-T", disk.iqn]
             self._iscsiadm([*node, "--logout", *iface], _NO_OBJECTS_FOUND, _SESSION_NOT_FOUND)
             self._iscsiadm([*node, "-o", "delete", *iface], _NO_OBJECTS_FOUND, _SESSION_NOT_FOUND)
-        if disk.initiator_name and disk.iface == f"{disk.portals[0]}:{disk.volume_name}":
+        if disk.initiator_name and disk.iface in (disk.iface_of_persistent_volume, disk.iface_of_pods):
             self._iscsiadm(["-m", "iface", "-I", disk.iface, "-o", "delete"], _NO_OBJECTS_FOUND, _SESSION_NOT_FOUND)
 
     def _iscsiadm(self, arguments: list[str], *ignored_exit_codes: int) -> str:

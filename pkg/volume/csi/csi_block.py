@@ -347,8 +347,15 @@ class CSIBlockMapper:
                 pass
             except OSError as err:
                 raise OSError(log(f"failed to {what} [{path}]: {err}")) from err
-        volume_dir = csi_util.get_volume_plugin_dir(self._spec_name, self._plugin.host)
-        removeall.remove_all_one_filesystem(self._plugin.host.get_mounter(), volume_dir)
+        # DIVERGES: Go removes the volume's directory with all that is in it. For a persistent volume that is called
+        # "staging" or "publish", that is the directory of all other volumes.
+        host = self._plugin.host
+        for directory in (
+            csi_util.get_volume_device_plugin_dir(self._spec_name, host),
+            csi_util.get_volume_device_data_dir(self._spec_name, host),
+        ):
+            removeall.remove_all_one_filesystem(host.get_mounter(), directory)
+        removeall.remove(csi_util.get_volume_plugin_dir(self._spec_name, host))
 
     def unmap_pod_device(self) -> None:
         """Have the driver take the device from the pod, also if there is none: it may still be at publishing it.

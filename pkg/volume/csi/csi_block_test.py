@@ -27,7 +27,7 @@ POD = v1.Pod(
 )
 
 
-def spec(secret: str = "", read_only: bool = False) -> Spec:
+def spec(secret: str = "", read_only: bool = False, name: str = "test-pv") -> Spec:
     reference = v1.SecretReference(name=secret, namespace="ns") if secret else None
     source = v1.CSIPersistentVolumeSource(
         driver=TEST_DRIVER,
@@ -37,7 +37,7 @@ def spec(secret: str = "", read_only: bool = False) -> Spec:
         volume_attributes={"a": "b"},
     )
     pv = v1.PersistentVolume(
-        metadata=metav1.ObjectMeta(name="test-pv"),
+        metadata=metav1.ObjectMeta(name=name),
         spec=v1.PersistentVolumeSpec(csi=source, volume_mode="Block", access_modes=[v1.READ_WRITE_MANY]),
     )
     return Spec(persistent_volume=pv, read_only=read_only)
@@ -109,6 +109,17 @@ def test_set_up_and_tear_down(tmp_path: Path) -> None:
         assert world.node.staged == {} and world.node.published == {}
         assert sorted(os.listdir(devices(tmp_path))) == ["publish", "staging"]
         assert os.listdir(devices(tmp_path) / "publish") == os.listdir(devices(tmp_path) / "staging") == []
+
+
+@pytest.mark.parametrize("name", ["staging", "publish"])
+def test_volume_with_the_name_of_a_directory_leaves_the_files_of_others(tmp_path: Path, name: str) -> None:
+    with TestPlugin(tmp_path) as world:
+        world.attach()
+        other = devices(tmp_path) / name / "other"
+        other.mkdir(parents=True)
+        world.plugin.new_block_volume_mapper(spec(name=name), POD).set_up_device()
+        world.plugin.new_block_volume_unmapper(name, "pod-uid").tear_down_device(f"{devices(tmp_path)}/{name}/dev", "")
+        assert other.exists() and not (devices(tmp_path) / name / "data").exists() and world.node.staged == {}
 
 
 def test_driver_that_stages_nothing(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ METHODS = frozenset(
 
 
 class Call(NamedTuple):
-    """A method of the client of a resource, and the file that calls it."""
+    """A method of the client of a resource, and the file that calls it; no resource for the paths of none."""
 
     caller: str
     resource: str
@@ -96,6 +96,8 @@ class _Source:
             if isinstance(node, ast.Attribute) and node.attr in METHODS:
                 self._resolve(node, variables)
         for node in ast.walk(tree):
+            if _asks_without_resource(node):
+                self.calls.add(Call(name, "", "get"))
             if isinstance(node, ast.Attribute) and _is_client(node) and node not in self._resolved:
                 self.mentions.add(Mention(name, accessors()[node.attr]))
 
@@ -121,6 +123,17 @@ def _client(node: ast.AST) -> ast.Attribute | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_client(node.func):
         return node.func
     return None
+
+
+def _asks_without_resource(node: ast.AST) -> bool:
+    """Whether this asks which resources there are (`client.discovery`), or for paths that are no resources' at all."""
+    match node:
+        case (
+            ast.Call(func=ast.Name(id="RESTClient") | ast.Attribute(attr="RESTClient"))
+            | ast.Attribute(attr="discovery")
+        ):
+            return True
+    return False
 
 
 def _is_client(node: ast.Attribute) -> bool:

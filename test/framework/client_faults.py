@@ -409,15 +409,6 @@ HANDED_ON: Mapping[Mention, Sequence[Call]] = {
         Call(_ACCESS_REVIEWS, "subjectaccessreviews", "create")
     ],
 }
-# Calls that no client makes of a resource: which resources there are, and whether the API server is well.
-DISCOVERY = frozenset(
-    Call(each, "", "get")
-    for each in (
-        "kubelet/clustertrustbundle/clustertrustbundle_manager.py",
-        "kubelet/certificate/bootstrap/bootstrap.py",
-    )
-)
-
 _SECRETS = "kubelet/secret/secret_manager_test.py::test_call_that_gets_a_secret"
 _CONFIG_MAPS = "kubelet/configmap/configmap_manager_test.py::test_call_that_gets_a_config_map"
 _UNWATCHED = "kubelet/util/manager/watch_based_manager_test.py::test_call_that_gets_what_is_not_watched"

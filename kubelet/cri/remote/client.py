@@ -5,6 +5,8 @@ Go: google.golang.org/grpc, as k8s.io/cri-client/pkg sets it up
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -88,12 +90,18 @@ class _Channels:
 
     def _give_back(self, channel: grpc.Channel) -> None:
         with self._lock:
+            keeps = channel in self._in_use and not self._closed and len(self._idle) < _MAX_IDLE_CHANNELS
             self._in_use.discard(channel)
-            keeps = not self._closed and len(self._idle) < _MAX_IDLE_CHANNELS
             if keeps:
                 self._idle.append(channel)
         if not keeps:
             channel.close()
+
+    def discard(self, channel: grpc.Channel) -> None:
+        """End the call that uses the channel. From any thread."""
+        with self._lock:
+            self._in_use.discard(channel)
+        channel.close()
 
     def close(self) -> None:
         """End the calls that are under way; later ones fail."""
@@ -183,18 +191,23 @@ class GRPCClient:
 
     @contextmanager
     def _started(self, ctx: golang.Context, method: _Method, request: Any, timeout: float | None) -> Iterator[Any]:
-        """A call on a channel of its own, which ends with ctx."""
+        """A call on a channel of its own, which ends with ctx and with the block."""
         with self._channels.one() as channel:
             try:
                 call = method.on(channel)(request, timeout=timeout, metadata=self._tracer_provider.inject(ctx))
             except ValueError as err:
                 # The connection was closed meanwhile.
                 raise errors.RemoteError(grpc.StatusCode.CANCELLED, grpcstatus.CLIENT_CONN_CLOSING) from err
-            take_back = golang.after_func(ctx, call.cancel)
+            # The channel ends with its call: of a call that is cancelled, gRPC's library never frees what it has.
+            end = functools.partial(self._channels.discard, channel)
+            take_back = golang.after_func(ctx, end)
             try:
                 yield call
             finally:
                 take_back()
+                if call.is_active():
+                    end()
+                    _drain(call)
 
     @contextmanager
     def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Iterator[Any]]:
@@ -202,10 +215,7 @@ class GRPCClient:
             self._start_span(ctx, method) as span,
             self._started(span.ctx, self._methods[method], request, ctx.remaining()) as call,
         ):
-            try:
-                yield self._read(ctx, call)
-            finally:
-                call.cancel()
+            yield self._read(ctx, call)
 
     def _read(self, ctx: golang.Context, call: Any) -> Iterator[Any]:
         try:
@@ -229,6 +239,13 @@ class GRPCClient:
             details = "context deadline exceeded"  # as Go says when it is our own limit that was reached
         klog.v(10).info_s("Call failed", endpoint=self.endpoint, debug=str(err))
         return errors.RemoteError(code, details)
+
+
+def _drain(call: Any) -> None:
+    """Take what gRPC still has to say of a call that was ended, which until then it keeps."""
+    with contextlib.suppress(grpc.RpcError):
+        for _ in call:
+            pass
 
 
 def _shorter(timeout: float | None, remaining: float | None) -> float | None:

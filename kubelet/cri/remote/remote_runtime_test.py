@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import socket
+import tempfile
 from collections.abc import Iterator
 from concurrent import futures
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,6 +16,7 @@ from typing import Any
 import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
+from framework import memory
 
 from kubelet.cri import remote
 from kubelet.cri.remote import client, fake
@@ -230,6 +232,40 @@ def test_closing_ends_all_calls(server: fake.FakeServer, service: remote.RemoteR
     for thread in threads:
         thread.join(30)
     assert len(failures) == 3
+
+
+def end_calls_and_streams() -> None:
+    """2,000 calls whose context ends while the runtime is at work, and 500 streams that nobody reads to the end."""
+    with tempfile.TemporaryDirectory() as directory:
+        runtime = fake.FakeRuntime(images_present=["busybox"])
+        with fake.FakeServer(f"unix://{directory}/cri.sock", runtime) as server:
+            _end_calls_and_streams(server)
+
+
+def _end_calls_and_streams(server: fake.FakeServer) -> None:
+    caller = client.GRPCClient(server.endpoint, "RuntimeService")
+    fault = server.runtime.faults.hang("Status")
+
+    def call(ctx: golang.Context) -> None:
+        with contextlib.suppress(golang.Canceled):
+            caller.invoke(ctx, "Status", runtimeapi.StatusRequest(), None)
+
+    for _ in range(100):
+        ctx, cancel = golang.with_cancel(CTX)
+        threads = [golang.go(call, ctx, name=f"caller-{number}") for number in range(20)]
+        wait_for(lambda: fault.waiting == 20)
+        cancel()
+        for thread in threads:
+            thread.join(30)
+        wait_for(lambda: fault.waiting == 0)
+    for _ in range(500):
+        with caller.stream(CTX, "GetContainerEvents", runtimeapi.GetEventsRequest()):
+            pass
+    caller.close()
+
+
+def test_calls_that_are_ended_leave_no_memory() -> None:
+    assert memory.peak_growth("kubelet.cri.remote.remote_runtime_test", "end_calls_and_streams") < 24
 
 
 def _connections(server: fake.FakeServer) -> int:

@@ -74,6 +74,16 @@ def test_directories_of_nobody_are_listed_and_explained(root: Path, orphans_of: 
     assert pods(root) == ["data", "leftover", "running", "wanted"], "nothing is removed unless asked to"
 
 
+def test_manifests_that_cannot_be_looked_at_are_not_taken_for_none(root: Path, orphans_of: Run) -> None:
+    (root / "manifests/pod.yaml").unlink()
+    (root / "manifests").rmdir()
+    (root / "manifests").symlink_to("manifests")
+    code, _, err = orphans_of("--remove")
+    assert code == 1
+    assert f"nothing can be called an orphan: cannot tell the pods of {root}/manifests" in err
+    assert pods(root) == ["data", "leftover", "running", "wanted"]
+
+
 def test_asked_to_it_removes_them(root: Path, orphans_of: Run) -> None:
     code, out, _ = orphans_of("--remove")
     assert code == 0

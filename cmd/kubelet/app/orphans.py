@@ -154,11 +154,20 @@ def _pods_of_path(path: str, node_name: str, standalone: bool) -> list[v1.Pod]:
     store: objects.ObjectStore | None = _NoObjects() if standalone else None
     source = SourceFile(path, node_name, 0, updates, faults, store)
     with _unknown(f"the pods of {path}"):
-        if os.path.exists(path):
+        if _is_there(path):
             source.list_config(golang.background())
     if faults.messages:
         raise UnknownPodsError(f"cannot tell the pods of {path}: {faults.messages[0]}")
     return _sent(updates)
+
+
+def _is_there(path: str) -> bool:
+    """Raises OSError for a path that cannot be looked at, where os.path.exists says that nothing is there."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _pods_of_url(url: str, header: dict[str, list[str]], node_name: str) -> list[v1.Pod]:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from cryptography.hazmat.primitives import serialization
 
 from pkg.golang import testing
@@ -16,9 +17,10 @@ WAIT = 30.0
 _LOAD = """
 import os, ssl, sys
 from pkg.client_go import transport
+from pkg.client_go.util import certificate
 
 os.open(sys.argv[1], os.O_RDWR)
-pair = transport.KeyPair(sys.argv[2].encode(), sys.argv[3].encode())
+pair = eval(sys.argv[4])(sys.argv[2].encode(), sys.argv[3].encode())
 try:
     pair.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 except ValueError as err:
@@ -26,14 +28,20 @@ except ValueError as err:
 """
 
 
-def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password() -> None:
+@pytest.mark.parametrize("kind", ["transport.KeyPair", "certificate.x509_key_pair"])
+def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(kind: str) -> None:
     cert, key = testing.Issuer().issue(testing.subject("node"))
     encrypted = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret")
     )
+    # Behind it stands one that parse_private_key_pem takes, and OpenSSL never looks at.
+    plain = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     ours, theirs = os.openpty()
     try:
-        command = [sys.executable, "-c", _LOAD, os.ttyname(theirs), testing.pem(cert).decode(), encrypted.decode()]
+        keys = encrypted + plain
+        command = [sys.executable, "-c", _LOAD, os.ttyname(theirs), testing.pem(cert).decode(), keys.decode(), kind]
         done = subprocess.run(command, start_new_session=True, capture_output=True, text=True, timeout=WAIT, check=True)
     finally:
         os.close(ours)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pkg.client_go.util.cert import pem
-from pkg.util import filesystem
+from pkg.util import atomicfile, filesystem
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -26,12 +26,10 @@ def can_read_cert_and_key(cert_path: str, key_path: str) -> bool:
 
 
 def write_cert(cert_path: str, data: bytes) -> None:
-    """Write PEM data to a file that all may read (0644); directories are made as needed (0755)."""
+    """Write PEM data to a file that all may read (0644); directories are made as needed (0755). Raises OSError."""
     path = Path(cert_path)
     filesystem.mkdir_all(path.parent, 0o755)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
+    atomicfile.write(path, data, 0o644)
 
 
 def certs_from_file(file: str) -> list[x509.Certificate]:

@@ -5,7 +5,6 @@ Go: crypto/tls.Certificate, X509KeyPair
 
 from __future__ import annotations
 
-import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,15 +46,10 @@ class Certificate:
         return self.leaf.not_valid_after_utc
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Make the context present this pair, whatever its files hold by now.
+        """Make the context present this pair, whatever its files hold by now. Raises OSError or ValueError."""
+        from pkg.client_go import transport  # who only serves with a certificate does not load the client
 
-        The ssl module reads files only; this one is nameless and never on a disk.
-        """
-        descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(self.cert_pem + b"\n" + self.key_pem)
-            file.flush()
-            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        transport.KeyPair(self.cert_pem, self.key_pem).load_into(context)
 
 
 def x509_key_pair(cert_pem: bytes, key_pem: bytes, cert_file: str = "", key_file: str = "") -> Certificate:

@@ -5,10 +5,12 @@ Go: cmd/kubelet/app/server.go (buildKubeletClientConfig, InitializeTLS)
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from pkg import golang
 from pkg.client_go import rest
 from pkg.client_go.rest import testing
 from pkg.client_go.util import cert as certutil
+from pkg.client_go.util import keyutil
 
 
 @pytest.fixture
@@ -136,6 +139,28 @@ def test_serves_with_a_certificate_of_its_own(tmp_path: Path) -> None:
     again = make_server(tmp_path)
     clients.initialize_tls(again.kubelet_flags, again.kubelet_configuration, "node-1")
     assert Path(kc.tls_cert_file).read_bytes() == before, "it is made once"
+
+
+def test_full_disk_leaves_no_half_of_a_certificate_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    def room_for_one(write: Callable[[str, bytes], None]) -> Callable[[str, bytes], None]:
+        def write_or_fail(path: str, data: bytes) -> None:
+            if written:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written.append(path)
+            write(path, data)
+
+        return write_or_fail
+
+    server = make_server(tmp_path)
+    with monkeypatch.context() as full, pytest.raises(OSError, match="No space left"):
+        full.setattr(certutil, "write_cert", room_for_one(certutil.write_cert))
+        full.setattr(keyutil, "write_key", room_for_one(keyutil.write_key))
+        clients.initialize_tls(server.kubelet_flags, server.kubelet_configuration, "node-1")
+    again = make_server(tmp_path)
+    clients.initialize_tls(again.kubelet_flags, again.kubelet_configuration, "node-1")
+    assert Path(again.kubelet_configuration.tls_cert_file).exists()
 
 
 @pytest.mark.parametrize("given", [{"server_tls_bootstrap": True}, {"tls_cert_file": "a", "tls_private_key_file": "b"}])

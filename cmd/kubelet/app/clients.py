@@ -213,8 +213,13 @@ def _use_self_signed_certificate(
     if certutil.can_read_cert_and_key(kc.tls_cert_file, kc.tls_private_key_file):
         return
     cert_pem, key_pem = certutil.generate_self_signed_cert_key(host_name)
-    certutil.write_cert(kc.tls_cert_file, cert_pem)
     keyutil.write_key(kc.tls_private_key_file, key_pem)
+    try:
+        certutil.write_cert(kc.tls_cert_file, cert_pem)
+    except OSError:
+        # DIVERGES: one without the other, as Go leaves them on a full disk, keeps every later kubelet from starting.
+        Path(kc.tls_private_key_file).unlink()
+        raise
     klog.v(4).info_s("Using self-signed cert", TLSCertFile=kc.tls_cert_file, TLSPrivateKeyFile=kc.tls_private_key_file)
 
 

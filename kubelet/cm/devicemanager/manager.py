@@ -113,7 +113,7 @@ class ManagerImpl:
         self._clock = clock or clocklib.RealClock()
         self._numa_nodes = [node.id for node in topology]
         self._topology_affinity_store = topology_affinity_store
-        self._server = plugin.Server(socket_path, self, self)
+        self._server = plugin.Server(socket_path, self, self, self._clock)
         self._checkpoint_dir = directory
         self._checkpoint_manager = checkpointmanager.CheckpointManager(directory)
         # DIVERGES: Go looks when it is asked, and finds its own socket.

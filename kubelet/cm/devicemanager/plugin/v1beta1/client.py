@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import grpc
 
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2_grpc
+from kubelet.cm.devicemanager.plugin.v1beta1.device_lists import DeviceLists
 from pkg import golang, klog
+from pkg.apimachinery import clock as clocklib
 from pkg.util import grpcconn, grpcstatus
 
 if TYPE_CHECKING:
@@ -113,10 +115,11 @@ def _status(err: grpc.RpcError, timeout: float, resource: str) -> grpcstatus.Sta
 class PluginClient:
     """Go: client. Safe from any thread."""
 
-    def __init__(self, resource: str, socket_path: str, handler: ClientHandler) -> None:
+    def __init__(self, resource: str, socket_path: str, handler: ClientHandler, clock: clocklib.Clock) -> None:
         self._resource = resource
         self._socket_path = socket_path
         self._handler = handler
+        self._clock = clock
         self._lock = threading.Lock()  # guards the fields below
         self._channel: grpc.Channel | None = None
         self._closed = False
@@ -163,27 +166,25 @@ class PluginClient:
     def run(self) -> None:
         """Hand on the plugin's devices, until it goes away or the client is closed."""
         try:
-            for response in self._list_and_watch():
-                klog.v(2).info_s(
-                    "State pushed for device plugin", resource=self._resource, resourceCapacity=len(response.devices)
-                )
-                with self._lock:
-                    closed = self._closed
-                # Another plugin may have taken its place.
-                if not closed:
-                    self._handler.plugin_list_and_watch_receiver(self._resource, response)
-            err: Exception = EOFError("EOF")
-        except grpc.RpcError as failure:
-            err = _status(failure, 0, self._resource)
+            lists = DeviceLists(self.api.ListAndWatch(pluginapi.Empty()), self._clock)
+            err = lists.hand_on(self._receive, f"device-plugin-{self._resource}-lists")
         except Exception as failure:
-            # The connection was closed before the call began, or the plugin sent what nobody can use: it has to
-            # register again, and the others stay.
+            # The connection was closed before the call began, the plugin sent what nobody can use, or there is no
+            # thread: it has to register again, and the others stay.
             err = failure
+        if isinstance(err, grpc.RpcError):
+            err = _status(err, 0, self._resource)
         klog.error_s(err, "ListAndWatch ended unexpectedly for device plugin", resource=self._resource)
 
-    def _list_and_watch(self) -> Any:
-        """The call, which can be iterated over."""
-        return self.api.ListAndWatch(pluginapi.Empty())
+    def _receive(self, response: pluginapi.ListAndWatchResponse) -> None:
+        klog.v(2).info_s(
+            "State pushed for device plugin", resource=self._resource, resourceCapacity=len(response.devices)
+        )
+        with self._lock:
+            closed = self._closed
+        # Another plugin may have taken its place.
+        if not closed:
+            self._handler.plugin_list_and_watch_receiver(self._resource, response)
 
     def close(self) -> None:
         """Give the connection up without a word to the device manager: another plugin has the resource now."""

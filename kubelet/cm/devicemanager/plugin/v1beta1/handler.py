@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kubelet.apis.deviceplugin import v1beta1 as api
 from kubelet.cm.devicemanager.plugin.v1beta1.client import PluginClient
 from pkg import golang, klog
+from pkg.apimachinery import clock as clocklib
 from pkg.apis.core.v1 import helper as v1helper
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 class PluginClients:
     """The part of the server that is a cache.PluginHandler. Safe from any thread."""
 
-    def __init__(self, chandler: ClientHandler) -> None:
+    def __init__(self, chandler: ClientHandler, clock: clocklib.Clock) -> None:
         self._chandler = chandler
+        self._clock = clock
         self._clients_lock = threading.Lock()  # guards the fields below
         self._clients: dict[str, PluginClient] = {}
         # Held while a plugin of the resource is connected, so that the last one to come is the one that stays.
@@ -63,7 +65,7 @@ class PluginClients:
         with self._clients_lock:
             connecting = self._connecting.setdefault(name, threading.Lock())
         with connecting:
-            client = PluginClient(name, socket_path, self._chandler)
+            client = PluginClient(name, socket_path, self._chandler, self._clock)
             try:
                 client.connect()
                 before = self._put(client)

@@ -22,6 +22,7 @@ from kubelet.cm.devicemanager.plugin.v1beta1.handler import (
     is_version_compatible_with_plugin,
 )
 from pkg import klog
+from pkg.apimachinery import clock as clocklib
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.util import filesystem
 
@@ -34,11 +35,13 @@ _STOP_TIMEOUT = 5.0
 class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
     """Go: server. start and stop from one thread, all else from any."""
 
-    def __init__(self, socket_path: str, rhandler: RegistrationHandler, chandler: ClientHandler) -> None:
+    def __init__(
+        self, socket_path: str, rhandler: RegistrationHandler, chandler: ClientHandler, clock: clocklib.Clock
+    ) -> None:
         """Raises ValueError for a path that is not absolute."""
         if not os.path.isabs(socket_path):
             raise ValueError(f"bad socketPath, must be an absolute path: {socket_path}")
-        super().__init__(chandler)
+        super().__init__(chandler, clock)
         klog.v(2).info_s("Creating device plugin registration server", version=api.VERSION, socket=socket_path)
         self.socket_path = socket_path
         self._socket_dir = os.path.dirname(socket_path)

@@ -28,6 +28,7 @@ from kubelet.cm.devicemanager.testing import device
 from kubelet.cm.dra.testing import wait_until
 from pkg import golang
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.clock.testing import FakeClock
 from pkg.golang.testing import out_of_threads
 from pkg.util import grpcstatus
 
@@ -81,8 +82,9 @@ class _World:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.handler = _Handler()
+        self.clock = FakeClock()
         self.socket = directory / "kubelet.sock"
-        self.server = plugin.Server(str(self.socket), self.handler, self.handler)
+        self.server = plugin.Server(str(self.socket), self.handler, self.handler, self.clock)
         self.stubs: list[Stub] = []
 
     def start(self) -> None:
@@ -229,6 +231,9 @@ def test_plugin_that_no_thread_is_left_for(world: _World) -> None:
     with out_of_threads(f"device-plugin-{_RESOURCE}"):
         assert "the limit is TasksMax" in world.refused(stub)
     world.handler.expect("connected p.sock", f"disconnected {_RESOURCE}")
+    with out_of_threads(f"device-plugin-{_RESOURCE}-lists"):
+        stub.register(world.socket)
+        world.handler.expect("connected p.sock", f"disconnected {_RESOURCE}")
     stub.register(world.socket)
     world.handler.expect("connected p.sock", "devices 1:Healthy")
 
@@ -424,4 +429,4 @@ def test_stop_and_relative_path(world: _World) -> None:
     with socket.socket(socket.AF_UNIX) as sock, pytest.raises(OSError, match=r"No such file|refused"):
         sock.connect(str(world.socket))
     with pytest.raises(ValueError, match=r"bad socketPath, must be an absolute path: kubelet\.sock"):
-        plugin.Server("kubelet.sock", world.handler, world.handler)
+        plugin.Server("kubelet.sock", world.handler, world.handler, world.clock)

@@ -1,0 +1,81 @@
+"""What a device plugin tells of its devices, as fast as the kubelet wants to hear it.
+
+DIVERGES: Go takes each list that a plugin sends, and writes a checkpoint for each. A plugin that sends as fast as it
+can keeps a processor and the disk busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
+from pkg import golang
+from pkg.apimachinery import clock as clocklib
+from pkg.client_go.util import flowcontrol
+
+# How many lists of one plugin are handed on at once, and how many in a second after that; each is the newest.
+MAX_LISTS = 10
+MAX_LISTS_PER_SECOND = 1.0
+# How many bytes of lists are read from one plugin in a second, and as how many a list counts at least.
+MAX_BYTES_PER_SECOND = 4 << 20
+LIST_COST_BYTES = 40 << 10
+
+
+class ListStream(Protocol):
+    """The plugin's answer to ListAndWatch."""
+
+    def __iter__(self) -> Iterator[pluginapi.ListAndWatchResponse]: ...
+
+    def cancel(self) -> object:
+        """End it; who iterates over it gets an error."""
+        ...
+
+
+class DeviceLists:
+    """Reads a plugin's lists on a thread of its own, and hands on the newest of them on the caller's."""
+
+    def __init__(self, stream: ListStream, clock: clocklib.Clock) -> None:
+        self._stream = stream
+        # The first list waits for nothing.
+        self._limiter = flowcontrol.TokenBucketRateLimiter(MAX_LISTS_PER_SECOND, MAX_LISTS - 1, clock)
+        # The newest list, if it has not been handed on.
+        self._newest: golang.Channel[pluginapi.ListAndWatchResponse] = golang.Channel(1)
+        # Done once no more is read.
+        self._ctx, self._end = golang.with_cancel(golang.background())
+        self._err: Exception = EOFError("EOF")
+
+    def hand_on(self, receive: Callable[[pluginapi.ListAndWatchResponse], None], reader_name: str) -> Exception:
+        """Call receive with the first list and then with newest ones, until the stream ends; returns why it did.
+
+        A list that waits for its turn when the stream ends is dropped. Raises golang.ThreadError, and what receive
+        raises; then the stream is cancelled.
+        """
+        reader = golang.go(self._read, name=reader_name)
+        try:
+            for response in self._newest:
+                receive(response)
+                self._limiter.wait(self._ctx)
+        except golang.ContextError:
+            pass  # The stream has ended.
+        finally:
+            self._end()
+            self._stream.cancel()
+            reader.join()
+        return self._err
+
+    def _read(self) -> None:
+        try:
+            for response in self._stream:
+                self._newest.try_recv()  # An older list that nobody has taken counts no more.
+                self._newest.try_send(response)
+                size = max(response.ByteSize(), LIST_COST_BYTES)
+                # What is not read keeps the plugin from sending.
+                if self._ctx.wait(size / MAX_BYTES_PER_SECOND):
+                    return
+        except Exception as err:
+            # The plugin has gone or was let go, or sent what cannot be decoded: whoever hands on says so.
+            self._err = err
+        finally:
+            self._newest.close()
+            self._end()

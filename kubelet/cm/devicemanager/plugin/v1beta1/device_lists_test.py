@@ -1,0 +1,118 @@
+"""Tests of how a plugin's lists of devices are handed on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import pytest
+
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
+from kubelet.cm.devicemanager.plugin.v1beta1 import device_lists
+from kubelet.cm.devicemanager.testing import device
+from kubelet.cm.dra.testing import wait_until
+from pkg import golang
+from pkg.apimachinery.clock.testing import FakeClock
+from pkg.golang.testing import out_of_threads
+
+
+class FakeStream:
+    """Tells lists of one device, whose id is the list's number."""
+
+    def __init__(self) -> None:
+        self.numbers: golang.Channel[int] = golang.Channel(1000)
+        # How many lists were asked for.
+        self.asked = 0
+        self.err: Exception | None = None
+        self._ctx, self.cancel = golang.with_cancel(golang.background())
+
+    def __iter__(self) -> Iterator[pluginapi.ListAndWatchResponse]:
+        while True:
+            self.asked += 1
+            taken = golang.select(self._ctx.done(), self.numbers)
+            if self.err is not None:
+                raise self.err
+            if taken.index == 0 or not taken.ok:
+                return
+            yield pluginapi.ListAndWatchResponse(devices=[device(str(taken.value))])
+
+    def tell(self, numbers: range) -> None:
+        for number in numbers:
+            self.numbers.send(number)
+
+
+class World:
+    """Hands lists on, on a thread of its own."""
+
+    def __init__(self) -> None:
+        self.stream, self.clock = FakeStream(), FakeClock()
+        self.lists = device_lists.DeviceLists(self.stream, self.clock)
+        self.heard: list[int] = []
+        self.end: list[Exception] = []
+        self.thread = golang.go(self._run, name="test-device-lists")
+
+    def _run(self) -> None:
+        self.end.append(self.lists.hand_on(self._receive, "test-device-lists-reader"))
+
+    def _receive(self, response: pluginapi.ListAndWatchResponse) -> None:
+        self.heard.append(int(response.devices[0].ID))
+
+    def _has_heard(self, count: int) -> bool:
+        return len(self.heard) == count
+
+    def tell_one_by_one(self, numbers: range) -> None:
+        for count, number in enumerate(numbers, len(self.heard) + 1):
+            self.stream.tell(range(number, number + 1))
+            wait_until(functools.partial(self._has_heard, count))
+            assert self.heard[-1] == number
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.stream.cancel()
+    world.thread.join(30)
+
+
+def test_plugin_that_tells_as_fast_as_it_can_is_heard_now_and_then(world: World) -> None:
+    """The first lists are taken at once, and then the newest when it is time."""
+    at_once = range(device_lists.MAX_LISTS)
+    world.tell_one_by_one(at_once)
+    world.stream.tell(range(100, 130))
+    wait_until(lambda: world.stream.asked == len(at_once) + 31)
+    assert world.heard == list(at_once), "no time has passed"
+    world.clock.step(1 / device_lists.MAX_LISTS_PER_SECOND)
+    wait_until(lambda: len(world.heard) > len(at_once))
+    assert world.heard == [*at_once, 129]
+
+
+def test_stream_that_ends_is_heard_no_more(world: World) -> None:
+    at_once = range(device_lists.MAX_LISTS)
+    world.tell_one_by_one(at_once)
+    world.stream.tell(range(100, 101))
+    wait_until(lambda: world.stream.asked == len(at_once) + 2)
+    world.stream.err = ConnectionError("gone")
+    world.stream.cancel()
+    world.thread.join(30)
+    assert world.end == [world.stream.err]
+    assert world.heard == list(at_once)
+
+
+def test_list_that_cannot_be_taken_ends_the_stream() -> None:
+    stream = FakeStream()
+    stream.tell(range(2))
+
+    def refuse(response: pluginapi.ListAndWatchResponse) -> None:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        device_lists.DeviceLists(stream, FakeClock()).hand_on(refuse, "test-device-lists-reader")
+    assert stream.asked <= 2
+
+
+def test_without_a_thread_nothing_is_read() -> None:
+    stream = FakeStream()
+    with out_of_threads(), pytest.raises(golang.ThreadError):
+        device_lists.DeviceLists(stream, FakeClock()).hand_on(lambda response: None, "test-device-lists-reader")
+    assert stream.asked == 0

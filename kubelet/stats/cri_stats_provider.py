@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -78,7 +78,7 @@ class _Collection:
 
     root_fs: cadvisorapiv2.FsInfo
     update_cpu_nano_core_usage: bool
-    # By mount point; None for one that cAdvisor does not know.
+    # By mount point; None for one that cAdvisor does not know or cannot look at.
     file_systems: dict[str, cadvisorapiv2.FsInfo | None] = field(default_factory=dict)
 
 
@@ -409,9 +409,20 @@ class CRIStatsProvider:
         if layer.HasField("fs_id"):
             mountpoint = layer.fs_id.mountpoint
             if mountpoint not in collection.file_systems:
-                collection.file_systems[mountpoint] = self._get_fs_info(layer)
+                collection.file_systems[mountpoint] = self._layer_fs_info(layer)
             _add_fs_info(stats, collection.file_systems[mountpoint])
         return stats
+
+    def _layer_fs_info(self, layer: runtimeapi.FilesystemUsage) -> cadvisorapiv2.FsInfo | None:
+        """The whole file system of a container's layer; None when it cannot be looked at.
+
+        DIVERGES: Go then has no figures of any pod, and evicts nobody, for one container whose mount point is gone.
+        """
+        try:
+            return self._get_fs_info(layer)
+        except OSError as err:
+            klog.error_s(err, "Failed to get the file system of a container's layer", mountpoint=layer.fs_id.mountpoint)
+            return None
 
     def _make_container_cpu_and_memory_stats(
         self, entry: runtimeapi.ContainerStats, start_time: datetime | None, missing: int | None
@@ -471,21 +482,10 @@ class CRIStatsProvider:
                     del self._cpu_usage_cache[id]
 
 
-@contextmanager
-def _of_one(ctx: golang.Context, container: runtimeapi.Container) -> Iterator[None]:
-    """What cannot be told of one container keeps nobody from hearing of the others, least of all who evicts.
-
-    An OSError passes: it is of a file system, on which the others are, too.
-    """
-    fault: OSError | None = None
+def _of_one(ctx: golang.Context, container: runtimeapi.Container) -> AbstractContextManager[object]:
+    """What cannot be told of one container keeps nobody from hearing of the others, least of all who evicts."""
     name = container.metadata.name
-    with contain("Failed to get the figures of a container", ctx, containerID=container.id, containerName=name):
-        try:
-            yield
-        except OSError as err:
-            fault = err
-    if fault is not None:
-        raise fault
+    return contain("Failed to get the figures of a container", ctx, containerID=container.id, containerName=name)
 
 
 def _raise_unless_unimplemented(err: crierror.RemoteError, what: str) -> None:

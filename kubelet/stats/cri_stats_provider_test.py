@@ -287,10 +287,18 @@ def test_rate_that_cadvisor_does_not_know_yet(world: World) -> None:
     assert cpu is not None and (cpu.usage_nano_cores, cpu.usage_core_nano_seconds) == (77, 12_010)
 
 
-def test_file_system_that_cannot_be_looked_at(world: World) -> None:
-    world.add_stats(world.add_container(world.add_sandbox("pod0"), "c0"), 100, mountpoint="/not/there")
-    with pytest.raises(FileNotFoundError):
-        world.provider().list_pod_stats(CTX)
+def test_file_system_that_cannot_be_looked_at_is_left_out(world: World) -> None:
+    pod = world.add_sandbox("pod0")
+    world.add_stats(world.add_container(pod, "c0"), 100, mountpoint="/not/there")
+    world.add_stats(world.add_container(pod, "c1"), 200)
+    provider = world.provider()
+    for found in (provider.list_pod_stats(CTX), provider.list_pod_disk_stats(CTX)):
+        figures = {
+            stats.name: (stats.rootfs.used_bytes, stats.rootfs.capacity_bytes)
+            for stats in found[0].containers
+            if stats.rootfs is not None
+        }
+        assert figures == {"c0": (170, None), "c1": (270, 2031)}
 
 
 @pytest.mark.parametrize("err", [LookupError("unknown container"), crierror.RemoteError(grpc.StatusCode.UNKNOWN, "no")])

@@ -9,12 +9,13 @@ Go: net/http (client.go, transport.go)
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import ssl
 import threading
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +85,7 @@ def _follow(ctx: golang.Context, adapter: _Adapter, url: str, headers: Mapping[s
 def _parse(url: str) -> urllib.parse.SplitResult:
     parsed = urllib.parse.urlsplit(url)
     if parsed.scheme not in ("http", "https") or not parsed.hostname:
-        raise ValueError(f'"{url}" is not a URL of http or https')
+        raise ValueError(f'"{net.redacted(url)}" is not a URL of http or https')
     parsed.port  # noqa: B018  # raises ValueError
     return parsed
 
@@ -115,18 +116,30 @@ def _get_once(
         session.headers.update({"User-Agent": "kubelet", "Accept-Encoding": "gzip", "Connection": "close"})
         session.mount(f"{url.scheme}://", adapter)
         proxies = {url.scheme: proxy} if (proxy := httpproxy.from_environment(os.environ, url)) else {}
-        with session.get(
-            bare,
-            headers=dict(headers),
-            proxies=proxies,
-            verify=_authorities(),
-            timeout=ctx.remaining(),
-            stream=True,
-            allow_redirects=False,
-        ) as response:
+        with (
+            _untold_headers(),
+            session.get(
+                bare,
+                headers=dict(headers),
+                proxies=proxies,
+                verify=_authorities(),
+                timeout=ctx.remaining(),
+                stream=True,
+                allow_redirects=False,
+            ) as response,
+        ):
             location = response.headers.get("Location", "") if response.status_code in _REDIRECTS else ""
             body = b"" if location else _read(response, limit)
             return Answer(response.status_code, response.reason, body), location
+
+
+@contextlib.contextmanager
+def _untold_headers() -> Iterator[None]:
+    """Raises ValueError for a header that cannot be sent. What requests says of it tells its value, maybe a token."""
+    try:
+        yield
+    except requests.exceptions.InvalidHeader:
+        raise ValueError("net/http: invalid header field name or value") from None
 
 
 def _authorities() -> str | bool:

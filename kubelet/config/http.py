@@ -14,6 +14,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util import wait
 from pkg.client_go.tools import record
+from pkg.golang import net
 
 TIMEOUT = 10.0  # seconds for a whole request
 # How much of what could not be parsed a message quotes.
@@ -35,7 +36,7 @@ def new_source_url(
 ) -> SourceURL:
     """Start reading a URL each `period` seconds until ctx ends."""
     source = SourceURL(url, header, node_name, updates, recorder)
-    klog.v(1).info_s("Watching URL", URL=url)
+    klog.v(1).info_s("Watching URL", URL=net.redacted(url))
     golang.go(wait.until, lambda: source.run(ctx), period, ctx, name="config-url")
     return source
 
@@ -52,6 +53,7 @@ class SourceURL:
         recorder: record.EventRecorder,
     ) -> None:
         self._url = url
+        self._shown = net.redacted(url)
         self._header = {name: ", ".join(values) for name, values in header.items()}
         self._node_name = node_name
         self._updates = updates
@@ -86,7 +88,7 @@ class SourceURL:
         data = self._fetch(ctx)
         if not data:
             self._send(ctx, [])  # so that the source counts as seen
-            raise SourceURLError(f"zero-length data received from {self._url}")
+            raise SourceURLError(f"zero-length data received from {self._shown}")
         if data == self._data:
             return
         try:
@@ -102,17 +104,17 @@ class SourceURL:
         try:
             return [common.try_decode_single_pod(data, self._apply_defaults)]
         except common.InvalidPodError as err:
-            raise SourceURLError(f"{self._url}: {err}") from err
+            raise SourceURLError(f"{self._shown}: {err}") from err
         except common.NotParsedError as err:
             single_pod_err = err
         try:
             return common.try_decode_pod_list(data, self._apply_defaults)
         except common.InvalidPodError as err:
-            raise SourceURLError(f"{self._url}: {err}") from err
+            raise SourceURLError(f"{self._shown}: {err}") from err
         except common.NotParsedError as err:
             quoted = data[:_QUOTED].decode(errors="replace")
             raise SourceURLError(
-                f"{self._url}: received '{quoted}', but couldn't parse as "
+                f"{self._shown}: received '{quoted}', but couldn't parse as "
                 f"single ({single_pod_err}) or multiple pods ({err})"
             ) from err
 
@@ -123,9 +125,9 @@ class SourceURL:
         try:
             answer = fetch.get(ctx, self._url, self._header, TIMEOUT, common.MAX_CONFIG_LENGTH)
         except (OSError, ValueError) as err:
-            raise SourceURLError(f"{self._url}: {err}") from err
+            raise SourceURLError(f"{self._shown}: {err}") from err
         if answer.status != 200:
-            raise SourceURLError(f"{self._url}: {answer.status} {answer.reason}")
+            raise SourceURLError(f"{self._shown}: {answer.status} {answer.reason}")
         return answer.body
 
     def _report(self, err: SourceURLError) -> None:

@@ -127,6 +127,23 @@ def test_extract_invalid_pods(server: FakeServer, body: str, message: str) -> No
     assert source.extract() is None  # the same bytes again are not even looked at
 
 
+def test_password_in_the_url_is_told_to_nobody(server: FakeServer) -> None:
+    server.body = b'{"kind":"Pod","metadata":{"name":"a"}}'
+    source = Source(server.url.replace("//", "//ann:secret@"))
+    with pytest.raises(http.SourceURLError) as caught:
+        source.extract()
+    event, _, _ = source.recorder.events.try_recv()
+    assert event is not None and server.url in event
+    assert "secret" not in event and "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["secret\n", "secret\r\nX: y", " secret"])
+def test_header_that_cannot_be_sent_is_not_told(server: FakeServer, value: str) -> None:
+    with pytest.raises(http.SourceURLError) as caught:
+        Source(server.url, {"Authorization": [value]}).extract()
+    assert "invalid header field" in str(caught.value) and "secret" not in str(caught.value)
+
+
 def test_extract_pods_from_http(server: FakeServer) -> None:
     source = Source(server.url)
     server.body = pod("foo").encode()

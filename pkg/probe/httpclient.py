@@ -22,7 +22,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
 from pkg import golang
-from pkg.golang import net
+from pkg.golang import http, net
 from pkg.probe import dialer
 
 # Of the body of an answer no more is read.
@@ -42,8 +42,6 @@ _MAX_SHOWN = 1024
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS_NEEDED = ("content-length", "location", "transfer-encoding")
-_HEADER_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
-_NOT_IN_HEADERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]*")
 _VERSION = re.compile(r"HTTP/[0-9]\.[0-9]")
 # The headers that Go's client leaves out, as a request without a body has none of them.
@@ -133,18 +131,10 @@ def encode_request(host: str, target: str, headers: Headers) -> bytes:
     host = next((value for name, value in headers if name.lower() == "host"), host)
     sent = [("Host", host), *((name, value) for name, value in headers if name.lower() not in _NOT_SENT)]
     for name, value in sent:
-        _check_header(name, value)
+        http.check_field(name, value)
     path = quote(target.encode(errors="surrogateescape"), safe=_PLAIN)
     lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent)]
     return "\r\n".join([*lines, "Connection: close", "", ""]).encode(errors="replace")
-
-
-def _check_header(name: str, value: str) -> None:
-    """Raises ValueError for what would end the header early, in the words of Go's client."""
-    if not _HEADER_NAME.fullmatch(name):
-        raise ValueError(f'net/http: invalid header field name "{name}"')
-    if _NOT_IN_HEADERS.search(value):
-        raise ValueError(f'net/http: invalid header field value for "{name}"')
 
 
 @functools.cache

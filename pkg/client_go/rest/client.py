@@ -29,6 +29,7 @@ from pkg.client_go.rest.with_retry import WithRetry, is_cut, retry_after_seconds
 from pkg.client_go.tools import metrics
 from pkg.client_go.util import flowcontrol
 from pkg.component_base import tracing
+from pkg.golang import http as http_
 
 if TYPE_CHECKING:
     from pkg.client_go.plugin.pkg.client.auth.exec.exec import Authenticator
@@ -152,6 +153,8 @@ class RESTClient:
         self._config = config
         self._tracer = config.tracer_provider.tracer("k8s.io/client-go/rest")
         self._url = url_utils.default_server_url(config)
+        # Without user and password: it is for messages and metrics.
+        self._netloc = self._url.netloc.rpartition("@")[2]
         self._proxy = url_utils.proxy(config, self._url)
         self._authenticator = _authenticator(config)
         tls, get_cert = config.tls_client_config, config.get_cert
@@ -174,7 +177,7 @@ class RESTClient:
     @property
     def host(self) -> str:
         """host:port of the server."""
-        return self._url.netloc
+        return self._netloc
 
     def request(
         self,
@@ -371,7 +374,7 @@ class RESTClient:
             connection.set_deadline(min(_deadline(ctx), monotonic() + ATTEMPT_TIMEOUT))
             target = call.target
             if self._proxy is not None and self._url.scheme == "http":
-                target = f"http://{self._url.netloc}{target}"
+                target = f"http://{self._netloc}{target}"
             with self._until_lost(ctx):
                 _send(connection, call, target)
                 response = connection.getresponse()
@@ -475,13 +478,14 @@ class RESTClient:
         return certificate or "requests without credentials"
 
     def _full_url(self, call: _Call) -> str:
-        return f"{self._url.scheme}://{self._url.netloc}{call.target}"
+        return f"{self._url.scheme}://{self._netloc}{call.target}"
 
 
 def _send(connection: transport.Connection, call: _Call, target: str) -> None:
     connection.putrequest(call.verb, target, skip_accept_encoding=True)
     for name, value in call.headers.items():
         for one in value if isinstance(value, list) else [value]:
+            http_.check_field(name, one)
             connection.putheader(name, one)
     if call.body is not None:
         connection.putheader("Content-Length", str(len(call.body)))

@@ -311,6 +311,27 @@ def test_token_file_is_read_again_when_refused(tmp_path: Path) -> None:
     assert [request.headers["Authorization"] for request in server.requests] == ["Bearer old"] * 2 + ["Bearer new"]
 
 
+@pytest.mark.parametrize("by_file", [True, False])
+def test_token_that_cannot_be_sent_is_not_told(tmp_path: Path, by_file: bool) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret\nsecret\n")
+    fields: dict[str, Any] = {"bearer_token_file": str(file)} if by_file else {"bearer_token": "secret\nsecret"}
+    with testing.serve(lambda request: request.answer()) as server, pytest.raises(OSError) as caught:
+        client(server, **fields).request(golang.background(), "GET", "/")
+    assert str(caught.value).endswith('net/http: invalid header field value for "Authorization"')
+
+
+def test_password_in_the_url_of_the_server_is_not_told() -> None:
+    one = rest.RESTClient(rest.Config(host="http://ann:secret@127.0.0.1:1"))
+    with pytest.raises(OSError) as caught:
+        one.request(golang.background(), "GET", "/")
+    assert str(caught.value) == 'Get "http://127.0.0.1:1/": dial tcp: connect: connection refused'
+    assert one.host == "127.0.0.1:1"
+    with pytest.raises(ValueError, match="only http:// proxies") as refused:
+        rest.RESTClient(rest.Config(host="http://127.0.0.1:1", proxy_url="socks5://ann:secret@proxy"))
+    assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("fields", "credentials"),
     [

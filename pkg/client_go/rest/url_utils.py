@@ -9,7 +9,7 @@ import os
 import urllib.parse
 
 from pkg.client_go.rest.config import Config
-from pkg.golang import httpproxy
+from pkg.golang import httpproxy, net
 
 
 def default_server_url(config: Config) -> urllib.parse.SplitResult:
@@ -23,9 +23,9 @@ def default_server_url(config: Config) -> urllib.parse.SplitResult:
         url = urllib.parse.urlsplit(host)
         url.port  # noqa: B018  # raises ValueError
     except ValueError as err:
-        raise ValueError(f'host must be a URL or a host:port pair: "{config.host}": {err}') from err
+        raise ValueError(f'host must be a URL or a host:port pair: "{net.redacted(host)}": {err}') from err
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError(f'host must be a URL or a host:port pair: "{config.host}"')
+        raise ValueError(f'host must be a URL or a host:port pair: "{net.redacted(host)}"')
     return url
 
 
@@ -37,5 +37,5 @@ def proxy(config: Config, url: urllib.parse.SplitResult) -> urllib.parse.SplitRe
     parsed = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
     if parsed.scheme != "http" or not parsed.hostname:
         # DIVERGES: https and socks5 proxies are not supported.
-        raise ValueError(f'proxy-url "{text}": only http:// proxies are supported')
+        raise ValueError(f'proxy-url "{net.redacted(text)}": only http:// proxies are supported')
     return parsed

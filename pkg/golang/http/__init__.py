@@ -13,7 +13,7 @@ stay when there are too many), server.py (connections), hangups.py (clients that
 
 from pkg.golang.http.conn import Conn
 from pkg.golang.http.hangups import HangUps
-from pkg.golang.http.headers import Headers
+from pkg.golang.http.headers import Headers, check_field
 from pkg.golang.http.mux import Filter, ServeMux, clean_path
 from pkg.golang.http.request import BadRequest, Body, Request, parse_path
 from pkg.golang.http.response import ClientGone, Handler, HTTPError, ResponseWriter, error
@@ -36,6 +36,7 @@ __all__ = [
     "ResponseWriter",
     "ServeMux",
     "Server",
+    "check_field",
     "clean_path",
     "error",
     "parse_path",

@@ -5,7 +5,22 @@ Go: net/http/header.go
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+
+_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+_NOT_IN_VALUES = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def check_field(name: str, value: str) -> None:
+    """Raises ValueError for a field that would end the head early, in the words of Go's client.
+
+    They do not tell the value, which may be a token. Go: golang.org/x/net/http/httpguts
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(f'net/http: invalid header field name "{name}"')
+    if _NOT_IN_VALUES.search(value):
+        raise ValueError(f'net/http: invalid header field value for "{name}"')
 
 
 class Headers:

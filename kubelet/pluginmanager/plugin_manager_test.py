@@ -169,6 +169,20 @@ def test_plugin_that_is_started_anew_need_not_wait(world: World) -> None:
     assert world.plugin("example").expect_status().plugin_registered
 
 
+def test_nothing_is_remembered_of_a_socket_that_is_gone(world: World) -> None:
+    world.handler.validate_err = ValueError("too old")
+    world.sock_dir.mkdir()
+    old = world.plugin("example")
+    world.start()
+    refused(world, old)
+    old.stop()
+    reconciler = world.manager._reconciler
+    failures = reconciler._operation_executor._pending_operations
+    forgotten = golang.go(failures.wait, name="wait-until-forgotten")
+    forgotten.join(DEADLINE)
+    assert not forgotten.is_alive() and reconciler._tried == {}
+
+
 def test_plugin_that_cannot_be_told_is_taken_back(world: World) -> None:
     world.sock_dir.mkdir()
     plugin = world.plugin("example", fail=["NotifyRegistrationStatus"])

@@ -37,6 +37,10 @@ class OperationExecutor:
         """Has something to receive when operations have ended since the last receive."""
         return self._completed
 
+    def is_operation_pending(self, socket_path: str) -> bool:
+        """Whether an operation for the socket is running."""
+        return self._pending_operations.is_operation_pending(socket_path)
+
     def forget_failure(self, socket_path: str) -> None:
         """What failed with the socket may be started again at once."""
         self._pending_operations.forget_failure(socket_path)

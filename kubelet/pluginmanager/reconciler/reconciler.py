@@ -89,7 +89,9 @@ class Reconciler:
 
     def _register(self, ctx: golang.Context) -> bool:
         pending = False
-        for plugin in self._desired_state_of_world.get_plugins_to_register():
+        wanted = self._desired_state_of_world.get_plugins_to_register()
+        self._forget_gone_sockets({plugin.socket_path for plugin in wanted})
+        for plugin in wanted:
             if self._actual_state_of_world.plugin_exists_with_correct_uuid(plugin):
                 continue
             pending = True
@@ -105,6 +107,14 @@ class Reconciler:
                 self._tried[plugin.socket_path] = plugin.uuid
                 klog.v(1).info_s("OperationExecutor.RegisterPlugin started", plugin=plugin)
         return pending
+
+    def _forget_gone_sockets(self, wanted: set[str]) -> None:
+        """Sockets may have another name each time: what failed with one is of no interest when the socket is gone."""
+        for path in self._tried.keys() - wanted:
+            # The end of an operation starts another round.
+            if not self._operation_executor.is_operation_pending(path):
+                del self._tried[path]
+                self._operation_executor.forget_failure(path)
 
     def _forget_failure_of_another(self, plugin: cache.PluginInfo) -> None:
         """DIVERGES: in Go a plugin that was started anew waits as long as the one before it would have to."""

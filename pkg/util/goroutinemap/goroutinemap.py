@@ -74,11 +74,12 @@ class GoRoutineMap:
             return operation is not None and operation.pending
 
     def forget_failure(self, operation_name: str) -> None:
-        """What failed may be started again at once."""
+        """What failed may be started again at once. DIVERGES: Go keeps all that has ever failed."""
         with self._changed:
             operation = self._operations.get(operation_name)
-            if operation is not None:
-                operation.exp_backoff = exponentialbackoff.ExponentialBackoff()
+            if operation is not None and not operation.pending:
+                del self._operations[operation_name]
+                self._changed.notify_all()
 
     def wait(self) -> None:
         """Block until no operation is left, neither running nor failed; for tests."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import msgspec
+
 from kubelet import container as kubecontainer
 from kubelet import metrics
 from kubelet import types as kubetypes
@@ -171,12 +173,12 @@ class Manager:
         self.pod_manager = pod_manager
         self._pod_deletion_safety = pod_deletion_safety
         self._pod_startup_latency_helper = pod_startup_latency_helper
-        self._pod_statuses_lock = threading.Lock()  # guards the four fields below
+        self._pod_statuses_lock = threading.Lock()  # guards the four fields below; the last may be read without it
         self._pod_statuses: dict[str, VersionedPodStatus] = {}
         # What the kubelet before this one said of static pods.
         self._inherited: dict[str, v1.PodStatus] = {}
         self._pod_resize_conditions: dict[str, PodResizeConditions] = {}
-        self._notifiers: list[PodUpdateNotifier] = []
+        self._notifiers: tuple[PodUpdateNotifier, ...] = ()
         # A message says that there is something to send.
         self._pod_status_channel: golang.Channel[None] = golang.Channel(1)
         # The versions that the API server has, by the uid it knows the pod by. Batches are the work of one thread;
@@ -207,7 +209,7 @@ class Manager:
 
     def add_pod_update_notifier(self, notifier: PodUpdateNotifier) -> None:
         with self._pod_statuses_lock:
-            self._notifiers.append(notifier)
+            self._notifiers = (*self._notifiers, notifier)
 
     # ---- Resizes ----
 
@@ -362,8 +364,7 @@ class Manager:
                     containerID=str(container_id),
                 )
                 return
-            status = v1.deepcopy(old_status)
-            _container_status_of(status, container_id).ready = ready
+            status = _with_container(old_status, container_status, ready=ready)
             all_statuses = [*status.init_container_statuses, *status.container_statuses]
             for condition in (
                 generate_pod_ready_condition(pod, old_status, status.conditions, all_statuses, status.phase),
@@ -383,8 +384,7 @@ class Manager:
             if container_status.started == started:
                 klog.v(4).info_s("Container startup unchanged", pod=klog.kobj(pod), containerID=str(container_id))
                 return
-            status = v1.deepcopy(old_status)
-            _container_status_of(status, container_id).started = started
+            status = _with_container(old_status, container_status, started=started)
             notification = self._update_status_internal_locked(pod, status, False, False)
         self._send_notification(notification)
 
@@ -500,8 +500,7 @@ class Manager:
     def _send_notification(self, notification: _Notification | None) -> None:
         if notification is None:
             return
-        with self._pod_statuses_lock:
-            notifiers = list(self._notifiers)
+        notifiers = self._notifiers
         if not notifiers:
             return
         pod = v1.Pod(
@@ -752,7 +751,7 @@ def is_pod_status_by_kubelet_equal(old_status: v1.PodStatus, status: v1.PodStatu
     if ours(old_status.conditions) != ours(status.conditions):
         return False
     others = {name: getattr(status, name) for name in ("conditions", *_CLAIM_FIELDS)}
-    return codec.semantic_equal(_replaced(old_status, **others), status)
+    return codec.semantic_equal(msgspec.structs.replace(old_status, **others), status)
 
 
 _CLAIM_FIELDS = (
@@ -760,12 +759,6 @@ _CLAIM_FIELDS = (
     "extended_resource_claim_status",
     "node_allocatable_resource_claim_statuses",
 )
-
-
-def _replaced(status: v1.PodStatus, **changes: object) -> v1.PodStatus:
-    """A copy with other values in some fields; the rest is shared with the original."""
-    fields = {name: getattr(status, name) for name in status.__struct_fields__}
-    return v1.PodStatus(**{**fields, **changes})
 
 
 def find_container_status(status: v1.PodStatus, container_id: str) -> v1.ContainerStatus | None:
@@ -776,10 +769,22 @@ def find_container_status(status: v1.PodStatus, container_id: str) -> v1.Contain
     return None
 
 
-def _container_status_of(status: v1.PodStatus, container_id: kubecontainer.ContainerID) -> v1.ContainerStatus:
-    container_status = find_container_status(status, str(container_id))
-    assert container_status is not None, "the status is a copy of one that has it"
-    return container_status
+def _with_container(status: v1.PodStatus, container: v1.ContainerStatus, **changes: object) -> v1.PodStatus:
+    """A normalized status in which a container's has other values. The other containers' it shares with the original.
+
+    A pod may have thousands of containers, of each of which three probes tell the sync loop.
+    """
+    changed = msgspec.structs.replace(container, **changes)
+
+    def replaced(statuses: Iterable[v1.ContainerStatus]) -> list[v1.ContainerStatus]:
+        return [changed if each is container else each for each in statuses]
+
+    return msgspec.structs.replace(
+        status,
+        conditions=[v1.deepcopy(condition) for condition in status.conditions],
+        container_statuses=replaced(status.container_statuses),
+        init_container_statuses=replaced(status.init_container_statuses),
+    )
 
 
 def _set_condition(status: v1.PodStatus, condition: v1.PodCondition) -> None:

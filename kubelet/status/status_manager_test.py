@@ -440,6 +440,21 @@ def test_set_container_readiness() -> None:
     assert m.consume_updates() == 0
 
 
+@pytest.mark.parametrize("setter", ["set_container_readiness", "set_container_startup"])
+def test_result_of_a_probe_leaves_other_containers_as_they_are(setter: str) -> None:
+    """A pod may have thousands of containers, of each of which three probes tell."""
+    pod, pod_status = probed_pod()
+    m, uid = Manager(pod), pod.metadata.uid
+    m.set_pod_status(pod, pod_status)
+    before = m.expect(pod)
+    kept = v1.deepcopy(before)
+    getattr(m, setter)(uid, C1, True)
+    after = m.expect(pod)
+    assert after.container_statuses[0] != before.container_statuses[0]
+    assert after.container_statuses[1] is before.container_statuses[1]
+    assert before == kept, "what was handed out does not change"
+
+
 def test_set_container_startup() -> None:
     pod, pod_status = probed_pod()
     m, uid = Manager(pod), pod.metadata.uid

@@ -173,7 +173,8 @@ class Manager:
         self.pod_manager = pod_manager
         self._pod_deletion_safety = pod_deletion_safety
         self._pod_startup_latency_helper = pod_startup_latency_helper
-        self._pod_statuses_lock = threading.Lock()  # guards the four fields below; the last may be read without it
+        # Guards the four fields below. The last may be read without it, and so may single statuses.
+        self._pod_statuses_lock = threading.Lock()
         self._pod_statuses: dict[str, VersionedPodStatus] = {}
         # What the kubelet before this one said of static pods.
         self._inherited: dict[str, v1.PodStatus] = {}
@@ -333,8 +334,8 @@ class Manager:
     def get_pod_status(self, uid: str) -> tuple[v1.PodStatus, bool]:
         """The status of the pod or mirror pod, and whether there is one. Shared: never change it."""
         resolved = self.pod_manager.translate_pod_uid(uid)
-        with self._pod_statuses_lock:
-            cached = self._pod_statuses.get(resolved)
+        # Without the lock, for which the workers of all probes would wait in a row: values are replaced, never changed.
+        cached = self._pod_statuses.get(resolved)
         return (v1.PodStatus(), False) if cached is None else (cached.status, True)
 
     def set_pod_status(self, pod: v1.Pod, status: v1.PodStatus) -> tuple[v1.PodStatus, bool]:

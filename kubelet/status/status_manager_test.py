@@ -440,6 +440,17 @@ def test_set_container_readiness() -> None:
     assert m.consume_updates() == 0
 
 
+def test_who_asks_for_a_status_does_not_wait_for_who_sets_one() -> None:
+    """All probes ask, and the sync loop sets."""
+    pod, pod_status = probed_pod()
+    m = Manager(pod)
+    m.set_pod_status(pod, pod_status)
+    with m._pod_statuses_lock:
+        asking = golang.go(m.get_pod_status, pod.metadata.uid, name="asks")
+        asking.join(30)
+        assert not asking.is_alive()
+
+
 @pytest.mark.parametrize("setter", ["set_container_readiness", "set_container_startup"])
 def test_result_of_a_probe_leaves_other_containers_as_they_are(setter: str) -> None:
     """A pod may have thousands of containers, of each of which three probes tell."""

@@ -69,6 +69,7 @@ class KubeletLogs(KubeletNodeCache):
         if not r.path.startswith("/logs/"):
             # The names of a listing would lead elsewhere.
             raise http.HTTPError(404, "404 page not found")
+        w.let_client_pause()
         path = r.path.removeprefix("/logs/")
         query = None
         if features.feature_gate.enabled(features.NODE_LOG_QUERY) and (

@@ -65,6 +65,7 @@ class LiveView:
                 raise http.HTTPError(503, f"{_MAX_STREAMS} live views are open already")
             self._streams += 1
         try:
+            w.let_client_pause()
             w.headers.set("Content-Type", "text/event-stream")
             w.headers.set("Cache-Control", "no-store")
             while True:

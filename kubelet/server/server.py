@@ -393,6 +393,7 @@ class Server:
         if kubecontainer.get_container_spec(pod, container_name) is None:
             _write_error(w, 404, f'container "{container_name}" not found in pod "{pod_name}"')
             return
+        w.let_client_pause()
         writer = flushwriter.wrap(w)
         stdout = None if log_options.stream == v1.LOG_STREAM_STDERR else writer
         stderr = None if log_options.stream == v1.LOG_STREAM_STDOUT else writer

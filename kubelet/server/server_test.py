@@ -195,7 +195,12 @@ def test_which_logs_the_kubelet_is_asked_for(query: str, stdout: bool, stderr: b
     with set_feature_gate_during_test(features.feature_gate, features.POD_LOGS_QUERY_SPLIT_STREAMS, True):
         answer = get(host, f"/containerLogs/ns/pod/c{query}")
     assert (answer.status, answer.headers.get("Content-Length")) == (200, "")
+    assert answer.may_pause
     assert host.asked == [("pod_ns", "c", options, stdout, stderr)]
+
+
+def test_pods_are_no_stream() -> None:
+    assert not get(FakeHost(), "/pods").may_pause
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ class Settings:
     read_header_timeout: float
     body_timeout: float
     write_timeout: float
+    stall_timeout: float
     max_header_bytes: int
     max_body_bytes: int
 
@@ -133,6 +134,7 @@ class Connection:
             self._refuse(405)
             return False
         self._conn.set_deadline(time.monotonic() + self._settings.write_timeout)
+        self._conn.settimeout(self._settings.stall_timeout)
         hijacked = self._respond(head)
         self._settings.room.rest(self)
         return not hijacked and self._may_go_on()
@@ -251,9 +253,13 @@ class Connection:
     def end(self) -> None:
         self._send(self._frame.end())
 
+    def let_client_pause(self) -> None:
+        self._conn.settimeout(None)
+
     def hijack(self) -> tuple[Conn, bytes]:
         self._settings.hang_ups.remove(self.sock.fileno())
         self._conn.set_deadline(None)
+        self._conn.settimeout(None)
         early = bytes(self._source.received)
         self._source.received.clear()
         return self._conn, early

@@ -47,6 +47,8 @@ class Transport(Protocol):
 
     def end(self) -> None: ...
 
+    def let_client_pause(self) -> None: ...
+
     def hijack(self) -> tuple[Conn, bytes]: ...
 
 
@@ -97,6 +99,13 @@ class ResponseWriter:
             self._send(memoryview(data))
         else:
             self._start(data)
+
+    def let_client_pause(self) -> None:
+        """The body is a stream, such as a log: its client may take nothing for as long as it likes.
+
+        Other responses are ended by then, for what is still to be sent is kept in memory.
+        """
+        self._transport.let_client_pause()
 
     def hijack(self) -> tuple[Conn, bytes]:
         """The bare connection, and what was read from it beyond the request's head.

@@ -63,6 +63,9 @@ class _Stuck:
     def end(self) -> None:
         raise AssertionError("nothing was taken")
 
+    def let_client_pause(self) -> None:
+        pass
+
     def hijack(self) -> tuple[http.Conn, bytes]:
         raise AssertionError("not asked for")
 

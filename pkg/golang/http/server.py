@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from pkg.golang.http.connection import Connection, Settings
 
 _BACKLOG = 1024
-# Seconds: between two requests, for a handshake, for a head, without any of a body, and for a whole answer.
+# Seconds: between two requests, for a handshake, for a head, without any of a body, for a whole answer, and without
+# the client taking any of an answer that is no stream.
 IDLE_TIMEOUT = 90.0
 READ_HEADER_TIMEOUT = 30.0
 BODY_TIMEOUT = 60.0
 WRITE_TIMEOUT = 4 * 3600.0
+STALL_TIMEOUT = 300.0
 MAX_BODY_BYTES = 1 << 20
 # Threads of connections that had to make way, and have not ended yet.
 _LEAVING = 100
@@ -63,6 +65,7 @@ class Server:
         read_header_timeout: float = READ_HEADER_TIMEOUT,
         body_timeout: float = BODY_TIMEOUT,
         write_timeout: float = WRITE_TIMEOUT,
+        stall_timeout: float = STALL_TIMEOUT,
         max_header_bytes: int = MAX_HEAD_BYTES,
         max_body_bytes: int = MAX_BODY_BYTES,
         limits: Limits | None = None,
@@ -72,7 +75,8 @@ class Server:
         `authenticates`: the handler calls `Request.admit` once it knows who asks, and until then the connection may
         have to make way for others. Without, a client is who has its address.
         When there are too many connections, the one that has waited longest makes way for a new one; if none waits,
-        the new one is closed. DIVERGES: Go's server has no such limit, and gives a head as long as a whole request.
+        the new one is closed. DIVERGES: Go's server has no such limit, and gives a head as long as a whole request. It
+        also keeps an answer for as long for a client that takes nothing of it.
         """
         self._handler = handler
         self._name = name
@@ -82,6 +86,7 @@ class Server:
             "read_header_timeout": read_header_timeout,
             "body_timeout": body_timeout,
             "write_timeout": write_timeout,
+            "stall_timeout": stall_timeout,
         }
         self._max_header_bytes = max_header_bytes
         self._max_body_bytes = max_body_bytes

@@ -335,6 +335,24 @@ def test_refusals_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_for(lambda: server.connections() == 0)
 
 
+def test_answer_of_which_nothing_is_taken_is_given_up_unless_it_is_a_stream() -> None:
+    body = b"x" * (32 << 20)  # More than sockets hold.
+
+    def answer(w: http.ResponseWriter, r: http.Request) -> None:
+        if r.path == "/stream":
+            w.let_client_pause()
+        w.write(body)
+
+    with serving(answer, stall_timeout=0.05) as server, connect(server) as stream, connect(server) as plain:
+        stream.sendall(b"GET /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert stream.recv(12) == b"HTTP/1.1 200"
+        plain.sendall(b"GET /pods HTTP/1.1\r\nHost: a\r\n\r\n")
+        wait_for(lambda: server.connections() == 1)
+        assert len(read_all(stream)) > len(body)
+        with contextlib.suppress(ConnectionError):
+            assert len(read_all(plain)) < len(body)
+
+
 @pytest.mark.parametrize(
     "err", [OSError("gone"), RuntimeError("no thread"), MemoryError(), ValueError("odd")], ids=repr
 )

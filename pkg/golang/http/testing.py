@@ -17,12 +17,13 @@ from pkg.golang.http.response import ClientGone, Handler, ResponseWriter
 
 @dataclass(slots=True)
 class Recorded:
-    """A response, as the client would have seen it. `parts`: what was sent at once."""
+    """A response, as the client would have seen it. `parts`: what was sent at once; `may_pause`: it is a stream."""
 
     status: int = 0
     headers: Headers = field(default_factory=Headers)
     parts: list[bytes] = field(default_factory=list)
     cut_short: bool = False
+    may_pause: bool = False
 
     @property
     def body(self) -> bytes:
@@ -51,6 +52,9 @@ class _Transport:
 
     def end(self) -> None:
         pass
+
+    def let_client_pause(self) -> None:
+        self._recorded.may_pause = True
 
     def hijack(self) -> tuple[Conn, bytes]:
         raise RuntimeError("a recorded response has no connection to take over")

@@ -6,6 +6,7 @@ Go: pkg/kubelet/nodestatus/setters.go
 from __future__ import annotations
 
 import datetime
+import functools
 import platform
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
@@ -24,6 +25,8 @@ from pkg.golang import net
 
 # Seconds for the name service to say what the node's name stands for. Go leaves that to its resolver.
 LOOKUP_TIMEOUT = 10.0
+# The same after it was silent for so long: without API server the sync loop may be the one that asks.
+SILENT_LOOKUP_TIMEOUT = 1.0
 # How many names of an image are shown.
 MAX_NAMES_PER_IMAGE_IN_NODE_STATUS = 5
 # What an external cloud provider takes the node's addresses from.
@@ -63,6 +66,7 @@ def node_address(
     specified = [ip for ip in node_ips[:2] if not ip.is_unspecified]
     node_ip = node_ips[0] if node_ips else None
     first_specified = node_ip is not None and not node_ip.is_unspecified
+    names = _NameService()
 
     def set_addresses(ctx: golang.Context, node: v1.Node) -> None:
         _validate(node_ips, validate_node_ip_func)
@@ -80,7 +84,8 @@ def node_address(
         else:
             address = node_ip if node_ip is not None and first_specified else None
             if address is None:
-                address = _find_address(ctx, node, node_ip, validate_node_ip_func, hostname, resolve_address_func)
+                found = functools.partial(names.look_up, ctx, node.metadata.name)
+                address = _find_address(node, found, node_ip, validate_node_ip_func, hostname, resolve_address_func)
             node.status.addresses = _addresses([address], hostname)
 
     return set_addresses
@@ -103,8 +108,8 @@ def _addresses(ips: Sequence[IPAddress], hostname: str) -> list[v1.NodeAddress]:
 
 
 def _find_address(
-    ctx: golang.Context,
     node: v1.Node,
+    look_up: Callable[[], list[IPAddress]],
     node_ip: IPAddress | None,
     validate_node_ip_func: Callable[[IPAddress], None],
     hostname: str,
@@ -116,7 +121,7 @@ def _find_address(
     except ValueError:
         pass  # a name, as nearly always
     usable = []
-    for ip in _look_up(ctx, node.metadata.name):
+    for ip in look_up():
         try:
             validate_node_ip_func(ip)
         except ValueError:
@@ -131,15 +136,25 @@ def _find_address(
         raise ValueError(f"can't get ip address of node {node.metadata.name}. error: {err}") from err
 
 
-def _look_up(ctx: golang.Context, name: str) -> list[IPAddress]:
-    """Addresses of the name, each once, in the name service's order; none if that is silent for LOOKUP_TIMEOUT."""
-    limited, cancel = golang.with_timeout(ctx, LOOKUP_TIMEOUT)
-    try:
-        return list(dict.fromkeys(ip_address(info[4][0]) for info in net.lookup_host(limited, name, 0)))
-    except (OSError, UnicodeError):  # UnicodeError: DNS can have no such name, such as one longer than 63 characters
-        return []
-    finally:
-        cancel()
+class _NameService:
+    """Who says what a name stands for. One that was silent is waited for, but not for long, until it answers again."""
+
+    def __init__(self) -> None:
+        self._is_silent = False
+
+    def look_up(self, ctx: golang.Context, name: str) -> list[IPAddress]:
+        """Addresses of the name, each once, in the name service's order; none if it is silent."""
+        limited, cancel = golang.with_timeout(ctx, SILENT_LOOKUP_TIMEOUT if self._is_silent else LOOKUP_TIMEOUT)
+        self._is_silent = False
+        try:
+            return list(dict.fromkeys(ip_address(info[4][0]) for info in net.lookup_host(limited, name, 0)))
+        except TimeoutError:
+            self._is_silent = True
+            return []
+        except (OSError, UnicodeError):  # UnicodeError: DNS can have no such name, such as one of 64 characters
+            return []
+        finally:
+            cancel()
 
 
 # ---- The machine ----

@@ -43,7 +43,7 @@ BYSTANDER = "bystander"
 DRIVER = "faulty.csi"
 DEVICE_DRIVER = "faulty.dra"
 CONFIG: Mapping[str, object] = {
-    "syncFrequency": "3s",
+    "syncFrequency": "1s",
     "nodeStatusUpdateFrequency": "1s",
     "nodeStatusReportFrequency": "1s",
     "nodeLeaseDurationSeconds": 4,

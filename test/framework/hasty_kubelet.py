@@ -1,26 +1,55 @@
-"""The kubelet as a program, with less patience for plugins and between two attempts, for tests of what goes wrong."""
+"""The kubelet as a program, with less patience for plugins and between two attempts, for tests of what goes wrong.
+
+python -m framework.hasty_kubelet FLAG...
+"""
 
 from __future__ import annotations
 
+import functools
 import sys
 
 from kubelet_cmd.kubelet.app.server import exit_process, new_kubelet_command
 
-from kubelet import kubelet_build
+from kubelet import kubelet, kubelet_build, kubelet_node_status
 from kubelet.apis.deviceplugin import v1beta1 as deviceplugin
 from kubelet.cm.devicemanager import endpoint, manager
 from kubelet.cm.dra.plugin import dra_plugin, dra_plugin_manager
+from kubelet.pleg import evented
 from kubelet.pluginmanager.operationexecutor import operation_generator
+from kubelet.status import status_manager
+from kubelet.volumemanager.populator import desired_state_of_world_populator as populator
+from kubelet.volumemanager.reconciler import reconciler
+from pkg.client_go.tools import record
+from pkg.component_helpers.apimachinery.lease import controller as lease
 from pkg.volume.csi import csi_attacher, csi_block, csi_mounter, csi_plugin, csi_util
 
 # Seconds.
 CALL_TIMEOUT = 2.0
 PAUSE = 1.0
 RELIST_PERIOD = 0.25
+HOUSEKEEPING_PERIOD = 0.5
 
 
-def hurry() -> None:
-    """Shorten the time limits of all calls of plugins, the pauses before they are made again, and those of the PLEG."""
+def shorten_pauses() -> None:
+    """Shorten how long the kubelet waits before it tries again what has failed, and looks again at what it watches."""
+    _set(kubelet_build, "BACK_OFF_PERIOD", PAUSE)
+    _set(kubelet_build, "INITIAL_CRASH_LOOP_BACK_OFF", PAUSE)
+    _set(kubelet_build, "GENERIC_PLEG_RELIST_PERIOD", RELIST_PERIOD)
+    _set(kubelet, "HOUSEKEEPING_PERIOD", HOUSEKEEPING_PERIOD)
+    _set(kubelet, "RUNTIME_CHECK_PERIOD", PAUSE)
+    _set(kubelet, "RUNTIME_ERROR_BACK_OFF_MAX", PAUSE)
+    _set(kubelet, "FAILED_EVENT_RETRY_PERIOD", PAUSE)
+    _set(kubelet_node_status, "REGISTRATION_BACK_OFF_MAX", PAUSE)
+    _set(evented, "GLOBAL_CACHE_UPDATE_PERIOD", PAUSE)
+    _set(lease, "MAX_BACKOFF", PAUSE)
+    _set(record, "new_broadcaster", functools.partial(record.new_broadcaster, PAUSE))
+    _set(status_manager, "SYNC_PERIOD", PAUSE)
+    for module in (populator, reconciler):
+        _set(module, "RESYNC_PERIOD", PAUSE)
+
+
+def shorten_limits() -> None:
+    """Shorten the time limits of all calls of plugins, and the pauses before these are made again."""
     for module in (csi_attacher, csi_block, csi_mounter, csi_plugin, csi_util):
         _set(module, "CSI_TIMEOUT", CALL_TIMEOUT)
     _set(dra_plugin, "DEFAULT_CLIENT_CALL_TIMEOUT", CALL_TIMEOUT)
@@ -31,16 +60,15 @@ def hurry() -> None:
     _set(operation_generator, "DIAL_TIMEOUT_DURATION", CALL_TIMEOUT)
     _set(operation_generator, "NOTIFY_TIMEOUT_DURATION", CALL_TIMEOUT)
     _set(dra_plugin_manager, "HEALTH_STREAM_RETRY_PERIOD", PAUSE)
-    _set(kubelet_build, "BACK_OFF_PERIOD", PAUSE)
-    _set(kubelet_build, "GENERIC_PLEG_RELIST_PERIOD", RELIST_PERIOD)
 
 
-def _set(module: object, name: str, value: float) -> None:
+def _set(module: object, name: str, value: object) -> None:
     """Raises AttributeError when the constant is no longer there."""
     getattr(module, name)
     setattr(module, name, value)
 
 
 if __name__ == "__main__":
-    hurry()
+    shorten_pauses()
+    shorten_limits()
     exit_process(new_kubelet_command().execute(sys.argv[1:]))

@@ -6,15 +6,19 @@ python -m framework.impatient_kubelet FLAG...
 from __future__ import annotations
 
 import dataclasses
-import runpy
 import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from kubelet_cmd.kubelet.app import auth
+from kubelet_cmd.kubelet.app.server import exit_process, new_kubelet_command
+
+from framework import hasty_kubelet
 from framework.apiserver.faults import CALLER_HEADER
 from framework.containerd import ROOT
 from kubelet.status import status_manager
+from pkg.apimachinery.util import wait
 from pkg.client_go import rest
 from pkg.client_go.rest import client
 from pkg.client_go.tools.cache import reflector
@@ -24,6 +28,8 @@ WATCH_IDLE_TIMEOUT = 4.0
 STATUS_TIMEOUT = 3.0
 # Between two attempts to watch.
 MAX_BACKOFF = 2.0
+# Between two attempts to ask who somebody is and what he may do.
+WEBHOOK_BACKOFF = wait.Backoff(duration=0.1, steps=5)
 # What passes calls on for others.
 _PASSES_ON = ("pkg/client_go/kubernetes/", "pkg/client_go/rest/", "pkg/component_helpers/node/util/", "test/")
 _REFLECTOR = "pkg/client_go/tools/"
@@ -33,12 +39,14 @@ INFORMERS = "pkg/client_go/informers"
 
 
 def main() -> None:
+    hasty_kubelet.shorten_pauses()
     client.ATTEMPT_TIMEOUT = ATTEMPT_TIMEOUT
     client.WATCH_IDLE_TIMEOUT = WATCH_IDLE_TIMEOUT
     status_manager.SYNC_TIMEOUT = STATUS_TIMEOUT
+    auth.default_auth_webhook_retry_backoff = lambda: WEBHOOK_BACKOFF
     reflector._BACKOFF = dataclasses.replace(reflector._BACKOFF, cap=MAX_BACKOFF)
     rest.RESTClient._call = naming_its_caller(rest.RESTClient._call)  # type: ignore[method-assign]
-    runpy.run_module("cmd.kubelet", run_name="__main__", alter_sys=True)
+    exit_process(new_kubelet_command().execute(sys.argv[1:]))
 
 
 def naming_its_caller(make: Callable[..., Any]) -> Callable[..., Any]:

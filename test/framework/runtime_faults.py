@@ -16,7 +16,7 @@ import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from framework.apiserver.cluster import Cluster
-from framework.cluster_node import ClusterNode, real_node
+from framework.cluster_node import ClusterNode, HastyKubelet, running
 from framework.faults import Kind, add_fault
 from framework.log_followers import insecure_context
 from framework.pod_history import PodHistory
@@ -28,7 +28,7 @@ BYSTANDER = "bystander"
 # time to time it does often.
 CONFIG: Mapping[str, object] = {
     "runtimeRequestTimeout": "2s",
-    "syncFrequency": "3s",
+    "syncFrequency": "1s",
     "nodeStatusUpdateFrequency": "1s",
     "containerLogMaxSize": "1Ki",
     "containerLogMonitorInterval": "3s",
@@ -255,7 +255,7 @@ TRIGGERS: Mapping[str, Trigger] = {
 @contextmanager
 def node_with_bystander(folder: Path, cluster: Cluster, history: PodHistory) -> Iterator[ClusterNode]:
     """A kubelet on a runtime whose calls can go wrong, and a pod that has nothing to do with that."""
-    with real_node(folder, "faulty", cluster, history, CONFIG) as node:
+    with running(HastyKubelet(folder, "faulty", cluster, history, CONFIG)) as node:
         node.runtime.write_logs = True
         node.join()
         create_bystander(node)

@@ -70,7 +70,8 @@ def run_program(
     """Run a program that nobody vouches for, in a session of its own, so that what it starts can be ended with it.
 
     Returns once it has ended and everybody has closed its output. Raises OSError or ValueError when it cannot be
-    started; ProgramError, when it has been killed, after `timeout` seconds or for more than `max_output` bytes.
+    started; ProgramError, when it has been killed, after `timeout` seconds or for more than `max_output` bytes. One
+    that hangs in the kernel, for its file is on a server that is gone, is not waited for.
     """
     process = subprocess.Popen(
         command,
@@ -82,15 +83,15 @@ def run_program(
     )
     output = bytearray(), bytearray()
     deadline = monotonic() + timeout
-    with process:
-        try:
-            _read_output(process, output, deadline, max_output)
-            code = process.wait(max(0.0, deadline - monotonic()))
-        except subprocess.TimeoutExpired:
-            raise ProgramError(DEADLINE_EXCEEDED, bytes(output[1])) from None
-        finally:
-            if process.returncode is None:
-                _kill_group(process)
+    try:
+        _read_output(process, output, deadline, max_output)
+        code = process.wait(max(0.0, deadline - monotonic()))
+    except subprocess.TimeoutExpired:
+        raise ProgramError(DEADLINE_EXCEEDED, bytes(output[1])) from None
+    finally:
+        if process.returncode is None:
+            _kill_group(process)
+        _close_output(process)
     return Completed(code, bytes(output[0]), bytes(output[1]))
 
 
@@ -120,6 +121,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass  # Nothing of it is left.
+    _wait_for_the_killed(process)
 
 
 class Interface(Protocol):
@@ -179,14 +181,19 @@ def _remaining(deadline: float | None) -> float | None:
 
 
 def _close_output(process: subprocess.Popen[bytes]) -> None:
-    if process.stdout is not None:
-        process.stdout.close()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the process, without waiting for one that hangs in the kernel: it is reaped when another one starts."""
     process.kill()
     _close_output(process)
+    _wait_for_the_killed(process)
+
+
+def _wait_for_the_killed(process: subprocess.Popen[bytes]) -> None:
+    """Not for one that hangs in the kernel: it is reaped when another one starts."""
     try:
         process.wait(_KILL_WAIT)
     except subprocess.TimeoutExpired:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 
@@ -29,6 +31,19 @@ def test_command_that_takes_too_long_is_killed(script: str) -> None:
     before = open_files()
     with pytest.raises(utilexec.CommandTimedOutError, match=r"timed out after 0\.2s"):
         utilexec.Executor().run(["sh", "-c", script], 0.2)
+    assert open_files() <= before
+
+
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+def test_program_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    spared: list[int] = []
+    kill = os.killpg
+    monkeypatch.setattr(os, "killpg", lambda group, number: spared.append(group))
+    monkeypatch.setattr(utilexec, "_KILL_WAIT", 0.1)
+    before = open_files()
+    with pytest.raises(utilexec.ProgramError, match="deadline exceeded"):
+        utilexec.run_program(["sleep", "30"], os.environ, None, 0.1, 1000)
+    kill(spared[0], signal.SIGKILL)  # Raises when nothing of it is left.
     assert open_files() <= before
 
 
